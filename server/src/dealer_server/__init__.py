@@ -1,0 +1,1 @@
+"""The service behind the eSIM Dealer Open API v1."""
