@@ -1,0 +1,1 @@
+"""Client of the eSIM Dealer Open API v1."""

@@ -1,0 +1,286 @@
+"""What may a dealer send to each operation, and what comes back? (specification 4, decisions 4)
+
+Requests hold what the sender wrote: `Money` is the raw literal, a JSON number or string, so that no amount ever passes
+through a float. Answers hold decimal strings in major units. Types carry the bounds, so that decoding is validating.
+"""
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from esim_dealer.wire.snapshot import Profile, Snapshot
+from esim_dealer.wire.vocabulary import (
+    AccountType,
+    ActivationType,
+    DataType,
+    DurationUnit,
+    EndpointState,
+    HealthStatus,
+    LifecycleStatus,
+    LocationType,
+    OrderStatus,
+    PackageStatus,
+    PackageType,
+    PlanUseStatus,
+)
+
+PREFIX = "/open-api/v1"
+MAX_BODY_BYTES = 262_144
+MAX_PROFILES_PER_ORDER = 500
+
+Money = msgspec.Raw
+Time = Annotated[datetime, Meta(tz=True)]
+TransactionId = Annotated[
+    str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._:@-]+\Z", description="The dealer's idempotency key")
+]
+PackageCode = Annotated[str, Meta(min_length=1, max_length=64)]
+OrderNo = Annotated[str, Meta(min_length=1, max_length=64)]
+ItemNo = Annotated[str, Meta(min_length=1, max_length=64)]
+Iccid = Annotated[str, Meta(pattern=r"^[0-9]{18,20}\Z")]
+Remark = Annotated[str, Meta(max_length=255)]
+Currency = Annotated[str, Meta(min_length=1, max_length=3)]
+PageNumber = Annotated[int, Meta(ge=1, le=1_000_000)]
+PageSize = Annotated[int, Meta(ge=1, le=500)]
+Quantity = Annotated[int, Meta(ge=1, le=100)]
+PeriodNumber = Annotated[int, Meta(ge=1, le=3650)]
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A request body. Fields it does not name are ignored (decisions 3)."""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The `data` of a successful answer."""
+
+
+class Pager(Request):
+    """Which page is wanted: by number, or by the previous answer's `pager.next` in `after`."""
+
+    page_num: PageNumber = 1
+    page_size: PageSize = 50
+    after: Annotated[str, Meta(max_length=200)] | None = None
+
+
+class Page(Answer):
+    """Which page this is, and out of how many rows. `next` is absent on the last page."""
+
+    page_num: int
+    page_size: int
+    total: int
+    next: str | UnsetType = UNSET
+
+
+class Empty(Request):
+    """An operation without parameters."""
+
+
+# /health
+
+
+class Health(Answer):
+    status: HealthStatus
+    tenant_id: str
+    client_name: str
+
+
+# /account/balance
+
+
+class Balance(Answer):
+    account_type: AccountType
+    currency: str
+    balance: str
+    credit_limit: str
+    available_balance: str
+    low_balance_threshold: str
+    low_balance: bool
+    update_time: datetime
+
+
+# /region/list
+
+
+class RegionList(Request):
+    type: LocationType | None = None
+    keyword: Annotated[str, Meta(max_length=100)] | None = None
+
+
+class SubRegion(Answer):
+    region_code: str
+    region_name: str
+
+
+class Region(Answer):
+    region_code: str
+    region_name: str
+    type: LocationType
+    continent: str
+    package_count: int
+    sub_regions: tuple[SubRegion, ...] = ()
+
+
+class Regions(Answer):
+    regions: tuple[Region, ...]
+
+
+# /package/list
+
+
+class PackageList(Request):
+    """Filters are AND-ed; "" counts as absent (decisions 4)."""
+
+    type: Annotated[str, Meta(max_length=64)] | None = None
+    location_code: Annotated[str, Meta(max_length=64)] | None = None
+    package_code: Annotated[str, Meta(max_length=64)] | None = None
+    keyword: Annotated[str, Meta(max_length=100)] | None = None
+    data_type: Annotated[str, Meta(max_length=64)] | None = None
+    updated_since: Annotated[str, Meta(max_length=64)] | None = None
+    catalog_version: Annotated[str, Meta(max_length=64)] | None = None
+    pager: Pager | None = None
+
+
+class Operator(Answer):
+    operator_name: str
+    network_type: str
+
+
+class Network(Answer):
+    location_code: str
+    operators: tuple[Operator, ...]
+
+
+class Package(Answer, kw_only=True):
+    package_code: str
+    slug: str
+    package_name: str
+    description: str
+    type: PackageType
+    status: PackageStatus
+    location_type: LocationType
+    location_code: str
+    locations: tuple[str, ...]
+    price: str
+    retail_price: str
+    currency: str
+    data_type: DataType
+    data_bytes: int | None
+    fup_speed: str | UnsetType = UNSET
+    duration: int
+    duration_unit: DurationUnit
+    min_period_num: int
+    max_period_num: int
+    unused_valid_days: int
+    activation_type: ActivationType
+    speed: str
+    ip_export: str
+    top_up_support: bool
+    max_quantity: int
+    networks: tuple[Network, ...]
+    supported_fields: tuple[str, ...]
+    update_time: datetime
+
+
+class Packages(Answer):
+    catalog_version: str
+    not_modified: bool
+    packages: tuple[Package, ...]
+    pager: Page
+
+
+# /esim/order
+
+
+class OrderLine(Request):
+    package_code: PackageCode
+    quantity: Quantity
+    price: Money
+    period_num: PeriodNumber | None = None
+
+
+class PlaceOrder(Request):
+    transaction_id: TransactionId
+    amount: Money
+    items: Annotated[tuple[OrderLine, ...], Meta(min_length=1, max_length=100)]
+    currency: Currency | None = None
+    remark: Remark | None = None
+
+
+# /esim/query
+
+
+class QueryOrder(Request):
+    order_no: OrderNo | None = None
+    transaction_id: TransactionId | None = None
+
+
+# /esim/order/list
+
+
+class OrderList(Request):
+    start_time: Time | None = None
+    end_time: Time | None = None
+    order_status: OrderStatus | None = None
+    updated_since: Time | None = None
+    pager: Pager | None = None
+
+
+class Orders(Answer):
+    orders: tuple[Snapshot, ...]
+    pager: Page
+
+
+# /esim/profile/list
+
+
+class ProfileList(Request):
+    order_no: OrderNo | None = None
+    transaction_id: TransactionId | None = None
+    item_no: ItemNo | None = None
+    profile_id: int | Annotated[str, Meta(min_length=1, max_length=20)] | None = None
+    iccid: Iccid | None = None
+    package_code: PackageCode | None = None
+    lifecycle_status: LifecycleStatus | tuple[LifecycleStatus, ...] | None = None
+    plan_use_status: PlanUseStatus | None = None
+    cancelled: bool | None = None
+    start_time: Time | None = None
+    end_time: Time | None = None
+    updated_since: Time | None = None
+    pager: Pager | None = None
+
+
+class ProfileRecord(Answer):
+    order_no: str
+    transaction_id: str
+    item_no: str
+    package_code: str
+    profile: Profile
+
+
+class Profiles(Answer):
+    records: tuple[ProfileRecord, ...]
+    pager: Page
+
+
+# /webhook/set, /webhook/query
+
+
+class SetWebhook(Request):
+    """`callbackUrl` must be named; "" or null removes it."""
+
+    callback_url: Annotated[str, Meta(max_length=512)] | None
+
+
+class Webhook(Answer):
+    callback_url: str
+    enabled: bool
+    update_time: datetime | UnsetType = UNSET
+
+
+class WebhookState(Answer):
+    callback_url: str
+    enabled: bool
+    state: EndpointState
+    consecutive_failures: int
+    last_success_time: datetime | UnsetType = UNSET

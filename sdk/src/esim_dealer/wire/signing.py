@@ -1,0 +1,42 @@
+"""How is a call or a webhook signed? (specification 5, decisions 1)
+
+    stringToSign = RT-Timestamp + RT-RequestID + RT-AccessCode + rawBody
+    X-Signature  = lowercase hex of HMAC-SHA256(key = AppSecret, message = stringToSign), both as UTF-8
+"""
+
+import hmac
+
+ACCESS_CODE = "RT-AccessCode"
+REQUEST_ID = "RT-RequestID"
+TIMESTAMP = "RT-Timestamp"
+SIGNATURE = "X-Signature"
+SIGNATURE_ALIAS = "RT-Signature"  # accepted where X-Signature is absent
+PREVIOUS_SIGNATURE = "X-Signature-Previous"  # webhooks, during the overlap after a secret reset
+DELIVERY_ID = "RT-Delivery-ID"
+DELIVERY_ATTEMPT = "RT-Delivery-Attempt"
+ORDER_VERSION = "RT-Order-Version"
+TRACE_ID = "X-Trace-Id"
+
+
+def signature(secret: bytes, timestamp: bytes, request_id: bytes, app_key: bytes, body: bytes) -> str:
+    """The signature of one call: 64 lower-case hex digits. All values exactly as sent; `body` is the bytes on the wire."""
+    return hmac.digest(secret, timestamp + request_id + app_key + body, "sha256").hex()
+
+
+def signed_headers(
+    app_key: str, secret: bytes, body: bytes, *, timestamp_ms: int, request_id: str
+) -> dict[str, str]:
+    """The five headers that every call and every webhook carries (specification 5 rule 1)."""
+    timestamp = str(timestamp_ms)
+    return {
+        "Content-Type": "application/json",
+        ACCESS_CODE: app_key,
+        REQUEST_ID: request_id,
+        TIMESTAMP: timestamp,
+        SIGNATURE: signature(secret, timestamp.encode(), request_id.encode(), app_key.encode(), body),
+    }
+
+
+def matches(expected: str, given: str) -> bool:
+    """Whether a given signature is the expected one: constant time, either hex case. `given` must be ASCII."""
+    return hmac.compare_digest(expected, given.lower())

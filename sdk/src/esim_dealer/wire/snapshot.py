@@ -1,0 +1,86 @@
+"""What does a dealer see of an order? (specification 2.3 to 2.5)
+
+One shape for order query, order creation and every webhook. A field that is UNSET does not appear on the wire.
+"""
+
+from datetime import datetime
+from decimal import Decimal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from esim_dealer.wire.vocabulary import (
+    ChangeHint,
+    DeliveryStatus,
+    EventType,
+    ItemStatus,
+    LifecycleStatus,
+    OrderStatus,
+    PayStatus,
+    PlanUseStatus,
+)
+
+
+class InstallUrls(msgspec.Struct, frozen=True, rename="camel"):
+    """Universal links that open the phone's own eSIM installer."""
+
+    ios: str
+    android: str
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One eSIM (specification 2.5). What its package's supplier does not report is absent."""
+
+    profile_id: str
+    iccid: str | UnsetType = UNSET
+    qr_code_url: str | UnsetType = UNSET
+    activation_code: str | UnsetType = UNSET
+    smdp_address: str | UnsetType = UNSET
+    matching_id: str | UnsetType = UNSET
+    install_urls: InstallUrls | UnsetType = UNSET
+    lifecycle_status: LifecycleStatus
+    esim_status: str | UnsetType = UNSET
+    smdp_status: str | UnsetType = UNSET
+    plan_use_status: PlanUseStatus
+    plan_use_start_time: datetime | UnsetType = UNSET
+    plan_use_end_time: datetime | UnsetType = UNSET
+    data_usage_bytes: int | UnsetType = UNSET
+    remain_data_bytes: int | UnsetType = UNSET
+    usage_percent: float | UnsetType = UNSET
+    activated: bool = False
+    cancelled: bool = False
+
+
+class OrderItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One line of an order (specification 2.4). `profiles` is absent in the ORDER_PAID event."""
+
+    item_no: str
+    package_code: str
+    quantity: int
+    period_num: int | UnsetType = UNSET
+    item_status: ItemStatus
+    profiles: tuple[Profile, ...] | UnsetType = UNSET
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An order in full (specification 2.3), never a delta.
+
+    `eventType` and `changeHints` stand in webhooks only; `amount`, `duplicate`, `createTime` and `updateTime` in
+    answers only. `refundAmount` is a JSON number, `amount` a decimal string.
+    """
+
+    event_type: EventType | UnsetType = UNSET
+    transaction_id: str
+    order_no: str
+    order_id: int
+    pay_status: PayStatus
+    delivery_status: DeliveryStatus | UnsetType = UNSET
+    order_status: OrderStatus
+    currency: str
+    amount: str | UnsetType = UNSET
+    refund_amount: Decimal | UnsetType = UNSET
+    change_hints: tuple[ChangeHint, ...] | UnsetType = UNSET
+    items: tuple[OrderItem, ...] = ()
+    duplicate: bool | UnsetType = UNSET
+    create_time: datetime | UnsetType = UNSET
+    update_time: datetime | UnsetType = UNSET
