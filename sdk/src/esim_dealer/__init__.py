@@ -1,1 +1,97 @@
-"""Client of the eSIM Dealer Open API v1."""
+"""Client of the eSIM Dealer Open API v1: buy eSIM data packages, receive signed webhooks.
+
+from esim_dealer import Dealer, Line
+
+with Dealer() as dealer:
+    order = dealer.order("my-order-1", [Line.of(dealer.package("TEST-OK"))])
+    order = dealer.wait_for_delivery(order.order_no)
+"""
+
+from esim_dealer.client import AsyncDealer, Dealer
+from esim_dealer.errors import (
+    AmountMismatch,
+    AuthenticationError,
+    ClockSkew,
+    Conflict,
+    ConnectionFailed,
+    DealerError,
+    DeliveryFailed,
+    DeliveryTimedOut,
+    ExpectedPrice,
+    InsufficientBalance,
+    InvalidRequest,
+    MalformedWebhook,
+    NotConfigured,
+    NotFound,
+    NotOnSale,
+    NotSupported,
+    OutcomeUnknown,
+    OutOfStock,
+    PermissionDenied,
+    PriceChanged,
+    RateLimited,
+    RequestIdUsed,
+    ServerError,
+    ServiceUnavailable,
+    SignatureMismatch,
+    StaleTimestamp,
+    TransactionIdReused,
+    UnreadableAnswer,
+    UpstreamFailed,
+    WalletFrozen,
+    WebhookError,
+)
+from esim_dealer.exchange import Clock, RetryPolicy
+from esim_dealer.order import Line
+from esim_dealer.webhook import Event, verify
+from esim_dealer.wire.calls import Balance, Health, Package, ProfileRecord, Region
+from esim_dealer.wire.snapshot import OrderItem, Profile, Snapshot
+
+__all__ = [
+    "AmountMismatch",
+    "AsyncDealer",
+    "AuthenticationError",
+    "Balance",
+    "Clock",
+    "ClockSkew",
+    "Conflict",
+    "ConnectionFailed",
+    "Dealer",
+    "DealerError",
+    "DeliveryFailed",
+    "DeliveryTimedOut",
+    "Event",
+    "ExpectedPrice",
+    "Health",
+    "InsufficientBalance",
+    "InvalidRequest",
+    "Line",
+    "MalformedWebhook",
+    "NotConfigured",
+    "NotFound",
+    "NotOnSale",
+    "NotSupported",
+    "OrderItem",
+    "OutOfStock",
+    "OutcomeUnknown",
+    "Package",
+    "PermissionDenied",
+    "PriceChanged",
+    "Profile",
+    "ProfileRecord",
+    "RateLimited",
+    "Region",
+    "RequestIdUsed",
+    "RetryPolicy",
+    "ServerError",
+    "ServiceUnavailable",
+    "SignatureMismatch",
+    "Snapshot",
+    "StaleTimestamp",
+    "TransactionIdReused",
+    "UnreadableAnswer",
+    "UpstreamFailed",
+    "WalletFrozen",
+    "WebhookError",
+    "verify",
+]

@@ -1,1 +1,1 @@
-"""The contract of the eSIM Dealer Open API v1, shared by client and server: words, shapes, envelope, signature. Pure."""
+"""The contract of the eSIM Dealer Open API v1, shared by client and server: words, shapes, envelope, signature."""

@@ -4,6 +4,9 @@ Requests hold what the sender wrote: `Money` is the raw literal, a JSON number o
 through a float. Answers hold decimal strings in major units. Types carry the bounds, so that decoding is validating.
 """
 
+# msgspec hands `frozen` down to subclasses; pyright wants it repeated.
+# pyright: reportGeneralTypeIssues=false
+
 from datetime import datetime
 from typing import Annotated
 
@@ -47,7 +50,7 @@ Quantity = Annotated[int, Meta(ge=1, le=100)]
 PeriodNumber = Annotated[int, Meta(ge=1, le=3650)]
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """A request body. Fields it does not name are ignored (decisions 3)."""
 
 

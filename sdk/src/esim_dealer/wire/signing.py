@@ -1,7 +1,7 @@
 """How is a call or a webhook signed? (specification 5, decisions 1)
 
-    stringToSign = RT-Timestamp + RT-RequestID + RT-AccessCode + rawBody
-    X-Signature  = lowercase hex of HMAC-SHA256(key = AppSecret, message = stringToSign), both as UTF-8
+stringToSign = RT-Timestamp + RT-RequestID + RT-AccessCode + rawBody
+X-Signature  = lowercase hex of HMAC-SHA256(key = AppSecret, message = stringToSign), both as UTF-8
 """
 
 import hmac
@@ -19,13 +19,11 @@ TRACE_ID = "X-Trace-Id"
 
 
 def signature(secret: bytes, timestamp: bytes, request_id: bytes, app_key: bytes, body: bytes) -> str:
-    """The signature of one call: 64 lower-case hex digits. All values exactly as sent; `body` is the bytes on the wire."""
+    """The signature of one call: 64 lower-case hex digits. All values exactly as sent, `body` the bytes on the wire."""
     return hmac.digest(secret, timestamp + request_id + app_key + body, "sha256").hex()
 
 
-def signed_headers(
-    app_key: str, secret: bytes, body: bytes, *, timestamp_ms: int, request_id: str
-) -> dict[str, str]:
+def signed_headers(app_key: str, secret: bytes, body: bytes, *, timestamp_ms: int, request_id: str) -> dict[str, str]:
     """The five headers that every call and every webhook carries (specification 5 rule 1)."""
     timestamp = str(timestamp_ms)
     return {

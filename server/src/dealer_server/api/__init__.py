@@ -1,0 +1,1 @@
+"""Door 1: dealers' calls. authenticate → route → operation → reply."""

@@ -1,0 +1,392 @@
+"""How does a dealer's program call the service? Dealer blocks, AsyncDealer awaits; both drive the same exchange.
+
+One flat method per operation; each raises DealerError. Results are the wire's own structs: a field that the service
+left out is UNSET, which is false.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from importlib.metadata import version
+from typing import TypeVar, Unpack
+
+import httpx2
+import msgspec
+
+from esim_dealer import operations
+from esim_dealer.errors import NotConfigured
+from esim_dealer.exchange import Clock, Credentials, Exchange, Flow, NoReply, Pause, Reply, RetryPolicy, SignedRequest
+from esim_dealer.operations import (
+    Call,
+    Listing,
+    OrderFilter,
+    OrderQuery,
+    PackageFilter,
+    PackageQuery,
+    ProfileFilter,
+    ProfileQuery,
+)
+from esim_dealer.order import Amount, Line
+from esim_dealer.wire.calls import (
+    Balance,
+    Health,
+    Orders,
+    Package,
+    Packages,
+    ProfileRecord,
+    Profiles,
+    Regions,
+    Webhook,
+    WebhookState,
+)
+from esim_dealer.wire.snapshot import Snapshot
+from esim_dealer.wire.vocabulary import LocationType
+
+URL = "ESIM_DEALER_URL"
+APP_KEY = "ESIM_DEALER_APP_KEY"
+APP_SECRET = "ESIM_DEALER_APP_SECRET"  # noqa: S105  (the variable's name)
+
+PAGE_SIZE = 200
+SYSTEM_CLOCK = Clock()
+DEFAULT_RETRY = RetryPolicy()
+
+T = TypeVar("T", bound=msgspec.Struct)
+R = TypeVar("R")
+
+
+class Dealer:
+    """The service as one dealer sees it, with blocking calls. Threads may share it; close it, or use `with`.
+
+    `url`, `app_key` and `app_secret` default to the environment's ESIM_DEALER_URL, ESIM_DEALER_APP_KEY and
+    ESIM_DEALER_APP_SECRET; NotConfigured is raised where one is missing. `timeout` bounds each wait for the network,
+    in seconds; `retry` says how often and how long a call is tried again.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        app_key: str | None = None,
+        app_secret: str | None = None,
+        *,
+        timeout: float = 15.0,
+        retry: RetryPolicy = DEFAULT_RETRY,
+        transport: httpx2.BaseTransport | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._exchange = _exchange(url, app_key, app_secret, retry, timeout, clock)
+        self._http = httpx2.Client(transport=transport, headers=_user_agent())
+        self._sleep = sleep
+
+    def __repr__(self) -> str:
+        return f"Dealer({self._exchange.url!r}, {self._exchange.credentials.app_key!r})"
+
+    def __enter__(self) -> "Dealer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._http.close()
+
+    def health(self) -> Health:
+        """Whether signing and connectivity work, and which tenant this is (specification 4.1)."""
+        return self._perform(operations.health())
+
+    def balance(self) -> Balance:
+        """The BALANCE wallet."""
+        return self._perform(operations.balance())
+
+    def regions(self, type: LocationType | None = None, keyword: str | None = None) -> Regions:
+        """Countries and regions that packages are sold for."""
+        return self._perform(operations.regions(type, keyword))
+
+    def packages(self, **query: Unpack[PackageQuery]) -> Packages:
+        """One page of the packages on sale, with this dealer's prices.
+
+        Filters: type, location_code, package_code, keyword, data_type, updated_since, catalog_version. Page: page_num,
+        page_size, or the previous answer's `pager.next` as after.
+        """
+        return self._perform(operations.packages(query))
+
+    def iter_packages(self, page_size: int = PAGE_SIZE, **filters: Unpack[PackageFilter]) -> Iterator[Package]:
+        """All packages that `packages` would give, page after page."""
+        call = operations.packages({**filters, "page_size": page_size})
+        return self._each(call, lambda page: page.packages)
+
+    def package(self, package_code: str) -> Package:
+        """The package of that code. Raises NotFound."""
+        return operations.only(package_code, self.packages(package_code=package_code))
+
+    def order(
+        self,
+        transaction_id: str,
+        items: Sequence[Line],
+        amount: Amount | None = None,
+        currency: str | None = None,
+        remark: str | None = None,
+    ) -> Snapshot:
+        """Buy, paid from the wallet (specification 4.2). `amount` None is the sum of the lines.
+
+        However often it is repeated with the same `transaction_id`, one order is made; a repetition, also one that
+        this client did by itself after a lost answer, has `duplicate` true. Raises OutcomeUnknown where that
+        repetition is up to you, and InsufficientBalance, PriceChanged, OutOfStock and others where nothing was bought.
+        """
+        return self._perform(operations.order(transaction_id, items, amount, currency, remark))
+
+    def query(self, order_no: str | None = None, transaction_id: str | None = None) -> Snapshot:
+        """The order as it is now. Raises NotFound."""
+        return self._perform(operations.query(order_no, transaction_id))
+
+    def wait_for_delivery(
+        self,
+        order_no: str | None = None,
+        transaction_id: str | None = None,
+        *,
+        timeout: float = 300.0,
+        poll: float = 0.5,
+    ) -> Snapshot:
+        """The order once deliveryStatus is DELIVERED; asks at once, then at intervals from `poll` growing to 5 s.
+
+        Raises DeliveryFailed when it will not come, DeliveryTimedOut after `timeout` seconds; both have `snapshot`.
+        """
+        return self._drive(self._exchange.wait(operations.query(order_no, transaction_id), timeout, poll))
+
+    def orders(self, **query: Unpack[OrderQuery]) -> Orders:
+        """One page of the orders, newest first.
+
+        Filters: start_time, end_time, order_status, updated_since. Page: page_num, page_size, after.
+        """
+        return self._perform(operations.orders(query))
+
+    def iter_orders(self, page_size: int = PAGE_SIZE, **filters: Unpack[OrderFilter]) -> Iterator[Snapshot]:
+        """All orders that `orders` would give, page after page."""
+        call = operations.orders({**filters, "page_size": page_size})
+        return self._each(call, lambda page: page.orders)
+
+    def profiles(self, **query: Unpack[ProfileQuery]) -> Profiles:
+        """One page of the eSIMs bought, newest first.
+
+        Filters: order_no, transaction_id, item_no, profile_id, iccid, package_code, lifecycle_status (one or several),
+        plan_use_status, cancelled, start_time, end_time, updated_since. Page: page_num, page_size, after.
+        """
+        return self._perform(operations.profiles(query))
+
+    def iter_profiles(self, page_size: int = PAGE_SIZE, **filters: Unpack[ProfileFilter]) -> Iterator[ProfileRecord]:
+        """All eSIMs that `profiles` would give, page after page."""
+        call = operations.profiles({**filters, "page_size": page_size})
+        return self._each(call, lambda page: page.records)
+
+    def set_webhook(self, callback_url: str | None) -> Webhook:
+        """Send events to this URL from now on; None: send none (specification 4.5)."""
+        return self._perform(operations.set_webhook(callback_url))
+
+    def webhook(self) -> WebhookState:
+        """The callback URL, and how its deliveries fare."""
+        return self._perform(operations.webhook())
+
+    def _each(self, call: Call[Listing], rows: Callable[[Listing], Sequence[R]]) -> Iterator[R]:
+        following: Call[Listing] | None = call
+        while following is not None:
+            page = self._perform(following)
+            yield from rows(page)
+            following = operations.following(following, page.pager)
+
+    def _perform(self, call: Call[T]) -> T:
+        return self._drive(self._exchange.perform(call))
+
+    def _drive(self, flow: Flow[T]) -> T:
+        outcome: Reply | NoReply | None = None
+        while True:
+            try:
+                step = flow.send(outcome)
+            except StopIteration as end:
+                return end.value
+            outcome = self._take(step)
+
+    def _take(self, step: SignedRequest | Pause) -> Reply | NoReply | None:
+        if isinstance(step, Pause):
+            self._sleep(step.seconds)
+            return None
+        try:
+            response = self._http.post(step.url, content=step.body, headers=step.headers, timeout=step.timeout_seconds)
+        except httpx2.RequestError as error:
+            return _no_reply(error)
+        return _reply(response)
+
+
+class AsyncDealer:
+    """The same as Dealer, to be awaited (asyncio). Close it with `aclose`, or use `async with`."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        app_key: str | None = None,
+        app_secret: str | None = None,
+        *,
+        timeout: float = 15.0,
+        retry: RetryPolicy = DEFAULT_RETRY,
+        transport: httpx2.AsyncBaseTransport | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._exchange = _exchange(url, app_key, app_secret, retry, timeout, clock)
+        self._http = httpx2.AsyncClient(transport=transport, headers=_user_agent())
+        self._sleep = sleep
+
+    def __repr__(self) -> str:
+        return f"AsyncDealer({self._exchange.url!r}, {self._exchange.credentials.app_key!r})"
+
+    async def __aenter__(self) -> "AsyncDealer":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Give the connections back."""
+        await self._http.aclose()
+
+    async def health(self) -> Health:
+        """See Dealer.health."""
+        return await self._perform(operations.health())
+
+    async def balance(self) -> Balance:
+        """See Dealer.balance."""
+        return await self._perform(operations.balance())
+
+    async def regions(self, type: LocationType | None = None, keyword: str | None = None) -> Regions:
+        """See Dealer.regions."""
+        return await self._perform(operations.regions(type, keyword))
+
+    async def packages(self, **query: Unpack[PackageQuery]) -> Packages:
+        """See Dealer.packages."""
+        return await self._perform(operations.packages(query))
+
+    def iter_packages(self, page_size: int = PAGE_SIZE, **filters: Unpack[PackageFilter]) -> AsyncIterator[Package]:
+        """See Dealer.iter_packages; use `async for`."""
+        call = operations.packages({**filters, "page_size": page_size})
+        return self._each(call, lambda page: page.packages)
+
+    async def package(self, package_code: str) -> Package:
+        """See Dealer.package."""
+        return operations.only(package_code, await self.packages(package_code=package_code))
+
+    async def order(
+        self,
+        transaction_id: str,
+        items: Sequence[Line],
+        amount: Amount | None = None,
+        currency: str | None = None,
+        remark: str | None = None,
+    ) -> Snapshot:
+        """See Dealer.order. A cancelled task leaves the outcome unknown: repeat it with the same `transaction_id`."""
+        return await self._perform(operations.order(transaction_id, items, amount, currency, remark))
+
+    async def query(self, order_no: str | None = None, transaction_id: str | None = None) -> Snapshot:
+        """See Dealer.query."""
+        return await self._perform(operations.query(order_no, transaction_id))
+
+    async def wait_for_delivery(
+        self,
+        order_no: str | None = None,
+        transaction_id: str | None = None,
+        *,
+        timeout: float = 300.0,
+        poll: float = 0.5,
+    ) -> Snapshot:
+        """See Dealer.wait_for_delivery."""
+        return await self._drive(self._exchange.wait(operations.query(order_no, transaction_id), timeout, poll))
+
+    async def orders(self, **query: Unpack[OrderQuery]) -> Orders:
+        """See Dealer.orders."""
+        return await self._perform(operations.orders(query))
+
+    def iter_orders(self, page_size: int = PAGE_SIZE, **filters: Unpack[OrderFilter]) -> AsyncIterator[Snapshot]:
+        """See Dealer.iter_orders; use `async for`."""
+        call = operations.orders({**filters, "page_size": page_size})
+        return self._each(call, lambda page: page.orders)
+
+    async def profiles(self, **query: Unpack[ProfileQuery]) -> Profiles:
+        """See Dealer.profiles."""
+        return await self._perform(operations.profiles(query))
+
+    def iter_profiles(
+        self, page_size: int = PAGE_SIZE, **filters: Unpack[ProfileFilter]
+    ) -> AsyncIterator[ProfileRecord]:
+        """See Dealer.iter_profiles; use `async for`."""
+        call = operations.profiles({**filters, "page_size": page_size})
+        return self._each(call, lambda page: page.records)
+
+    async def set_webhook(self, callback_url: str | None) -> Webhook:
+        """See Dealer.set_webhook."""
+        return await self._perform(operations.set_webhook(callback_url))
+
+    async def webhook(self) -> WebhookState:
+        """See Dealer.webhook."""
+        return await self._perform(operations.webhook())
+
+    async def _each(self, call: Call[Listing], rows: Callable[[Listing], Sequence[R]]) -> AsyncIterator[R]:
+        following: Call[Listing] | None = call
+        while following is not None:
+            page = await self._perform(following)
+            for row in rows(page):
+                yield row
+            following = operations.following(following, page.pager)
+
+    async def _perform(self, call: Call[T]) -> T:
+        return await self._drive(self._exchange.perform(call))
+
+    async def _drive(self, flow: Flow[T]) -> T:
+        outcome: Reply | NoReply | None = None
+        while True:
+            try:
+                step = flow.send(outcome)
+            except StopIteration as end:
+                return end.value
+            outcome = await self._take(step)
+
+    async def _take(self, step: SignedRequest | Pause) -> Reply | NoReply | None:
+        if isinstance(step, Pause):
+            await self._sleep(step.seconds)
+            return None
+        try:
+            response = await self._http.post(
+                step.url, content=step.body, headers=step.headers, timeout=step.timeout_seconds
+            )
+        except httpx2.RequestError as error:
+            return _no_reply(error)
+        return _reply(response)
+
+
+def _exchange(
+    url: str | None, app_key: str | None, app_secret: str | None, retry: RetryPolicy, timeout: float, clock: Clock
+) -> Exchange:
+    credentials = Credentials(_given(app_key, APP_KEY, "app_key"), _given(app_secret, APP_SECRET, "app_secret"))
+    return Exchange(_given(url, URL, "url"), credentials, retry, timeout, clock)
+
+
+def _given(value: str | None, variable: str, argument: str) -> str:
+    value = value or os.environ.get(variable)
+    if not value:
+        raise NotConfigured(f"{variable} is not set, nor was {argument} given")
+    return value
+
+
+def _user_agent() -> dict[str, str]:
+    return {"User-Agent": f"esim-dealer/{version('esim-dealer')}"}
+
+
+# The request certainly never left: no connection was made, or none was free.
+_NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
+
+
+def _no_reply(error: httpx2.RequestError) -> NoReply:
+    return NoReply(error, sent=not isinstance(error, _NEVER_SENT))
+
+
+def _reply(response: httpx2.Response) -> Reply:
+    return Reply(response.status_code, response.headers, response.content)

@@ -1,0 +1,47 @@
+import msgspec
+import pytest
+
+from esim_dealer import operations
+from esim_dealer.decoding import decode
+from esim_dealer.wire.calls import Profiles
+from esim_dealer.wire.snapshot import Snapshot
+
+from .conftest import snapshot
+
+
+def raw(value: object) -> bytes:
+    return msgspec.json.encode(value)
+
+
+def test_known_words_give_exactly_the_contracts_type():
+    assert type(decode(raw(snapshot()), Snapshot)) is Snapshot
+
+
+def test_an_unknown_word_deep_inside_is_handed_on():
+    order = snapshot()
+    order["items"][0]["profiles"][0]["lifecycleStatus"] = "SUSPENDED"
+    order["items"][0]["itemStatus"] = "PAUSED"
+    read = decode(raw(order), Snapshot)
+    assert isinstance(read, Snapshot)
+    assert (read.items[0].item_status, read.items[0].profiles[0].lifecycle_status) == ("PAUSED", "SUSPENDED")
+    assert read.items[0].profiles[0].smdp_status is msgspec.UNSET
+    assert raw(read) != b""
+
+
+def test_every_answer_can_be_widened():
+    rows = [row for row in vars(operations).values() if isinstance(row, operations.Operation)]
+    assert len(rows) == 10
+    for row in rows:
+        with pytest.raises(msgspec.ValidationError):
+            decode(b"[]", row.answer)
+
+
+@pytest.mark.parametrize("spoiled", [{"orderId": "one"}, {"orderNo": None}, {"items": {}}, {"createTime": "noon"}])
+def test_what_is_no_word_must_still_fit(spoiled: dict):
+    with pytest.raises(msgspec.ValidationError):
+        decode(raw(snapshot(**spoiled)), Snapshot)
+
+
+def test_a_missing_field_is_still_missing():
+    with pytest.raises(msgspec.ValidationError, match="pager"):
+        decode(b'{"records":[]}', Profiles)

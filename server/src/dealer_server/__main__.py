@@ -1,0 +1,431 @@
+"""`dealer-server`: dev, serve, work, migrate, audit, and the operator's commands."""
+
+import asyncio
+import contextlib
+import getpass
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import msgspec
+from cyclopts import App, Parameter
+
+from dealer_server import logs, settings
+from dealer_server.settings import Settings, SettingsError
+
+T = TypeVar("T")
+app = App(name="dealer-server", help="The service behind the eSIM Dealer Open API v1.", version_flags=[])
+tenant_app = App(name="tenant", help="Dealers.")
+credentials_app = App(name="credentials", help="A dealer's AppKey and AppSecret.")
+catalog_app = App(name="catalog", help="What is on sale.")
+stock_app = App(name="stock", help="Activation codes sold from stock.")
+for group in (tenant_app, credentials_app, catalog_app, stock_app):
+    app.command(group)
+
+AsJson = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON for programs.")]
+
+
+@app.command
+def dev(
+    *,
+    port: int = 8080,
+    data: Path | None = None,
+    fresh: Annotated[bool, Parameter(negative="")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run everything on an embedded PostgreSQL with a demo dealer.
+
+    Parameters
+    ----------
+    port: The API's port on 127.0.0.1; 0 takes a free one.
+    data: The data folder; a second start finds its data again.
+    fresh: Start with an empty data folder.
+    """
+    from dealer_server import dev as development
+
+    _run(development.run(port, data, fresh=fresh, as_json=as_json))
+
+
+@app.command
+def serve(*, host: str | None = None, port: int | None = None, share_nothing: bool = False) -> None:
+    """Serve the API.
+
+    Parameters
+    ----------
+    share_nothing: Allow several serve processes on one database without DEALER_VALKEY_URL: each counts alone.
+    """
+    _run(_serve(host, port, share_nothing))
+
+
+@app.command
+def work() -> None:
+    """Run the worker: fulfillment and webhooks. Any number may run on one database."""
+    _run(_work())
+
+
+@app.command
+def migrate() -> None:
+    """Bring the database's schema up to this version."""
+
+    async def apply() -> None:
+        import asyncpg
+
+        from dealer_server.store import schema
+
+        connection = await asyncpg.connect(settings.database_url())
+        try:
+            for migration in await schema.migrate(connection):
+                print(f"applied {migration.number:04d} {migration.name}")
+            print("the schema is up to date")
+        finally:
+            await connection.close()
+
+    _run(apply())
+
+
+@app.command
+def audit(*, tenant: int | None = None, as_json: AsJson = False) -> None:
+    """Check every invariant of the ledger and of orders; the exit status counts the violated ones."""
+
+    async def check(opened: Settings) -> int:
+        from dealer_server import clock
+        from dealer_server.operations import audit as audits
+        from dealer_server.store import data_key
+        from dealer_server.store.database import Database
+
+        database = await Database.open(opened.database_url)
+        try:
+            async with database.connection() as connection:
+                data_keys = await data_key.load(connection, opened.master_keys)
+            report = await audits.audit(database, opened.master_keys, data_keys, clock.now(), tenant)
+        finally:
+            await database.close()
+        print(audits.as_json(report) if as_json else audits.as_text(report))
+        return len(report.violated)
+
+    sys.exit(_run(check(settings.read())))
+
+
+@tenant_app.command(name="create")
+def tenant_create(
+    *,
+    name: str,
+    currency: str = "USD",
+    balance: str | None = None,
+    qps: int | None = None,
+    credit_limit: str | None = None,
+    ip_allow: list[str] | None = None,
+    markup: str | None = None,
+    price: list[str] | None = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a dealer; its AppSecret is shown this once.
+
+    Parameters
+    ----------
+    balance: Opening balance, an ADJUST entry.
+    qps: Calls a second; 0 is no limit.
+    ip_allow: Addresses or networks that may call; repeat for several.
+    markup: Percent on the default dealer price, such as 12.5.
+    price: PACKAGE=PRICE, or PACKAGE=off; repeat for several.
+    """
+
+    async def create(opened: Settings) -> None:
+        from dealer_server import clock
+        from dealer_server.operations import tenant
+
+        terms = tenant.Terms(
+            name=name,
+            balance=balance,
+            credit_limit=credit_limit,
+            qps=qps,
+            ip_allow=ip_allow,
+            markup=markup,
+            prices=_prices(price),
+        )
+        async with _database(opened) as database:
+            created = await tenant.create_tenant(
+                database, opened.master_keys, opened.environment, currency, terms, _author(), clock.now
+            )
+        if as_json:
+            print(msgspec.json.encode(created).decode())
+        else:
+            print(f"tenant     {created.tenant_id}  {created.name}  ({created.environment}, {created.currency})")
+            print(f"AppKey     {created.app_key}\nAppSecret  {created.app_secret}   shown this once")
+
+    _run(create(settings.read()))
+
+
+@tenant_app.command(name="list")
+def tenant_list(*, as_json: AsJson = False) -> None:
+    """List the dealers."""
+
+    async def show(opened: Settings) -> None:
+        from dealer_server.operations import tenant
+        from dealer_server.rules import money
+
+        async with _database(opened) as database:
+            tenants = await tenant.list_tenants(database)
+        if as_json:
+            for one in tenants:
+                print(
+                    json.dumps(
+                        one._asdict()
+                        | {
+                            "balance": money.text(one.balance, one.currency),
+                            "credit_limit": money.text(one.credit_limit, one.currency),
+                        }
+                    )
+                )
+            return
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table("tenant", "name", "status", "balance", "credit limit", "QPS", "AppKey", box=None)
+        for one in tenants:
+            amounts = [f"{money.text(value, one.currency)} {one.currency}" for value in (one.balance, one.credit_limit)]
+            status = "FROZEN" if one.frozen else one.status
+            table.add_row(str(one.tenant_id), one.name, status, *amounts, str(one.qps), one.app_key)
+        Console().print(table)
+
+    _run(show(settings.read()))
+
+
+@tenant_app.command(name="set")
+def tenant_set(
+    tenant_id: int,
+    *,
+    name: str | None = None,
+    balance: str | None = None,
+    qps: int | None = None,
+    credit_limit: str | None = None,
+    ip_allow: list[str] | None = None,
+    any_ip: Annotated[bool, Parameter(negative="")] = False,
+    markup: str | None = None,
+    price: list[str] | None = None,
+    status: str | None = None,
+    freeze: Annotated[bool | None, Parameter(negative="--unfreeze")] = None,
+) -> None:
+    """Change a dealer's terms; what is not named stays.
+
+    Parameters
+    ----------
+    balance: Brings the balance to this amount by one ADJUST entry.
+    any_ip: Empties the address allowlist.
+    status: ACTIVE or DISABLED.
+    freeze: A frozen wallet buys nothing.
+    """
+
+    async def change(opened: Settings) -> None:
+        from dealer_server import clock
+        from dealer_server.operations import tenant
+
+        terms = tenant.Terms(
+            name=name,
+            balance=balance,
+            credit_limit=credit_limit,
+            qps=qps,
+            ip_allow=[] if any_ip else ip_allow,
+            markup=markup,
+            prices=_prices(price),
+            status=status,
+            frozen=freeze,
+        )
+        async with _database(opened) as database:
+            await tenant.set_tenant(database, tenant_id, terms, _author(), clock.now)
+        print(f"tenant {tenant_id} is changed")
+
+    _run(change(settings.read()))
+
+
+@credentials_app.command(name="reset")
+def credentials_reset(app_key: str, *, as_json: AsJson = False) -> None:
+    """Give an AppKey a new AppSecret; the old one opens calls for 24 hours more."""
+
+    async def reset(opened: Settings) -> None:
+        from dealer_server import clock
+        from dealer_server.operations import tenant
+
+        async with _database(opened) as database:
+            secret = await tenant.reset_secret(database, opened.master_keys, app_key, _author(), clock.now)
+        print(json.dumps({"appKey": app_key, "appSecret": secret}) if as_json else f"AppSecret  {secret}")
+
+    _run(reset(settings.read()))
+
+
+@credentials_app.command(name="disable")
+def credentials_disable(app_key: str) -> None:
+    """Refuse every call of an AppKey from now on."""
+
+    async def disable(opened: Settings) -> None:
+        from dealer_server.operations import tenant
+
+        async with _database(opened) as database:
+            await tenant.disable_credential(database, app_key, _author())
+        print(f"{app_key} is disabled")
+
+    _run(disable(settings.read()))
+
+
+@catalog_app.command(name="import")
+def catalog_import(file: Path, *, as_json: AsJson = False) -> None:
+    """Import packages from a CSV file: all of them or, with a report of every fault, none."""
+
+    async def load(opened: Settings) -> int:
+        from dealer_server import clock
+        from dealer_server.operations import catalogue
+
+        async with _database(opened) as database:
+            done = await catalogue.import_csv(database, _text(file), _author(), clock.now)
+        if as_json:
+            print(msgspec.json.encode(done).decode())
+        else:
+            for fault in done.faults:
+                print(f"{file}:{fault.line}: {fault.column}: {fault.message}", file=sys.stderr)
+            nothing = f"{len(done.faults)} faults; nothing was imported"
+            print(nothing if done.faults else f"{done.packages} packages, {done.changed} of them new or changed")
+        return 1 if done.faults else 0
+
+    sys.exit(_run(load(settings.read())))
+
+
+@stock_app.command(name="load")
+def stock_load(package: str, file: Path, *, as_json: AsJson = False) -> None:
+    """Load activation codes of a stock package from a CSV file: all of them or, with a report, none."""
+
+    async def load(opened: Settings) -> int:
+        from dealer_server.operations import stock
+        from dealer_server.store import data_key
+
+        async with _database(opened) as database:
+            async with database.connection() as connection:
+                keys = await data_key.load(connection, opened.master_keys)
+            done = await stock.load_stock(database, keys, package, _text(file), _author())
+        if as_json:
+            print(msgspec.json.encode(done).decode())
+        else:
+            for fault in done.faults:
+                print(f"{file}:{fault.line}: {fault.column}: {fault.message}", file=sys.stderr)
+            nothing = f"{len(done.faults)} faults; nothing was loaded"
+            print(nothing if done.faults else f"{done.loaded} profiles loaded; {done.free} free now")
+        return 1 if done.faults else 0
+
+    sys.exit(_run(load(settings.read())))
+
+
+async def _serve(host: str | None, port: int | None, share_nothing: bool) -> None:
+    from dealer_server import app as application
+    from dealer_server.api import listener
+
+    opened = settings.read(host=host, port=port)
+    logs.configure(opened.environment == "production")
+    application.require_protection(opened)
+    listening = listener.bind(opened.host, opened.port)
+    async with application.alone_or_shared(opened, share_nothing):
+        await application.run(opened, listening=listening, worker=False, ready=_announce, stop=_stopped())
+
+
+async def _work() -> None:
+    from dealer_server import app as application
+
+    opened = settings.read()
+    logs.configure(opened.environment == "production")
+    await application.run(opened, listening=None, worker=True, ready=lambda _: _announce("worker"), stop=_stopped())
+
+
+def _announce(what: str) -> None:
+    print(f"ready: {what}", file=sys.stderr, flush=True)
+
+
+def _stopped() -> asyncio.Event:
+    """Set by Ctrl-C and by SIGTERM."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+@contextlib.asynccontextmanager
+async def _database(opened: Settings):
+    from dealer_server.store.database import Database
+
+    database = await Database.open(opened.database_url)
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+def _prices(texts: list[str] | None) -> dict[str, str]:
+    prices = {}
+    for text in texts or []:
+        package, equals, price = text.partition("=")
+        if not equals:
+            raise SettingsError(f"--price {text!r}: PACKAGE=PRICE or PACKAGE=off")
+        prices[package] = price
+    return prices
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_bytes().decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file}: {error}") from None
+
+
+def _author() -> str:
+    """Who acts, for the audit log."""
+    return f"cli:{os.environ.get('SUDO_USER') or getpass.getuser()}@{socket.gethostname()}"
+
+
+def _run(work: Awaitable[T]) -> T:
+    """Runs to the end, or ends with one clear line."""
+    import uvloop
+
+    async def whole() -> T:
+        return await work
+
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(whole())
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        if line := _clear_line(error):
+            print(f"dealer-server: {line}", file=sys.stderr)
+            sys.exit(1)
+        raise
+
+
+def _clear_line(error: Exception) -> str:
+    """What the operator did not get right, in one line; "" for a fault of ours."""
+    import asyncpg
+
+    from dealer_server.app import CannotStart
+    from dealer_server.operations.tenant import OperatorError
+    from dealer_server.store.database import DatabaseLost
+    from dealer_server.store.embedded import EmbeddedError
+    from dealer_server.store.schema import NewerSchema
+
+    if isinstance(error, (SettingsError, CannotStart, OperatorError, EmbeddedError, NewerSchema)):
+        return str(error)
+    if isinstance(error, DatabaseLost):
+        return f"the database cannot be reached: {error.__cause__ or error}"
+    if isinstance(error, (asyncpg.PostgresError, asyncpg.InterfaceError)):
+        return f"the database refused: {error}"
+    if isinstance(error, OSError):
+        return str(error)
+    return ""
+
+
+def main() -> None:
+    app()
+
+
+if __name__ == "__main__":
+    main()

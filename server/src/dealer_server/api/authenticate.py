@@ -1,0 +1,189 @@
+"""Whose call is this? The checks of decisions 1 that come before any operation, in their order."""
+
+import hashlib
+import hmac
+import math
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dealer_server.api.admission import Admission, LocalAdmission, SharedAdmission
+from dealer_server.clock import Clock
+from dealer_server.operations.memory import Caller, Memory
+from dealer_server.rules import access, refusal
+from dealer_server.rules.rate import Allowance
+from dealer_server.store.sealing import MasterKeys
+from esim_dealer.wire import signing
+from esim_dealer.wire.calls import MAX_BODY_BYTES
+
+_NAMES = ("content-type", "content-encoding", "content-length", "rt-accesscode", "rt-requestid", "rt-timestamp",
+          "x-signature", "rt-signature", "x-forwarded-for")  # fmt: skip
+_SLOTS = {name.encode(): slot for slot, name in enumerate(_NAMES)}
+(CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LENGTH, ACCESS_CODE, REQUEST_ID, TIMESTAMP, SIGNATURE, ALIAS,
+ FORWARDED_FOR) = range(9)  # fmt: skip
+_SECURITY = {
+    ACCESS_CODE: signing.ACCESS_CODE,
+    REQUEST_ID: signing.REQUEST_ID,
+    TIMESTAMP: signing.TIMESTAMP,
+    SIGNATURE: signing.SIGNATURE,
+    ALIAS: signing.SIGNATURE_ALIAS,
+}
+_PLAIN_JSON = b"application/json"
+_NOBODY = b"a secret that signs nothing"
+
+
+class Head(NamedTuple):
+    """The headers of a call that matter, by slot; of a doubled one, which."""
+
+    values: list[bytes | None]
+    doubled: int | None
+    forwarded_for: list[str]
+
+
+def read_head(headers: Sequence[tuple[bytes, bytes]]) -> Head:
+    values: list[bytes | None] = [None] * 9
+    doubled = None
+    forwarded_for: list[str] = []
+    for name, value in headers:
+        slot = _SLOTS.get(name)
+        if slot is None:
+            continue
+        if slot == FORWARDED_FOR:
+            forwarded_for.append(value.decode("latin-1"))
+        elif values[slot] is not None and slot in _SECURITY:
+            doubled = slot
+        else:
+            values[slot] = value
+    return Head(values, doubled, forwarded_for)
+
+
+def refuse_size(head: Head) -> refusal.Refusal | None:
+    """000110 by the announced length; the length as read is checked while reading."""
+    length = head.values[CONTENT_LENGTH]
+    if length is not None and length.isdigit() and int(length[:20]) > MAX_BODY_BYTES:
+        return refusal.BodyTooLarge()
+    return None
+
+
+def refuse_content_type(head: Head) -> refusal.Refusal | None:
+    """000109: JSON in UTF-8, sent as it is."""
+    content_type, encoding = head.values[CONTENT_TYPE], head.values[CONTENT_ENCODING]
+    if encoding is not None and encoding.strip().lower() != b"identity":
+        return refusal.ContentTypeRefused("Content-Encoding is not accepted; send the body as it is")
+    if content_type == _PLAIN_JSON:
+        return None
+    kind, *parameters = (content_type or b"").split(b";")
+    charset = [parameter.strip().lower().replace(b'"', b"") for parameter in parameters]
+    if kind.strip().lower() == _PLAIN_JSON and all(one in (b"", b"charset=utf-8") for one in charset):
+        return None
+    return refusal.ContentTypeRefused()
+
+
+class Authenticator:
+    """Decides whose call it is, and lets each request id and each tenant's calls a second in."""
+
+    def __init__(
+        self,
+        memory: Memory,
+        master_keys: MasterKeys,
+        admission: LocalAdmission | SharedAdmission,
+        clock: Clock,
+        trusted_proxies: Sequence[access.Network],
+    ):
+        self._memory = memory
+        self._master_keys = master_keys
+        self._admission = admission
+        self._clock = clock
+        self._trusted = trusted_proxies
+        self._sealed_for_nobody = master_keys.seal(_NOBODY, b"nobody")
+
+    async def authenticate(self, head: Head, peer: str, body: bytes) -> tuple[Caller, Allowance | None]:
+        """The caller of a well signed, fresh call, and what is left of its rate. Raises the refusal of decisions 1."""
+        address = peer
+        if self._trusted:
+            address = access.client_address(peer, head.forwarded_for, self._trusted)
+        now = time.monotonic()
+        blocked = self._admission.authentication_blocked(address, now)
+        if blocked:
+            raise refusal.RateExceeded(
+                "too many failed authentications from your address", retry_after=math.ceil(blocked)
+            )
+        values = head.values
+        signature = values[SIGNATURE] if values[SIGNATURE] is not None else values[ALIAS]
+        app_key, request_id, timestamp = values[ACCESS_CODE], values[REQUEST_ID], values[TIMESTAMP]
+        if app_key is None or request_id is None or timestamp is None or signature is None:
+            raise _missing(app_key, request_id, timestamp)
+        if head.doubled is not None:
+            raise refusal.HeaderMalformed(f"{_SECURITY[head.doubled]} was sent twice")
+        if not (
+            access.TIMESTAMP(timestamp)
+            and access.SIGNATURE(signature)
+            and access.REQUEST_ID(request_id)
+            and access.APP_KEY(app_key)
+        ):
+            raise access.refuse_form(app_key, request_id, timestamp, signature) or AssertionError
+        key = app_key.decode()
+        caller = self._memory.caller(key) or await self._memory.load_caller(key)
+        if caller is None:
+            self._verify_for_nobody(timestamp, request_id, app_key, body)
+            self._admission.failed_authentication(address, now)
+            raise refusal.AppKeyUnknown
+        if not caller.access.active:
+            raise refusal.TenantDisabled
+        if caller.allowed and (why := access.refuse_address(address, caller.allowed)):
+            raise why
+        if why := access.refuse_timestamp(int(timestamp), int(time.time() * 1000)):
+            raise why
+        if not self._verified(caller, timestamp + request_id + app_key + body, signature.lower()):
+            self._admission.failed_authentication(address, now)
+            raise refusal.SignatureMismatch(
+                data={"bodyLength": len(body), "bodySha256": hashlib.sha256(body).hexdigest()}
+            )
+        return caller, await self._admit(caller, key, request_id, now)
+
+    async def _admit(self, caller: Caller, app_key: str, request_id: bytes, now: float) -> Allowance | None:
+        canonical = request_id.decode().replace("-", "").lower()
+        entered = self._admission.admit(app_key, canonical, caller.tenant_id, caller.access.qps, now)
+        admitted = entered if isinstance(entered, Admission) else await entered
+        if not admitted.fresh:
+            raise refusal.RequestIdUsed
+        allowance = admitted.allowance
+        if allowance is not None and not allowance.allowed:
+            raise TooManyCalls(allowance)
+        return allowance
+
+    def _verified(self, caller: Caller, message: bytes, given: bytes) -> bool:
+        row = caller.access
+        secret = self._master_keys.open(row.sealed_secret, caller.context)
+        if hmac.compare_digest(hmac.digest(secret, message, "sha256").hex().encode(), given):
+            return True
+        if row.previous_secret is None or row.previous_until is None or row.previous_until <= self._clock():
+            return False
+        secret = self._master_keys.open(row.previous_secret, caller.previous_context)
+        return hmac.compare_digest(hmac.digest(secret, message, "sha256").hex().encode(), given)
+
+    def _verify_for_nobody(self, timestamp: bytes, request_id: bytes, app_key: bytes, body: bytes) -> None:
+        """An unknown AppKey costs what a known one does, so that time tells nothing."""
+        secret = self._master_keys.open(self._sealed_for_nobody, b"nobody")
+        hmac.digest(secret, timestamp + request_id + app_key + body, "sha256")
+
+
+class TooManyCalls(refusal.RateExceeded):
+    """101013 with what the tenant's bucket says."""
+
+    def __init__(self, allowance: Allowance):
+        self.allowance = allowance
+        super().__init__(
+            f"more than {allowance.limit} calls a second",
+            retry_after=max(1, math.ceil(allowance.retry_after_seconds)),
+        )
+
+
+def _missing(app_key: bytes | None, request_id: bytes | None, timestamp: bytes | None) -> refusal.HeaderMissing:
+    if app_key is None:
+        return refusal.HeaderMissing(f"{signing.ACCESS_CODE} is missing: your AppKey")
+    if request_id is None:
+        return refusal.HeaderMissing(f"{signing.REQUEST_ID} is missing: a new UUID with each call")
+    if timestamp is None:
+        return refusal.HeaderMissing(f"{signing.TIMESTAMP} is missing: milliseconds since 1970")
+    return refusal.HeaderMissing(f"{signing.SIGNATURE} is missing: see specification 5 for how to sign")

@@ -1,0 +1,334 @@
+"""What do calls, answers, events and refusals look like? Made by the rules themselves, so that they are true."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from dealer_server.api import authenticate, parameters, replies
+from dealer_server.operations import shelf
+from dealer_server.rules import access, change_hints, delivery, iccid, identity, order, pricing, refusal, snapshot
+from dealer_server.rules.catalogue import generate
+from dealer_server.rules.catalogue.package import Package
+from dealer_server.rules.delivery import Codes
+from dealer_server.rules.model import Item, Order, Profile
+from dealer_server.rules.order import Existing, Offer, Wanted
+from dealer_server.rules.rate import Allowance
+from dealer_server.rules.snapshot import Links
+from dealer_server.rules.wallet import Wallet
+from esim_dealer.wire import calls, envelope, signing
+from esim_dealer.wire.snapshot import Snapshot
+from esim_dealer.wire.vocabulary import ChangeHint, EventType, ResultCode
+
+PLACED_AT = datetime(2026, 11, 20, 8, 15, 30, tzinfo=UTC)
+TENANT_ID = 10001
+TRANSACTION_ID = "shop-20261120-0001"
+REQUEST_ID = "4ce9d9cd-ac9e-4e17-b3a2-c66c358c1ce2"
+APP_KEY = "ak_test_0001"
+APP_SECRET = "sk_test_0001"  # noqa: S105  (of the published test vector)
+TRACE_ID = "a1b2c3d4e5f6-2a"
+TIMESTAMP_MS = 1_767_225_600_000
+CALLBACK_URL = "https://dealer.example/esim-events"
+
+_FIRST_ID = identity.first_id_at(int(PLACED_AT.timestamp()))
+_ORDER_ID, _PROFILE_ID = _FIRST_ID + 41, _FIRST_ID + 87
+_PRICES = pricing.PriceList("USD")
+_PACKAGES = {package.package_code: package for package in generate.catalogue("test")}
+_PACKAGE = _PACKAGES["TEST-OK"]
+_CODES = Codes(
+    iccid="899990000000000041" + iccid.luhn_digit("899990000000000041"),  # country code 999 is nobody's
+    activation_code="LPA:1$smdp.example.com$TN2026-11200815-30AB41",
+    qr_token="q7Jx2mVt9ZbK4nRw",  # noqa: S106  (an example)
+    data_total_bytes=_PACKAGE.data_bytes,
+)
+
+
+def signature(body: bytes = b"{}") -> str:
+    """The signature of the worked example."""
+    return signing.signature(
+        APP_SECRET.encode(), str(TIMESTAMP_MS).encode(), REQUEST_ID.encode(), APP_KEY.encode(), body
+    )
+
+
+# Orders
+
+
+def _placed() -> Order:
+    line = Item(0, "TEST-OK", "simulated", 1, 1, _PACKAGE.price, _PROFILE_ID, "PAID", (Profile(_PROFILE_ID),))
+    return Order(
+        TENANT_ID, _ORDER_ID, TRANSACTION_ID, "USD", _PACKAGE.price, 0, "PAID", "PENDING", "PAID", 1, PLACED_AT, (line,)
+    )
+
+
+def _delivered() -> Order:
+    return delivery.allocate(_placed(), {_PROFILE_ID: _CODES}, frozenset({0}), PLACED_AT + timedelta(seconds=1))
+
+
+def _refunded() -> Order:
+    """The delivered order after its only profile was refunded and thereby voided."""
+    before = _delivered()
+    profile = msgspec.structs.replace(
+        before.profiles[0], lifecycle_status="CANCELLED", cancelled=True, refunded=True, esim_status="CANCEL"
+    )
+    items = (msgspec.structs.replace(before.items[0], profiles=(profile,)),)
+    settled = delivery.settle(before, items, PLACED_AT + timedelta(minutes=5))
+    return msgspec.structs.replace(settled, refund_amount=before.amount, pay_status="REFUNDED")
+
+
+def event(event_type: EventType, links: Links) -> bytes:
+    """The body of a webhook of this type."""
+    return envelope.encoder.encode(_event(event_type, links))
+
+
+def _event(event_type: EventType, links: Links) -> Snapshot:
+    if event_type == "ORDER_PAID":
+        return snapshot.order_paid(_placed())
+    if event_type == "DELIVERY_UPDATED":
+        sent = snapshot.delivery_updated(_delivered(), links)
+        return msgspec.structs.replace(sent, change_hints=change_hints.change_hints(None, sent))
+    hints: tuple[ChangeHint, ...] = ("REFUND_COMPLETED", "REFUND_AMOUNT_UPDATED")
+    sent = snapshot.delivery_updated(_refunded(), links)
+    return msgspec.structs.replace(
+        sent, event_type="REFUND_COMPLETED", change_hints=hints, refund_amount=Decimal("1.80")
+    )
+
+
+# Calls and answers by path
+
+
+def _raw(text: str) -> msgspec.Raw:
+    return msgspec.Raw(text.encode())
+
+
+def _purchase() -> calls.PlaceOrder:
+    line = calls.OrderLine(package_code="TEST-OK", quantity=1, price=_raw('"1.80"'))
+    return calls.PlaceOrder(transaction_id=TRANSACTION_ID, amount=_raw('"1.80"'), items=(line,))
+
+
+def request(path: str) -> msgspec.Struct:
+    """A call that this operation takes."""
+    return _REQUESTS[path]()
+
+
+def answer(path: str, links: Links) -> Mapping[str, bytes]:
+    """What this operation answers, encoded, by the name of the case."""
+    return {name: envelope.encoder.encode(made) for name, made in _ANSWERS[path](links).items()}
+
+
+_REQUESTS: dict[str, Callable[[], msgspec.Struct]] = {
+    "/health": calls.Empty,
+    "/account/balance": calls.Empty,
+    "/package/list": lambda: calls.PackageList(location_code="US", pager=calls.Pager(page_size=1)),
+    "/region/list": lambda: calls.RegionList(type="REGION", keyword="benelux"),
+    "/esim/order": _purchase,
+    "/esim/query": lambda: calls.QueryOrder(transaction_id=TRANSACTION_ID),
+    "/esim/order/list": lambda: calls.OrderList(order_status="COMPLETED", pager=calls.Pager(page_size=20)),
+    "/esim/profile/list": lambda: calls.ProfileList(order_no=identity.order_no(_ORDER_ID)),
+    "/webhook/set": lambda: calls.SetWebhook(callback_url=CALLBACK_URL),
+    "/webhook/query": calls.Empty,
+}
+
+
+def _shelf() -> shelf.Shelf:
+    return shelf.Shelf(7, [(package, PLACED_AT) for package in _PACKAGES.values()])
+
+
+def _balance() -> calls.Balance:
+    return calls.Balance(
+        account_type="BALANCE",
+        currency="USD",
+        balance="998.20",
+        credit_limit="0.00",
+        available_balance="998.20",
+        low_balance_threshold="50.00",
+        low_balance=False,
+        update_time=PLACED_AT,
+    )
+
+
+def _packages(links: Links) -> Mapping[str, object]:
+    call = calls.PackageList(package_code="TEST-OK")
+    return {
+        "page": msgspec.Raw(_shelf().page(_PRICES, shelf.check(call))),
+        "notModified": msgspec.Raw(_shelf().not_modified(shelf.check(call))),
+    }
+
+
+def _regions(links: Links) -> Mapping[str, object]:
+    return {"regions": msgspec.Raw(_shelf().regions(_PRICES, calls.RegionList(type="REGION", keyword="benelux")))}
+
+
+def _orders(links: Links) -> Mapping[str, object]:
+    page = calls.Page(page_num=1, page_size=20, total=1)
+    return {"page": calls.Orders(orders=(snapshot.of(_delivered(), links),), pager=page)}
+
+
+def _profiles(links: Links) -> Mapping[str, object]:
+    of = _delivered()
+    record = calls.ProfileRecord(
+        order_no=of.order_no,
+        transaction_id=of.transaction_id,
+        item_no=identity.item_no(of.order_id, 0),
+        package_code="TEST-OK",
+        profile=snapshot.profile(of.profiles[0], TENANT_ID, links),
+    )
+    return {"page": calls.Profiles(records=(record,), pager=calls.Page(page_num=1, page_size=50, total=1))}
+
+
+def _webhook_set(links: Links) -> Mapping[str, object]:
+    return {
+        "set": calls.Webhook(callback_url=CALLBACK_URL, enabled=True, update_time=PLACED_AT),
+        "removed": calls.Webhook(callback_url="", enabled=False, update_time=PLACED_AT),
+    }
+
+
+def _webhook_state(links: Links) -> Mapping[str, object]:
+    active = calls.WebhookState(
+        callback_url=CALLBACK_URL, enabled=True, state="ACTIVE", consecutive_failures=0, last_success_time=PLACED_AT
+    )
+    not_set = calls.WebhookState(callback_url="", enabled=False, state="NOT_SET", consecutive_failures=0)
+    return {"active": active, "notSet": not_set}
+
+
+_ANSWERS: dict[str, Callable[[Links], Mapping[str, object]]] = {
+    "/health": lambda links: {"up": calls.Health(status="UP", tenant_id=str(TENANT_ID), client_name="Example Travel")},
+    "/account/balance": lambda links: {"balance": _balance()},
+    "/package/list": _packages,
+    "/region/list": _regions,
+    "/esim/order": lambda links: {
+        "placed": snapshot.of(_placed(), links, duplicate=False),
+        "repeated": snapshot.of(_delivered(), links, duplicate=True),
+    },
+    "/esim/query": lambda links: {
+        "paid": snapshot.of(_placed(), links),
+        "delivered": snapshot.of(_delivered(), links),
+    },
+    "/esim/order/list": _orders,
+    "/esim/profile/list": _profiles,
+    "/webhook/set": _webhook_set,
+    "/webhook/query": _webhook_state,
+}
+
+
+# Refusals by code
+
+
+def refused(code: str) -> refusal.Refusal:
+    """A refusal of this code."""
+    return _REFUSALS[code]()
+
+
+def _header_missing() -> refusal.Refusal:
+    return authenticate._missing(APP_KEY.encode(), None, None)
+
+
+def _header_malformed() -> refusal.Refusal | None:
+    return access.refuse_form(APP_KEY.encode(), REQUEST_ID.encode(), b"1767225600", signature().encode())
+
+
+def _signature_mismatch() -> refusal.Refusal:
+    body = b"{}"
+    return refusal.SignatureMismatch(data={"bodyLength": len(body), "bodySha256": hashlib.sha256(body).hexdigest()})
+
+
+def _too_many_calls() -> refusal.Refusal:
+    return authenticate.TooManyCalls(Allowance(False, 10, 0, 2.0, 0.1))
+
+
+def _undecodable(takes: type, body: str) -> refusal.Refusal:
+    try:
+        parameters.decode(msgspec.json.Decoder(takes).decode, body.encode())
+    except refusal.Refusal as why:
+        return why
+    raise AssertionError(f"{body} is a good {takes.__name__}")
+
+
+def _order_refused(
+    amount: str = "1.80",
+    price: str = "1.80",
+    currency: str | None = None,
+    quantity: int = 1,
+    package: Package | None = _PACKAGE,
+    on_sale: bool = True,
+    stock: int = 0,
+    balance: int = 9_982_000,
+    frozen: bool = False,
+    before: bytes | None = None,
+) -> refusal.Refusal:
+    """What the order of the example gets when one thing is spoilt."""
+    code = package.package_code if package else "TEST-0K"
+    line = calls.OrderLine(package_code=code, quantity=quantity, price=_raw(price))
+    call = calls.PlaceOrder(transaction_id=TRANSACTION_ID, amount=_raw(amount), items=(line,), currency=currency)
+    offer = Offer(package, package.price if on_sale else None) if package else None
+    wanted = order.want(call, TENANT_ID, "USD", lambda _: offer)
+    wallet = Wallet(TENANT_ID, "USD", balance, 0, 1, frozen)
+    return wanted.refused or _refused_payment(wanted, wallet, stock, before)
+
+
+def _refused_payment(wanted: Wanted, wallet: Wallet, stock: int, before: bytes | None) -> refusal.Refusal:
+    existing = {(TENANT_ID, TRANSACTION_ID): Existing(_ORDER_ID, before)} if before else {}
+    (decision,) = order.decide(
+        [wanted],
+        {TENANT_ID: wallet},
+        existing,
+        dict.fromkeys(wanted.from_stock, stock),
+        lambda _: (_ORDER_ID, _PROFILE_ID),
+    )
+    assert isinstance(decision, refusal.Refusal)
+    return decision
+
+
+_REFUSALS: dict[str, Callable[[], Any]] = {
+    "000101": _header_missing,
+    "000102": _header_malformed,
+    "000103": refusal.MethodNotAllowed,
+    "000104": refusal.NotJson,
+    "000105": lambda: _undecodable(calls.PlaceOrder, '{"amount":"1.80"}'),
+    "000106": lambda: _undecodable(calls.PlaceOrder, '{"transactionId":null}'),
+    "000107": lambda: _undecodable(calls.SetWebhook, f'{{"callbackUrl":"https://dealer.example/{"a" * 512}"}}'),
+    "000108": lambda: _undecodable(calls.OrderList, '{"pager":{"pageSize":501}}'),
+    "000109": refusal.ContentTypeRefused,
+    "000110": refusal.BodyTooLarge,
+    "000112": refusal.PathUnknown,
+    "101001": lambda: access.refuse_timestamp(TIMESTAMP_MS, TIMESTAMP_MS + 600_000),
+    "101002": lambda: access.refuse_address("198.51.100.7", access.networks(["203.0.113.0/24"])),
+    "101003": _signature_mismatch,
+    "101004": refusal.RequestIdUsed,
+    "101005": refusal.AppKeyUnknown,
+    "101006": refusal.TenantDisabled,
+    "101013": _too_many_calls,
+    "900001": refusal.Busy,
+    "200005": lambda: _order_refused(amount="1.50", price="1.50"),
+    "200006": lambda: _order_refused(amount="1.80", quantity=2),
+    "200007": lambda: _order_refused(balance=12_000),
+    "200008": lambda: _order_refused(
+        amount="3.60", quantity=2, package=msgspec.structs.replace(_PACKAGE, max_quantity=1)
+    ),
+    "200011": lambda: _order_refused(amount="2.50", price="2.50", package=_PACKAGES["DEMO-STOCK"]),
+    "200014": lambda: _order_refused(on_sale=False),
+    "200015": lambda: _order_refused(currency="EUR"),
+    "200020": lambda: _order_refused(frozen=True),
+    "310241": lambda: _order_refused(package=None),
+    "310272": refusal.OrderNotFound,
+    "310402": lambda: _order_refused(before=b"another order"),
+    "310501": lambda: refusal.CallbackUrlRefused("callbackUrl must be https"),
+}
+
+
+def unknown_outcome() -> refusal.Refusal:
+    """900001 where a call that writes may have been carried out."""
+    return refusal.OutcomeUnknown()
+
+
+def unexpected() -> Mapping[str, Any]:
+    """000001 as it is answered."""
+    return msgspec.json.decode(replies.unexpected(TRACE_ID.encode(), None)[2])
+
+
+def refusal_body(why: refusal.Refusal) -> Mapping[str, Any]:
+    """A refusal as the envelope it is answered in."""
+    code: ResultCode = why.code
+    return {"code": code, "message": why.message, "data": dict(why.data)}

@@ -1,0 +1,127 @@
+"""How does a result or a refusal become an HTTP answer? The only place that knows HTTP statuses (decisions 2)."""
+
+import itertools
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from dealer_server.rules import refusal
+from dealer_server.rules.rate import Allowance
+from esim_dealer.wire import envelope
+from esim_dealer.wire.vocabulary import ResultCode
+
+Headers = list[tuple[bytes, bytes]]
+
+STATUS: Mapping[ResultCode, int] = {
+    "000000": 200,
+    "000001": 500,
+    "000101": 401,
+    "000102": 400,
+    "000103": 405,
+    "000104": 400,
+    "000105": 400,
+    "000106": 400,
+    "000107": 400,
+    "000108": 400,
+    "000109": 415,
+    "000110": 413,
+    "000111": 400,
+    "000112": 404,
+    "101001": 401,
+    "101002": 403,
+    "101003": 401,
+    "101004": 401,
+    "101005": 401,
+    "101006": 403,
+    "101013": 429,
+    "900001": 503,
+    "900002": 502,
+    "200002": 409,
+    "200003": 409,
+    "200004": 409,
+    "200005": 422,
+    "200006": 422,
+    "200007": 402,
+    "200008": 422,
+    "200010": 409,
+    "200011": 409,
+    "200014": 409,
+    "200015": 422,
+    "200020": 403,
+    "200021": 409,
+    "200022": 501,
+    "310241": 404,
+    "310272": 404,
+    "310274": 404,
+    "310402": 409,
+    "310403": 404,
+    "310404": 404,
+    "310405": 404,
+    "310501": 422,
+}
+
+_JSON = (b"content-type", b"application/json")
+_NO_STORE = (b"cache-control", b"no-store")
+_encode = msgspec.json.Encoder().encode
+_process = secrets.token_hex(6).encode()  # tells processes apart, so that a counter is enough within one
+_calls = itertools.count(1)
+
+
+def trace_id() -> bytes:
+    """Unique without a system call per request."""
+    return b"%s-%x" % (_process, next(_calls))
+
+
+def success_headers(length: int, trace: bytes, request_id: bytes, allowance: Allowance | None) -> Headers:
+    headers = [
+        _JSON,
+        _NO_STORE,
+        (b"content-length", b"%d" % length),
+        (b"x-trace-id", trace),
+        (b"rt-requestid", request_id),
+    ]
+    if allowance is not None:
+        headers += rate_headers(allowance)
+    return headers
+
+
+def rate_headers(allowance: Allowance) -> Headers:
+    return [
+        (b"x-ratelimit-limit", b"%d" % allowance.limit),
+        (b"x-ratelimit-remaining", b"%d" % allowance.remaining),
+        (b"x-ratelimit-reset", b"%d" % -(-allowance.reset_seconds // 1)),
+    ]
+
+
+def refused(
+    why: refusal.Refusal, trace: bytes, request_id: bytes | None, allowance: Allowance | None
+) -> tuple[int, Headers, bytes]:
+    """Status, headers and body of a refusal."""
+    body = error_body(why.code, why.message, why.data)
+    headers = [_JSON, _NO_STORE, (b"content-length", b"%d" % len(body)), (b"x-trace-id", trace)]
+    if request_id is not None:
+        headers.append((b"rt-requestid", request_id))
+    if allowance is not None:
+        headers += rate_headers(allowance)
+    if why.retry_after is not None:
+        headers.append((b"retry-after", b"%d" % why.retry_after))
+    elif STATUS[why.code] == 503:
+        headers.append((b"retry-after", b"1"))
+    if isinstance(why, refusal.MethodNotAllowed):
+        headers.append((b"allow", b"POST"))
+    return STATUS[why.code], headers, body
+
+
+def unexpected(trace: bytes, request_id: bytes | None) -> tuple[int, Headers, bytes]:
+    """000001: a broken promise of ours. Fixed text; the trace id finds it in the logs."""
+    body = error_body("000001", "unexpected server error; nothing was done in part", {"traceId": trace.decode()})
+    headers = [_JSON, _NO_STORE, (b"content-length", b"%d" % len(body)), (b"x-trace-id", trace)]
+    if request_id is not None:
+        headers.append((b"rt-requestid", request_id))
+    return STATUS["000001"], headers, body
+
+
+def error_body(code: ResultCode, message: str, data: Mapping[str, Any]) -> bytes:
+    return _encode(envelope.Envelope(code, message, dict(data)))

@@ -1,0 +1,128 @@
+"""Which path runs which operation? One row each; OpenAPI is made from the same rows."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from dealer_server.clock import Clock
+from dealer_server.operations import lists, shelf, webhook
+from dealer_server.operations.accounts import AccountDesk, balance
+from dealer_server.operations.memory import Caller, Memory
+from dealer_server.operations.place_order import OrderDesk
+from dealer_server.operations.query_order import QueryDesk, Sought, query_order
+from dealer_server.rules import order, snapshot
+from dealer_server.rules.order import Placed, Repeated
+from dealer_server.rules.snapshot import Links
+from dealer_server.store.database import Database
+from dealer_server.store.sealing import DataKeys
+from esim_dealer.wire import calls, envelope
+from esim_dealer.wire.snapshot import Snapshot
+
+Handler = Callable[[Caller, Any], Awaitable[bytes]]
+encode = envelope.encoder.encode
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One row: a path below /open-api/v1, what it takes, what it answers, and what runs it.
+
+    `run` gives the encoded `data`. `writes`: a lost database may have done it. `refusals` are the result codes it can
+    give beyond those of every call.
+    """
+
+    path: str
+    summary: str
+    takes: type
+    answers: type
+    run: Handler
+    writes: bool = False
+    refusals: tuple[str, ...] = ()
+    decode: Callable[[bytes], Any] = lambda body: body
+
+    @property
+    def raw_path(self) -> bytes:
+        return f"{calls.PREFIX}{self.path}".encode()
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """What the operations work with."""
+
+    database: Database
+    memory: Memory
+    orders: OrderDesk
+    queries: QueryDesk
+    accounts: AccountDesk
+    data_keys: DataKeys
+    links: Links
+    clock: Clock
+    callbacks: webhook.Policy
+
+
+def operations(parts: Parts) -> tuple[Operation, ...]:
+    """Every operation of the interface."""
+    return tuple(msgspec.structs.replace(row, decode=msgspec.json.Decoder(row.takes).decode) for row in _rows(parts))
+
+
+def table(rows: Iterable[Operation]) -> dict[bytes, Operation]:
+    return {row.raw_path: row for row in rows}
+
+
+def _rows(parts: Parts) -> Iterable[Operation]:
+    memory, links = parts.memory, parts.links
+
+    async def health(caller: Caller, _: calls.Empty) -> bytes:
+        return encode(calls.Health(status="UP", tenant_id=str(caller.tenant_id), client_name=caller.access.name))
+
+    async def account_balance(caller: Caller, _: calls.Empty) -> bytes:
+        return encode(await balance(parts.accounts, caller.tenant_id))
+
+    async def region_list(caller: Caller, call: calls.RegionList) -> bytes:
+        return memory.shelf.regions(caller.access.prices, call)
+
+    async def package_list(caller: Caller, call: calls.PackageList) -> bytes:
+        wanted = shelf.check(call)
+        if call.catalog_version == str(memory.shelf.version):
+            return memory.shelf.not_modified(wanted)
+        return memory.shelf.page(caller.access.prices, wanted)
+
+    async def place(caller: Caller, call: calls.PlaceOrder) -> bytes:
+        prices, on_shelf = caller.access.prices, memory.shelf
+        wanted = order.want(call, caller.tenant_id, prices.currency, lambda code: on_shelf.offer(code, prices))
+        decision = await parts.orders.submit(wanted)
+        if isinstance(decision, Placed):
+            placed = order.as_placed(decision, parts.clock())
+            return encode(snapshot.of(placed, links, duplicate=False))
+        assert isinstance(decision, Repeated)
+        original = await parts.queries.submit(Sought(caller.tenant_id, decision.order_id, None))
+        assert original is not None
+        return encode(snapshot.of(original, links, duplicate=True))
+
+    async def query(caller: Caller, call: calls.QueryOrder) -> bytes:
+        return encode(snapshot.of(await query_order(parts.queries, caller.tenant_id, call), links))
+
+    async def order_list(caller: Caller, call: calls.OrderList) -> bytes:
+        return encode(await lists.list_orders(parts.database, parts.data_keys, links, caller.tenant_id, call))
+
+    async def profile_list(caller: Caller, call: calls.ProfileList) -> bytes:
+        return encode(await lists.list_profiles(parts.database, parts.data_keys, links, caller.tenant_id, call))
+
+    async def webhook_set(caller: Caller, call: calls.SetWebhook) -> bytes:
+        return encode(await webhook.set_webhook(parts.database, parts.callbacks, caller.tenant_id, call, parts.clock()))
+
+    async def webhook_query(caller: Caller, _: calls.Empty) -> bytes:
+        return encode(await webhook.webhook_state(parts.database, caller.tenant_id))
+
+    empty, bought = calls.Empty, Snapshot
+    refused = ("310402", "310241", "200014", "200008", "200015", "200005", "200006", "200020", "200011", "200007")
+    yield Operation("/health", "Verify signing and connectivity", empty, calls.Health, health)
+    yield Operation("/account/balance", "Read the BALANCE wallet", empty, calls.Balance, account_balance)
+    yield Operation("/package/list", "List sellable packages", calls.PackageList, calls.Packages, package_list)
+    yield Operation("/region/list", "List regions with packages", calls.RegionList, calls.Regions, region_list)
+    yield Operation("/esim/order", "Create an order", calls.PlaceOrder, bought, place, True, refused)
+    yield Operation("/esim/query", "Query an order", calls.QueryOrder, bought, query, False, ("310272",))
+    yield Operation("/esim/order/list", "List orders", calls.OrderList, calls.Orders, order_list)
+    yield Operation("/esim/profile/list", "List eSIM profiles", calls.ProfileList, calls.Profiles, profile_list)
+    yield Operation(
+        "/webhook/set", "Set the callback URL", calls.SetWebhook, calls.Webhook, webhook_set, True, ("310501",)
+    )
+    yield Operation("/webhook/query", "Read the callback URL and its state", empty, calls.WebhookState, webhook_query)

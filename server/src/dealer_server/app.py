@@ -1,0 +1,251 @@
+"""The one place where real parts are joined: settings in, a running API and worker out."""
+
+import asyncio
+import functools
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import asyncpg
+import msgspec
+
+from dealer_server import clock, store, worker
+from dealer_server.api import listener, openapi, routes
+from dealer_server.api.admission import LocalAdmission, SharedAdmission
+from dealer_server.api.authenticate import Authenticator
+from dealer_server.api.gateway import Gateway
+from dealer_server.api.pages import pages
+from dealer_server.fulfillment.fulfill import Fulfiller
+from dealer_server.operations import qr, webhook
+from dealer_server.operations.accounts import AccountDesk
+from dealer_server.operations.memory import Memory
+from dealer_server.operations.numbers import Numbers
+from dealer_server.operations.place_order import OrderDesk
+from dealer_server.operations.query_order import QueryDesk
+from dealer_server.rules.snapshot import Links
+from dealer_server.settings import Settings
+from dealer_server.store import embedded, schema
+from dealer_server.store.database import Database, Session
+from dealer_server.store.sealing import DataKeys
+from dealer_server.suppliers.contract import Supplier
+from dealer_server.suppliers.simulated import Simulated
+from dealer_server.webhook.deliver import Deliverer
+from dealer_server.webhook.outbound import Outbound
+
+VERSION = "1.0.2"
+_SERVING = 5_382_015  # the advisory lock of serve processes
+
+
+class CannotStart(Exception):
+    """This process must not start as it is set up; the message is one line for the operator."""
+
+
+class Wakes:
+    """Rings the worker's bells in the same process; in others, polling hears."""
+
+    def __init__(self) -> None:
+        self.fulfillment = asyncio.Event()
+        self.webhook = asyncio.Event()
+
+    def order_placed(self) -> None:
+        self.fulfillment.set()
+        self.webhook.set()
+
+
+class Foundation:
+    """What API and worker share: the database, the keys, the links."""
+
+    def __init__(self, settings: Settings, database: Database, data_keys: DataKeys, memory: Memory):
+        self.settings = settings
+        self.database = database
+        self.data_keys = data_keys
+        self.memory = memory
+        self.links = Links(settings.base_url, settings.ios_install_url, settings.android_install_url)
+        self.wakes = Wakes()
+
+
+@asynccontextmanager
+async def foundation(settings: Settings) -> AsyncIterator[Foundation]:
+    """Raises CannotStart where the database is not migrated or the sealing key does not fit."""
+    database = await Database.open(settings.database_url)
+    try:
+        async with database.connection() as connection:
+            if pending := await schema.pending(connection):
+                raise CannotStart(f"the database lacks migration {pending[0].number}: run `dealer-server migrate`")
+            try:
+                data_keys = await store.data_key.load(connection, settings.master_keys)
+            except store.sealing.CannotOpen as error:
+                raise CannotStart(f"DEALER_SEALING_KEYS does not open this database's secrets: {error}") from None
+        memory = await Memory.open(database)
+        watching = asyncio.create_task(memory.watch())
+        try:
+            yield Foundation(settings, database, data_keys, memory)
+        finally:
+            watching.cancel()
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def gateway(base: Foundation) -> AsyncIterator[Gateway]:
+    """The API as an ASGI application; leaving it waits for the orders that were taken."""
+    settings, database = base.settings, base.database
+    async with AsyncExitStack() as stack:
+
+        async def session(**options: str) -> Session:
+            one = database.session(**options)
+            stack.push_async_callback(one.close)
+            await one.open()
+            return one
+
+        # Blocks of ids need no flush of their own: what uses them is written to the same log later.
+        numbers = Numbers(await session(synchronous_commit="off"), clock.now)
+        orders = OrderDesk(await session(), await session(), numbers, clock.now, base.wakes.order_placed)
+        stack.push_async_callback(orders.drain)
+        parts = routes.Parts(
+            database=database,
+            memory=base.memory,
+            orders=orders,
+            queries=QueryDesk(await session(), base.data_keys),
+            accounts=AccountDesk(await session()),
+            data_keys=base.data_keys,
+            links=base.links,
+            clock=clock.now,
+            callbacks=callback_policy(settings),
+        )
+        rows = routes.operations(parts)
+        document = msgspec.json.encode(openapi.document(rows, base_url=settings.base_url, version=VERSION))
+        code_of = functools.partial(qr.code_of, database, base.data_keys)
+        yield Gateway(
+            Authenticator(base.memory, settings.master_keys, admission(settings), clock.now, settings.proxies),
+            routes.table(rows),
+            pages(document, code_of, qr.svg, qr.png),
+        )
+
+
+def admission(settings: Settings) -> LocalAdmission | SharedAdmission:
+    share = 1 / settings.processes
+    failures = {
+        "failures_per_second": settings.failed_authentications_per_second,
+        "failures_burst": settings.failed_authentications_burst,
+    }
+    if settings.valkey_url:
+        return SharedAdmission(settings.valkey_url, share=share, **failures)
+    return LocalAdmission(share=share, **failures)
+
+
+def callback_policy(settings: Settings) -> webhook.Policy:
+    production = settings.environment == "production"
+    return webhook.Policy(require_https=production, allow_loopback=settings.webhook_allow_loopback and not production)
+
+
+def suppliers(settings: Settings, base: Foundation) -> Mapping[str, Supplier]:
+    """Every supplier this deployment can buy from, by its code. `simulated` makes no real eSIMs: test only."""
+    if settings.environment == "production":
+        return {}
+    return {"simulated": Simulated(speed=settings.supplier_speed, seed=base.data_keys.derive(b"simulated supplier"))}
+
+
+async def work(base: Foundation) -> None:
+    """The worker's loops, until cancelled."""
+    settings, wakes = base.settings, base.wakes
+    policy = callback_policy(settings)
+    fulfiller = Fulfiller(
+        database=base.database,
+        suppliers=suppliers(settings, base),
+        data_keys=base.data_keys,
+        package=lambda code: base.memory.shelf.package(code),
+        clock=clock.now,
+        changed=wakes.webhook.set,
+    )
+    async with Outbound(policy) as outbound:
+        deliverer = Deliverer(
+            database=base.database,
+            data_keys=base.data_keys,
+            master_keys=settings.master_keys,
+            links=base.links,
+            clock=clock.now,
+            outbound=outbound,
+            **({"schedule": settings.schedule} if settings.schedule else {}),
+        )
+        await worker.run(fulfiller.run(wakes.fulfillment), deliverer.run(wakes.webhook))
+
+
+def require_protection(settings: Settings) -> None:
+    """In production calls are encrypted on their way, here or in a proxy. Raises CannotStart."""
+    if bool(settings.tls_cert) != bool(settings.tls_key):
+        raise CannotStart("DEALER_TLS_CERT and DEALER_TLS_KEY go together")
+    if settings.environment == "production" and not settings.tls_cert and not settings.trusted_proxies:
+        raise CannotStart(
+            "in production serve needs TLS: set DEALER_TLS_CERT and DEALER_TLS_KEY, or DEALER_TRUSTED_PROXIES to the"
+            " proxy that ends TLS in front"
+        )
+
+
+@asynccontextmanager
+async def alone_or_shared(settings: Settings, share_nothing: bool) -> AsyncIterator[None]:
+    """Several serve processes on one database count request ids and QPS together, or were told not to.
+
+    Raises CannotStart. The lock lives as long as its connection.
+    """
+    connection = await asyncpg.connect(settings.database_url)
+    try:
+        if settings.environment == "production" and await connection.fetchval("SHOW cluster_name") == embedded.MARK:
+            raise CannotStart("the embedded PostgreSQL is for trial: set DATABASE_URL to a server of yours")
+        shared = bool(settings.valkey_url) or share_nothing
+        lock = "pg_try_advisory_lock_shared" if shared else "pg_try_advisory_lock"
+        if not await connection.fetchval(f"SELECT {lock}({_SERVING})"):
+            raise CannotStart(
+                "another serve runs on this database: set DEALER_VALKEY_URL for both, so that they share request ids"
+                " and QPS, or start each with --share-nothing"
+            )
+        yield
+    finally:
+        await connection.close()
+
+
+async def run(
+    settings: Settings,
+    *,
+    listening: socket.socket | None,
+    worker: bool,
+    ready: Callable[[str], None],
+    stop: asyncio.Event,
+) -> None:
+    """Serves the API on a bound socket, runs the worker, or both, until `stop` is set; then finishes what is in flight.
+
+    `ready` is told the base address once calls are answered. Raises CannotStart.
+    """
+    if listening:
+        settings = settings.model_copy(update={"port": listening.getsockname()[1]})
+    async with foundation(settings) as base, AsyncExitStack() as stack:
+        tasks = [asyncio.create_task(stop.wait())]
+        if worker:
+            tasks.append(asyncio.create_task(work(base)))
+        if listening:
+            app = await stack.enter_async_context(gateway(base))
+            server = listener.server(app, deadlines=deadlines(settings), tls=tls(settings))
+            tasks.append(asyncio.create_task(server.serve(sockets=[listening])))
+            while not server.started and not tasks[-1].done():
+                await asyncio.sleep(0.005)
+        ready(settings.base_url)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if listening:
+            server.should_exit = True
+            await tasks.pop()
+        for task in tasks:
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        for result in ended:
+            if isinstance(result, Exception):
+                raise result
+
+
+def deadlines(settings: Settings) -> listener.Deadlines:
+    return listener.Deadlines(headers=settings.header_seconds, body=settings.body_seconds, idle=settings.idle_seconds)
+
+
+def tls(settings: Settings) -> tuple[str, str] | None:
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    return str(settings.tls_cert), str(settings.tls_key)

@@ -1,0 +1,170 @@
+"""`dealer-server dev`: everything in one process on an embedded PostgreSQL, with a demo dealer, for trial and tests."""
+
+import asyncio
+import base64
+import json
+import os
+import secrets
+import shlex
+import signal
+import sys
+from pathlib import Path
+
+import asyncpg
+import msgspec
+
+from dealer_server import app, clock, logs, settings, store
+from dealer_server.api import listener
+from dealer_server.operations import catalogue, stock, tenant
+from dealer_server.rules import iccid
+from dealer_server.rules.catalogue import generate
+from dealer_server.settings import Settings
+from dealer_server.store import embedded, schema
+from dealer_server.store.database import Database
+from dealer_server.store.sealing import KEY_BYTES, credential_context
+
+HOST = "127.0.0.1"
+DEMO_NAME = "Demo dealer"
+DEMO_STOCK = "DEMO-STOCK"
+DEMO_CODES = 1_000
+
+
+class Demo(msgspec.Struct, frozen=True, rename="camel"):
+    """What a first call needs, and what other commands need to reach this instance."""
+
+    base_url: str
+    app_key: str
+    app_secret: str
+    tenant_id: str
+    env: dict[str, str]
+
+
+async def run(port: int, data: Path | None, *, fresh: bool, as_json: bool) -> None:
+    """Raises EmbeddedError, OSError where the port is taken, CannotStart."""
+    logs.configure(as_json=False)
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    listening = listener.bind(HOST, port)
+    folder = data or embedded.default_folder()
+    if fresh:
+        embedded.erase(folder)
+    database = embedded.start(folder)
+    try:
+        opened = _settings(folder, database.dsn, listening.getsockname()[1])
+        await _migrate(database.dsn)
+        demo = await _seeded(opened)
+        await app.run(opened, listening=listening, worker=True, ready=lambda _: _show(demo, as_json), stop=stop)
+    finally:
+        database.stop()
+
+
+def _settings(folder: Path, dsn: str, port: int) -> Settings:
+    return settings.read(
+        DATABASE_URL=dsn,
+        environment="test",
+        sealing_keys=_sealing_key(folder),
+        host=HOST,
+        port=port,
+        webhook_allow_loopback=True,
+    )
+
+
+def _sealing_key(folder: Path) -> str:
+    """The key in the data folder; made at the first start."""
+    file = folder / "sealing.key"
+    if not file.exists():
+        text = f"dev:{base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()}"
+        fresh = file.with_suffix(".new")
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
+            opened.write(text)
+        fresh.rename(file)
+    return file.read_text().strip()
+
+
+async def _migrate(dsn: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        await schema.migrate(connection)
+    finally:
+        await connection.close()
+
+
+async def _seeded(opened: Settings) -> Demo:
+    """The demo dealer, made with catalogue and stock where the database is new."""
+    database = await Database.open(opened.database_url)
+    try:
+        tenants = [one for one in await tenant.list_tenants(database) if one.name == DEMO_NAME]
+        if tenants:
+            app_key = tenants[0].app_key
+        else:
+            app_key = await _seed(database, opened)
+        async with database.connection() as connection:
+            access = await store.tenant.access(connection, app_key)
+        assert access is not None
+        context = credential_context(access.tenant_id, app_key, access.secret_version)
+        secret = opened.master_keys.open(access.sealed_secret, context).decode()
+    finally:
+        await database.close()
+    env = {
+        "DATABASE_URL": opened.database_url,
+        "DEALER_SEALING_KEYS": opened.sealing_keys.get_secret_value(),
+        "DEALER_ENVIRONMENT": opened.environment,
+        "DEALER_WEBHOOK_ALLOW_LOOPBACK": "true",
+    }
+    return Demo(opened.base_url, app_key, secret, str(access.tenant_id), env)
+
+
+async def _seed(database: Database, opened: Settings) -> str:
+    """Catalogue and stock first: the demo dealer, last, says that all is there."""
+    await catalogue.put(database, generate.catalogue("test"), "dev", clock.now)
+    async with database.connection() as connection:
+        data_keys = await store.data_key.load(connection, opened.master_keys)
+        free = await connection.fetchval("SELECT free FROM stock_level WHERE package_code = $1", DEMO_STOCK)
+    if not free:
+        await stock.load_stock(database, data_keys, DEMO_STOCK, _stock_file(), "dev")
+    terms = tenant.Terms(name=DEMO_NAME, balance="1000", qps=100)
+    created = await tenant.create_tenant(
+        database, opened.master_keys, opened.environment, "USD", terms, "dev", clock.now
+    )
+    return created.app_key
+
+
+def _stock_file() -> str:
+    """Made-up activation codes, as an operator would load real ones."""
+    lines = ["iccid,activationCode"]
+    for number in range(DEMO_CODES):
+        body = f"8900099{number:011d}"
+        code = f"LPA:1$rsp.sandbox.example${secrets.token_hex(16).upper()}"
+        lines.append(f"{body}{iccid.luhn_digit(body)},{code}")
+    return "\n".join(lines)
+
+
+def _show(demo: Demo, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(msgspec.to_builtins(demo)), flush=True)
+        return
+    from rich.console import Console
+    from rich.panel import Panel
+
+    console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
+    console.print(
+        Panel.fit(
+            f"base address  [bold]{demo.base_url}[/]\nAppKey        [bold]{demo.app_key}[/]\n"
+            f"AppSecret     [bold]{demo.app_secret}[/]\n\n"
+            f"interface     {demo.base_url}/openapi.json\nstop          Ctrl-C",
+            title="esim-dealer, test environment",
+            border_style="green",
+        )
+    )
+    console.print("A first call, in another terminal:\n", style="bold")
+    for name, value in (
+        ("ESIM_DEALER_URL", demo.base_url),
+        ("ESIM_DEALER_APP_KEY", demo.app_key),
+        ("ESIM_DEALER_APP_SECRET", demo.app_secret),
+    ):
+        print(f"export {name}={shlex.quote(value)}")
+    print(".venv/bin/esim-dealer order TEST-OK --wait\n", flush=True)
+
+
+__all__ = ["Demo", "run"]

@@ -1,0 +1,77 @@
+"""Paid order lines become eSIMs (architecture, work rows)."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+
+import structlog
+
+from dealer_server.clock import Clock
+from dealer_server.fulfillment.lane import Lane
+from dealer_server.rules.catalogue.package import Package
+from dealer_server.store import fulfillment as rows
+from dealer_server.store.database import Database, DatabaseLost
+from dealer_server.store.sealing import DataKeys
+from dealer_server.suppliers.contract import Supplier
+
+log = structlog.get_logger()
+
+UNSERVED_SECONDS = 60.0
+
+
+class Fulfiller:
+    """Brings paid orders their eSIMs. Each supplier has a lane of its own, so that a slow one delays no other.
+
+    `package` finds a package by its code; `changed` is called after each commit that changed an order.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        suppliers: Mapping[str, Supplier],
+        data_keys: DataKeys,
+        package: Callable[[str], Package | None],
+        clock: Clock,
+        changed: Callable[[], None] = lambda: None,
+    ):
+        assert all(code == supplier.code for code, supplier in suppliers.items())
+        self._lanes = [
+            Lane(supplier, database.session(), data_keys, package, clock, changed) for supplier in suppliers.values()
+        ]
+        self._session = database.session()
+        self._clock = clock
+
+    async def run_once(self) -> int:
+        """One batch of each supplier; says how many lines there were."""
+        return sum([await lane.run_once() for lane in self._lanes])
+
+    async def run(self, wake: asyncio.Event) -> None:
+        """Works until cancelled, then finishes what is begun. `wake` set: there is new work."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for lane in self._lanes:
+                    tasks.create_task(lane.run())
+                tasks.create_task(self._tell_of_unserved())
+                while True:
+                    await wake.wait()
+                    wake.clear()
+                    for lane in self._lanes:
+                        lane.wake.set()
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        for lane in self._lanes:
+            await lane.close()
+        await self._session.close()
+
+    async def _tell_of_unserved(self) -> None:
+        """Paid lines of a supplier that is not set up here would else wait unseen."""
+        known = [lane.code for lane in self._lanes]
+        while True:
+            with suppress(DatabaseLost):
+                since = self._clock() - timedelta(seconds=UNSERVED_SECONDS)
+                for supplier, lines in (await rows.unserved(self._session, known, since)).items():
+                    log.error("supplier_not_set_up", supplier=supplier, lines=lines)
+            await asyncio.sleep(UNSERVED_SECONDS)

@@ -1,0 +1,40 @@
+"""Putting packages on sale: an operator's CSV, or the generated catalogue of a new test environment."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from dealer_server import store
+from dealer_server.clock import Clock
+from dealer_server.rules.catalogue import importing
+from dealer_server.rules.catalogue.package import Package
+from dealer_server.store.database import Connection, Database
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """What an import did: all packages or, where there are faults, none. `changed` counts new and different ones."""
+
+    packages: int
+    changed: int
+    faults: tuple[importing.Fault, ...]
+
+
+async def import_csv(database: Database, text: str, author: str, clock: Clock) -> Imported:
+    """All or nothing."""
+    read = importing.read(text)
+    if read.faults:
+        return Imported(len(read.packages), 0, read.faults)
+    return Imported(len(read.packages), await put(database, read.packages, author, clock), ())
+
+
+async def put(database: Database, packages: Sequence[Package], author: str, clock: Clock) -> int:
+    """Writes packages and lets every process know; gives how many are new or different."""
+
+    async def work(connection: Connection) -> int:
+        await store.tenant.touch(connection, "catalogue")
+        changed = await store.package.put(connection, packages, clock())
+        detail = msgspec.json.encode({"packages": len(packages), "changed": changed}).decode()
+        await store.tenant.record_act(connection, author, "catalog.import", None, detail)
+        return changed
+
+    return await database.run(work)

@@ -1,0 +1,22 @@
+"""Who may see a profile's QR code? Whoever holds its link: the token in it is the only proof (decisions 3)."""
+
+import hmac
+
+from dealer_server.store import qr as links
+from dealer_server.store.database import Database
+from dealer_server.store.sealing import DataKeys
+
+_NO_TOKEN = "-" * 22
+
+
+async def qr(database: Database, data_keys: DataKeys, tenant_id: int, profile_id: int, token: str) -> str | None:
+    """The activation code the link stands for, to be drawn by rules.qr; None where there is nothing to show.
+
+    A cancelled profile's QR code is gone: a refunded or void eSIM is not handed out again, least of all one from stock,
+    which may still work. A wrong token, an unknown profile and a cancelled one look the same.
+    """
+    async with database.connection() as connection:
+        found = await links.find(connection, tenant_id, profile_id, data_keys)
+    expected = found.token if found else _NO_TOKEN
+    right = hmac.compare_digest(expected.encode(), token.encode("utf-8", "surrogatepass"))
+    return found.activation_code if found and right and not found.cancelled else None

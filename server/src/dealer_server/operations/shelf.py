@@ -1,0 +1,246 @@
+"""What is on sale, held in memory: the catalogue as last imported, each dealer's view of it, and its pages.
+
+The whole catalogue is a few megabytes; processes look several times a second whether it changed.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+from msgspec import UNSET
+
+from dealer_server.rules import money, pricing, refusal, snapshot
+from dealer_server.rules.catalogue.countries import COUNTRIES
+from dealer_server.rules.catalogue.package import Package
+from dealer_server.rules.order import Offer
+from dealer_server.rules.pricing import PriceList
+from esim_dealer.wire import calls, envelope
+
+PAGES_KEPT = 512
+
+
+class Listed(NamedTuple):
+    package: Package
+    updated_at: datetime
+    search: str  # what a keyword is looked for in
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """A /package/list call, checked. `after` is the packageCode the previous page ended with."""
+
+    type: str | None
+    location_code: str | None
+    package_code: str | None
+    keyword: str | None
+    data_type: str | None
+    updated_since: datetime | None
+    page_num: int
+    page_size: int
+    after: str | None
+
+
+class Shelf:
+    """The catalogue at one version. Never changes: a new version is a new shelf."""
+
+    def __init__(self, version: int, packages: Iterable[tuple[Package, datetime]]):
+        self.version = version
+        self._listed = [Listed(package, at, _search(package)) for package, at in packages]
+        self._by_code = {listed.package.package_code: listed.package for listed in self._listed}
+        self._singles: dict[PriceList, dict[str, int | None]] = {}
+        self._pages: OrderedDict[tuple[PriceList, Filter], bytes] = OrderedDict()
+
+    def offer(self, package_code: str, prices: PriceList) -> Offer | None:
+        """The package as this dealer may buy it, or None where it does not exist."""
+        package = self._by_code.get(package_code)
+        return Offer(package, pricing.price(package, prices, self._single(prices))) if package else None
+
+    def package(self, package_code: str) -> Package | None:
+        return self._by_code.get(package_code)
+
+    def __len__(self) -> int:
+        return len(self._by_code)
+
+    def page(self, prices: PriceList, wanted: Filter) -> bytes:
+        """A page of /package/list, encoded; the last few hundred are kept."""
+        key = (prices, wanted)
+        encoded = self._pages.get(key)
+        if encoded is None:
+            encoded = self._pages[key] = envelope.encoder.encode(self._page(prices, wanted))
+            if len(self._pages) > PAGES_KEPT:
+                self._pages.popitem(last=False)
+        else:
+            self._pages.move_to_end(key)
+        return encoded
+
+    def not_modified(self, wanted: Filter) -> bytes:
+        """The answer to a dealer whose mirror is at this version already."""
+        page = calls.Page(page_num=wanted.page_num, page_size=wanted.page_size, total=0)
+        return envelope.encoder.encode(
+            calls.Packages(catalog_version=str(self.version), not_modified=True, packages=(), pager=page)
+        )
+
+    def regions(self, prices: PriceList, call: calls.RegionList) -> bytes:
+        """/region/list: every location with packages on sale for this dealer."""
+        found: dict[str, list[Package]] = {}
+        for listed in self._listed:
+            package = listed.package
+            if call.type in (None, package.location_type) and self._price(package, prices) is not None:
+                found.setdefault(package.location_code, []).append(package)
+        regions = [_region(packages[0], len(packages)) for packages in found.values()]
+        keyword = (call.keyword or "").casefold()
+        regions = [
+            one
+            for one in sorted(regions, key=lambda one: one.region_code)
+            if keyword in one.region_name.casefold() or keyword in one.region_code.casefold()
+        ]
+        return envelope.encoder.encode(calls.Regions(regions=tuple(regions)))
+
+    def _page(self, prices: PriceList, wanted: Filter) -> calls.Packages:
+        matching = [(listed, price) for listed in self._listed if (price := self._match(listed, prices, wanted)) != -1]
+        start = (wanted.page_num - 1) * wanted.page_size
+        if wanted.after is not None:
+            codes = [listed.package.package_code for listed, _ in matching]
+            start = codes.index(wanted.after) + 1 if wanted.after in codes else len(codes)
+        page = matching[start : start + wanted.page_size]
+        more = start + wanted.page_size < len(matching)
+        return calls.Packages(
+            catalog_version=str(self.version),
+            not_modified=False,
+            packages=tuple(_wire(listed, price) for listed, price in page),
+            pager=calls.Page(
+                page_num=wanted.page_num,
+                page_size=wanted.page_size,
+                total=len(matching),
+                next=page[-1][0].package.package_code if page and more else UNSET,
+            ),
+        )
+
+    def _match(self, listed: Listed, prices: PriceList, wanted: Filter) -> int | None:
+        """The dealer's price (None: off sale, shown to mirrors only), or -1 where the package is not in the list."""
+        package = listed.package
+        if package.currency != prices.currency:
+            return -1
+        price = self._price(package, prices)
+        if price is None and wanted.updated_since is None:
+            return -1
+        matches = (
+            wanted.type in (None, package.type)
+            and wanted.package_code in (None, package.package_code)
+            and wanted.data_type in (None, package.data_type)
+            and (
+                wanted.location_code is None
+                or wanted.location_code == package.location_code
+                or wanted.location_code in package.locations
+            )
+            and (wanted.keyword is None or wanted.keyword in listed.search)
+            and (wanted.updated_since is None or listed.updated_at >= wanted.updated_since)
+        )
+        return price if matches else -1
+
+    def _price(self, package: Package, prices: PriceList) -> int | None:
+        return pricing.price(package, prices, self._single(prices))
+
+    def _single(self, prices: PriceList) -> Mapping[str, int | None]:
+        if not prices.single:
+            return {}
+        single = self._singles.get(prices)
+        if single is None:
+            single = self._singles[prices] = dict(prices.single)
+        return single
+
+
+def _search(package: Package) -> str:
+    countries = " ".join(COUNTRIES[code].name for code in package.locations if code in COUNTRIES)
+    words = (package.package_code, package.package_name, package.slug, package.location_name, countries)
+    return " ".join(words).casefold()
+
+
+def _wire(listed: Listed, price: int | None) -> calls.Package:
+    package = listed.package
+    return calls.Package(
+        package_code=package.package_code,
+        slug=package.slug,
+        package_name=package.package_name,
+        description=package.description,
+        type=package.type,
+        status="OFF_SALE" if price is None else "ON_SALE",
+        location_type=package.location_type,
+        location_code=package.location_code,
+        locations=package.locations,
+        price=money.text(package.price if price is None else price, package.currency),
+        retail_price=money.text(package.retail_price, package.currency),
+        currency=package.currency,
+        data_type=package.data_type,
+        data_bytes=package.data_bytes,
+        fup_speed=package.fup_speed or UNSET,
+        duration=package.duration,
+        duration_unit=package.duration_unit,
+        min_period_num=package.min_period_num,
+        max_period_num=package.max_period_num,
+        unused_valid_days=package.unused_valid_days,
+        activation_type=package.activation_type,
+        speed=package.speed,
+        ip_export=package.ip_export,
+        top_up_support=package.top_up_support,
+        max_quantity=package.max_quantity,
+        networks=tuple(
+            calls.Network(
+                location_code=network.location_code,
+                operators=tuple(
+                    calls.Operator(operator_name=one.operator_name, network_type=one.network_type)
+                    for one in network.operators
+                ),
+            )
+            for network in package.networks
+        ),
+        supported_fields=package.supported_fields,
+        update_time=snapshot.whole_seconds(listed.updated_at),
+    )
+
+
+def _region(package: Package, count: int) -> calls.Region:
+    country = package.location_type == "COUNTRY"
+    return calls.Region(
+        region_code=package.location_code,
+        region_name=package.location_name,
+        type=package.location_type,
+        continent=package.continent,
+        package_count=count,
+        sub_regions=()
+        if country
+        else tuple(calls.SubRegion(region_code=code, region_name=COUNTRIES[code].name) for code in package.locations),
+    )
+
+
+def check(call: calls.PackageList) -> Filter:
+    """The call with "" read as absent. Raises 000108."""
+    pager = call.pager or calls.Pager()
+    return Filter(
+        type=_one_of("type", call.type, ("BASE", "TOPUP")),
+        location_code=call.location_code or None,
+        package_code=call.package_code or None,
+        keyword=(call.keyword or "").casefold().strip() or None,
+        data_type=_one_of("dataType", call.data_type, ("TOTAL", "DAILY_REDUCED", "DAILY_CUTOFF", "DAILY_UNLIMITED")),
+        updated_since=_time("updatedSince", call.updated_since),
+        page_num=pager.page_num,
+        page_size=pager.page_size,
+        after=pager.after or None,
+    )
+
+
+def _one_of(name: str, value: str | None, accepted: tuple[str, ...]) -> str | None:
+    if value and value not in accepted:
+        raise refusal.ParameterInvalid(f"{name} is {value!r}; accepted: {', '.join(accepted)}")
+    return value or None
+
+
+def _time(name: str, value: str | None) -> datetime | None:
+    if not value:
+        return None
+    try:
+        at = msgspec.convert(value, calls.Time)
+    except msgspec.ValidationError:
+        raise refusal.ParameterInvalid(f"{name} is not an RFC 3339 time such as 2026-11-20T08:15:30Z") from None
+    return at

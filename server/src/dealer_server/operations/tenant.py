@@ -1,0 +1,210 @@
+"""What can an operator do with a dealer? Create it, change its terms, reset or disable its credentials."""
+
+import secrets
+import string
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+import asyncpg
+import msgspec
+
+from dealer_server import store
+from dealer_server.clock import Clock
+from dealer_server.rules import access, money
+from dealer_server.store.database import Connection, Database
+from dealer_server.store.sealing import MasterKeys, credential_context
+
+BASE62 = string.ascii_letters + string.digits
+OVERLAP = timedelta(hours=24)
+
+
+class OperatorError(Exception):
+    """What an operator asked for cannot be done; the message is one line and nothing was changed."""
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator sets; None leaves it as it is. Texts are as typed: money in major units, markup in percent."""
+
+    name: str | None = None
+    balance: str | None = None
+    credit_limit: str | None = None
+    qps: int | None = None
+    ip_allow: Sequence[str] | None = None
+    markup: str | None = None
+    prices: Mapping[str, str] = {}
+    status: str | None = None
+    frozen: bool | None = None
+
+
+class Created(msgspec.Struct, frozen=True, rename="camel"):
+    """A new dealer. The secret is shown this once."""
+
+    tenant_id: str
+    name: str
+    environment: str
+    currency: str
+    app_key: str
+    app_secret: str
+
+
+async def create_tenant(
+    database: Database,
+    master_keys: MasterKeys,
+    environment: str,
+    currency: str,
+    terms: Terms,
+    author: str,
+    clock: Clock,
+) -> Created:
+    """Raises OperatorError."""
+    if currency not in money.EXPONENTS:
+        raise OperatorError(f"{currency!r} is no ISO 4217 currency")
+    if not (terms.name or "").strip():
+        raise OperatorError("a name is required")
+    label = "live" if environment == "production" else "test"
+    app_key, secret = f"ak_{label}_{_base62(24)}", f"sk_{label}_{_base62(40)}"
+
+    async def work(connection: Connection) -> int:
+        tenant_id = await store.tenant.create(connection, terms.name or "", 10)
+        sealed = master_keys.seal(secret.encode(), credential_context(tenant_id, app_key, 1))
+        await store.tenant.add_credential(connection, tenant_id, app_key, sealed)
+        await store.wallet.create(connection, tenant_id, currency, 0)
+        await _apply(connection, tenant_id, currency, terms, author, "tenant.create", clock)
+        return tenant_id
+
+    tenant_id = await database.run(work)
+    return Created(str(tenant_id), terms.name or "", environment, currency, app_key, secret)
+
+
+async def set_tenant(database: Database, tenant_id: int, terms: Terms, author: str, clock: Clock) -> None:
+    """Raises OperatorError."""
+
+    async def work(connection: Connection) -> None:
+        found = await store.tenant.listed(connection, tenant_id)
+        if not found:
+            raise OperatorError(f"no tenant {tenant_id}")
+        await _apply(connection, tenant_id, found[0].currency, terms, author, "tenant.set", clock)
+
+    await database.run(work)
+
+
+async def list_tenants(database: Database) -> list[store.tenant.Tenant]:
+    async with database.connection() as connection:
+        return await store.tenant.listed(connection)
+
+
+async def reset_secret(database: Database, master_keys: MasterKeys, app_key: str, author: str, clock: Clock) -> str:
+    """The new secret; the old one opens calls for 24 h more (decisions 1). Raises OperatorError."""
+
+    async def work(connection: Connection) -> str:
+        found = await store.tenant.credential(connection, app_key)
+        if found is None:
+            raise OperatorError(f"no credential {app_key!r}")
+        tenant_id, version = found
+        secret = f"{app_key[:8].replace('ak', 'sk', 1)}{_base62(40)}"
+        sealed = master_keys.seal(secret.encode(), credential_context(tenant_id, app_key, version + 1))
+        assert await store.tenant.reset_secret(connection, app_key, tenant_id, version + 1, sealed, clock() + OVERLAP)
+        await _record(connection, author, "credentials.reset", tenant_id, {"appKey": app_key})
+        await store.tenant.touch(connection, "tenant")
+        return secret
+
+    return await database.run(work)
+
+
+async def disable_credential(database: Database, app_key: str, author: str) -> None:
+    """Raises OperatorError."""
+
+    async def work(connection: Connection) -> None:
+        tenant_id = await store.tenant.set_credential_status(connection, app_key, "DISABLED")
+        if tenant_id is None:
+            raise OperatorError(f"no credential {app_key!r}")
+        await _record(connection, author, "credentials.disable", tenant_id, {"appKey": app_key})
+        await store.tenant.touch(connection, "tenant")
+
+    await database.run(work)
+
+
+async def _apply(
+    connection: Connection, tenant_id: int, currency: str, terms: Terms, author: str, action: str, clock: Clock
+) -> None:
+    """Writes the terms, their audit row, and says that processes have to look again."""
+    if terms.status not in (None, "ACTIVE", "DISABLED"):
+        raise OperatorError(f"status is {terms.status!r}; accepted: ACTIVE, DISABLED")
+    try:
+        allowed = None if terms.ip_allow is None else [str(one) for one in access.networks(terms.ip_allow)]
+    except ValueError as error:
+        raise OperatorError(str(error)) from None
+    detail = {
+        name: value
+        for name, value in msgspec.to_builtins(terms).items()
+        if value not in (None, {}) and name != "balance"
+    }
+    try:
+        await store.tenant.update(
+            connection,
+            tenant_id,
+            name=terms.name,
+            status=terms.status,
+            qps=terms.qps,
+            ip_allow=allowed,
+            markup_basis_points=None if terms.markup is None else _basis_points(terms.markup),
+        )
+        limit = None if terms.credit_limit is None else _money(terms.credit_limit, currency, "credit limit")
+        await store.wallet.set_terms(connection, tenant_id, credit_limit=limit, frozen=terms.frozen)
+        if terms.balance is not None:
+            detail |= await _set_balance(connection, tenant_id, currency, terms.balance, clock)
+    except asyncpg.CheckViolationError as error:
+        raise OperatorError(f"refused by {error.constraint_name}: a limit or balance out of range") from None
+    for package_code, text in terms.prices.items():
+        await _set_price(connection, tenant_id, currency, package_code, text)
+    await _record(connection, author, action, tenant_id, detail)
+    await store.tenant.touch(connection, "tenant")
+
+
+async def _set_balance(
+    connection: Connection, tenant_id: int, currency: str, text: str, clock: Clock
+) -> dict[str, object]:
+    """Brings the balance to what was asked for by one ADJUST entry."""
+    negative = text.startswith("-")
+    wanted = _money(text.removeprefix("-"), currency, "balance") * (-1 if negative else 1)
+    wallet = (await store.wallet.lock(connection, [tenant_id]))[tenant_id]
+    if wanted == wallet.balance:
+        return {}
+    amount = wanted - wallet.balance
+    version = await store.wallet.move(connection, tenant_id, "ADJUST", amount, None, clock())
+    return {"entryVersion": version, "balanceBefore": wallet.balance, "balanceAfter": wanted}
+
+
+async def _set_price(connection: Connection, tenant_id: int, currency: str, package_code: str, text: str) -> None:
+    """`off`: not on sale for this dealer."""
+    price = None if text == "off" else _money(text, currency, f"price of {package_code}")
+    try:
+        await store.tenant.set_price(connection, tenant_id, package_code, price)
+    except asyncpg.ForeignKeyViolationError:
+        raise OperatorError(f"no package {package_code!r}") from None
+
+
+def _money(text: str, currency: str, what: str) -> int:
+    try:
+        return money.parse(text, currency)
+    except ValueError as error:
+        raise OperatorError(f"{what} {text!r}: {error}") from None
+
+
+def _basis_points(percent: str) -> int:
+    """12.5 (percent) as 1250."""
+    sign, digits = (-1, percent[1:]) if percent.startswith("-") else (1, percent)
+    whole, _, fraction = digits.partition(".")
+    if not (whole.isdigit() and (fraction or "0").isdigit() and len(fraction) <= 2):
+        raise OperatorError(f"markup {percent!r}: a percentage with at most two decimals, such as 12.5")
+    return sign * (int(whole) * 100 + int((fraction + "00")[:2]))
+
+
+async def _record(
+    connection: Connection, author: str, action: str, tenant_id: int | None, detail: Mapping[str, object]
+) -> None:
+    await store.tenant.record_act(connection, author, action, tenant_id, msgspec.json.encode(detail).decode())
+
+
+def _base62(length: int) -> str:
+    return "".join(secrets.choice(BASE62) for _ in range(length))

@@ -1,0 +1,107 @@
+"""Is a call well signed, in time, and from an allowed address? (specification 5, decisions 1)"""
+
+import ipaddress
+import re
+from collections.abc import Sequence
+
+from dealer_server.rules import refusal
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+SKEW_MS = 300_000
+APP_KEY = re.compile(rb"[A-Za-z0-9_]{1,64}").fullmatch
+TIMESTAMP = re.compile(rb"[0-9]{13}").fullmatch
+SECONDS = re.compile(rb"[0-9]{10}").fullmatch
+SIGNATURE = re.compile(rb"[0-9A-Fa-f]{64}").fullmatch
+REQUEST_ID = re.compile(
+    rb"[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}|[0-9A-Fa-f]{32}"
+).fullmatch
+
+
+def refuse_form(app_key: bytes, request_id: bytes, timestamp: bytes, signature: bytes) -> refusal.Refusal | None:
+    """The first security header that is not of its form (000102); the caller found one of them not to be."""
+    if not APP_KEY(app_key):
+        return refusal.HeaderMalformed("RT-AccessCode is malformed; accepted: your AppKey, such as ak_test_...")
+    if not REQUEST_ID(request_id):
+        return refusal.HeaderMalformed("RT-RequestID is malformed; accepted: a UUID, with or without dashes")
+    if SECONDS(timestamp):
+        return refusal.HeaderMalformed(
+            "RT-Timestamp has 10 digits, so it counts seconds; accepted: milliseconds since 1970, 13 digits"
+        )
+    if not TIMESTAMP(timestamp):
+        return refusal.HeaderMalformed(
+            "RT-Timestamp is malformed; accepted: milliseconds since 1970, 13 digits, such as 1767225600000"
+        )
+    if not SIGNATURE(signature):
+        return refusal.HeaderMalformed("X-Signature is malformed; accepted: 64 hex digits")
+    return None
+
+
+def refuse_timestamp(timestamp_ms: int, now_ms: int) -> refusal.Refusal | None:
+    """101001 outside of +-300 s; the answer tells the server's time."""
+    if abs(now_ms - timestamp_ms) <= SKEW_MS:
+        return None
+    return refusal.TimestampOutsideWindow(
+        f"RT-Timestamp is {abs(now_ms - timestamp_ms) // 1000} s {'behind' if timestamp_ms < now_ms else 'ahead of'}"
+        f" the server; accepted: within {SKEW_MS // 1000} s. Set your clock",
+        {"serverTime": now_ms},
+    )
+
+
+def refuse_address(address: str, allowed: Sequence[Network]) -> refusal.Refusal | None:
+    """101002 for a source address outside the tenant's allowlist; an empty list allows all."""
+    if not allowed:
+        return None
+    try:
+        parsed = plain(ipaddress.ip_address(address))
+    except ValueError:
+        parsed = None
+    if parsed is not None and any(parsed in network for network in allowed):
+        return None
+    return refusal.AddressNotAllowed(f"calls from {address} are not allowed; ask the operator to add it")
+
+
+def networks(texts: Sequence[str]) -> tuple[Network, ...]:
+    """An allowlist. Raises ValueError naming the entry that is neither an address nor a network in CIDR form."""
+    parsed = []
+    for text in texts:
+        try:
+            network = ipaddress.ip_network(text.strip())
+        except ValueError:
+            raise ValueError(f"{text!r} is neither an IP address nor a network such as 203.0.113.0/24") from None
+        parsed.append(network)
+    return tuple(parsed)
+
+
+def client_address(peer: str, forwarded_for: Sequence[str], trusted: Sequence[Network]) -> str:
+    """Whose call it is: the socket's peer, or behind trusted proxies the right-most hop that is not one of them."""
+    address = _address(peer)
+    if not trusted or address is None or not _is_trusted(address, trusted):
+        return peer if address is None else str(address)
+    hops = [hop.strip() for line in forwarded_for for hop in line.split(",")]
+    for hop in reversed(hops):
+        parsed = _address(hop)
+        if parsed is None:  # what a trusted proxy passed on unread names nobody
+            break
+        address = parsed
+        if not _is_trusted(parsed, trusted):
+            break
+    return str(address)
+
+
+def plain(address: Address) -> Address:
+    """An IPv4 address that came as an IPv4-mapped IPv6 one, as itself."""
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
+
+
+def _address(text: str) -> Address | None:
+    try:
+        return plain(ipaddress.ip_address(text))
+    except ValueError:
+        return None
+
+
+def _is_trusted(address: Address, trusted: Sequence[Network]) -> bool:
+    return any(address in network for network in trusted)

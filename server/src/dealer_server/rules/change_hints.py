@@ -1,0 +1,99 @@
+"""Which hints does a change give? (specification 6.3, decisions 6)
+
+Pure: hints are the difference between the last successfully delivered snapshot of an order and event type, or none, and
+the snapshot about to be sent.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import UNSET
+
+from esim_dealer.wire.snapshot import OrderItem, Profile, Snapshot
+from esim_dealer.wire.vocabulary import ChangeHint
+
+_NO_PROFILE = Profile(profile_id="", lifecycle_status="PENDING", plan_use_status="NOT_STARTED")
+
+
+def change_hints(before: Snapshot | None, after: Snapshot) -> tuple[ChangeHint, ...]:
+    """The hints of a DELIVERY_UPDATED event in the order of specification 6.3; () when `after` equals `before`.
+
+    Different, but no finer rule applies (validity, payStatus): ORDER_SNAPSHOT_SYNC.
+    """
+    if before is not None and comparable(before) == comparable(after):
+        return ()
+    found = set(_order_hints(before, after))
+    items = {item.item_no: item for item in before.items} if before else {}
+    for item in after.items:
+        found.update(_item_hints(items.get(item.item_no), item))
+    return tuple(hint for hint in _ORDER if hint in found) or ("ORDER_SNAPSHOT_SYNC",)
+
+
+def comparable(snapshot: Snapshot) -> Snapshot:
+    """A snapshot without what says how it is sent rather than how the order stands."""
+    return msgspec.structs.replace(snapshot, change_hints=UNSET, event_type=UNSET)
+
+
+def _order_hints(before: Snapshot | None, after: Snapshot) -> Iterator[ChangeHint]:
+    if before is None or before.delivery_status != after.delivery_status:
+        yield "DELIVERY_STATUS_CHANGED"
+    if before is None or before.order_status != after.order_status:
+        yield "ORDER_STATUS_CHANGED"
+    if (after.refund_amount or 0) > ((before.refund_amount or 0) if before else 0):
+        yield "REFUND_AMOUNT_UPDATED"
+
+
+def _item_hints(before: OrderItem | None, after: OrderItem) -> Iterator[ChangeHint]:
+    if before is None or before.item_status != after.item_status:
+        yield "ITEM_STATUS_CHANGED"
+    known = {profile.profile_id: profile for profile in before.profiles or ()} if before else {}
+    for profile in after.profiles or ():
+        yield from _profile_hints(known.get(profile.profile_id), profile)
+
+
+def _profile_hints(known: Profile | None, after: Profile) -> Iterator[ChangeHint]:
+    before = known or _NO_PROFILE
+    for hint, field in _APPEARS:
+        if getattr(after, field) and not getattr(before, field):
+            yield hint
+    for hint, field in _CHANGES:
+        if getattr(after, field) != getattr(before, field):
+            yield hint
+    if known is None:
+        yield "PROFILE_LIFECYCLE_CHANGED"
+    if after.plan_use_status != before.plan_use_status:
+        if after.plan_use_status == "STARTED":
+            yield "PLAN_USE_STARTED"
+        elif after.plan_use_status == "ENDED":
+            yield "PLAN_USE_ENDED"
+    if (after.data_usage_bytes or 0) != (before.data_usage_bytes or 0):
+        yield "USAGE_UPDATED"
+
+
+_APPEARS: tuple[tuple[ChangeHint, str], ...] = (
+    ("ICCID_READY", "iccid"),
+    ("QR_CODE_READY", "qr_code_url"),
+    ("ACTIVATION_CODE_READY", "activation_code"),
+    ("PROFILE_CANCELLED", "cancelled"),
+)
+_CHANGES: tuple[tuple[ChangeHint, str], ...] = (
+    ("PROFILE_LIFECYCLE_CHANGED", "lifecycle_status"),
+    ("ESIM_STATUS_CHANGED", "esim_status"),
+    ("SMDP_STATUS_CHANGED", "smdp_status"),
+)
+_ORDER: tuple[ChangeHint, ...] = (
+    "ICCID_READY",
+    "QR_CODE_READY",
+    "ACTIVATION_CODE_READY",
+    "DELIVERY_STATUS_CHANGED",
+    "ORDER_STATUS_CHANGED",
+    "ITEM_STATUS_CHANGED",
+    "PROFILE_LIFECYCLE_CHANGED",
+    "ESIM_STATUS_CHANGED",
+    "SMDP_STATUS_CHANGED",
+    "PLAN_USE_STARTED",
+    "PLAN_USE_ENDED",
+    "USAGE_UPDATED",
+    "PROFILE_CANCELLED",
+    "REFUND_AMOUNT_UPDATED",
+)

@@ -1,0 +1,70 @@
+"""What do the numbers of orders, lines and tenants mean? (decisions 3)
+
+An orderId is seconds since 2020 x 10^6 + a sequence, handed out in blocks by the database, so it is unique over all
+tenants by construction, grows with time, and holds the order's createTime. orderNo and itemNo are computed from it.
+"""
+
+from datetime import UTC, datetime
+from functools import lru_cache
+
+EPOCH_SECONDS = 1_577_836_800  # 2020-01-01T00:00:00Z
+SEQUENCE = 1_000_000
+LINES = 100
+
+
+def first_id_at(epoch_seconds: int) -> int:
+    """The smallest orderId (or profileId) of a second."""
+    return (epoch_seconds - EPOCH_SECONDS) * SEQUENCE
+
+
+def created_at(number: int) -> datetime:
+    """When the order with this orderId was placed, in whole seconds."""
+    return _second(number // SEQUENCE)
+
+
+def order_no(order_id: int) -> str:
+    """`D` + yyMMddHHmmss + 6 digits."""
+    second, sequence = divmod(order_id, SEQUENCE)
+    return f"{_prefix(second)}{sequence:06d}"
+
+
+@lru_cache(4096)
+def _second(since_epoch: int) -> datetime:
+    return datetime.fromtimestamp(since_epoch + EPOCH_SECONDS, UTC)
+
+
+@lru_cache(4096)
+def _prefix(since_epoch: int) -> str:
+    return f"D{_second(since_epoch):%y%m%d%H%M%S}"
+
+
+def order_id(order_no: str) -> int | None:
+    """The orderId an orderNo stands for; None for what cannot be an orderNo of ours."""
+    if len(order_no) != 19 or order_no[0] != "D" or not (order_no.isascii() and order_no[1:].isdigit()):
+        return None
+    year, month, day, hour, minute, second = (int(order_no[i : i + 2]) for i in range(1, 13, 2))
+    try:
+        at = datetime(2000 + year, month, day, hour, minute, second, tzinfo=UTC)
+    except ValueError:
+        return None
+    return first_id_at(int(at.timestamp())) + int(order_no[13:])
+
+
+def item_no(order_id: int, line: int) -> str:
+    return str(order_id * LINES + line)
+
+
+def order_and_line(item_no: str) -> tuple[int, int] | None:
+    """The orderId and line an itemNo stands for; None for what cannot be an itemNo of ours."""
+    if not (item_no.isascii() and item_no.isdigit() and len(item_no) <= 18):
+        return None
+    return divmod(int(item_no), LINES)
+
+
+def profile_id(text: int | str) -> int | None:
+    """A profileId as sent (integer or decimal text); None for what cannot be one."""
+    if isinstance(text, str):
+        if not (text.isascii() and text.isdigit() and len(text) <= 16):
+            return None
+        text = int(text)
+    return text if 0 < text < 2**53 else None

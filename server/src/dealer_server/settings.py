@@ -1,0 +1,109 @@
+"""Which settings has this process? Read from the environment once, into one frozen object."""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from dealer_server.rules import access
+from dealer_server.store.sealing import MasterKeys
+
+
+class SettingsError(Exception):
+    """The environment does not make sense; the message is one line per setting and holds no secret."""
+
+
+class Settings(BaseSettings):
+    """Every setting is an environment variable `DEALER_<NAME>`; the database's is DATABASE_URL."""
+
+    model_config = SettingsConfigDict(env_prefix="DEALER_", frozen=True, extra="ignore")
+
+    database_url: str = Field(validation_alias=AliasChoices("DATABASE_URL", "DEALER_DATABASE_URL"))
+    environment: Literal["production", "test"] = "production"
+    sealing_keys: SecretStr = Field(description="id:base64 of 32 bytes, comma separated, newest first")
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65535)
+    public_url: str = Field(default="", description="where dealers reach this service; QR codes are served there")
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    trusted_proxies: str = Field(default="", description="addresses or networks, comma separated")
+    valkey_url: str = Field(default="", description="shared counters of several serve processes")
+    processes: int = Field(default=1, ge=1, description="how many serve processes share a tenant's QPS without Valkey")
+
+    header_seconds: float = Field(default=5.0, gt=0)
+    body_seconds: float = Field(default=10.0, gt=0)
+    idle_seconds: float = Field(default=75.0, gt=0)
+    failed_authentications_per_second: int = Field(default=50, ge=1)
+    failed_authentications_burst: int = Field(default=200, ge=1)
+
+    webhook_allow_loopback: bool = Field(
+        default=False, description="webhooks to loopback addresses; never in production"
+    )
+    webhook_schedule: str = Field(default="", description="seconds before each attempt, comma separated")
+    ios_install_url: str = "https://esimsetup.apple.com/esim_qrcode_provisioning?carddata={carddata}"
+    android_install_url: str = "https://esimsetup.android.com/esim_qrcode_provisioning?carddata={carddata}"
+    supplier_speed: float = Field(default=1.0, gt=0, description="the simulated supplier runs this many times faster")
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, text: str) -> str:
+        access.networks([part for part in text.split(",") if part.strip()])
+        return text
+
+    @field_validator("sealing_keys")
+    @classmethod
+    def _keys(cls, text: SecretStr) -> SecretStr:
+        MasterKeys.parse(text.get_secret_value())
+        return text
+
+    @field_validator("webhook_schedule")
+    @classmethod
+    def _schedule(cls, text: str) -> str:
+        if text and any(float(part) < 0 for part in text.split(",")):
+            raise ValueError("seconds, comma separated, such as 0,5,30")
+        return text
+
+    @property
+    def master_keys(self) -> MasterKeys:
+        return MasterKeys.parse(self.sealing_keys.get_secret_value())
+
+    @property
+    def proxies(self) -> tuple[access.Network, ...]:
+        return access.networks([part for part in self.trusted_proxies.split(",") if part.strip()])
+
+    @property
+    def schedule(self) -> tuple[float, ...] | None:
+        return tuple(float(part) for part in self.webhook_schedule.split(",")) if self.webhook_schedule else None
+
+    @property
+    def base_url(self) -> str:
+        """Where dealers reach this service."""
+        scheme = "https" if self.tls_cert else "http"
+        return self.public_url.rstrip("/") or f"{scheme}://{self.host}:{self.port}"
+
+
+def database_url() -> str:
+    """The one setting that migrating needs. Raises SettingsError."""
+    url = os.environ.get("DATABASE_URL") or os.environ.get("DEALER_DATABASE_URL")
+    if not url:
+        raise SettingsError("DATABASE_URL is not set")
+    return url
+
+
+def read(**given: object) -> Settings:
+    """The settings of the environment, with `given` ones in their place. Raises SettingsError."""
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+    except ValidationError as error:
+        raise SettingsError("; ".join(_line(fault) for fault in error.errors())) from None
+
+
+def _line(fault: object) -> str:
+    """One fault in words; never the value, which may be a secret."""
+    assert isinstance(fault, dict)
+    field = str(fault["loc"][0]).upper() if fault["loc"] else "settings"
+    name = field if field in ("DATABASE_URL", "") or field.startswith("DEALER_") else f"DEALER_{field}"
+    return f"{name} is not set" if fault["type"] == "missing" else f"{name}: {fault['msg']}"

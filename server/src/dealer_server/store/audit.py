@@ -1,0 +1,493 @@
+"""Which rows break an invariant of the ledger, of orders, or of the work behind them? (trust.md, A1 to A20)
+
+One statement finds the rows that break one invariant in one way. It reads whole tables, joins them by hash or sorted, and
+names the tenant of each row it finds. $1 is the tenant that the audit is restricted to, or NULL; $2 is now.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, NamedTuple
+
+from dealer_server.rules.order import STOCK
+from dealer_server.store import sealing
+from dealer_server.store.database import Connection
+
+SAMPLES = 20
+_ROWS_PER_FETCH = 5_000
+
+# Planned for whole tables: neither a thousand compilations, nor a million look-ups from an estimate that was wrong, nor
+# the shared memory of parallel workers, which containers are short of.
+_SETTINGS = {
+    "jit": "off",
+    "enable_nestloop": "off",
+    "max_parallel_workers_per_gather": "0",
+    "statement_timeout": "0",
+    "work_mem": "64MB",
+}
+
+
+class Query(NamedTuple):
+    """Finds the rows that break `invariant` by the `fault`. The first column is their tenant; NULL: the whole service."""
+
+    invariant: str
+    fault: str
+    sql: str
+
+
+class Violations(NamedTuple):
+    """How many rows a query found, and the first of them."""
+
+    count: int
+    rows: Sequence[dict[str, Any]]
+
+
+class Secrets(NamedTuple):
+    """Sealed values of one kind. `sql` gives the columns that `context` is made of, then the value; what names the row
+    comes first. `by_master_key`: sealed by a master key, the others by a data key."""
+
+    fault: str
+    by_master_key: bool
+    context: Callable[..., bytes]
+    sql: str
+
+
+async def prepare(connection: Connection) -> None:
+    """Settings for the audit's transaction alone."""
+    for name, value in _SETTINGS.items():
+        await connection.execute(f"SET LOCAL {name} = '{value}'")
+
+
+async def violations(connection: Connection, query: Query, now: object, tenant_id: int | None) -> Violations:
+    arguments = (tenant_id, now) if "$2" in query.sql else (tenant_id,)
+    rows = await connection.fetch(
+        f"SELECT count(*) OVER () AS violations, v.* FROM ({query.sql}) AS v"
+        f" WHERE $1::bigint IS NULL OR v.tenant_id = $1 ORDER BY v.tenant_id LIMIT {SAMPLES}",
+        *arguments,
+    )
+    found = [dict(row) for row in rows]
+    return Violations(found[0]["violations"] if found else 0, found)
+
+
+# Codes of stock_profile belong to no tenant until they are taken, hence their tenant may be NULL.
+_LIVE = "NOT refunded AND NOT (cancelled AND iccid IS NULL)"
+_WAITING = "iccid IS NULL AND NOT failed AND NOT refunded AND NOT cancelled"
+
+# How an order and its lines stand, by the rules of rules/delivery.py written as sums over profiles.
+_SETTLED = f"""
+WITH counted AS (
+    SELECT tenant_id, order_id, line, bool_and(refunded) AS all_refunded,
+        count(*) FILTER (WHERE {_LIVE}) AS live,
+        count(*) FILTER (WHERE {_LIVE} AND iccid IS NOT NULL) AS ready,
+        count(*) FILTER (WHERE {_LIVE} AND failed) AS failed,
+        count(*) FILTER (WHERE {_LIVE} AND NOT cancelled) AS in_use,
+        count(*) FILTER (WHERE {_LIVE} AND NOT cancelled AND lifecycle_status = 'ACTIVATED') AS activated,
+        count(*) FILTER (WHERE {_LIVE} AND NOT cancelled AND lifecycle_status = 'ACTIVATING') AS activating
+    FROM profile GROUP BY tenant_id, order_id, line
+), item AS (
+    SELECT counted.*, item_status, CASE
+            WHEN all_refunded THEN 'REFUNDED'
+            WHEN live = 0 THEN item_status
+            WHEN failed = live THEN 'FAILED'
+            WHEN ready < live THEN CASE item_status WHEN 'PAID' THEN 'PAID' ELSE 'PENDING' END
+            WHEN in_use > 0 AND activated = in_use THEN 'ACTIVATED'
+            WHEN activated + activating > 0 OR item_status IN ('ACTIVATING', 'ACTIVATED') THEN 'ACTIVATING'
+            ELSE 'DELIVERED' END AS settled
+    FROM counted JOIN order_item USING (tenant_id, order_id, line)
+), summed AS (
+    SELECT tenant_id, order_id, bool_and(all_refunded) AS all_refunded, sum(live) AS live, sum(ready) AS ready,
+        bool_or(settled <> 'PAID') AS begun,
+        array_agg(line || ': ' || settled) FILTER (
+            WHERE item_status <> settled OR (item_status = 'REFUNDED' AND NOT all_refunded)) AS lines_settle_as
+    FROM item GROUP BY tenant_id, order_id
+)
+SELECT tenant_id, order_id, order_status, CASE
+        WHEN all_refunded THEN 'REFUNDED'
+        WHEN order_status IN ('REFUNDED', 'REFUNDING') THEN order_status
+        WHEN live = 0 OR ready = live THEN 'COMPLETED'
+        WHEN order_status <> 'PAID' OR begun THEN 'FULFILLING'
+        ELSE 'PAID' END AS settles_as, all_refunded, lines_settle_as
+FROM orders JOIN summed USING (tenant_id, order_id)
+"""
+
+QUERIES = (
+    Query(
+        "A1",
+        "balance differs from the sum of the entries",
+        """
+        SELECT tenant_id, w.balance, coalesce(e.total, 0) AS entries_total
+        FROM wallet w FULL JOIN (SELECT tenant_id, sum(amount) AS total FROM ledger_entry GROUP BY tenant_id) e
+            USING (tenant_id)
+        WHERE w.balance IS DISTINCT FROM coalesce(e.total, 0)
+        """,
+    ),
+    Query(
+        "A2",
+        "version differs from the number of entries or from the last one",
+        """
+        SELECT tenant_id, w.version, coalesce(e.entries, 0) AS entries, coalesce(e.last, 0) AS last_version
+        FROM wallet w FULL JOIN
+            (SELECT tenant_id, count(*) AS entries, max(version) AS last FROM ledger_entry GROUP BY tenant_id) e
+            USING (tenant_id)
+        WHERE w.version IS DISTINCT FROM coalesce(e.entries, 0) OR w.version IS DISTINCT FROM coalesce(e.last, 0)
+        """,
+    ),
+    Query(
+        "A2",
+        "an entry does not follow its predecessor's version",
+        """
+        SELECT * FROM (
+            SELECT tenant_id, version,
+                lag(version, 1, 0::bigint) OVER (PARTITION BY tenant_id ORDER BY version) AS version_before
+            FROM ledger_entry) e
+        WHERE version <> version_before + 1
+        """,
+    ),
+    Query(
+        "A3",
+        "balance_after is not the balance before and the amount",
+        """
+        SELECT * FROM (
+            SELECT tenant_id, version, entry_type, reference, amount, balance_after,
+                lag(balance_after, 1, 0::bigint) OVER (PARTITION BY tenant_id ORDER BY version) AS balance_before
+            FROM ledger_entry) e
+        WHERE balance_after <> balance_before + amount
+        """,
+    ),
+    Query(
+        "A4",
+        "balance is below minus the credit limit",
+        "SELECT tenant_id, balance, credit_limit FROM wallet WHERE balance::numeric + credit_limit < 0",
+    ),
+    Query(
+        "A5",
+        "the order has not one debit of its amount, or the debit has no order",
+        """
+        SELECT tenant_id, order_id, o.amount, coalesce(e.debits, 0) AS debits, e.debited
+        FROM orders o FULL JOIN
+            (SELECT tenant_id, reference AS order_id, count(*) AS debits, -min(amount) AS debited
+            FROM ledger_entry WHERE entry_type = 'ORDER_PAY' GROUP BY tenant_id, reference) e USING (tenant_id, order_id)
+        WHERE e.debits IS DISTINCT FROM 1 OR e.debited IS DISTINCT FROM o.amount
+        """,
+    ),
+    Query(
+        "A5",
+        "the order's currency is not the wallet's",
+        """
+        SELECT tenant_id, order_id, o.currency, w.currency AS wallet_currency
+        FROM orders o JOIN wallet w USING (tenant_id) WHERE o.currency <> w.currency
+        """,
+    ),
+    Query(
+        "A6",
+        "amount is not the sum of price x quantity x periodNum",
+        """
+        SELECT tenant_id, order_id, o.amount, i.total AS lines_total
+        FROM orders o LEFT JOIN
+            (SELECT tenant_id, order_id, sum(price::numeric * quantity * period_num) AS total
+            FROM order_item GROUP BY tenant_id, order_id) i USING (tenant_id, order_id)
+        WHERE o.amount IS DISTINCT FROM i.total
+        """,
+    ),
+    Query(
+        "A7",
+        "refund_amount is outside of 0 to amount",
+        "SELECT tenant_id, order_id, amount, refund_amount FROM orders WHERE refund_amount NOT BETWEEN 0 AND amount",
+    ),
+    Query(
+        "A7",
+        "the refund entries are not what the orders were refunded",
+        """
+        SELECT tenant_id, coalesce(e.total, 0) AS entries_total, coalesce(o.total, 0) AS orders_total
+        FROM (SELECT tenant_id, sum(amount) AS total FROM ledger_entry WHERE entry_type = 'REFUND' GROUP BY tenant_id) e
+        FULL JOIN (SELECT tenant_id, sum(refund_amount) AS total FROM orders GROUP BY tenant_id) o USING (tenant_id)
+        WHERE coalesce(e.total, 0) <> coalesce(o.total, 0)
+        """,
+    ),
+    Query(
+        "A9",
+        "the profile is outside of its line's profileIds",
+        """
+        SELECT tenant_id, order_id, line, profile_id, first_profile_id, quantity
+        FROM profile JOIN order_item USING (tenant_id, order_id, line)
+        WHERE profile_id NOT BETWEEN first_profile_id AND first_profile_id + quantity - 1
+        """,
+    ),
+    Query(
+        "A9",
+        "the line's profileIds overlap another line's",
+        """
+        SELECT * FROM (
+            SELECT tenant_id, order_id, line, first_profile_id, quantity, max(first_profile_id + quantity)
+                OVER (ORDER BY first_profile_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS free_from
+            FROM order_item) i
+        WHERE first_profile_id < free_from
+        """,
+    ),
+    Query(
+        "A9",
+        "live profiles share an iccid",
+        f"""
+        WITH shared AS (
+            SELECT iccid FROM profile WHERE iccid IS NOT NULL AND {_LIVE} GROUP BY iccid HAVING count(*) > 1)
+        SELECT tenant_id, order_id, profile_id, iccid FROM profile JOIN shared USING (iccid) WHERE {_LIVE}
+        """,
+    ),
+    Query(
+        "A9",
+        "a stock code was taken for a profile that does not have it",
+        """
+        SELECT taken_tenant_id AS tenant_id, s.iccid, taken_by AS profile_id, p.iccid AS profile_iccid
+        FROM stock_profile s LEFT JOIN profile p ON p.tenant_id = s.taken_tenant_id AND p.profile_id = s.taken_by
+        WHERE s.taken_by IS NOT NULL AND s.iccid IS DISTINCT FROM p.iccid
+        """,
+    ),
+    Query(
+        "A9",
+        "a profile has a stock code that was not taken for it, or should have one",
+        f"""
+        SELECT p.tenant_id, p.order_id, p.profile_id, p.iccid, s.taken_tenant_id, s.taken_by
+        FROM profile p JOIN order_item i USING (tenant_id, order_id, line) LEFT JOIN stock_profile s USING (iccid)
+        WHERE p.iccid IS NOT NULL AND NOT p.refunded AND (i.supplier = '{STOCK}' OR s.iccid IS NOT NULL)
+            AND (s.taken_tenant_id, s.taken_by) IS DISTINCT FROM (p.tenant_id, p.profile_id)
+        """,
+    ),
+    Query(
+        "A10",
+        "the line has not as many profiles as its quantity",
+        """
+        SELECT tenant_id, order_id, line, quantity, coalesce(profiles, 0) AS profiles
+        FROM order_item LEFT JOIN
+            (SELECT tenant_id, order_id, line, count(*) AS profiles FROM profile GROUP BY tenant_id, order_id, line) p
+            USING (tenant_id, order_id, line)
+        WHERE quantity IS DISTINCT FROM profiles
+        """,
+    ),
+    Query(
+        "A10",
+        "delivery_status does not say how many live profiles have codes",
+        f"""
+        SELECT tenant_id, order_id, delivery_status, live, ready, failed FROM orders JOIN (
+            SELECT tenant_id, order_id, count(*) AS live, count(iccid) AS ready, count(*) FILTER (WHERE failed) AS failed
+            FROM profile WHERE {_LIVE} GROUP BY tenant_id, order_id) p USING (tenant_id, order_id)
+        WHERE delivery_status <> CASE
+            WHEN ready = live THEN 'DELIVERED'
+            WHEN ready > 0 THEN 'PARTIAL'
+            WHEN failed = live THEN 'FAILED'
+            ELSE 'PENDING' END
+        """,
+    ),
+    Query(
+        "A11",
+        "the statuses of the order or of a line do not follow from its profiles",
+        f"""
+        SELECT * FROM ({_SETTLED}) settled
+        WHERE order_status <> settles_as OR (order_status = 'REFUNDED' AND NOT all_refunded) OR lines_settle_as <> '{{}}'
+        """,
+    ),
+    Query(
+        "A11",
+        "the order's payStatus does not follow from its refunds",
+        """
+        SELECT tenant_id, order_id, pay_status, order_status, amount, refund_amount FROM orders
+        WHERE (pay_status = 'REFUNDED' AND refund_amount <> amount)
+            OR (pay_status <> 'REFUNDED' AND amount > 0 AND (refund_amount = amount OR order_status = 'REFUNDED'))
+        """,
+    ),
+    Query(
+        "A11",
+        "the profile's states contradict each other",
+        """
+        SELECT tenant_id, order_id, profile_id, lifecycle_status, plan_use_status, failed, refunded, activated, cancelled,
+            iccid IS NOT NULL AS has_iccid, activation_code IS NOT NULL AS has_activation_code,
+            qr_token IS NOT NULL AS has_qr_token
+        FROM profile
+        WHERE cancelled <> (lifecycle_status = 'CANCELLED')
+            OR (lifecycle_status <> 'CANCELLED' AND (iccid IS NULL) <> (lifecycle_status = 'PENDING'))
+            OR (iccid IS NULL) <> (activation_code IS NULL) OR (iccid IS NULL) <> (qr_token IS NULL)
+            OR (activated AND lifecycle_status NOT IN ('ACTIVATED', 'CANCELLED'))
+            OR (NOT activated AND lifecycle_status = 'ACTIVATED')
+            OR (refunded AND NOT cancelled)
+            OR (iccid IS NOT NULL AND failed)
+            OR (iccid IS NULL AND plan_use_status <> 'NOT_STARTED')
+        """,
+    ),
+    # The sum of two texts is no column of the index, so that this counts what the table holds.
+    Query(
+        "A12",
+        "orders share a transactionId",
+        """
+        SELECT tenant_id, transaction_id || '' AS transaction_id, count(*) AS orders, min(order_id) AS order_id
+        FROM orders GROUP BY tenant_id, transaction_id || '' HAVING count(*) > 1
+        """,
+    ),
+    Query(
+        "A13",
+        "the order has not one ORDER_PAID",
+        """
+        SELECT tenant_id, order_id, coalesce(d.events, 0) AS events FROM orders LEFT JOIN
+            (SELECT tenant_id, order_id, count(*) AS events FROM webhook_delivery
+            WHERE event_type = 'ORDER_PAID' AND trigger <> 'TEST' GROUP BY tenant_id, order_id) d
+            USING (tenant_id, order_id)
+        WHERE d.events IS DISTINCT FROM 1
+        """,
+    ),
+    Query(
+        "A14",
+        "the delivery's attempts are too many, not numbered without gap, or none explains that it is DELIVERED",
+        """
+        SELECT tenant_id, order_id, delivery_id, event_type, trigger, state, attempt_count, attempts, first, last, accepted
+        FROM webhook_delivery LEFT JOIN
+            (SELECT tenant_id, delivery_id, count(*) AS attempts, min(number) AS first, max(number) AS last,
+                coalesce(bool_or(http_status BETWEEN 200 AND 299), false) AS accepted
+            FROM webhook_attempt GROUP BY tenant_id, delivery_id) a USING (tenant_id, delivery_id)
+        WHERE (trigger <> 'RESEND' AND attempt_count > 8)
+            OR last - first + 1 <> attempts OR last > attempt_count
+            OR (first > 1 AND created_at > $2::timestamptz - interval '30 days')
+            OR (state = 'DELIVERED' AND (attempt_count = 0 OR (first = 1 AND NOT accepted)))
+        """,
+    ),
+    Query(
+        "A14",
+        "the delivery is in flight past its lease",
+        """
+        SELECT tenant_id, order_id, delivery_id, event_type, due_at, attempt_count FROM webhook_delivery
+        WHERE state = 'IN_FLIGHT' AND (due_at IS NULL OR due_at < $2::timestamptz - interval '5 minutes')
+        """,
+    ),
+    Query(
+        "A15",
+        "the delivery was attempted before it was frozen, or tells of another state of the order than its own",
+        """
+        SELECT tenant_id, order_id, delivery_id, event_type, d.attempt_count, d.body IS NOT NULL AS has_body, d.hints,
+            d.order_version, o.version
+        FROM webhook_delivery d JOIN orders o USING (tenant_id, order_id)
+        WHERE (attempt_count > 0 AND body IS NULL) OR (body IS NOT NULL AND hints IS NULL) OR order_version > o.version
+            OR (event_type = 'ORDER_PAID' AND (order_version <> 1 OR hints <> '{ORDER_PAID}'))
+        """,
+    ),
+    Query(
+        "A16",
+        "the line is due although no profile of it waits",
+        f"""
+        SELECT tenant_id, order_id, line, due_at FROM order_item i
+        WHERE due_at IS NOT NULL AND NOT EXISTS (
+            SELECT FROM profile p WHERE p.tenant_id = i.tenant_id AND p.order_id = i.order_id AND p.line = i.line
+                AND {_WAITING})
+        """,
+    ),
+    Query(
+        "A16",
+        "the profile waits although its line is not due",
+        f"""
+        SELECT tenant_id, order_id, line, profile_id FROM profile JOIN order_item USING (tenant_id, order_id, line)
+        WHERE {_WAITING} AND due_at IS NULL
+        """,
+    ),
+    Query(
+        "A16",
+        "the line is due since long",
+        """
+        SELECT tenant_id, order_id, line, supplier, due_at, claims FROM order_item
+        WHERE due_at < $2::timestamptz - interval '15 minutes'
+        """,
+    ),
+    Query(
+        "A16",
+        "the delivery waits behind none of its order",
+        """
+        SELECT tenant_id, order_id, delivery_id, event_type, created_at FROM webhook_delivery d
+        WHERE state = 'WAITING' AND NOT EXISTS (
+            SELECT FROM webhook_delivery head WHERE head.tenant_id = d.tenant_id AND head.order_id = d.order_id
+                AND head.state IN ('READY', 'RETRY', 'IN_FLIGHT'))
+        """,
+    ),
+    Query(
+        "A18",
+        "nobody answers for the entry in the audit log",
+        """
+        SELECT tenant_id, version, entry_type, amount, created_at FROM ledger_entry e
+        WHERE entry_type IN ('ADJUST', 'TOPUP') AND NOT EXISTS (
+            SELECT FROM audit_log a WHERE a.tenant_id = e.tenant_id AND a.detail ->> 'entryVersion' = e.version::text
+                AND a.author <> '')
+        """,
+    ),
+    *(
+        Query(
+            "A20",
+            f"{child} has no {parent} of the same tenant",
+            f"""
+            SELECT tenant_id, {", ".join(f"c.{name}" for name in names)} FROM {child} c
+            WHERE NOT EXISTS (SELECT FROM {parent} p WHERE p.tenant_id = c.tenant_id AND {on})
+            """,
+        )
+        for child, parent, names, on in (
+            ("orders", "wallet", ("order_id",), "true"),
+            ("order_item", "orders", ("order_id", "line"), "p.order_id = c.order_id"),
+            ("profile", "order_item", ("order_id", "line", "profile_id"), "p.order_id = c.order_id AND p.line = c.line"),
+            ("webhook_delivery", "orders", ("order_id", "delivery_id", "event_type"), "p.order_id = c.order_id"),
+            ("webhook_attempt", "webhook_delivery", ("delivery_id", "number"), "p.delivery_id = c.delivery_id"),
+        )
+    ),
+    Query(
+        "A20",
+        "the order of a debit is another tenant's",
+        """
+        SELECT e.tenant_id, e.version, e.reference AS order_id, o.tenant_id AS order_tenant_id
+        FROM ledger_entry e JOIN orders o ON o.order_id = e.reference
+        WHERE entry_type = 'ORDER_PAY' AND o.tenant_id <> e.tenant_id
+        """,
+    ),
+    Query(
+        "A20",
+        "a stock code was taken for another tenant than the profile's",
+        """
+        SELECT p.tenant_id, s.iccid, p.profile_id, s.taken_tenant_id
+        FROM stock_profile s JOIN profile p ON p.profile_id = s.taken_by
+        WHERE p.tenant_id IS DISTINCT FROM s.taken_tenant_id
+        """,
+    ),
+    Query(
+        "A21",
+        "free differs from the codes not taken less the profiles that wait for one",
+        f"""
+        SELECT NULL::bigint AS tenant_id, package_code, l.free, coalesce(not_taken, 0) AS not_taken,
+            coalesce(waiting, 0) AS waiting
+        FROM stock_level l FULL JOIN
+            (SELECT package_code, count(*) AS not_taken FROM stock_profile WHERE taken_by IS NULL GROUP BY package_code) s
+            USING (package_code)
+        FULL JOIN
+            (SELECT package_code, count(*) AS waiting FROM profile JOIN order_item USING (tenant_id, order_id, line)
+            WHERE supplier = '{STOCK}' AND {_WAITING} GROUP BY package_code) p USING (package_code)
+        WHERE coalesce(l.free, 0) <> coalesce(not_taken, 0) - coalesce(waiting, 0)
+        """,
+    ),
+    Query(
+        "A22",
+        "the wallet does not count the orders and profiles bought",
+        """
+        SELECT tenant_id, order_count, coalesce(orders, 0) AS orders, profile_count, coalesce(profiles, 0) AS profiles
+        FROM wallet LEFT JOIN (SELECT tenant_id, count(*) AS orders FROM orders GROUP BY tenant_id) o USING (tenant_id)
+            LEFT JOIN (SELECT tenant_id, count(*) AS profiles FROM profile GROUP BY tenant_id) p USING (tenant_id)
+        WHERE order_count <> coalesce(orders, 0) OR profile_count <> coalesce(profiles, 0)
+        """,
+    ),
+    Query(
+        "A23",
+        "an id in use will be handed out again",
+        """
+        SELECT tenant_id, kind, last_id, next FROM (
+            SELECT tenant_id, 'order' AS kind, max(order_id) AS last_id FROM orders GROUP BY tenant_id
+            UNION ALL SELECT tenant_id, 'profile', max(profile_id) FROM profile GROUP BY tenant_id
+            UNION ALL SELECT tenant_id, 'profile', max(first_profile_id + quantity - 1) FROM order_item GROUP BY tenant_id
+            ) AS used LEFT JOIN id_block USING (kind)
+        WHERE next IS NULL OR last_id >= next
+        """,
+    ),
+    Query(
+        "A23",
+        "tenants share an orderId",
+        """
+        SELECT tenant_id, order_id FROM orders JOIN
+            (SELECT order_id FROM orders GROUP BY order_id HAVING count(*) > 1) twice USING (order_id)
+        """,
+    ),
+)

@@ -1,0 +1,249 @@
+"""How do we talk to PostgreSQL: a pool for what is rare, a session of its own for each hot lane, batches for both.
+
+A COMMIT is never cancelled: batches run in tasks of their own, which no client and no timeout can cancel.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Generic, TypeVar
+
+import asyncpg
+import structlog
+
+log = structlog.get_logger()
+T = TypeVar("T")
+R = TypeVar("R")
+Connection = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
+
+LOST = (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.AdminShutdownError, EOFError,
+        asyncpg.CrashShutdownError, asyncpg.CannotConnectNowError, asyncpg.TooManyConnectionsError)  # fmt: skip
+PLANS_LIVE_SECONDS = 1.0
+RECONNECT_SECONDS = 5
+
+
+class DatabaseLost(Exception):
+    """The database could not be reached, or was lost before the statement's outcome was known (`sent`)."""
+
+    def __init__(self, sent: bool):
+        self.sent = sent
+        super().__init__("the database was lost")
+
+
+class Database:
+    """One PostgreSQL database: a small pool for rare work; `session()` for hot lanes."""
+
+    def __init__(self, dsn: str, pool: asyncpg.Pool):
+        self.dsn = dsn
+        self._pool = pool
+
+    @classmethod
+    async def open(cls, dsn: str, *, size: int = 4) -> "Database":
+        pool = await asyncpg.create_pool(
+            dsn, min_size=1, max_size=size, command_timeout=None, server_settings={"application_name": "esim-dealer"}
+        )
+        return cls(dsn, pool)
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A connection for single statements."""
+        try:
+            async with self._pool.acquire() as connection:
+                yield connection
+        except LOST as error:
+            raise DatabaseLost(sent=True) from error
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        async with self.connection() as connection, connection.transaction():
+            yield connection
+
+    async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """`work` in one transaction that a cancelled caller cannot cancel."""
+
+        async def whole() -> T:
+            async with self.transaction() as connection:
+                return await work(connection)
+
+        return await asyncio.shield(asyncio.ensure_future(whole()))
+
+    def session(self, **settings: str) -> "Session":
+        """A connection of its own for a hot lane; `settings` are PostgreSQL's."""
+        return Session(self.dsn, settings)
+
+
+class Session:
+    """One connection kept for a hot lane. Statements are prepared once; their plans are renewed every second, since
+    plans made while tables were nearly empty would scan them for ever; a lost connection is opened anew."""
+
+    def __init__(self, dsn: str, settings: Mapping[str, str]):
+        self._dsn = dsn
+        self._settings = settings
+        self._connection: asyncpg.Connection | None = None
+        self._prepared: dict[str, Any] = {}
+        self._plans_from = 0.0
+
+    async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
+        """The rows of one statement. Raises DatabaseLost."""
+        connection = await self.open()
+        try:
+            statement = self._prepared.get(sql)
+            if statement is None:
+                statement = self._prepared[sql] = await connection.prepare(sql)
+            return await statement.fetch(*args)
+        except LOST as error:
+            self.drop()
+            raise DatabaseLost(sent=True) from error
+
+    async def execute(self, sql: str) -> None:
+        """A statement without rows or parameters, such as BEGIN. Raises DatabaseLost."""
+        connection = await self.open()
+        try:
+            await connection.execute(sql)
+        except LOST as error:
+            self.drop()
+            raise DatabaseLost(sent=True) from error
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator["Session"]:
+        await self.execute("BEGIN")
+        try:
+            yield self
+        except BaseException:
+            if self._connection is not None:
+                await self.execute("ROLLBACK")
+            raise
+        await self.execute("COMMIT")
+
+    async def open(self) -> asyncpg.Connection:
+        """The connection, opened or opened anew; its plans not older than a second. Raises DatabaseLost."""
+        now = asyncio.get_running_loop().time()
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await self._connect()
+            self._prepared = {}
+            self._plans_from = now
+        elif now - self._plans_from > PLANS_LIVE_SECONDS and not self._connection.is_in_transaction():
+            self._plans_from = now
+            try:
+                await self._connection.execute("DISCARD PLANS")
+            except LOST:
+                self.drop()
+                return await self.open()
+        return self._connection
+
+    def drop(self) -> None:
+        """Forgets a connection that is lost."""
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
+
+    async def _connect(self) -> asyncpg.Connection:
+        try:
+            return await asyncpg.connect(
+                self._dsn,
+                timeout=RECONNECT_SECONDS,
+                command_timeout=None,
+                server_settings={
+                    "application_name": "esim-dealer lane",
+                    "statement_timeout": "0",
+                    "jit": "off",
+                    # Every hot statement finds rows by key; a plan that scans could only come from stale statistics.
+                    "enable_seqscan": "off",
+                    "enable_hashjoin": "off",
+                    "enable_mergejoin": "off",
+                    **self._settings,
+                },
+            )
+        except (*LOST, TimeoutError) as error:
+            raise DatabaseLost(sent=False) from error
+
+
+class Desk(Generic[T, R]):
+    """Group commit: what arrives while one batch runs forms the next one. No timer: a lone item goes at once.
+
+    `run` answers a whole batch, in order; an answer that is an exception is raised to its own caller only. Where `run`
+    itself fails, the batch's items are run one by one, so that a poisonous one fails alone. A `weight` bounds batches
+    by what they cost rather than by how many they are.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[Sequence[T]], Awaitable[Sequence[R | Exception]]],
+        *,
+        bound: int,
+        weight: Callable[[T], int] | None = None,
+    ):
+        self._run = run
+        self._bound = bound
+        self._weight = weight
+        self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def submit(self, item: T) -> asyncio.Future[R]:
+        """A future of the item's own answer. Cancelling it cancels the waiting, never the work."""
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, future))
+        if self._task is None:
+            self._task = asyncio.create_task(self._work())
+        return future
+
+    async def drain(self) -> None:
+        """Returns once everything submitted is answered."""
+        while self._task is not None:
+            await asyncio.shield(self._task)
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                batch = self._take()
+                answers = await self._answer([item for item, _ in batch])
+                for (_, future), answer in zip(batch, answers, strict=True):
+                    if future.done():  # its caller has gone
+                        continue
+                    if isinstance(answer, Exception):
+                        future.set_exception(answer)
+                    else:
+                        future.set_result(answer)
+        finally:
+            self._task = None
+
+    def _take(self) -> list[tuple[T, asyncio.Future[R]]]:
+        waiting, weight = self._waiting, self._weight
+        if weight is None:
+            return [waiting.popleft() for _ in range(min(len(waiting), self._bound))]
+        batch, total = [waiting.popleft()], 0
+        total = weight(batch[0][0])
+        while waiting and total + (following := weight(waiting[0][0])) <= self._bound:
+            batch.append(waiting.popleft())
+            total += following
+        return batch
+
+    async def _answer(self, items: list[T]) -> Sequence[R | Exception]:
+        try:
+            return await self._run(items)
+        except DatabaseLost as lost:
+            return [lost] * len(items)
+        except Exception as error:
+            if len(items) == 1:
+                return [error]
+            log.warning("batch_failed", items=len(items), error=repr(error))
+            return [(await self._answer([item]))[0] for item in items]
+
+
+async def poll(seconds: float, look: Callable[[], Awaitable[None]]) -> None:
+    """Calls `look` for ever; a lost database is waited out."""
+    while True:
+        try:
+            await look()
+        except DatabaseLost:
+            await asyncio.sleep(seconds)
+        await asyncio.sleep(seconds)

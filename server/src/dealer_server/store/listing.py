@@ -1,0 +1,149 @@
+"""Pages of orders and profiles, newest first. Deep pages continue after the last row seen, so that they cost what first
+ones do; unfiltered totals come from the wallet's counters."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from dealer_server.rules import identity
+from dealer_server.store.database import Connection
+
+
+class Window(NamedTuple):
+    """Rows of a page: `limit` of them, after the id `after` or `offset` rows in."""
+
+    limit: int
+    offset: int
+    after: int | None
+
+
+class OrderFilter(NamedTuple):
+    start: datetime | None
+    end: datetime | None
+    order_status: str | None
+    updated_since: datetime | None
+
+    @property
+    def empty(self) -> bool:
+        return self == OrderFilter(None, None, None, None)
+
+
+class ProfileFilter(NamedTuple):
+    order_id: int | None
+    line: int | None
+    profile_id: int | None
+    iccid: str | None
+    package_code: str | None
+    lifecycle_status: Sequence[str] | None
+    plan_use_status: str | None
+    cancelled: bool | None
+    start: datetime | None
+    end: datetime | None
+    updated_since: datetime | None
+
+    @property
+    def empty(self) -> bool:
+        return all(value is None for value in self)
+
+
+# startTime and endTime are ranges of ids, since an id holds its time.
+_ORDERS = (
+    " FROM orders WHERE tenant_id = $1 AND order_id >= $2 AND order_id < $3"
+    " AND ($4::text IS NULL OR order_status = $4) AND ($5::timestamptz IS NULL OR updated_at >= $5)"
+)
+
+
+async def order_ids(connection: Connection, tenant_id: int, wanted: OrderFilter, window: Window) -> list[int]:
+    rows = await connection.fetch(
+        f"SELECT order_id{_ORDERS} AND ($6::bigint IS NULL OR order_id < $6) ORDER BY order_id DESC LIMIT $7 OFFSET $8",
+        *_order_arguments(tenant_id, wanted),
+        window.after,
+        window.limit,
+        window.offset,
+    )
+    return [row[0] for row in rows]
+
+
+async def order_count(connection: Connection, tenant_id: int, wanted: OrderFilter) -> int:
+    return await connection.fetchval(f"SELECT count(*){_ORDERS}", *_order_arguments(tenant_id, wanted)) or 0
+
+
+def _order_arguments(tenant_id: int, wanted: OrderFilter) -> tuple[object, ...]:
+    return tenant_id, *_ids_between(wanted.start, wanted.end), wanted.order_status, wanted.updated_since
+
+
+_PROFILES = (
+    " FROM profile p WHERE tenant_id = $1 AND order_id >= $2 AND order_id < $3"
+    " AND ($4::bigint IS NULL OR p.order_id = $4) AND ($5::int IS NULL OR p.line = $5)"
+    " AND ($6::bigint IS NULL OR profile_id = $6) AND ($7::text IS NULL OR iccid = $7)"
+    " AND ($8::text IS NULL OR EXISTS (SELECT FROM order_item i WHERE i.tenant_id = $1 AND i.order_id = p.order_id"
+    "  AND i.line = p.line AND i.package_code = $8))"
+    " AND ($9::text[] IS NULL OR lifecycle_status = ANY($9)) AND ($10::text IS NULL OR plan_use_status = $10)"
+    " AND ($11::boolean IS NULL OR cancelled = $11) AND ($12::timestamptz IS NULL OR updated_at >= $12)"
+    " AND profile_id >= $13 AND profile_id < $14"
+)
+
+
+async def profile_ids(
+    connection: Connection, tenant_id: int, wanted: ProfileFilter, span: tuple[int, int], window: Window
+) -> list[tuple[int, int]]:
+    """(orderId, profileId) of a page. `span` bounds the profileIds where they are known, such as those of one order."""
+    rows = await connection.fetch(
+        f"SELECT order_id, profile_id{_PROFILES} AND ($15::bigint IS NULL OR profile_id < $15)"
+        " ORDER BY profile_id DESC LIMIT $16 OFFSET $17",
+        *_profile_arguments(tenant_id, wanted, span),
+        window.after,
+        window.limit,
+        window.offset,
+    )
+    return [(row[0], row[1]) for row in rows]
+
+
+async def profile_count(connection: Connection, tenant_id: int, wanted: ProfileFilter, span: tuple[int, int]) -> int:
+    return await connection.fetchval(f"SELECT count(*){_PROFILES}", *_profile_arguments(tenant_id, wanted, span)) or 0
+
+
+async def profile_span(connection: Connection, tenant_id: int, order_id: int) -> tuple[int, int] | None:
+    """The profileIds of an order: from, to (exclusive); None where there is no such order."""
+    row = await connection.fetchrow(
+        "SELECT min(first_profile_id), max(first_profile_id + quantity) FROM order_item"
+        " WHERE tenant_id = $1 AND order_id = $2",
+        tenant_id,
+        order_id,
+    )
+    return (row[0], row[1]) if row and row[0] is not None else None
+
+
+async def totals(connection: Connection, tenant_id: int) -> tuple[int, int]:
+    """How many orders and profiles the tenant has bought."""
+    row = await connection.fetchrow("SELECT order_count, profile_count FROM wallet WHERE tenant_id = $1", tenant_id)
+    assert row is not None
+    return row[0], row[1]
+
+
+def _profile_arguments(tenant_id: int, wanted: ProfileFilter, span: tuple[int, int]) -> tuple[object, ...]:
+    return (
+        tenant_id,
+        *_ids_between(wanted.start, wanted.end),
+        wanted.order_id,
+        wanted.line,
+        wanted.profile_id,
+        wanted.iccid,
+        wanted.package_code,
+        wanted.lifecycle_status,
+        wanted.plan_use_status,
+        wanted.cancelled,
+        wanted.updated_since,
+        *span,
+    )
+
+
+def _ids_between(start: datetime | None, end: datetime | None) -> tuple[int, int]:
+    """The ids from `start` on and before `end`."""
+    first = identity.first_id_at(_seconds_up(start)) if start else 0
+    last = identity.first_id_at(_seconds_up(end)) if end else 2**53
+    return max(first, 0), max(min(last, 2**53), 0)
+
+
+def _seconds_up(at: datetime) -> int:
+    return int(-(-at.timestamp() // 1))

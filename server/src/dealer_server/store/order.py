@@ -1,0 +1,218 @@
+"""Orders with their lines and profiles: written in batches, found by key."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+
+from dealer_server.rules.model import Item, Order, Profile
+from dealer_server.rules.order import Existing, Placed
+from dealer_server.store.database import Connection, Session
+from dealer_server.store.sealing import DataKeys, profile_context
+
+
+class WalletMoved(Exception):
+    """A wallet is no longer at the version the batch was decided on; nothing was written."""
+
+
+# One statement writes a whole batch. Every wallet must still be at the version the batch was decided on and not be
+# frozen: a count that differs divides by zero, which undoes all of it.
+_WRITE = """
+WITH moved AS (
+    UPDATE wallet SET balance = balance - debit.total, version = wallet.version + debit.orders,
+        order_count = order_count + debit.orders, profile_count = profile_count + debit.profiles, updated_at = $24
+    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
+        AS debit(tenant_id, known_version, orders, profiles, total)
+    WHERE wallet.tenant_id = debit.tenant_id AND wallet.version = debit.known_version AND NOT wallet.frozen
+    RETURNING wallet.tenant_id
+), placed AS (
+    SELECT * FROM unnest($6::bigint[], $7::bigint[], $8::text[], $9::bytea[], $10::text[], $11::bigint[], $12::bigint[],
+        $13::bigint[], $14::text[])
+        AS placed(tenant_id, order_id, transaction_id, digest, currency, amount, version, balance_after, remark)
+), line AS (
+    SELECT * FROM unnest($15::bigint[], $16::bigint[], $17::smallint[], $18::text[], $19::text[], $20::smallint[],
+        $21::smallint[], $22::bigint[], $23::bigint[])
+        AS line(tenant_id, order_id, line, package_code, supplier, quantity, period_num, price, first_profile_id)
+), new_order AS (
+    INSERT INTO orders (tenant_id, order_id, transaction_id, digest, currency, amount, remark, updated_at)
+    SELECT tenant_id, order_id, transaction_id, digest, currency, amount, remark, $24 FROM placed
+), new_entry AS (
+    INSERT INTO ledger_entry (tenant_id, version, entry_type, reference, amount, balance_after, created_at)
+    SELECT tenant_id, version, 'ORDER_PAY', order_id, -amount, balance_after, $24 FROM placed
+), new_item AS (
+    INSERT INTO order_item (tenant_id, order_id, line, package_code, supplier, quantity, period_num, price,
+        first_profile_id, due_at)
+    SELECT tenant_id, order_id, line, package_code, supplier, quantity, period_num, price, first_profile_id, $24
+    FROM line
+), new_profile AS (
+    INSERT INTO profile (tenant_id, profile_id, order_id, line, updated_at)
+    SELECT tenant_id, first_profile_id + n, order_id, line, $24 FROM line, generate_series(0, quantity - 1) AS n
+), new_event AS (
+    INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, due_at, created_at,
+        finished_at)
+    SELECT placed.tenant_id, order_id, 'ORDER_PAID', 1,
+        CASE WHEN endpoint.tenant_id IS NULL THEN 'SKIPPED' ELSE 'READY' END,
+        CASE WHEN endpoint.tenant_id IS NULL THEN NULL ELSE $24 END, $24,
+        CASE WHEN endpoint.tenant_id IS NULL THEN $24 END
+    FROM placed LEFT JOIN webhook_endpoint endpoint
+        ON endpoint.tenant_id = placed.tenant_id AND endpoint.state = 'ACTIVE'
+)
+SELECT 1 / (count(*) = cardinality($1))::int FROM moved
+"""
+
+
+async def write(session: Session, placed: Sequence[Placed], now: datetime) -> None:
+    """Writes orders, lines, profiles, debits, their ORDER_PAID events and their fulfillment work, all or nothing.
+
+    Raises WalletMoved; asyncpg.UniqueViolationError for a known transactionId; asyncpg.CheckViolationError where a
+    wallet does not cover its debits.
+    """
+    try:
+        await session.fetch(_WRITE, *_wallet_columns(placed), *_order_columns(placed), *_line_columns(placed), now)
+    except asyncpg.DivisionByZeroError:
+        raise WalletMoved from None
+
+
+def _wallet_columns(placed: Sequence[Placed]) -> list[list[int]]:
+    """Per wallet: tenant, version before, orders, profiles, total."""
+    debits: dict[int, list[int]] = {}
+    for one in placed:
+        wanted = one.wanted
+        debit = debits.get(wanted.tenant_id)
+        if debit is None:
+            debit = debits[wanted.tenant_id] = [wanted.tenant_id, one.version - 1, 0, 0, 0]
+        debit[2] += 1
+        debit[3] += wanted.profile_count
+        debit[4] += wanted.amount
+    return [list(column) for column in zip(*sorted(debits.values()), strict=True)]
+
+
+def _order_columns(placed: Sequence[Placed]) -> list[tuple[Any, ...]]:
+    return list(
+        zip(
+            *[
+                (
+                    one.wanted.tenant_id,
+                    one.order_id,
+                    one.wanted.transaction_id,
+                    one.wanted.digest,
+                    one.currency,
+                    one.wanted.amount,
+                    one.version,
+                    one.balance_after,
+                    one.wanted.remark,
+                )
+                for one in placed
+            ],
+            strict=True,
+        )
+    )
+
+
+def _line_columns(placed: Sequence[Placed]) -> list[tuple[Any, ...]]:
+    rows = []
+    for one in placed:
+        tenant_id, order_id, first = one.wanted.tenant_id, one.order_id, one.first_profile_id
+        for number, line in enumerate(one.wanted.lines):
+            rows.append(
+                (
+                    tenant_id,
+                    order_id,
+                    number,
+                    line.package_code,
+                    line.supplier,
+                    line.quantity,
+                    line.period_num,
+                    line.price,
+                    first,
+                )
+            )
+            first += line.quantity
+    return list(zip(*rows, strict=True))
+
+
+async def find(session: Session, keys: Sequence[tuple[int, str]]) -> dict[tuple[int, str], Existing]:
+    """The orders that already carry these (tenant_id, transactionId)."""
+    rows = await session.fetch(
+        "SELECT tenant_id, transaction_id, order_id, digest FROM unnest($1::bigint[], $2::text[]) AS key(tenant_id,"
+        " transaction_id) JOIN orders USING (tenant_id, transaction_id)",
+        [key[0] for key in keys],
+        [key[1] for key in keys],
+    )
+    return {(row[0], row[1]): Existing(row[2], row[3]) for row in rows}
+
+
+async def ids(session: Session, keys: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
+    """The orderIds that these (tenant_id, transactionId) stand for."""
+    return {key: existing.order_id for key, existing in (await find(session, keys)).items()}
+
+
+_LOAD = """
+SELECT o.tenant_id, o.order_id, o.transaction_id, o.currency, o.amount, o.refund_amount, o.pay_status,
+    o.delivery_status, o.order_status, o.version, o.updated_at,
+    i.line, i.package_code, i.supplier, i.quantity, i.period_num, i.price, i.first_profile_id, i.item_status,
+    p.profile_id, p.lifecycle_status, p.failed, p.refunded, p.activated, p.cancelled, p.iccid, p.activation_code,
+    p.qr_token, p.esim_status, p.smdp_status, p.plan_use_status, p.plan_use_start_at, p.plan_use_end_at,
+    p.data_total_bytes, p.data_usage_bytes
+FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)
+JOIN orders o ON o.tenant_id = key.tenant_id AND o.order_id = key.order_id
+JOIN order_item i ON i.tenant_id = o.tenant_id AND i.order_id = o.order_id
+JOIN profile p ON p.tenant_id = i.tenant_id
+    AND p.profile_id >= i.first_profile_id AND p.profile_id < i.first_profile_id + i.quantity
+"""
+
+
+async def load(
+    session: Session | Connection, keys: Sequence[tuple[int, int]], data_keys: DataKeys
+) -> dict[tuple[int, int], Order]:
+    """The orders behind these (tenant_id, orderId), whole. Those that do not exist are not in the answer."""
+    rows = await session.fetch(_LOAD, [key[0] for key in keys], [key[1] for key in keys])
+    grouped: dict[tuple[int, int], list[asyncpg.Record]] = {}
+    for row in rows:
+        grouped.setdefault((row[0], row[1]), []).append(row)
+    return {key: _order(rows, data_keys) for key, rows in grouped.items()}
+
+
+def _order(rows: list[asyncpg.Record], data_keys: DataKeys) -> Order:
+    first = rows[0]
+    if len(rows) > 1:
+        rows.sort(key=lambda row: row[19])  # profile ids of an order follow its lines
+    tenant_id = first[0]
+    items: list[Item] = []
+    at = 0
+    while at < len(rows):
+        row = rows[at]
+        quantity = row[14]
+        profiles = tuple([_profile(tenant_id, one, data_keys) for one in rows[at : at + quantity]])
+        items.append(Item(*row[11:19], profiles=profiles))
+        at += quantity
+    return Order(*first[0:11], items=tuple(items))
+
+
+def _profile(tenant_id: int, row: asyncpg.Record, data_keys: DataKeys) -> Profile:
+    columns = list(row[19:35])
+    if columns[7] is not None:
+        columns[7] = data_keys.open(columns[7], profile_context(tenant_id, columns[0])).decode()
+    return Profile(*columns)
+
+
+async def lock(session: Connection | Session, keys: Sequence[tuple[int, int]]) -> None:
+    """Locks orders, in order, until the transaction ends."""
+    await session.fetch(
+        "SELECT 1 FROM orders JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)"
+        " USING (tenant_id, order_id) ORDER BY tenant_id, order_id FOR NO KEY UPDATE OF orders",
+        [key[0] for key in keys],
+        [key[1] for key in keys],
+    )
+
+
+async def next_block(connection: Session | Connection, kind: str, first_now: int, size: int) -> int:
+    """The first of `size` ids never handed out before, not below `first_now`: one row counts, whatever the clocks do.
+
+    Needs no flush of its own: what uses an id is written to the same log later.
+    """
+    rows = await connection.fetch(
+        "UPDATE id_block SET next = greatest(next, $2) + $3 WHERE kind = $1 RETURNING next - $3", kind, first_now, size
+    )
+    return rows[0][0]

@@ -1,0 +1,53 @@
+"""Which tables does a database of this service have? Numbered plain SQL, applied once and in order."""
+
+from importlib import resources
+from typing import NamedTuple
+
+from dealer_server.store.database import Connection
+
+_LOCK = 5_382_014  # one migration at a time per database
+
+
+class Migration(NamedTuple):
+    number: int
+    name: str
+    sql: str
+
+
+class NewerSchema(Exception):
+    """The database was migrated by a newer version of this program."""
+
+
+def known() -> list[Migration]:
+    files = sorted(
+        (file for file in resources.files(__name__).iterdir() if file.name.endswith(".sql")), key=lambda file: file.name
+    )
+    return [Migration(int(file.name[:4]), file.name[5:-4], file.read_text()) for file in files]
+
+
+async def applied(connection: Connection) -> set[int]:
+    if not await connection.fetchval("SELECT to_regclass('migration') IS NOT NULL"):
+        return set()
+    return {row[0] for row in await connection.fetch("SELECT number FROM migration")}
+
+
+async def pending(connection: Connection) -> list[Migration]:
+    """What is still to be applied. Raises NewerSchema."""
+    done = await applied(connection)
+    if done and max(done) > max(migration.number for migration in known()):
+        raise NewerSchema(f"the database has migration {max(done)}; this program knows only older ones: upgrade it")
+    return [migration for migration in known() if migration.number not in done]
+
+
+async def migrate(connection: Connection) -> list[Migration]:
+    """Applies what is pending, each in a transaction of its own; says which. Safe when several start at once."""
+    await connection.execute(f"SELECT pg_advisory_lock({_LOCK})")
+    try:
+        todo = await pending(connection)
+        for migration in todo:
+            async with connection.transaction():
+                await connection.execute(migration.sql)
+                await connection.execute("INSERT INTO migration VALUES ($1, $2)", migration.number, migration.name)
+        return todo
+    finally:
+        await connection.execute(f"SELECT pg_advisory_unlock({_LOCK})")

@@ -1,0 +1,177 @@
+"""Dealers: who they are, how they prove it, what they pay."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from dealer_server.rules.pricing import PriceList
+from dealer_server.store.database import Connection
+
+
+class Access(NamedTuple):
+    """All that authenticating and pricing a dealer's calls needs; secrets sealed. Kept in memory, dropped on change."""
+
+    tenant_id: int
+    app_key: str
+    name: str
+    active: bool
+    qps: int
+    ip_allow: tuple[str, ...]
+    secret_version: int
+    sealed_secret: bytes
+    previous_secret: bytes | None
+    previous_until: datetime | None
+    prices: PriceList
+
+
+class Tenant(NamedTuple):
+    """A dealer as operators see it."""
+
+    tenant_id: int
+    name: str
+    status: str
+    currency: str
+    balance: int
+    credit_limit: int
+    frozen: bool
+    qps: int
+    ip_allow: list[str]
+    markup_basis_points: int
+    app_key: str
+    credential_status: str
+
+
+async def access(connection: Connection, app_key: str) -> Access | None:
+    row = await connection.fetchrow(
+        "SELECT t.tenant_id, c.app_key, t.name, t.status = 'ACTIVE' AND c.status = 'ACTIVE', t.qps, t.ip_allow,"
+        " c.secret_version, c.sealed_secret, c.previous_secret, c.previous_until, w.currency, t.markup_basis_points,"
+        " (SELECT array_agg((p.package_code, p.price) ORDER BY p.package_code) FROM price p"
+        "  WHERE p.tenant_id = t.tenant_id)"
+        " FROM credential c JOIN tenant t USING (tenant_id) JOIN wallet w USING (tenant_id) WHERE c.app_key = $1",
+        app_key,
+    )
+    if row is None:
+        return None
+    single = tuple((code, price) for code, price in row[12] or ())
+    return Access(*row[:5], tuple(row[5]), *row[6:10], PriceList(row[10], row[11], single))
+
+
+async def create(connection: Connection, name: str, qps: int) -> int:
+    return await connection.fetchval("INSERT INTO tenant (name, qps) VALUES ($1, $2) RETURNING tenant_id", name, qps)
+
+
+async def add_credential(connection: Connection, tenant_id: int, app_key: str, sealed_secret: bytes) -> None:
+    await connection.execute(
+        "INSERT INTO credential (app_key, tenant_id, sealed_secret) VALUES ($1, $2, $3)",
+        app_key,
+        tenant_id,
+        sealed_secret,
+    )
+
+
+async def reset_secret(
+    connection: Connection, app_key: str, tenant_id: int, version: int, sealed: bytes, overlap_until: datetime
+) -> bool:
+    """Puts a new secret in place of version - 1; the old one opens calls until `overlap_until`."""
+    done = await connection.execute(
+        "UPDATE credential SET previous_secret = sealed_secret, previous_until = $5, sealed_secret = $4,"
+        " secret_version = $3 WHERE app_key = $1 AND tenant_id = $2 AND secret_version = $3 - 1",
+        app_key,
+        tenant_id,
+        version,
+        sealed,
+        overlap_until,
+    )
+    return done == "UPDATE 1"
+
+
+async def set_credential_status(connection: Connection, app_key: str, status: str) -> int | None:
+    """The tenant the credential belongs to, or None."""
+    return await connection.fetchval(
+        "UPDATE credential SET status = $2 WHERE app_key = $1 RETURNING tenant_id", app_key, status
+    )
+
+
+async def credential(connection: Connection, app_key: str) -> tuple[int, int] | None:
+    """(tenant_id, secret_version), locked."""
+    row = await connection.fetchrow(
+        "SELECT tenant_id, secret_version FROM credential WHERE app_key = $1 FOR UPDATE", app_key
+    )
+    return (row[0], row[1]) if row else None
+
+
+async def secrets_of(connection: Connection, tenant_ids: Sequence[int]) -> list[Access]:
+    """The credential that signs each tenant's webhooks: its newest active one."""
+    keys = await connection.fetch(
+        "SELECT DISTINCT ON (tenant_id) app_key FROM credential WHERE tenant_id = ANY($1::bigint[])"
+        " ORDER BY tenant_id, status = 'ACTIVE' DESC, created_at DESC",
+        tenant_ids,
+    )
+    found = [await access(connection, row[0]) for row in keys]
+    return [one for one in found if one is not None]
+
+
+async def update(
+    connection: Connection,
+    tenant_id: int,
+    *,
+    name: str | None,
+    status: str | None,
+    qps: int | None,
+    ip_allow: Sequence[str] | None,
+    markup_basis_points: int | None,
+) -> bool:
+    done = await connection.execute(
+        "UPDATE tenant SET name = coalesce($2, name), status = coalesce($3, status), qps = coalesce($4, qps),"
+        " ip_allow = coalesce($5::text[], ip_allow), markup_basis_points = coalesce($6, markup_basis_points)"
+        " WHERE tenant_id = $1",
+        tenant_id,
+        name,
+        status,
+        qps,
+        ip_allow,
+        markup_basis_points,
+    )
+    return done == "UPDATE 1"
+
+
+async def set_price(connection: Connection, tenant_id: int, package_code: str, price: int | None) -> None:
+    """Raises asyncpg.ForeignKeyViolationError where there is no such package."""
+    await connection.execute(
+        "INSERT INTO price (tenant_id, package_code, price) VALUES ($1, $2, $3)"
+        " ON CONFLICT (tenant_id, package_code) DO UPDATE SET price = excluded.price",
+        tenant_id,
+        package_code,
+        price,
+    )
+
+
+async def listed(connection: Connection, tenant_id: int | None = None) -> list[Tenant]:
+    rows = await connection.fetch(
+        "SELECT t.tenant_id, t.name, t.status, w.currency, w.balance, w.credit_limit, w.frozen, t.qps, t.ip_allow,"
+        " t.markup_basis_points, c.app_key, c.status FROM tenant t JOIN wallet w USING (tenant_id)"
+        " JOIN credential c USING (tenant_id) WHERE $1::bigint IS NULL OR t.tenant_id = $1"
+        " ORDER BY t.tenant_id, c.created_at",
+        tenant_id,
+    )
+    return [Tenant(*row) for row in rows]
+
+
+async def touch(connection: Connection, subject: str) -> None:
+    """Says that what processes keep in memory has changed."""
+    await connection.execute("UPDATE change SET version = version + 1 WHERE subject = $1", subject)
+
+
+async def changes(connection: Connection) -> dict[str, int]:
+    return {row[0]: row[1] for row in await connection.fetch("SELECT subject, version FROM change")}
+
+
+async def record_act(connection: Connection, author: str, action: str, tenant_id: int | None, detail: str) -> None:
+    """One row of the audit log; `detail` is JSON text and holds no secret."""
+    await connection.execute(
+        "INSERT INTO audit_log (author, action, tenant_id, detail) VALUES ($1, $2, $3, $4)",
+        author,
+        action,
+        tenant_id,
+        detail,
+    )

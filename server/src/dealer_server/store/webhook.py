@@ -1,0 +1,507 @@
+"""Webhook endpoints, deliveries and attempts (docs/decisions/0006-webhook-lanes.md).
+
+Locks are taken in this order: deliveries by (tenant_id, order_id, delivery_id), then endpoints by tenant_id. Whoever
+decides about an order's deliveries locks all unfinished ones first and looks in a later statement, which sees what
+others committed meanwhile. `claim`, `take_probe`, `skip_unfinished` and `bring_forward` never wait: they pass over what
+is locked.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from dealer_server.store.database import Connection, Session
+from esim_dealer.wire.vocabulary import DeliveryState, EndpointState, EventType
+
+BREAKER_FAILURES = 20  # failures in a row after which an endpoint is only probed
+PROBE_INTERVAL = timedelta(minutes=1)
+SPREAD = timedelta(minutes=1)
+SUCCESS_NOTED = timedelta(
+    seconds=1
+)  # last_success_at is that exact, so that a healthy endpoint's row is rarely written
+
+Key = tuple[int, int]  # tenant_id, and order_id or delivery_id
+
+
+class Endpoint(NamedTuple):
+    """Where a dealer receives webhooks, and how that fares."""
+
+    url: str
+    state: EndpointState
+    consecutive_failures: int
+    last_success_at: datetime | None
+    updated_at: datetime
+
+
+class Claimed(NamedTuple):
+    """A delivery that is due, locked by the transaction that claims it. `body` is sealed; None until frozen."""
+
+    tenant_id: int
+    delivery_id: int
+    order_id: int
+    event_type: EventType
+    trigger: str
+    order_version: int
+    attempt_count: int
+    body: bytes | None
+    url: str
+    breaker_open: bool
+    profiles: int
+
+
+class Frozen(NamedTuple):
+    """What a delivery says from now on. `hints` joined by commas; `body` sealed, None where nothing is to be said."""
+
+    tenant_id: int
+    delivery_id: int
+    order_version: int
+    hints: str | None
+    body: bytes | None
+
+
+class Signer(NamedTuple):
+    """The credential that signs a tenant's webhooks; secrets sealed."""
+
+    tenant_id: int
+    app_key: str
+    secret_version: int
+    sealed_secret: bytes
+    previous_secret: bytes | None
+    previous_until: datetime | None
+
+
+class Finished(NamedTuple):
+    """What became of a claimed delivery. `number` None: no attempt was made."""
+
+    tenant_id: int
+    order_id: int
+    delivery_id: int
+    claim: int
+    state: DeliveryState
+    due_at: datetime | None
+    number: int | None
+    started_at: datetime
+    duration_ms: int
+    remote_address: str | None
+    http_status: int | None
+    error: str | None
+    answer_head: str | None
+
+
+class Health(NamedTuple):
+    """What a batch of attempts says of an endpoint: failures in a row, since the last success where there was one."""
+
+    tenant_id: int
+    url: str
+    succeeded: bool
+    failures: int
+    gone: bool
+
+
+class Turned(NamedTuple):
+    """An endpoint whose row was written: what it was and is."""
+
+    tenant_id: int
+    state: EndpointState
+    failures_before: int
+    failures: int
+    succeeded: bool
+
+    @property
+    def breaker_opened(self) -> bool:
+        return self.failures_before < BREAKER_FAILURES <= self.failures
+
+    @property
+    def recovered(self) -> bool:
+        return self.failures_before >= BREAKER_FAILURES and self.succeeded
+
+
+class Lapsed(NamedTuple):
+    """A delivery whose worker did not come back before its lease ran out."""
+
+    tenant_id: int
+    order_id: int
+    delivery_id: int
+    claim: int
+    attempt_count: int
+    lease_until: datetime
+
+
+# Enqueueing
+
+_UNFINISHED = "state IN ('WAITING', 'READY', 'IN_FLIGHT', 'RETRY')"
+
+_LOCK = f"""
+SELECT 1 FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)
+JOIN webhook_delivery d ON d.tenant_id = key.tenant_id AND d.order_id = key.order_id AND d.{_UNFINISHED}
+ORDER BY d.tenant_id, d.order_id, d.delivery_id FOR NO KEY UPDATE OF d
+"""
+
+# Of an order's unfinished deliveries: is one in flight or about to be, does one of this lane wait for a retry?
+_ENQUEUE = f"""
+WITH change AS (
+    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::int[]) AS change(tenant_id, order_id, version)
+), merged AS (
+    UPDATE webhook_delivery d SET order_version = change.version FROM change
+    WHERE d.tenant_id = change.tenant_id AND d.order_id = change.order_id AND d.event_type = 'DELIVERY_UPDATED'
+        AND d.attempt_count = 0 AND d.state IN ('WAITING', 'READY') AND d.trigger = 'AUTO'
+    RETURNING d.tenant_id, d.order_id
+), fresh AS (
+    SELECT change.*, CASE
+        WHEN endpoint.tenant_id IS NULL THEN 'SKIPPED'
+        WHEN EXISTS (SELECT FROM webhook_delivery d
+            WHERE d.tenant_id = change.tenant_id AND d.order_id = change.order_id AND d.{_UNFINISHED}
+            AND (d.state <> 'RETRY' OR d.event_type = 'DELIVERY_UPDATED')) THEN 'WAITING'
+        ELSE 'READY' END AS state
+    FROM change LEFT JOIN webhook_endpoint endpoint
+        ON endpoint.tenant_id = change.tenant_id AND endpoint.state = 'ACTIVE'
+    WHERE (change.tenant_id, change.order_id) NOT IN (SELECT tenant_id, order_id FROM merged)
+)
+INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, due_at, created_at, finished_at)
+SELECT tenant_id, order_id, 'DELIVERY_UPDATED', version, state,
+    CASE WHEN state = 'READY' THEN $4::timestamptz END, $4, CASE WHEN state = 'SKIPPED' THEN $4 END
+FROM fresh
+RETURNING tenant_id, order_id, state
+"""
+
+
+async def order_changed(
+    connection: Connection | Session, changes: Sequence[tuple[int, int, int]], now: datetime
+) -> None:
+    """Tells dealers of changed orders: one DELIVERY_UPDATED each of (tenant_id, order_id, version), as order it became.
+
+    Called once in a transaction, with all its changes, after the orders' rows were locked and written. A change merges
+    into the order's update that was never attempted, where there is one: that one will show the state at its freezing.
+    Without an active endpoint the event is SKIPPED.
+    """
+    if not changes:
+        return
+    latest = {(tenant_id, order_id): version for tenant_id, order_id, version in changes}
+    columns = [[key[0] for key in latest], [key[1] for key in latest]]
+    await connection.fetch(_LOCK, *columns)
+    rows = await connection.fetch(_ENQUEUE, *columns, list(latest.values()), now)
+    behind = [(row[0], row[1]) for row in rows if row[2] == "WAITING"]
+    if behind:
+        await promote(connection, behind, now)
+
+
+# The next of each order: the oldest change that waits, where nothing of the order is in flight or about to be. A lane
+# that waits for a retry blocks itself only, and an update not even that: it takes the place of the one that failed.
+_PROMOTE = f"""
+WITH unfinished AS (
+    SELECT d.tenant_id, d.order_id, d.delivery_id, d.order_version, d.event_type, d.state,
+        bool_or(d.state IN ('READY', 'IN_FLIGHT')) OVER (PARTITION BY d.tenant_id, d.order_id) AS busy,
+        bool_or(d.state = 'RETRY') OVER (PARTITION BY d.tenant_id, d.order_id, d.event_type) AS failed_before
+    FROM (SELECT DISTINCT * FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)) key
+    JOIN webhook_delivery d ON d.tenant_id = key.tenant_id AND d.order_id = key.order_id AND d.{_UNFINISHED}
+), next AS (
+    SELECT DISTINCT ON (tenant_id, order_id) * FROM unfinished
+    WHERE state = 'WAITING' AND NOT busy AND (event_type = 'DELIVERY_UPDATED' OR NOT failed_before)
+    ORDER BY tenant_id, order_id, order_version, delivery_id
+), superseded AS (
+    UPDATE webhook_delivery d SET state = 'SUPERSEDED', due_at = NULL, finished_at = $3 FROM next
+    WHERE next.event_type = 'DELIVERY_UPDATED' AND next.failed_before
+        AND d.tenant_id = next.tenant_id AND d.order_id = next.order_id AND d.{_UNFINISHED}
+        AND d.event_type = 'DELIVERY_UPDATED' AND d.state = 'RETRY'
+)
+UPDATE webhook_delivery d SET state = 'READY', due_at = $3 FROM next
+WHERE d.tenant_id = next.tenant_id AND d.delivery_id = next.delivery_id
+RETURNING d.delivery_id
+"""
+
+
+async def promote(connection: Connection | Session, orders: Sequence[Key], now: datetime) -> int:
+    """Lets the next delivery of each order go, whose unfinished ones are locked; how many went."""
+    return len(await connection.fetch(_PROMOTE, [key[0] for key in orders], [key[1] for key in orders], now))
+
+
+# Claiming
+
+# Tenants in turn, by hopping through the index from one to the next, so that the work is bounded however many wait.
+_TENANTS = f"""
+WITH RECURSIVE visited AS (
+    (SELECT tenant_id, 1 AS number FROM webhook_delivery WHERE state IN ('READY', 'RETRY') AND tenant_id > $1
+        ORDER BY tenant_id LIMIT 1)
+    UNION ALL
+    SELECT following.tenant_id, number + 1 FROM visited CROSS JOIN LATERAL (
+        SELECT d.tenant_id FROM webhook_delivery d WHERE d.state IN ('READY', 'RETRY')
+            AND d.tenant_id > visited.tenant_id ORDER BY d.tenant_id LIMIT 1) following
+    WHERE number < $2
+)
+SELECT visited.tenant_id, CASE WHEN endpoint.state = 'ACTIVE' AND EXISTS (SELECT FROM webhook_delivery d
+        WHERE d.tenant_id = visited.tenant_id AND d.state IN ('READY', 'RETRY') AND d.due_at <= $3)
+    THEN CASE WHEN consecutive_failures < {BREAKER_FAILURES} THEN cap_in_flight
+            WHEN probe_at IS NULL OR probe_at <= $3 THEN 1 ELSE 0 END
+        - (SELECT count(*) FROM webhook_delivery d WHERE d.tenant_id = visited.tenant_id AND d.state = 'IN_FLIGHT')
+    ELSE 0 END
+FROM visited LEFT JOIN webhook_endpoint endpoint USING (tenant_id)
+"""
+
+
+async def tenants_waiting(session: Session, after: int, limit: int, now: datetime) -> list[tuple[int, int]]:
+    """The `limit` tenants after this one that have something to deliver, now or later, and how many each may have now.
+
+    That is its cap of attempts in flight less what is in flight; behind an open breaker one probe a minute.
+    """
+    return [(row[0], row[1]) for row in await session.fetch(_TENANTS, after, limit, now)]
+
+
+# Of an order only the delivery that has been due longest qualifies, whoever looks, and none while one is in flight: the
+# unique index webhook_one_in_flight_per_order is the last guard.
+_CLAIM = f"""
+SELECT due.tenant_id, due.delivery_id, due.order_id, due.event_type, due.trigger, due.order_version, due.attempt_count,
+    due.body, endpoint.url, endpoint.consecutive_failures >= {BREAKER_FAILURES},
+    (SELECT sum(quantity) FROM order_item item WHERE item.tenant_id = due.tenant_id AND item.order_id = due.order_id)
+FROM unnest($1::bigint[], $2::int[]) AS share(tenant_id, size)
+JOIN webhook_endpoint endpoint ON endpoint.tenant_id = share.tenant_id AND endpoint.state = 'ACTIVE'
+CROSS JOIN LATERAL (
+    SELECT d.* FROM webhook_delivery d
+    WHERE d.tenant_id = share.tenant_id AND d.state IN ('READY', 'RETRY') AND d.due_at <= $3
+        AND NOT EXISTS (SELECT FROM webhook_delivery other
+            WHERE other.tenant_id = d.tenant_id AND other.order_id = d.order_id AND other.{_UNFINISHED}
+            AND (other.state = 'IN_FLIGHT' OR other.state IN ('READY', 'RETRY')
+                AND (other.due_at, other.delivery_id) < (d.due_at, d.delivery_id)))
+    ORDER BY d.due_at, d.delivery_id LIMIT share.size FOR NO KEY UPDATE SKIP LOCKED
+) due
+"""
+
+
+async def claim(session: Session, shares: Sequence[tuple[int, int]], now: datetime) -> list[Claimed]:
+    """Due deliveries, locked until the transaction ends: of each tenant as many as its share says."""
+    columns = [[share[0] for share in shares], [share[1] for share in shares]]
+    return [Claimed(*row) for row in await session.fetch(_CLAIM, *columns, now)]
+
+
+async def take_probe(session: Session, tenant_ids: Sequence[int], now: datetime) -> set[int]:
+    """Those of these tenants that may be probed now: the next probe is a minute away."""
+    rows = await session.fetch(
+        "WITH allowed AS (SELECT tenant_id FROM webhook_endpoint WHERE tenant_id = ANY($1::bigint[])"
+        " AND (probe_at IS NULL OR probe_at <= $2) FOR NO KEY UPDATE SKIP LOCKED)"
+        " UPDATE webhook_endpoint e SET probe_at = $3 FROM allowed WHERE e.tenant_id = allowed.tenant_id"
+        " RETURNING e.tenant_id",
+        list(tenant_ids),
+        now,
+        now + PROBE_INTERVAL,
+    )
+    return {row[0] for row in rows}
+
+
+_BASELINES = """
+SELECT key.tenant_id, key.order_id, last.delivery_id, last.body
+FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id) CROSS JOIN LATERAL (
+    SELECT d.delivery_id, d.body FROM webhook_delivery d
+    WHERE d.tenant_id = key.tenant_id AND d.order_id = key.order_id
+        AND d.event_type = 'DELIVERY_UPDATED' AND d.state = 'DELIVERED'
+    ORDER BY d.order_version DESC, d.delivery_id DESC LIMIT 1
+) last
+"""
+
+
+async def baselines(session: Session, orders: Sequence[Key]) -> dict[Key, tuple[int, bytes]]:
+    """Per order the DELIVERY_UPDATED of the highest version that was delivered: its delivery_id and sealed body."""
+    rows = await session.fetch(_BASELINES, [key[0] for key in orders], [key[1] for key in orders])
+    return {(row[0], row[1]): (row[2], row[3]) for row in rows}
+
+
+async def signers(session: Session, tenant_ids: Sequence[int]) -> dict[int, Signer]:
+    """The credential that signs each tenant's webhooks: its newest active one."""
+    rows = await session.fetch(
+        "SELECT DISTINCT ON (tenant_id) tenant_id, app_key, secret_version, sealed_secret, previous_secret,"
+        " previous_until FROM credential WHERE tenant_id = ANY($1::bigint[])"
+        " ORDER BY tenant_id, status = 'ACTIVE' DESC, created_at DESC",
+        list(tenant_ids),
+    )
+    return {row[0]: Signer(*row) for row in rows}
+
+
+_FREEZE = """
+UPDATE webhook_delivery d SET state = 'IN_FLIGHT', claim = $6, due_at = $7,
+    attempt_count = attempt_count + (d.body IS NOT NULL OR frozen.body IS NOT NULL)::int,
+    order_version = frozen.order_version, body = coalesce(d.body, frozen.body),
+    hints = coalesce(d.hints, string_to_array(frozen.hints, ','))
+FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::text[], $5::bytea[])
+    AS frozen(tenant_id, delivery_id, order_version, hints, body)
+WHERE d.tenant_id = frozen.tenant_id AND d.delivery_id = frozen.delivery_id AND d.state IN ('READY', 'RETRY')
+RETURNING 1
+"""
+
+
+async def freeze(session: Session, frozen: Sequence[Frozen], claim: int, lease_until: datetime) -> None:
+    """Puts claimed deliveries in flight and counts the attempt; what was frozen before stays as it is.
+
+    Raises asyncpg.UniqueViolationError where another worker has just put one of the same order in flight.
+    """
+    columns = [list(column) for column in zip(*frozen, strict=True)]
+    rows = await session.fetch(_FREEZE, *columns, claim, lease_until)
+    assert len(rows) == len(frozen), "a locked delivery changed"
+
+
+async def postpone(session: Session, keys: Sequence[Key], until: datetime) -> None:
+    """Sets aside claimed deliveries that we cannot prepare."""
+    await session.fetch(
+        "UPDATE webhook_delivery d SET due_at = $3"
+        " FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, delivery_id)"
+        " WHERE d.tenant_id = key.tenant_id AND d.delivery_id = key.delivery_id AND d.state IN ('READY', 'RETRY')",
+        [key[0] for key in keys],
+        [key[1] for key in keys],
+        until,
+    )
+
+
+# Finishing
+
+
+async def lock_unfinished(session: Connection | Session, orders: Sequence[Key]) -> None:
+    """Locks all unfinished deliveries of these orders, in order, until the transaction ends."""
+    await session.fetch(_LOCK, [key[0] for key in orders], [key[1] for key in orders])
+
+
+_FINISH = f"""
+WITH finished AS (
+    UPDATE webhook_delivery d SET state = result.state, due_at = result.due_at, claim = NULL,
+        finished_at = CASE WHEN result.due_at IS NULL THEN $14::timestamptz END
+    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::timestamptz[], $7::int[],
+        $8::timestamptz[], $9::int[], $10::text[], $11::int[], $12::text[], $13::text[])
+        AS result(tenant_id, order_id, delivery_id, claim, state, due_at, number, started_at, duration_ms,
+            remote_address, http_status, error, answer_head)
+    WHERE d.tenant_id = result.tenant_id AND d.delivery_id = result.delivery_id
+        AND d.state = 'IN_FLIGHT' AND d.claim = result.claim
+    RETURNING result.*
+), recorded AS (
+    INSERT INTO webhook_attempt (tenant_id, delivery_id, number, started_at, duration_ms, remote_address, http_status,
+        error, answer_head)
+    SELECT tenant_id, delivery_id, number, started_at, duration_ms, remote_address, http_status, error, answer_head
+    FROM finished WHERE number IS NOT NULL
+)
+SELECT tenant_id, order_id, delivery_id, EXISTS (SELECT FROM webhook_delivery d WHERE d.tenant_id = finished.tenant_id
+    AND d.order_id = finished.order_id AND d.{_UNFINISHED} AND d.state = 'WAITING') FROM finished
+"""
+
+
+async def finish(session: Session, results: Sequence[Finished], now: datetime) -> tuple[set[Key], list[Key]]:
+    """Records what became of claimed deliveries, and their attempts; a claim that no longer holds changes nothing.
+
+    Returns the deliveries recorded, and the orders of theirs in which others wait to be promoted.
+    """
+    columns = [list(column) for column in zip(*results, strict=True)]
+    rows = await session.fetch(_FINISH, *columns, now)
+    return {(row[0], row[2]) for row in rows}, [(row[0], row[1]) for row in rows if row[3]]
+
+
+# A success behind an open breaker does not close it yet: close_breaker does, once what waits is spread over a minute.
+_ENDPOINTS = f"""
+WITH batch AS (
+    SELECT * FROM unnest($1::bigint[], $2::text[], $3::bool[], $4::int[], $5::bool[])
+        AS batch(tenant_id, url, succeeded, failures, gone)
+), changing AS (
+    SELECT e.tenant_id, e.consecutive_failures AS before, batch.succeeded, batch.gone,
+        CASE WHEN batch.succeeded AND e.consecutive_failures < {BREAKER_FAILURES} THEN batch.failures
+            ELSE e.consecutive_failures + batch.failures END AS after
+    FROM batch JOIN webhook_endpoint e ON e.tenant_id = batch.tenant_id AND e.url = batch.url AND e.state = 'ACTIVE'
+    WHERE batch.failures > 0 OR e.consecutive_failures > 0 OR e.last_success_at IS NULL OR e.last_success_at < $7
+    ORDER BY e.tenant_id FOR NO KEY UPDATE OF e
+)
+UPDATE webhook_endpoint e SET consecutive_failures = changing.after,
+    last_success_at = CASE WHEN changing.succeeded THEN $6 ELSE e.last_success_at END,
+    probe_at = CASE WHEN changing.before < {BREAKER_FAILURES} AND changing.after >= {BREAKER_FAILURES} THEN $8
+        ELSE e.probe_at END,
+    state = CASE WHEN changing.gone THEN 'DISABLED' ELSE e.state END
+FROM changing WHERE e.tenant_id = changing.tenant_id
+RETURNING e.tenant_id, e.state, changing.before, changing.after, changing.succeeded
+"""
+
+
+async def note_health(session: Session, batch: Sequence[Health], now: datetime) -> list[Turned]:
+    """Counts failures in a row, opens breakers, disables what is gone; the rows that were written.
+
+    An endpoint that has another URL by now is left alone.
+    """
+    columns = [list(column) for column in zip(*batch, strict=True)]
+    rows = await session.fetch(_ENDPOINTS, *columns, now, now - SUCCESS_NOTED, now + PROBE_INTERVAL)
+    return [Turned(*row) for row in rows]
+
+
+async def close_breaker(session: Session, tenant_id: int) -> None:
+    await session.fetch(
+        "UPDATE webhook_endpoint SET consecutive_failures = 0, probe_at = NULL WHERE tenant_id = $1", tenant_id
+    )
+
+
+# Upkeep
+
+
+async def lapsed(session: Session, now: datetime, limit: int) -> list[Lapsed]:
+    """Deliveries in flight whose lease has run out."""
+    rows = await session.fetch(
+        "SELECT tenant_id, order_id, delivery_id, claim, attempt_count, due_at FROM webhook_delivery"
+        " WHERE state = 'IN_FLIGHT' AND due_at <= $1 LIMIT $2",
+        now,
+        limit,
+    )
+    return [Lapsed(*row) for row in rows]
+
+
+_SKIP = f"""
+WITH pending AS (
+    SELECT d.tenant_id, d.delivery_id FROM webhook_endpoint e CROSS JOIN LATERAL (
+        SELECT * FROM webhook_delivery d
+        WHERE d.tenant_id = e.tenant_id AND d.{_UNFINISHED} AND d.state <> 'IN_FLIGHT'
+        LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED
+    ) d
+    WHERE e.state <> 'ACTIVE' AND ($3::bigint IS NULL OR e.tenant_id = $3)
+    LIMIT $2
+)
+UPDATE webhook_delivery d SET state = 'SKIPPED', due_at = NULL, finished_at = $1 FROM pending
+WHERE d.tenant_id = pending.tenant_id AND d.delivery_id = pending.delivery_id
+RETURNING 1
+"""
+
+
+async def skip_unfinished(
+    session: Connection | Session, now: datetime, limit: int, tenant_id: int | None = None
+) -> int:
+    """Gives up what waits for endpoints (or one tenant's) that are not active; how many, `limit` at most."""
+    return len(await session.fetch(_SKIP, now, limit, tenant_id))
+
+
+_BRING_FORWARD = """
+WITH waiting AS (
+    SELECT d.tenant_id, d.delivery_id FROM webhook_delivery d
+    WHERE d.tenant_id = $1 AND d.state IN ('READY', 'RETRY') AND (d.due_at <= $2 OR d.due_at > $3)
+    LIMIT $4 FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE webhook_delivery d SET due_at = $2 + random() * ($3 - $2) FROM waiting
+WHERE d.tenant_id = waiting.tenant_id AND d.delivery_id = waiting.delivery_id
+RETURNING 1
+"""
+
+
+async def bring_forward(session: Session, tenant_id: int, now: datetime, limit: int) -> int:
+    """Spreads what waits for a recovered endpoint over the next minute; how many, `limit` at most."""
+    return len(await session.fetch(_BRING_FORWARD, tenant_id, now, now + SPREAD, limit))
+
+
+# Endpoints
+
+
+async def endpoint(connection: Connection, tenant_id: int) -> Endpoint | None:
+    row = await connection.fetchrow(
+        "SELECT url, state, consecutive_failures, last_success_at, updated_at FROM webhook_endpoint"
+        " WHERE tenant_id = $1",
+        tenant_id,
+    )
+    return Endpoint(*row) if row else None
+
+
+async def set_endpoint(connection: Connection, tenant_id: int, url: str, now: datetime) -> None:
+    """Puts a URL in place, enabled and with a clean record; '' removes it."""
+    await connection.execute(
+        "INSERT INTO webhook_endpoint AS e (tenant_id, url, state, updated_at) VALUES ($1, $2, $3, $4)"
+        " ON CONFLICT (tenant_id) DO UPDATE SET url = excluded.url, state = excluded.state,"
+        " updated_at = excluded.updated_at, consecutive_failures = 0, probe_at = NULL,"
+        " last_success_at = CASE WHEN e.url = excluded.url THEN e.last_success_at END",
+        tenant_id,
+        url,
+        "ACTIVE" if url else "NOT_SET",
+        now,
+    )

@@ -1,0 +1,71 @@
+"""The test environment's network: makes eSIMs out of nothing, and plays the scripted packages (decisions 8).
+
+It keeps no state. What it answers follows from the unit, the time and a secret seed alone, so a unit asked for again
+after a crash gets the eSIM it would have got before.
+"""
+
+import base64
+import hmac
+from collections.abc import Callable
+from datetime import datetime
+
+from dealer_server.rules import iccid, identity
+from dealer_server.suppliers.contract import Done, Outcome, Pending, Rejected, Unit
+
+HOST = "rsp.sandbox.example"
+ICCID_PREFIX = "89000"  # 89 is telecom, 000 no country: no real eSIM begins so
+ICCID_NUMBERS = 10**14
+PROFILES_PER_SECOND = 100_000
+
+
+def _first_half_at_once(unit: Unit) -> float:
+    return 0 if 2 * unit.position <= unit.quantity + 1 else 10
+
+
+# Seconds from payment to delivery; every other package is delivered at once.
+_DELAYS: dict[str, Callable[[Unit], float]] = {
+    "TEST-DELAY": lambda unit: 5,
+    "TEST-PARTIAL": _first_half_at_once,
+}
+
+
+class Simulated:
+    """`speed` divides the delays, so that a demonstration need not wait. Who knows the seed knows every code."""
+
+    code = "simulated"
+    parallel = 1  # it answers without waiting
+
+    def __init__(self, seed: bytes, speed: float = 1.0):
+        assert len(seed) >= 16 and speed > 0
+        self._seed = seed
+        self._speed = speed
+        spread = hmac.digest(seed, b"iccid", "sha256")
+        # Ends in 1, hence coprime with a power of ten: multiplying permutes the numbers.
+        self._factor = int.from_bytes(spread[:16], "big") % (ICCID_NUMBERS // 10) * 10 + 1
+        self._offset = int.from_bytes(spread[16:], "big") % ICCID_NUMBERS
+
+    async def allocate(self, unit: Unit, now: datetime) -> Outcome:
+        if unit.package_code == "TEST-FAIL":
+            return Rejected("NOT_ALLOWED", False, "TEST-FAIL fails for good")
+        delay = _DELAYS.get(unit.package_code)
+        if delay is not None:
+            left = delay(unit) / self._speed - (now - unit.paid_at).total_seconds()
+            if left > 0:
+                return Pending(left)
+        return Done(self._iccid(unit.profile_id), f"LPA:1${HOST}${self._matching_id(unit.unit_key)}")
+
+    def _iccid(self, profile_id: int) -> str:
+        """20 digits that no other profile of this deployment has until 2051.
+
+        A profileId is seconds x 10^6 and a count that starts anew each second; at fewer than 100 000 profiles a second
+        the count needs five digits, and nine are left for the seconds. The seed spreads the numbers, so that they do
+        not tell how much is sold, nor meet those of another deployment.
+        """
+        seconds, count = divmod(profile_id, identity.SEQUENCE)
+        number = (seconds * PROFILES_PER_SECOND + count) * self._factor + self._offset
+        digits = f"{ICCID_PREFIX}{number % ICCID_NUMBERS:014}"
+        return digits + iccid.luhn_digit(digits)
+
+    def _matching_id(self, unit_key: str) -> str:
+        """26 letters and digits nobody can guess."""
+        return base64.b32encode(hmac.digest(self._seed, unit_key.encode(), "sha256")[:16]).decode().rstrip("=")

@@ -1,0 +1,73 @@
+"""A real PostgreSQL for every test: one server per run, one database per module, copied from a migrated template."""
+
+import itertools
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+from dealer_server.store import embedded, schema
+
+from door import Door, Service, running_service
+
+_numbers = itertools.count(1)
+
+
+def database_named(dsn: str, name: str) -> str:
+    return urlunsplit(urlsplit(dsn)._replace(path=f"/{name}"))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The address of a PostgreSQL server that lives as long as the test run."""
+    with tempfile.TemporaryDirectory(prefix="esim-dealer-test-") as folder:
+        Path(folder).chmod(0o755)
+        server = embedded.start(Path(folder) / "data", fast_and_unsafe=True)
+        try:
+            yield server.dsn
+        finally:
+            server.stop()
+
+
+@pytest.fixture(scope="session")
+async def template(postgres: str) -> str:
+    connection = await asyncpg.connect(postgres)
+    await connection.execute("CREATE DATABASE migrated")
+    await connection.close()
+    connection = await asyncpg.connect(database_named(postgres, "migrated"))
+    await schema.migrate(connection)
+    await connection.close()
+    return "migrated"
+
+
+@pytest.fixture(scope="module")
+async def database_url(postgres: str, template: str) -> AsyncIterator[str]:
+    """A freshly migrated database for one test module."""
+    name = f"test_{next(_numbers)}"
+    connection = await asyncpg.connect(postgres)
+    await connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
+    await connection.close()
+    yield database_named(postgres, name)
+
+
+@pytest.fixture(scope="module")
+async def service(database_url: str) -> AsyncIterator[Service]:
+    """The whole service, API and worker, on a loopback port, with the test catalogue."""
+    async with running_service(database_url) as service:
+        yield service
+
+
+@pytest.fixture
+async def dealer(service: Service) -> AsyncIterator[Door]:
+    """A fresh dealer with 1 000 USD and no limit of calls."""
+    async with service.door(await service.tenant(balance="1000", qps=0)) as door:
+        yield door
+
+
+@pytest.fixture
+async def stranger(service: Service) -> AsyncIterator[Door]:
+    """Another dealer of the same service."""
+    async with service.door(await service.tenant(balance="1000", qps=0)) as door:
+        yield door
