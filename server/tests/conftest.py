@@ -8,8 +8,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
-from dealer_server.store import embedded, schema
 
+from dealer_server.store import embedded, schema
 from door import Door, Service, running_service
 
 _numbers = itertools.count(1)

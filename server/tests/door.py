@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
+
 from dealer_server import app, clock, settings
 from dealer_server.api import listener
 from dealer_server.operations import audit, catalogue, tenant

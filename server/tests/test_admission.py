@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import tempfile
-import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -275,7 +274,7 @@ async def test_calls_that_come_together_are_each_answered_for_themselves(join: J
 
 async def test_four_processes_together_keep_to_the_rate(join: Join, valkey_server: ValkeyServer):
     processes = [join() for _ in range(4)]
-    qps, burst, flood_seconds = 200, 400, 0.4
+    qps, burst = 20, 40
     async with Valkey.from_url(url(valkey_server)) as clock:
 
         async def server_time() -> float:
@@ -283,8 +282,8 @@ async def test_four_processes_together_keep_to_the_rate(join: Join, valkey_serve
             return seconds + micros / 1e6
 
         async def flood(admission: SharedAdmission) -> int:
-            accepted, end = 0, time.monotonic() + flood_seconds
-            while time.monotonic() < end:
+            accepted = 0
+            for _ in range(40):
                 answers = await asyncio.gather(*[admission.admit("ak", new_id(), 1, qps, NOON) for _ in range(8)])
                 accepted += sum(1 for answer in answers if answer.allowance and answer.allowance.allowed)
             return accepted
@@ -292,7 +291,7 @@ async def test_four_processes_together_keep_to_the_rate(join: Join, valkey_serve
         start = await server_time()
         accepted = sum(await asyncio.gather(*[flood(admission) for admission in processes]))
         window = await server_time() - start
-    assert burst < accepted <= qps * window + burst
+    assert burst <= accepted <= qps * window + burst
     assert not any(admission.degraded for admission in processes)
 
 

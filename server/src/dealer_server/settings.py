@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from dealer_server.rules import access
+from dealer_server.rules import access, backoff
 from dealer_server.store.sealing import MasterKeys
 
 
@@ -75,8 +75,10 @@ class Settings(BaseSettings):
         return access.networks([part for part in self.trusted_proxies.split(",") if part.strip()])
 
     @property
-    def schedule(self) -> tuple[float, ...] | None:
-        return tuple(float(part) for part in self.webhook_schedule.split(",")) if self.webhook_schedule else None
+    def schedule(self) -> tuple[float, ...]:
+        """The seconds before each attempt of a webhook."""
+        given = tuple(float(part) for part in self.webhook_schedule.split(",") if part.strip())
+        return given or backoff.SCHEDULE_SECONDS
 
     @property
     def base_url(self) -> str:

@@ -69,7 +69,7 @@ class UsedRequestIds:
         tick = int(now_seconds) // self.TICK_SECONDS
         if tick > self._tick:
             self._advance(tick)
-        hashed = hash((app_key, request_id))
+        hashed = hash((app_key, request_id))  # 1023 below: the shard's bits, and in an entry the tick's
         shard = hashed & 1023
         lowest = hashed & 0xFFFF_FFFF_FFFF_FC00
         highest = lowest | 1023
@@ -201,9 +201,14 @@ class LocalAdmission:
         self.failed_authentication = self._failures.record
         self.authentication_blocked = self._failures.wait_seconds
 
-    def admit(self, app_key: str, request_id: str, tenant_id: int, qps: int, now: float) -> Admission:
-        """The request id first, and only when it is fresh a token of the tenant. The id stays used either way."""
-        if not self._used.use(app_key, request_id, now):
+    def admit(
+        self, app_key: str, request_id: str, tenant_id: int, qps: int, now: float, wall: float | None = None
+    ) -> Admission:
+        """The request id first, and only when it is fresh a token of the tenant. The id stays used either way.
+
+        Ids age by `wall`, the clock their timestamps are checked against, so that setting it back opens no replay.
+        """
+        if not self._used.use(app_key, request_id, now if wall is None else wall):
             return REUSED
         return Admission(True, self.take(tenant_id, qps, now)) if qps else UNLIMITED
 
@@ -307,9 +312,11 @@ class SharedAdmission:
         self.failed_authentication = self._alone.failed_authentication
         self.authentication_blocked = self._alone.authentication_blocked
 
-    async def admit(self, app_key: str, request_id: str, tenant_id: int, qps: int, now: float) -> Admission:
+    async def admit(
+        self, app_key: str, request_id: str, tenant_id: int, qps: int, now: float, wall: float | None = None
+    ) -> Admission:
         """The request id first, and only when it is fresh a token of the tenant. The id stays used either way."""
-        if not self._alone.use_request_id(app_key, request_id, now):
+        if not self._alone.use_request_id(app_key, request_id, now if wall is None else wall):
             return REUSED
         if self.degraded:
             return self._decide_alone(tenant_id, qps, now)

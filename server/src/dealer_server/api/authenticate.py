@@ -132,18 +132,21 @@ class Authenticator:
             raise refusal.TenantDisabled
         if caller.allowed and (why := access.refuse_address(address, caller.allowed)):
             raise why
-        if why := access.refuse_timestamp(int(timestamp), int(time.time() * 1000)):
+        wall = time.time()
+        if why := access.refuse_timestamp(int(timestamp), int(wall * 1000)):
             raise why
         if not self._verified(caller, timestamp + request_id + app_key + body, signature.lower()):
             self._admission.failed_authentication(address, now)
             raise refusal.SignatureMismatch(
                 data={"bodyLength": len(body), "bodySha256": hashlib.sha256(body).hexdigest()}
             )
-        return caller, await self._admit(caller, key, request_id, now)
+        return caller, await self._admit(caller, key, request_id, now, wall)
 
-    async def _admit(self, caller: Caller, app_key: str, request_id: bytes, now: float) -> Allowance | None:
+    async def _admit(
+        self, caller: Caller, app_key: str, request_id: bytes, now: float, wall: float
+    ) -> Allowance | None:
         canonical = request_id.decode().replace("-", "").lower()
-        entered = self._admission.admit(app_key, canonical, caller.tenant_id, caller.access.qps, now)
+        entered = self._admission.admit(app_key, canonical, caller.tenant_id, caller.access.qps, now, wall)
         admitted = entered if isinstance(entered, Admission) else await entered
         if not admitted.fresh:
             raise refusal.RequestIdUsed

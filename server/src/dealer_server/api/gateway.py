@@ -11,6 +11,7 @@ import structlog
 
 from dealer_server.api import authenticate, parameters, replies
 from dealer_server.api.authenticate import Authenticator
+from dealer_server.api.listener import REPLY
 from dealer_server.api.routes import Operation
 from dealer_server.rules import access, refusal
 from dealer_server.rules.rate import Allowance
@@ -68,8 +69,10 @@ class Gateway:
         except Exception:
             log.exception("unexpected", trace_id=trace.decode(), path=path.decode("latin-1"))
             status, headers, payload = replies.unexpected(trace, request_id)
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": payload})
+        reply = scope.get(REPLY)
+        if reply is None or not reply(status, headers, payload):
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await send({"type": "http.response.body", "body": payload})
 
 
 async def _checked_body(operation: Operation | None, scope: Scope, head: authenticate.Head, receive: Receive) -> bytes:

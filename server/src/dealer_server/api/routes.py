@@ -12,6 +12,7 @@ from dealer_server.operations.memory import Caller, Memory
 from dealer_server.operations.place_order import OrderDesk
 from dealer_server.operations.query_order import QueryDesk, Sought, query_order
 from dealer_server.rules import order, snapshot
+from dealer_server.rules.endpoint import Policy
 from dealer_server.rules.order import Placed, Repeated
 from dealer_server.rules.snapshot import Links
 from dealer_server.store.database import Database
@@ -55,7 +56,7 @@ class Parts(msgspec.Struct, frozen=True):
     data_keys: DataKeys
     links: Links
     clock: Clock
-    callbacks: webhook.Policy
+    callbacks: Policy
 
 
 def operations(parts: Parts) -> tuple[Operation, ...]:

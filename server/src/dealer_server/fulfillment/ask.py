@@ -75,13 +75,13 @@ def _checked(outcome: Outcome) -> Outcome:
 
 
 def fault_text(error: Exception) -> str:
-    """An exception for the log: its kind and where it arose, but not its words, which may hold a secret."""
-    place = traceback.extract_tb(error.__traceback__)[-1:]
+    """An exception for the log: its kind and where in our code it arose, but not its words, which may hold a secret."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if "dealer_server" in frame.filename] or frames
     constraint = getattr(error, "constraint_name", None)
-    return " ".join(
-        [type(error).__name__, *([f"({constraint})"] if constraint else []),
-         *[f"at {frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in place]]
-    )  # fmt: skip
+    words = [type(error).__name__, f"({constraint})" if constraint else ""]
+    words += [f"at {frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in ours[-1:]]
+    return " ".join(filter(None, words))
 
 
 def order_no(line: Claimed) -> str:

@@ -54,6 +54,11 @@ class Batch(NamedTuple):
             grouped.setdefault((line.tenant_id, line.order_id), []).append(line)
         return grouped
 
+    def only(self, lines: Sequence[Claimed]) -> "Batch":
+        mine = {profile_id for line in lines for profile_id in line.pending}
+        outcomes = {profile_id: outcome for profile_id, outcome in self.outcomes.items() if profile_id in mine}
+        return self._replace(lines=lines, outcomes=outcomes)
+
 
 class Lane:
     """The work for one supplier. One connection, one batch at a time."""
@@ -172,7 +177,7 @@ class Lane:
             else:
                 log.warning("batch_failed", orders=len(orders), error=fault_text(error))
                 for lines in orders.values():
-                    await self._record(batch._replace(lines=lines))
+                    await self._record(batch.only(lines))
 
     async def _push_back(self, batch: Batch, error: Exception) -> None:
         now = self._clock()
@@ -256,7 +261,7 @@ class Lane:
             await rows.record_profiles(session, profiles, self._data_keys, now)
         await rows.record_orders(session, orders)
         await webhook.order_changed(
-            await session.open(), [(order.tenant_id, order.order_id, order.version) for order in orders], now
+            session, [(order.tenant_id, order.order_id, order.version) for order in orders], now
         )
 
 

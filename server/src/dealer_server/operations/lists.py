@@ -8,7 +8,7 @@ from dealer_server import store
 from dealer_server.rules import identity, refusal, snapshot
 from dealer_server.rules.model import Order
 from dealer_server.rules.snapshot import Links
-from dealer_server.store.database import Database
+from dealer_server.store.database import Connection, Database
 from dealer_server.store.listing import OrderFilter, ProfileFilter, Window
 from dealer_server.store.sealing import DataKeys
 from esim_dealer.wire import calls
@@ -58,7 +58,7 @@ async def list_profiles(
 
 
 async def _locate(
-    connection: store.database.Connection, tenant_id: int, call: calls.ProfileList
+    connection: Connection, tenant_id: int, call: calls.ProfileList
 ) -> tuple[ProfileFilter, tuple[int, int]] | None:
     """The filter in our own ids, and the profileIds it can match at all; None where it can match nothing."""
     order_ids: set[int] = set()

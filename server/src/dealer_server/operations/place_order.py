@@ -70,7 +70,7 @@ class OrderDesk:
         self._placed()
         return decisions
 
-    async def _from_memory(self, batch: Sequence[Wanted]) -> list[Decision] | None:
+    async def _from_memory(self, batch: Sequence[Wanted]) -> Sequence[Decision] | None:
         """Decides on the wallets as this process left them; None where that cannot be, or did not hold."""
         if self._distrust:
             self._distrust -= 1

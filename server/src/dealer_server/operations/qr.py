@@ -2,19 +2,24 @@
 
 import hmac
 
+from dealer_server.rules.qr import png, svg
 from dealer_server.store import qr as links
 from dealer_server.store.database import Database
 from dealer_server.store.sealing import DataKeys
 
+__all__ = ["code_of", "png", "svg"]
+
 _NO_TOKEN = "-" * 22
 
 
-async def qr(database: Database, data_keys: DataKeys, tenant_id: int, profile_id: int, token: str) -> str | None:
-    """The activation code the link stands for, to be drawn by rules.qr; None where there is nothing to show.
+async def code_of(database: Database, data_keys: DataKeys, tenant_id: int, profile_id: int, token: str) -> str | None:
+    """The activation code a link stands for, to be drawn by `svg` or `png`; None where there is nothing to show.
 
     A cancelled profile's QR code is gone: a refunded or void eSIM is not handed out again, least of all one from stock,
     which may still work. A wrong token, an unknown profile and a cancelled one look the same.
     """
+    if max(tenant_id, profile_id) >= 2**53:
+        return None
     async with database.connection() as connection:
         found = await links.find(connection, tenant_id, profile_id, data_keys)
     expected = found.token if found else _NO_TOKEN

@@ -154,7 +154,7 @@ async def _apply(
         if terms.balance is not None:
             detail |= await _set_balance(connection, tenant_id, currency, terms.balance, clock)
     except asyncpg.CheckViolationError as error:
-        raise OperatorError(f"refused by {error.constraint_name}: a limit or balance out of range") from None
+        raise OperatorError(f"a limit or balance is out of range: {error}") from None
     for package_code, text in terms.prices.items():
         await _set_price(connection, tenant_id, currency, package_code, text)
     await _record(connection, author, action, tenant_id, detail)

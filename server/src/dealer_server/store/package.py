@@ -13,7 +13,7 @@ _decode = msgspec.json.Decoder(Package).decode
 
 async def load(connection: Connection) -> tuple[int, list[tuple[Package, datetime]]]:
     """The catalogue's version and every package with when it last changed."""
-    version = await connection.fetchval("SELECT version FROM change WHERE subject = 'catalogue'")
+    version: int = await connection.fetchval("SELECT version FROM change WHERE subject = 'catalogue'") or 0
     rows = await connection.fetch(
         "SELECT document::text, updated_at FROM package ORDER BY updated_at DESC, package_code"
     )

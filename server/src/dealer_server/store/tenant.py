@@ -53,11 +53,14 @@ async def access(connection: Connection, app_key: str) -> Access | None:
     if row is None:
         return None
     single = tuple((code, price) for code, price in row[12] or ())
-    return Access(*row[:5], tuple(row[5]), *row[6:10], PriceList(row[10], row[11], single))
+    columns = list(row[:10])
+    columns[5] = tuple(columns[5])
+    return Access(*columns, prices=PriceList(row[10], row[11], single))
 
 
 async def create(connection: Connection, name: str, qps: int) -> int:
-    return await connection.fetchval("INSERT INTO tenant (name, qps) VALUES ($1, $2) RETURNING tenant_id", name, qps)
+    sql = "INSERT INTO tenant (name, qps) VALUES ($1, $2) RETURNING tenant_id"
+    return await connection.fetchval(sql, name, qps) or 0
 
 
 async def add_credential(connection: Connection, tenant_id: int, app_key: str, sealed_secret: bytes) -> None:

@@ -23,7 +23,7 @@ class Account(NamedTuple):
     updated_at: datetime
 
 
-async def lock(session: Session, tenant_ids: Sequence[int]) -> dict[int, Wallet]:
+async def lock(session: Session | Connection, tenant_ids: Sequence[int]) -> dict[int, Wallet]:
     """The wallets, locked in tenant order until the transaction ends."""
     rows = await session.fetch(
         f"SELECT {_COLUMNS} FROM wallet WHERE tenant_id = ANY($1::bigint[]) ORDER BY tenant_id FOR NO KEY UPDATE",
@@ -55,7 +55,7 @@ async def move(
     Raises asyncpg.CheckViolationError where balance and credit limit do not cover it, UniqueViolationError where this
     entry_type and reference moved money before.
     """
-    return await connection.fetchval(
+    version: int | None = await connection.fetchval(
         "WITH moved AS ("
         " UPDATE wallet SET balance = balance + $3, version = version + 1, updated_at = $5 WHERE tenant_id = $1"
         " RETURNING version, balance)"
@@ -67,6 +67,8 @@ async def move(
         reference,
         now,
     )
+    assert version is not None, "the wallet exists"
+    return version
 
 
 async def set_terms(connection: Connection, tenant_id: int, *, credit_limit: int | None, frozen: bool | None) -> None:

@@ -1,15 +1,15 @@
 """How does an event reach its dealer? prepare → post → record (docs/decisions/0006-webhook-lanes.md).
 
-Prepare claims due deliveries, freezes what each says and counts the attempt, in one transaction. Post holds no connection.
-Record writes what came of it, in batches. Whatever is lost on the way comes due again when its lease runs out, with the
-same bytes.
+Prepare claims due deliveries, freezes what each says and counts the attempt, in one transaction. Post holds no
+connection. Record writes what came of it, in batches. What is lost on the way comes due again when its lease runs out,
+with the same bytes.
 """
 
 import asyncio
 import random
 import secrets
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import uuid4
@@ -25,7 +25,7 @@ from dealer_server.rules.model import Order
 from dealer_server.rules.snapshot import Links
 from dealer_server.store import order as orders
 from dealer_server.store import webhook as rows
-from dealer_server.store.database import Database, DatabaseLost, Desk, Session
+from dealer_server.store.database import Database, DatabaseLost, Desk
 from dealer_server.store.sealing import CannotOpen, DataKeys, MasterKeys, credential_context, delivery_context
 from dealer_server.store.webhook import Claimed, Finished, Frozen, Health, Signer
 from dealer_server.webhook.outbound import GONE, Answer, Outbound
@@ -56,6 +56,7 @@ STOPPED = "STOPPED"  # the worker was stopped in the middle
 INTERNAL = "INTERNAL"
 OURS = frozenset((LOST, STOPPED, INTERNAL))  # failures that say nothing of the receiver
 
+UNREADABLE = (CannotOpen, ValueError, LookupError)  # what stands in an order's rows is not what was written there
 _snapshots = msgspec.json.Decoder(Snapshot)
 
 
@@ -161,14 +162,16 @@ class Deliverer:
         return await asyncio.shield(self._claiming)
 
     async def upkeep(self) -> None:
-        """Takes back what workers lost, gives up what nobody wants any more, and closes breakers. Raises DatabaseLost."""
+        """Takes back what workers lost, gives up what nobody wants, closes breakers. Raises DatabaseLost."""
         for one in await rows.lapsed(self._care, self._clock(), ROWS_PER_RECORD):
             log.warning("webhook_lease_ran_out", delivery_id=one.delivery_id, tenant_id=one.tenant_id)
             self._submit(self._lapsed(one))
-        await self._drained(lambda: rows.skip_unfinished(self._care, self._clock(), ROWS_PER_UPKEEP))
+        while await rows.skip_unfinished(self._care, self._clock(), ROWS_PER_UPKEEP) >= ROWS_PER_UPKEEP:
+            pass
         while self._recovered:
             tenant_id, at = self._recovered.pop(), self._clock()
-            await self._drained(lambda t=tenant_id, at=at: rows.bring_forward(self._care, t, at, ROWS_PER_UPKEEP))
+            while await rows.bring_forward(self._care, tenant_id, at, ROWS_PER_UPKEEP) >= ROWS_PER_UPKEEP:
+                pass
             await rows.close_breaker(self._care, tenant_id)
             log.info("webhook_breaker_closed", tenant_id=tenant_id)
             self._wake.set()
@@ -216,14 +219,11 @@ class Deliverer:
             await _first_of(self._care_wanted, UPKEEP_SECONDS)
             self._care_wanted.clear()
 
-    async def _drained(self, some: Callable[[], object]) -> None:
-        """Repeats a bounded statement until it finds little left."""
-        while await some() >= ROWS_PER_UPKEEP:  # type: ignore[misc, operator]
-            await asyncio.sleep(0)
-
     def _room(self) -> int:
-        """How many posts may be begun. Those that take long count against a far wider limit, so that a few receivers that
-        hang do not hold up the rest."""
+        """How many posts may be begun.
+
+        Those that take long count against a far wider limit, so that a few receivers that hang do not hold up the rest.
+        """
         since = asyncio.get_running_loop().time() - SLOW_SECONDS
         while self._batches and (self._batches[0].begun < since or not self._batches[0].left):
             self._batches.popleft()
@@ -327,12 +327,12 @@ class Deliverer:
             return {}
         try:
             return await orders.load(self._claims, list(keys), self._data_keys)
-        except CannotOpen:
+        except UNREADABLE:
             found: dict[tuple[int, int], Order] = {}
             for key in keys:
                 try:
                     found |= await orders.load(self._claims, [key], self._data_keys)
-                except CannotOpen:
+                except UNREADABLE:
                     log.exception("webhook_order_unreadable", tenant_id=key[0], order_id=key[1])
             return found
 

@@ -1,0 +1,1 @@
+"""How fast is the service, and against what? `make bench`; bench/README.md explains every row."""

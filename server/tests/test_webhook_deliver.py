@@ -1,0 +1,459 @@
+"""The delivery engine against real receivers: order, merging, retries, what is sent and what is kept of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+from dealer_server import store
+from dealer_server.store.database import Database
+from dealer_server.store.sealing import MasterKeys, credential_context
+from webhook_stage import OK, Receiver, Request, Stage, TestClock, answer, deliver_all, hang
+
+MINUTE = (0, *[60] * 7)
+
+
+@pytest.fixture(scope="module")
+async def database(database_url: str) -> AsyncIterator[Database]:
+    database = await Database.open(database_url)
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+async def stage(database: Database) -> AsyncIterator[Stage]:
+    master_keys = MasterKeys({"test": bytes(32)})
+    async with database.connection() as connection:
+        data_keys = await store.data_key.load(connection, master_keys)
+    yield Stage(database, data_keys, master_keys, TestClock())
+    # What a test leaves unfinished is no business of the next one.
+    async with database.connection() as connection:
+        await connection.execute("TRUNCATE webhook_attempt, webhook_delivery")
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    receiver = await Receiver().start()
+    yield receiver
+    await receiver.close()
+
+
+@pytest.fixture
+async def other() -> AsyncIterator[Receiver]:
+    receiver = await Receiver().start()
+    yield receiver
+    await receiver.close()
+
+
+async def test_an_order_is_told_of_from_payment_to_delivery_in_signed_snapshots(stage: Stage, receiver: Receiver):
+    dealer = await stage.dealer(receiver.url)
+    order_id = await stage.order(dealer, quantity=2)
+    await stage.allocate(dealer, order_id)
+    async with stage.deliverer() as deliverer:
+        assert await deliver_all(deliverer) == 2
+    paid, updated = [request.verified(dealer.secret) for request in receiver.requests]
+    assert (paid.event_type, paid.hints, paid.order_version) == ("ORDER_PAID", ("ORDER_PAID",), 1)
+    assert paid.snapshot.items and not paid.snapshot.items[0].profiles
+    assert (updated.event_type, updated.order_version, updated.attempt) == ("DELIVERY_UPDATED", 2, 1)
+    assert updated.hints[:4] == ("ICCID_READY", "QR_CODE_READY", "ACTIVATION_CODE_READY", "DELIVERY_STATUS_CHANGED")
+    assert len(updated.snapshot.items[0].profiles or ()) == 2
+    assert updated.dedupe_key != paid.dedupe_key
+    assert [one["state"] for one in await stage.deliveries(dealer)] == ["DELIVERED", "DELIVERED"]
+    attempts = await stage.attempts(dealer)
+    assert [(one["number"], one["http_status"], one["error"]) for one in attempts] == [(1, 200, None)] * 2
+    assert attempts[0]["remote_address"] == "127.0.0.1" and attempts[0]["answer_head"] == "ok"
+
+
+async def test_the_body_is_sealed_at_rest_and_compact_on_the_wire(stage: Stage, receiver: Receiver):
+    dealer = await stage.dealer(receiver.url)
+    await stage.allocate(dealer, await stage.order(dealer))
+    async with stage.deliverer() as deliverer:
+        await deliver_all(deliverer)
+    sent = receiver.requests[1].body
+    assert b"LPA:1$" in sent and b'": ' not in sent and b"\n" not in sent
+    assert b"LPA:1$" not in b"".join([one["body"] for one in await stage.deliveries(dealer)])
+
+
+async def test_order_paid_goes_first_and_alone_however_late_the_worker_is(stage: Stage, receiver: Receiver):
+    dealer = await stage.dealer(receiver.url)
+    orders = [await stage.order(dealer) for _ in range(20)]
+    for order_id in orders:
+        await stage.allocate(dealer, order_id)
+    async with stage.running():
+        await receiver.received(40)
+    by_order: dict[str, list[str]] = {}
+    for request in receiver.requests:
+        by_order.setdefault(request.json["orderNo"], []).append(request.event)
+    assert list(by_order.values()) == [["ORDER_PAID", "DELIVERY_UPDATED"]] * 20
+
+
+async def test_changes_that_arrive_while_one_is_in_flight_become_one_event(stage: Stage, receiver: Receiver):
+    dealer, go_on = await stage.dealer(receiver.url), asyncio.Event()
+
+    async def held(request: Request, _: object) -> bytes:
+        await go_on.wait()
+        return OK
+
+    receiver.answers = [held, OK]
+    order_id = await stage.order(dealer, paid_event=False)
+    await stage.allocate(dealer, order_id)
+    async with stage.deliverer() as deliverer:
+        assert await deliverer.run_once() == 1
+        await receiver.received(1)
+        for used in (100, 200, 300):
+            await stage.use(dealer, order_id, used)
+        assert await deliverer.run_once() == 0, "one request in flight per order"
+        go_on.set()
+        await deliverer.settle()
+        await deliver_all(deliverer)
+    first, second = receiver.requests
+    assert second.json["changeHints"] == ["USAGE_UPDATED"]
+    assert second.json["items"][0]["profiles"][0]["dataUsageBytes"] == 300
+    assert (first.headers["rt-order-version"], second.headers["rt-order-version"]) == ("2", "5")
+
+
+async def test_a_newer_update_supersedes_one_that_failed_and_nothing_is_lost(stage: Stage, receiver: Receiver):
+    dealer = await stage.dealer(receiver.url)
+    receiver.answers = [500, OK]
+    order_id = await stage.order(dealer, paid_event=False)
+    await stage.allocate(dealer, order_id)
+    async with stage.deliverer() as deliverer:
+        await deliver_all(deliverer)
+        assert await stage.states(dealer) == [("DELIVERY_UPDATED", "RETRY")]
+        await stage.use(dealer, order_id, 5)
+        assert await stage.states(dealer) == [("DELIVERY_UPDATED", "SUPERSEDED"), ("DELIVERY_UPDATED", "READY")]
+        await deliver_all(deliverer)
+    failed, second = receiver.requests
+    assert set(second.json["changeHints"]) == {*failed.json["changeHints"], "USAGE_UPDATED"}
+    assert second.headers["rt-delivery-id"] != failed.headers["rt-delivery-id"]
+    assert await stage.states(dealer) == [("DELIVERY_UPDATED", "SUPERSEDED"), ("DELIVERY_UPDATED", "DELIVERED")]
+
+
+async def test_a_failed_head_is_superseded_by_what_came_while_it_was_in_flight(stage: Stage, receiver: Receiver):
+    dealer, go_on = await stage.dealer(receiver.url), asyncio.Event()
+
+    async def held(request: Request, _: object) -> bytes:
+        await go_on.wait()
+        return answer(503)
+
+    receiver.answers = [held, OK]
+    order_id = await stage.order(dealer, paid_event=False)
+    await stage.allocate(dealer, order_id)
+    async with stage.deliverer() as deliverer:
+        await deliverer.run_once()
+        await receiver.received(1)
+        await stage.use(dealer, order_id, 7)
+        go_on.set()
+        await deliverer.settle()
+        assert await stage.states(dealer) == [("DELIVERY_UPDATED", "SUPERSEDED"), ("DELIVERY_UPDATED", "READY")]
+        await deliver_all(deliverer)
+    assert "ICCID_READY" in receiver.requests[1].json["changeHints"]
+
+
+async def test_a_payment_that_waits_for_its_retry_does_not_hold_up_the_delivery(stage: Stage, receiver: Receiver):
+    dealer = await stage.dealer(receiver.url)
+    receiver.answers = [500, OK]
+    order_id = await stage.order(dealer)
+    async with stage.deliverer() as deliverer:
+        await deliver_all(deliverer)
+        await stage.allocate(dealer, order_id)
+        await deliver_all(deliverer)
+        assert await stage.states(dealer) == [("ORDER_PAID", "RETRY"), ("DELIVERY_UPDATED", "DELIVERED")]
+        stage.clock.advance(10)
+        await deliver_all(deliverer)
+    assert [request.event for request in receiver.requests] == ["ORDER_PAID", "DELIVERY_UPDATED", "ORDER_PAID"]
+    assert [request.number for request in receiver.requests] == [1, 1, 2]
+    assert receiver.requests[0].body == receiver.requests[2].body
+
+
+async def test_retries_send_the_same_bytes_under_a_new_signature(stage: Stage, receiver: Receiver):
+    dealer = await stage.dealer(receiver.url)
+    receiver.answers = [500, 500, OK]
+    order_id = await stage.order(dealer, paid_event=False)
+    await stage.allocate(dealer, order_id)
+    async with stage.deliverer() as deliverer:
+        await deliver_all(deliverer)
+        # A change without an event, such as a refund's acceptance, must not show in what is frozen.
+        await stage.execute("UPDATE orders SET order_status = 'REFUNDING' WHERE order_id = $1", order_id)
+        for _ in range(2):
+            stage.clock.advance(60)
+            await deliver_all(deliverer)
+    events = [request.verified(dealer.secret) for request in receiver.requests]
+    assert len({request.body for request in receiver.requests}) == 1
+    assert len({request.headers["rt-requestid"] for request in receiver.requests}) == 3
+    assert len({request.headers["rt-timestamp"] for request in receiver.requests}) == 3
+    assert [event.attempt for event in events] == [1, 2, 3]
+    assert len({event.dedupe_key for event in events}) == 1
+
+
+async def test_eight_attempts_on_schedule_then_the_delivery_has_failed(stage: Stage, receiver: Receiver):
+    dealer = await stage.dealer(receiver.url)
+    receiver.answers = [500]
+    await stage.order(dealer)
+    schedule = (0, 0.02, 0.03, 0.02, 0.03, 0.02, 0.03, 0.05)
+    async with stage.deliverer(schedule=schedule) as deliverer:
+        task = asyncio.create_task(deliverer.run(asyncio.Event()))
+        requests = await receiver.received(8)
+        task.cancel()
+        await asyncio.wait([task])
+    assert [request.number for request in requests] == [1, 2, 3, 4, 5, 6, 7, 8]
+    waits = [after.at - before.at for before, after in zip(requests, requests[1:], strict=False)]
+    assert all(wait >= planned * 0.9 for wait, planned in zip(waits, schedule[1:], strict=True))
+    [row] = await stage.deliveries(dealer)
+    assert (row["state"], row["attempt_count"], row["due_at"]) == ("FAILED", 8, None)
+    async with stage.deliverer(schedule=schedule) as deliverer:
+        stage.clock.advance(86_400)
+        assert await deliver_all(deliverer) == 0
+    assert [(one["number"], one["error"]) for one in await stage.attempts(dealer)] == [
+        (number, "STATUS") for number in range(1, 9)
+    ]
+
+
+async def test_the_wait_is_that_of_the_schedule_within_its_jitter(stage: Stage, receiver: Receiver):
+    dealer = await stage.dealer(receiver.url)
+    receiver.answers = [500]
+    await stage.order(dealer)
+    async with stage.deliverer() as deliverer:
+        for wait in (5, 30, 120, 600, 3_600, 21_600, 86_400):
+            before = stage.clock()
+            await deliver_all(deliverer)
+            [row] = await stage.deliveries(dealer)
+            assert wait * 0.9 <= (row["due_at"] - before).total_seconds() <= wait * 1.1 + 5
+            stage.clock.advance(wait * 1.1 + 5)
+
+
+async def test_retry_after_lengthens_the_wait_to_the_next_slot_at_most(stage: Stage, receiver: Receiver):
+    dealer = await stage.dealer(receiver.url)
+    receiver.answers = [
+        answer(503, "Retry-After: 20"),
+        answer(503, "Retry-After: 86400"),
+        answer(429, "Retry-After: 1"),
+    ]
+    await stage.order(dealer)
+    waits = []
+    async with stage.deliverer() as deliverer:
+        for _ in range(3):
+            before = stage.clock()
+            await deliver_all(deliverer)
+            [row] = await stage.deliveries(dealer)
+            waits.append((row["due_at"] - before).total_seconds())
+            stage.clock.advance(waits[-1] + 1)
+    assert 19 < waits[0] < 25
+    assert 119 < waits[1] < 125  # two minutes: the slot after the next
+    assert 107 < waits[2] < 137  # sooner than planned is not asked for
+
+
+async def test_gone_disables_the_endpoint_and_skips_what_follows(stage: Stage, receiver: Receiver):
+    dealer = await stage.dealer(receiver.url)
+    receiver.answers = [410]
+    first = await stage.order(dealer)
+    await stage.allocate(dealer, first)
+    async with stage.deliverer() as deliverer:
+        await deliver_all(deliverer)
+        assert (await stage.endpoint(dealer)).state == "DISABLED"
+        await deliverer.upkeep()
+        assert await stage.states(dealer) == [("ORDER_PAID", "FAILED"), ("DELIVERY_UPDATED", "SKIPPED")]
+        later = await stage.order(dealer)
+        await stage.allocate(dealer, later)
+        assert await stage.states(dealer, later) == [("ORDER_PAID", "SKIPPED"), ("DELIVERY_UPDATED", "SKIPPED")]
+        assert await deliver_all(deliverer) == 0
+    assert len(receiver.requests) == 1
+
+
+async def test_gone_from_an_old_url_says_nothing_of_the_new_one(stage: Stage, receiver: Receiver, other: Receiver):
+    dealer, go_on = await stage.dealer(receiver.url), asyncio.Event()
+
+    async def held(request: Request, _: object) -> bytes:
+        await go_on.wait()
+        return answer(410)
+
+    receiver.answers = [held]
+    await stage.order(dealer)
+    async with stage.deliverer() as deliverer:
+        await deliverer.run_once()
+        await receiver.received(1)
+        async with stage.database.connection() as connection:
+            await store.webhook.set_endpoint(connection, dealer.tenant_id, other.url, stage.clock())
+        go_on.set()
+        await deliverer.settle()
+        assert (await stage.endpoint(dealer)).state == "ACTIVE"
+        assert (await stage.endpoint(dealer)).consecutive_failures == 0
+
+
+async def test_an_update_that_says_nothing_new_is_not_sent(stage: Stage, receiver: Receiver):
+    dealer = await stage.dealer(receiver.url)
+    order_id = await stage.order(dealer, paid_event=False)
+    await stage.allocate(dealer, order_id)
+    async with stage.deliverer() as deliverer:
+        await deliver_all(deliverer)
+        await stage.change(dealer, order_id, remark="not shown")
+        await deliverer.run_once()
+        await deliverer.settle()
+        _, silent = await stage.deliveries(dealer)
+        assert (silent["state"], silent["hints"], silent["attempt_count"]) == ("SUPERSEDED", [], 0)
+        await stage.use(dealer, order_id, 9)
+        await deliver_all(deliverer)
+    assert [request.json["changeHints"] for request in receiver.requests[1:]] == [["USAGE_UPDATED"]]
+
+
+async def test_a_change_that_no_hint_names_is_sent_as_a_snapshot_to_replace(stage: Stage, receiver: Receiver):
+    dealer = await stage.dealer(receiver.url)
+    order_id = await stage.order(dealer, paid_event=False)
+    await stage.allocate(dealer, order_id)
+    async with stage.deliverer() as deliverer:
+        await deliver_all(deliverer)
+        await stage.change(dealer, order_id, pay_status="REFUNDED")
+        await deliver_all(deliverer)
+    assert receiver.requests[1].json["changeHints"] == ["ORDER_SNAPSHOT_SYNC"]
+
+
+async def test_after_a_reset_both_secrets_sign_until_the_old_one_ends(stage: Stage, receiver: Receiver):
+    dealer = await stage.dealer(receiver.url)
+    sealed = stage.master_keys.seal(b"sk_test_new", credential_context(dealer.tenant_id, dealer.app_key, 2))
+    until = stage.clock() + timedelta(hours=24)
+    async with stage.database.connection() as connection:
+        await store.tenant.reset_secret(connection, dealer.app_key, dealer.tenant_id, 2, sealed, until)
+    async with stage.deliverer() as deliverer:
+        await stage.order(dealer)
+        await deliver_all(deliverer)
+        stage.clock.advance(25 * 3_600)
+        await stage.order(dealer)
+        await deliver_all(deliverer)
+    during, later = receiver.requests
+    assert during.verified(dealer.secret) and during.verified("sk_test_new")
+    assert "x-signature-previous" in during.headers and "x-signature-previous" not in later.headers
+    del during.headers["x-signature-previous"]
+    assert during.verified("sk_test_new"), "X-Signature is by the new secret"
+
+
+async def test_a_crash_after_the_freeze_resends_the_same_bytes(stage: Stage, receiver: Receiver):
+    dealer = await stage.dealer(receiver.url)
+    order_id = await stage.order(dealer, paid_event=False)
+    await stage.allocate(dealer, order_id)
+    async with stage.deliverer() as crashed, stage.deliverer() as deliverer:
+        [lost] = await crashed._prepare(10)  # claimed, frozen, counted; then the process is gone
+        await stage.use(dealer, order_id, 77)
+        assert await deliver_all(deliverer) == 0, "the lease holds"
+        stage.clock.advance(61)
+        await deliverer.upkeep()
+        await deliverer.settle()
+        assert await stage.states(dealer) == [("DELIVERY_UPDATED", "SUPERSEDED"), ("DELIVERY_UPDATED", "READY")]
+    assert lost.number == 1 and receiver.requests == []
+
+
+async def test_a_lapsed_lease_is_an_attempt_of_unknown_outcome(stage: Stage, receiver: Receiver):
+    dealer = await stage.dealer(receiver.url)
+    await stage.order(dealer)
+    async with stage.deliverer() as crashed, stage.deliverer() as deliverer:
+        [lost] = await crashed._prepare(10)
+        stage.clock.advance(61)
+        await deliverer.upkeep()
+        await deliverer.settle()
+        assert await deliver_all(deliverer) == 1
+        # The one that was given up wakes again: its record must change nothing.
+        await crashed._submitted(await _outcome_of(crashed, lost))
+    [request] = receiver.requests
+    assert (request.body, request.number) == (lost.body, 2)
+    assert [(one["number"], one["error"]) for one in await stage.attempts(dealer)] == [(1, "LOST"), (2, None)]
+    [row] = await stage.deliveries(dealer)
+    assert row["state"] == "DELIVERED"
+    assert (await stage.endpoint(dealer)).consecutive_failures == 0, "it says nothing of the receiver"
+
+
+async def test_a_worker_that_stood_still_past_its_lease_sends_nothing(stage: Stage, receiver: Receiver):
+    dealer = await stage.dealer(receiver.url)
+    await stage.order(dealer)
+    async with stage.deliverer() as paused:
+        [late] = await paused._prepare(10)
+        batch = paused_batch()
+        await paused._attempt(late._replace(abandon_at=0.0), batch)
+    assert receiver.requests == [] and batch.left == 0
+
+
+async def test_stopping_lets_attempts_in_flight_end_and_records_them(stage: Stage, receiver: Receiver):
+    dealer, go_on = await stage.dealer(receiver.url), asyncio.Event()
+
+    async def held(request: Request, _: object) -> bytes:
+        await go_on.wait()
+        return OK
+
+    receiver.answers = [held]
+    await stage.order(dealer)
+    async with stage.deliverer() as deliverer:
+        task = asyncio.create_task(deliverer.run(asyncio.Event()))
+        await receiver.received(1)
+        task.cancel()
+        await asyncio.sleep(0)
+        go_on.set()
+        await asyncio.wait([task])
+        assert await stage.states(dealer) == [("ORDER_PAID", "DELIVERED")]
+
+
+async def test_stopping_breaks_off_what_hangs_and_leaves_it_due_at_once(stage: Stage, receiver: Receiver):
+    dealer = await stage.dealer(receiver.url)
+    receiver.answers = [hang, OK]
+    await stage.order(dealer)
+    async with stage.running(stop_seconds=0.05):
+        await receiver.received(1)
+    [row] = await stage.deliveries(dealer)
+    assert (row["state"], row["attempt_count"]) == ("RETRY", 1) and row["due_at"] <= stage.clock()
+    async with stage.deliverer() as deliverer:
+        assert await deliver_all(deliverer) == 1
+    assert receiver.requests[0].body == receiver.requests[1].body
+    assert [one["error"] for one in await stage.attempts(dealer)] == ["STOPPED", None]
+
+
+async def test_no_url_skips_and_a_later_url_gets_no_old_ones(stage: Stage, receiver: Receiver):
+    dealer = await stage.dealer()
+    order_id = await stage.order(dealer)
+    await stage.allocate(dealer, order_id)
+    async with stage.deliverer() as deliverer:
+        assert await deliver_all(deliverer) == 0
+        async with stage.database.connection() as connection:
+            await store.webhook.set_endpoint(connection, dealer.tenant_id, receiver.url, stage.clock())
+        assert await deliver_all(deliverer) == 0
+        await stage.use(dealer, order_id, 3)
+        await deliver_all(deliverer)
+    assert await stage.states(dealer) == [
+        ("ORDER_PAID", "SKIPPED"),
+        ("DELIVERY_UPDATED", "SKIPPED"),
+        ("DELIVERY_UPDATED", "DELIVERED"),
+    ]
+    assert "ICCID_READY" in receiver.requests[0].json["changeHints"], "nothing was ever delivered: an empty baseline"
+
+
+async def test_a_dealer_hears_of_its_own_orders_only(stage: Stage, receiver: Receiver, other: Receiver):
+    mine, theirs = await stage.dealer(receiver.url), await stage.dealer(other.url)
+    orders = {await stage.order(mine): receiver, await stage.order(theirs): other}
+    async with stage.deliverer() as deliverer:
+        await deliver_all(deliverer)
+    for order_id, one in orders.items():
+        assert [request.json["orderId"] for request in one.requests] == [order_id]
+    assert receiver.requests[0].headers["rt-accesscode"] == mine.app_key
+
+
+async def test_a_delivery_that_cannot_be_prepared_holds_up_no_other(stage: Stage, receiver: Receiver):
+    dealer = await stage.dealer(receiver.url)
+    broken, sound = await stage.order(dealer, paid_event=False), await stage.order(dealer, paid_event=False)
+    for order_id in (broken, sound):
+        await stage.allocate(dealer, order_id)
+    await stage.execute("UPDATE profile SET activation_code = '\\x0001' WHERE order_id = $1", broken)
+    async with stage.deliverer() as deliverer:
+        assert await deliver_all(deliverer) == 1
+        [aside] = await stage.deliveries(dealer, broken)
+        assert aside["state"] == "READY" and aside["due_at"] > stage.clock() + timedelta(seconds=30)
+    assert [request.json["orderId"] for request in receiver.requests] == [sound]
+
+
+def paused_batch():
+    from dealer_server.webhook.deliver import Batch
+
+    return Batch(0.0, 1)
+
+
+async def _outcome_of(deliverer, post):
+    from dealer_server.webhook.deliver import Outcome
+    from dealer_server.webhook.outbound import Answer
+
+    finished = deliverer._finished(post, Answer(None, 200), post.delivery and deliverer._clock(), 1)
+    return Outcome(finished, post.delivery.url, 1.0)
