@@ -33,9 +33,9 @@ class Requests(NamedTuple):
     count: int
 
 
-def replay(address: str, requests: Requests, connections: int, seconds: float) -> Replayed:
+def replay(address: str, requests: Requests, connections: int, seconds: int) -> Replayed:
     """Raises Failed where a request was refused, broken off or late, and where the requests ran out."""
-    command = [programs.wrk(), "-t1", f"-c{connections}", f"-d{seconds:g}s", "--latency", "-s", _SCRIPT, address]
+    command = [programs.wrk(), "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", _SCRIPT, address]
     environment = {**os.environ, "REQUESTS": str(requests.file), "REQUEST_BYTES": str(requests.size)}
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=seconds + _EXTRA_SECONDS, check=False

@@ -442,18 +442,22 @@ async def test_a_worker_told_to_stop_records_what_it_knows(shop: Shop, dealer: i
 
 async def test_what_a_supplier_answered_survives_a_lost_database(shop: Shop, dealer: int):
     order_id = await shop.order(dealer, ("TEST-OK", 2))
+    cut: list[tuple[object, ...]] = []
 
     async def database_goes_away(unit: Unit, real: Outcome) -> Outcome:
-        await shop.rows(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE application_name = 'esim-dealer lane' AND query LIKE '%SKIP LOCKED%'"
+        cut.extend(
+            await shop.rows(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE application_name = 'esim-dealer lane' AND query LIKE '%SKIP LOCKED%'"
+            )
         )
         return real
 
     supplier = Network(database_goes_away)
     assert await shop.fulfiller(supplier).run_once() == 1
+    assert cut == [(True,)]
     assert statuses(await shop.load(dealer, order_id))[0] == "COMPLETED"
-    assert len(supplier.asked) == 2
+    assert supplier.asked == [f"u-{order_id}-0-1", f"u-{order_id}-0-2"]
 
 
 async def test_a_poisonous_order_fails_alone_and_is_tried_ever_later(shop: Shop, dealer: int):
@@ -483,16 +487,6 @@ async def test_a_poisonous_order_fails_alone_and_is_tried_ever_later(shop: Shop,
 
 
 # The loop
-
-
-class Signal:
-    """Becomes set with the first commit that satisfies."""
-
-    def __init__(self) -> None:
-        self.event = asyncio.Event()
-
-    async def wait(self) -> None:
-        await asyncio.wait_for(self.event.wait(), 10)
 
 
 @contextlib.asynccontextmanager

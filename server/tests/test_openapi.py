@@ -148,7 +148,7 @@ def test_the_example_order_would_be_placed() -> None:
     value = next(examples_of("", OPERATIONS["/open-api/v1/esim/order"]["requestBody"]["content"])).value
     call = msgspec.json.decode(msgspec.json.encode(value), type=calls.PlaceOrder)
     packages = {package.package_code: package for package in generate.catalogue("test")}
-    wanted = order.want(call, 1, "USD", lambda code: Offer(packages[code], packages[code].price))
+    wanted = order.wanted(1, call, order.price(call, "USD", lambda code: Offer(packages[code], packages[code].price)))
     assert wanted.refused is None
 
 

@@ -10,7 +10,18 @@ import msgspec
 
 from dealer_server.api import authenticate, parameters, replies
 from dealer_server.operations import shelf
-from dealer_server.rules import access, change_hints, delivery, iccid, identity, order, pricing, refusal, snapshot
+from dealer_server.rules import (
+    access,
+    change_hints,
+    delivery,
+    endpoint,
+    iccid,
+    identity,
+    order,
+    pricing,
+    refusal,
+    snapshot,
+)
 from dealer_server.rules.catalogue import generate
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.delivery import Codes
@@ -263,7 +274,7 @@ def _order_refused(
     line = calls.OrderLine(package_code=code, quantity=quantity, price=_raw(price))
     call = calls.PlaceOrder(transaction_id=TRANSACTION_ID, amount=_raw(amount), items=(line,), currency=currency)
     offer = Offer(package, package.price if on_sale else None) if package else None
-    wanted = order.want(call, TENANT_ID, "USD", lambda _: offer)
+    wanted = order.wanted(TENANT_ID, call, order.price(call, "USD", lambda _: offer))
     wallet = Wallet(TENANT_ID, "USD", balance, 0, 1, frozen)
     return wanted.refused or _refused_payment(wanted, wallet, stock, before)
 
@@ -314,7 +325,9 @@ _REFUSALS: dict[str, Callable[[], Any]] = {
     "310241": lambda: _order_refused(package=None),
     "310272": refusal.OrderNotFound,
     "310402": lambda: _order_refused(before=b"another order"),
-    "310501": lambda: refusal.CallbackUrlRefused("callbackUrl must be https"),
+    "310501": lambda: refusal.CallbackUrlRefused(
+        f"callbackUrl: {endpoint.fault('https://10.0.0.1/', endpoint.Policy())}"
+    ),
 }
 
 

@@ -87,9 +87,8 @@ def _rows(parts: Parts) -> Iterable[Operation]:
         return memory.shelf.page(caller.access.prices, wanted)
 
     async def place(caller: Caller, call: calls.PlaceOrder) -> bytes:
-        prices, on_shelf = caller.access.prices, memory.shelf
-        wanted = order.want(call, caller.tenant_id, prices.currency, lambda code: on_shelf.offer(code, prices))
-        decision = await parts.orders.submit(wanted)
+        basket = memory.shelf.basket(call, caller.access.prices)
+        decision = await parts.orders.submit(order.wanted(caller.tenant_id, call, basket))
         if isinstance(decision, Placed):
             placed = order.as_placed(decision, parts.clock())
             return encode(snapshot.of(placed, links, duplicate=False))

@@ -162,6 +162,7 @@ class Lane:
             except DatabaseLost:
                 if self._stopping or asyncio.get_running_loop().time() > until:
                     raise
+                log.warning("database_lost", supplier=self.code, lines=len(batch.lines))
                 await asyncio.sleep(LOST_SECONDS / 4)
 
     async def _record(self, batch: Batch) -> None:

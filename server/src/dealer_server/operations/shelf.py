@@ -11,14 +11,16 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from dealer_server.rules import money, pricing, refusal, snapshot
+from dealer_server.rules import money, order, pricing, refusal, snapshot
 from dealer_server.rules.catalogue.countries import COUNTRIES
 from dealer_server.rules.catalogue.package import Package
-from dealer_server.rules.order import Offer
+from dealer_server.rules.order import Basket, Offer
 from dealer_server.rules.pricing import PriceList
 from esim_dealer.wire import calls, envelope
 
 PAGES_KEPT = 512
+BASKETS_KEPT = 10_000
+LINES_KEPT = 4
 
 
 class Listed(NamedTuple):
@@ -49,7 +51,24 @@ class Shelf:
         self._listed = [Listed(package, at, _search(package)) for package, at in packages]
         self._by_code = {listed.package.package_code: listed.package for listed in self._listed}
         self._singles: dict[PriceList, dict[str, int | None]] = {}
+        self._baskets: dict[object, Basket] = {}
         self._pages: OrderedDict[tuple[PriceList, Filter], bytes] = OrderedDict()
+
+    def basket(self, call: calls.PlaceOrder, prices: PriceList) -> Basket:
+        """What the lines of a call come to for this dealer; the same few lines come again and again, so those are kept.
+
+        Raises the refusal of a malformed amount.
+        """
+        lines = tuple([(one.package_code, one.quantity, one.period_num, bytes(one.price)) for one in call.items])
+        key = (prices, call.currency, bytes(call.amount), lines)
+        basket = self._baskets.get(key)
+        if basket is None:
+            basket = order.price(call, prices.currency, lambda code: self.offer(code, prices))
+            if basket.refused is None and len(lines) <= LINES_KEPT:
+                if len(self._baskets) >= BASKETS_KEPT:
+                    self._baskets.clear()
+                self._baskets[key] = basket
+        return basket
 
     def offer(self, package_code: str, prices: PriceList) -> Offer | None:
         """The package as this dealer may buy it, or None where it does not exist."""

@@ -1,6 +1,6 @@
 """When does an order come about, and for how much? (specification 4.2, decisions 4 /esim/order)
 
-A call is priced on its own (`want`), then decided together with the others of its batch (`decide`): each order becomes
+A call is priced on its own (`price`), then decided together with the others of its batch (`decide`): each order becomes
 a placement, a repeat of an earlier one, or a refusal, and no order's refusal harms its neighbours.
 """
 
@@ -89,8 +89,17 @@ class Repeated(msgspec.Struct, frozen=True):
 Decision = Placed | Repeated | refusal.Refusal
 
 
-def want(call: PlaceOrder, tenant_id: int, currency: str, offer: Callable[[str], Offer | None]) -> Wanted:
-    """What a call asks for, priced. Malformed amounts raise; what is only refused now is kept in `refused`, since a
+class Basket(msgspec.Struct, frozen=True):
+    """What the lines of a call come to. `refused` is why they cannot be bought now."""
+
+    digest: bytes
+    amount: int
+    lines: tuple[Line, ...]
+    refused: refusal.Refusal | None
+
+
+def price(call: PlaceOrder, currency: str, offer: Callable[[str], Offer | None]) -> Basket:
+    """The lines of a call, priced. Malformed amounts raise; what is only refused now is kept in `refused`, since a
     repeat of an earlier order is answered with that order whatever the catalogue says today."""
     wallet_currency = call.currency is None or call.currency == currency
     parsed_in = call.currency if call.currency in money.EXPONENTS else currency
@@ -102,25 +111,24 @@ def want(call: PlaceOrder, tenant_id: int, currency: str, offer: Callable[[str],
                 f"items[{index}].periodNum is required: {line.package_code} is sold by the day; "
                 f"accepted: {found.package.min_period_num} to {found.package.max_period_num}"
             )
-    return Wanted(
-        tenant_id=tenant_id,
-        transaction_id=call.transaction_id,
+    lines = [
+        Line(
+            line.package_code, line.quantity, line.period_num or 1, unit_price, found.package.supplier if found else ""
+        )
+        for line, unit_price, found in zip(call.items, prices, offers, strict=True)
+    ]
+    return Basket(
         digest=meaning(call.currency or currency, amount, call, prices),
         amount=amount,
-        lines=tuple(
-            [
-                Line(
-                    line.package_code,
-                    line.quantity,
-                    line.period_num or 1,
-                    price,
-                    found.package.supplier if found else "",
-                )
-                for line, price, found in zip(call.items, prices, offers, strict=True)
-            ]
-        ),
-        remark=call.remark,
+        lines=tuple(lines),
         refused=_refuse_lines(call, currency, wallet_currency, offers, prices, amount),
+    )
+
+
+def wanted(tenant_id: int, call: PlaceOrder, basket: Basket) -> Wanted:
+    """What a call asks for."""
+    return Wanted(
+        tenant_id, call.transaction_id, basket.digest, basket.amount, basket.lines, call.remark, basket.refused
     )
 
 

@@ -8,7 +8,7 @@ from dealer_server.rules import money
 from dealer_server.rules.catalogue.package import Package
 
 
-class PriceList(msgspec.Struct, frozen=True):
+class PriceList(msgspec.Struct, frozen=True, cache_hash=True):
     """A dealer's own prices: single ones (None: not on sale for this dealer), the rest by markup on the default."""
 
     currency: str

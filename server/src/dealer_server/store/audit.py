@@ -118,7 +118,7 @@ FROM order_item JOIN
     USING (tenant_id, order_id, line)
 """
 _ORDERS = f"""
-SELECT tenant_id, order_id, order_status, kinds, lines_settle_as, CASE
+SELECT tenant_id, order_id, order_status, kinds, unsettled_line, CASE
         WHEN order_status = 'REFUNDED' OR kinds = {_REFUNDED} THEN 'REFUNDED'
         WHEN order_status = 'REFUNDING' THEN 'REFUNDING'
         WHEN kinds & {_LACKING} = 0 THEN 'COMPLETED'
@@ -126,15 +126,15 @@ SELECT tenant_id, order_id, order_status, kinds, lines_settle_as, CASE
         ELSE 'PAID' END AS settles_as
 FROM orders JOIN (
     SELECT tenant_id, order_id, bit_or(kinds) AS kinds, bool_or(settles_as <> 'PAID') AS begun,
-        array_agg(line || ' ' || settles_as) FILTER (
-            WHERE item_status <> settles_as OR (item_status = 'REFUNDED' AND kinds <> {_REFUNDED})) AS lines_settle_as
+        min(line) FILTER (
+            WHERE item_status <> settles_as OR (item_status = 'REFUNDED' AND kinds <> {_REFUNDED})) AS unsettled_line
     FROM ({_LINES}) line GROUP BY tenant_id, order_id) lines USING (tenant_id, order_id)
 """
 
 QUERIES = (
     Query(
         "A1",
-        "balance differs from the sum of the entries",
+        "balance is not the sum of the entries",
         """
         SELECT tenant_id, w.balance, coalesce(e.total, 0) AS entries_total
         FROM wallet w FULL JOIN (SELECT tenant_id, sum(amount) AS total FROM ledger_entry GROUP BY tenant_id) e
@@ -144,7 +144,7 @@ QUERIES = (
     ),
     Query(
         "A2",
-        "version differs from the number of entries or from the last one",
+        "version is not the number of entries, or not the last one",
         """
         SELECT tenant_id, w.version, coalesce(e.entries, 0) AS entries, coalesce(e.last, 0) AS last_version
         FROM wallet w FULL JOIN
@@ -154,25 +154,15 @@ QUERIES = (
         """,
     ),
     Query(
-        "A2",
-        "an entry does not follow its predecessor's version",
-        """
-        SELECT * FROM (
-            SELECT tenant_id, version,
-                lag(version, 1, 0::bigint) OVER (PARTITION BY tenant_id ORDER BY version) AS version_before
-            FROM ledger_entry) e
-        WHERE version <> version_before + 1
-        """,
-    ),
-    Query(
         "A3",
-        "balance_after is not the balance before and the amount",
+        "the entry does not follow from the one before",
         """
         SELECT * FROM (
             SELECT tenant_id, version, entry_type, reference, amount, balance_after,
-                lag(balance_after, 1, 0::bigint) OVER (PARTITION BY tenant_id ORDER BY version) AS balance_before
-            FROM ledger_entry) e
-        WHERE balance_after <> balance_before + amount
+                lag(version, 1, 0::bigint) OVER entries AS version_before,
+                lag(balance_after, 1, 0::bigint) OVER entries AS balance_before
+            FROM ledger_entry WINDOW entries AS (PARTITION BY tenant_id ORDER BY version)) e
+        WHERE version <> version_before + 1 OR balance_after <> balance_before::numeric + amount
         """,
     ),
     Query(
@@ -311,9 +301,9 @@ QUERIES = (
         "A11",
         "the statuses of the order or of a line do not follow from its profiles",
         f"""
-        SELECT tenant_id, order_id, order_status, settles_as, lines_settle_as FROM ({_ORDERS}) settled
+        SELECT tenant_id, order_id, order_status, settles_as, unsettled_line FROM ({_ORDERS}) settled
         WHERE order_status <> settles_as OR (order_status = 'REFUNDED' AND kinds <> {_REFUNDED})
-            OR lines_settle_as IS NOT NULL
+            OR unsettled_line IS NOT NULL
         """,
     ),
     Query(
@@ -369,11 +359,11 @@ QUERIES = (
         """
         SELECT tenant_id, order_id, delivery_id, event_type, trigger, state, attempt_count, attempts, first, last,
             accepted
-        FROM webhook_delivery LEFT JOIN
+        FROM webhook_delivery FULL JOIN
             (SELECT tenant_id, delivery_id, count(*) AS attempts, min(number) AS first, max(number) AS last,
                 coalesce(bool_or(http_status BETWEEN 200 AND 299), false) AS accepted
             FROM webhook_attempt GROUP BY tenant_id, delivery_id) a USING (tenant_id, delivery_id)
-        WHERE (trigger <> 'RESEND' AND attempt_count > 8)
+        WHERE state IS NULL OR (trigger <> 'RESEND' AND attempt_count > 8)
             OR last - first + 1 <> attempts OR last > attempt_count
             OR (first > 1 AND created_at > $2::timestamptz - interval '30 days')
             OR (state = 'DELIVERED' AND (attempt_count = 0 OR (first = 1 AND NOT accepted)))
@@ -464,7 +454,6 @@ QUERIES = (
                 "p.order_id = c.order_id AND p.line = c.line",
             ),
             ("webhook_delivery", "orders", ("order_id", "delivery_id", "event_type"), "p.order_id = c.order_id"),
-            ("webhook_attempt", "webhook_delivery", ("delivery_id", "number"), "p.delivery_id = c.delivery_id"),
         )
     ),
     Query(
@@ -487,7 +476,7 @@ QUERIES = (
     ),
     Query(
         "A21",
-        "free differs from the codes not taken less the profiles that wait for one",
+        "free is not the codes not taken less the profiles that wait for one",
         f"""
         SELECT NULL::bigint AS tenant_id, package_code, l.free, coalesce(not_taken, 0) AS not_taken,
             coalesce(waiting, 0) AS waiting

@@ -42,6 +42,7 @@ MOST_IN_FLIGHT = 2_048  # all posts: slow receivers hold no more than memory and
 SLOW_SECONDS = 1.0
 PROFILES_PER_BATCH = 5_000
 TENANTS_PER_LOOK = 500
+ROWS_PER_CLAIM = 200  # small enough that one batch is prepared while the last one is posted
 ROWS_PER_RECORD = 500
 ROWS_PER_UPKEEP = 5_000
 POLL_SECONDS = 0.05
@@ -228,7 +229,7 @@ class Deliverer:
         while self._batches and (self._batches[0].begun < since or not self._batches[0].left):
             self._batches.popleft()
         fresh = sum([batch.left for batch in self._batches])
-        return min(self._in_flight - fresh, self._most_in_flight - len(self._posts))
+        return min(self._in_flight - fresh, self._most_in_flight - len(self._posts), ROWS_PER_CLAIM)
 
     # Prepare
 

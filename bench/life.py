@@ -1,0 +1,137 @@
+"""The whole life of orders: bought, fulfilled, both webhooks received and verified. `serve` and `work` run."""
+
+import asyncio
+import statistics
+import time
+from urllib.parse import urlsplit
+
+import uvloop
+
+from bench import calls, measure, processes, wrk
+from bench.buyer import Buyer
+from bench.failure import Failed
+from bench.instance import Instance, Served
+from bench.measure import Reading
+from bench.processes import Process
+from bench.receiver import Receiver
+from dealer_server.store.database import Database
+
+RATE = 200  # orders a second
+BURST_CONNECTIONS = 64
+_PATIENCE_SECONDS = 120
+_LOOK_SECONDS = 0.02
+
+
+def steady(instance: Instance, database: str, dealers: int, seconds: int) -> dict[str, Reading]:
+    """Orders at a steady rate; from sending one to receiving its ORDER_PAID and its DELIVERY_UPDATED."""
+    with _Life(instance, database) as life:
+        return uvloop.run(life.steady(dealers, seconds))
+
+
+def burst(instance: Instance, database: str, dealers: int, seconds: int) -> Reading:
+    """Orders as fast as they are taken, for a few seconds; then until the last event is received."""
+    with _Life(instance, database) as life:
+        return uvloop.run(life.burst(dealers, seconds))
+
+
+class _Life:
+    """`serve` and `work` on one database, and what they cost."""
+
+    def __init__(self, instance: Instance, database: str):
+        self._instance = instance
+        self._database = database
+
+    def __enter__(self) -> "_Life":
+        self._served: Served = self._instance.serve(self._database)
+        self._worker: Process = self._instance.work(self._database)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._worker.stop()
+        self._served.process.stop()
+
+    async def steady(self, dealers: int, seconds: int) -> dict[str, Reading]:
+        buying = self._instance.dealers[:dealers]
+        at = urlsplit(self._served.address)
+        async with Receiver(buying) as receiver, Buyer(str(at.hostname), at.port or 0) as buyer:
+            await self._subscribe(receiver, dealers)
+            requests = calls.in_memory(calls.orders(buying), RATE * seconds)
+            cpu = self._cpu()
+            await buyer.buy(requests, RATE)
+            await self._all_received(receiver, len(requests))
+            cost = self._cost(cpu, len(requests))
+        if buyer.refused:
+            raise Failed(f"orders were refused: {buyer.refused[:5]}")
+        return {
+            kind: {"per_second": RATE, **_percentiles(buyer.sent, times), **cost}
+            for kind, times in receiver.arrived.items()
+        }
+
+    async def burst(self, dealers: int, seconds: int) -> Reading:
+        buying = self._instance.dealers[:dealers]
+        async with Receiver(buying) as receiver:
+            await self._subscribe(receiver, dealers)
+            file = self._instance.folder / "burst"
+            requests = calls.write(file, calls.orders(buying), 20_000 * seconds)
+            before, cpu, begun = await self._placed(), self._cpu(), time.perf_counter()
+            await asyncio.to_thread(wrk.replay, self._served.address, requests, BURST_CONNECTIONS, seconds)
+            count = await self._placed() - before
+            await self._all_received(receiver, count)
+            taken = max(max(times.values()) for times in receiver.arrived.values()) - begun
+            file.unlink()
+            return {
+                "per_second": count / taken,
+                "orders": count,
+                "seconds": taken,
+                "repeated": receiver.repeated,
+                **self._memory(),
+                **self._cost(cpu, count),
+            }
+
+    async def _subscribe(self, receiver: Receiver, dealers: int) -> None:
+        await asyncio.to_thread(
+            self._instance.subscribe, self._database, self._instance.dealers[:dealers], receiver.url
+        )
+
+    async def _all_received(self, receiver: Receiver, count: int) -> None:
+        """Raises Failed where they do not come, or do not verify."""
+        begun, before = time.monotonic(), -1
+        while receiver.complete < count:
+            await asyncio.sleep(_LOOK_SECONDS)
+            if receiver.refused:
+                raise Failed(f"webhooks did not verify: {receiver.refused[:3]}")
+            if receiver.complete != before:
+                begun, before = time.monotonic(), receiver.complete
+            elif time.monotonic() - begun > _PATIENCE_SECONDS:
+                raise Failed(f"of {count} orders only {receiver.complete} were told of; {self._worker.tail()}")
+
+    async def _placed(self) -> int:
+        database = await Database.open(self._instance.dsn(self._database))
+        try:
+            async with database.connection() as connection:
+                return int(await connection.fetchval("SELECT sum(order_count) FROM wallet"))
+        finally:
+            await database.close()
+
+    def _cpu(self) -> tuple[measure.Cpu, float]:
+        pid = self._served.process.pid
+        return measure.Cpu(self._instance, pid), processes.cpu_seconds(self._worker.pid)
+
+    def _cost(self, before: tuple[measure.Cpu, float], count: int) -> Reading:
+        cpu, worker = before
+        found = cpu.reading(count)
+        worked = processes.cpu_seconds(self._worker.pid) - worker
+        return found | {"worker_us": worked / count * 1e6}
+
+    def _memory(self) -> Reading:
+        return {
+            "server_rss_mb": processes.memory([self._served.process.pid]).rss_mb,
+            "worker_rss_mb": processes.memory([self._worker.pid]).rss_mb,
+            "postgres_pss_mb": self._instance.postgres_memory().pss_mb,
+        }
+
+
+def _percentiles(sent: dict[str, float], arrived: dict[str, float]) -> Reading:
+    waits = sorted((arrived[transaction_id] - at) * 1000 for transaction_id, at in sent.items())
+    cuts = statistics.quantiles(waits, n=100)
+    return {"p50_ms": cuts[49], "p99_ms": cuts[98], "max_ms": waits[-1]}

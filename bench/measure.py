@@ -1,0 +1,111 @@
+"""One run of one thing: how many a second, how long, and what it cost each process."""
+
+import resource
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from bench import calls, processes, wrk
+from bench.calls import Calls
+from bench.failure import Failed
+from bench.instance import Instance
+
+Reading = dict[str, float]
+"""Numbers of one run by their names: per_second, p50_ms, p99_ms, server_us and postgres_us (CPU per call), …"""
+
+TRIAL_SECONDS = 2
+_TRIAL_RATE = 30_000  # no endpoint here answers more calls a second
+_SPARE = 1.4
+
+
+class Cpu:
+    """CPU seconds since it was made: of a server, of PostgreSQL, and of others who disturb."""
+
+    def __init__(self, instance: Instance, server_pid: int | None):
+        self._instance = instance
+        self._server_pid = server_pid
+        self._before = self._look()
+
+    def reading(self, count: int) -> Reading:
+        """Microseconds per call, and how many cores others kept busy."""
+        after = self._look()
+        wall, everything, server, postgres, ours = (end - begin for begin, end in zip(self._before, after, strict=True))
+        found = {
+            "postgres_us": postgres / count * 1e6,
+            "others_cores": max(everything - server - postgres - ours, 0.0) / wall,
+        }
+        return found if self._server_pid is None else {"server_us": server / count * 1e6} | found
+
+    def _look(self) -> tuple[float, ...]:
+        ours = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return (
+            time.perf_counter(),
+            processes.machine_cpu_seconds(),
+            0.0 if self._server_pid is None else processes.cpu_seconds(self._server_pid),
+            self._instance.postgres_cpu_seconds(),
+            sum(used.ru_utime + used.ru_stime for used in ours),
+        )
+
+
+class Load(NamedTuple):
+    """Calls replayed on a number of connections. `make` gives them anew for each run, since ids are used once."""
+
+    key: str
+    title: str
+    connections: int
+    make: Callable[[], Calls]
+    writes: bool = False
+
+
+class Target(NamedTuple):
+    """The server that a load is for."""
+
+    address: str
+    process: processes.Process
+
+
+class Replay:
+    """Runs loads: a short trial that warms up and tells how many requests to sign, then the run that counts."""
+
+    def __init__(self, instance: Instance, seconds: int):
+        if seconds > calls.VALID_SECONDS:
+            raise Failed(f"--seconds {seconds}: signatures are valid for {calls.VALID_SECONDS} s at most")
+        self._instance = instance
+        self._seconds = seconds
+        self._file = _request_folder(instance.folder) / f"bench-requests-{instance.folder.name}"
+
+    def run(self, load: Load, target: Target) -> Reading:
+        if load.writes:
+            self._instance.checkpoint()
+        trial = self._replay(load, target, TRIAL_SECONDS, _TRIAL_RATE * TRIAL_SECONDS)
+        count = int(trial["per_second"] * self._seconds * _SPARE) + load.connections + 1_000
+        return self._replay(load, target, self._seconds, count)
+
+    def close(self) -> None:
+        self._file.unlink(missing_ok=True)
+
+    def _replay(self, load: Load, target: Target, seconds: int, count: int) -> Reading:
+        requests = calls.write(self._file, load.make(), count)
+        cpu = Cpu(self._instance, target.process.pid)
+        try:
+            seen = wrk.replay(target.address, requests, load.connections, seconds)
+        except Failed as failed:
+            target.process.require_alive()
+            raise Failed(f"{load.title}: {failed}; {target.process.name} said: {target.process.tail()}") from None
+        return {
+            "per_second": seen.requests / seen.seconds,
+            "p50_ms": seen.p50_ms,
+            "p99_ms": seen.p99_ms,
+            "max_ms": seen.max_ms,
+            "bytes_per_answer": seen.bytes / seen.requests,
+            "calls": seen.requests,
+            **cpu.reading(seen.requests),
+        }
+
+
+def _request_folder(otherwise: Path) -> Path:
+    """In memory where there is room: writing requests back to the disk would slow the database's flushes."""
+    shared = Path("/dev/shm")  # noqa: S108
+    return shared if shared.is_dir() and shutil.disk_usage(shared).free > 2 * 2**30 else otherwise
