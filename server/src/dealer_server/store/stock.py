@@ -42,13 +42,12 @@ async def sell(session: Session, sold: dict[str, int]) -> None:
 
 async def clashes(connection: Connection, loaded: Sequence[Loaded]) -> tuple[set[str], set[bytes]]:
     """Which of these ICCIDs and activation code digests were loaded before."""
-    iccids = await connection.fetch(
-        "SELECT iccid FROM stock_profile WHERE iccid = ANY($1::text[])", [one.iccid for one in loaded]
+    rows = await connection.fetch(
+        "SELECT iccid, code_digest FROM stock_profile WHERE iccid = ANY($1::text[]) OR code_digest = ANY($2::bytea[])",
+        [one.iccid for one in loaded],
+        [one.digest for one in loaded],
     )
-    digests = await connection.fetch(
-        "SELECT code_digest FROM stock_profile WHERE code_digest = ANY($1::bytea[])", [one.digest for one in loaded]
-    )
-    return {row[0] for row in iccids}, {row[0] for row in digests}
+    return {row[0] for row in rows}, {row[1] for row in rows}
 
 
 async def load(connection: Connection, package_code: str, loaded: Sequence[Loaded], keys: DataKeys) -> int:
