@@ -87,7 +87,7 @@ def write(file: Path, calls: Calls, count: int) -> Requests:
             if size not in (0, written):
                 raise Failed(f"requests of {calls.path} differ in length: {size} and {written} bytes")
             size = written
-    return Requests(file, size, count)
+    return Requests(file, size)
 
 
 def in_memory(calls: Calls, count: int) -> list[bytes]:
@@ -116,4 +116,6 @@ def _request_id(prefix: str, number: int) -> str:
 
 def _anyone(some: Sequence) -> Iterator:
     """One after another at random, the same in every run."""
-    return iter(lambda choose=random.Random(1).choice: choose(some), None)
+    choose = random.Random(1).choice
+    while True:
+        yield choose(some)

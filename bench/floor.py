@@ -40,9 +40,7 @@ def main() -> None:
     app = application({app_key: secret.encode() for app_key, secret in secrets.items()})
     listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
     print(f"ready: http://127.0.0.1:{listening.getsockname()[1]}", file=sys.stderr, flush=True)
-    config = uvicorn.Config(
-        app, http="httptools", loop="uvloop", lifespan="off", access_log=False, log_level="warning"
-    )
+    config = uvicorn.Config(app, http="httptools", loop="uvloop", lifespan="off", access_log=False, log_level="warning")
     uvicorn.Server(config).run(sockets=[listening])
 
 

@@ -71,8 +71,8 @@ _LOADS = (
 )
 
 
-def load(instance: Instance, database: str, count: int, over: timedelta) -> None:
-    """`count` delivered orders, evenly over the time before now; none of that time may be there yet."""
+def load(instance: Instance, database: str, count: int, over: timedelta, ended: timedelta = timedelta(0)) -> None:
+    """`count` delivered orders, evenly over a time that `ended` ago; none of that time may be there yet."""
     data_keys, dealers = instance.data_keys(database), instance.dealers
 
     async def write(opened: Database) -> None:
@@ -81,7 +81,7 @@ def load(instance: Instance, database: str, count: int, over: timedelta) -> None
             await connection.execute("SET LOCAL session_replication_role = replica")  # the audit looks at foreign keys
             await connection.execute("SET LOCAL work_mem = '256MB'")
             await connection.execute(_STAGE)
-            rows = _rows(dealers, data_keys, count, clock.now() - over, over)
+            rows = _rows(dealers, data_keys, count, clock.now() - ended - over, over)
             await connection.copy_records_to_table("stored", records=rows, columns=_COLUMNS)
             await connection.execute("ANALYZE stored")
             for statement in _LOADS:
@@ -132,9 +132,7 @@ def _known(instance: Instance, database: str, condition: str) -> list[Known]:
 
 async def _execute(connection: Connection, statement: str) -> None:
     numbers = [money.parse(calls.PRICE, "USD"), identity.EPOCH_SECONDS]
-    await connection.execute(
-        statement.replace("$1", f"{numbers[0]}::bigint").replace("$2", f"{numbers[1]}::bigint")
-    )
+    await connection.execute(statement.replace("$1", f"{numbers[0]}::bigint").replace("$2", f"{numbers[1]}::bigint"))
 
 
 def _rows(

@@ -59,7 +59,7 @@ class _Life:
             cpu = self._cpu()
             await buyer.buy(requests, RATE)
             await self._all_received(receiver, len(requests))
-            cost = self._cost(cpu, len(requests))
+            cost = cpu.reading(len(requests))
         if buyer.refused:
             raise Failed(f"orders were refused: {buyer.refused[:5]}")
         return {
@@ -85,7 +85,7 @@ class _Life:
                 "seconds": taken,
                 "repeated": receiver.repeated,
                 **self._memory(),
-                **self._cost(cpu, count),
+                **cpu.reading(count),
             }
 
     async def _subscribe(self, receiver: Receiver, dealers: int) -> None:
@@ -109,19 +109,12 @@ class _Life:
         database = await Database.open(self._instance.dsn(self._database))
         try:
             async with database.connection() as connection:
-                return int(await connection.fetchval("SELECT sum(order_count) FROM wallet"))
+                return int(await connection.fetchval("SELECT sum(order_count) FROM wallet") or 0)
         finally:
             await database.close()
 
-    def _cpu(self) -> tuple[measure.Cpu, float]:
-        pid = self._served.process.pid
-        return measure.Cpu(self._instance, pid), processes.cpu_seconds(self._worker.pid)
-
-    def _cost(self, before: tuple[measure.Cpu, float], count: int) -> Reading:
-        cpu, worker = before
-        found = cpu.reading(count)
-        worked = processes.cpu_seconds(self._worker.pid) - worker
-        return found | {"worker_us": worked / count * 1e6}
+    def _cpu(self) -> measure.Cpu:
+        return measure.Cpu(self._instance, server=self._served.process.pid, worker=self._worker.pid)
 
     def _memory(self) -> Reading:
         return {

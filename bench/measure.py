@@ -21,32 +21,30 @@ _SPARE = 1.4
 
 
 class Cpu:
-    """CPU seconds since it was made: of a server, of PostgreSQL, and of others who disturb."""
+    """CPU seconds since it was made: of our processes by name, of PostgreSQL, and of others who disturb."""
 
-    def __init__(self, instance: Instance, server_pid: int | None):
+    def __init__(self, instance: Instance, **pids: int):
         self._instance = instance
-        self._server_pid = server_pid
+        self._pids = pids
         self._before = self._look()
 
     def reading(self, count: int) -> Reading:
         """Microseconds per call, and how many cores others kept busy."""
-        after = self._look()
-        wall, everything, server, postgres, ours = (end - begin for begin, end in zip(self._before, after, strict=True))
-        found = {
-            "postgres_us": postgres / count * 1e6,
-            "others_cores": max(everything - server - postgres - ours, 0.0) / wall,
-        }
-        return found if self._server_pid is None else {"server_us": server / count * 1e6} | found
+        spent = {name: after - self._before[name] for name, after in self._look().items()}
+        wall, everything, ours = spent.pop("wall"), spent.pop("everything"), spent.pop("ours")
+        others = everything - ours - sum(spent.values())
+        costs = {f"{name}_us": seconds / count * 1e6 for name, seconds in spent.items()}
+        return costs | {"others_cores": max(others, 0.0) / wall}
 
-    def _look(self) -> tuple[float, ...]:
-        ours = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        return (
-            time.perf_counter(),
-            processes.machine_cpu_seconds(),
-            0.0 if self._server_pid is None else processes.cpu_seconds(self._server_pid),
-            self._instance.postgres_cpu_seconds(),
-            sum(used.ru_utime + used.ru_stime for used in ours),
-        )
+    def _look(self) -> dict[str, float]:
+        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return {
+            "wall": time.perf_counter(),
+            "everything": processes.machine_cpu_seconds(),
+            "ours": sum(one.ru_utime + one.ru_stime for one in used),
+            "postgres": self._instance.postgres_cpu_seconds(),
+            **{name: processes.cpu_seconds(pid) for name, pid in self._pids.items()},
+        }
 
 
 class Load(NamedTuple):
@@ -79,16 +77,20 @@ class Replay:
     def run(self, load: Load, target: Target) -> Reading:
         if load.writes:
             self._instance.checkpoint()
-        trial = self._replay(load, target, TRIAL_SECONDS, _TRIAL_RATE * TRIAL_SECONDS)
+        trial = self.trial(load, target)
         count = int(trial["per_second"] * self._seconds * _SPARE) + load.connections + 1_000
         return self._replay(load, target, self._seconds, count)
+
+    def trial(self, load: Load, target: Target) -> Reading:
+        """A short run, good for warming up and for making orders to ask for."""
+        return self._replay(load, target, TRIAL_SECONDS, _TRIAL_RATE * TRIAL_SECONDS)
 
     def close(self) -> None:
         self._file.unlink(missing_ok=True)
 
     def _replay(self, load: Load, target: Target, seconds: int, count: int) -> Reading:
         requests = calls.write(self._file, load.make(), count)
-        cpu = Cpu(self._instance, target.process.pid)
+        cpu = Cpu(self._instance, server=target.process.pid)
         try:
             seen = wrk.replay(target.address, requests, load.connections, seconds)
         except Failed as failed:
@@ -107,5 +109,5 @@ class Replay:
 
 def _request_folder(otherwise: Path) -> Path:
     """In memory where there is room: writing requests back to the disk would slow the database's flushes."""
-    shared = Path("/dev/shm")  # noqa: S108
+    shared = Path("/dev/shm")
     return shared if shared.is_dir() and shutil.disk_usage(shared).free > 2 * 2**30 else otherwise

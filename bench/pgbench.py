@@ -26,7 +26,7 @@ _AMOUNT = money.parse(calls.PRICE, "USD")
 _EXTRA_SECONDS = 60
 _IDS_PER_SECOND = 20_000
 
-# What each parameter of the statement is for one order, by its name in the statement: pgbench's variables, or constants.
+# What the statement's parameters are for one order, by their names in it: pgbench's variables, or constants.
 _VALUES = {
     "debit.tenant_id": ":tenant",
     "debit.known_version": ":version",
@@ -70,8 +70,8 @@ COMMIT;
 class Placed(NamedTuple):
     """What pgbench saw."""
 
-    requests: int
-    seconds: float
+    transactions: int
+    per_second: float
     p50_ms: float
     p99_ms: float
 
@@ -109,7 +109,7 @@ def run(instance: Instance, database: str, wallets: int, clients: int, seconds: 
             raise Failed(f"pgbench: {done.stderr.strip()[-1000:] or done.stdout.strip()}")
         latencies = [int(line.split()[2]) / 1000 for file in folder.glob("log*") for line in file.open()]
     percentiles = statistics.quantiles(latencies, n=100)
-    return Placed(len(latencies), len(latencies) / _rate(done.stdout), percentiles[49], percentiles[98])
+    return Placed(len(latencies), _rate(done.stdout), percentiles[49], percentiles[98])
 
 
 def _rate(output: str) -> float:

@@ -30,7 +30,9 @@ def _start(data: Path, *options: str) -> Reading:
     program = Path(sys.executable).with_name("dealer-server")
     command = [program, "dev", "--json", "--port", "0", "--data", data, *options]
     begun = time.perf_counter()
-    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     try:
         assert process.stdout is not None
         line = process.stdout.readline()

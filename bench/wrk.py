@@ -30,7 +30,6 @@ class Requests(NamedTuple):
 
     file: Path
     size: int
-    count: int
 
 
 def replay(address: str, requests: Requests, connections: int, seconds: int) -> Replayed:

@@ -6,6 +6,10 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -109,6 +113,8 @@ def test_the_specification_shows_the_first_vector() -> None:
 
 # The quickstart
 
+LISTENER = "http://127.0.0.1:9000/"
+
 
 def blocks() -> list[str]:
     """What the reader pastes into bash after the `export` lines."""
@@ -156,35 +162,51 @@ def test_call_signs_what_it_sends(body: str, tmp_path: Path) -> None:
     )
 
 
-async def test_the_quickstart_runs_as_it_stands(dealer: Door, tmp_path: Path) -> None:
-    run = await asyncio.create_subprocess_exec(
-        "bash",
-        "-euo",
-        "pipefail",
-        cwd=tmp_path,
-        env=os.environ
-        | {
-            "ESIM_DEALER_URL": dealer.url,
-            "ESIM_DEALER_APP_KEY": dealer.app_key,
-            "ESIM_DEALER_APP_SECRET": dealer.app_secret,
-            "NO_PROXY": "*",
-        },
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+@asynccontextmanager
+async def listener(environment: Mapping[str, str]) -> AsyncIterator[tuple[str, asyncio.StreamReader]]:
+    """`esim-dealer listen` on a free port: its address, and what it prints."""
+    running = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "esim_dealer.command", "listen", "--port", "0"),
+        env=dict(environment),
+        stdout=PIPE,
+        stderr=PIPE,
     )
-    script = "\n".join(blocks()).encode()
-    printed, complaints = await asyncio.wait_for(run.communicate(script), 60)
-    assert run.returncode == 0, complaints
-    assert not complaints
+    assert running.stdout and running.stderr
+    try:
+        said = await asyncio.wait_for(running.stderr.readline(), 30)
+        yield said.decode().removeprefix("listening on ").strip(), running.stdout
+    finally:
+        running.terminate()
+        await running.wait()
+
+
+async def test_the_quickstart_runs_as_it_stands(dealer: Door, tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "ESIM_DEALER_URL": dealer.url,
+        "ESIM_DEALER_APP_KEY": dealer.app_key,
+        "ESIM_DEALER_APP_SECRET": dealer.app_secret,
+        "NO_PROXY": "*",
+    }
+    async with listener(environment) as (url, events):
+        script = "\n".join(blocks())
+        assert LISTENER in script
+        run = await asyncio.create_subprocess_exec(
+            *("bash", "-euo", "pipefail"), cwd=tmp_path, env=environment, stdin=PIPE, stdout=PIPE, stderr=PIPE
+        )
+        printed, complaints = await asyncio.wait_for(run.communicate(script.replace(LISTENER, url).encode()), 60)
+        assert (run.returncode, complaints) == (0, b"")
+        seen = [(await asyncio.wait_for(events.readline(), 30)).decode() for _ in range(2)]
     answers = [json.loads(line) for line in printed.decode().splitlines()]
     assert {answer["code"] for answer in answers} == {"000000"}
     health, _, packages, webhook, placed, delivered, repeated, balance = (answer["data"] for answer in answers)
     assert health["status"] == "UP"
     assert packages["packages"][0]["price"] == "1.80"
-    assert webhook["callbackUrl"] == "http://127.0.0.1:9000/"
+    assert webhook["callbackUrl"] == url
     assert (placed["payStatus"], placed["deliveryStatus"], placed["duplicate"]) == ("PAID", "PENDING", False)
     assert delivered["deliveryStatus"] == "DELIVERED"
     assert repeated["duplicate"] is True
     assert balance["balance"] == "998.20"
     assert (tmp_path / "esim.png").read_bytes().startswith(b"\x89PNG")
+    assert [("ORDER_PAID" in line, "ICCID_READY" in line) for line in seen] == [(True, False), (False, True)]
+    assert all(line.strip().endswith("verified") and "not verified" not in line for line in seen)

@@ -7,45 +7,100 @@ with Dealer() as dealer:
     order = dealer.wait_for_delivery(order.order_no)
 """
 
-from esim_dealer.client import AsyncDealer, Dealer
-from esim_dealer.errors import (
-    AmountMismatch,
-    AuthenticationError,
-    ClockSkew,
-    Conflict,
-    ConnectionFailed,
-    DealerError,
-    DeliveryFailed,
-    DeliveryTimedOut,
-    ExpectedPrice,
-    InsufficientBalance,
-    InvalidRequest,
-    MalformedWebhook,
-    NotConfigured,
-    NotFound,
-    NotOnSale,
-    NotSupported,
-    OutcomeUnknown,
-    OutOfStock,
-    PermissionDenied,
-    PriceChanged,
-    RateLimited,
-    RequestIdUsed,
-    ServerError,
-    ServiceUnavailable,
-    SignatureMismatch,
-    StaleTimestamp,
-    TransactionIdReused,
-    UnreadableAnswer,
-    UpstreamFailed,
-    WalletFrozen,
-    WebhookError,
-)
-from esim_dealer.exchange import Clock, RetryPolicy
-from esim_dealer.order import Line
-from esim_dealer.webhook import Event, verify
-from esim_dealer.wire.calls import Balance, Health, Package, ProfileRecord, Region
-from esim_dealer.wire.snapshot import OrderItem, Profile, Snapshot
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from esim_dealer.client import AsyncDealer, Dealer
+    from esim_dealer.errors import (
+        AmountMismatch,
+        AuthenticationError,
+        ClockSkew,
+        Conflict,
+        ConnectionFailed,
+        DealerError,
+        DeliveryFailed,
+        DeliveryTimedOut,
+        ExpectedPrice,
+        InsufficientBalance,
+        InvalidRequest,
+        MalformedWebhook,
+        NotConfigured,
+        NotFound,
+        NotOnSale,
+        NotSupported,
+        OutcomeUnknown,
+        OutOfStock,
+        PermissionDenied,
+        PriceChanged,
+        RateLimited,
+        RequestIdUsed,
+        ServerError,
+        ServiceUnavailable,
+        SignatureMismatch,
+        StaleTimestamp,
+        TransactionIdReused,
+        UnreadableAnswer,
+        UpstreamFailed,
+        WalletFrozen,
+        WebhookError,
+    )
+    from esim_dealer.exchange import Clock, RetryPolicy
+    from esim_dealer.order import Line
+    from esim_dealer.webhook import Event, verify
+    from esim_dealer.wire.calls import Balance, Health, Package, ProfileRecord, Region
+    from esim_dealer.wire.snapshot import OrderItem, Profile, Snapshot
+
+# Imported when first asked for: who needs only the contract, as a server does, need not load an HTTP client.
+_HOMES = {
+    "esim_dealer.client": ["AsyncDealer", "Dealer"],
+    "esim_dealer.errors": [
+        "AmountMismatch",
+        "AuthenticationError",
+        "ClockSkew",
+        "Conflict",
+        "ConnectionFailed",
+        "DealerError",
+        "DeliveryFailed",
+        "DeliveryTimedOut",
+        "ExpectedPrice",
+        "InsufficientBalance",
+        "InvalidRequest",
+        "MalformedWebhook",
+        "NotConfigured",
+        "NotFound",
+        "NotOnSale",
+        "NotSupported",
+        "OutcomeUnknown",
+        "OutOfStock",
+        "PermissionDenied",
+        "PriceChanged",
+        "RateLimited",
+        "RequestIdUsed",
+        "ServerError",
+        "ServiceUnavailable",
+        "SignatureMismatch",
+        "StaleTimestamp",
+        "TransactionIdReused",
+        "UnreadableAnswer",
+        "UpstreamFailed",
+        "WalletFrozen",
+        "WebhookError",
+    ],
+    "esim_dealer.exchange": ["Clock", "RetryPolicy"],
+    "esim_dealer.order": ["Line"],
+    "esim_dealer.webhook": ["Event", "verify"],
+    "esim_dealer.wire.calls": ["Balance", "Health", "Package", "ProfileRecord", "Region"],
+    "esim_dealer.wire.snapshot": ["OrderItem", "Profile", "Snapshot"],
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
 
 __all__ = [
     "AmountMismatch",

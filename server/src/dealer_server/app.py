@@ -13,7 +13,7 @@ import asyncpg
 import msgspec
 
 from dealer_server import clock, store, worker
-from dealer_server.api import listener, openapi, replies, routes
+from dealer_server.api import listener, replies, routes
 from dealer_server.api.admission import LocalAdmission, SharedAdmission
 from dealer_server.api.authenticate import Authenticator
 from dealer_server.api.gateway import Gateway
@@ -120,7 +120,13 @@ async def gateway(base: Foundation) -> AsyncIterator[Gateway]:
             callbacks=callback_policy(settings),
         )
         rows = routes.operations(parts)
-        document = msgspec.json.encode(openapi.document(rows, base_url=settings.base_url, version=VERSION))
+
+        @functools.cache
+        def document() -> bytes:
+            from dealer_server.api import openapi  # costs a tenth of a second, and few ask for it
+
+            return msgspec.json.encode(openapi.document(rows, base_url=settings.base_url, version=VERSION))
+
         code_of = functools.partial(qr.code_of, database, base.data_keys)
         yield Gateway(
             Authenticator(base.memory, settings.master_keys, admission(settings), clock.now, settings.proxies),

@@ -14,11 +14,11 @@ CodeOf = Callable[[int, int, str], Awaitable[str | None]]
 Draw = Callable[[str], bytes]
 
 
-def pages(document: bytes, code_of: CodeOf, svg: Draw, png: Draw) -> Starlette:
+def pages(document: Callable[[], bytes], code_of: CodeOf, svg: Draw, png: Draw) -> Starlette:
     """`code_of` gives a profile's activation code when the token fits; `svg` and `png` draw it."""
 
     async def openapi(_: Request) -> Response:
-        return Response(document, media_type="application/json")
+        return Response(document(), media_type="application/json")
 
     async def alive(_: Request) -> Response:
         return JSONResponse({"status": "UP"})

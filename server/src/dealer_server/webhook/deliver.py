@@ -9,7 +9,7 @@ import asyncio
 import random
 import secrets
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import uuid4
@@ -43,6 +43,7 @@ SLOW_SECONDS = 1.0
 PROFILES_PER_BATCH = 5_000
 TENANTS_PER_LOOK = 500
 ROWS_PER_CLAIM = 200  # small enough that one batch is prepared while the last one is posted
+POSTS_PER_TURN = 8
 ROWS_PER_RECORD = 500
 ROWS_PER_UPKEEP = 5_000
 POLL_SECONDS = 0.05
@@ -238,11 +239,20 @@ class Deliverer:
         if posts:
             batch = Batch(asyncio.get_running_loop().time(), len(posts))
             self._batches.append(batch)
-            for post in posts:
-                task = asyncio.create_task(self._attempt(post, batch))
-                self._posts.add(task)
-                task.add_done_callback(self._posts.discard)
+            self._keep(self._begin(posts, batch))
         return len(posts)
+
+    async def _begin(self, posts: Sequence[Post], batch: Batch) -> None:
+        """Begins posts a few at a time, so that the next batch is claimed while this one is being sent."""
+        for count, post in enumerate(posts):
+            if count % POSTS_PER_TURN == 0:
+                await asyncio.sleep(0)
+            self._keep(self._attempt(post, batch))
+
+    def _keep(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._posts.add(task)
+        task.add_done_callback(self._posts.discard)
 
     async def _prepare(self, room: int) -> list[Post]:
         """Claims and freezes a batch: after the commit these attempts are counted and their bytes will never change."""
@@ -455,9 +465,7 @@ class Deliverer:
 
     def _submit(self, outcome: Outcome) -> None:
         """Records without waiting; a record that fails leaves the lease to run out."""
-        task = asyncio.create_task(self._submitted(outcome))
-        self._posts.add(task)
-        task.add_done_callback(self._posts.discard)
+        self._keep(self._submitted(outcome))
 
     async def _submitted(self, outcome: Outcome) -> None:
         """Records, again and again while the database is lost and the lease lasts."""

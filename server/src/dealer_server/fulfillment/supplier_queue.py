@@ -1,4 +1,4 @@
-"""One supplier's lines: claim a batch, ask for its units, record the answers.
+"""One supplier's due lines: claim a batch, ask for its units, record the answers.
 
 A line is claimed for a minute. Should the worker die, the line comes due again, and the supplier is asked with the same
 unit keys, so that nothing is bought twice; should the worker only be slow, what it brings after another one's claim is
@@ -60,8 +60,8 @@ class Batch(NamedTuple):
         return self._replace(lines=lines, outcomes=outcomes)
 
 
-class Lane:
-    """The work for one supplier. One connection, one batch at a time."""
+class SupplierQueue:
+    """Works off the lines that wait for one supplier. One connection, one batch at a time."""
 
     def __init__(
         self,

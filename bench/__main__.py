@@ -1,0 +1,105 @@
+"""`python -m bench`: measures everything on this machine in one run (bench/README.md)."""
+
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from bench import machine, programs, report
+from bench.failure import Failed
+from bench.instance import Instance
+from bench.measure import Reading
+from bench.rounds import GROUPS, Bench, Options
+from dealer_server.store.embedded import EmbeddedError
+
+app = App(name="bench", help="Measures the service on this machine.", version_flags=[])
+QUICK = Options(seconds=3, runs=1, stored=50_000, calls=50_000)
+
+
+@app.default
+def main(
+    *,
+    only: list[str] | None = None,
+    seconds: int = 20,
+    runs: int = 3,
+    stored: int = 1_000_000,
+    calls: int = 1_000_000,
+    quick: Annotated[bool, Parameter(negative="")] = False,
+    folder: Path | None = None,
+) -> None:
+    """Measure, print a table and keep it as JSON under bench/results/.
+
+    Parameters
+    ----------
+    only: Groups to measure: orders, reads, life, dev, memory, stored. Repeat for several.
+    seconds: How long each run takes.
+    runs: How often each is measured; the median counts.
+    stored: How many orders are there already, in the group `stored`.
+    calls: How many calls `serve` answers before its memory is looked at.
+    quick: A short trial of everything, whose figures mean little.
+    folder: Where the database is made; its disk counts. A temporary folder unless given.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    options = QUICK if quick else Options(seconds, runs, stored, calls)
+    try:
+        programs.require_all()
+        groups = _groups(only)
+        with tempfile.TemporaryDirectory(prefix="esim-bench-", dir=folder, ignore_cleanup_errors=True) as made:
+            sys.exit(_measure(Path(made), options, groups))
+    except (Failed, EmbeddedError) as error:
+        sys.exit(f"bench: {error}")
+
+
+def _groups(only: list[str] | None) -> list[str]:
+    wanted = [name for part in only or GROUPS for name in part.split(",")]
+    if unknown := [name for name in wanted if name not in GROUPS]:
+        raise Failed(f"--only {unknown[0]}: there are {', '.join(GROUPS)}")
+    return wanted
+
+
+def _measure(folder: Path, options: Options, groups: list[str]) -> int:
+    """The exit status: 0 where everything could be measured, whatever the figures."""
+    folder.chmod(0o711)  # PostgreSQL runs as a user of its own when we are root
+    console, results, failure = Console(), report.Results(), ""
+    facts = machine.facts(folder)
+    # No refreshing in the background: it would be measured.
+    with Progress(
+        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, auto_refresh=False
+    ) as progress:
+        task = progress.add_task("preparing")
+
+        def note(key: str, title: str, reading: Reading) -> None:
+            results.add(key, title, reading)
+            progress.console.print(report.line(title, reading), highlight=False)
+
+        instance = Instance(folder)
+        try:
+            instance.prepare()
+            bench = Bench(instance, options, note)
+            try:
+                for group in groups:
+                    progress.update(task, description=group, refresh=True)
+                    GROUPS[group](bench)
+            finally:
+                bench.close()
+        except (Failed, KeyboardInterrupt) as error:
+            failure = str(error) or "interrupted"
+        finally:
+            instance.stop()
+    if not results.readings:
+        raise Failed(failure)
+    report.show(results, console)
+    file = results.keep(facts, {**options._asdict(), "groups": groups}, failure)
+    console.print(f"kept in {file}")
+    if failure:
+        console.print(f"[red]broken off: {failure}", highlight=False, markup=True)
+    return 1 if failure else 0
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,287 @@
+"""What is measured, in which order? One function per group; each round measures every case of its group once, so that a
+machine that drifts disturbs all of them alike. The bare endpoint E stands before and after each round."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from bench import calls, growth, life, measure, pgbench, processes, start
+from bench.failure import Failed
+from bench.instance import Instance, Served, secrets_file
+from bench.measure import Load, Reading, Replay, Target
+from bench.processes import Process
+
+RECENT_ORDERS = 20_000
+OLD_ORDERS = 200_000
+YEAR = timedelta(days=365)
+MANY_DEALERS = 100
+BURST_SECONDS = 2
+_AUDIT_SECONDS = 900
+
+
+class Options(NamedTuple):
+    seconds: int
+    runs: int
+    stored: int
+    calls: int
+    """How many calls `serve` answers before its memory is looked at."""
+
+
+class Bench:
+    """What is measured on, and what has been measured so far."""
+
+    def __init__(self, instance: Instance, options: Options, note: Callable[[str, str, Reading], None]):
+        self.instance = instance
+        self.options = options
+        self.note = note
+        self.replay = Replay(instance, options.seconds)
+        command = [sys.executable, "-m", "bench.floor", str(secrets_file(instance.folder, instance.dealers))]
+        process = Process("the bare endpoint", command, instance.folder / "floor.log")
+        self._floor = Target(process.said("ready: "), process)
+
+    def close(self) -> None:
+        self._floor.process.stop()
+        self.replay.close()
+
+    def floor(self, group: str) -> None:
+        load = Load(f"E.{group}", f"E: bare signed endpoint, during {group}", 64, self.empty("/health"))
+        self.measure(load, self._floor)
+
+    def measure(self, load: Load, target: Target) -> None:
+        self.note(load.key, load.title, self.replay.run(load, target))
+
+    def pgbench(self, database: str, key: str, title: str, wallets: int, clients: int) -> None:
+        self.instance.checkpoint()
+        pgbench.run(self.instance, database, wallets, clients, measure.TRIAL_SECONDS)
+        cpu = measure.Cpu(self.instance)
+        seen = pgbench.run(self.instance, database, wallets, clients, self.options.seconds)
+        reading = {"per_second": seen.per_second, "p50_ms": seen.p50_ms, "p99_ms": seen.p99_ms}
+        self.note(key, title, reading | cpu.reading(seen.transactions))
+
+    # What is asked for
+
+    def empty(self, path: str) -> Callable[[], calls.Calls]:
+        return lambda: calls.empty(path, [self.instance.hot])
+
+    def hot_orders(self, connections: int, suffix: str = "") -> Load:
+        title = f"order, one dealer, {_connections(connections)}"
+        return Load(
+            f"orders.hot.{connections}{suffix}",
+            title + _of(suffix),
+            connections,
+            lambda: calls.orders([self.instance.hot]),
+            writes=True,
+        )
+
+    def all_orders(self, connections: int, suffix: str = "") -> Load:
+        title = f"order, {len(self.instance.dealers)} dealers, {_connections(connections)}"
+        return Load(
+            f"orders.thousand.{connections}{suffix}",
+            title + _of(suffix),
+            connections,
+            lambda: calls.orders(self.instance.dealers),
+            writes=True,
+        )
+
+    def query(self, what: str, title: str, known: Sequence[growth.Known], connections: int, suffix: str = "") -> Load:
+        return Load(
+            f"query.{what}.{connections}{suffix}",
+            f"query, {title}, {_connections(connections)}{_of(suffix)}",
+            connections,
+            lambda: calls.queries(known),
+        )
+
+    def plain(self, connections: int, suffix: str = "") -> list[Load]:
+        """Balance and a package page."""
+        end = f", {_connections(connections)}{_of(suffix)}"
+        hot = [self.instance.hot]
+        return [
+            Load(
+                f"packages.{connections}{suffix}",
+                f"package/list, 50{end}",
+                connections,
+                lambda: calls.package_pages(hot),
+            ),
+            Load(
+                f"balance.{connections}{suffix}",
+                f"account/balance{end}",
+                connections,
+                lambda: calls.empty("/account/balance", self.instance.dealers),
+            ),
+        ]
+
+    def health(self, connections: int, suffix: str = "") -> Load:
+        title = f"empty signed call (/health), {_connections(connections)}"
+        return Load(f"health.{connections}{suffix}", title, connections, self.empty("/health"))
+
+
+def orders(bench: Bench) -> None:
+    """(b) and (c): orders through `serve`, and what pgbench does one by one."""
+    for _ in range(bench.options.runs):
+        bench.floor("orders")
+        database = bench.instance.fresh()
+        with bench.instance.serve(database) as served:
+            target = _target(served)
+            bench.measure(bench.hot_orders(64), target)
+            bench.pgbench(database, "pgbench.one", "pgbench, one wallet, 16 clients", 1, 16)
+            bench.measure(bench.all_orders(64), target)
+            every = len(bench.instance.dealers)
+            bench.pgbench(database, "pgbench.thousand", f"pgbench, {every} wallets, 16 clients", every, 16)
+            bench.measure(bench.health(1, ".orders"), target)
+            bench.measure(bench.hot_orders(1), target)
+            bench.pgbench(database, "pgbench.single", "pgbench, one wallet, one client", 1, 1)
+            for load in (bench.all_orders(1), *_at(bench, 16), *_at(bench, 128)):
+                bench.measure(load, target)
+        bench.instance.drop(database)
+    bench.floor("orders")
+
+
+def reads(bench: Bench) -> None:
+    """(d): queries, pages, balances, empty calls."""
+    for _ in range(bench.options.runs):
+        bench.floor("reads")
+        database = bench.instance.fresh()
+        growth.load(bench.instance, database, RECENT_ORDERS, timedelta(minutes=1))
+        with bench.instance.serve(database) as served:
+            target = _target(served)
+            paid, delivered = _recent(bench, database, target)
+            for connections in (64, 1):
+                bench.measure(bench.query("paid", "paid just now", paid, connections), target)
+                bench.measure(bench.query("delivered", "delivered just now", delivered, connections), target)
+                for load in (*bench.plain(connections), bench.health(connections)):
+                    bench.measure(load, target)
+        bench.instance.drop(database)
+    bench.floor("reads")
+
+
+def stored(bench: Bench) -> None:
+    """(g): the same on a database that holds many orders already, side by side with an empty one."""
+    full = bench.instance.fresh()
+    growth.load(bench.instance, full, bench.options.stored, YEAR, ended=timedelta(hours=1, minutes=5))
+    growth.load(bench.instance, full, RECENT_ORDERS, timedelta(minutes=1))
+    growth.vacuum(bench.instance, full)
+    for _ in range(bench.options.runs):
+        bench.floor("stored")
+        empty = bench.instance.fresh()
+        growth.load(bench.instance, empty, RECENT_ORDERS, timedelta(minutes=1))
+        _side(bench, empty, ".empty")
+        _side(bench, full, ".stored")
+        bench.instance.drop(empty)
+    bench.floor("stored")
+    _audit(bench, full)
+    bench.instance.drop(full)
+
+
+def memory(bench: Bench) -> None:
+    """(f): what `serve` holds when it starts, and after many calls of each kind."""
+    database = bench.instance.fresh()
+    growth.load(bench.instance, database, RECENT_ORDERS, timedelta(minutes=1))
+    with bench.instance.serve(database) as served:
+        target, done = _target(served), 0.0
+        before = processes.memory([target.process.pid])
+        _, delivered = _recent(bench, database, target)
+        kinds = [bench.all_orders(64), bench.query("delivered", "", delivered, 64), *bench.plain(64)]
+        while done < bench.options.calls:
+            done += sum(bench.replay.run(load, target)["calls"] for load in kinds)
+        bench.note(
+            "memory.serve",
+            f"memory of serve, before and after {bench.options.calls:,} calls",
+            {"calls": done, "rss_before_mb": before.rss_mb, **_memory(processes.memory([target.process.pid]))},
+        )
+        bench.note("memory.postgres", "memory of PostgreSQL, all processes", _memory(bench.instance.postgres_memory()))
+    bench.instance.drop(database)
+
+
+def whole(bench: Bench) -> None:
+    """(e): from buying to both webhooks."""
+    for _ in range(bench.options.runs):
+        database = bench.instance.fresh()
+        for event, reading in life.steady(bench.instance, database, 1, bench.options.seconds).items():
+            bench.note(f"life.{event}", f"order → {event} received, {life.RATE} orders/s", reading)
+        for dealers, name in ((1, "one"), (MANY_DEALERS, "many")):
+            reading = life.burst(bench.instance, database, dealers, BURST_SECONDS)
+            bench.note(f"life.burst.{name}", f"order → both webhooks, as fast as it goes, dealers: {dealers}", reading)
+        bench.instance.drop(database)
+
+
+def ready(bench: Bench) -> None:
+    """(h): from `dealer-server dev` to its first answer."""
+    for _ in range(bench.options.runs):
+        cold, warm = start.cold_and_warm(bench.instance.folder)
+        bench.note("dev.cold", "dev from start to ready, --fresh", cold)
+        bench.note("dev.warm", "dev from start to ready, again", warm)
+
+
+GROUPS: dict[str, Callable[[Bench], None]] = {
+    "orders": orders,
+    "reads": reads,
+    "life": whole,
+    "dev": ready,
+    "memory": memory,
+    "stored": stored,
+}
+
+
+def _side(bench: Bench, database: str, suffix: str) -> None:
+    with bench.instance.serve(database) as served:
+        target = _target(served)
+        bench.measure(bench.hot_orders(64, suffix), target)
+        bench.measure(bench.all_orders(64, suffix), target)
+        paid, delivered = _recent(bench, database, target)
+        bench.measure(bench.query("paid", "paid just now", paid, 64, suffix), target)
+        bench.measure(bench.query("delivered", "delivered just now", delivered, 64, suffix), target)
+        if suffix == ".stored":
+            old = growth.delivered(bench.instance, database, OLD_ORDERS, recent=False)
+            bench.measure(bench.query("old", "random old ones", old, 64, suffix), target)
+            for load in bench.plain(64, suffix):
+                bench.measure(load, target)
+
+
+def _recent(bench: Bench, database: str, target: Target) -> tuple[list[growth.Known], list[growth.Known]]:
+    """Orders just paid, and orders just delivered."""
+    bench.replay.trial(bench.all_orders(64), target)
+    paid = growth.paid(bench.instance, database, RECENT_ORDERS)
+    return paid, growth.delivered(bench.instance, database, RECENT_ORDERS, recent=True)
+
+
+def _at(bench: Bench, connections: int) -> list[Load]:
+    return [bench.hot_orders(connections), bench.all_orders(connections)]
+
+
+def _audit(bench: Bench, database: str) -> None:
+    """Raises Failed where an invariant does not hold."""
+    program = Path(sys.executable).with_name("dealer-server")
+    begun = time.monotonic()
+    done = subprocess.run(
+        [program, "audit", "--json"],
+        env=bench.instance.environment(database),
+        capture_output=True,
+        text=True,
+        timeout=_AUDIT_SECONDS,
+        check=False,
+    )
+    if done.returncode:
+        raise Failed(f"the audit found something: {(done.stdout + done.stderr)[-3000:]}")
+    assert json.loads(done.stdout)
+    bench.note("audit", "audit of all of it", {"seconds": time.monotonic() - begun})
+
+
+def _target(served: Served) -> Target:
+    return Target(served.address, served.process)
+
+
+def _memory(memory: processes.Memory) -> Reading:
+    return {"rss_mb": memory.rss_mb, "pss_mb": memory.pss_mb}
+
+
+def _connections(count: int) -> str:
+    return "1 connection" if count == 1 else f"{count} connections"
+
+
+def _of(suffix: str) -> str:
+    return {".empty": ", database empty", ".stored": ", orders stored"}.get(suffix, "")

@@ -1,0 +1,93 @@
+"""Which figures does the service promise? Ratios within one run, since machines differ (issue 2, figures to reach)."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+Medians = Mapping[str, Mapping[str, float]]
+
+
+class Target(NamedTuple):
+    """`reached` computes the figure; it raises KeyError where something it needs was not measured."""
+
+    text: str
+    at_least: bool
+    bound: float
+    reached: Callable[[Medians], float]
+    unit: str = "×"
+
+
+class Verdict(NamedTuple):
+    text: str
+    bound: str
+    reached: float
+    unit: str
+    kept: bool
+
+
+def _rate(key: str, of: str) -> Callable[[Medians], float]:
+    return lambda medians: medians[key]["per_second"] / medians[of]["per_second"]
+
+
+def _wait(key: str, of: str) -> Callable[[Medians], float]:
+    return lambda medians: medians[key]["p50_ms"] / medians[of]["p50_ms"]
+
+
+def _tail(key: str) -> Callable[[Medians], float]:
+    return lambda medians: medians[key]["p99_ms"] / medians[key]["p50_ms"]
+
+
+def _value(key: str, name: str) -> Callable[[Medians], float]:
+    return lambda medians: medians[key][name]
+
+
+TARGETS = (
+    Target("orders, one dealer ÷ pgbench one wallet", True, 7, _rate("orders.hot.64", "pgbench.one")),
+    Target("orders, one dealer ÷ E", True, 0.60, _rate("orders.hot.64", "E.orders")),
+    Target("orders, 1 000 dealers ÷ pgbench 1 000 wallets", True, 1.4, _rate("orders.thousand.64", "pgbench.thousand")),
+    Target("orders, 1 000 dealers ÷ E", True, 0.45, _rate("orders.thousand.64", "E.orders")),
+    Target("orders, one dealer: p99 ÷ p50", False, 4, _tail("orders.hot.64")),
+    Target("orders, 1 000 dealers: p99 ÷ p50", False, 4, _tail("orders.thousand.64")),
+    Target("one connection: order p50 ÷ empty call p50", False, 6, _wait("orders.hot.1", "health.1.orders")),
+    Target("one connection: order p50 ÷ pgbench p50", False, 1.3, _wait("orders.hot.1", "pgbench.single")),
+    Target("query of paid orders ÷ E", True, 0.70, _rate("query.paid.64", "E.reads")),
+    Target("query of delivered orders ÷ E", True, 0.70, _rate("query.delivered.64", "E.reads")),
+    Target("account/balance ÷ E", True, 0.85, _rate("balance.64", "E.reads")),
+    Target("package/list ÷ E", True, 0.70, _rate("packages.64", "E.reads")),
+    Target("stored: orders, one dealer ÷ empty", True, 0.90, _rate("orders.hot.64.stored", "orders.hot.64.empty")),
+    Target(
+        "stored: orders, 1 000 dealers ÷ empty",
+        True,
+        0.90,
+        _rate("orders.thousand.64.stored", "orders.thousand.64.empty"),
+    ),
+    Target("stored: query, paid just now ÷ empty", True, 0.90, _rate("query.paid.64.stored", "query.paid.64.empty")),
+    Target(
+        "stored: query, delivered just now ÷ empty",
+        True,
+        0.90,
+        _rate("query.delivered.64.stored", "query.delivered.64.empty"),
+    ),
+    Target(
+        "stored: query, random old ÷ delivered, empty",
+        True,
+        0.75,
+        _rate("query.old.64.stored", "query.delivered.64.empty"),
+    ),
+    Target("memory of serve after its calls", False, 150, _value("memory.serve", "rss_mb"), " MB"),
+    Target("dev to ready, cold", False, 3.0, _value("dev.cold", "seconds"), " s"),
+    Target("dev to ready, warm", False, 1.5, _value("dev.warm", "seconds"), " s"),
+)
+
+
+def verdicts(medians: Medians) -> list[Verdict]:
+    """Of every target whose figures were measured."""
+    found = []
+    for target in TARGETS:
+        try:
+            reached = target.reached(medians)
+        except KeyError:
+            continue
+        kept = reached >= target.bound if target.at_least else reached <= target.bound
+        bound = f"{'≥' if target.at_least else '≤'} {target.bound:g}{target.unit}"
+        found.append(Verdict(target.text, bound, reached, target.unit, kept))
+    return found
