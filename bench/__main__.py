@@ -18,6 +18,7 @@ from bench.rounds import GROUPS, Bench, Options
 from dealer_server.store.embedded import EmbeddedError
 
 app = App(name="bench", help="Measures the service on this machine.", version_flags=[])
+_FILE_WIDTH = 150
 QUICK = Options(seconds=3, runs=1, stored=50_000, calls=50_000)
 
 
@@ -31,6 +32,7 @@ def main(
     calls: int = 1_000_000,
     quick: Annotated[bool, Parameter(negative="")] = False,
     folder: Path | None = None,
+    profiler: Path | None = None,
 ) -> None:
     """Measure, print a table and keep it as JSON under bench/results/.
 
@@ -43,9 +45,10 @@ def main(
     calls: How many calls `serve` answers before its memory is looked at.
     quick: A short trial of everything, whose figures mean little.
     folder: Where the database is made; its disk counts. A temporary folder unless given.
+    profiler: The program py-spy; records what servers do into bench/results/raw/, which disturbs the figures.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    options = QUICK if quick else Options(seconds, runs, stored, calls)
+    options = QUICK if quick else Options(seconds, runs, stored, calls, profiler)
     try:
         programs.require_all()
         groups = _groups(only)
@@ -65,7 +68,7 @@ def _groups(only: list[str] | None) -> list[str]:
 def _measure(folder: Path, options: Options, groups: list[str]) -> int:
     """The exit status: 0 where everything could be measured, whatever the figures."""
     folder.chmod(0o711)  # PostgreSQL runs as a user of its own when we are root
-    console, results, failure = Console(), report.Results(), ""
+    console, results, failure = _console(), report.Results(), ""
     facts = machine.facts(folder)
     # No refreshing in the background: it would be measured.
     with Progress(
@@ -75,7 +78,7 @@ def _measure(folder: Path, options: Options, groups: list[str]) -> int:
 
         def note(key: str, title: str, reading: Reading) -> None:
             results.add(key, title, reading)
-            progress.console.print(report.line(title, reading), highlight=False)
+            progress.console.print(report.line(title, reading), highlight=False, soft_wrap=True)
 
         instance = Instance(folder)
         try:
@@ -87,18 +90,38 @@ def _measure(folder: Path, options: Options, groups: list[str]) -> int:
                     GROUPS[group](bench)
             finally:
                 bench.close()
-        except (Failed, KeyboardInterrupt) as error:
-            failure = str(error) or "interrupted"
+        except Failed as failed:
+            failure = str(failed)
+        except (Exception, KeyboardInterrupt) as error:
+            failure = repr(error)
+            progress.console.print_exception()
         finally:
             instance.stop()
     if not results.readings:
         raise Failed(failure)
     report.show(results, console)
-    file = results.keep(facts, {**options._asdict(), "groups": groups}, failure)
+    file = results.keep(
+        facts,
+        {**options._asdict(), "profiler": str(options.profiler or ""), "groups": groups},
+        _part(options, groups, failure),
+        failure,
+    )
     console.print(f"kept in {file}")
     if failure:
         console.print(f"[red]broken off: {failure}", highlight=False, markup=True)
     return 1 if failure else 0
+
+
+def _part(options: Options, groups: list[str], failure: str) -> str:
+    """What of a whole run it is, for the file's name."""
+    parts = [] if groups == [*GROUPS] else groups
+    marks = {"quick": options == QUICK, "profiled": options.profiler is not None, "broken-off": bool(failure)}
+    return "".join(f"-{part}" for part in [*parts, *(mark for mark, on in marks.items() if on)])
+
+
+def _console() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=_FILE_WIDTH)
 
 
 if __name__ == "__main__":

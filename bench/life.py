@@ -28,8 +28,9 @@ def steady(instance: Instance, database: str, dealers: int, seconds: int) -> dic
         return uvloop.run(life.steady(dealers, seconds))
 
 
-def burst(instance: Instance, database: str, dealers: int, seconds: int) -> Reading:
-    """Orders as fast as they are taken, for a few seconds; then until the last event is received."""
+def burst(instance: Instance, database: str, dealers: int, seconds: int) -> tuple[Reading, Reading]:
+    """Orders as fast as they are taken, for a few seconds; then until the last event is received. The second reading is
+    the memory of `work` thereafter."""
     with _Life(instance, database) as life:
         return uvloop.run(life.burst(dealers, seconds))
 
@@ -67,7 +68,7 @@ class _Life:
             for kind, times in receiver.arrived.items()
         }
 
-    async def burst(self, dealers: int, seconds: int) -> Reading:
+    async def burst(self, dealers: int, seconds: int) -> tuple[Reading, Reading]:
         buying = self._instance.dealers[:dealers]
         async with Receiver(buying) as receiver:
             await self._subscribe(receiver, dealers)
@@ -79,14 +80,9 @@ class _Life:
             await self._all_received(receiver, count)
             taken = max(max(times.values()) for times in receiver.arrived.values()) - begun
             file.unlink()
-            return {
-                "per_second": count / taken,
-                "orders": count,
-                "seconds": taken,
-                "repeated": receiver.repeated,
-                **self._memory(),
-                **cpu.reading(count),
-            }
+            counted: Reading = {"orders": count, "seconds": taken, "repeated": receiver.repeated}
+            reading = {"per_second": count / taken} | counted | cpu.reading(count)
+            return reading, processes.memory([self._worker.pid])._asdict()
 
     async def _subscribe(self, receiver: Receiver, dealers: int) -> None:
         await asyncio.to_thread(
@@ -115,13 +111,6 @@ class _Life:
 
     def _cpu(self) -> measure.Cpu:
         return measure.Cpu(self._instance, server=self._served.process.pid, worker=self._worker.pid)
-
-    def _memory(self) -> Reading:
-        return {
-            "server_rss_mb": processes.memory([self._served.process.pid]).rss_mb,
-            "worker_rss_mb": processes.memory([self._worker.pid]).rss_mb,
-            "postgres_pss_mb": self._instance.postgres_memory().pss_mb,
-        }
 
 
 def _percentiles(sent: dict[str, float], arrived: dict[str, float]) -> Reading:

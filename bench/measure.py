@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import calls, processes, wrk
+from bench import calls, processes, profile, wrk
 from bench.calls import Calls
 from bench.failure import Failed
 from bench.instance import Instance
@@ -16,8 +16,8 @@ Reading = dict[str, float]
 """Numbers of one run by their names: per_second, p50_ms, p99_ms, server_us and postgres_us (CPU per call), …"""
 
 TRIAL_SECONDS = 2
-_TRIAL_RATE = 30_000  # no endpoint here answers more calls a second
-_SPARE = 1.4
+_MOST = 30_000  # no endpoint here answers more calls a second
+_SPARE = 1.3
 
 
 class Cpu:
@@ -67,32 +67,42 @@ class Target(NamedTuple):
 class Replay:
     """Runs loads: a short trial that warms up and tells how many requests to sign, then the run that counts."""
 
-    def __init__(self, instance: Instance, seconds: int):
+    def __init__(self, instance: Instance, seconds: int, profiler: Path | None = None):
         if seconds > calls.VALID_SECONDS:
             raise Failed(f"--seconds {seconds}: signatures are valid for {calls.VALID_SECONDS} s at most")
         self._instance = instance
         self._seconds = seconds
+        self._profiler = profiler
         self._file = _request_folder(instance.folder) / f"bench-requests-{instance.folder.name}"
 
     def run(self, load: Load, target: Target) -> Reading:
         if load.writes:
             self._instance.checkpoint()
-        trial = self.trial(load, target)
-        count = int(trial["per_second"] * self._seconds * _SPARE) + load.connections + 1_000
-        return self._replay(load, target, self._seconds, count)
+        rate = self.trial(load, target)["per_second"]
+        while True:
+            try:
+                with profile.recorded(self._profiler, target.process.pid, self._seconds, load.key):
+                    return self._replay(load, target, self._seconds, min(rate * _SPARE, _MOST))
+            except wrk.RanOut:
+                if rate > _MOST:
+                    raise
+                rate *= 2
 
     def trial(self, load: Load, target: Target) -> Reading:
         """A short run, good for warming up and for making orders to ask for."""
-        return self._replay(load, target, TRIAL_SECONDS, _TRIAL_RATE * TRIAL_SECONDS)
+        return self._replay(load, target, TRIAL_SECONDS, _MOST)
 
     def close(self) -> None:
         self._file.unlink(missing_ok=True)
 
-    def _replay(self, load: Load, target: Target, seconds: int, count: int) -> Reading:
-        requests = calls.write(self._file, load.make(), count)
+    def _replay(self, load: Load, target: Target, seconds: int, rate: float) -> Reading:
+        """Signs for `rate` calls a second and replays them."""
+        requests = calls.write(self._file, load.make(), int(rate * seconds) + load.connections + 1_000)
         cpu = Cpu(self._instance, server=target.process.pid)
         try:
             seen = wrk.replay(target.address, requests, load.connections, seconds)
+        except wrk.RanOut:
+            raise
         except Failed as failed:
             target.process.require_alive()
             raise Failed(f"{load.title}: {failed}; {target.process.name} said: {target.process.tail()}") from None

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from types import TracebackType
+from typing import cast
 
 import httptools
 
@@ -61,8 +62,7 @@ class _Connection(asyncio.Protocol):
         self._body: list[bytes] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         self._parser.feed_data(data)

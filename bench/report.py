@@ -32,8 +32,8 @@ class Results:
             for key, runs in self.readings.items()
         }
 
-    def keep(self, machine: Mapping[str, object], options: Mapping[str, object], failure: str) -> Path:
-        """Writes all of it; gives the file."""
+    def keep(self, machine: Mapping[str, object], options: Mapping[str, object], part: str, failure: str) -> Path:
+        """Writes all of it; gives the file. `part` keeps what is not a whole run apart."""
         medians = self.medians()
         document = {
             "machine": machine,
@@ -51,7 +51,7 @@ class Results:
             ],
         }
         RESULTS.mkdir(exist_ok=True)
-        file = RESULTS / f"{str(machine['at'])[:10]}-{machine['commit']}.json"
+        file = RESULTS / f"{str(machine['at'])[:10]}-{machine['commit']}{part}.json"
         file.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
         return file
 

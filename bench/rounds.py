@@ -31,6 +31,9 @@ class Options(NamedTuple):
     calls: int
     """How many calls `serve` answers before its memory is looked at."""
 
+    profiler: Path | None = None
+    """py-spy: what servers do during the runs is recorded, which disturbs the figures."""
+
 
 class Bench:
     """What is measured on, and what has been measured so far."""
@@ -39,7 +42,7 @@ class Bench:
         self.instance = instance
         self.options = options
         self.note = note
-        self.replay = Replay(instance, options.seconds)
+        self.replay = Replay(instance, options.seconds, options.profiler)
         command = [sys.executable, "-m", "bench.floor", str(secrets_file(instance.folder, instance.dealers))]
         process = Process("the bare endpoint", command, instance.folder / "floor.log")
         self._floor = Target(process.said("ready: "), process)
@@ -191,9 +194,9 @@ def memory(bench: Bench) -> None:
         bench.note(
             "memory.serve",
             f"memory of serve, before and after {bench.options.calls:,} calls",
-            {"calls": done, "rss_before_mb": before.rss_mb, **_memory(processes.memory([target.process.pid]))},
+            {"calls": done, "rss_before_mb": before.rss_mb} | processes.memory([target.process.pid])._asdict(),
         )
-        bench.note("memory.postgres", "memory of PostgreSQL, all processes", _memory(bench.instance.postgres_memory()))
+        bench.note("memory.postgres", "memory of PostgreSQL, all processes", bench.instance.postgres_memory()._asdict())
     bench.instance.drop(database)
 
 
@@ -204,8 +207,10 @@ def whole(bench: Bench) -> None:
         for event, reading in life.steady(bench.instance, database, 1, bench.options.seconds).items():
             bench.note(f"life.{event}", f"order → {event} received, {life.RATE} orders/s", reading)
         for dealers, name in ((1, "one"), (MANY_DEALERS, "many")):
-            reading = life.burst(bench.instance, database, dealers, BURST_SECONDS)
-            bench.note(f"life.burst.{name}", f"order → both webhooks, as fast as it goes, dealers: {dealers}", reading)
+            reading, held = life.burst(bench.instance, database, dealers, BURST_SECONDS)
+            whose = "one dealer" if dealers == 1 else f"{dealers} dealers"
+            bench.note(f"life.burst.{name}", f"order → both webhooks, as fast as it goes, {whose}", reading)
+            bench.note("memory.work", "memory of work, after that", held)
         bench.instance.drop(database)
 
 
@@ -273,10 +278,6 @@ def _audit(bench: Bench, database: str) -> None:
 
 def _target(served: Served) -> Target:
     return Target(served.address, served.process)
-
-
-def _memory(memory: processes.Memory) -> Reading:
-    return {"rss_mb": memory.rss_mb, "pss_mb": memory.pss_mb}
 
 
 def _connections(count: int) -> str:

@@ -12,6 +12,11 @@ from bench.failure import Failed
 
 _SCRIPT = Path(__file__).with_name("replay.lua")
 _EXTRA_SECONDS = 30
+_RAN_OUT = 3  # replay.lua's exit status
+
+
+class RanOut(Failed):
+    """More calls were answered than were signed."""
 
 
 class Replayed(NamedTuple):
@@ -33,13 +38,15 @@ class Requests(NamedTuple):
 
 
 def replay(address: str, requests: Requests, connections: int, seconds: int) -> Replayed:
-    """Raises Failed where a request was refused, broken off or late, and where the requests ran out."""
+    """Raises Failed where a request was refused, broken off or late; RanOut."""
     command = [programs.wrk(), "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", _SCRIPT, address]
     environment = {**os.environ, "REQUESTS": str(requests.file), "REQUEST_BYTES": str(requests.size)}
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=seconds + _EXTRA_SECONDS, check=False
     )
     result = done.stdout.partition("RESULT ")[2]
+    if done.returncode == _RAN_OUT:
+        raise RanOut(f"the signed requests ran out within {seconds} s")
     if done.returncode or not result:
         raise Failed(f"wrk: {done.stderr.strip() or done.stdout.strip()}")
     answers = msgspec.json.decode(result.splitlines()[0])

@@ -349,9 +349,9 @@ def test_scripted_packages_are_as_decided():
     scripted = [p for p in TEST if p.package_code.startswith("TEST-")]
     assert len(scripted) == 9
     assert {
-        (p.type, p.status, p.data_type, p.data_bytes, p.duration, p.price, p.currency, p.max_quantity, p.supplier)
-        for p in scripted
-    } == {("BASE", "ON_SALE", "TOTAL", GB, 7, 18_000, "USD", 100, "simulated")}
+        (p.type, p.status, p.data_type, p.data_bytes, p.duration, p.price, p.currency, p.max_quantity) for p in scripted
+    } == {("BASE", "ON_SALE", "TOTAL", GB, 7, 18_000, "USD", 100)}
+    assert [p.package_code for p in scripted if p.supplier != "simulated"] == ["TEST-STOCKOUT"]
 
 
 def test_the_demo_package_is_sold_from_stock():

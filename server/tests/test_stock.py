@@ -269,6 +269,18 @@ async def test_stock_that_is_short_is_waited_for(shop: Shop, capfd: pytest.Captu
     assert (await shop.load(dealer, order_id)).order_status == "COMPLETED"
 
 
+async def test_two_transactions_take_different_codes_without_waiting(shop: Shop):
+    dealer = await shop.dealer()
+    await shop.load_stock(5)
+    profiles = (await shop.load(dealer, await shop.order(dealer, ("DEMO-STOCK", 5)))).profiles
+    wanted = [(dealer, profile.profile_id) for profile in profiles]
+    async with asyncio.timeout(10), shop.database.transaction() as one, shop.database.transaction() as two:
+        first = await store.stock.take(one, "DEMO-STOCK", wanted[:3], shop.data_keys, shop.time())
+        second = await store.stock.take(two, "DEMO-STOCK", wanted[2:], shop.data_keys, shop.time())
+    assert (len(first), len(second)) == (3, 2)
+    assert len({taken.iccid for taken in (*first, *second)}) == 5
+
+
 async def test_a_code_opens_only_on_its_own_row(shop: Shop):
     """A sealed code copied to another stock profile, or read as a profile's, does not open."""
     await shop.load_stock(2)

@@ -1,48 +1,35 @@
 """The delivery engine against real receivers: order, merging, retries, what is sent and what is kept of it."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
+
 from dealer_server import store
-from dealer_server.store.database import Database
-from dealer_server.store.sealing import MasterKeys, credential_context
-from webhook_stage import OK, Receiver, Request, Stage, TestClock, answer, deliver_all, hang
-
-MINUTE = (0, *[60] * 7)
-
-
-@pytest.fixture(scope="module")
-async def database(database_url: str) -> AsyncIterator[Database]:
-    database = await Database.open(database_url)
-    yield database
-    await database.close()
+from dealer_server.store.sealing import credential_context
+from dealer_server.webhook.deliver import Batch, Outcome
+from dealer_server.webhook.outbound import Answer
+from webhook_stage import OK, Receiver, Request, Stage, answer, deliver_all, hang, listening, stage_on
 
 
 @pytest.fixture
-async def stage(database: Database) -> AsyncIterator[Stage]:
-    master_keys = MasterKeys({"test": bytes(32)})
-    async with database.connection() as connection:
-        data_keys = await store.data_key.load(connection, master_keys)
-    yield Stage(database, data_keys, master_keys, TestClock())
-    # What a test leaves unfinished is no business of the next one.
-    async with database.connection() as connection:
-        await connection.execute("TRUNCATE webhook_attempt, webhook_delivery")
+async def stage(database_url: str) -> AsyncIterator[Stage]:
+    async with stage_on(database_url) as stage:
+        yield stage
 
 
 @pytest.fixture
 async def receiver() -> AsyncIterator[Receiver]:
-    receiver = await Receiver().start()
-    yield receiver
-    await receiver.close()
+    async with listening(1) as [receiver]:
+        yield receiver
 
 
 @pytest.fixture
 async def other() -> AsyncIterator[Receiver]:
-    receiver = await Receiver().start()
-    yield receiver
-    await receiver.close()
+    async with listening(1) as [receiver]:
+        yield receiver
 
 
 async def test_an_order_is_told_of_from_payment_to_delivery_in_signed_snapshots(stage: Stage, receiver: Receiver):
@@ -197,7 +184,7 @@ async def test_eight_attempts_on_schedule_then_the_delivery_has_failed(stage: St
         task.cancel()
         await asyncio.wait([task])
     assert [request.number for request in requests] == [1, 2, 3, 4, 5, 6, 7, 8]
-    waits = [after.at - before.at for before, after in zip(requests, requests[1:], strict=False)]
+    waits = [after.at - before.at for before, after in itertools.pairwise(requests)]
     assert all(wait >= planned * 0.9 for wait, planned in zip(waits, schedule[1:], strict=True))
     [row] = await stage.deliveries(dealer)
     assert (row["state"], row["attempt_count"], row["due_at"]) == ("FAILED", 8, None)
@@ -351,7 +338,8 @@ async def test_a_lapsed_lease_is_an_attempt_of_unknown_outcome(stage: Stage, rec
         await deliverer.settle()
         assert await deliver_all(deliverer) == 1
         # The one that was given up wakes again: its record must change nothing.
-        await crashed._submitted(await _outcome_of(crashed, lost))
+        late = crashed._finished(lost, Answer(None, 200), stage.clock(), 61_000)
+        await crashed._submitted(Outcome(late, receiver.url))
     [request] = receiver.requests
     assert (request.body, request.number) == (lost.body, 2)
     assert [(one["number"], one["error"]) for one in await stage.attempts(dealer)] == [(1, "LOST"), (2, None)]
@@ -365,7 +353,7 @@ async def test_a_worker_that_stood_still_past_its_lease_sends_nothing(stage: Sta
     await stage.order(dealer)
     async with stage.deliverer() as paused:
         [late] = await paused._prepare(10)
-        batch = paused_batch()
+        batch = Batch(0.0, 1)
         await paused._attempt(late._replace(abandon_at=0.0), batch)
     assert receiver.requests == [] and batch.left == 0
 
@@ -443,17 +431,3 @@ async def test_a_delivery_that_cannot_be_prepared_holds_up_no_other(stage: Stage
         [aside] = await stage.deliveries(dealer, broken)
         assert aside["state"] == "READY" and aside["due_at"] > stage.clock() + timedelta(seconds=30)
     assert [request.json["orderId"] for request in receiver.requests] == [sound]
-
-
-def paused_batch():
-    from dealer_server.webhook.deliver import Batch
-
-    return Batch(0.0, 1)
-
-
-async def _outcome_of(deliverer, post):
-    from dealer_server.webhook.deliver import Outcome
-    from dealer_server.webhook.outbound import Answer
-
-    finished = deliverer._finished(post, Answer(None, 200), post.delivery and deliverer._clock(), 1)
-    return Outcome(finished, post.delivery.url, 1.0)

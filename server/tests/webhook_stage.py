@@ -80,8 +80,8 @@ Answering = Callable[[Request, asyncio.StreamWriter], Awaitable[bytes | None]]
 class Receiver:
     """A dealer's endpoint: an HTTP server over raw sockets, so that tests may break every rule of HTTP.
 
-    `answers` are given one after the other, the last for ever: bytes, a number for a status, or a function that is handed
-    the request and the open connection.
+    `answers` are given one after the other, the last for ever: bytes, a number for a status, or a function that is
+    handed the request and the open connection.
     """
 
     def __init__(self) -> None:
@@ -189,8 +189,8 @@ class Stage:
                 " VALUES ($1, $2, $3, '', 'USD', 18000, $4)", dealer.tenant_id, order_id, f"t-{order_id}", now
             )  # fmt: skip
             await connection.execute(
-                "INSERT INTO order_item (tenant_id, order_id, line, package_code, supplier, quantity, period_num, price,"
-                " first_profile_id) VALUES ($1, $2, 0, 'TEST-OK', 'simulated', $3, 1, 18000, $4)",
+                "INSERT INTO order_item (tenant_id, order_id, line, package_code, supplier, quantity, period_num,"
+                " price, first_profile_id) VALUES ($1, $2, 0, 'TEST-OK', 'simulated', $3, 1, 18000, $4)",
                 dealer.tenant_id, order_id, quantity, first_profile_id
             )  # fmt: skip
             await connection.execute(
@@ -302,6 +302,31 @@ class Stage:
             finally:
                 task.cancel()
                 await asyncio.wait([task])
+
+
+@asynccontextmanager
+async def stage_on(database_url: str) -> AsyncIterator[Stage]:
+    """A stage on a migrated database; what a test leaves unfinished is no business of the next one."""
+    database = await Database.open(database_url)
+    master_keys = MasterKeys({"test": bytes(32)})
+    async with database.connection() as connection:
+        data_keys = await store.data_key.load(connection, master_keys)
+    try:
+        yield Stage(database, data_keys, master_keys, TestClock())
+    finally:
+        async with database.connection() as connection:
+            await connection.execute("TRUNCATE webhook_attempt, webhook_delivery")
+        await database.close()
+
+
+@asynccontextmanager
+async def listening(count: int) -> AsyncIterator[list[Receiver]]:
+    receivers = [await Receiver().start() for _ in range(count)]
+    try:
+        yield receivers
+    finally:
+        for one in receivers:
+            await one.close()
 
 
 async def deliver_all(deliverer: Deliverer) -> int:

@@ -20,8 +20,6 @@ from esim_dealer.wire import signing
 from esim_dealer.wire.snapshot import Snapshot
 from esim_dealer.wire.vocabulary import ChangeHint, EventType
 
-TEST = "RT-Test"
-
 
 @runtime_checkable
 class HeaderMapping(Protocol):
@@ -170,6 +168,6 @@ def _event(received: _Received, request_id: str, body: bytes) -> Event:
         delivery_id=received.get(signing.DELIVERY_ID),
         attempt=received.number(signing.DELIVERY_ATTEMPT),
         order_version=received.number(signing.ORDER_VERSION),
-        is_test=received.get(TEST) == "true",
+        is_test=received.get(signing.TEST) == "true",
         request_id=request_id,
     )

@@ -384,22 +384,13 @@ def _author() -> str:
 
 
 def _run(work: Awaitable[T]) -> T:
-    """Runs to the end, or ends with one clear line."""
     import uvloop
 
     async def whole() -> T:
         return await work
 
-    try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(whole())
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except Exception as error:
-        if line := _clear_line(error):
-            print(f"dealer-server: {line}", file=sys.stderr)
-            sys.exit(1)
-        raise
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(whole())
 
 
 def _clear_line(error: Exception) -> str:
@@ -424,7 +415,16 @@ def _clear_line(error: Exception) -> str:
 
 
 def main() -> None:
-    app()
+    """Runs a command to its end, or ends with one clear line."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        if line := _clear_line(error):
+            print(f"dealer-server: {line}", file=sys.stderr)
+            sys.exit(1)
+        raise
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     DEALER_KILL_POINT=order.written         kill -9 of ourselves where the code says reach("order.written")
     DEALER_KILL_POINT=order.written:3       the third time it gets there
-    DEALER_KILL_POINT=order.written+0.0004  0.4 ms later, while the code goes on: in the middle of what follows the point
+    DEALER_KILL_POINT=order.written+0.0004  0.4 ms after it, while the code goes on: in the middle of what follows
 
 Not armed, `reach` does nothing.
 """

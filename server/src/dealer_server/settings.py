@@ -1,8 +1,11 @@
 """Which settings has this process? Read from the environment once, into one frozen object."""
 
+import math
 import os
+import re
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -11,8 +14,18 @@ from dealer_server.rules import access, backoff
 from dealer_server.store.sealing import MasterKeys
 
 
+_POSTGRES = re.compile(r"postgres(ql)?://([^/@?#]*@)?(?P<hosts>[^/?#]*)([/?#].*)?", re.DOTALL)
+_HOSTS = re.compile(r"((\[[0-9A-Fa-f:.]+\]|[^\[\]:,]*)(:[0-9]{1,5})?(,|$))*", re.ASCII)
+_VALKEY_SCHEMES = ("valkey", "valkeys", "redis", "rediss", "unix")
+MOST_ATTEMPTS = 8
+
+
 class SettingsError(Exception):
-    """The environment does not make sense; the message is one line per setting and holds no secret."""
+    """The environment does not make sense; the message is one line and holds no secret."""
+
+
+class CannotStart(Exception):
+    """This process must not start as it is set up; the message is one line for the operator."""
 
 
 class Settings(BaseSettings):
@@ -47,6 +60,23 @@ class Settings(BaseSettings):
     android_install_url: str = "https://esimsetup.android.com/esim_qrcode_provisioning?carddata={carddata}"
     supplier_speed: float = Field(default=1.0, gt=0, description="the simulated supplier runs this many times faster")
 
+    @field_validator("database_url")
+    @classmethod
+    def _database(cls, text: str) -> str:
+        return _postgres_url(text)
+
+    @field_validator("valkey_url")
+    @classmethod
+    def _valkey(cls, text: str) -> str:
+        try:
+            parts = urlsplit(text)
+            known = not text or (parts.scheme in _VALKEY_SCHEMES and (parts.port or True))
+        except ValueError:
+            known = False
+        if not known:
+            raise ValueError("an address such as valkey://host:6379/0 is expected")
+        return text
+
     @field_validator("trusted_proxies")
     @classmethod
     def _networks(cls, text: str) -> str:
@@ -62,8 +92,7 @@ class Settings(BaseSettings):
     @field_validator("webhook_schedule")
     @classmethod
     def _schedule(cls, text: str) -> str:
-        if text and any(float(part) < 0 for part in text.split(",")):
-            raise ValueError("seconds, comma separated, such as 0,5,30")
+        _seconds(text)
         return text
 
     @property
@@ -77,8 +106,7 @@ class Settings(BaseSettings):
     @property
     def schedule(self) -> tuple[float, ...]:
         """The seconds before each attempt of a webhook."""
-        given = tuple(float(part) for part in self.webhook_schedule.split(",") if part.strip())
-        return given or backoff.SCHEDULE_SECONDS
+        return _seconds(self.webhook_schedule) or backoff.SCHEDULE_SECONDS
 
     @property
     def base_url(self) -> str:
@@ -92,7 +120,10 @@ def database_url() -> str:
     url = os.environ.get("DATABASE_URL") or os.environ.get("DEALER_DATABASE_URL")
     if not url:
         raise SettingsError("DATABASE_URL is not set")
-    return url
+    try:
+        return _postgres_url(url)
+    except ValueError as error:
+        raise SettingsError(f"DATABASE_URL: {error}") from None
 
 
 def read(**given: object) -> Settings:
@@ -103,9 +134,28 @@ def read(**given: object) -> Settings:
         raise SettingsError("; ".join(_line(fault) for fault in error.errors())) from None
 
 
+def _postgres_url(text: str) -> str:
+    found = _POSTGRES.fullmatch(text)
+    if found is None or _HOSTS.fullmatch(found["hosts"]) is None:
+        raise ValueError("an address such as postgresql://user:password@host:5432/database is expected")
+    return text
+
+
+def _seconds(text: str) -> tuple[float, ...]:
+    try:
+        found = tuple(float(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        found = (math.nan,)
+    if len(found) > MOST_ATTEMPTS or not all(0 <= seconds < math.inf for seconds in found):
+        raise ValueError(f"at most {MOST_ATTEMPTS} numbers of seconds, comma separated, such as 0,5,30")
+    return found
+
+
 def _line(fault: object) -> str:
     """One fault in words; never the value, which may be a secret."""
     assert isinstance(fault, dict)
     field = str(fault["loc"][0]).upper() if fault["loc"] else "settings"
     name = field if field in ("DATABASE_URL", "") or field.startswith("DEALER_") else f"DEALER_{field}"
-    return f"{name} is not set" if fault["type"] == "missing" else f"{name}: {fault['msg']}"
+    return (
+        f"{name} is not set" if fault["type"] == "missing" else f"{name}: {fault['msg'].removeprefix('Value error, ')}"
+    )

@@ -15,6 +15,7 @@ PREVIOUS_SIGNATURE = "X-Signature-Previous"  # webhooks, during the overlap afte
 DELIVERY_ID = "RT-Delivery-ID"
 DELIVERY_ATTEMPT = "RT-Delivery-Attempt"
 ORDER_VERSION = "RT-Order-Version"
+TEST = "RT-Test"  # a sample event that /webhook/test sent
 TRACE_ID = "X-Trace-Id"
 
 

@@ -50,10 +50,12 @@ def read_head(headers: Sequence[tuple[bytes, bytes]]) -> Head:
             continue
         if slot == FORWARDED_FOR:
             forwarded_for.append(value.decode("latin-1"))
-        elif values[slot] is not None and slot in _SECURITY:
-            doubled = slot
-        else:
+        elif (before := values[slot]) is None:
             values[slot] = value
+        elif slot in _SECURITY:
+            doubled = slot
+        else:  # as if it were one header (RFC 9110 5.2), which of these names two contents and is refused
+            values[slot] = before + b", " + value
     return Head(values, doubled, forwarded_for)
 
 

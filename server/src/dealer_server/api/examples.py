@@ -164,7 +164,7 @@ def _packages(links: Links) -> Mapping[str, object]:
     call = calls.PackageList(package_code="TEST-OK")
     return {
         "page": msgspec.Raw(_shelf().page(_PRICES, shelf.check(call))),
-        "notModified": msgspec.Raw(_shelf().not_modified(shelf.check(call))),
+        "notModified": msgspec.Raw(_shelf().not_modified(_PRICES, shelf.check(call))),
     }
 
 
@@ -184,7 +184,7 @@ def _profiles(links: Links) -> Mapping[str, object]:
         transaction_id=of.transaction_id,
         item_no=identity.item_no(of.order_id, 0),
         package_code="TEST-OK",
-        profile=snapshot.profile(of.profiles[0], TENANT_ID, links),
+        profile=snapshot.profile(of.profiles[0], of.items[0], TENANT_ID, links),
     )
     return {"page": calls.Profiles(records=(record,), pager=calls.Page(page_num=1, page_size=50, total=1))}
 
@@ -287,6 +287,7 @@ def _refused_payment(wanted: Wanted, wallet: Wallet, stock: int, before: bytes |
         existing,
         dict.fromkeys(wanted.from_stock, stock),
         lambda _: (_ORDER_ID, _PROFILE_ID),
+        PLACED_AT,
     )
     assert isinstance(decision, refusal.Refusal)
     return decision

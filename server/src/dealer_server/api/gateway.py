@@ -17,13 +17,12 @@ from dealer_server.rules import access, refusal
 from dealer_server.rules.rate import Allowance
 from dealer_server.store.database import DatabaseLost
 from esim_dealer.wire import envelope
-from esim_dealer.wire.calls import MAX_BODY_BYTES, PREFIX
+from esim_dealer.wire.calls import MAX_BODY_BYTES
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 log = structlog.get_logger()
-_PREFIX = PREFIX.encode() + b"/"
 
 
 class ClientGone(Exception):
@@ -50,11 +49,14 @@ class Gateway:
         if request_id is not None and not access.REQUEST_ID(request_id):
             request_id = None
         allowance: Allowance | None = None
+        writing = False
         try:
             body = await _checked_body(operation, scope, head, receive)
             assert operation is not None
             caller, allowance = await self._authenticator.authenticate(head, _peer(scope), body)
-            answer = await operation.run(caller, parameters.decode(operation.decode, body))
+            call = parameters.decode(operation.decode, body)
+            writing = operation.writes
+            answer = await operation.run(caller, call)
             payload = envelope.success(answer)
             status, headers = 200, replies.success_headers(len(payload), trace, request_id or b"", allowance)
         except refusal.Refusal as why:
@@ -62,13 +64,13 @@ class Gateway:
                 allowance = why.allowance
             status, headers, payload = replies.refused(why, trace, request_id, allowance)
         except DatabaseLost as lost:
-            why = refusal.OutcomeUnknown() if lost.sent and operation and operation.writes else refusal.Busy()
+            why = refusal.OutcomeUnknown() if lost.sent and writing else refusal.Busy()
             status, headers, payload = replies.refused(why, trace, request_id, allowance)
         except ClientGone:
             return
         except Exception:
             log.exception("unexpected", trace_id=trace.decode(), path=path.decode("latin-1"))
-            status, headers, payload = replies.unexpected(trace, request_id)
+            status, headers, payload = replies.unexpected(trace, request_id, allowance)
         reply = scope.get(REPLY)
         if reply is None or not reply(status, headers, payload):
             await send({"type": "http.response.start", "status": status, "headers": headers})

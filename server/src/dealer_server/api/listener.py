@@ -101,6 +101,8 @@ def reply(cycle: RequestResponseCycle, status: int, headers: Iterable[tuple[byte
     lines = [b"%b: %b\r\n" % header for header in (*cycle.default_headers, *headers)]
     if not cycle.keep_alive:
         lines.append(b"connection: close\r\n")
+    if cycle.scope["method"] == "HEAD":
+        body = b""
     cycle.transport.write(b"".join((STATUS_LINE[status], *lines, b"\r\n", body)))
     cycle.message_event.set()
     if not cycle.keep_alive:

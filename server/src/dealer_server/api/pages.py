@@ -2,14 +2,18 @@
 
 from collections.abc import Awaitable, Callable
 
+import structlog
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from dealer_server.api import replies
-from dealer_server.rules import refusal
+from dealer_server.rules import access, refusal
+from dealer_server.store.database import DatabaseLost
+from esim_dealer.wire import signing
 
+log = structlog.get_logger()
 CodeOf = Callable[[int, int, str], Awaitable[str | None]]
 Draw = Callable[[str], bytes]
 
@@ -25,12 +29,13 @@ def pages(document: Callable[[], bytes], code_of: CodeOf, svg: Draw, png: Draw) 
 
     async def qr(request: Request) -> Response:
         """An image that installs the eSIM: PNG, or SVG where the address ends so. The token in it is the key."""
+        tenant_id, profile_id = (_number(request.path_params[name]) for name in ("tenant_id", "profile_id"))
         token, _, kind = request.path_params["token"].partition(".")
-        if kind not in ("", "png", "svg"):
-            return _not_found()
-        code = await code_of(request.path_params["tenant_id"], request.path_params["profile_id"], token)
+        if tenant_id is None or profile_id is None or kind not in ("", "png", "svg"):
+            return _refused(request, refusal.PathUnknown())
+        code = await code_of(tenant_id, profile_id, token)
         if code is None:
-            return _not_found()
+            return _refused(request, refusal.PathUnknown())
         headers = {
             "Cache-Control": "private, no-store",
             "X-Content-Type-Options": "nosniff",
@@ -41,19 +46,43 @@ def pages(document: Callable[[], bytes], code_of: CodeOf, svg: Draw, png: Draw) 
             return Response(svg(code), media_type="image/svg+xml", headers=headers)
         return Response(png(code), media_type="image/png", headers=headers)
 
-    async def unknown(_: Request, __: Exception) -> Response:
-        return _not_found()
+    async def unknown(request: Request, _: Exception) -> Response:
+        return _refused(request, refusal.PathUnknown())
 
-    return Starlette(
+    async def lost(request: Request, _: Exception) -> Response:
+        return _refused(request, refusal.Busy())
+
+    served = Starlette(
         routes=[
             Route("/openapi.json", openapi, methods=["GET"]),
             Route("/healthz", alive, methods=["GET"]),
-            Route("/qr/{tenant_id:int}/{profile_id:int}/{token}", qr, methods=["GET"]),
+            Route("/qr/{tenant_id}/{profile_id}/{token}", qr, methods=["GET"]),
         ],
-        exception_handlers={404: unknown, 405: unknown},
+        exception_handlers={404: unknown, 405: unknown, DatabaseLost: lost, Exception: _unexpected},
     )
+    served.router.redirect_slashes = False
+    return served
 
 
-def _not_found() -> Response:
-    status, headers, body = replies.refused(refusal.PathUnknown(), replies.trace_id(), None, None)
+def _number(text: str) -> int | None:
+    """An id of ours; None for what cannot be one."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 16 else None
+
+
+def _refused(request: Request, why: refusal.Refusal) -> Response:
+    return _response(*replies.refused(why, replies.trace_id(), _request_id(request), None))
+
+
+async def _unexpected(request: Request, _: Exception) -> Response:
+    trace = replies.trace_id()
+    log.error("unexpected", trace_id=trace.decode())  # not the path: a QR link is a secret
+    return _response(*replies.unexpected(trace, _request_id(request), None))
+
+
+def _request_id(request: Request) -> bytes | None:
+    given = request.headers.get(signing.REQUEST_ID, "").encode("latin-1")
+    return given if access.REQUEST_ID(given) else None
+
+
+def _response(status: int, headers: replies.Headers, body: bytes) -> Response:
     return Response(body, status, headers={name.decode(): value.decode() for name, value in headers})

@@ -4,13 +4,15 @@ Decoding is validating; this file turns what the decoder says into a refusal tha
 and what is accepted.
 """
 
+import json
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from dealer_server.rules import refusal
+from esim_dealer.wire import vocabulary
 
 _MISSING = re.compile(r"Object missing required field `(?P<field>[^`]+)`(?: - at `(?P<path>[^`]+)`)?")
 _AT = re.compile(r"(?P<what>.*?) - at `(?P<path>[^`]+)`\Z", re.DOTALL)
@@ -20,20 +22,38 @@ _PATTERNS = {
     "transactionId": "letters, digits and . _ : @ -, at most 64",
     "iccid": "18 to 20 digits",
 }
+_WORDS = {
+    "type": get_args(vocabulary.LocationType),
+    "orderStatus": get_args(vocabulary.OrderStatus),
+    "lifecycleStatus": get_args(vocabulary.LifecycleStatus),
+    "planUseStatus": get_args(vocabulary.PlanUseStatus),
+}
+_TIME = "an RFC 3339 time such as 2026-11-20T08:15:30Z"
 
 
 def decode(decoder: Callable[[bytes], Any], body: bytes) -> Any:
     """The request in `body`; an empty body is `{}`. Raises the refusal a malformed one deserves."""
     try:
         if not body.isascii():
-            body.decode()
-        elif b"\\u0000" in body:
-            _refuse_nul(msgspec.json.decode(body), "")
-        return decoder(body or b"{}")
+            body.decode()  # the decoder does not look into what it ignores
+        request = decoder(body or b"{}")
+        if b"\\u0000" in body:
+            _refuse_nul(json.loads(body, parse_int=str), "")
+        return request
     except msgspec.ValidationError as error:
-        raise explain(str(error)) from None
+        why = explain(str(error))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise refusal.NotJson from None
+    raise why if _is_json(body) else refusal.NotJson
+
+
+def _is_json(body: bytes) -> bool:
+    """Whether it is JSON to its end: the decoder stops at the first parameter that is wrong."""
+    try:
+        msgspec.json.decode(body, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 def explain(said: str) -> refusal.Refusal:
@@ -46,6 +66,11 @@ def explain(said: str) -> refusal.Refusal:
     if at is None:
         return refusal.NotJson("the body is not a JSON object")
     name, what = _name(at["path"]), at["what"]
+    words = _WORDS.get(name.rpartition(".")[2].partition("[")[0])
+    if words and what.startswith("Invalid enum value"):
+        return refusal.ParameterInvalid(f"{name}: {what}; accepted: {', '.join(words)}")
+    if what.startswith("Invalid RFC3339"):
+        return refusal.ParameterInvalid(f"{name} is malformed; accepted: {_TIME}")
     got = _GOT.match(what)
     if got:
         accepted = _type(got["type"])
@@ -81,7 +106,7 @@ def _name(path: str | None, field: str = "") -> str:
 
 
 _TYPES = {"str": "a string", "int": "an integer", "bool": "true or false", "array": "an array", "object": "an object",
-          "float": "a number", "datetime": "an RFC 3339 time such as 2026-11-20T08:15:30Z"}  # fmt: skip
+          "float": "a number", "datetime": _TIME}  # fmt: skip
 
 
 def _type(kind: str) -> str:

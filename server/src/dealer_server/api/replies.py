@@ -114,12 +114,16 @@ def refused(
     return STATUS[why.code], headers, body
 
 
-def unexpected(trace: bytes, request_id: bytes | None) -> tuple[int, Headers, bytes]:
+def unexpected(
+    trace: bytes, request_id: bytes | None, allowance: Allowance | None = None
+) -> tuple[int, Headers, bytes]:
     """000001: a broken promise of ours. Fixed text; the trace id finds it in the logs."""
     body = error_body("000001", "unexpected server error; nothing was done in part", {"traceId": trace.decode()})
     headers = [_JSON, _NO_STORE, (b"content-length", b"%d" % len(body)), (b"x-trace-id", trace)]
     if request_id is not None:
         headers.append((b"rt-requestid", request_id))
+    if allowance is not None:
+        headers += rate_headers(allowance)
     return STATUS["000001"], headers, body
 
 

@@ -19,6 +19,7 @@ from dealer_server.store.database import Database
 from dealer_server.store.sealing import DataKeys
 from esim_dealer.wire import calls, envelope
 from esim_dealer.wire.snapshot import Snapshot
+from esim_dealer.wire.vocabulary import ResultCode
 
 Handler = Callable[[Caller, Any], Awaitable[bytes]]
 encode = envelope.encoder.encode
@@ -37,7 +38,7 @@ class Operation(msgspec.Struct, frozen=True):
     answers: type
     run: Handler
     writes: bool = False
-    refusals: tuple[str, ...] = ()
+    refusals: tuple[ResultCode, ...] = ()
     decode: Callable[[bytes], Any] = lambda body: body
 
     @property
@@ -82,16 +83,16 @@ def _rows(parts: Parts) -> Iterable[Operation]:
 
     async def package_list(caller: Caller, call: calls.PackageList) -> bytes:
         wanted = shelf.check(call)
-        if call.catalog_version == str(memory.shelf.version):
-            return memory.shelf.not_modified(wanted)
-        return memory.shelf.page(caller.access.prices, wanted)
+        prices = caller.access.prices
+        if call.catalog_version == memory.shelf.version_for(prices):
+            return memory.shelf.not_modified(prices, wanted)
+        return memory.shelf.page(prices, wanted)
 
     async def place(caller: Caller, call: calls.PlaceOrder) -> bytes:
         basket = memory.shelf.basket(call, caller.access.prices)
         decision = await parts.orders.submit(order.wanted(caller.tenant_id, call, basket))
         if isinstance(decision, Placed):
-            placed = order.as_placed(decision, parts.clock())
-            return encode(snapshot.of(placed, links, duplicate=False))
+            return encode(snapshot.of(order.as_placed(decision), links, duplicate=False))
         assert isinstance(decision, Repeated)
         original = await parts.queries.submit(Sought(caller.tenant_id, decision.order_id, None))
         assert original is not None
@@ -113,7 +114,18 @@ def _rows(parts: Parts) -> Iterable[Operation]:
         return encode(await webhook.webhook_state(parts.database, caller.tenant_id))
 
     empty, bought = calls.Empty, Snapshot
-    refused = ("310402", "310241", "200014", "200008", "200015", "200005", "200006", "200020", "200011", "200007")
+    refused: tuple[ResultCode, ...] = (
+        "310402",
+        "310241",
+        "200014",
+        "200008",
+        "200015",
+        "200005",
+        "200006",
+        "200020",
+        "200011",
+        "200007",
+    )
     yield Operation("/health", "Verify signing and connectivity", empty, calls.Health, health)
     yield Operation("/account/balance", "Read the BALANCE wallet", empty, calls.Balance, account_balance)
     yield Operation("/package/list", "List sellable packages", calls.PackageList, calls.Packages, package_list)

@@ -74,7 +74,7 @@ def _checked(outcome: Outcome) -> Outcome:
     return Done(digits, code.text, outcome.esim_status, outcome.smdp_status)
 
 
-def fault_text(error: Exception) -> str:
+def fault_text(error: BaseException) -> str:
     """An exception for the log: its kind and where in our code it arose, but not its words, which may hold a secret."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "dealer_server" in frame.filename] or frames

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import structlog
 
-from dealer_server import store
+from dealer_server import kill_points, store
 from dealer_server.clock import Clock
 from dealer_server.fulfillment import answers
 from dealer_server.fulfillment.ask import ask, fault_text, order_no, units
@@ -108,6 +108,8 @@ class SupplierQueue:
             if self._asking is not None:
                 self._asking.cancel()
             await asyncio.wait([batch])
+            if error := batch.exception():
+                log.error("fulfillment_failed", supplier=self.code, error=fault_text(error))
             raise
 
     async def close(self) -> None:
@@ -117,8 +119,11 @@ class SupplierQueue:
         until = asyncio.get_running_loop().time() + LEASE_SECONDS
         batch = await self._claim()
         if batch.lines:
+            kill_points.reach("fulfillment.claimed")
             await self._ask(batch)
+            kill_points.reach("fulfillment.answered")
             await self._record_while_held(batch, until)
+            kill_points.reach("fulfillment.recorded")
         return len(batch.lines)
 
     async def _claim(self) -> Batch:
@@ -215,6 +220,7 @@ class SupplierQueue:
                     for line in lines[key]
                 ],
             )
+            kill_points.reach("fulfillment.written")
         if changes:
             self._changed()
 

@@ -1,6 +1,7 @@
 """Pages of a dealer's own orders and profiles (decisions 4)."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from msgspec import UNSET
 
@@ -20,7 +21,8 @@ async def list_orders(
     database: Database, data_keys: DataKeys, links: Links, tenant_id: int, call: calls.OrderList
 ) -> calls.Orders:
     pager = call.pager or calls.Pager()
-    wanted = OrderFilter(call.start_time, call.end_time, call.order_status, call.updated_since)
+    start, end, since = _times(call)
+    wanted = OrderFilter(start, end, call.order_status, since)
     async with database.connection() as connection:
         ids = await store.listing.order_ids(connection, tenant_id, wanted, _window(pager))
         if wanted.empty:
@@ -61,6 +63,7 @@ async def _locate(
     connection: Connection, tenant_id: int, call: calls.ProfileList
 ) -> tuple[ProfileFilter, tuple[int, int]] | None:
     """The filter in our own ids, and the profileIds it can match at all; None where it can match nothing."""
+    start, end, since = _times(call)
     order_ids: set[int] = set()
     line = profile_id = None
     if call.order_no is not None:
@@ -98,12 +101,25 @@ async def _locate(
             [status] if isinstance(status, str) else status,
             call.plan_use_status,
             call.cancelled,
-            call.start_time,
-            call.end_time,
-            call.updated_since,
+            start,
+            end,
+            since,
         ),
         span,
     )
+
+
+def _times(call: calls.OrderList | calls.ProfileList) -> tuple[datetime | None, datetime | None, datetime | None]:
+    """startTime, endTime and updatedSince in UTC."""
+    return _utc("startTime", call.start_time), _utc("endTime", call.end_time), _utc("updatedSince", call.updated_since)
+
+
+def _utc(name: str, at: datetime | None) -> datetime | None:
+    """Raises 000108 for a time whose offset carries it out of the years 1 to 9999, where databases end too."""
+    try:
+        return at and at.astimezone(UTC)
+    except OverflowError:
+        raise refusal.ParameterInvalid(f"{name} is out of range; accepted: the years 1 to 9999 in UTC") from None
 
 
 def _window(pager: calls.Pager) -> Window:
@@ -138,5 +154,5 @@ def _record(order: Order, profile_id: int, links: Links) -> calls.ProfileRecord:
         transaction_id=order.transaction_id,
         item_no=identity.item_no(order.order_id, item.line),
         package_code=item.package_code,
-        profile=snapshot.profile(profile, order.tenant_id, links),
+        profile=snapshot.profile(profile, item, order.tenant_id, links),
     )

@@ -8,11 +8,15 @@ dealers, so that a disabled one is never let in for longer than a second.
 
 import asyncio
 
+import structlog
+
 from dealer_server import store
 from dealer_server.operations.shelf import Shelf
 from dealer_server.rules import access
 from dealer_server.store.database import Database, DatabaseLost
 from dealer_server.store.tenant import Access
+
+log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 0.25
 UNKNOWN_KEPT = 10_000
@@ -60,12 +64,13 @@ class Memory:
         forgotten = self._forgotten
         async with self._database.connection() as connection:
             row = await store.tenant.access(connection, app_key)
+        known = forgotten == self._forgotten  # else what was read may be old already
         if row is None:
-            if len(self._unknown) < UNKNOWN_KEPT:
+            if known and len(self._unknown) < UNKNOWN_KEPT:
                 self._unknown.add(app_key)
             return None
         caller = Caller(row)
-        if forgotten == self._forgotten:
+        if known:
             self._callers[app_key] = caller
         return caller
 
@@ -86,10 +91,14 @@ class Memory:
                 self.shelf = Shelf(*await store.package.load(connection))
 
     async def watch(self) -> None:
-        """Looks for changes until cancelled."""
+        """Looks for changes until cancelled. Whatever goes wrong, it looks again: who does not look lets a disabled
+        dealer in."""
         while True:
             try:
                 await asyncio.wait_for(self.look(), 2 * LOOK_SECONDS)
             except (DatabaseLost, TimeoutError):
+                self.forget()
+            except Exception as error:
+                log.error("memory_look_failed", error=repr(error))
                 self.forget()
             await asyncio.sleep(LOOK_SECONDS)

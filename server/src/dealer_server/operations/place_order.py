@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import asyncpg
 import structlog
 
-from dealer_server import store
+from dealer_server import kill_points, store
 from dealer_server.clock import Clock
 from dealer_server.operations.numbers import Numbers
 from dealer_server.rules import order, refusal
@@ -78,13 +78,16 @@ class OrderDesk:
         known = self._known
         if not all(wanted.tenant_id in known for wanted in batch):
             return None
-        await self._provide_numbers(batch)
-        decisions = order.decide(batch, known, {}, {}, self._numbers.take)
-        placed = order.placements(decisions)
-        if len(placed) != len(batch):
-            return None
+        decisions: Sequence[Decision] = []
         try:
-            await store.order.write(self._session, placed, self._clock())
+            await self._provide_numbers(batch)
+            decisions = order.decide(batch, known, {}, {}, self._numbers.take, self._clock())
+            placed = order.placements(decisions)
+            if len(placed) != len(batch):
+                return None
+            kill_points.reach("order.fast.before")
+            await store.order.write(self._session, placed)
+            kill_points.reach("order.fast.committed")
         except (store.order.WalletMoved, asyncpg.UniqueViolationError, asyncpg.CheckViolationError):
             self._distrust, self._next_distrust = self._next_distrust, min(self._next_distrust * 2, MOST_DISTRUST)
             return None
@@ -97,22 +100,27 @@ class OrderDesk:
     async def _locked(self, batch: Sequence[Wanted]) -> Sequence[Decision]:
         keys = [(wanted.tenant_id, wanted.transaction_id) for wanted in batch]
         decisions: Sequence[Decision] = []
-        session, before = self._session, await store.order.find(self._session, keys)
-        if len(before) == len(set(keys)):
-            return [order.repeat(before[key], wanted) for key, wanted in zip(keys, batch, strict=True)]
-        await self._provide_numbers(batch)
+        session = self._session
         try:
+            before = await store.order.find(session, keys)
+            if len(before) == len(set(keys)):
+                return [order.repeat(before[key], wanted) for key, wanted in zip(keys, batch, strict=True)]
+            await self._provide_numbers(batch)
+            kill_points.reach("order.before_begin")
             async with session.transaction():
                 wallets = await store.wallet.lock(session, sorted({wanted.tenant_id for wanted in batch}))
+                kill_points.reach("order.locked")
                 existing = await store.order.find(session, keys)
                 codes = sorted({code for wanted in batch for code in wanted.from_stock})
                 stock = await store.stock.levels(session, codes) if codes else {}
-                decisions = order.decide(batch, wallets, existing, stock, self._numbers.take)
+                decisions = order.decide(batch, wallets, existing, stock, self._numbers.take, self._clock())
                 placed = order.placements(decisions)
                 if placed:
-                    await store.order.write(session, placed, self._clock())
+                    await store.order.write(session, placed)
                 if sold := order.sold(placed):
                     await store.stock.sell(session, sold)
+                kill_points.reach("order.written")
+            kill_points.reach("order.committed")
         except DatabaseLost as lost:
             return await self._after_loss(lost, batch, decisions)
         self._known.update(wallets)

@@ -15,10 +15,11 @@ from dealer_server.rules import money, order, pricing, refusal, snapshot
 from dealer_server.rules.catalogue.countries import COUNTRIES
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.order import Basket, Offer
-from dealer_server.rules.pricing import PriceList
+from dealer_server.rules.pricing import Own, PriceList
 from esim_dealer.wire import calls, envelope
 
 PAGES_KEPT = 512
+PAGES_KEPT_BYTES = 64 * 1024 * 1024
 BASKETS_KEPT = 10_000
 LINES_KEPT = 4
 
@@ -29,8 +30,18 @@ class Listed(NamedTuple):
     search: str  # what a keyword is looked for in
 
 
+class Seen(NamedTuple):
+    """A package as one dealer sees it: its price (None: off sale), its last change, its place in lists."""
+
+    package: Package
+    price: int | None
+    updated_at: datetime
+    search: str
+    place: tuple[int, str]
+
+
 class Filter(msgspec.Struct, frozen=True):
-    """A /package/list call, checked. `after` is the packageCode the previous page ended with."""
+    """A /package/list call, checked. `after` is the place of the package the previous page ended with."""
 
     type: str | None
     location_code: str | None
@@ -40,7 +51,7 @@ class Filter(msgspec.Struct, frozen=True):
     updated_since: datetime | None
     page_num: int
     page_size: int
-    after: str | None
+    after: tuple[int, str] | None
 
 
 class Shelf:
@@ -50,9 +61,10 @@ class Shelf:
         self.version = version
         self._listed = [Listed(package, at, _search(package)) for package, at in packages]
         self._by_code = {listed.package.package_code: listed.package for listed in self._listed}
-        self._singles: dict[PriceList, dict[str, int | None]] = {}
+        self._singles: dict[PriceList, dict[str, Own]] = {}
         self._baskets: dict[object, Basket] = {}
         self._pages: OrderedDict[tuple[PriceList, Filter], bytes] = OrderedDict()
+        self._pages_bytes = 0
 
     def basket(self, call: calls.PlaceOrder, prices: PriceList) -> Basket:
         """What the lines of a call come to for this dealer; the same few lines come again and again, so those are kept.
@@ -82,22 +94,24 @@ class Shelf:
         return len(self._by_code)
 
     def page(self, prices: PriceList, wanted: Filter) -> bytes:
-        """A page of /package/list, encoded; the last few hundred are kept."""
+        """A page of /package/list, encoded; the last few hundred are kept. Raises 000108."""
         key = (prices, wanted)
         encoded = self._pages.get(key)
         if encoded is None:
             encoded = self._pages[key] = envelope.encoder.encode(self._page(prices, wanted))
-            if len(self._pages) > PAGES_KEPT:
-                self._pages.popitem(last=False)
+            self._pages_bytes += len(encoded)
+            while len(self._pages) > PAGES_KEPT or self._pages_bytes > PAGES_KEPT_BYTES:
+                _, oldest = self._pages.popitem(last=False)
+                self._pages_bytes -= len(oldest)
         else:
             self._pages.move_to_end(key)
         return encoded
 
-    def not_modified(self, wanted: Filter) -> bytes:
+    def not_modified(self, prices: PriceList, wanted: Filter) -> bytes:
         """The answer to a dealer whose mirror is at this version already."""
         page = calls.Page(page_num=wanted.page_num, page_size=wanted.page_size, total=0)
         return envelope.encoder.encode(
-            calls.Packages(catalog_version=str(self.version), not_modified=True, packages=(), pager=page)
+            calls.Packages(catalog_version=self.version_for(prices), not_modified=True, packages=(), pager=page)
         )
 
     def regions(self, prices: PriceList, call: calls.RegionList) -> bytes:
@@ -105,7 +119,7 @@ class Shelf:
         found: dict[str, list[Package]] = {}
         for listed in self._listed:
             package = listed.package
-            if call.type in (None, package.location_type) and self._price(package, prices) is not None:
+            if call.type in (None, package.location_type) and self._on_sale(package, prices):
                 found.setdefault(package.location_code, []).append(package)
         regions = [_region(packages[0], len(packages)) for packages in found.values()]
         keyword = (call.keyword or "").casefold()
@@ -117,51 +131,49 @@ class Shelf:
         return envelope.encoder.encode(calls.Regions(regions=tuple(regions)))
 
     def _page(self, prices: PriceList, wanted: Filter) -> calls.Packages:
-        matching = [(listed, price) for listed in self._listed if (price := self._match(listed, prices, wanted)) != -1]
+        view = [seen for seen in self._view(prices) if _matches(seen, wanted)]
         start = (wanted.page_num - 1) * wanted.page_size
         if wanted.after is not None:
-            codes = [listed.package.package_code for listed, _ in matching]
-            start = codes.index(wanted.after) + 1 if wanted.after in codes else len(codes)
-        page = matching[start : start + wanted.page_size]
-        more = start + wanted.page_size < len(matching)
+            after = wanted.after
+            start = next((index for index, seen in enumerate(view) if seen.place > after), len(view))
+        page = view[start : start + wanted.page_size]
+        more = start + wanted.page_size < len(view)
         return calls.Packages(
-            catalog_version=str(self.version),
+            catalog_version=self.version_for(prices),
             not_modified=False,
-            packages=tuple(_wire(listed, price) for listed, price in page),
+            packages=tuple(_wire(seen) for seen in page),
             pager=calls.Page(
                 page_num=wanted.page_num,
                 page_size=wanted.page_size,
-                total=len(matching),
-                next=page[-1][0].package.package_code if page and more else UNSET,
+                total=len(view),
+                next=_cursor(page[-1].place) if page and more else UNSET,
             ),
         )
 
-    def _match(self, listed: Listed, prices: PriceList, wanted: Filter) -> int | None:
-        """The dealer's price (None: off sale, shown to mirrors only), or -1 where the package is not in the list."""
-        package = listed.package
-        if package.currency != prices.currency:
-            return -1
-        price = self._price(package, prices)
-        if price is None and wanted.updated_since is None:
-            return -1
-        matches = (
-            wanted.type in (None, package.type)
-            and wanted.package_code in (None, package.package_code)
-            and wanted.data_type in (None, package.data_type)
-            and (
-                wanted.location_code is None
-                or wanted.location_code == package.location_code
-                or wanted.location_code in package.locations
+    def version_for(self, prices: PriceList) -> str:
+        """The catalogVersion a dealer sees: another when the catalogue or its own prices change."""
+        return f"{self.version}-{prices.fingerprint}"
+
+    def _on_sale(self, package: Package, prices: PriceList) -> bool:
+        return pricing.price(package, prices, self._single(prices)) is not None
+
+    def _view(self, prices: PriceList) -> list[Seen]:
+        """Every package in the dealer's currency as it sees it, newest change first."""
+        single = self._single(prices)
+        seen = [
+            Seen(
+                listed.package,
+                pricing.price(listed.package, prices, single),
+                at := pricing.updated_at(listed.package, listed.updated_at, prices, single),
+                listed.search,
+                (-int(at.timestamp() * 1_000_000), listed.package.package_code),
             )
-            and (wanted.keyword is None or wanted.keyword in listed.search)
-            and (wanted.updated_since is None or listed.updated_at >= wanted.updated_since)
-        )
-        return price if matches else -1
+            for listed in self._listed
+            if listed.package.currency == prices.currency
+        ]
+        return sorted(seen, key=lambda one: one.place)
 
-    def _price(self, package: Package, prices: PriceList) -> int | None:
-        return pricing.price(package, prices, self._single(prices))
-
-    def _single(self, prices: PriceList) -> Mapping[str, int | None]:
+    def _single(self, prices: PriceList) -> Mapping[str, Own]:
         if not prices.single:
             return {}
         single = self._singles.get(prices)
@@ -170,14 +182,44 @@ class Shelf:
         return single
 
 
+def _matches(seen: Seen, wanted: Filter) -> bool:
+    """Whether a package is in the list; what is off sale is shown to mirrors only."""
+    package = seen.package
+    return (
+        (seen.price is not None or wanted.updated_since is not None)
+        and wanted.type in (None, package.type)
+        and wanted.package_code in (None, package.package_code)
+        and wanted.data_type in (None, package.data_type)
+        and (
+            wanted.location_code is None
+            or wanted.location_code == package.location_code
+            or wanted.location_code in package.locations
+        )
+        and (wanted.keyword is None or wanted.keyword in seen.search)
+        and (wanted.updated_since is None or seen.updated_at >= wanted.updated_since)
+    )
+
+
+def _cursor(place: tuple[int, str]) -> str:
+    return f"{-place[0]}:{place[1]}"
+
+
+def _place(cursor: str) -> tuple[int, str]:
+    """Where a page ended. Raises 000108."""
+    microseconds, colon, package_code = cursor.partition(":")
+    if not colon or not (microseconds.isascii() and microseconds.isdigit() and len(microseconds) <= 18):
+        raise refusal.ParameterInvalid("pager.after is malformed; accepted: pager.next of the previous answer")
+    return -int(microseconds), package_code
+
+
 def _search(package: Package) -> str:
     countries = " ".join(COUNTRIES[code].name for code in package.locations if code in COUNTRIES)
     words = (package.package_code, package.package_name, package.slug, package.location_name, countries)
     return " ".join(words).casefold()
 
 
-def _wire(listed: Listed, price: int | None) -> calls.Package:
-    package = listed.package
+def _wire(seen: Seen) -> calls.Package:
+    package, price = seen.package, seen.price
     return calls.Package(
         package_code=package.package_code,
         slug=package.slug,
@@ -215,7 +257,7 @@ def _wire(listed: Listed, price: int | None) -> calls.Package:
             for network in package.networks
         ),
         supported_fields=package.supported_fields,
-        update_time=snapshot.whole_seconds(listed.updated_at),
+        update_time=snapshot.whole_seconds(seen.updated_at),
     )
 
 
@@ -245,7 +287,7 @@ def check(call: calls.PackageList) -> Filter:
         updated_since=_time("updatedSince", call.updated_since),
         page_num=pager.page_num,
         page_size=pager.page_size,
-        after=pager.after or None,
+        after=_place(pager.after) if pager.after else None,
     )
 
 

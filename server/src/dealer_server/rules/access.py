@@ -70,8 +70,16 @@ def networks(texts: Sequence[str]) -> tuple[Network, ...]:
             network = ipaddress.ip_network(text.strip())
         except ValueError:
             raise ValueError(f"{text!r} is neither an IP address nor a network such as 203.0.113.0/24") from None
-        parsed.append(network)
+        parsed.append(_plain_network(network))
     return tuple(parsed)
+
+
+def _plain_network(network: Network) -> Network:
+    """IPv4-mapped IPv6 addresses as the IPv4 ones that calls come from."""
+    mapped = getattr(network.network_address, "ipv4_mapped", None)
+    if mapped is None or network.prefixlen < 96:
+        return network
+    return ipaddress.IPv4Network((mapped, network.prefixlen - 96))
 
 
 def client_address(peer: str, forwarded_for: Sequence[str], trusted: Sequence[Network]) -> str:

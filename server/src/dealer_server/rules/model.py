@@ -14,6 +14,8 @@ from esim_dealer.wire.vocabulary import (
     PlanUseStatus,
 )
 
+STOCK = "stock"  # the supplier whose profiles an operator has loaded: they can be sold out, and nobody reports on them
+
 
 class Profile(msgspec.Struct, frozen=True):
     """One eSIM bought. `failed`: fulfillment failed for good. iccid, activation_code and qr_token come together."""

@@ -13,11 +13,9 @@ import msgspec
 
 from dealer_server.rules import money, refusal, wallet
 from dealer_server.rules.catalogue.package import Package
-from dealer_server.rules.model import Item, Order, Profile
+from dealer_server.rules.model import STOCK, Item, Order, Profile
 from dealer_server.rules.wallet import Wallet
 from esim_dealer.wire.calls import MAX_PROFILES_PER_ORDER, PlaceOrder
-
-STOCK = "stock"  # the supplier whose profiles an operator has loaded: they can be sold out
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -78,6 +76,7 @@ class Placed(msgspec.Struct, frozen=True):
     version: int
     balance_after: int
     currency: str
+    at: datetime
 
 
 class Repeated(msgspec.Struct, frozen=True):
@@ -102,7 +101,8 @@ def price(call: PlaceOrder, currency: str, offer: Callable[[str], Offer | None])
     """The lines of a call, priced. Malformed amounts raise; what is only refused now is kept in `refused`, since a
     repeat of an earlier order is answered with that order whatever the catalogue says today."""
     wallet_currency = call.currency is None or call.currency == currency
-    parsed_in = call.currency if call.currency in money.EXPONENTS else currency
+    # Both currencies' decimals are well-formed: the wrong currency is the refusal to give, not its decimals.
+    parsed_in = max(currency, call.currency or currency, key=lambda code: money.EXPONENTS.get(code, -1))
     prices, amount = _amounts(call, parsed_in)
     offers = [offer(line.package_code) for line in call.items]
     for index, (line, found) in enumerate(zip(call.items, offers, strict=True)):
@@ -149,6 +149,7 @@ def decide(
     existing: Mapping[tuple[int, str], Existing],
     stock: Mapping[str, int],
     number: Callable[[int], tuple[int, int]],
+    now: datetime,
 ) -> list[Decision]:
     """One decision per order, in the order of the batch. `number(profiles)` gives an orderId and a first profileId.
 
@@ -185,6 +186,7 @@ def decide(
                 versions[tenant_id],
                 balances[tenant_id],
                 wallets[tenant_id].currency,
+                now,
             )
         )
     return decisions
@@ -214,7 +216,7 @@ def _refuse_payment(
     return wallet.refuse_spending(of, balance, wanted.amount)
 
 
-def as_placed(placed: Placed, now: datetime) -> Order:
+def as_placed(placed: Placed) -> Order:
     """The order as its payment leaves it (decisions 4: PAID, PENDING, PAID, PAID)."""
     wanted, first, items = placed.wanted, placed.first_profile_id, []
     for number, line in enumerate(wanted.lines):
@@ -244,7 +246,7 @@ def as_placed(placed: Placed, now: datetime) -> Order:
         "PENDING",
         "PAID",
         1,
-        now,
+        placed.at,
         tuple(items),
     )
 

@@ -16,7 +16,7 @@ class Refusal(Exception):
     code: ClassVar[ResultCode] = "000001"
 
     def __init__(self, message: str = "", data: Mapping[str, Any] | None = None, *, retry_after: int | None = None):
-        self.message = message or (type(self).__doc__ or "").strip()
+        self.message = message or " ".join((type(self).__doc__ or "").split())
         self.data = data or {}
         self.retry_after = retry_after  # seconds
         super().__init__(self.message)
@@ -123,7 +123,8 @@ class Busy(Refusal):
 
 
 class OutcomeUnknown(Refusal):
-    """The database was lost while this call ran. Retry with the same transactionId, or query."""
+    """The database was lost while this call ran: it may have been done. Send it again (an order with the same
+    transactionId), or query."""
 
     code = "900001"
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET
 
 from dealer_server.rules import activation_code, identity, money
-from dealer_server.rules.model import Item, Order, Profile
+from dealer_server.rules.model import STOCK, Item, Order, Profile
 from esim_dealer.wire import snapshot as wire
 
 
@@ -79,8 +79,8 @@ def delivery_updated(order: Order, links: Links) -> wire.Snapshot:
     )
 
 
-def profile(of: Profile, tenant_id: int, links: Links) -> wire.Profile:
-    """One profile; what is not known yet is absent."""
+def profile(of: Profile, item: Item, tenant_id: int, links: Links) -> wire.Profile:
+    """One profile of a line; what is not known yet, or not reported by the line's supplier, is absent."""
     if of.iccid is None or of.activation_code is None:
         return wire.Profile(
             profile_id=str(of.profile_id),
@@ -90,7 +90,8 @@ def profile(of: Profile, tenant_id: int, links: Links) -> wire.Profile:
             cancelled=of.cancelled,
         )
     code = activation_code.parse(of.activation_code)
-    total, used = of.data_total_bytes, of.data_usage_bytes
+    reported = item.supplier != STOCK
+    total, used = of.data_total_bytes if reported else None, of.data_usage_bytes
     return wire.Profile(
         profile_id=str(of.profile_id),
         iccid=of.iccid,
@@ -108,7 +109,7 @@ def profile(of: Profile, tenant_id: int, links: Links) -> wire.Profile:
         plan_use_status=of.plan_use_status,
         plan_use_start_time=whole_seconds(of.plan_use_start_at) if of.plan_use_start_at else UNSET,
         plan_use_end_time=whole_seconds(of.plan_use_end_at) if of.plan_use_end_at else UNSET,
-        data_usage_bytes=used,
+        data_usage_bytes=used if reported else UNSET,
         remain_data_bytes=UNSET if total is None else max(total - used, 0),
         usage_percent=UNSET if not total else round(min(used / total, 1) * 100, 2),
         activated=of.activated,
@@ -131,5 +132,5 @@ def _item(order: Order, item: Item, links: Links) -> wire.OrderItem:
         quantity=item.quantity,
         period_num=UNSET if item.period_num == 1 else item.period_num,
         item_status=item.item_status,
-        profiles=tuple([profile(one, order.tenant_id, links) for one in item.profiles]),
+        profiles=tuple([profile(one, item, order.tenant_id, links) for one in item.profiles]),
     )

@@ -109,8 +109,10 @@ SELECT tenant_id, order_id, line, kinds, item_status, CASE
         WHEN kinds = {_REFUNDED} THEN 'REFUNDED'
         WHEN kinds & {_LIVE} = 0 THEN item_status
         WHEN kinds & {_LIVE} = {_FAILED} THEN 'FAILED'
-        WHEN kinds & {_LACKING} <> 0 THEN CASE item_status WHEN 'PAID' THEN 'PAID' ELSE 'PENDING' END
+        WHEN kinds & {_LIVE} = {_WAITING} AND item_status = 'PAID' THEN 'PAID'
+        WHEN kinds & {_LACKING} <> 0 THEN 'PENDING'
         WHEN kinds & {_IN_USE} = {_ACTIVATED} THEN 'ACTIVATED'
+        WHEN kinds & {_IN_USE} = 0 AND item_status IN ('ACTIVATING', 'ACTIVATED') THEN item_status
         WHEN kinds & {_ACTIVATING | _ACTIVATED} <> 0 OR item_status IN ('ACTIVATING', 'ACTIVATED') THEN 'ACTIVATING'
         ELSE 'DELIVERED' END AS settles_as
 FROM order_item JOIN

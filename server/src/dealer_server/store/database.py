@@ -6,7 +6,7 @@ A COMMIT is never cancelled: batches run in tasks of their own, which no client 
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Generic, TypeVar
 
 import asyncpg
@@ -18,13 +18,15 @@ R = TypeVar("R")
 Connection = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
 
 LOST = (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.AdminShutdownError, EOFError,
-        asyncpg.CrashShutdownError, asyncpg.CannotConnectNowError, asyncpg.TooManyConnectionsError)  # fmt: skip
+        asyncpg.CrashShutdownError, asyncpg.CannotConnectNowError, asyncpg.TooManyConnectionsError,
+        asyncpg.IdleInTransactionSessionTimeoutError)  # fmt: skip
 PLANS_LIVE_SECONDS = 1.0
 RECONNECT_SECONDS = 5
 
 
 class DatabaseLost(Exception):
-    """The database could not be reached, or was lost before the statement's outcome was known (`sent`)."""
+    """The database could not be reached, or was lost. `sent`: what was asked of it may have been done; otherwise surely
+    nothing was."""
 
     def __init__(self, sent: bool):
         self.sent = sent
@@ -40,9 +42,14 @@ class Database:
 
     @classmethod
     async def open(cls, dsn: str, *, size: int = 4) -> "Database":
-        pool = await asyncpg.create_pool(
-            dsn, min_size=1, max_size=size, command_timeout=None, server_settings={"application_name": "esim-dealer"}
-        )
+        """Raises DatabaseLost."""
+        settings = {"application_name": "esim-dealer"}
+        try:
+            pool = await asyncpg.create_pool(
+                dsn, min_size=1, max_size=size, command_timeout=None, server_settings=settings
+            )
+        except LOST as error:
+            raise DatabaseLost(sent=False) from error
         return cls(dsn, pool)
 
     async def close(self) -> None:
@@ -86,6 +93,7 @@ class Session:
         self._connection: asyncpg.Connection | None = None
         self._prepared: dict[str, Any] = {}
         self._plans_from = 0.0
+        self._in_transaction = False
 
     async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
         """The rows of one statement. Raises DatabaseLost."""
@@ -110,19 +118,32 @@ class Session:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator["Session"]:
-        await self.execute("BEGIN")
+        """All on one connection. Lost before COMMIT is sent, surely nothing was done."""
+        await self.open()
+        self._in_transaction = True
         try:
+            await self.execute("BEGIN")
             yield self
-        except BaseException:
-            if self._connection is not None:
+        except BaseException as error:
+            with suppress(DatabaseLost):  # then the server has rolled back
                 await self.execute("ROLLBACK")
+            if isinstance(error, DatabaseLost):
+                raise DatabaseLost(sent=False) from error.__cause__
             raise
-        await self.execute("COMMIT")
+        else:
+            await self.execute("COMMIT")
+        finally:
+            self._in_transaction = False
 
     async def open(self) -> asyncpg.Connection:
-        """The connection, opened or opened anew; its plans not older than a second. Raises DatabaseLost."""
+        """The connection, opened or opened anew; its plans not older than a second. Raises DatabaseLost.
+
+        Never opened anew inside a transaction: half of it would run by itself.
+        """
         now = asyncio.get_running_loop().time()
         if self._connection is None or self._connection.is_closed():
+            if self._in_transaction:
+                raise DatabaseLost(sent=False)
             self._connection = await self._connect()
             self._prepared = {}
             self._plans_from = now

@@ -1,7 +1,6 @@
 """Orders with their lines and profiles: written in batches, found by key."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 import asyncpg
@@ -62,14 +61,16 @@ SELECT 1 / (count(*) = cardinality($1))::int FROM moved
 """
 
 
-async def write(session: Session, placed: Sequence[Placed], now: datetime) -> None:
+async def write(session: Session, placed: Sequence[Placed]) -> None:
     """Writes orders, lines, profiles, debits, their ORDER_PAID events and their fulfillment work, all or nothing.
 
     Raises WalletMoved; asyncpg.UniqueViolationError for a known transactionId; asyncpg.CheckViolationError where a
     wallet does not cover its debits.
     """
     try:
-        await session.fetch(_WRITE, *_wallet_columns(placed), *_order_columns(placed), *_line_columns(placed), now)
+        await session.fetch(
+            _WRITE, *_wallet_columns(placed), *_order_columns(placed), *_line_columns(placed), placed[0].at
+        )
     except asyncpg.DivisionByZeroError:
         raise WalletMoved from None
 

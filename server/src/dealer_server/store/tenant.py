@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from dealer_server.rules.pricing import PriceList
+from dealer_server.rules.pricing import Own, PriceList
 from dealer_server.store.database import Connection
 
 
@@ -45,17 +45,17 @@ async def access(connection: Connection, app_key: str) -> Access | None:
     row = await connection.fetchrow(
         "SELECT t.tenant_id, c.app_key, t.name, t.status = 'ACTIVE' AND c.status = 'ACTIVE', t.qps, t.ip_allow,"
         " c.secret_version, c.sealed_secret, c.previous_secret, c.previous_until, w.currency, t.markup_basis_points,"
-        " (SELECT array_agg((p.package_code, p.price) ORDER BY p.package_code) FROM price p"
-        "  WHERE p.tenant_id = t.tenant_id)"
+        " t.markup_updated_at, (SELECT array_agg((p.package_code, p.price, p.updated_at) ORDER BY p.package_code)"
+        "  FROM price p WHERE p.tenant_id = t.tenant_id)"
         " FROM credential c JOIN tenant t USING (tenant_id) JOIN wallet w USING (tenant_id) WHERE c.app_key = $1",
         app_key,
     )
     if row is None:
         return None
-    single = tuple((code, price) for code, price in row[12] or ())
+    single = tuple((code, Own(price, at)) for code, price, at in row[13] or ())
     columns = list(row[:10])
     columns[5] = tuple(columns[5])
-    return Access(*columns, prices=PriceList(row[10], row[11], single))
+    return Access(*columns, prices=PriceList(row[10], row[11], row[12], single))
 
 
 async def create(connection: Connection, name: str, qps: int) -> int:
@@ -126,7 +126,8 @@ async def update(
 ) -> bool:
     done = await connection.execute(
         "UPDATE tenant SET name = coalesce($2, name), status = coalesce($3, status), qps = coalesce($4, qps),"
-        " ip_allow = coalesce($5::text[], ip_allow), markup_basis_points = coalesce($6, markup_basis_points)"
+        " ip_allow = coalesce($5::text[], ip_allow), markup_basis_points = coalesce($6, markup_basis_points),"
+        " markup_updated_at = CASE WHEN $6 <> markup_basis_points THEN now() ELSE markup_updated_at END"
         " WHERE tenant_id = $1",
         tenant_id,
         name,
@@ -142,7 +143,7 @@ async def set_price(connection: Connection, tenant_id: int, package_code: str, p
     """Raises asyncpg.ForeignKeyViolationError where there is no such package."""
     await connection.execute(
         "INSERT INTO price (tenant_id, package_code, price) VALUES ($1, $2, $3)"
-        " ON CONFLICT (tenant_id, package_code) DO UPDATE SET price = excluded.price",
+        " ON CONFLICT (tenant_id, package_code) DO UPDATE SET price = excluded.price, updated_at = now()",
         tenant_id,
         package_code,
         price,

@@ -1,6 +1,6 @@
 """Webhook endpoints, deliveries and attempts (docs/decisions/0006-webhook-lanes.md).
 
-Locks are taken in this order: deliveries by (tenant_id, order_id, delivery_id), then endpoints by tenant_id. Whoever
+Locks are taken in this order: deliveries by (tenant_id, order_id, order_version), then endpoints by tenant_id. Whoever
 decides about an order's deliveries locks all unfinished ones first and looks in a later statement, which sees what
 others committed meanwhile. `claim`, `take_probe`, `skip_unfinished` and `bring_forward` never wait: they pass over what
 is locked.
@@ -131,10 +131,12 @@ class Lapsed(NamedTuple):
 
 _UNFINISHED = "state IN ('WAITING', 'READY', 'IN_FLIGHT', 'RETRY')"
 
+# The order matters: a delivery that comes to be while we wait here is the order's newest, so that we may still take its
+# lock later, as promote does, without waiting for anyone who waits for us.
 _LOCK = f"""
 SELECT 1 FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)
 JOIN webhook_delivery d ON d.tenant_id = key.tenant_id AND d.order_id = key.order_id AND d.{_UNFINISHED}
-ORDER BY d.tenant_id, d.order_id, d.delivery_id FOR NO KEY UPDATE OF d
+ORDER BY d.tenant_id, d.order_id, d.order_version, d.delivery_id FOR NO KEY UPDATE OF d
 """
 
 # Of an order's unfinished deliveries: is one in flight or about to be, does one of this lane wait for a retry?

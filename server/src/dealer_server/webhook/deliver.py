@@ -18,6 +18,7 @@ import asyncpg
 import msgspec
 import structlog
 
+from dealer_server import kill_points
 from dealer_server.clock import Clock
 from dealer_server.rules import backoff, snapshot
 from dealer_server.rules.change_hints import change_hints
@@ -43,7 +44,7 @@ SLOW_SECONDS = 1.0
 PROFILES_PER_BATCH = 5_000
 TENANTS_PER_LOOK = 500
 ROWS_PER_CLAIM = 200  # small enough that one batch is prepared while the last one is posted
-POSTS_PER_TURN = 8
+POSTS_PER_TURN = 16
 ROWS_PER_RECORD = 500
 ROWS_PER_UPKEEP = 5_000
 POLL_SECONDS = 0.05
@@ -267,6 +268,7 @@ class Deliverer:
             claimed = await self._allowed(_bounded(await rows.claim(session, shares, now)), now)
             if not claimed:
                 return []
+            kill_points.reach("webhook.claimed")
             signers = await rows.signers(session, list({one.tenant_id for one in claimed}))
             bodies, frozen = await self._freeze([one for one in claimed if one.tenant_id in signers])
             known = {(one.tenant_id, one.delivery_id) for one in frozen}
@@ -274,6 +276,7 @@ class Deliverer:
                 await rows.postpone(session, aside, now + ASIDE)
             if frozen:
                 await rows.freeze(session, frozen, claim, now + timedelta(seconds=self._lease_seconds))
+        kill_points.reach("webhook.frozen")
         abandon_at = begun + self._lease_seconds / 2
         posts = []
         by_key = {(one.tenant_id, one.delivery_id): one for one in claimed}
@@ -385,6 +388,7 @@ class Deliverer:
         try:
             headers = self._headers(post, started_at)
             answer = await self._outbound.post(post.delivery.url, post.body, headers, started_at)
+            kill_points.reach("webhook.posted")
         except asyncio.CancelledError:
             answer = Answer(STOPPED)
         except Exception:
@@ -495,6 +499,7 @@ class Deliverer:
             health = health_of([one for one in outcomes if (one.finished[0], one.finished[2]) in recorded])
             if health:
                 turned = await rows.note_health(session, health, now)
+        kill_points.reach("webhook.recorded")
         self._take_note(turned)
         self._wake.set()
         return [None] * len(outcomes)

@@ -23,6 +23,7 @@ CREATE TABLE tenant (
     qps integer NOT NULL DEFAULT 10 CHECK (qps BETWEEN 0 AND 1000000),
     ip_allow text[] NOT NULL DEFAULT '{}',
     markup_basis_points integer NOT NULL DEFAULT 0 CHECK (markup_basis_points BETWEEN -9999 AND 1000000),
+    markup_updated_at timestamptz,
     created_at timestamptz NOT NULL DEFAULT now()
 );
 
@@ -87,6 +88,7 @@ CREATE TABLE price (
     tenant_id bigint NOT NULL REFERENCES tenant,
     package_code text NOT NULL REFERENCES package,
     price bigint CHECK (price >= 0),
+    updated_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (tenant_id, package_code)
 );
 

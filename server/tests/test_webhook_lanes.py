@@ -1,0 +1,393 @@
+"""Lanes in the database: what waits for what, and that changes and workers which meet on an order lose nothing."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import asyncpg
+import pytest
+
+from dealer_server import store
+from dealer_server.store import webhook as rows
+from dealer_server.store.database import Session
+from dealer_server.store.sealing import delivery_context
+from dealer_server.store.webhook import Claimed, Finished, Frozen
+from webhook_stage import PATIENCE, Dealer, Receiver, Request, Stage, deliver_all, eventually, listening, stage_on
+
+NOWHERE = "http://127.0.0.1:9/hook"
+
+
+@pytest.fixture
+async def stage(database_url: str) -> AsyncIterator[Stage]:
+    async with stage_on(database_url) as stage:
+        yield stage
+
+
+@pytest.fixture
+async def session(stage: Stage) -> AsyncIterator[Session]:
+    """A worker's connection."""
+    session = stage.database.session()
+    yield session
+    await session.close()
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with listening(1) as [receiver]:
+        yield receiver
+
+
+async def claim(stage: Stage, session: Session, dealer: Dealer, size: int = 10) -> list[Claimed]:
+    return await rows.claim(session, [(dealer.tenant_id, size)], stage.clock())
+
+
+async def freeze(stage: Stage, session: Session, claimed: list[Claimed], number: int) -> None:
+    frozen = [Frozen(one.tenant_id, one.delivery_id, one.order_version, "USAGE_UPDATED", b"sealed") for one in claimed]
+    await rows.freeze(session, frozen, number, stage.clock() + timedelta(minutes=1))
+
+
+def result(stage: Stage, one: Claimed, number: int, state: str = "DELIVERED") -> Finished:
+    due_at = stage.clock() + timedelta(seconds=5) if state == "RETRY" else None
+    attempt = (one.attempt_count + 1, stage.clock(), 1, "127.0.0.1", 200, None, "")
+    return Finished(one.tenant_id, one.order_id, one.delivery_id, number, state, due_at, *attempt)  # type: ignore[arg-type]
+
+
+async def finish(stage: Stage, session: Session, finished: Finished) -> None:
+    """Records one result as the worker does."""
+    await rows.lock_unfinished(session, [(finished.tenant_id, finished.order_id)])
+    _, behind = await rows.finish(session, [finished], stage.clock())
+    await rows.promote(session, behind, stage.clock())
+
+
+async def blocked(stage: Stage) -> bool:
+    """Whether somebody waits for a lock in this database."""
+    async with stage.database.connection() as connection:
+        return await connection.fetchval(
+            "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+
+
+async def test_a_change_of_an_order_at_rest_is_due_at_once(stage: Stage):
+    dealer, stranger = await stage.dealer(NOWHERE), await stage.dealer()
+    orders = [(one, await stage.order(one, paid_event=False)) for one in (dealer, stranger)]
+    async with stage.database.transaction() as connection:
+        changes = [(one.tenant_id, order_id, 2) for one, order_id in orders]
+        await rows.order_changed(connection, changes, stage.clock())
+    assert await stage.states(dealer) == [("DELIVERY_UPDATED", "READY")]
+    assert await stage.states(stranger) == [("DELIVERY_UPDATED", "SKIPPED")], "no endpoint"
+
+
+async def test_no_changes_need_no_statement(stage: Stage):
+    async with stage.database.connection() as connection:
+        await rows.order_changed(connection, [], stage.clock())
+
+
+async def test_an_order_named_twice_is_told_of_once_at_its_latest_version(stage: Stage):
+    dealer = await stage.dealer(NOWHERE)
+    order_id = await stage.order(dealer, paid_event=False)
+    async with stage.database.transaction() as connection:
+        changes = [(dealer.tenant_id, order_id, 2), (dealer.tenant_id, order_id, 3)]
+        await rows.order_changed(connection, changes, stage.clock())
+    [row] = await stage.deliveries(dealer)
+    assert row["order_version"] == 3
+
+
+async def test_changes_merge_into_the_update_that_was_never_attempted(stage: Stage):
+    dealer = await stage.dealer(NOWHERE)
+    order_id = await stage.order(dealer)
+    for _ in range(50):
+        await stage.change(dealer, order_id)
+    deliveries = await stage.deliveries(dealer)
+    assert [(one["event_type"], one["state"], one["order_version"]) for one in deliveries] == [
+        ("ORDER_PAID", "READY", 1),
+        ("DELIVERY_UPDATED", "WAITING", 51),
+    ]
+
+
+async def test_a_dead_receiver_costs_two_unfinished_rows_per_lane(stage: Stage, session: Session):
+    dealer = await stage.dealer(NOWHERE)
+    order_id = await stage.order(dealer, paid_event=False)
+    for number in range(1, 10):
+        await stage.change(dealer, order_id)
+        async with session.transaction():
+            await freeze(stage, session, await claim(stage, session, dealer), number)
+        await stage.change(dealer, order_id)
+        await stage.change(dealer, order_id)
+        unfinished = [state for _, state in await stage.states(dealer) if state in ("WAITING", "READY", "IN_FLIGHT")]
+        assert len(unfinished) <= 2
+        async with session.transaction():
+            [row] = [one for one in await stage.deliveries(dealer) if one["state"] == "IN_FLIGHT"]
+            one = Claimed(
+                dealer.tenant_id, row["delivery_id"], order_id, "DELIVERY_UPDATED", "AUTO", 0, 0, b"", "", False, 1
+            )
+            await finish(stage, session, result(stage, one, number, "RETRY"))
+
+
+async def test_the_next_event_is_that_of_the_older_change_whatever_its_id(stage: Stage, session: Session):
+    dealer = await stage.dealer(NOWHERE)
+    order_id = await stage.order(dealer)
+    # Ids come in blocks per connection: a later change may well have the smaller one.
+    for delivery_id, event_type, version in ((2, "DELIVERY_UPDATED", 3), (3, "REFUND_COMPLETED", 2)):
+        await stage.execute(
+            "INSERT INTO webhook_delivery (tenant_id, delivery_id, order_id, event_type, order_version, state,"
+            " created_at) VALUES ($1, $2, $3, $4, $5, 'WAITING', now())",
+            dealer.tenant_id, delivery_id, order_id, event_type, version
+        )  # fmt: skip
+    async with session.transaction():
+        [paid] = await claim(stage, session, dealer)
+        await freeze(stage, session, [paid], 1)
+    async with session.transaction():
+        await finish(stage, session, result(stage, paid, 1))
+    assert await stage.states(dealer) == [
+        ("ORDER_PAID", "DELIVERED"),
+        ("REFUND_COMPLETED", "READY"),
+        ("DELIVERY_UPDATED", "WAITING"),
+    ]
+
+
+async def test_a_refund_that_waits_for_its_retry_blocks_the_next_refund_only(stage: Stage, receiver: Receiver):
+    dealer = await stage.dealer(receiver.url)
+    order_id = await stage.order(dealer, paid_event=False)
+    receiver.answers = [500, 200]
+    # Frozen where the refund is credited: bodies are sealed for ids drawn before.
+    for delivery_id, state in ((1, "READY"), (2, "WAITING")):
+        body = b'{"eventType":"REFUND_COMPLETED","refund":%d}' % delivery_id
+        sealed = stage.data_keys.seal(body, delivery_context(dealer.tenant_id, delivery_id))
+        await stage.execute(
+            "INSERT INTO webhook_delivery (tenant_id, delivery_id, order_id, event_type, order_version, state, due_at,"
+            " created_at, hints, body) VALUES ($1, $2, $3, 'REFUND_COMPLETED', $4, $5, $6, now(), '{}', $7)",
+            dealer.tenant_id, delivery_id, order_id, delivery_id + 1, state,
+            stage.clock() if state == "READY" else None, sealed
+        )  # fmt: skip
+    for _ in range(3):
+        await stage.change(dealer, order_id)
+    await stage.allocate(dealer, order_id)
+    async with stage.deliverer() as deliverer:
+        await deliver_all(deliverer)
+        assert await stage.states(dealer) == [
+            ("REFUND_COMPLETED", "RETRY"),
+            ("REFUND_COMPLETED", "WAITING"),
+            ("DELIVERY_UPDATED", "DELIVERED"),
+        ]
+        stage.clock.advance(10)
+        await deliver_all(deliverer)
+    assert [request.json.get("refund") for request in receiver.requests] == [1, None, 1, 2]
+
+
+async def test_a_change_that_meets_a_freezing_worker_becomes_an_event_of_its_own(stage: Stage, session: Session):
+    dealer = await stage.dealer(NOWHERE)
+    order_id = await stage.order(dealer, paid_event=False)
+    await stage.change(dealer, order_id)
+    async with session.transaction():
+        claimed = await claim(stage, session, dealer)
+        change = asyncio.create_task(stage.change(dealer, order_id))
+        await eventually(lambda: blocked(stage))
+        assert not change.done()
+        await freeze(stage, session, claimed, 1)
+    await change
+    assert await stage.states(dealer) == [("DELIVERY_UPDATED", "IN_FLIGHT"), ("DELIVERY_UPDATED", "WAITING")]
+
+
+async def test_a_worker_passes_over_what_a_change_holds(stage: Stage, session: Session):
+    dealer = await stage.dealer(NOWHERE)
+    order_id = await stage.order(dealer, paid_event=False)
+    await stage.change(dealer, order_id)
+    async with stage.database.transaction() as connection:
+        await stage.change_in(connection, dealer, order_id)
+        async with session.transaction():
+            assert await claim(stage, session, dealer) == []
+    async with session.transaction():
+        [one] = await claim(stage, session, dealer)
+    assert one.order_version == 3
+
+
+@pytest.mark.parametrize("state", ["DELIVERED", "RETRY"])
+async def test_a_change_that_meets_a_finishing_worker_is_told(stage: Stage, session: Session, state: str):
+    dealer = await stage.dealer(NOWHERE)
+    order_id = await stage.order(dealer, paid_event=False)
+    await stage.change(dealer, order_id)
+    async with session.transaction():
+        [one] = await claim(stage, session, dealer)
+        await freeze(stage, session, [one], 1)
+    async with session.transaction():
+        await finish(stage, session, result(stage, one, 1, state))
+        change = asyncio.create_task(stage.change(dealer, order_id))
+        await eventually(lambda: blocked(stage))
+        assert not change.done()
+    await change
+    assert (await stage.states(dealer))[1] == ("DELIVERY_UPDATED", "READY")
+
+
+@pytest.mark.parametrize("state", ["DELIVERED", "RETRY", "FAILED"])
+async def test_a_finishing_worker_that_meets_a_change_promotes_its_event(stage: Stage, session: Session, state: str):
+    dealer = await stage.dealer(NOWHERE)
+    order_id = await stage.order(dealer, paid_event=False)
+    await stage.change(dealer, order_id)
+    async with session.transaction():
+        [one] = await claim(stage, session, dealer)
+        await freeze(stage, session, [one], 1)
+
+    async def record() -> None:
+        async with session.transaction():
+            await finish(stage, session, result(stage, one, 1, state))
+
+    async with stage.database.transaction() as connection:
+        await stage.change_in(connection, dealer, order_id)
+        recording = asyncio.create_task(record())
+        await eventually(lambda: blocked(stage))
+        assert not recording.done()
+    await recording
+    assert (await stage.states(dealer))[1] == ("DELIVERY_UPDATED", "READY")
+
+
+async def test_of_one_order_two_workers_see_the_same_delivery_first(stage: Stage, session: Session):
+    dealer = await stage.dealer(NOWHERE)
+    order_id = await stage.order(dealer)
+    async with session.transaction():
+        [paid] = await claim(stage, session, dealer)
+        await freeze(stage, session, [paid], 1)
+    await stage.change(dealer, order_id)
+    async with session.transaction():
+        await finish(stage, session, result(stage, paid, 1, "RETRY"))
+    stage.clock.advance(10)  # both are due: the retry of ORDER_PAID and the update
+    second = stage.database.session()
+    async with session.transaction():
+        assert len(await claim(stage, session, dealer)) == 1
+        async with second.transaction():
+            assert await claim(stage, second, dealer) == []
+    await second.close()
+
+
+async def test_the_index_lets_one_delivery_of_an_order_be_in_flight(stage: Stage, session: Session):
+    dealer = await stage.dealer(NOWHERE)
+    order_id = await stage.order(dealer)
+    await stage.change(dealer, order_id)
+    await stage.execute("UPDATE webhook_delivery SET state = 'READY', due_at = now() WHERE order_id = $1", order_id)
+    both = [
+        Claimed(dealer.tenant_id, row["delivery_id"], order_id, row["event_type"], "AUTO", 1, 0, None, "", False, 1)
+        for row in await stage.deliveries(dealer)
+    ]
+    with pytest.raises(asyncpg.UniqueViolationError):
+        async with session.transaction():
+            await freeze(stage, session, both, 1)
+
+
+async def test_a_claim_that_was_taken_over_records_nothing(stage: Stage, session: Session):
+    dealer = await stage.dealer(NOWHERE)
+    await stage.order(dealer)
+    async with session.transaction():
+        [one] = await claim(stage, session, dealer)
+        await freeze(stage, session, [one], 1)
+    assert await rows.finish(session, [result(stage, one, 2)], stage.clock()) == (set(), [])
+    assert await stage.states(dealer) == [("ORDER_PAID", "IN_FLIGHT")]
+    assert await stage.attempts(dealer) == []
+
+
+async def test_the_baseline_is_the_highest_version_that_was_delivered(stage: Stage, session: Session):
+    dealer = await stage.dealer(NOWHERE)
+    order_id = await stage.order(dealer, paid_event=False)
+    for version, state in ((5, "DELIVERED"), (9, "FAILED"), (3, "DELIVERED")):  # a late resend of an old one comes last
+        await stage.execute(
+            "INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, created_at, body)"
+            " VALUES ($1, $2, 'DELIVERY_UPDATED', $3, $4, now(), $5)",
+            dealer.tenant_id, order_id, version, state, b"%d" % version
+        )  # fmt: skip
+    key = (dealer.tenant_id, order_id)
+    assert (await rows.baselines(session, [key]))[key][1] == b"5"
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_whatever_happens_nothing_is_stuck_and_the_last_word_arrives(stage: Stage, receiver: Receiver, seed: int):
+    chance = random.Random(seed)
+    dealer = await stage.dealer(receiver.url)
+    orders = [await stage.order(dealer) for _ in range(5)]
+    used = dict.fromkeys(orders, 0)
+    failing = True
+
+    async def moody(request: Request, _: object) -> bytes:
+        status = chance.choice([200, 500, 503]) if failing else 200
+        return b"HTTP/1.1 %d X\r\nContent-Length: 0\r\n\r\n" % status
+
+    receiver.answers = [moody]
+    for order_id in orders:
+        await stage.allocate(dealer, order_id)
+    async with stage.deliverer(schedule=(0, *[30] * 500)) as one, stage.deliverer(schedule=(0, *[30] * 500)) as two:
+        for _ in range(60):
+            step = chance.randrange(4)
+            if step == 0:
+                order_id = chance.choice(orders)
+                used[order_id] += 1
+                await stage.use(dealer, order_id, used[order_id])
+            elif step == 1:
+                await chance.choice([one, two]).run_once()
+            elif step == 2:
+                await chance.choice([one, two]).settle()
+            else:
+                stage.clock.advance(chance.choice([1, 40]))
+            await _nothing_is_stuck(stage)
+        failing = False
+        await stage.execute(
+            "UPDATE webhook_endpoint SET consecutive_failures = 0 WHERE tenant_id = $1", dealer.tenant_id
+        )
+        for _ in range(10):
+            await one.settle()
+            await two.settle()
+            stage.clock.advance(40)
+            await deliver_all(one)
+    assert {state for _, state in await stage.states(dealer)} <= {"DELIVERED", "SUPERSEDED"}
+    for order_id in orders:
+        heard = [request for request in receiver.requests if request.json["orderId"] == order_id]
+        updates = [request for request in heard if request.event == "DELIVERY_UPDATED"]
+        assert updates[-1].json["items"][0]["profiles"][0]["dataUsageBytes"] == used[order_id]
+        firsts = [int(request.headers["rt-order-version"]) for request in heard if request.number == 1]
+        assert firsts == sorted(firsts), "first attempts go out in order of change"
+
+
+async def _nothing_is_stuck(stage: Stage) -> None:
+    """Every delivery that waits does so behind one that is due, in flight or, in its own lane, due for a retry."""
+    async with stage.database.connection() as connection:
+        stuck = await connection.fetch(
+            "SELECT * FROM webhook_delivery w WHERE state = 'WAITING' AND NOT EXISTS (SELECT FROM webhook_delivery o"
+            " WHERE o.tenant_id = w.tenant_id AND o.order_id = w.order_id AND (o.state IN ('READY', 'IN_FLIGHT')"
+            " OR o.state = 'RETRY' AND o.event_type = w.event_type AND w.event_type <> 'DELIVERY_UPDATED'))"
+        )
+        ready = await connection.fetchval(
+            "SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM webhook_delivery WHERE state IN ('READY',"
+            " 'IN_FLIGHT') AND attempt_count = 0 GROUP BY tenant_id, order_id) c"
+        )
+    assert not stuck
+    assert ready <= 1
+
+
+async def test_many_changes_and_finishes_at_once_never_deadlock(stage: Stage, receiver: Receiver):
+    dealers = [await stage.dealer(receiver.url) for _ in range(2)]
+    orders = [(dealer, await stage.order(dealer)) for dealer in dealers for _ in range(10)]
+    chance = random.Random(7)
+
+    async def change(version: int) -> None:
+        some = sorted(chance.sample(orders, 6), key=lambda one: (one[0].tenant_id, one[1]))
+        async with stage.database.transaction() as connection:
+            keys = [(dealer.tenant_id, order_id) for dealer, order_id in some]
+            await store.order.lock(connection, keys)
+            for dealer, order_id in some:
+                await connection.execute(
+                    "UPDATE profile SET data_usage_bytes = $3 WHERE tenant_id = $1 AND order_id = $2",
+                    dealer.tenant_id, order_id, version
+                )  # fmt: skip
+            changed = await connection.fetch(
+                "UPDATE orders SET version = version + 1 WHERE order_id = ANY($1::bigint[])"
+                " RETURNING tenant_id, order_id, version",
+                [order_id for _, order_id in some],
+            )
+            await rows.order_changed(connection, [tuple(row) for row in changed], stage.clock())  # type: ignore[misc]
+
+    async with asyncio.timeout(PATIENCE), stage.running(), stage.running():
+        for batch in range(15):
+            await asyncio.gather(*[change(batch * 4 + n) for n in range(4)])
+
+        async def quiet() -> bool:
+            states = [state for dealer in dealers for _, state in await stage.states(dealer)]
+            return all(state in ("DELIVERED", "SUPERSEDED") for state in states)
+
+        await eventually(quiet)
