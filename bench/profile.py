@@ -9,20 +9,20 @@ from pathlib import Path
 from bench.failure import Failed
 
 RAW = Path(__file__).parent / "results/raw"
-_RATE = 250  # samples a second
+_RATE = 100  # samples a second
 _SHOWN = 45
 _EXTRA_SECONDS = 30
 
 
 @contextlib.contextmanager
 def recorded(profiler: Path | None, pid: int, seconds: int, key: str) -> Iterator[None]:
-    """Samples the process during the block: KEY.folded for flame graphs, KEY.txt to read. Nothing without a profiler."""
+    """Samples the process during the block: KEY.folded for flame graphs, KEY.txt to read."""
     if profiler is None:
         yield
         return
     RAW.mkdir(parents=True, exist_ok=True)
     folded = RAW / f"{key}.folded"
-    command = [profiler, "record", "--nonblocking", "--format", "raw", "--rate", str(_RATE), "--pid", str(pid)]
+    command = [profiler, "record", "--format", "raw", "--rate", str(_RATE), "--pid", str(pid)]
     process = subprocess.Popen(
         [*command, "--duration", str(seconds), "--output", folded], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )

@@ -163,19 +163,20 @@ async def write(connection: Connection, keys: DataKeys, order: Order) -> None:
 
 async def tell(connection: Connection, keys: DataKeys, tenant_id: int, order_id: int) -> None:
     """The order's ORDER_PAID went at the second attempt; its DELIVERY_UPDATED is to be tried again."""
-    paid = await connection.fetchval("SELECT delivery_id FROM webhook_delivery WHERE order_id = $1", order_id)
+    paid = (await connection.fetch("SELECT delivery_id FROM webhook_delivery WHERE order_id = $1", order_id))[0][0]
     await connection.execute(
         "UPDATE webhook_delivery SET state = 'DELIVERED', due_at = NULL, attempt_count = 2, hints = '{ORDER_PAID}',"
         " body = $2 WHERE delivery_id = $1",
         paid,
         keys.seal(b"{}", delivery_context(tenant_id, paid)),
     )
-    updated = await connection.fetchval(
+    rows = await connection.fetch(
         "INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, hints, body,"
         " attempt_count, due_at, created_at) VALUES ($1, $2, 'DELIVERY_UPDATED', 2, 'RETRY', '{ICCID_READY}', '', 1,"
         " $3, $3) RETURNING delivery_id",
         *(tenant_id, order_id, NOW),
     )
+    updated = rows[0][0]
     await connection.execute(
         "UPDATE webhook_delivery SET body = $2 WHERE delivery_id = $1",
         updated,
@@ -542,6 +543,12 @@ FAULTS = (
     Fault("an adjustment by nobody", "UPDATE audit_log SET author = '' WHERE tenant_id = {a}", "A18", "a"),
     Fault("an adjustment without a record", entry("{a}", "500", "ADJUST", "77"), "A18", "a"),
     Fault("a top-up without a record", entry("{b}", "500", "TOPUP", "77"), "A18", "b"),
+    Fault(
+        "another version's secret before the reset",
+        "UPDATE credential SET previous_secret = sealed_secret WHERE tenant_id = {b}",
+        "A19",
+        "b",
+    ),
     Fault("another tenant's secret", "UPDATE credential SET tenant_id = {a}", "A19", "a"),
     Fault(
         "another profile's code",
@@ -741,9 +748,9 @@ ORDER_STATUSES = ("PAID", "FULFILLING", "COMPLETED", "REFUNDING", "REFUNDED")
 class Random(NamedTuple):
     """Rows of random orders, with statuses that need not fit."""
 
-    orders: list[tuple[object, ...]]
-    items: list[tuple[object, ...]]
-    profiles: list[tuple[object, ...]]
+    orders: list[tuple]
+    items: list[tuple]
+    profiles: list[tuple]
 
 
 def random_orders(tenant_id: int, number: int, keys: DataKeys) -> Random:
@@ -790,7 +797,7 @@ async def insert(connection: Connection, rows: Random) -> None:
 async def test_the_audit_and_the_rule_agree_about_every_status(prepared: Prepared, dsn: str) -> None:
     """The audit finds A10 or A11 violated in just those random orders that `rules.delivery.settle` would change."""
     rows = random_orders(prepared.ids["a"], 6_000, prepared.data_keys)
-    keys = [(prepared.ids["a"], row[1]) for row in rows.orders]
+    keys = [(prepared.ids["a"], order_id) for _, order_id, *_ in rows.orders]
     found: dict[str, set[int]] = {"A10": set(), "A11": set()}
     database = await Database.open(dsn)
     async with database.connection() as connection:

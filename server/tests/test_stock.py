@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -123,6 +125,15 @@ def test_doubtful_profiles_are_warned_of_and_read():
     assert file.faults == () and len(file.profiles) == 2
     assert [(one.line, one.column) for one in file.warnings] == [(2, "iccid"), (3, "activationCode")]
     assert "check digit" in file.warnings[0].message and "confirmation code" in file.warnings[1].message
+
+
+def test_the_files_of_the_guide_are_good_ones():
+    guide = (Path(__file__).parents[2] / "docs/guides/stock.md").read_text()
+    files = re.findall(r"```csv\n(.*?)```", guide, re.DOTALL)
+    assert len(files) == 2
+    for text in files:
+        file = stock_file.read(text)
+        assert file.profiles and not file.faults and not file.warnings
 
 
 @given(st.text(st.sampled_from(f'iccd,activtoCe"\n\r\t;{A}LPA:1$a.b-F \x00\ufeff') | st.characters()))

@@ -127,7 +127,7 @@ def test_headers_are_those_of_the_contract() -> None:
         signing.DELIVERY_ID,
         signing.DELIVERY_ATTEMPT,
         signing.ORDER_VERSION,
-        esim_dealer.webhook.TEST,
+        signing.TEST,
     }
     documented = {*words("Request header"), *words("Answer header"), *words("Webhook header")}
     assert constants(signing) <= documented | {signing.SIGNATURE_ALIAS}

@@ -8,15 +8,19 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
-from cyclopts import App, Parameter
+from cyclopts import App, CycloptsError, Parameter
 
 from dealer_server import logs, settings
-from dealer_server.settings import Settings, SettingsError
+from dealer_server.settings import CannotStart, Settings, SettingsError
+
+if TYPE_CHECKING:
+    from dealer_server.store.database import Database
+    from dealer_server.store.sealing import DataKeys
 
 T = TypeVar("T")
 app = App(name="dealer-server", help="The service behind the eSIM Dealer Open API v1.", version_flags=[])
@@ -73,11 +77,10 @@ def migrate() -> None:
     """Bring the database's schema up to this version."""
 
     async def apply() -> None:
-        import asyncpg
-
         from dealer_server.store import schema
+        from dealer_server.store.database import connect
 
-        connection = await asyncpg.connect(settings.database_url())
+        connection = await connect(settings.database_url())
         try:
             for migration in await schema.migrate(connection):
                 print(f"applied {migration.number:04d} {migration.name}")
@@ -95,16 +98,9 @@ def audit(*, tenant: int | None = None, as_json: AsJson = False) -> None:
     async def check(opened: Settings) -> int:
         from dealer_server import clock
         from dealer_server.operations import audit as audits
-        from dealer_server.store import data_key
-        from dealer_server.store.database import Database
 
-        database = await Database.open(opened.database_url)
-        try:
-            async with database.connection() as connection:
-                data_keys = await data_key.load(connection, opened.master_keys)
-            report = await audits.audit(database, opened.master_keys, data_keys, clock.now(), tenant)
-        finally:
-            await database.close()
+        async with _database(opened) as database:
+            report = await audits.audit(database, opened.master_keys, None, clock.now(), tenant)
         print(audits.as_json(report) if as_json else audits.as_text(report))
         return len(report.violated)
 
@@ -149,6 +145,7 @@ def tenant_create(
             prices=_prices(price),
         )
         async with _database(opened) as database:
+            await _data_keys(database, opened)
             created = await tenant.create_tenant(
                 database, opened.master_keys, opened.environment, currency, terms, _author(), clock.now
             )
@@ -173,15 +170,7 @@ def tenant_list(*, as_json: AsJson = False) -> None:
             tenants = await tenant.list_tenants(database)
         if as_json:
             for one in tenants:
-                print(
-                    json.dumps(
-                        one._asdict()
-                        | {
-                            "balance": money.text(one.balance, one.currency),
-                            "credit_limit": money.text(one.credit_limit, one.currency),
-                        }
-                    )
-                )
+                print(json.dumps(_tenant_fields(one)))
             return
         from rich.console import Console
         from rich.table import Table
@@ -191,7 +180,7 @@ def tenant_list(*, as_json: AsJson = False) -> None:
             amounts = [f"{money.text(value, one.currency)} {one.currency}" for value in (one.balance, one.credit_limit)]
             status = "FROZEN" if one.frozen else one.status
             table.add_row(str(one.tenant_id), one.name, status, *amounts, str(one.qps), one.app_key)
-        Console().print(table)
+        Console(width=None if sys.stdout.isatty() else 200).print(table)
 
     _run(show(settings.read()))
 
@@ -252,6 +241,7 @@ def credentials_reset(app_key: str, *, as_json: AsJson = False) -> None:
         from dealer_server.operations import tenant
 
         async with _database(opened) as database:
+            await _data_keys(database, opened)
             secret = await tenant.reset_secret(database, opened.master_keys, app_key, _author(), clock.now)
         print(json.dumps({"appKey": app_key, "appSecret": secret}) if as_json else f"AppSecret  {secret}")
 
@@ -285,8 +275,7 @@ def catalog_import(file: Path, *, as_json: AsJson = False) -> None:
         if as_json:
             print(msgspec.json.encode(done).decode())
         else:
-            for fault in done.faults:
-                print(f"{file}:{fault.line}: {fault.column}: {fault.message}", file=sys.stderr)
+            _print_faults(file, done.faults)
             nothing = f"{len(done.faults)} faults; nothing was imported"
             print(nothing if done.faults else f"{done.packages} packages, {done.changed} of them new or changed")
         return 1 if done.faults else 0
@@ -300,17 +289,14 @@ def stock_load(package: str, file: Path, *, as_json: AsJson = False) -> None:
 
     async def load(opened: Settings) -> int:
         from dealer_server.operations import stock
-        from dealer_server.store import data_key
 
         async with _database(opened) as database:
-            async with database.connection() as connection:
-                keys = await data_key.load(connection, opened.master_keys)
+            keys = await _data_keys(database, opened)
             done = await stock.load_stock(database, keys, package, _text(file), _author())
         if as_json:
             print(msgspec.json.encode(done).decode())
         else:
-            for fault in done.faults:
-                print(f"{file}:{fault.line}: {fault.column}: {fault.message}", file=sys.stderr)
+            _print_faults(file, done.faults)
             nothing = f"{len(done.faults)} faults; nothing was loaded"
             print(nothing if done.faults else f"{done.loaded} profiles loaded; {done.free} free now")
         return 1 if done.faults else 0
@@ -325,7 +311,10 @@ async def _serve(host: str | None, port: int | None, share_nothing: bool) -> Non
     opened = settings.read(host=host, port=port)
     logs.configure(opened.environment == "production")
     application.require_protection(opened)
-    listening = listener.bind(opened.host, opened.port)
+    try:
+        listening = listener.bind(opened.host, opened.port)
+    except socket.gaierror as error:
+        raise SettingsError(f"cannot listen on {opened.host}: {error.strerror}") from None
     async with application.alone_or_shared(opened, share_nothing):
         await application.run(opened, listening=listening, worker=False, ready=_announce, stop=_stopped())
 
@@ -352,13 +341,44 @@ def _stopped() -> asyncio.Event:
 
 @contextlib.asynccontextmanager
 async def _database(opened: Settings):
+    """The database, which has this version's schema."""
+    from dealer_server.store import schema
     from dealer_server.store.database import Database
 
     database = await Database.open(opened.database_url)
     try:
+        async with database.connection() as connection:
+            await schema.require_current(connection)
         yield database
     finally:
         await database.close()
+
+
+async def _data_keys(database: "Database", opened: Settings) -> "DataKeys":
+    """The keys that seal. Also loaded where a master key seals alone, to see that it is this database's."""
+    from dealer_server.store import data_key
+
+    async with database.connection() as connection:
+        return await data_key.load(connection, opened.master_keys)
+
+
+def _print_faults(file: Path, faults: Iterable[Any]) -> None:
+    for fault in faults:
+        where = [str(file), str(fault.line) if fault.line else "", f" {fault.column}" if fault.column else ""]
+        print(f"{':'.join(filter(None, where))}: {fault.message}", file=sys.stderr)
+
+
+def _tenant_fields(one: Any) -> dict[str, object]:
+    """A dealer for programs, named and written as on the wire."""
+    from dealer_server.rules import money
+
+    fields = one._asdict() | {
+        "tenant_id": str(one.tenant_id),
+        "balance": money.text(one.balance, one.currency),
+        "credit_limit": money.text(one.credit_limit, one.currency),
+    }
+    words = {name: name.split("_") for name in fields}
+    return {head + "".join(map(str.capitalize, rest)): fields[name] for name, (head, *rest) in words.items()}
 
 
 def _prices(texts: list[str] | None) -> dict[str, str]:
@@ -374,8 +394,10 @@ def _prices(texts: list[str] | None) -> dict[str, str]:
 def _text(file: Path) -> str:
     try:
         return file.read_bytes().decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file}: {error}") from None
+    except OSError as error:
+        raise SettingsError(f"{file}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{file} is not UTF-8 text: byte {error.start} cannot be read") from None
 
 
 def _author() -> str:
@@ -397,32 +419,35 @@ def _clear_line(error: Exception) -> str:
     """What the operator did not get right, in one line; "" for a fault of ours."""
     import asyncpg
 
-    from dealer_server.app import CannotStart
     from dealer_server.operations.tenant import OperatorError
     from dealer_server.store.database import DatabaseLost
     from dealer_server.store.embedded import EmbeddedError
-    from dealer_server.store.schema import NewerSchema
+    from dealer_server.store.schema import NewerSchema, OlderSchema
+    from dealer_server.store.sealing import CannotOpen
 
-    if isinstance(error, (SettingsError, CannotStart, OperatorError, EmbeddedError, NewerSchema)):
+    told = (SettingsError, CannotStart, OperatorError, EmbeddedError, NewerSchema, OlderSchema, CycloptsError)
+    if isinstance(error, told):
         return str(error)
+    if isinstance(error, CannotOpen):
+        return f"DEALER_SEALING_KEYS does not open this database's secrets: {error}"
     if isinstance(error, DatabaseLost):
         return f"the database cannot be reached: {error.__cause__ or error}"
     if isinstance(error, (asyncpg.PostgresError, asyncpg.InterfaceError)):
         return f"the database refused: {error}"
     if isinstance(error, OSError):
-        return str(error)
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
     return ""
 
 
 def main() -> None:
     """Runs a command to its end, or ends with one clear line."""
     try:
-        app()
+        app(exit_on_error=False, print_error=False)
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
         if line := _clear_line(error):
-            print(f"dealer-server: {line}", file=sys.stderr)
+            print(f"dealer-server: {line.partition(chr(10))[0]}", file=sys.stderr)
             sys.exit(1)
         raise
 

@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import msgspec
+import structlog
 
 from dealer_server import clock, store, worker
 from dealer_server.api import listener, replies, routes
@@ -28,9 +28,9 @@ from dealer_server.operations.query_order import QueryDesk
 from dealer_server.rules import qr as drawing
 from dealer_server.rules.endpoint import Policy
 from dealer_server.rules.snapshot import Links
-from dealer_server.settings import Settings
+from dealer_server.settings import CannotStart, Settings
 from dealer_server.store import embedded, schema
-from dealer_server.store.database import Database, Session
+from dealer_server.store.database import Database, Session, poll
 from dealer_server.store.sealing import DataKeys
 from dealer_server.suppliers.contract import Supplier
 from dealer_server.suppliers.simulated import Simulated
@@ -39,11 +39,8 @@ from dealer_server.webhook.deliver import Deliverer
 from dealer_server.webhook.outbound import Outbound
 
 VERSION = "1.0.2"
-_SERVING = 5_382_015  # the advisory lock of serve processes
-
-
-class CannotStart(Exception):
-    """This process must not start as it is set up; the message is one line for the operator."""
+HOLD_SECONDS = 1.0
+log = structlog.get_logger(__name__)
 
 
 class Wakes:
@@ -72,16 +69,12 @@ class Foundation:
 
 @asynccontextmanager
 async def foundation(settings: Settings) -> AsyncIterator[Foundation]:
-    """Raises CannotStart where the database is not migrated or the sealing key does not fit."""
+    """Raises OlderSchema, NewerSchema, CannotOpen where the sealing keys do not fit, DatabaseLost."""
     database = await Database.open(settings.database_url)
     try:
         async with database.connection() as connection:
-            if pending := await schema.pending(connection):
-                raise CannotStart(f"the database lacks migration {pending[0].number}: run `dealer-server migrate`")
-            try:
-                data_keys = await store.data_key.load(connection, settings.master_keys)
-            except store.sealing.CannotOpen as error:
-                raise CannotStart(f"DEALER_SEALING_KEYS does not open this database's secrets: {error}") from None
+            await schema.require_current(connection)
+            data_keys = await store.data_key.load(connection, settings.master_keys)
         memory = await Memory.open(database)
         watching = asyncio.create_task(memory.watch())
         try:
@@ -104,6 +97,9 @@ async def gateway(base: Foundation) -> AsyncIterator[Gateway]:
             await one.open()
             return one
 
+        admitting = admission(settings)
+        if isinstance(admitting, SharedAdmission):
+            stack.push_async_callback(admitting.close)
         # Blocks of ids need no flush of their own: what uses them is written to the same log later.
         numbers = Numbers(await session(synchronous_commit="off"), clock.now)
         orders = OrderDesk(await session(), await session(), numbers, clock.now, base.wakes.order_placed)
@@ -129,7 +125,7 @@ async def gateway(base: Foundation) -> AsyncIterator[Gateway]:
 
         code_of = functools.partial(qr.code_of, database, base.data_keys)
         yield Gateway(
-            Authenticator(base.memory, settings.master_keys, admission(settings), clock.now, settings.proxies),
+            Authenticator(base.memory, settings.master_keys, admitting, clock.now, settings.proxies),
             routes.table(rows),
             pages(document, code_of, drawing.svg, drawing.png),
         )
@@ -191,28 +187,41 @@ def require_protection(settings: Settings) -> None:
             "in production serve needs TLS: set DEALER_TLS_CERT and DEALER_TLS_KEY, or DEALER_TRUSTED_PROXIES to the"
             " proxy that ends TLS in front"
         )
+    if certificate_and_key := tls(settings):
+        try:
+            listener.tls_context(*certificate_and_key)
+        except OSError as error:  # ssl.SSLError is one
+            raise CannotStart(f"DEALER_TLS_CERT and DEALER_TLS_KEY: {error.strerror or error}") from None
 
 
 @asynccontextmanager
 async def alone_or_shared(settings: Settings, share_nothing: bool) -> AsyncIterator[None]:
     """Several serve processes on one database count request ids and QPS together, or were told not to.
 
-    Raises CannotStart. The lock lives as long as its connection.
+    Raises CannotStart.
     """
-    connection = await asyncpg.connect(settings.database_url)
+    session, shared = Session(settings.database_url, {}), bool(settings.valkey_url) or share_nothing
+
+    async def hold() -> None:
+        if not await store.serving.hold(session, shared=shared):
+            log.error("another_serve_runs_on_this_database")  # it started while this one had lost the database
+
     try:
-        if settings.environment == "production" and await connection.fetchval("SHOW cluster_name") == embedded.MARK:
+        if settings.environment == "production" and await store.serving.cluster_name(session) == embedded.MARK:
             raise CannotStart("the embedded PostgreSQL is for trial: set DATABASE_URL to a server of yours")
-        shared = bool(settings.valkey_url) or share_nothing
-        lock = "pg_try_advisory_lock_shared" if shared else "pg_try_advisory_lock"
-        if not await connection.fetchval(f"SELECT {lock}({_SERVING})"):
+        if not await store.serving.hold(session, shared=shared):
             raise CannotStart(
                 "another serve runs on this database: set DEALER_VALKEY_URL for both, so that they share request ids"
                 " and QPS, or start each with --share-nothing"
             )
-        yield
+        holding = asyncio.create_task(poll(HOLD_SECONDS, hold))
+        try:
+            yield
+        finally:
+            holding.cancel()
+            await asyncio.wait([holding])
     finally:
-        await connection.close()
+        await session.close()
 
 
 async def run(

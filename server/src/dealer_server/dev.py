@@ -10,7 +10,6 @@ import signal
 import sys
 from pathlib import Path
 
-import asyncpg
 import msgspec
 
 from dealer_server import app, clock, logs, settings, store
@@ -20,7 +19,7 @@ from dealer_server.rules import iccid
 from dealer_server.rules.catalogue import generate
 from dealer_server.settings import Settings
 from dealer_server.store import embedded, schema
-from dealer_server.store.database import Database
+from dealer_server.store.database import Database, connect
 from dealer_server.store.sealing import KEY_BYTES, credential_context
 
 HOST = "127.0.0.1"
@@ -83,7 +82,7 @@ def _sealing_key(folder: Path) -> str:
 
 
 async def _migrate(dsn: str) -> None:
-    connection = await asyncpg.connect(dsn)
+    connection = await connect(dsn)
     try:
         await schema.migrate(connection)
     finally:

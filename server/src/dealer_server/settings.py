@@ -13,11 +13,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from dealer_server.rules import access, backoff
 from dealer_server.store.sealing import MasterKeys
 
-
-_POSTGRES = re.compile(r"postgres(ql)?://([^/@?#]*@)?(?P<hosts>[^/?#]*)([/?#].*)?", re.DOTALL)
+_POSTGRES = re.compile(r"postgres(ql)?://([^/?#]*@)?(?P<hosts>[^/?#]*)([/?#].*)?", re.DOTALL)
 _HOSTS = re.compile(r"((\[[0-9A-Fa-f:.]+\]|[^\[\]:,]*)(:[0-9]{1,5})?(,|$))*", re.ASCII)
 _VALKEY_SCHEMES = ("valkey", "valkeys", "redis", "rediss", "unix")
-MOST_ATTEMPTS = 8
 
 
 class SettingsError(Exception):
@@ -146,8 +144,9 @@ def _seconds(text: str) -> tuple[float, ...]:
         found = tuple(float(part) for part in text.split(",") if part.strip())
     except ValueError:
         found = (math.nan,)
-    if len(found) > MOST_ATTEMPTS or not all(0 <= seconds < math.inf for seconds in found):
-        raise ValueError(f"at most {MOST_ATTEMPTS} numbers of seconds, comma separated, such as 0,5,30")
+    most = len(backoff.SCHEDULE_SECONDS)
+    if len(found) > most or not all(0 <= seconds < math.inf for seconds in found):
+        raise ValueError(f"at most {most} numbers of seconds, comma separated, such as 0,5,30")
     return found
 
 

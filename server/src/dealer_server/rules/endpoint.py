@@ -22,7 +22,7 @@ FIRST_FREE_PORT = 1024
 MOST_HOST_CHARACTERS = 253
 
 _URL = re.compile(r"(?i:(https?)://)([^/?#]*)((?:[A-Za-z0-9\-._~:/?@!$&'()*+,;=]|%[0-9A-Fa-f]{2})*)\Z")
-_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9\-._]+)(?::([0-9]{0,5}))?\Z")
+_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*\]|[A-Za-z0-9\-._]+)(?::([0-9]{0,5}))?\Z")
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9\-_]{0,61}[A-Za-z0-9_])?\Z")
 _NUMBER = re.compile(r"(?:[0-9]+|0[xX][0-9A-Fa-f]*)\Z")
 

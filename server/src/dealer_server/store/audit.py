@@ -440,7 +440,7 @@ QUERIES = (
     *(
         Query(
             "A20",
-            f"{child} has no {parent} of the same tenant",
+            f"a row of {child} has none of {parent} of its tenant",
             f"""
             SELECT tenant_id, {", ".join(f"c.{name}" for name in names)} FROM {child} c
             WHERE NOT EXISTS (SELECT FROM {parent} p WHERE p.tenant_id = c.tenant_id AND {on})

@@ -33,6 +33,14 @@ class DatabaseLost(Exception):
         super().__init__("the database was lost")
 
 
+async def connect(dsn: str, **options: Any) -> asyncpg.Connection:
+    """A connection of the caller's own. Raises DatabaseLost."""
+    try:
+        return await asyncpg.connect(dsn, timeout=RECONNECT_SECONDS, command_timeout=None, **options)
+    except LOST as error:
+        raise DatabaseLost(sent=False) from error
+
+
 class Database:
     """One PostgreSQL database: a small pool for rare work; `session()` for hot lanes."""
 
@@ -46,7 +54,12 @@ class Database:
         settings = {"application_name": "esim-dealer"}
         try:
             pool = await asyncpg.create_pool(
-                dsn, min_size=1, max_size=size, command_timeout=None, server_settings=settings
+                dsn,
+                min_size=1,
+                max_size=size,
+                timeout=RECONNECT_SECONDS,
+                command_timeout=None,
+                server_settings=settings,
             )
         except LOST as error:
             raise DatabaseLost(sent=False) from error
@@ -168,24 +181,19 @@ class Session:
             self._connection = None
 
     async def _connect(self) -> asyncpg.Connection:
-        try:
-            return await asyncpg.connect(
-                self._dsn,
-                timeout=RECONNECT_SECONDS,
-                command_timeout=None,
-                server_settings={
-                    "application_name": "esim-dealer lane",
-                    "statement_timeout": "0",
-                    "jit": "off",
-                    # Every hot statement finds rows by key; a plan that scans could only come from stale statistics.
-                    "enable_seqscan": "off",
-                    "enable_hashjoin": "off",
-                    "enable_mergejoin": "off",
-                    **self._settings,
-                },
-            )
-        except (*LOST, TimeoutError) as error:
-            raise DatabaseLost(sent=False) from error
+        return await connect(
+            self._dsn,
+            server_settings={
+                "application_name": "esim-dealer lane",
+                "statement_timeout": "0",
+                "jit": "off",
+                # Every hot statement finds rows by key; a plan that scans could only come from stale statistics.
+                "enable_seqscan": "off",
+                "enable_hashjoin": "off",
+                "enable_mergejoin": "off",
+                **self._settings,
+            },
+        )
 
 
 class Desk(Generic[T, R]):

@@ -174,8 +174,11 @@ def status_word(status: int) -> str | None:
 
 def error_word(error: BaseException) -> str:
     """Which kind of failure an exception of aiohttp stands for."""
-    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, AddressRefused):
-        return "ADDRESS_REFUSED"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        if isinstance(error.os_error, AddressRefused):
+            return "ADDRESS_REFUSED"
+        if isinstance(error.os_error, ConnectionResetError):  # in the middle of the TLS handshake
+            return "RESET"
     return next((word for kind, word in _WORDS if isinstance(error, kind)), "INTERNAL")
 
 

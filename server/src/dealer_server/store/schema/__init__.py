@@ -18,6 +18,10 @@ class NewerSchema(Exception):
     """The database was migrated by a newer version of this program."""
 
 
+class OlderSchema(Exception):
+    """The database is not migrated to this version."""
+
+
 def known() -> list[Migration]:
     files = sorted(
         (file for file in resources.files(__name__).iterdir() if file.name.endswith(".sql")), key=lambda file: file.name
@@ -37,6 +41,12 @@ async def pending(connection: Connection) -> list[Migration]:
     if done and max(done) > max(migration.number for migration in known()):
         raise NewerSchema(f"the database has migration {max(done)}; this program knows only older ones: upgrade it")
     return [migration for migration in known() if migration.number not in done]
+
+
+async def require_current(connection: Connection) -> None:
+    """Raises OlderSchema, NewerSchema."""
+    if missing := await pending(connection):
+        raise OlderSchema(f"the database lacks migration {missing[0].number}: run `dealer-server migrate`")
 
 
 async def migrate(connection: Connection) -> list[Migration]:

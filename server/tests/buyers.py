@@ -1,0 +1,134 @@
+"""Dealers who buy without pause and remember what they were told, for tests in which things break."""
+
+import asyncio
+import random
+import secrets
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import httpx2
+
+from dealer_server.rules import identity
+from dealer_server.store.database import Database
+from door import Door, Reply
+
+MAJOR = 10_000  # money is kept in ten-thousandths
+PRICES = {"DEMO-STOCK": "2.50"}  # any other package of the test catalogue costs 1.80
+LOST = (httpx2.TransportError, httpx2.InvalidURL)
+
+
+@dataclass(eq=False)
+class Purchase:
+    """One order as its dealer knows it. Without `order_no` nobody has told the dealer that it was placed."""
+
+    door: Door
+    call: Mapping[str, Any]
+    order_no: str | None = None
+    tries: int = 0
+
+    @property
+    def key(self) -> tuple[int, str]:
+        return self.door.tenant_id, self.call["transactionId"]
+
+
+@dataclass
+class Buyers:
+    """`line` gives (packageCode, quantity) of the next order; one in twenty orders is sent again though acknowledged."""
+
+    doors: Sequence[Door]
+    opening: int  # of each, in ten-thousandths
+    line: Callable[[], tuple[str, int]] = lambda: ("TEST-OK", 1)
+    purchases: list[Purchase] = field(default_factory=list)
+    unknown: deque[Purchase] = field(default_factory=deque)
+    replies: list[Reply] = field(default_factory=list)  # those that acknowledged nothing
+    acknowledged: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @asynccontextmanager
+    async def buying(self, *urls: str, count: int = 16) -> AsyncIterator[None]:
+        """They buy until the end of the block, first what they do not know the outcome of."""
+        tasks = [asyncio.create_task(self._buy(urls[number % len(urls)])) for number in range(count)]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            for ended in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(ended, Exception):
+                    raise ended
+
+    async def attempt(self, purchase: Purchase, url: str) -> Reply | None:
+        """Sends an order, and notes what came of it; None where no answer came."""
+        purchase.tries += 1
+        purchase.door.url = url
+        reply, told = None, False
+        try:
+            reply = await purchase.door.post("/esim/order", purchase.call)
+            told = reply.code == "000000"
+        except LOST:
+            pass
+        finally:
+            if not told and purchase.order_no is None:
+                self.unknown.append(purchase)
+        if reply is not None and told:
+            assert purchase.order_no in (None, reply.data["orderNo"]), "one transactionId, two orders"
+            purchase.order_no = reply.data["orderNo"]
+            self.acknowledged.set()
+        elif reply is not None:
+            self.replies.append(reply)
+        return reply
+
+    async def settle(self, url: str) -> None:
+        """Retries until every outcome is known."""
+        while self.unknown:
+            waiting = [self.unknown.popleft() for _ in range(min(16, len(self.unknown)))]
+            await asyncio.gather(*[self.attempt(one, url) for one in waiting])
+
+    async def next_acknowledged(self) -> None:
+        """Returns once one more order is acknowledged."""
+        self.acknowledged.clear()
+        async with asyncio.timeout(30):
+            await self.acknowledged.wait()
+
+    async def check(self, database: Database) -> None:
+        """What the database holds agrees with what the dealers were told, and the money with the orders."""
+        tenants = [door.tenant_id for door in self.doors]
+        async with database.connection() as connection, connection.transaction(isolation="repeatable_read"):
+            orders = await connection.fetch(
+                "SELECT tenant_id, transaction_id, order_id, amount FROM orders WHERE tenant_id = ANY($1)", tenants
+            )
+            wallets = await connection.fetch(
+                "SELECT tenant_id, balance, order_count FROM wallet WHERE tenant_id = ANY($1)", tenants
+            )
+        placed = {(row[0], row[1]): identity.order_no(row[2]) for row in orders}
+        asked = {one.key: one for one in self.purchases}
+        assert len(placed) == len(orders) and placed.keys() <= asked.keys()
+        for key, purchase in asked.items():
+            if purchase.order_no is not None:
+                assert placed.get(key) == purchase.order_no, f"acknowledged and lost: {purchase}"
+        for tenant_id, balance, order_count in wallets:
+            mine = [row[3] for row in orders if row[0] == tenant_id]
+            assert (balance, order_count) == (self.opening - sum(mine), len(mine))
+
+    def new(self) -> Purchase:
+        package, quantity = self.line()
+        price = PRICES.get(package, "1.80")
+        line = {"packageCode": package, "quantity": quantity, "price": price}
+        amount = str(Decimal(price) * quantity)
+        call = {"transactionId": f"t-{secrets.token_hex(8)}", "amount": amount, "items": [line]}
+        purchase = Purchase(random.choice(self.doors), call)
+        self.purchases.append(purchase)
+        return purchase
+
+    def _again(self) -> Purchase | None:
+        one = random.choice(self.purchases) if self.purchases and random.random() < 0.05 else None
+        return one if one is not None and one.order_no is not None else None
+
+    async def _buy(self, url: str) -> None:
+        while True:
+            purchase = self.unknown.popleft() if self.unknown else self._again() or self.new()
+            if await self.attempt(purchase, url) is None:
+                await asyncio.sleep(0.01)  # nobody is there

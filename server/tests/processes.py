@@ -1,0 +1,130 @@
+"""`dealer-server` as real processes, for tests: started, killed and stopped by their pid."""
+
+import asyncio
+import os
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from dealer_server import kill_points
+from door import SEALING_KEYS
+
+PATIENCE = 30.0  # seconds after which a test that waits for an event gives up
+PROGRAM = (sys.executable, "-m", "dealer_server")
+
+
+class Done(NamedTuple):
+    """A command that has ended: its exit status and what it printed."""
+
+    status: int
+    out: str
+    err: str
+
+
+class Process:
+    """A command that goes on. What it prints on standard error is kept: the last lines of it."""
+
+    def __init__(self, process: asyncio.subprocess.Process):
+        self._process = process
+        self._ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._lines: deque[str] = deque(maxlen=400)
+        self._reading = asyncio.create_task(self._read())
+        self._ended = asyncio.create_task(self._end())
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def said(self) -> str:
+        return "\n".join(self._lines)
+
+    async def ready(self) -> str:
+        """What it announced when it was ready: its base address, or "worker"."""
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.wait([self._ready, self._ended], return_when=asyncio.FIRST_COMPLETED)
+        assert self._ready.done(), f"ended before it was ready:\n{self.said}"
+        return self._ready.result()
+
+    async def ended(self) -> int:
+        """Its exit status, once it has ended; minus the signal that ended it."""
+        async with asyncio.timeout(PATIENCE):
+            return await asyncio.shield(self._ended)
+
+    @property
+    def lives(self) -> bool:
+        return self._process.returncode is None
+
+    async def out(self) -> str:
+        """What it prints on standard output, to the end."""
+        assert self._process.stdout is not None
+        return (await self._process.stdout.read()).decode()
+
+    async def line(self) -> str:
+        """Its next line on standard output."""
+        assert self._process.stdout is not None
+        async with asyncio.timeout(PATIENCE):
+            return (await self._process.stdout.readline()).decode()
+
+    def signal(self, number: int) -> None:
+        if self.lives:
+            self._process.send_signal(number)
+
+    async def kill(self) -> None:
+        if self.lives:
+            self._process.kill()
+        await self.ended()
+
+    async def _read(self) -> None:
+        assert self._process.stderr is not None
+        async for raw in self._process.stderr:
+            line = raw.decode(errors="replace").rstrip("\n")
+            self._lines.append(line)
+            if line.startswith("ready: ") and not self._ready.done():
+                self._ready.set_result(line.removeprefix("ready: "))
+
+    async def _end(self) -> int:
+        status = await self._process.wait()
+        await self._reading
+        return status
+
+
+def environment(database_url: str | None, **given: str | None) -> dict[str, str]:
+    """Nothing of ours but what is given; None leaves a variable out."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DEALER_", "DATABASE_"))}
+    ours = {
+        "DATABASE_URL": database_url,
+        "DEALER_ENVIRONMENT": "test",
+        "DEALER_SEALING_KEYS": SEALING_KEYS,
+        "DEALER_WEBHOOK_ALLOW_LOOPBACK": "true",
+        "DEALER_SUPPLIER_SPEED": "200",
+    }
+    return kept | {name: value for name, value in (ours | given).items() if value is not None}
+
+
+@asynccontextmanager
+async def running(
+    *arguments: str, env: Mapping[str, str], kill_at: str | None = None, ready: bool = True
+) -> AsyncIterator[Process]:
+    """`dealer-server` with these arguments, ready; killed at the end if it still runs."""
+    armed = {kill_points.VARIABLE: kill_at} if kill_at else {}
+    pipe = asyncio.subprocess.PIPE
+    started = await asyncio.create_subprocess_exec(
+        *PROGRAM, *arguments, env={**env, **armed}, stdout=pipe, stderr=pipe, stdin=asyncio.subprocess.DEVNULL
+    )
+    process = Process(started)
+    try:
+        if ready:
+            await process.ready()
+        yield process
+    finally:
+        await process.kill()
+
+
+async def run(*arguments: str, env: Mapping[str, str]) -> Done:
+    """A command from start to end."""
+    async with running(*arguments, env=env, ready=False) as process:
+        out = await process.out()
+        return Done(await process.ended(), out, process.said)
