@@ -4,7 +4,7 @@ import asyncio
 import random
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -84,8 +84,17 @@ class Buyers:
     async def settle(self, url: str) -> None:
         """Retries until every outcome is known."""
         while self.unknown:
-            waiting = [self.unknown.popleft() for _ in range(min(16, len(self.unknown)))]
-            await asyncio.gather(*[self.attempt(one, url) for one in waiting])
+            waiting = list(self.unknown)
+            self.unknown.clear()
+            for batch in batched(waiting, 16):
+                await asyncio.gather(*[self.attempt(one, url) for one in batch])
+
+    async def all_again(self, url: str, most: int = 1_000) -> None:
+        """Sends orders that are known a further time: each is answered as a repeat."""
+        known = [one for one in self.purchases if one.order_no is not None]
+        for batch in batched(random.sample(known, min(most, len(known))), 16):
+            for reply in await asyncio.gather(*[self.attempt(one, url) for one in batch]):
+                assert reply is not None and reply.data["duplicate"] is True
 
     async def next_acknowledged(self) -> None:
         """Returns once one more order is acknowledged."""
@@ -132,3 +141,8 @@ class Buyers:
             purchase = self.unknown.popleft() if self.unknown else self._again() or self.new()
             if await self.attempt(purchase, url) is None:
                 await asyncio.sleep(0.01)  # nobody is there
+
+
+def batched(purchases: Sequence[Purchase], size: int) -> Iterator[Sequence[Purchase]]:
+    for first in range(0, len(purchases), size):
+        yield purchases[first : first + size]

@@ -46,7 +46,9 @@ def request(path: str | bytes, headers: Headers, body: bytes = b"", method: str 
     """A request in HTTP/1.1. `length` False: the headers say themselves how the body ends."""
     target = path if isinstance(path, bytes) else path.encode()
     lines = [method.encode() + b" " + target + b" HTTP/1.1", b"Host: door.test"]
-    lines += [name.encode() + b": " + (value if isinstance(value, bytes) else value.encode()) for name, value in headers]
+    lines += [
+        name.encode() + b": " + (value if isinstance(value, bytes) else value.encode()) for name, value in headers
+    ]
     if length:
         lines.append(b"Content-Length: %d" % len(body))
     return b"\r\n".join(lines) + b"\r\n\r\n" + body

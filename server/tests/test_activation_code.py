@@ -70,9 +70,8 @@ def test_the_longest_code_is_one():
     assert len(text) == 254 and activation_code.parse(text).text == text
 
 
-def test_a_link_holds_the_code_percent_encoded():
-    link = activation_code.install_url("https://phone.example/?carddata={carddata}", CODE)
-    assert link == "https://phone.example/?carddata=LPA%3A1%24rsp.example.com%24KQ7-3F"
+def test_links_hold_the_code_percent_encoded():
+    assert activation_code.carddata(CODE) == "LPA%3A1%24rsp.example.com%24KQ7-3F"
 
 
 def test_the_qr_code_is_a_png_and_an_svg_of_the_same_size():

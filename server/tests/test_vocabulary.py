@@ -140,7 +140,7 @@ def test_headers_of_answers_are_those_that_are_sent() -> None:
     sent = {
         name
         for why in (limited, method)
-        for name, _ in replies.refused(why, b"trace", b"request", getattr(why, "allowance", None))[1]
+        for name, _ in replies.headers(replies.refused(why, b"trace", b"request", getattr(why, "allowance", None))[1])
     }
     ordinary = {b"content-type", b"content-length", b"cache-control"}
     assert {name.lower().encode() for name in words("Answer header")} == sent - ordinary

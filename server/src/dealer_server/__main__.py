@@ -297,6 +297,8 @@ def stock_load(package: str, file: Path, *, as_json: AsJson = False) -> None:
             print(msgspec.json.encode(done).decode())
         else:
             _print_faults(file, done.faults)
+            for warning in done.warnings:
+                print(f"{file}:{warning.line}: {warning.column}: warning: {warning.message}", file=sys.stderr)
             nothing = f"{len(done.faults)} faults; nothing was loaded"
             print(nothing if done.faults else f"{done.loaded} profiles loaded; {done.free} free now")
         return 1 if done.faults else 0

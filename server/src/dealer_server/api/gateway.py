@@ -58,22 +58,22 @@ class Gateway:
             writing = operation.writes
             answer = await operation.run(caller, call)
             payload = envelope.success(answer)
-            status, headers = 200, replies.success_headers(len(payload), trace, request_id or b"", allowance)
+            status, lines = 200, replies.success_head(len(payload), trace, request_id or b"", allowance)
         except refusal.Refusal as why:
             if isinstance(why, authenticate.TooManyCalls):
                 allowance = why.allowance
-            status, headers, payload = replies.refused(why, trace, request_id, allowance)
+            status, lines, payload = replies.refused(why, trace, request_id, allowance)
         except DatabaseLost as lost:
             why = refusal.OutcomeUnknown() if lost.sent and writing else refusal.Busy()
-            status, headers, payload = replies.refused(why, trace, request_id, allowance)
+            status, lines, payload = replies.refused(why, trace, request_id, allowance)
         except ClientGone:
             return
         except Exception:
             log.exception("unexpected", trace_id=trace.decode(), path=path.decode("latin-1"))
-            status, headers, payload = replies.unexpected(trace, request_id, allowance)
+            status, lines, payload = replies.unexpected(trace, request_id, allowance)
         reply = scope.get(REPLY)
-        if reply is None or not reply(status, headers, payload):
-            await send({"type": "http.response.start", "status": status, "headers": headers})
+        if reply is None or not reply(status, lines, payload):
+            await send({"type": "http.response.start", "status": status, "headers": replies.headers(lines)})
             await send({"type": "http.response.body", "body": payload})
 
 

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -84,26 +84,31 @@ CONNECTIONS_AT_A_TIME = 500  # a microsecond each: requests should not wait whil
 FRAMING_HEADERS = frozenset({b"host", b"transfer-encoding", b"expect"})
 
 
-Reply = Callable[[int, Iterable[tuple[bytes, bytes]], bytes], bool]
+Reply = Callable[[int, bytes, bytes], bool]
+COPIED_BYTES = 16 * 1024  # a body smaller than this is cheaper copied than written apart
 REPLY = "dealer.reply"  # the scope's key of a Reply
 
 
-def reply(cycle: RequestResponseCycle, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bool:
-    """Answers a request whole, in one write; False where the application has to send it the usual way.
+def reply(cycle: RequestResponseCycle, status: int, head: bytes, body: bytes) -> bool:
+    """Answers a request whole, at once; False where the application has to send it the usual way.
 
-    `send` looks through every header by regular expressions and writes twice; ours are known to be well-formed, and
-    content-length is among them.
+    `head` is header lines with content-length among them. `send` looks through every header by regular expressions and
+    writes twice; ours are known to be well-formed.
     """
     if cycle.disconnected or cycle.response_started or cycle.flow.write_paused:
         return False
     cycle.response_started = cycle.response_complete = True
     cycle.waiting_for_100_continue = False
-    lines = [b"%b: %b\r\n" % header for header in (*cycle.default_headers, *headers)]
+    usual = b"".join([b"%b: %b\r\n" % header for header in cycle.default_headers])
     if not cycle.keep_alive:
-        lines.append(b"connection: close\r\n")
+        usual += b"connection: close\r\n"
     if cycle.scope["method"] == "HEAD":
         body = b""
-    cycle.transport.write(b"".join((STATUS_LINE[status], *lines, b"\r\n", body)))
+    start = b"%b%b%b\r\n" % (STATUS_LINE[status], usual, head)
+    if len(body) < COPIED_BYTES:
+        cycle.transport.write(start + body)
+    else:
+        cycle.transport.writelines((start, body))
     cycle.message_event.set()
     if not cycle.keep_alive:
         cycle.transport.close()

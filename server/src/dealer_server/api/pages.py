@@ -84,5 +84,5 @@ def _request_id(request: Request) -> bytes | None:
     return given if access.REQUEST_ID(given) else None
 
 
-def _response(status: int, headers: replies.Headers, body: bytes) -> Response:
-    return Response(body, status, headers={name.decode(): value.decode() for name, value in headers})
+def _response(status: int, head: bytes, body: bytes) -> Response:
+    return Response(body, status, headers={name.decode(): value.decode() for name, value in replies.headers(head)})

@@ -62,8 +62,6 @@ STATUS: Mapping[ResultCode, int] = {
     "310501": 422,
 }
 
-_JSON = (b"content-type", b"application/json")
-_NO_STORE = (b"cache-control", b"no-store")
 _encode = msgspec.json.Encoder().encode
 _process = secrets.token_hex(6).encode()  # tells processes apart, so that a counter is enough within one
 _calls = itertools.count(1)
@@ -74,57 +72,58 @@ def trace_id() -> bytes:
     return b"%s-%x" % (_process, next(_calls))
 
 
-def success_headers(length: int, trace: bytes, request_id: bytes, allowance: Allowance | None) -> Headers:
-    headers = [
-        _JSON,
-        _NO_STORE,
-        (b"content-length", b"%d" % length),
-        (b"x-trace-id", trace),
-        (b"rt-requestid", request_id),
-    ]
-    if allowance is not None:
-        headers += rate_headers(allowance)
-    return headers
-
-
-def rate_headers(allowance: Allowance) -> Headers:
-    return [
-        (b"x-ratelimit-limit", b"%d" % allowance.limit),
-        (b"x-ratelimit-remaining", b"%d" % allowance.remaining),
-        (b"x-ratelimit-reset", b"%d" % -(-allowance.reset_seconds // 1)),
-    ]
+def success_head(length: int, trace: bytes, request_id: bytes, allowance: Allowance | None) -> bytes:
+    """The header lines of a success."""
+    head = b"%brt-requestid: %b\r\n" % (_common(length, trace), request_id)
+    return head if allowance is None else head + _rate(allowance)
 
 
 def refused(
     why: refusal.Refusal, trace: bytes, request_id: bytes | None, allowance: Allowance | None
-) -> tuple[int, Headers, bytes]:
-    """Status, headers and body of a refusal."""
+) -> tuple[int, bytes, bytes]:
+    """Status, header lines and body of a refusal."""
     body = error_body(why.code, why.message, why.data)
-    headers = [_JSON, _NO_STORE, (b"content-length", b"%d" % len(body)), (b"x-trace-id", trace)]
-    if request_id is not None:
-        headers.append((b"rt-requestid", request_id))
-    if allowance is not None:
-        headers += rate_headers(allowance)
+    head = _error_head(body, trace, request_id, allowance)
     if why.retry_after is not None:
-        headers.append((b"retry-after", b"%d" % why.retry_after))
+        head += b"retry-after: %d\r\n" % why.retry_after
     elif STATUS[why.code] == 503:
-        headers.append((b"retry-after", b"1"))
+        head += b"retry-after: 1\r\n"
     if isinstance(why, refusal.MethodNotAllowed):
-        headers.append((b"allow", b"POST"))
-    return STATUS[why.code], headers, body
+        head += b"allow: POST\r\n"
+    return STATUS[why.code], head, body
 
 
-def unexpected(
-    trace: bytes, request_id: bytes | None, allowance: Allowance | None = None
-) -> tuple[int, Headers, bytes]:
+def unexpected(trace: bytes, request_id: bytes | None, allowance: Allowance | None = None) -> tuple[int, bytes, bytes]:
     """000001: a broken promise of ours. Fixed text; the trace id finds it in the logs."""
     body = error_body("000001", "unexpected server error; nothing was done in part", {"traceId": trace.decode()})
-    headers = [_JSON, _NO_STORE, (b"content-length", b"%d" % len(body)), (b"x-trace-id", trace)]
+    return STATUS["000001"], _error_head(body, trace, request_id, allowance), body
+
+
+def headers(head: bytes) -> Headers:
+    """Header lines one by one, as ASGI wants them."""
+    return [(name, value) for name, _, value in (line.partition(b": ") for line in head.splitlines())]
+
+
+def _error_head(body: bytes, trace: bytes, request_id: bytes | None, allowance: Allowance | None) -> bytes:
+    head = _common(len(body), trace)
     if request_id is not None:
-        headers.append((b"rt-requestid", request_id))
-    if allowance is not None:
-        headers += rate_headers(allowance)
-    return STATUS["000001"], headers, body
+        head += b"rt-requestid: %b\r\n" % request_id
+    return head if allowance is None else head + _rate(allowance)
+
+
+def _common(length: int, trace: bytes) -> bytes:
+    return b"content-type: application/json\r\ncache-control: no-store\r\ncontent-length: %d\r\nx-trace-id: %b\r\n" % (
+        length,
+        trace,
+    )
+
+
+def _rate(allowance: Allowance) -> bytes:
+    return b"x-ratelimit-limit: %d\r\nx-ratelimit-remaining: %d\r\nx-ratelimit-reset: %d\r\n" % (
+        allowance.limit,
+        allowance.remaining,
+        -(-allowance.reset_seconds // 1),
+    )
 
 
 def error_body(code: ResultCode, message: str, data: Mapping[str, Any]) -> bytes:

@@ -14,7 +14,6 @@ from dealer_server.store import audit as rows
 from dealer_server.store.database import Connection, Database
 from dealer_server.store.sealing import CannotOpen, DataKeys, MasterKeys
 
-SAMPLES = 20
 Row = Mapping[str, Any]
 
 TITLES = {
@@ -108,7 +107,7 @@ class _Findings:
 
     def add(self, fault: str, found: Sequence[Row], total: int) -> None:
         self.violations += total
-        self.samples += [{"fault": fault, **row} for row in found[: SAMPLES - len(self.samples)]]
+        self.samples += [{"fault": fault, **row} for row in found[: rows.SAMPLES - len(self.samples)]]
 
 
 def _invariant(code: str, findings: _Findings) -> Invariant:

@@ -50,6 +50,12 @@ def parse(text: str) -> ActivationCode:
     return ActivationCode("LPA:" + body, host, matching_id, rest[1:2] == ["1"])
 
 
-def install_url(template: str, code: str) -> str:
-    """A universal link that opens the phone's installer: `{carddata}` in the template is the code, percent-encoded."""
-    return template.replace("{carddata}", quote(code, safe=""))
+def fields(text: str) -> tuple[str, str]:
+    """SM-DP+ address and MatchingID of a code that `parse` gave."""
+    _, host, matching_id, *_ = text.split("$")
+    return host, matching_id
+
+
+def carddata(text: str) -> str:
+    """The code as the phone makers' universal links take it: percent-encoded whole."""
+    return quote(text, safe="")

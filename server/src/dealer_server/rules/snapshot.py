@@ -89,7 +89,8 @@ def profile(of: Profile, item: Item, tenant_id: int, links: Links) -> wire.Profi
             activated=of.activated,
             cancelled=of.cancelled,
         )
-    code = activation_code.parse(of.activation_code)
+    smdp_address, matching_id = activation_code.fields(of.activation_code)
+    carddata = activation_code.carddata(of.activation_code)
     reported = item.supplier != STOCK
     total, used = of.data_total_bytes if reported else None, of.data_usage_bytes
     return wire.Profile(
@@ -97,11 +98,10 @@ def profile(of: Profile, item: Item, tenant_id: int, links: Links) -> wire.Profi
         iccid=of.iccid,
         qr_code_url=f"{links.base_url}/qr/{tenant_id}/{of.profile_id}/{of.qr_token}",
         activation_code=of.activation_code,
-        smdp_address=code.smdp_address,
-        matching_id=code.matching_id,
+        smdp_address=smdp_address,
+        matching_id=matching_id,
         install_urls=wire.InstallUrls(
-            ios=activation_code.install_url(links.ios, code.text),
-            android=activation_code.install_url(links.android, code.text),
+            ios=links.ios.replace("{carddata}", carddata), android=links.android.replace("{carddata}", carddata)
         ),
         lifecycle_status=of.lifecycle_status,
         esim_status=of.esim_status or UNSET,

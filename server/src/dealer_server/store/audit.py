@@ -15,7 +15,7 @@ from dealer_server.rules.order import STOCK
 from dealer_server.store import sealing
 from dealer_server.store.database import Connection
 
-_SAMPLES = 20
+SAMPLES = 20
 _SECRETS_PER_FETCH = 5_000
 _BODIES = 10_000
 
@@ -67,7 +67,7 @@ async def violations(connection: Connection, query: Query, tenant_id: int | None
     arguments = (tenant_id, now) if "$2" in query.sql else (tenant_id,)
     rows = await connection.fetch(
         f"SELECT count(*) OVER () AS violations, v.* FROM ({query.sql}) v"
-        f" WHERE $1::bigint IS NULL OR v.tenant_id = $1 ORDER BY v.tenant_id LIMIT {_SAMPLES}",
+        f" WHERE $1::bigint IS NULL OR v.tenant_id = $1 ORDER BY v.tenant_id LIMIT {SAMPLES}",
         *arguments,
     )
     found = [{name: _plain(value) for name, value in row.items() if name != "violations"} for row in rows]

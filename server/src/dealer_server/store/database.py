@@ -19,7 +19,7 @@ Connection = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
 
 LOST = (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.AdminShutdownError, EOFError,
         asyncpg.CrashShutdownError, asyncpg.CannotConnectNowError, asyncpg.TooManyConnectionsError,
-        asyncpg.IdleInTransactionSessionTimeoutError)  # fmt: skip
+        asyncpg.IdleInTransactionSessionTimeoutError, asyncpg.InternalClientError)  # fmt: skip
 PLANS_LIVE_SECONDS = 1.0
 RECONNECT_SECONDS = 5
 

@@ -136,7 +136,7 @@ CREATE TABLE order_item (
     PRIMARY KEY (tenant_id, order_id, line),
     FOREIGN KEY (tenant_id, order_id) REFERENCES orders
 );
-CREATE INDEX order_item_due ON order_item (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX order_item_due ON order_item (supplier, due_at) WHERE due_at IS NOT NULL;
 
 -- One eSIM bought. Its codes appear when its supplier allocates it; the activation code is sealed.
 CREATE TABLE profile (
