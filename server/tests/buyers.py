@@ -37,7 +37,7 @@ class Purchase:
 
 @dataclass
 class Buyers:
-    """`line` gives (packageCode, quantity) of the next order; one in twenty orders is sent again though acknowledged."""
+    """`line` gives (packageCode, quantity) of the next order; one in twenty is an acknowledged one sent again."""
 
     doors: Sequence[Door]
     opening: int  # of each, in ten-thousandths
@@ -103,7 +103,8 @@ class Buyers:
             await self.acknowledged.wait()
 
     async def check(self, database: Database) -> None:
-        """What the database holds agrees with what the dealers were told, and the money with the orders."""
+        """What the database holds agrees with what the dealers were told by now, and the money with the orders."""
+        told = {one.key: one.order_no for one in self.purchases if one.order_no is not None}
         tenants = [door.tenant_id for door in self.doors]
         async with database.connection() as connection, connection.transaction(isolation="repeatable_read"):
             orders = await connection.fetch(
@@ -113,11 +114,9 @@ class Buyers:
                 "SELECT tenant_id, balance, order_count FROM wallet WHERE tenant_id = ANY($1)", tenants
             )
         placed = {(row[0], row[1]): identity.order_no(row[2]) for row in orders}
-        asked = {one.key: one for one in self.purchases}
-        assert len(placed) == len(orders) and placed.keys() <= asked.keys()
-        for key, purchase in asked.items():
-            if purchase.order_no is not None:
-                assert placed.get(key) == purchase.order_no, f"acknowledged and lost: {purchase}"
+        assert len(placed) == len(orders) and placed.keys() <= {one.key for one in self.purchases}
+        lost = {key: order_no for key, order_no in told.items() if placed.get(key) != order_no}
+        assert not lost, "acknowledged and lost"
         for tenant_id, balance, order_count in wallets:
             mine = [row[3] for row in orders if row[0] == tenant_id]
             assert (balance, order_count) == (self.opening - sum(mine), len(mine))

@@ -110,7 +110,7 @@ def reply(cycle: RequestResponseCycle, status: int, head: bytes, body: bytes) ->
     else:
         cycle.transport.writelines((start, body))
     cycle.message_event.set()
-    if not cycle.keep_alive:
+    if not (cycle.keep_alive or cycle.more_body):
         cycle.transport.close()
     cycle.on_response()
     return True
@@ -267,7 +267,11 @@ class GuardedProtocol(HttpToolsProtocol):
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        if self.pipeline:
+        cycle = self.cycle
+        if cycle.response_complete and cycle.more_body and not cycle.keep_alive and self.refusal is None:
+            self.refusal = b""  # answered before its body was here, and nothing is to follow
+            self._linger()
+        elif self.pipeline:
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
         elif self.refusal is not None:
@@ -305,9 +309,12 @@ class GuardedProtocol(HttpToolsProtocol):
             self.awaited = NOTHING  # of the client; its earlier requests are still being answered
 
     def _send_refusal(self) -> None:
-        """Closing at once with bytes unread resets the connection, and the client would lose the answer: linger."""
         assert self.refusal is not None
         self.transport.write(self.refusal)
+        self._linger()
+
+    def _linger(self) -> None:
+        """Closing at once with bytes unread would reset the connection, and the client would lose the answer."""
         if not self.transport.can_write_eof():  # TLS
             self.transport.close()
             return

@@ -55,6 +55,7 @@ class OrderDesk:
 
     async def drain(self) -> None:
         await self._desk.drain()
+        await self._refused.drain()
 
     async def _look_up(self, batch: Sequence[Wanted]) -> Sequence[Decision]:
         keys = [(wanted.tenant_id, wanted.transaction_id) for wanted in batch]

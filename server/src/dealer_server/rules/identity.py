@@ -42,12 +42,19 @@ def order_id(order_no: str) -> int | None:
     """The orderId an orderNo stands for; None for what cannot be an orderNo of ours."""
     if len(order_no) != 19 or order_no[0] != "D" or not (order_no.isascii() and order_no[1:].isdigit()):
         return None
-    year, month, day, hour, minute, second = (int(order_no[i : i + 2]) for i in range(1, 13, 2))
+    first = _first_id(order_no[1:13])
+    return None if first is None else first + int(order_no[13:])
+
+
+@lru_cache(4096)
+def _first_id(digits: str) -> int | None:
+    """The smallest orderId of a second written yyMMddHHmmss."""
+    year, month, day, hour, minute, second = (int(digits[at : at + 2]) for at in range(0, 12, 2))
     try:
         at = datetime(2000 + year, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
         return None
-    return first_id_at(int(at.timestamp())) + int(order_no[13:])
+    return first_id_at(int(at.timestamp()))
 
 
 def item_no(order_id: int, line: int) -> str:

@@ -20,6 +20,8 @@ Connection = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
 LOST = (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.AdminShutdownError, EOFError,
         asyncpg.CrashShutdownError, asyncpg.CannotConnectNowError, asyncpg.TooManyConnectionsError,
         asyncpg.IdleInTransactionSessionTimeoutError, asyncpg.InternalClientError)  # fmt: skip
+# No disk, no memory, no connection left: the statement was undone, and may do later.
+FULL = (asyncpg.InsufficientResourcesError,)
 PLANS_LIVE_SECONDS = 1.0
 RECONNECT_SECONDS = 5
 
@@ -116,6 +118,8 @@ class Session:
             if statement is None:
                 statement = self._prepared[sql] = await connection.prepare(sql)
             return await statement.fetch(*args)
+        except FULL as error:
+            raise DatabaseLost(sent=False) from error
         except LOST as error:
             self.drop()
             raise DatabaseLost(sent=True) from error
@@ -125,6 +129,8 @@ class Session:
         connection = await self.open()
         try:
             await connection.execute(sql)
+        except FULL as error:
+            raise DatabaseLost(sent=False) from error
         except LOST as error:
             self.drop()
             raise DatabaseLost(sent=True) from error
@@ -231,6 +237,7 @@ class Desk(Generic[T, R]):
             await asyncio.shield(self._task)
 
     async def _work(self) -> None:
+        batch: list[tuple[T, asyncio.Future[R]]] = []
         try:
             while self._waiting:
                 batch = self._take()
@@ -242,8 +249,12 @@ class Desk(Generic[T, R]):
                         future.set_exception(answer)
                     else:
                         future.set_result(answer)
+                batch = []
         finally:
             self._task = None
+            for _, future in batch:  # only where this task itself was ended
+                if not future.done():
+                    future.set_exception(DatabaseLost(sent=True))
 
     def _take(self) -> list[tuple[T, asyncio.Future[R]]]:
         waiting, weight = self._waiting, self._weight
@@ -258,7 +269,9 @@ class Desk(Generic[T, R]):
 
     async def _answer(self, items: list[T]) -> Sequence[R | Exception]:
         try:
-            return await self._run(items)
+            answers = await self._run(items)
+            assert len(answers) == len(items), "one answer per item"
+            return answers
         except DatabaseLost as lost:
             return [lost] * len(items)
         except Exception as error:

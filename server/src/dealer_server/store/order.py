@@ -16,7 +16,8 @@ class WalletMoved(Exception):
 
 
 # One statement writes a whole batch. Every wallet must still be at the version the batch was decided on and not be
-# frozen: a count that differs divides by zero, which undoes all of it.
+# frozen: a count that differs divides by zero, which undoes all of it. The wallets come in tenant order and the session
+# allows no join but nested loops, so that two batches lock them in the same order.
 _WRITE = """
 WITH moved AS (
     UPDATE wallet SET balance = balance - debit.total, version = wallet.version + debit.orders,

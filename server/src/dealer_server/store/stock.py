@@ -32,12 +32,13 @@ async def levels(session: Session, package_codes: Sequence[str]) -> dict[str, in
 
 async def sell(session: Session, sold: dict[str, int]) -> None:
     """Takes sold profiles off the levels. The CHECK refuses to go below zero."""
-    await session.fetch(
+    changed = await session.fetch(
         "UPDATE stock_level SET free = free - sold.n FROM unnest($1::text[], $2::int[]) AS sold(package_code, n)"
-        " WHERE stock_level.package_code = sold.package_code",
+        " WHERE stock_level.package_code = sold.package_code RETURNING 1",
         list(sold),
         list(sold.values()),
     )
+    assert len(changed) == len(sold), "every package sold has its level"
 
 
 async def clashes(connection: Connection, loaded: Sequence[Loaded]) -> tuple[set[str], set[bytes]]:

@@ -1,0 +1,392 @@
+"""What does a dealer know when something breaks while an order is placed? (trust, Money and Faults)"""
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import asyncpg
+import httpx2
+import psutil
+import pytest
+
+import ground
+from conftest import database_named
+from dealer_server import clock
+from dealer_server.operations.numbers import Numbers
+from dealer_server.operations.place_order import OrderDesk
+from dealer_server.rules.order import Line, Repeated, Wanted
+from dealer_server.store import embedded, schema
+from dealer_server.store.database import Database, DatabaseLost
+from dealer_server.store.embedded import Embedded
+from door import PREFIX, Door, Reply, Service, running_service
+from ground import Ground
+from processes import PATIENCE, environment, running
+
+LANES = "application_name = 'esim-dealer lane' AND datname = current_database()"
+
+
+async def until(look: Callable[[], Awaitable[object]]) -> None:
+    """Returns once it is so."""
+    async with asyncio.timeout(PATIENCE):
+        while not await look():
+            await asyncio.sleep(0.01)
+
+
+def order_call() -> dict:
+    line = {"packageCode": "TEST-OK", "quantity": 1, "price": "1.80"}
+    return {"transactionId": f"t-{secrets.token_hex(8)}", "amount": "1.80", "items": [line]}
+
+
+async def count(connection: asyncpg.Connection, transaction_id: str) -> int:
+    return await connection.fetchval("SELECT count(*) FROM orders WHERE transaction_id = $1", transaction_id)
+
+
+async def balance(door: Door) -> str:
+    return (await door.post("/account/balance")).data["balance"]
+
+
+# A COMMIT is never cancelled
+
+
+class Watch:
+    """Sees what the service's sessions wait for."""
+
+    def __init__(self, connection: asyncpg.Connection):
+        self.connection = connection
+
+    async def somebody_waits(self, event: str = "transactionid") -> None:
+        """Returns once a session of this database waits so: for another transaction, or for a standby (SyncRep)."""
+        sql = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = $1 AND datname = current_database()"
+        await until(lambda: self.connection.fetchval(sql, event))
+
+
+@asynccontextmanager
+async def held_wallet(database_url: str, tenant_id: int) -> AsyncIterator[Watch]:
+    """Holds a wallet, so that an order stands still inside its transaction."""
+    async with connected(database_url) as holder, connected(database_url) as watcher, holder.transaction():
+        await holder.execute("SELECT FROM wallet WHERE tenant_id = $1 FOR UPDATE", tenant_id)
+        yield Watch(watcher)
+
+
+@asynccontextmanager
+async def connected(database_url: str) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(database_url)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def send_order(door: Door, call: dict) -> asyncio.StreamWriter:
+    """A signed order on a raw socket, sent whole; the answer is not read."""
+    host, port = door.url.removeprefix("http://").split(":")
+    body = json.dumps(call).encode()
+    headers = {"Host": host, "Content-Length": str(len(body))} | door.headers(body)
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    _, writer = await asyncio.open_connection(host, int(port))
+    writer.write(f"POST {PREFIX}/esim/order HTTP/1.1\r\n{head}\r\n".encode() + body)
+    await writer.drain()
+    return writer
+
+
+async def placed_once(service: Service, door: Door, call: dict) -> None:
+    """The order comes to be without anyone asking again; then asking again changes nothing."""
+    async with service.database.connection() as connection:
+        await until(lambda: count(connection, call["transactionId"]))
+    again = await door.post("/esim/order", call)
+    assert (again.code, again.data["duplicate"]) == ("000000", True)
+    assert await balance(door) == "998.20"
+    assert await service.audit() == []
+
+
+async def test_an_order_whose_client_hangs_up_right_after_sending_is_placed_once(service: Service, dealer: Door):
+    call = order_call()
+    (await send_order(dealer, call)).close()
+    await placed_once(service, dealer, call)
+
+
+async def test_an_order_whose_client_resets_while_it_is_decided_is_placed_once(service: Service, dealer: Door):
+    call = order_call()
+    async with held_wallet(service.database.dsn, dealer.tenant_id) as watch:
+        writer = await send_order(dealer, call)
+        await watch.somebody_waits()
+        writer.transport.abort()
+    await placed_once(service, dealer, call)
+
+
+async def test_an_order_whose_client_gives_up_waiting_is_placed_once(service: Service, dealer: Door):
+    call = order_call()
+    async with held_wallet(service.database.dsn, dealer.tenant_id) as watch:
+        asking = asyncio.create_task(dealer.post("/esim/order", call))
+        await watch.somebody_waits()
+        asking.cancel()
+        await asyncio.wait([asking])
+    await placed_once(service, dealer, call)
+
+
+async def test_an_order_in_flight_when_the_server_is_told_to_stop_is_answered(service: Service, dealer: Door):
+    call = order_call()
+    env = environment(service.database.dsn)
+    async with running("serve", "--port", "0", env=env) as serve:
+        here = Door(await serve.ready(), dealer.tenant_id, dealer.app_key, dealer.app_secret, dealer.http)
+        async with held_wallet(service.database.dsn, dealer.tenant_id) as watch:
+            asking = asyncio.create_task(here.post("/esim/order", call))
+            await watch.somebody_waits()
+            serve.signal(signal.SIGTERM)
+            await until(lambda: refuses_connections(here))
+        assert (await asking).code == "000000"
+        assert await serve.ended() == 0
+    await placed_once(service, dealer, call)
+
+
+async def refuses_connections(door: Door) -> bool:
+    host, port = door.url.removeprefix("http://").split(":")
+    try:
+        _, writer = await asyncio.open_connection(host, int(port))
+    except OSError:
+        return True
+    writer.close()
+    return False
+
+
+async def test_a_cancelled_wait_for_a_decision_leaves_the_order_placed(service: Service, dealer: Door):
+    sessions = [service.database.session() for _ in range(3)]
+    desk = OrderDesk(sessions[0], sessions[1], Numbers(sessions[2], clock.now), clock.now)
+    line = Line("TEST-OK", 1, 1, 18_000, "simulated")
+    wanted = Wanted(dealer.tenant_id, f"t-{secrets.token_hex(8)}", secrets.token_bytes(16), 18_000, (line,))
+    async with held_wallet(service.database.dsn, dealer.tenant_id) as watch:
+        waiting = desk.submit(wanted)
+        await watch.somebody_waits()
+        waiting.cancel()
+    await desk.drain()
+    assert isinstance(await desk.submit(wanted), Repeated)
+    for session in sessions:
+        await session.close()
+
+
+async def test_a_cancelled_change_of_terms_is_made_whole(service: Service, dealer: Door):
+    async with held_wallet(service.database.dsn, dealer.tenant_id) as watch:
+        changing = asyncio.create_task(service.change(dealer.tenant_id, balance="7"))
+        await watch.somebody_waits()
+        changing.cancel()
+        await asyncio.wait([changing])
+
+    async def changed() -> bool:
+        return await balance(dealer) == "7.00"
+
+    await until(changed)
+    assert await service.audit() == []
+
+
+# A lost connection
+
+
+async def test_a_transaction_whose_connection_is_lost_never_goes_on_with_another(service: Service):
+    session = service.database.session()
+    with pytest.raises(DatabaseLost) as lost:
+        async with session.transaction():
+            await end_session(service.database, await session.open())
+            await session.fetch("UPDATE id_block SET next = next + 1 WHERE kind = 'order' RETURNING next")
+    assert not lost.value.sent
+    with pytest.raises(DatabaseLost) as lost:
+        async with session.transaction():
+            await session.fetch("UPDATE id_block SET next = next + 1 WHERE kind = 'order' RETURNING next")
+            await end_session(service.database, await session.open())
+    assert not lost.value.sent, "COMMIT was not sent, so surely nothing was done"
+    async with session.transaction():
+        assert await session.fetch("SELECT 1")
+    await session.close()
+
+
+async def end_session(database: Database, victim: asyncpg.Connection) -> None:
+    """Its server process ends, and its connection is seen to be closed."""
+    async with database.connection() as connection:
+        await connection.execute("SELECT pg_terminate_backend($1, 10000)", victim.get_server_pid())
+
+    async def closed() -> bool:
+        return victim.is_closed()
+
+    await until(closed)
+
+
+async def test_sessions_ended_in_the_middle_of_load_twenty_times(own_ground: Ground):
+    shop = own_ground
+    async with running_service(shop.url) as service:
+        async with shop.buyers.buying(service.url):
+            for _ in range(20):
+                await shop.buyers.next_acknowledged()
+                await shop.rows(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {LANES}")
+                await shop.buyers.next_acknowledged()
+        assert {str(reply.data) for reply in shop.buyers.replies} <= {"{}", "{'outcome': 'UNKNOWN'}"}
+        await shop.leases_run_out()
+        await shop.all_is_well(service.url)
+
+
+@pytest.fixture
+async def own_ground(postgres: str, template: str) -> AsyncIterator[Ground]:
+    """A database of its own, so that nobody else's sessions are ended."""
+    name = f"ground_{secrets.token_hex(4)}"
+    connection = await asyncpg.connect(postgres)
+    await connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
+    await connection.close()
+    async with ground.opened(database_named(postgres, name)) as one:
+        yield one
+
+
+# PostgreSQL itself
+
+
+class Machine:
+    """A PostgreSQL of our own that loses nothing when it is stopped at once."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self.server: Embedded = embedded.start(folder)
+
+    def stop_at_once(self) -> None:
+        arguments = ("stop", "-s", "-w", "-m", "immediate", "-D", "postgres")
+        assert self.server._programs.run("pg_ctl", *arguments, folder=self._folder, output=subprocess.DEVNULL)
+
+    def kill(self) -> None:
+        """kill -9 of the postmaster; its children see it and end."""
+        pid = int((self._folder / "postgres/postmaster.pid").read_text().split()[0])
+        children = psutil.Process(pid).children(recursive=True)
+        os.kill(pid, signal.SIGKILL)
+        _, alive = psutil.wait_procs(children, timeout=PATIENCE)
+        assert not [one for one in alive if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+
+    def start(self) -> None:
+        self.server.stop()  # lets the folder go
+        self.server = embedded.start(self._folder)
+
+    @asynccontextmanager
+    async def database(self) -> AsyncIterator[str]:
+        """A database of a test's own, migrated."""
+        name = f"test_{secrets.token_hex(4)}"
+        async with connected(self.server.dsn) as connection:
+            await connection.execute(f"CREATE DATABASE {name}")
+        url = database_named(self.server.dsn, name)
+        async with connected(url) as connection:
+            await schema.migrate(connection)
+        yield url
+
+    @asynccontextmanager
+    async def ghost_standby(self) -> AsyncIterator[None]:
+        """Every COMMIT waits for a standby that does not exist."""
+        async with connected(self.server.dsn) as connection:
+            await connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'ghost'")
+            await connection.execute("SELECT pg_reload_conf()")
+            try:
+                yield
+            finally:
+                await connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
+                await connection.execute("SELECT pg_reload_conf()")
+
+
+@pytest.fixture(scope="module")
+async def machine() -> AsyncIterator[Machine]:
+    with tempfile.TemporaryDirectory(prefix="esim-dealer-test-") as parent:
+        Path(parent).chmod(0o755)
+        one = await asyncio.to_thread(Machine, Path(parent) / "data")
+        try:
+            yield one
+        finally:
+            await asyncio.to_thread(one.server.stop)
+
+
+async def order_in_commit(door: Door, watch: Watch) -> tuple[dict, asyncio.Task[Reply]]:
+    """An order that waits for the standby; those before it came before the setting was heard of."""
+    while True:
+        call = order_call()
+        asking = asyncio.create_task(door.post("/esim/order", call))
+        waiting = asyncio.create_task(watch.somebody_waits("SyncRep"))
+        await asyncio.wait([asking, waiting], return_when=asyncio.FIRST_COMPLETED)
+        if waiting.done():
+            return call, asking
+        waiting.cancel()
+        assert (await asking).code == "000000"
+
+
+async def test_an_order_that_the_standby_has_not_got_is_not_seen_and_not_acknowledged(machine: Machine):
+    async with machine.database() as url, connected(url) as look:
+        async with (
+            running_service(url, worker=False) as service,
+            running_service(url, worker=False) as second,
+            service.door(await service.tenant(balance="1000", qps=0)) as door,
+        ):
+            async with machine.ghost_standby():
+                call, asking = await order_in_commit(door, Watch(look))
+                asking.cancel()  # the dealer's deadline
+                await asyncio.wait([asking])
+                assert await count(look, call["transactionId"]) == 0
+                missing = await door.post("/esim/query", {"transactionId": call["transactionId"]})
+                assert missing.code == "310272"
+                again = asyncio.create_task(replace(door, url=second.url).post("/esim/order", call))
+                await Watch(look).somebody_waits()
+                assert await count(look, call["transactionId"]) == 0 and not again.done()
+            await exactly_one(await again, door, call, look, service)
+
+
+async def test_an_order_that_waits_for_the_standby_outlives_its_server_process(machine: Machine):
+    async with machine.database() as url, connected(url) as look, ground.opened(url) as shop:
+        door, env = shop.buyers.doors[0], environment(url)
+        async with machine.ghost_standby():
+            async with running("serve", "--port", "0", env=env) as serve:
+                door.url = await serve.ready()
+                call, asking = await order_in_commit(door, Watch(look))
+                await serve.kill()
+                with pytest.raises(httpx2.TransportError):
+                    await asking
+            assert await count(look, call["transactionId"]) == 0
+            async with running("serve", "--port", "0", env=env) as serve:
+                door.url = await serve.ready()
+                again = asyncio.create_task(door.post("/esim/order", call))
+                await Watch(look).somebody_waits()
+                assert await count(look, call["transactionId"]) == 0 and not again.done()
+                await serve.kill()
+                with pytest.raises(httpx2.TransportError):
+                    await again
+        async with running("serve", "--port", "0", env=env) as serve:
+            door.url = await serve.ready()
+            await exactly_one(await door.post("/esim/order", call), door, call, look, shop.service)
+
+
+async def exactly_one(reply: Reply, door: Door, call: dict, look: asyncpg.Connection, service: Service) -> None:
+    assert (reply.code, reply.data["duplicate"]) == ("000000", True)
+    assert (await door.post("/esim/order", call)).data["orderNo"] == reply.data["orderNo"]
+    assert await count(look, call["transactionId"]) == 1
+    assert await service.audit() == []
+
+
+async def test_postgresql_stopped_at_once_under_load(machine: Machine):
+    await _survives_stops(machine, 4)
+
+
+@pytest.mark.soak
+async def test_postgresql_stopped_at_once_twenty_times_under_load(machine: Machine):
+    await _survives_stops(machine, 20)
+
+
+async def _survives_stops(machine: Machine, times: int) -> None:
+    async with machine.database() as url, ground.opened(url) as shop:
+        env = environment(shop.url)
+        async with running("serve", "--port", "0", env=env) as serve, running("work", env=env) as work:
+            url = await serve.ready()
+            async with shop.buyers.buying(url):
+                for number in range(times):
+                    await shop.buyers.next_acknowledged()
+                    await asyncio.to_thread(machine.kill if number % 2 else machine.stop_at_once)
+                    await asyncio.to_thread(machine.start)
+                    await shop.buyers.next_acknowledged()
+                    await shop.check()
+            assert shop.buyers.replies and serve.lives and work.lives
+            await shop.leases_run_out()
+            await shop.all_is_well(url)
