@@ -22,10 +22,16 @@ _FILE_WIDTH = 150
 QUICK = Options(seconds=3, runs=1, stored=50_000, calls=50_000)
 
 
+@app.command
+def show(file: Path) -> None:
+    """Print the tables of a run that was kept under bench/results/."""
+    report.show(report.Results.load(file), _console())
+
+
 @app.default
 def main(
     *,
-    only: list[str] | None = None,
+    only: Annotated[list[str] | None, Parameter(negative="")] = None,
     seconds: int = 20,
     runs: int = 3,
     stored: int = 1_000_000,
@@ -38,14 +44,22 @@ def main(
 
     Parameters
     ----------
-    only: Groups to measure: orders, reads, life, dev, memory, stored. Repeat for several.
-    seconds: How long each run takes.
-    runs: How often each is measured; the median counts.
-    stored: How many orders are there already, in the group `stored`.
-    calls: How many calls `serve` answers before its memory is looked at.
-    quick: A short trial of everything, whose figures mean little.
-    folder: Where the database is made; its disk counts. A temporary folder unless given.
-    profiler: The program py-spy; records what servers do into bench/results/raw/, which disturbs the figures.
+    only
+        Groups to measure: orders, reads, life, dev, memory, stored. Repeat for several.
+    seconds
+        How long each run takes.
+    runs
+        How often each is measured; the median counts.
+    stored
+        How many orders are there already, in the group `stored`.
+    calls
+        How many calls `serve` answers before its memory is looked at.
+    quick
+        A short trial of everything, whose figures mean little.
+    folder
+        Where the database is made; its disk counts. A temporary folder unless given.
+    profiler
+        The program py-spy; records what servers do into bench/results/raw/, which disturbs the figures.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     options = QUICK if quick else Options(seconds, runs, stored, calls, profiler)

@@ -26,6 +26,15 @@ class Results:
         self.titles[key] = title
         self.readings.setdefault(key, []).append(reading)
 
+    @classmethod
+    def load(cls, file: Path) -> "Results":
+        """What an earlier run kept."""
+        results = cls()
+        for measured in json.loads(file.read_text())["measurements"]:
+            for reading in measured["runs"]:
+                results.add(measured["key"], measured["title"], reading)
+        return results
+
     def medians(self) -> dict[str, Reading]:
         return {
             key: {name: statistics.median(run[name] for run in runs) for name in runs[0]}

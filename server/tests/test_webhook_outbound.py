@@ -4,6 +4,7 @@ Nothing but loopback is ever dialled: names resolve through a fake resolver, and
 """
 
 import asyncio
+import errno
 import gzip
 import os
 import socket
@@ -228,6 +229,14 @@ async def test_nobody_there_is_a_connect_failure():
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/"
         assert (await post(url)).error == "CONNECT"
+
+
+async def test_running_out_of_sockets_is_our_failure(receiver: Receiver, monkeypatch: pytest.MonkeyPatch):
+    def none_left(policy: Policy, address: tuple[Any, ...]) -> socket.socket:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(outbound, "checked_socket", none_left)
+    assert (await post(receiver.url)).error == "INTERNAL"
 
 
 # Names and addresses

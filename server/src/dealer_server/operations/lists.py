@@ -42,12 +42,13 @@ async def list_profiles(
 ) -> calls.Profiles:
     """All filters are AND-ed; ids that name nothing of this dealer give an empty page."""
     pager = call.pager or calls.Pager()
+    window = _window(pager)
     async with database.connection() as connection:
         located = await _locate(connection, tenant_id, call)
         if located is None:
             return calls.Profiles(records=(), pager=_page(pager, 0, None))
         wanted, span = located
-        ids = await store.listing.profile_ids(connection, tenant_id, wanted, span, _window(pager))
+        ids = await store.listing.profile_ids(connection, tenant_id, wanted, span, window)
         if wanted.empty:
             _, total = await store.listing.totals(connection, tenant_id)
         else:

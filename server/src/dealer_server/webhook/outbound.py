@@ -6,6 +6,7 @@ for 10 s and 16 KiB at most, not decompressed, not followed, not remembered.
 """
 
 import asyncio
+import errno
 import socket
 import ssl
 import threading
@@ -177,11 +178,15 @@ def error_word(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientConnectorError):
         if isinstance(error.os_error, AddressRefused):
             return "ADDRESS_REFUSED"
+        if error.os_error.errno in _OURS:
+            return "INTERNAL"
         if isinstance(error.os_error, ConnectionResetError):  # in the middle of the TLS handshake
             return "RESET"
     return next((word for kind, word in _WORDS if isinstance(error, kind)), "INTERNAL")
 
 
+# This machine has no socket to give; the receiver has not failed.
+_OURS = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL))
 _WORDS: tuple[tuple[type[BaseException], str], ...] = (
     (TimeoutError, "TIMEOUT"),
     (aiohttp.ClientConnectorDNSError, "DNS"),

