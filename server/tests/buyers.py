@@ -23,12 +23,14 @@ LOST = (httpx2.TransportError, httpx2.InvalidURL)
 
 @dataclass(eq=False)
 class Purchase:
-    """One order as its dealer knows it. Without `order_no` nobody has told the dealer that it was placed."""
+    """One order as its dealer knows it. Without `order_no` nobody has told the dealer that it was placed; without
+    `maybe` either, the dealer was told that nothing was done."""
 
     door: Door
     call: Mapping[str, Any]
     order_no: str | None = None
     tries: int = 0
+    maybe: bool = False  # an attempt had no answer, or UNKNOWN for one
 
     @property
     def key(self) -> tuple[int, str]:
@@ -64,7 +66,8 @@ class Buyers:
         """Sends an order, and notes what came of it; None where no answer came."""
         purchase.tries += 1
         purchase.door.url = url
-        reply, told = None, False
+        reply, told, before = None, False, purchase.maybe
+        purchase.maybe = True
         try:
             reply = await purchase.door.post("/esim/order", purchase.call)
             told = reply.code == "000000"
@@ -79,6 +82,7 @@ class Buyers:
             self.acknowledged.set()
         elif reply is not None:
             self.replies.append(reply)
+            purchase.maybe = before or "outcome" in reply.data
         return reply
 
     async def settle(self, url: str) -> None:
@@ -105,6 +109,7 @@ class Buyers:
     async def check(self, database: Database) -> None:
         """What the database holds agrees with what the dealers were told by now, and the money with the orders."""
         told = {one.key: one.order_no for one in self.purchases if one.order_no is not None}
+        refused = {one.key: one.tries for one in self.purchases if not one.maybe}
         tenants = [door.tenant_id for door in self.doors]
         async with database.connection() as connection, connection.transaction(isolation="repeatable_read"):
             orders = await connection.fetch(
@@ -117,6 +122,8 @@ class Buyers:
         assert len(placed) == len(orders) and placed.keys() <= {one.key for one in self.purchases}
         lost = {key: order_no for key, order_no in told.items() if placed.get(key) != order_no}
         assert not lost, "acknowledged and lost"
+        made = [one.key for one in self.purchases if one.key in placed and refused.get(one.key) == one.tries]
+        assert not made, "placed, and the dealer was told that nothing was done"
         for tenant_id, balance, order_count in wallets:
             mine = [row[3] for row in orders if row[0] == tenant_id]
             assert (balance, order_count) == (self.opening - sum(mine), len(mine))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import secrets
 import signal
 import socket
@@ -479,16 +480,22 @@ async def test_dev_runs_everything_and_its_line_says_how_to_reach_it(folder: Pat
 
 
 async def test_dev_touches_no_folder_that_is_not_its_own(folder: Path):
-    strange, theirs = folder / "strange", folder / "theirs"
+    strange, theirs, denied = folder / "strange", folder / "theirs", folder / "denied"
     strange.mkdir()
     (strange / "letter.txt").write_text("dear")
-    theirs.mkdir(mode=0o777)
+    theirs.mkdir()
     theirs.chmod(0o777)
+    denied.mkdir()
+    if os.geteuid() == 0:
+        os.chown(denied, 65534, -1)
+    else:
+        denied.chmod(0o500)
     missing_parent = folder / "letter.txt" / "data"
     (folder / "letter.txt").write_text("dear")
     table = [
         (strange, "holds files that are not ours"),
         (theirs, "anyone may write"),
+        (denied, "belongs to" if os.geteuid() == 0 else "cannot use the data folder"),
         (missing_parent, f"cannot use the data folder {missing_parent}"),
     ]
     for fresh in ((), ("--fresh",)):

@@ -13,22 +13,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from dealer_server.api import routes
 from door import Door, Reply, Service, running_service
+from rows import PATHS, ROWS
 
 Json = Mapping[str, Any]
 LINE = {"packageCode": "TEST-OK", "quantity": 1, "price": "1.80"}
 
 
-class Placeholder:
-    """Stands for the parts that operations run on: only what the rows say is wanted here."""
-
-    def __getattr__(self, name: str) -> "Placeholder":
-        return self
-
-
-ROWS = routes.operations(routes.Parts(*(Placeholder() for _ in routes.Parts.__struct_fields__)))  # type: ignore[arg-type]
-PATHS = [row.path for row in ROWS]
 # Every field that names an order, a line, a profile or a delivery, whichever operation it belongs to.
 NAMING = ("orderNo", "transactionId", "itemNo", "profileId", "iccid")
 # What an operation asks for beside the ids, so that it gets as far as looking for them.
@@ -92,7 +83,9 @@ async def stranger(service: Service) -> AsyncIterator[Estate]:
 
 
 def said(reply: Reply) -> tuple[int, str, str, Json]:
-    return reply.status, reply.code, reply.message, reply.data
+    """All of an answer but what tells when it was given, and whether the call came before."""
+    data = {name: value for name, value in reply.data.items() if name not in ("updateTime", "duplicate")}
+    return reply.status, reply.code, reply.message, data
 
 
 async def indistinguishable(door: Door, path: str, theirs: Json, nobodys: Json) -> None:

@@ -44,11 +44,10 @@ def dev(
 ) -> None:
     """Run everything on an embedded PostgreSQL with a demo dealer.
 
-    Parameters
-    ----------
-    port: The API's port on 127.0.0.1; 0 takes a free one.
-    data: The data folder; a second start finds its data again.
-    fresh: Start with an empty data folder.
+    Args:
+        port: The API's port on 127.0.0.1; 0 takes a free one.
+        data: The data folder; a second start finds its data again.
+        fresh: Start with an empty data folder.
     """
     from dealer_server import dev as development
 
@@ -59,9 +58,8 @@ def dev(
 def serve(*, host: str | None = None, port: int | None = None, share_nothing: bool = False) -> None:
     """Serve the API.
 
-    Parameters
-    ----------
-    share_nothing: Allow several serve processes on one database without DEALER_VALKEY_URL: each counts alone.
+    Args:
+        share_nothing: Allow several serve processes on one database without DEALER_VALKEY_URL: each counts alone.
     """
     _run(_serve(host, port, share_nothing))
 
@@ -122,13 +120,12 @@ def tenant_create(
 ) -> None:
     """Create a dealer; its AppSecret is shown this once.
 
-    Parameters
-    ----------
-    balance: Opening balance, an ADJUST entry.
-    qps: Calls a second; 0 is no limit.
-    ip_allow: Addresses or networks that may call; repeat for several.
-    markup: Percent on the default dealer price, such as 12.5.
-    price: PACKAGE=PRICE, or PACKAGE=off; repeat for several.
+    Args:
+        balance: Opening balance, an ADJUST entry.
+        qps: Calls a second; 0 is no limit.
+        ip_allow: Addresses or networks that may call; repeat for several.
+        markup: Percent on the default dealer price, such as 12.5.
+        price: PACKAGE=PRICE, or PACKAGE=off; repeat for several.
     """
 
     async def create(opened: Settings) -> None:
@@ -202,12 +199,11 @@ def tenant_set(
 ) -> None:
     """Change a dealer's terms; what is not named stays.
 
-    Parameters
-    ----------
-    balance: Brings the balance to this amount by one ADJUST entry.
-    any_ip: Empties the address allowlist.
-    status: ACTIVE or DISABLED.
-    freeze: A frozen wallet buys nothing.
+    Args:
+        balance: Brings the balance to this amount by one ADJUST entry.
+        any_ip: Empties the address allowlist.
+        status: ACTIVE or DISABLED.
+        freeze: A frozen wallet buys nothing.
     """
 
     async def change(opened: Settings) -> None:

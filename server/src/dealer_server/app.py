@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import gc
+import resource
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -39,6 +40,7 @@ from dealer_server.webhook.deliver import Deliverer
 from dealer_server.webhook.outbound import Outbound
 
 VERSION = "1.0.2"
+OPEN_FILES = 16_384
 HOLD_SECONDS = 1.0
 log = structlog.get_logger(__name__)
 
@@ -246,6 +248,7 @@ async def run(
         if listening:
             server = http_server(settings, await stack.enter_async_context(gateway(base)))
             ends.append(asyncio.create_task(server.serve(sockets=[listening])))
+        open_many_files()
         collect_rarely()
         ready(settings.base_url)
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -263,6 +266,14 @@ def http_server(settings: Settings, app: Gateway) -> listener.Listener:
     return listener.server(
         app, deadlines=deadlines(settings), tls=tls(settings), new_trace_id=lambda: replies.trace_id().decode()
     )
+
+
+def open_many_files() -> None:
+    """Each connection of a dealer and each webhook under way is an open file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def collect_rarely() -> None:

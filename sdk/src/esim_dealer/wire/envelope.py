@@ -31,6 +31,6 @@ encoder = msgspec.json.Encoder(decimal_format="number")
 _BEFORE_DATA = f'{{"code":"{SUCCESS}","message":"{SUCCESS_MESSAGE}","data":'.encode()
 
 
-def success(data: bytes) -> bytes:
-    """The envelope of success around an already encoded object."""
-    return _BEFORE_DATA + data + b"}"
+def success(data: bytes) -> tuple[bytes, bytes, bytes]:
+    """The envelope of success around an already encoded object, in parts: a large one need not be copied."""
+    return _BEFORE_DATA, data, b"}"

@@ -4,7 +4,7 @@ A raw table on the path: a router and middlewares cost more than the operations 
 to the pages behind.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 import structlog
@@ -19,7 +19,7 @@ from dealer_server.store.database import DatabaseLost
 from esim_dealer.wire import envelope
 from esim_dealer.wire.calls import MAX_BODY_BYTES
 
-Scope = Mapping[str, Any]
+Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 log = structlog.get_logger()
@@ -41,8 +41,12 @@ class Gateway:
         path = scope["raw_path"]
         operation = self._operations.get(path)
         if operation is None and not path.startswith(b"/open-api/"):
+            scope.pop(REPLY, None)
             await self._pages(scope, receive, send)
             return
+        reply = scope.pop(
+            REPLY, None
+        )  # it knows the scope: left there, each call would wait for the collector of cycles
         trace = replies.trace_id()
         head = authenticate.read_head(scope["headers"])
         request_id = head.values[authenticate.REQUEST_ID]
@@ -57,24 +61,23 @@ class Gateway:
             call = parameters.decode(operation.decode, body)
             writing = operation.writes
             answer = await operation.run(caller, call)
-            payload = envelope.success(answer)
-            status, lines = 200, replies.success_head(len(payload), trace, request_id or b"", allowance)
+            parts = envelope.success(answer)
+            status, lines = 200, replies.success_head(sum(map(len, parts)), trace, request_id or b"", allowance)
         except refusal.Refusal as why:
             if isinstance(why, authenticate.TooManyCalls):
                 allowance = why.allowance
-            status, lines, payload = replies.refused(why, trace, request_id, allowance)
+            status, lines, *parts = replies.refused(why, trace, request_id, allowance)
         except DatabaseLost as lost:
             why = refusal.OutcomeUnknown() if lost.sent and writing else refusal.Busy()
-            status, lines, payload = replies.refused(why, trace, request_id, allowance)
+            status, lines, *parts = replies.refused(why, trace, request_id, allowance)
         except ClientGone:
             return
         except Exception:
             log.exception("unexpected", trace_id=trace.decode(), path=path.decode("latin-1"))
-            status, lines, payload = replies.unexpected(trace, request_id, allowance)
-        reply = scope.get(REPLY)
-        if reply is None or not reply(status, lines, payload):
+            status, lines, *parts = replies.unexpected(trace, request_id, allowance)
+        if reply is None or not reply(status, lines, parts):
             await send({"type": "http.response.start", "status": status, "headers": replies.headers(lines)})
-            await send({"type": "http.response.body", "body": payload})
+            await send({"type": "http.response.body", "body": b"".join(parts)})
 
 
 async def _checked_body(operation: Operation | None, scope: Scope, head: authenticate.Head, receive: Receive) -> bytes:

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -84,16 +84,16 @@ CONNECTIONS_AT_A_TIME = 500  # a microsecond each: requests should not wait whil
 FRAMING_HEADERS = frozenset({b"host", b"transfer-encoding", b"expect"})
 
 
-Reply = Callable[[int, bytes, bytes], bool]
+Reply = Callable[[int, bytes, Sequence[bytes]], bool]
 COPIED_BYTES = 16 * 1024  # a body smaller than this is cheaper copied than written apart
 REPLY = "dealer.reply"  # the scope's key of a Reply
 
 
-def reply(cycle: RequestResponseCycle, status: int, head: bytes, body: bytes) -> bool:
+def reply(cycle: RequestResponseCycle, status: int, head: bytes, body: Sequence[bytes]) -> bool:
     """Answers a request whole, at once; False where the application has to send it the usual way.
 
-    `head` is header lines with content-length among them. `send` looks through every header by regular expressions and
-    writes twice; ours are known to be well-formed.
+    `head` is header lines with content-length among them, `body` comes in parts. `send` looks through every header by
+    regular expressions and writes twice; ours are known to be well-formed.
     """
     if cycle.disconnected or cycle.response_started or cycle.flow.write_paused:
         return False
@@ -103,12 +103,12 @@ def reply(cycle: RequestResponseCycle, status: int, head: bytes, body: bytes) ->
     if not cycle.keep_alive:
         usual += b"connection: close\r\n"
     if cycle.scope["method"] == "HEAD":
-        body = b""
+        body = ()
     start = b"%b%b%b\r\n" % (STATUS_LINE[status], usual, head)
-    if len(body) < COPIED_BYTES:
-        cycle.transport.write(start + body)
+    if sum(map(len, body)) < COPIED_BYTES:
+        cycle.transport.write(start + b"".join(body))
     else:
-        cycle.transport.writelines((start, body))
+        cycle.transport.writelines((start, *body))
     cycle.message_event.set()
     if not (cycle.keep_alive or cycle.more_body):
         cycle.transport.close()

@@ -60,6 +60,8 @@ class OrderDesk:
     async def _look_up(self, batch: Sequence[Wanted]) -> Sequence[Decision]:
         keys = [(wanted.tenant_id, wanted.transaction_id) for wanted in batch]
         before = await store.order.find(self._lookups, keys)
+        if before:
+            await store.order.confirm(self._lookups)
         decisions: list[Decision] = []
         for key, wanted in zip(keys, batch, strict=True):
             assert wanted.refused is not None
@@ -76,9 +78,9 @@ class OrderDesk:
         if self._distrust:
             self._distrust -= 1
             return None
-        known = self._known
-        if not all(wanted.tenant_id in known for wanted in batch):
+        if not all(wanted.tenant_id in self._known for wanted in batch):
             return None
+        known = {wanted.tenant_id: self._known[wanted.tenant_id] for wanted in batch}
         decisions: Sequence[Decision] = []
         try:
             await self._provide_numbers(batch)
@@ -105,6 +107,7 @@ class OrderDesk:
         try:
             before = await store.order.find(session, keys)
             if len(before) == len(set(keys)):
+                await store.order.confirm(session)
                 return [order.repeat(before[key], wanted) for key, wanted in zip(keys, batch, strict=True)]
             await self._provide_numbers(batch)
             kill_points.reach("order.before_begin")
@@ -155,6 +158,7 @@ class OrderDesk:
         for attempt in range(LOOK_UP_TRIES):
             try:
                 found = await store.order.find(self._session, keys)
+                await store.order.confirm(self._session)
                 break
             except DatabaseLost:
                 await asyncio.sleep(0.2 * 2**attempt)

@@ -39,7 +39,7 @@ async def connect(dsn: str, **options: Any) -> asyncpg.Connection:
     """A connection of the caller's own. Raises DatabaseLost."""
     try:
         return await asyncpg.connect(dsn, timeout=RECONNECT_SECONDS, command_timeout=None, **options)
-    except LOST as error:
+    except (*LOST, asyncpg.PostgresError, TimeoutError) as error:
         raise DatabaseLost(sent=False) from error
 
 
@@ -72,12 +72,19 @@ class Database:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection for single statements."""
+        """A connection for single statements. Raises DatabaseLost."""
         try:
-            async with self._pool.acquire() as connection:
-                yield connection
+            connection = await self._pool.acquire()
+        except (*LOST, asyncpg.PostgresError) as error:  # whatever refuses a connection, nothing was asked of it
+            raise DatabaseLost(sent=False) from error
+        try:
+            yield connection
+        except FULL as error:
+            raise DatabaseLost(sent=False) from error
         except LOST as error:
             raise DatabaseLost(sent=True) from error
+        finally:
+            await self._pool.release(connection)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
@@ -197,6 +204,8 @@ class Session:
                 "enable_seqscan": "off",
                 "enable_hashjoin": "off",
                 "enable_mergejoin": "off",
+                "enable_material": "off",
+                "enable_bitmapscan": "off",
                 **self._settings,
             },
         )

@@ -145,6 +145,14 @@ async def find(session: Session | Connection, keys: Sequence[tuple[int, str]]) -
     return {(row[0], row[1]): Existing(row[2], row[3]) for row in rows}
 
 
+async def confirm(session: Session) -> None:
+    """Returns once whatever this session has seen is as safe as a commit of its own: at the synchronous standby too.
+
+    A commit whose session was lost may be seen before the standby has it.
+    """
+    await session.fetch("SELECT pg_logical_emit_message(true, 'esim-dealer', '')")
+
+
 async def ids(session: Session | Connection, keys: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
     """The orderIds that these (tenant_id, transactionId) stand for."""
     return {key: existing.order_id for key, existing in (await find(session, keys)).items()}

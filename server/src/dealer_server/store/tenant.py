@@ -103,17 +103,6 @@ async def credential(connection: Connection, app_key: str) -> tuple[int, int] | 
     return (row[0], row[1]) if row else None
 
 
-async def secrets_of(connection: Connection, tenant_ids: Sequence[int]) -> list[Access]:
-    """The credential that signs each tenant's webhooks: its newest active one."""
-    keys = await connection.fetch(
-        "SELECT DISTINCT ON (tenant_id) app_key FROM credential WHERE tenant_id = ANY($1::bigint[])"
-        " ORDER BY tenant_id, status = 'ACTIVE' DESC, created_at DESC",
-        tenant_ids,
-    )
-    found = [await access(connection, row[0]) for row in keys]
-    return [one for one in found if one is not None]
-
-
 async def update(
     connection: Connection,
     tenant_id: int,

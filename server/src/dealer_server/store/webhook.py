@@ -153,7 +153,7 @@ WITH change AS (
         WHEN endpoint.tenant_id IS NULL THEN 'SKIPPED'
         WHEN EXISTS (SELECT FROM webhook_delivery d
             WHERE d.tenant_id = change.tenant_id AND d.order_id = change.order_id AND d.{_UNFINISHED}
-            AND (d.state <> 'RETRY' OR d.event_type = 'DELIVERY_UPDATED')) THEN 'WAITING'
+            AND (d.state <> 'RETRY' OR d.event_type = 'DELIVERY_UPDATED') OFFSET 0) THEN 'WAITING'
         ELSE 'READY' END AS state
     FROM change LEFT JOIN webhook_endpoint endpoint
         ON endpoint.tenant_id = change.tenant_id AND endpoint.state = 'ACTIVE'
@@ -262,7 +262,7 @@ CROSS JOIN LATERAL (
         AND NOT EXISTS (SELECT FROM webhook_delivery other
             WHERE other.tenant_id = d.tenant_id AND other.order_id = d.order_id AND other.{_UNFINISHED}
             AND (other.state = 'IN_FLIGHT' OR other.state IN ('READY', 'RETRY')
-                AND (other.due_at, other.delivery_id) < (d.due_at, d.delivery_id)))
+                AND (other.due_at, other.delivery_id) < (d.due_at, d.delivery_id)) OFFSET 0)
     ORDER BY d.due_at, d.delivery_id LIMIT share.size FOR NO KEY UPDATE SKIP LOCKED
 ) due
 """
