@@ -10,7 +10,6 @@ from typing import Any, get_args, get_origin
 import msgspec
 import pytest
 
-import esim_dealer.webhook
 from dealer_server.api import authenticate, openapi, replies, routes
 from dealer_server.rules import backoff, delivery
 from dealer_server.rules.catalogue import generate

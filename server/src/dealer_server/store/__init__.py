@@ -2,4 +2,4 @@
 
 from dealer_server.store import data_key, listing, order, package, sealing, serving, stock, tenant, wallet, webhook
 
-__all__ = ["data_key", "listing", "order", "package", "sealing", "serving", "stock", "tenant", "wallet"]
+__all__ = ["data_key", "listing", "order", "package", "sealing", "serving", "stock", "tenant", "wallet", "webhook"]

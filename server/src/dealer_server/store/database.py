@@ -84,7 +84,8 @@ class Database:
         except LOST as error:
             raise DatabaseLost(sent=True) from error
         finally:
-            await self._pool.release(connection)
+            with suppress(*LOST):  # a lost connection cannot be reset; the pool opens another
+                await self._pool.release(connection)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
