@@ -84,7 +84,7 @@ def _rows(parts: Parts) -> Iterable[Operation]:
     async def package_list(caller: Caller, call: calls.PackageList) -> bytes:
         wanted = shelf.check(call)
         prices = caller.access.prices
-        if call.catalog_version == memory.shelf.version_for(prices):
+        if call.catalog_version and call.catalog_version == memory.shelf.version_for(prices):
             return memory.shelf.not_modified(prices, wanted)
         return memory.shelf.page(prices, wanted)
 
