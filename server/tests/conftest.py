@@ -9,12 +9,10 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
-from dealer_server import logs
 from dealer_server.store import embedded, schema
 from door import Door, Service, running_service
 
 _numbers = itertools.count(1)
-logs.configure(as_json=False)
 
 
 def database_named(dsn: str, name: str) -> str:
