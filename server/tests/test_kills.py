@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 import pytest
 
 import ground
+from dealer_server import kill_points
 from dealer_server.kill_points import Armed
 from ground import Ground
 from processes import environment, running
@@ -43,6 +44,15 @@ WORK_POINTS = [
 async def shop(database_url: str) -> AsyncIterator[Ground]:
     async with ground.opened(database_url) as one:
         yield one
+
+
+def test_a_point_is_armed_by_name_times_and_delay_and_costs_nothing_unarmed():
+    for armed in (*SERVE_POINTS, *WORK_POINTS):
+        assert kill_points.parse(str(armed)) == armed
+    assert kill_points.parse("order.locked") == Armed("order.locked", 1, 0)
+    with pytest.raises(ValueError, match="DEALER_KILL_POINT"):
+        kill_points.parse("order locked")
+    assert kill_points.reach is kill_points._unarmed
 
 
 async def test_every_point_kills_once_and_nothing_is_lost(shop: Ground):
