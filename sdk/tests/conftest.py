@@ -4,14 +4,18 @@ import hashlib
 import hmac
 import inspect
 import json
+import threading
+import time
 import uuid
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx2
 import pytest
 
 from esim_dealer import AsyncDealer, Clock, Dealer, RetryPolicy
+from esim_dealer.wire.signing import signed_headers
 
 URL = "https://api.dealer.test"
 APP_KEY = "ak_test_0001"
@@ -224,3 +228,88 @@ def connect(request: pytest.FixtureRequest, service: Service, clock: FakeClock) 
 @pytest.fixture
 def dealer(connect: Callable[..., Either]) -> Either:
     return connect()
+
+
+@pytest.fixture
+def address(service: Service) -> Iterator[str]:
+    """The double listening on loopback, for processes of their own."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            answer = service(
+                httpx2.Request("POST", f"http://loopback{self.path}", headers=self.headers.items(), content=body)
+            )
+            self.send_response(answer.status_code)
+            self.send_header("Content-Length", str(len(answer.content)))
+            self.end_headers()
+            self.wfile.write(answer.content)
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+# Webhooks
+
+
+def event_body(event_type: str = "DELIVERY_UPDATED", **changes: object) -> bytes:
+    """The body of an event, as the service would write it."""
+    hints = {"DELIVERY_UPDATED": ["ICCID_READY", "DELIVERY_STATUS_CHANGED"]}.get(event_type, [event_type])
+    event = snapshot(eventType=event_type, changeHints=hints) | changes
+    return json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def event_headers(
+    body: bytes,
+    *,
+    secret: str = APP_SECRET,
+    delivery_id: str = "w-1",
+    attempt: int = 1,
+    version: int = 3,
+    now: float | None = None,
+) -> dict[str, str]:
+    """The headers of one attempt of a delivery, truly signed."""
+    now_ms = int((time.time() if now is None else now) * 1000)
+    headers = signed_headers(APP_KEY, secret.encode(), body, timestamp_ms=now_ms, request_id=str(uuid.uuid4()))
+    return headers | {
+        "RT-Delivery-ID": delivery_id,
+        "RT-Delivery-Attempt": str(attempt),
+        "RT-Order-Version": str(version),
+    }
+
+
+def delivery(delivery_id: str = "w-1", **changes: object) -> dict:
+    """A delivery that failed twice, as /webhook/delivery/list shows it."""
+    return {
+        "deliveryId": delivery_id,
+        "orderNo": "D251231120000000001",
+        "eventType": "DELIVERY_UPDATED",
+        "trigger": "AUTO",
+        "status": "RETRY",
+        "orderVersion": 3,
+        "changeHints": ["ICCID_READY"],
+        "attemptCount": 2,
+        "nextAttemptTime": "2025-12-31T12:01:00Z",
+        "createTime": "2025-12-31T12:00:01Z",
+        "attempts": [
+            {
+                "number": 1,
+                "time": "2025-12-31T12:00:01Z",
+                "httpStatus": 500,
+                "durationMs": 12,
+                "error": "STATUS",
+                "answerHead": "no",
+            },
+            {"number": 2, "time": "2025-12-31T12:00:06Z", "durationMs": 3000, "error": "CONNECT"},
+        ],
+    } | changes
+
+
+def deliveries(*found: dict, **pager: object) -> dict:
+    return {"deliveries": list(found), "pager": {"pageNum": 1, "pageSize": 200, "total": len(found)} | pager}

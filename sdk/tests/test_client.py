@@ -7,10 +7,23 @@ from decimal import Decimal
 import httpx2
 import pytest
 
-from esim_dealer import AsyncDealer, Dealer, Line, RetryPolicy, errors
+from esim_dealer import AsyncDealer, Dealer, Delivery, Line, RetryPolicy, WebhookTest, errors
 from esim_dealer.wire.snapshot import Snapshot
 
-from .conftest import APP_SECRET, NOON, Either, FakeClock, Service, package, packages, refusal, snapshot, success
+from .conftest import (
+    APP_SECRET,
+    NOON,
+    Either,
+    FakeClock,
+    Service,
+    deliveries,
+    delivery,
+    package,
+    packages,
+    refusal,
+    snapshot,
+    success,
+)
 
 HEALTH = {"status": "UP", "tenantId": "1", "clientName": "A"}
 BALANCE = {
@@ -128,6 +141,53 @@ async def test_removing_the_webhook_says_null(dealer: Either, service: Service):
     assert not (await dealer.set_webhook(None)).enabled
     assert service.bodies("/webhook/set") == [{"callbackUrl": None}]
     assert (await dealer.webhook()).state == "NOT_SET"
+
+
+async def test_a_sample_event_is_asked_for_and_its_outcome_told(dealer: Either, service: Service):
+    service.answers(
+        "/webhook/test", success({"delivered": False, "httpStatus": 503, "durationMs": 7, "error": "STATUS"})
+    )
+    told = await dealer.test_webhook()
+    assert isinstance(told, WebhookTest)
+    assert (told.delivered, told.http_status, told.error) == (False, 503, "STATUS")
+    assert service.bodies("/webhook/test") == [{}]
+
+
+async def test_a_sample_event_without_a_callback_url_is_a_conflict(dealer: Either, service: Service):
+    service.answers("/webhook/test", refusal("200002", 409))
+    with pytest.raises(errors.Conflict):
+        await dealer.test_webhook()
+
+
+async def test_deliveries_show_their_attempts(dealer: Either, service: Service):
+    service.answers("/webhook/delivery/list", success(deliveries(delivery())))
+    since = datetime(2025, 12, 31, tzinfo=UTC)
+    [found] = (await dealer.deliveries(order_no="D1", status="RETRY", start_time=since, page_size=5)).deliveries
+    assert isinstance(found, Delivery)
+    assert (found.delivery_id, found.order_version, found.change_hints) == ("w-1", 3, ("ICCID_READY",))
+    assert [(each.number, each.http_status or None, each.error) for each in found.attempts] == [
+        (1, 500, "STATUS"),
+        (2, None, "CONNECT"),
+    ]
+    wanted = {"orderNo": "D1", "status": "RETRY", "startTime": "2025-12-31T00:00:00Z", "pager": {"pageSize": 5}}
+    assert service.bodies("/webhook/delivery/list") == [wanted]
+
+
+async def test_deliveries_iterate_and_hand_later_words_on(dealer: Either, service: Service):
+    first = deliveries(delivery("w-2", status="PARKED", trigger="AGENT"), next="cursor-1")
+    service.answers("/webhook/delivery/list", success(first), success(deliveries(delivery("w-1"))))
+    found = await dealer.iter_deliveries(event_type="DELIVERY_UPDATED")
+    assert [(each.delivery_id, each.status) for each in found] == [("w-2", "PARKED"), ("w-1", "RETRY")]
+    assert service.bodies("/webhook/delivery/list") == [
+        {"eventType": "DELIVERY_UPDATED", "pager": {"pageSize": 200}},
+        {"eventType": "DELIVERY_UPDATED", "pager": {"pageSize": 200, "after": "cursor-1"}},
+    ]
+
+
+async def test_resend_names_the_delivery(dealer: Either, service: Service):
+    service.answers("/webhook/delivery/resend", success(delivery(attemptCount=9)))
+    assert (await dealer.resend("w-1")).attempt_count == 9
+    assert service.bodies("/webhook/delivery/resend") == [{"deliveryId": "w-1"}]
 
 
 async def test_an_order_with_words_of_a_later_version_is_not_lost(dealer: Either, service: Service):

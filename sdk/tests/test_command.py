@@ -9,18 +9,35 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
 
 import httpx2
 import pytest
 
+from esim_dealer import Inbox, verify
 from esim_dealer.command import main
-from esim_dealer.wire.signing import signed_headers
 
-from .conftest import APP_KEY, APP_SECRET, URL, FakeClock, Service, package, packages, refusal, snapshot, success
+from .conftest import (
+    APP_KEY,
+    APP_SECRET,
+    URL,
+    FakeClock,
+    Service,
+    deliveries,
+    delivery,
+    event_body,
+    event_headers,
+    package,
+    packages,
+    refusal,
+    snapshot,
+    success,
+)
 
 ENVIRONMENT = {"ESIM_DEALER_URL": URL, "ESIM_DEALER_APP_KEY": APP_KEY, "ESIM_DEALER_APP_SECRET": APP_SECRET}
+BODY = event_body()
 
 
 @pytest.fixture
@@ -150,21 +167,151 @@ def test_query_without_a_name_is_wrong_usage(run: Callable):
     assert run("query")[0] == 2
 
 
+# Single webhooks, and deliveries
+
+
+def test_webhook_test_tells_what_the_receiver_said(service: Service, run: Callable):
+    service.answers(
+        "/webhook/test",
+        success({"delivered": True, "httpStatus": 200, "durationMs": 12}),
+        success({"delivered": False, "durationMs": 3000, "error": "CONNECT"}),
+    )
+    assert run("webhook", "test")[:2] == (0, "delivered   yes\nhttpStatus  200\ndurationMs  12\n")
+    assert run("webhook", "test")[:2] == (1, "delivered   no\ndurationMs  3000\nerror       CONNECT\n")
+
+
+def test_deliveries_are_a_table_with_the_last_answer(service: Service, run: Callable):
+    service.answers("/webhook/delivery/list", success(deliveries(delivery(), delivery("w-2", attempts=[]))))
+    _, out, _ = run("webhook", "deliveries", "--status", "RETRY", "--order", "D1", "--limit", "2")
+    heads, first, second = out.splitlines()
+    assert " ".join(heads.split()) == "DELIVERY CREATED ORDER EVENT STATUS ATTEMPTS NEXT LAST ANSWER HINTS"
+    assert "RETRY" in first
+    assert "CONNECT 3000 ms  ICCID_READY" in first
+    assert second.startswith("w-2")
+    wanted = {"orderNo": "D1", "status": "RETRY", "pager": {"pageSize": 2}}
+    assert service.bodies("/webhook/delivery/list") == [wanted]
+
+
+def test_deliveries_in_json_have_their_attempts(service: Service, run: Callable):
+    service.answers("/webhook/delivery/list", success(deliveries(delivery())))
+    [line] = run("webhook", "deliveries", "--json")[1].splitlines()
+    assert [each["number"] for each in json.loads(line)["attempts"]] == [1, 2]
+
+
+def test_resend_shows_the_delivery(service: Service, run: Callable):
+    service.answers("/webhook/delivery/resend", success(delivery(status="READY")))
+    status, out, _ = run("webhook", "resend", "w-1")
+    assert (status, "READY" in out) == (0, True)
+    assert service.bodies("/webhook/delivery/resend") == [{"deliveryId": "w-1"}]
+
+
+@pytest.fixture
+def received(tmp_path: Path) -> tuple[Path, Path]:
+    """A webhook as it was written down: headers and body."""
+    headers, body = tmp_path / "headers", tmp_path / "body"
+    lines = [f"{name}: {value}" for name, value in event_headers(BODY).items()]
+    headers.write_text("\r\n".join(["POST /webhooks HTTP/1.1", *lines, ""]))
+    body.write_bytes(BODY)
+    return headers, body
+
+
+def test_verify_says_that_a_webhook_is_right(received: tuple[Path, Path], run: Callable):
+    headers, body = received
+    status, out, _ = run("webhook", "verify", "--headers", str(headers), str(body))
+    assert status == 0
+    assert "WRONG" not in out
+    assert re.search(r"X-Signature +ok +fits \([0-9a-f]{8}…\)", out)
+    assert re.search(r"string-to-sign +ok +\d+ bytes, SHA-256 [0-9a-f]{64}", out)
+
+
+def test_verify_says_what_is_wrong_and_never_the_secret(received: tuple[Path, Path], run: Callable):
+    headers, body = received
+    body.write_bytes(BODY + b"\n")
+    status, out, _ = run("webhook", "verify", "--headers", str(headers), str(body))
+    assert status == 1
+    assert re.search(r"X-Signature +WRONG +expected [0-9a-f]{8}…, given [0-9a-f]{8}…", out)
+    assert "without the line break at its end" in out
+    assert APP_SECRET not in out
+
+
+def test_verify_takes_headers_as_json_and_an_old_webhook_if_told(tmp_path: Path, run: Callable):
+    headers, body = tmp_path / "headers.json", tmp_path / "body"
+    headers.write_text(json.dumps(event_headers(BODY, now=time.time() - 3600)))
+    body.write_bytes(BODY)
+    assert run("webhook", "verify", "--headers", str(headers), str(body))[0] == 1
+    assert run("webhook", "verify", "--any-age", "--headers", str(headers), str(body))[0] == 0
+
+
+def test_verify_needs_files_that_exist(tmp_path: Path, run: Callable):
+    missing = str(tmp_path / "missing")
+    assert run("webhook", "verify", "--headers", missing, missing)[0] == 1
+
+
+def test_send_posts_one_truly_signed_sample(capsys: pytest.CaptureFixture[str]):
+    posted: list[httpx2.Request] = []
+
+    def receiver(request: httpx2.Request) -> httpx2.Response:
+        posted.append(request)
+        return httpx2.Response(204)
+
+    arguments = ["webhook", "send", "https://shop.test/webhooks", "--event", "REFUND_COMPLETED"]
+    assert main(arguments, environment=ENVIRONMENT, transport=httpx2.MockTransport(receiver)) == 0
+    [request] = posted
+    event = verify(request.headers, request.content, APP_SECRET, app_key=APP_KEY)
+    assert (event.event_type, event.is_test, event.attempt) == ("REFUND_COMPLETED", True, 1)
+    assert re.fullmatch(r"REFUND_COMPLETED sent: answered 204 in \d+ ms\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [(httpx2.Response(500), "answered 500"), (httpx2.Response(302, headers={"Location": "/"}), "answered 302")],
+)
+def test_send_to_a_receiver_that_does_not_take_it_ends_with_one(
+    answer: httpx2.Response, told: str, capsys: pytest.CaptureFixture[str]
+):
+    arguments = ["webhook", "send", "https://shop.test/"]
+    assert main(arguments, environment=ENVIRONMENT, transport=httpx2.MockTransport(lambda _: answer)) == 1
+    assert told in capsys.readouterr().out
+
+
+def test_send_to_nobody_is_one_line(run: Callable, listening: Callable[..., "Listening"]):
+    receiver = listening()
+    receiver.stop()
+    status, _, err = run_for_real("webhook", "send", receiver.url)
+    assert (status, len(err.splitlines())) == (1, 1)
+    assert "no answer from" in err
+    assert run("webhook", "send", "ftp://shop.test/")[0] == 2
+
+
+def run_for_real(*arguments: str) -> tuple[int, str, str]:
+    command = [sys.executable, "-m", "esim_dealer.command", *arguments]
+    done = subprocess.run(
+        command, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True, timeout=30, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
 # listen, as a process of its own
 
 
 class Listening:
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, **environment: str) -> None:
         command = [sys.executable, "-m", "esim_dealer.command", "listen", "--port", "0", *arguments]
-        environment = {**os.environ, "ESIM_DEALER_APP_KEY": APP_KEY, "ESIM_DEALER_APP_SECRET": APP_SECRET}
+        credentials = {"ESIM_DEALER_APP_KEY": APP_KEY, "ESIM_DEALER_APP_SECRET": APP_SECRET}
         self.process = subprocess.Popen(
-            command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            command,
+            env={**os.environ, **credentials, **environment},
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
-        first = self.process.stderr.readline()
-        self.url = re.fullmatch(r"listening on (http://127\.0\.0\.1:\d+/)\n", first)[1]
+        self.url = re.fullmatch(r"listening on (http://127\.0\.0\.1:\d+/)\n", self.said())[1]
 
     def line(self) -> str:
         return self.process.stdout.readline()
+
+    def said(self) -> str:
+        return self.process.stderr.readline()
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGINT)
@@ -172,24 +319,17 @@ class Listening:
 
 
 @pytest.fixture
-def listening() -> Iterator[Callable[..., Listening]]:
+def listening(tmp_path: Path) -> Iterator[Callable[..., Listening]]:
     started: list[Listening] = []
 
-    def start(*arguments: str) -> Listening:
-        started.append(Listening(*arguments))
+    def start(*arguments: str, **environment: str) -> Listening:
+        started.append(Listening(*arguments, **{"XDG_STATE_HOME": str(tmp_path)} | environment))
         return started[-1]
 
     yield start
     for each in started:
         each.process.kill()
         each.process.communicate()
-
-
-def signed(body: bytes, secret: str = APP_SECRET) -> dict[str, str]:
-    headers = signed_headers(
-        APP_KEY, secret.encode(), body, timestamp_ms=int(time.time() * 1000), request_id=str(uuid.uuid4())
-    )
-    return headers | {"RT-Delivery-ID": "w-1", "RT-Delivery-Attempt": "1", "RT-Order-Version": "3"}
 
 
 def announced(url: str, length: int) -> int:
@@ -202,20 +342,20 @@ def announced(url: str, length: int) -> int:
         return connection.getresponse().status
 
 
-BODY = json.dumps(
-    snapshot(eventType="DELIVERY_UPDATED", changeHints=["ICCID_READY", "DELIVERY_STATUS_CHANGED"])
-).encode()
+def post(url: str, body: bytes = BODY, **options: object) -> int:
+    return httpx2.post(url, content=body, headers=event_headers(body, **options)).status_code
 
 
-def test_listen_prints_a_true_event(listening: Callable[..., Listening]):
-    receiver = listening()
-    assert httpx2.post(receiver.url, content=BODY, headers=signed(BODY)).status_code == 200
+@pytest.mark.parametrize("kept", [[], ["--no-inbox"]])
+def test_listen_prints_a_true_event(listening: Callable[..., Listening], kept: list[str]):
+    receiver = listening(*kept)
+    assert post(receiver.url) == 200
     line = receiver.line()
     for part in (
         "DELIVERY_UPDATED  D251231120000000001  ICCID_READY,DELIVERY_STATUS_CHANGED",
         "pay=PAID delivery=DELIVERED order=COMPLETED",
         "iccid=8910300000000000017",
-        "delivery-id=w-1 attempt=1  verified",
+        "delivery-id=w-1 attempt=1  verified\n",
     ):
         assert part in line
 
@@ -223,12 +363,13 @@ def test_listen_prints_a_true_event(listening: Callable[..., Listening]):
 def test_listen_answers_401_to_a_forged_event_and_goes_on(listening: Callable[..., Listening]):
     receiver = listening("--json")
     with httpx2.Client() as sender:
-        assert sender.post(receiver.url, content=BODY, headers=signed(BODY, "sk_test_forged")).status_code == 401
-        assert sender.post(receiver.url, content=BODY, headers=signed(BODY)).status_code == 200
+        forged_headers = event_headers(BODY, secret="sk_test_forged")
+        assert sender.post(receiver.url, content=BODY, headers=forged_headers).status_code == 401
+        assert sender.post(receiver.url, content=BODY, headers=event_headers(BODY)).status_code == 200
     forged, true = json.loads(receiver.line()), json.loads(receiver.line())
     assert not forged["verified"]
     assert "SignatureMismatch" in forged["verdict"]
-    assert true["verified"]
+    assert (true["verified"], true["repetition"], true["stale"]) == (True, False, False)
     assert true["snapshot"]["items"][0]["profiles"][0]["iccid"] == "8910300000000000017"
 
 
@@ -242,15 +383,15 @@ def test_listen_refuses_what_is_no_event(listening: Callable[..., Listening]):
 
 
 def test_listen_ends_cleanly_at_ctrl_c(listening: Callable[..., Listening]):
-    receiver = listening()
-    assert httpx2.post(receiver.url, content=BODY, headers=signed(BODY)).status_code == 200
+    receiver = listening("--no-inbox")
+    assert post(receiver.url) == 200
     assert receiver.stop() == 0
     assert receiver.process.stderr.read() == ""
 
 
 def test_listen_on_a_taken_port_is_one_line(listening: Callable[..., Listening], run: Callable):
     port = listening().url.rsplit(":", 1)[1].strip("/")
-    status, _, err = run("listen", "--port", port)
+    status, _, err = run("listen", "--port", port, "--no-inbox")
     assert status == 1
     assert err.startswith("esim-dealer: ")
     assert len(err.splitlines()) == 1
@@ -258,7 +399,102 @@ def test_listen_on_a_taken_port_is_one_line(listening: Callable[..., Listening],
 
 def test_listen_registers_itself_when_told(service: Service, run: Callable):
     service.answers("/webhook/set", refusal("310501", 422))
-    status, _, err = run("listen", "--port", "0", "--set")
+    status, _, err = run("listen", "--port", "0", "--set", "--no-inbox")
     [body] = service.bodies("/webhook/set")
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", body["callbackUrl"])
     assert (status, "310501" in err) == (1, True)
+
+
+# listen keeps its place
+
+
+def test_a_repetition_after_a_restart_is_shown_as_one(listening: Callable[..., Listening], tmp_path: Path):
+    before = listening()
+    assert before.said() == f"events are kept in {tmp_path}/esim-dealer/{APP_KEY}.sqlite\n"
+    assert post(before.url) == 200
+    assert before.line().endswith("verified\n")
+    assert before.stop() == 0
+    after = listening("--json")
+    assert post(after.url, attempt=2) == 200
+    repeated = json.loads(after.line())
+    assert (repeated["verdict"], repeated["repetition"], repeated["attempt"]) == ("verified, a repetition", True, 2)
+
+
+def test_without_an_inbox_nothing_is_known_as_a_repetition(listening: Callable[..., Listening], tmp_path: Path):
+    receiver = listening("--no-inbox")
+    for _ in range(2):
+        assert post(receiver.url) == 200
+        assert receiver.line().endswith("verified\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_older_event_is_marked(listening: Callable[..., Listening], tmp_path: Path):
+    receiver = listening("--inbox", str(tmp_path / "mine.sqlite"))
+    for version in (5, 4):
+        assert post(receiver.url, version=version, delivery_id=f"w-{version}") == 200
+    assert [receiver.line().endswith("verified (older than the newest)\n") for _ in range(2)] == [False, True]
+
+
+def test_what_was_stored_but_not_shown_is_shown_at_the_next_start(listening: Callable[..., Listening], tmp_path: Path):
+    with Inbox(tmp_path / "mine.sqlite") as inbox:  # as if killed between answering and printing
+        inbox.receive(verify(event_headers(BODY), BODY, APP_SECRET))
+    assert listening("--inbox", str(tmp_path / "mine.sqlite")).line().endswith("verified\n")
+
+
+def test_the_file_is_for_its_owner_only(listening: Callable[..., Listening], tmp_path: Path):
+    listening().said()
+    folder = tmp_path / "esim-dealer"
+    assert [oct(each.stat().st_mode & 0o777) for each in (folder, folder / f"{APP_KEY}.sqlite")] == ["0o700", "0o600"]
+
+
+def test_a_file_that_cannot_be_kept_is_one_line_with_the_way_out(run: Callable, tmp_path: Path):
+    (tmp_path / "file").touch()
+    status, _, err = run("listen", "--port", "0", "--inbox", str(tmp_path / "file" / "inbox.sqlite"))
+    assert status == 1
+    assert "--no-inbox" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_restart_asks_for_what_was_missed(
+    listening: Callable[..., Listening], service: Service, address: str, tmp_path: Path
+):
+    with Inbox(tmp_path / "mine.sqlite") as inbox:
+        inbox.receive(verify(event_headers(BODY), BODY, APP_SECRET))
+        last = inbox.last_received()
+    service.answers("/webhook/set", success({"callbackUrl": "", "enabled": True}))
+    service.answers(
+        "/webhook/delivery/list",
+        success(deliveries(delivery("w-4", createTime="2025-12-31T12:00:04Z"), delivery("w-2"))),
+        success(deliveries(delivery("w-3", status="FAILED", createTime="2025-12-31T12:00:03Z"))),
+        success(deliveries(delivery("w-9", status="SKIPPED", trigger="TEST"))),
+    )
+    service.answers("/webhook/delivery/resend", success(delivery()), refusal("200002", 409), success(delivery()))
+    receiver = listening("--set", "--inbox", str(tmp_path / "mine.sqlite"), ESIM_DEALER_URL=address)
+    said = [receiver.said() for _ in range(4)]
+    assert re.fullmatch(r"missed since \S+Z: 3\n", said[2])
+    assert "DELIVERY_UPDATED of D251231120000000001 was not sent again:" in said[3]
+    wait_until(lambda: len(service.bodies("/webhook/delivery/resend")) == 3)
+    assert [body["deliveryId"] for body in service.bodies("/webhook/delivery/resend")] == ["w-2", "w-3", "w-4"]
+    asked = service.bodies("/webhook/delivery/list")
+    assert [body["status"] for body in asked] == ["RETRY", "FAILED", "SKIPPED"]
+    assert all(datetime.fromisoformat(body["startTime"]) == last - timedelta(days=2) for body in asked)
+
+
+@pytest.mark.parametrize("arguments", [["--set"], ["--set", "--no-catch-up"], []])
+def test_a_first_start_or_one_that_is_not_told_asks_for_nothing(
+    listening: Callable[..., Listening], service: Service, address: str, tmp_path: Path, arguments: list[str]
+):
+    service.answers("/webhook/set", success({"callbackUrl": "", "enabled": True}))
+    if arguments != ["--set"]:
+        with Inbox(tmp_path / "mine.sqlite") as inbox:
+            inbox.receive(verify(event_headers(BODY), BODY, APP_SECRET))
+    receiver = listening(*arguments, "--inbox", str(tmp_path / "mine.sqlite"), ESIM_DEALER_URL=address)
+    assert post(receiver.url, delivery_id="w-2") == 200
+    assert any("delivery-id=w-2" in line for line in iter(receiver.line, ""))
+    assert service.bodies("/webhook/delivery/list") == []
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.02)

@@ -6,12 +6,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import httpx2
 import pytest
 
 from esim_dealer import AsyncDealer, ConnectionFailed, Dealer, Line, OutcomeUnknown, RetryPolicy
@@ -39,29 +37,6 @@ def clock() -> FakeClock:
     clock = FakeClock()
     clock.seconds = time.time()
     return clock
-
-
-@pytest.fixture
-def address(service: Service) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            answer = service(
-                httpx2.Request("POST", f"http://loopback{self.path}", headers=self.headers.items(), content=body)
-            )
-            self.send_response(answer.status_code)
-            self.send_header("Content-Length", str(len(answer.content)))
-            self.end_headers()
-            self.wfile.write(answer.content)
-
-        def log_message(self, format: str, *args: object) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
 
 
 @pytest.fixture

@@ -32,7 +32,8 @@ def test_both_clients_have_the_same_methods_and_the_readme_names_each():
 
 
 @pytest.mark.parametrize("command", re.findall(r"^    esim-dealer (.+)$", README, re.MULTILINE))
-def test_commands_are_understood(command: str, capsys: pytest.CaptureFixture[str]):
+def test_commands_are_understood(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     arguments = command.replace("--port 9000", "--port 0").split()
-    assert main(arguments, environment={"ESIM_DEALER_APP_SECRET": "s"}) == 1
+    environment = {"ESIM_DEALER_APP_SECRET": "s", "XDG_STATE_HOME": str(tmp_path)}
+    assert main(arguments, environment=environment) == 1
     assert "NotConfigured" in capsys.readouterr().err

@@ -5,11 +5,12 @@ import hmac
 import json
 from collections.abc import Callable
 from email.message import Message
+from typing import get_args
 
 import httpx2
 import pytest
 
-from esim_dealer import MalformedWebhook, SignatureMismatch, StaleTimestamp, verify
+from esim_dealer import ChangeHint, EventType, MalformedWebhook, SignatureMismatch, StaleTimestamp, verify
 from esim_dealer.wire.snapshot import Snapshot
 
 from .conftest import APP_KEY, APP_SECRET, NOON, snapshot
@@ -206,3 +207,73 @@ def test_a_sample_event_says_so(headers: dict, body: bytes):
 def test_a_body_that_is_not_raw_bytes_is_a_mistake_of_the_caller(headers: dict, parsed: object):
     with pytest.raises(TypeError, match="as received"):
         check(headers, parsed)
+
+
+# During a reset of the AppSecret (decisions 6)
+
+NEW_SECRET = "sk_test_after_the_reset"
+
+
+@pytest.fixture
+def rotating(headers: dict[str, str], body: bytes) -> dict[str, str]:
+    """As the service signs during the overlap: X-Signature by the new secret, X-Signature-Previous by the old."""
+    return headers | {
+        "X-Signature": signature(headers, body, NEW_SECRET),
+        "X-Signature-Previous": signature(headers, body, OLD_SECRET),
+    }
+
+
+@pytest.mark.parametrize(
+    ("secret", "previous"), [(NEW_SECRET, None), (OLD_SECRET, None), (NEW_SECRET, OLD_SECRET), (OLD_SECRET, NEW_SECRET)]
+)
+def test_during_the_overlap_either_secret_verifies(rotating: dict, body: bytes, secret: str, previous: str | None):
+    assert verify(rotating, body, secret, previous_secret=previous, now=NOON).delivery_id == "w-1"
+
+
+def test_during_the_overlap_a_third_secret_does_not_verify(rotating: dict, body: bytes):
+    with pytest.raises(SignatureMismatch):
+        verify(rotating, body, "sk_test_third", previous_secret="sk_test_fourth", now=NOON)
+
+
+def test_after_the_overlap_the_old_secret_does_not_verify(rotating: dict, body: bytes):
+    del rotating["X-Signature-Previous"]
+    with pytest.raises(SignatureMismatch):
+        verify(rotating, body, OLD_SECRET, now=NOON)
+
+
+def test_the_previous_signature_is_taken_in_either_hex_case(rotating: dict, body: bytes):
+    rotating["X-Signature-Previous"] = rotating["X-Signature-Previous"].upper()
+    assert verify(rotating, body, OLD_SECRET, now=NOON)
+
+
+def test_the_previous_signature_signs_the_same_body(rotating: dict, body: bytes):
+    with pytest.raises(SignatureMismatch):
+        verify(rotating, body + b" ", OLD_SECRET, now=NOON)
+
+
+def test_the_previous_signature_does_not_stand_alone(rotating: dict, body: bytes):
+    del rotating["X-Signature"]
+    with pytest.raises(MalformedWebhook, match="X-Signature is missing"):
+        verify(rotating, body, OLD_SECRET, now=NOON)
+
+
+def test_a_previous_signature_given_twice_is_refused(rotating: dict, body: bytes):
+    with pytest.raises(MalformedWebhook, match="X-Signature-Previous"):
+        verify([*rotating.items(), ("x-signature-previous", "0" * 64)], body, NEW_SECRET, now=NOON)
+
+
+# Typed
+
+
+def test_each_event_type_and_hint_is_a_word_of_the_specification(headers: dict):
+    for event_type in get_args(EventType):
+        body = json.dumps(snapshot(eventType=event_type, changeHints=get_args(ChangeHint))).encode()
+        event = check(headers | {"X-Signature": signature(headers, body)}, body)
+        assert (event.event_type, event.hints) == (event_type, get_args(ChangeHint))
+
+
+def test_the_event_keeps_the_bytes_that_were_signed_but_does_not_print_them(headers: dict, body: bytes):
+    event = check(headers, memoryview(body))
+    assert event.raw_body == body
+    assert "raw_body" not in repr(event)
+    assert not event.stale

@@ -160,7 +160,8 @@ async def tell(connection: Connection, keys: DataKeys, tenant_id: int, order_id:
     """The order's ORDER_PAID went at the second attempt; its DELIVERY_UPDATED is to be tried again."""
     paid = (await connection.fetch("SELECT delivery_id FROM webhook_delivery WHERE order_id = $1", order_id))[0][0]
     await connection.execute(
-        "UPDATE webhook_delivery SET state = 'DELIVERED', due_at = NULL, attempt_count = 2, hints = '{ORDER_PAID}',"
+        "UPDATE webhook_delivery SET state = 'DELIVERED', delivered_at = now(), due_at = NULL, attempt_count = 2,"
+        " hints = '{ORDER_PAID}',"
         " body = $2 WHERE delivery_id = $1",
         paid,
         keys.seal(b"{}", delivery_context(tenant_id, paid)),

@@ -187,6 +187,7 @@ async def test_the_quickstart_runs_as_it_stands(dealer: Door, tmp_path: Path) ->
         "ESIM_DEALER_APP_KEY": dealer.app_key,
         "ESIM_DEALER_APP_SECRET": dealer.app_secret,
         "NO_PROXY": "*",
+        "XDG_STATE_HOME": str(tmp_path),
     }
     async with listener(environment) as (url, events):
         script = "\n".join(blocks())

@@ -84,7 +84,7 @@ async def stranger(service: Service) -> AsyncIterator[Estate]:
 
 def said(reply: Reply) -> tuple[int, str, str, Json]:
     """All of an answer but what tells when it was given, and whether the call came before."""
-    data = {name: value for name, value in reply.data.items() if name not in ("updateTime", "duplicate")}
+    data = {name: value for name, value in reply.data.items() if name not in ("updateTime", "duplicate", "durationMs")}
     return reply.status, reply.code, reply.message, data
 
 

@@ -119,7 +119,19 @@ async def test_a_dead_receiver_costs_two_unfinished_rows_per_lane(stage: Stage, 
         async with session.transaction():
             [row] = [one for one in await stage.deliveries(dealer) if one["state"] == "IN_FLIGHT"]
             one = Claimed(
-                dealer.tenant_id, row["delivery_id"], order_id, "DELIVERY_UPDATED", "AUTO", 0, 0, b"", "", False, 1
+                dealer.tenant_id,
+                row["delivery_id"],
+                order_id,
+                "DELIVERY_UPDATED",
+                "AUTO",
+                0,
+                0,
+                b"",
+                "",
+                False,
+                False,
+                stage.clock(),
+                1,
             )
             await finish(stage, session, result(stage, one, number, "RETRY"))
 
@@ -265,7 +277,21 @@ async def test_the_index_lets_one_delivery_of_an_order_be_in_flight(stage: Stage
     await stage.change(dealer, order_id)
     await stage.execute("UPDATE webhook_delivery SET state = 'READY', due_at = now() WHERE order_id = $1", order_id)
     both = [
-        Claimed(dealer.tenant_id, row["delivery_id"], order_id, row["event_type"], "AUTO", 1, 0, None, "", False, 1)
+        Claimed(
+            dealer.tenant_id,
+            row["delivery_id"],
+            order_id,
+            row["event_type"],
+            "AUTO",
+            1,
+            0,
+            None,
+            "",
+            False,
+            False,
+            stage.clock(),
+            1,
+        )
         for row in await stage.deliveries(dealer)
     ]
     with pytest.raises(asyncpg.UniqueViolationError):
@@ -289,8 +315,9 @@ async def test_the_baseline_is_the_highest_version_that_was_delivered(stage: Sta
     order_id = await stage.order(dealer, paid_event=False)
     for version, state in ((5, "DELIVERED"), (9, "FAILED"), (3, "DELIVERED")):  # a late resend of an old one comes last
         await stage.execute(
-            "INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, created_at, body)"
-            " VALUES ($1, $2, 'DELIVERY_UPDATED', $3, $4, now(), $5)",
+            "INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, created_at, body,"
+            " delivered_at) VALUES ($1, $2, 'DELIVERY_UPDATED', $3, $4, now(), $5,"
+            " CASE WHEN $4 = 'DELIVERED' THEN now() END)",
             dealer.tenant_id, order_id, version, state, b"%d" % version
         )  # fmt: skip
     key = (dealer.tenant_id, order_id)

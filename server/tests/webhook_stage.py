@@ -49,6 +49,17 @@ class TestClock:
         self.ahead += timedelta(seconds=seconds)
 
 
+class StillClock(TestClock):
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._from = datetime.now(UTC)
+
+    def __call__(self) -> datetime:
+        return self._from + self.ahead
+
+
 @dataclass
 class Request:
     """One webhook as it arrived."""
@@ -57,6 +68,7 @@ class Request:
     headers: dict[str, str]
     body: bytes
     at: float = field(default_factory=time.monotonic)
+    connection: asyncio.StreamReader | None = field(default=None, repr=False, compare=False)
 
     @property
     def json(self) -> dict[str, Any]:
@@ -143,12 +155,18 @@ async def _read(reader: asyncio.StreamReader) -> Request:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:-2])}
     body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Request(head[0].split(" ")[1], headers, body)
+    return Request(head[0].split(" ")[1], headers, body, connection=reader)
 
 
 async def hang(request: Request, writer: asyncio.StreamWriter) -> None:
     """An answer that never comes."""
     await asyncio.Event().wait()
+
+
+async def hang_until_left(request: Request, writer: asyncio.StreamWriter) -> None:
+    """An answer that never comes; over when the other side hangs up."""
+    assert request.connection is not None
+    await request.connection.read()
 
 
 @dataclass

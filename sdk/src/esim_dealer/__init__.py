@@ -46,10 +46,12 @@ if TYPE_CHECKING:
         WebhookError,
     )
     from esim_dealer.exchange import Clock, RetryPolicy
+    from esim_dealer.inbox import Inbox
     from esim_dealer.order import Line
     from esim_dealer.webhook import Event, verify
-    from esim_dealer.wire.calls import Balance, Health, Package, ProfileRecord, Region
+    from esim_dealer.wire.calls import Attempt, Balance, Delivery, Health, Package, ProfileRecord, Region, WebhookTest
     from esim_dealer.wire.snapshot import OrderItem, Profile, Snapshot
+    from esim_dealer.wire.vocabulary import ChangeHint, EventType
 
 # Imported when first asked for: who needs only the contract, as a server does, need not load an HTTP client.
 _HOMES = {
@@ -88,10 +90,21 @@ _HOMES = {
         "WebhookError",
     ],
     "esim_dealer.exchange": ["Clock", "RetryPolicy"],
+    "esim_dealer.inbox": ["Inbox"],
     "esim_dealer.order": ["Line"],
     "esim_dealer.webhook": ["Event", "verify"],
-    "esim_dealer.wire.calls": ["Balance", "Health", "Package", "ProfileRecord", "Region"],
+    "esim_dealer.wire.calls": [
+        "Attempt",
+        "Balance",
+        "Delivery",
+        "Health",
+        "Package",
+        "ProfileRecord",
+        "Region",
+        "WebhookTest",
+    ],
     "esim_dealer.wire.snapshot": ["OrderItem", "Profile", "Snapshot"],
+    "esim_dealer.wire.vocabulary": ["ChangeHint", "EventType"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -105,19 +118,24 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "AmountMismatch",
     "AsyncDealer",
+    "Attempt",
     "AuthenticationError",
     "Balance",
+    "ChangeHint",
     "Clock",
     "ClockSkew",
     "Conflict",
     "ConnectionFailed",
     "Dealer",
     "DealerError",
+    "Delivery",
     "DeliveryFailed",
     "DeliveryTimedOut",
     "Event",
+    "EventType",
     "ExpectedPrice",
     "Health",
+    "Inbox",
     "InsufficientBalance",
     "InvalidRequest",
     "Line",
@@ -148,5 +166,6 @@ __all__ = [
     "UpstreamFailed",
     "WalletFrozen",
     "WebhookError",
+    "WebhookTest",
     "verify",
 ]

@@ -19,6 +19,8 @@ from esim_dealer.errors import NotConfigured
 from esim_dealer.exchange import Clock, Credentials, Exchange, Flow, NoReply, Pause, Reply, RetryPolicy, SignedRequest
 from esim_dealer.operations import (
     Call,
+    DeliveryFilter,
+    DeliveryQuery,
     Listing,
     OrderFilter,
     OrderQuery,
@@ -30,6 +32,8 @@ from esim_dealer.operations import (
 from esim_dealer.order import Amount, Line
 from esim_dealer.wire.calls import (
     Balance,
+    Deliveries,
+    Delivery,
     Health,
     Orders,
     Package,
@@ -39,6 +43,7 @@ from esim_dealer.wire.calls import (
     Regions,
     Webhook,
     WebhookState,
+    WebhookTest,
 )
 from esim_dealer.wire.snapshot import Snapshot
 from esim_dealer.wire.vocabulary import LocationType
@@ -188,6 +193,29 @@ class Dealer:
         """The callback URL, and how its deliveries fare."""
         return self._perform(operations.webhook())
 
+    def test_webhook(self) -> WebhookTest:
+        """Have a sample ORDER_PAID sent, truly signed and marked RT-Test; what the receiver said to it.
+
+        Raises Conflict where no callback URL is set.
+        """
+        return self._perform(operations.test_webhook())
+
+    def deliveries(self, **query: Unpack[DeliveryQuery]) -> Deliveries:
+        """One page of the events on their way or arrived, newest first, each with its attempts.
+
+        Filters: order_no, event_type, status, start_time, end_time. Page: page_num, page_size, after.
+        """
+        return self._perform(operations.deliveries(query))
+
+    def iter_deliveries(self, page_size: int = PAGE_SIZE, **filters: Unpack[DeliveryFilter]) -> Iterator[Delivery]:
+        """All events that `deliveries` would give, page after page."""
+        call = operations.deliveries({**filters, "page_size": page_size})
+        return self._each(call, lambda page: page.deliveries)
+
+    def resend(self, delivery_id: str) -> Delivery:
+        """Have that event sent once more: same body, hints and RT-Delivery-ID, one attempt. Raises NotFound."""
+        return self._perform(operations.resend(delivery_id))
+
     def _each(self, call: Call[Listing], rows: Callable[[Listing], Sequence[R]]) -> Iterator[R]:
         following: Call[Listing] | None = call
         while following is not None:
@@ -328,6 +356,23 @@ class AsyncDealer:
     async def webhook(self) -> WebhookState:
         """See Dealer.webhook."""
         return await self._perform(operations.webhook())
+
+    async def test_webhook(self) -> WebhookTest:
+        """See Dealer.test_webhook."""
+        return await self._perform(operations.test_webhook())
+
+    async def deliveries(self, **query: Unpack[DeliveryQuery]) -> Deliveries:
+        """See Dealer.deliveries."""
+        return await self._perform(operations.deliveries(query))
+
+    def iter_deliveries(self, page_size: int = PAGE_SIZE, **filters: Unpack[DeliveryFilter]) -> AsyncIterator[Delivery]:
+        """See Dealer.iter_deliveries; use `async for`."""
+        call = operations.deliveries({**filters, "page_size": page_size})
+        return self._each(call, lambda page: page.deliveries)
+
+    async def resend(self, delivery_id: str) -> Delivery:
+        """See Dealer.resend."""
+        return await self._perform(operations.resend(delivery_id))
 
     async def _each(self, call: Call[Listing], rows: Callable[[Listing], Sequence[R]]) -> AsyncIterator[R]:
         following: Call[Listing] | None = call

@@ -1,4 +1,4 @@
-"""`esim-dealer`: the service from a terminal, and `listen`, a local receiver that verifies and prints events.
+"""`esim-dealer`: the service from a terminal.
 
 The address and the credentials come from the environment, never from arguments that others on the machine can read.
 """
@@ -7,21 +7,29 @@ import argparse
 import itertools
 import os
 import sys
-import unicodedata
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, get_args
 
 import httpx2
-import msgspec
 
-from esim_dealer.client import APP_KEY, APP_SECRET, URL, Dealer
-from esim_dealer.errors import DealerError, NotConfigured
+from esim_dealer.client import APP_KEY, APP_SECRET, URL
+from esim_dealer.errors import DealerError
 from esim_dealer.order import Line, money
-from esim_dealer.receiver import Receiver, Report, serve
-from esim_dealer.wire.envelope import encoder
+from esim_dealer.terminal import Session, given, print_json, print_table, volume
+from esim_dealer.webhook_command import (
+    listen,
+    webhook_deliveries,
+    webhook_resend,
+    webhook_send,
+    webhook_set,
+    webhook_show,
+    webhook_test,
+    webhook_verify,
+)
 from esim_dealer.wire.snapshot import Profile, Snapshot
-from esim_dealer.wire.vocabulary import DataType, LocationType, OrderStatus, PackageType
+from esim_dealer.wire.vocabulary import DataType, DeliveryState, EventType, LocationType, OrderStatus, PackageType
 
 
 def main(
@@ -30,11 +38,11 @@ def main(
     environment: Mapping[str, str] = os.environ,
     transport: httpx2.BaseTransport | None = None,
 ) -> int:
-    """Run one command; its exit status: 0 done, 1 the service or the network said no, 2 wrong usage."""
+    """Run one command; its exit status: 0 done, 1 the service, the receiver or the network said no, 2 wrong usage."""
     options = _parser().parse_args(arguments)
     try:
-        with _Session(environment, transport, options.json) as session:
-            options.run(session, options)
+        with Session(environment, transport, options.json) as session:
+            return options.run(session, options) or 0
     except DealerError as error:
         print(f"{error} [{type(error).__name__}]" if error.code is None else error, file=sys.stderr)
         return 1
@@ -49,69 +57,20 @@ def main(
     except OSError as error:  # as when the port of `listen` is taken
         print(f"esim-dealer: {error}", file=sys.stderr)
         return 1
-    return 0
-
-
-class _Session:
-    """What a command works with: the environment, a Dealer made when first asked for, and the way to print."""
-
-    def __init__(self, environment: Mapping[str, str], transport: httpx2.BaseTransport | None, as_json: bool) -> None:
-        self.environment = environment
-        self.as_json = as_json
-        self._transport = transport
-        self._dealer: Dealer | None = None
-
-    def __enter__(self) -> "_Session":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._dealer:
-            self._dealer.close()
-
-    @property
-    def dealer(self) -> Dealer:
-        if self._dealer is None:
-            url, app_key, app_secret = (self.setting(name) for name in (URL, APP_KEY, APP_SECRET))
-            self._dealer = Dealer(url, app_key, app_secret, transport=self._transport)
-        return self._dealer
-
-    def setting(self, name: str) -> str:
-        value = self.environment.get(name)
-        if not value:
-            raise NotConfigured(f"set {name} in the environment")
-        return value
-
-    def show(self, struct: msgspec.Struct) -> None:
-        """One object: a JSON line, or one aligned line for each field."""
-        if self.as_json:
-            _print_json(struct)
-            return
-        fields = msgspec.to_builtins(struct)
-        width = max(len(name) for name in fields)
-        for name, value in fields.items():
-            print(f"{name:<{width}}  {_cell(value)}")
-
-    def table(self, heads: Sequence[str], structs: Iterable[msgspec.Struct], cells: Any) -> None:
-        """Many objects: a JSON line each, or an aligned table of what `cells` picks from each."""
-        if self.as_json:
-            for struct in structs:
-                _print_json(struct)
-        else:
-            _print_table(heads, [cells(struct) for struct in structs])
 
 
 # Commands
 
 
-def health(session: _Session, _: argparse.Namespace) -> None:
+def health(session: Session, _: argparse.Namespace) -> None:
     session.show(session.dealer.health())
 
 
-def balance(session: _Session, _: argparse.Namespace) -> None:
+def balance(session: Session, _: argparse.Namespace) -> None:
     session.show(session.dealer.balance())
 
 
-def regions(session: _Session, options: argparse.Namespace) -> None:
+def regions(session: Session, options: argparse.Namespace) -> None:
     found = session.dealer.regions(options.type, options.keyword).regions
     heads = ("REGION", "NAME", "TYPE", "CONTINENT", "PACKAGES")
     session.table(
@@ -121,8 +80,8 @@ def regions(session: _Session, options: argparse.Namespace) -> None:
     )
 
 
-def packages(session: _Session, options: argparse.Namespace) -> None:
-    filters: Any = _given(
+def packages(session: Session, options: argparse.Namespace) -> None:
+    filters = given(
         keyword=options.keyword, location_code=options.location, type=options.type, data_type=options.data_type
     )
     found = session.dealer.iter_packages(page_size=min(options.limit, 500), **filters)
@@ -134,7 +93,7 @@ def packages(session: _Session, options: argparse.Namespace) -> None:
             package.package_name,
             package.location_code,
             package.data_type,
-            _bytes(package.data_bytes),
+            volume(package.data_bytes),
             f"{package.duration} {package.duration_unit}",
             package.price,
             package.currency,
@@ -142,7 +101,7 @@ def packages(session: _Session, options: argparse.Namespace) -> None:
     )
 
 
-def order(session: _Session, options: argparse.Namespace) -> None:
+def order(session: Session, options: argparse.Namespace) -> None:
     dealer = session.dealer
     transaction_id = options.transaction_id or f"cli-{uuid.uuid4()}"
     if options.price is None:
@@ -156,12 +115,12 @@ def order(session: _Session, options: argparse.Namespace) -> None:
     _show_order(session, placed)
 
 
-def query(session: _Session, options: argparse.Namespace) -> None:
+def query(session: Session, options: argparse.Namespace) -> None:
     _show_order(session, session.dealer.query(options.order_no, options.transaction_id))
 
 
-def orders(session: _Session, options: argparse.Namespace) -> None:
-    filters: Any = _given(order_status=options.status)
+def orders(session: Session, options: argparse.Namespace) -> None:
+    filters = given(order_status=options.status)
     found = session.dealer.iter_orders(page_size=min(options.limit, 500), **filters)
     session.table(
         ("ORDER", "CREATED", "PAY", "DELIVERY", "STATUS", "AMOUNT", "", "TRANSACTION ID"),
@@ -179,8 +138,8 @@ def orders(session: _Session, options: argparse.Namespace) -> None:
     )
 
 
-def profiles(session: _Session, options: argparse.Namespace) -> None:
-    filters: Any = _given(
+def profiles(session: Session, options: argparse.Namespace) -> None:
+    filters = given(
         order_no=options.order_no, iccid=options.iccid, package_code=options.package, lifecycle_status=options.lifecycle
     )
     found = session.dealer.iter_profiles(page_size=min(options.limit, 500), **filters)
@@ -194,49 +153,23 @@ def profiles(session: _Session, options: argparse.Namespace) -> None:
             record.package_code,
             record.profile.lifecycle_status,
             record.profile.plan_use_status,
-            _bytes(record.profile.data_usage_bytes),
-            _bytes(record.profile.remain_data_bytes),
+            volume(record.profile.data_usage_bytes),
+            volume(record.profile.remain_data_bytes),
         ),
     )
-
-
-def webhook_show(session: _Session, _: argparse.Namespace) -> None:
-    session.show(session.dealer.webhook())
-
-
-def webhook_set(session: _Session, options: argparse.Namespace) -> None:
-    if bool(options.url) == options.none:
-        raise ValueError("webhook set takes a URL, or --none to send no events")
-    session.show(session.dealer.set_webhook(options.url))
-
-
-def listen(session: _Session, options: argparse.Namespace) -> None:
-    """Receive webhooks until Ctrl-C."""
-    secret, app_key = session.setting(APP_SECRET), session.environment.get(APP_KEY)
-
-    def report(report: Report) -> None:
-        print(_json_of(report) if session.as_json else _event_line(report), flush=True)
-
-    with Receiver((options.host, options.port), secret, app_key, report) as receiver:
-        print(f"listening on {receiver.url}", file=sys.stderr, flush=True)
-        if options.set is not None:
-            callback_url = options.set or receiver.url
-            session.dealer.set_webhook(callback_url)
-            print(f"events go to {callback_url} from now on", file=sys.stderr, flush=True)
-        serve(receiver)
 
 
 # Printing
 
 
-def _show_order(session: _Session, snapshot: Snapshot) -> None:
+def _show_order(session: Session, snapshot: Snapshot) -> None:
     if session.as_json:
-        _print_json(snapshot)
+        print_json(snapshot)
         return
     heads = ("ORDER", "PAY", "DELIVERY", "STATUS", "AMOUNT", "", "TRANSACTION ID", "")
     repeated = "repetition: nothing was charged" if snapshot.duplicate else ""
     states = (snapshot.pay_status, snapshot.delivery_status, snapshot.order_status)
-    _print_table(
+    print_table(
         heads, [(snapshot.order_no, *states, snapshot.amount, snapshot.currency, snapshot.transaction_id, repeated)]
     )
     print()
@@ -259,98 +192,6 @@ def _show_profile(profile: Profile) -> None:
     for name, value in rows.items():
         if value:
             print(f"    {name:<15}  {value}")
-
-
-def _event_line(report: Report) -> str:
-    if report.event is None:
-        return f"{report.time}  {report.verdict}"
-    event, snapshot = report.event, report.event.snapshot
-    parts = (
-        report.time,
-        event.event_type,
-        snapshot.order_no,
-        ",".join(event.hints),
-        f"pay={snapshot.pay_status} delivery={_cell(snapshot.delivery_status)} order={snapshot.order_status}",
-        "iccid=" + (",".join(_iccids(snapshot)) or "-"),
-        f"delivery-id={_cell(event.delivery_id)} attempt={_cell(event.attempt)}",
-        report.verdict + (" (test)" if event.is_test else ""),
-    )
-    return "  ".join(parts)
-
-
-def _json_of(report: Report) -> str:
-    line: dict[str, Any] = {"time": report.time, "verified": report.event is not None, "verdict": report.verdict}
-    if report.event:
-        event = report.event
-        line |= {
-            "eventType": event.event_type,
-            "orderNo": event.snapshot.order_no,
-            "changeHints": event.hints,
-            "iccids": _iccids(event.snapshot),
-            "deliveryId": event.delivery_id,
-            "attempt": event.attempt,
-            "orderVersion": event.order_version,
-            "test": event.is_test,
-            "snapshot": event.snapshot,
-        }
-    return encoder.encode(line).decode()
-
-
-def _iccids(snapshot: Snapshot) -> list[str]:
-    return [profile.iccid for item in snapshot.items for profile in item.profiles or () if profile.iccid]
-
-
-def _print_json(value: object) -> None:
-    print(encoder.encode(value).decode(), flush=True)
-
-
-def _print_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Columns as wide as their widest cell; a column of numbers stands to the right."""
-    texts = [[_cell(cell) for cell in row] for row in rows]
-    columns = list(zip(heads, *texts, strict=True))
-    widths = [max(_width(cell) for cell in column) for column in columns]
-    right = [bool(texts) and all(map(_is_number, column[1:])) for column in columns]
-    for line in (heads, *texts):
-        cells = [
-            (" " * (width - _width(cell)) + cell) if to_right else (cell + " " * (width - _width(cell)))
-            for cell, width, to_right in zip(line, widths, right, strict=True)
-        ]
-        print("  ".join(cells).rstrip())
-
-
-def _is_number(cell: str) -> bool:
-    """Whether it is an amount, a count or a volume; long ones are identifiers."""
-    return len(cell) < 15 and cell.split(" ")[0].replace(".", "", 1).isdigit()
-
-
-def _width(text: str) -> int:
-    """Columns on a terminal: wide East Asian characters take two."""
-    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
-
-
-def _cell(value: object) -> str:
-    """A value for people: what is absent as "-", times as RFC 3339."""
-    if value is None or value is msgspec.UNSET:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return str(msgspec.to_builtins(value))
-
-
-def _bytes(volume: int | msgspec.UnsetType | None) -> str:
-    """A data volume; a GB has 1 073 741 824 bytes (decisions 3)."""
-    if volume is None:
-        return "unlimited"
-    if volume is msgspec.UNSET:
-        return "-"
-    for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
-        if volume >= size:
-            return f"{volume / size:.4g} {unit}"
-    return f"{volume} B"
-
-
-def _given(**filters: object) -> dict[str, object]:
-    return {name: value for name, value in filters.items() if value is not None}
 
 
 # Arguments
@@ -411,14 +252,33 @@ def _parser() -> argparse.ArgumentParser:
     listed.add_argument("--lifecycle", metavar="STATUS", help="a lifecycleStatus, such as DELIVERED")
     _add_limit(listed)
 
-    webhook = commands.add_parser("webhook", help="show or set the callback URL")
+    webhook = commands.add_parser("webhook", help="the callback URL, its deliveries, and single webhooks")
     actions = webhook.add_subparsers(metavar="ACTION", required=True)
     command(actions, "show", webhook_show, "show the callback URL and how its deliveries fare")
     chosen = command(actions, "set", webhook_set, "set the callback URL")
     chosen.add_argument("url", nargs="?", metavar="URL")
     chosen.add_argument("--none", action="store_true", help="send no events any more")
+    command(actions, "test", webhook_test, "have the service send a sample event to the callback URL")
+    listed = command(actions, "deliveries", webhook_deliveries, "list what was sent or is on its way, newest first")
+    listed.add_argument("--status", choices=get_args(DeliveryState))
+    listed.add_argument("--order", metavar="ORDER_NO")
+    listed.add_argument("--event", choices=get_args(EventType))
+    _add_limit(listed)
+    again = command(actions, "resend", webhook_resend, "have a delivery sent once more")
+    again.add_argument("delivery_id", metavar="ID", help="its RT-Delivery-ID")
+    looked = command(actions, "verify", webhook_verify, "check a received webhook, and say what is wrong with it")
+    looked.add_argument("body", type=Path, metavar="BODYFILE", help="the body as received; - for standard input")
+    looked.add_argument(
+        "--headers", type=Path, required=True, metavar="FILE", help="lines `Name: value`, or a JSON object"
+    )
+    looked.add_argument("--any-age", action="store_true", help="an old RT-Timestamp is fine")
+    sent = command(actions, "send", webhook_send, "send one sample event from here, signed as the service does")
+    sent.add_argument("url", metavar="URL", help="your receiver")
+    sent.add_argument("--event", choices=get_args(EventType), default="ORDER_PAID")
+    sent.add_argument("--order", metavar="ORDER_NO", help="its orderNo (default: TEST and the time)")
+    sent.add_argument("--delivery-id", metavar="ID", help="the same one again is a repetition (default: a new one)")
 
-    receiver = command(commands, "listen", listen, "receive webhooks here, verify and print them")
+    receiver = command(commands, "listen", listen, "receive webhooks here, verify, keep and print them")
     receiver.add_argument("--port", type=int, default=9000, help="0: any free one")
     receiver.add_argument("--host", default="127.0.0.1")
     receiver.add_argument(
@@ -428,6 +288,17 @@ def _parser() -> argparse.ArgumentParser:
         metavar="URL",
         help="register this receiver as callback URL (default URL: http://HOST:PORT/)",
     )
+    kept = receiver.add_mutually_exclusive_group()
+    kept.add_argument(
+        "--inbox", type=Path, metavar="FILE", help="keep the events there (default: one for each AppKey, see below)"
+    )
+    kept.add_argument("--no-inbox", action="store_true", help="keep nothing: repetitions are not known as such")
+    receiver.add_argument(
+        "--catch-up",
+        action=argparse.BooleanOptionalAction,
+        help="have sent again what was not received since the last event kept (default: with --set)",
+    )
+    receiver.epilog = "Events are kept in $XDG_STATE_HOME/esim-dealer, or ~/.local/state/esim-dealer."
     return parser
 
 

@@ -11,6 +11,9 @@ from esim_dealer.errors import NotFound
 from esim_dealer.order import Amount, Line, place_order
 from esim_dealer.wire.calls import (
     Balance,
+    Deliveries,
+    Delivery,
+    DeliveryList,
     Empty,
     Health,
     OrderList,
@@ -26,15 +29,26 @@ from esim_dealer.wire.calls import (
     RegionList,
     Regions,
     Request,
+    ResendDelivery,
     SetWebhook,
     Webhook,
     WebhookState,
+    WebhookTest,
 )
 from esim_dealer.wire.snapshot import Snapshot
-from esim_dealer.wire.vocabulary import DataType, LifecycleStatus, LocationType, OrderStatus, PackageType, PlanUseStatus
+from esim_dealer.wire.vocabulary import (
+    DataType,
+    DeliveryState,
+    EventType,
+    LifecycleStatus,
+    LocationType,
+    OrderStatus,
+    PackageType,
+    PlanUseStatus,
+)
 
 T = TypeVar("T", bound=msgspec.Struct)
-Listing = TypeVar("Listing", Packages, Orders, Profiles)  # an answer that is one page of a list
+Listing = TypeVar("Listing", Packages, Orders, Profiles, Deliveries)  # an answer that is one page of a list
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +75,9 @@ ORDER_LIST = Operation("/esim/order/list", Orders)
 PROFILE_LIST = Operation("/esim/profile/list", Profiles)
 WEBHOOK_SET = Operation("/webhook/set", Webhook)
 WEBHOOK_QUERY = Operation("/webhook/query", WebhookState)
+WEBHOOK_TEST = Operation("/webhook/test", WebhookTest)
+DELIVERY_LIST = Operation("/webhook/delivery/list", Deliveries)
+DELIVERY_RESEND = Operation("/webhook/delivery/resend", Delivery)
 
 
 # What the lists are asked for
@@ -104,6 +121,14 @@ class ProfileFilter(TypedDict, total=False):
     updated_since: datetime
 
 
+class DeliveryFilter(TypedDict, total=False):
+    order_no: str
+    event_type: EventType
+    status: DeliveryState
+    start_time: datetime
+    end_time: datetime
+
+
 class PackageQuery(PackageFilter, Paging, total=False):
     """Filters of /package/list, AND-ed, and which page is wanted."""
 
@@ -114,6 +139,10 @@ class OrderQuery(OrderFilter, Paging, total=False):
 
 class ProfileQuery(ProfileFilter, Paging, total=False):
     """Filters of /esim/profile/list, AND-ed, and which page is wanted."""
+
+
+class DeliveryQuery(DeliveryFilter, Paging, total=False):
+    """Filters of /webhook/delivery/list, AND-ed, and which page is wanted."""
 
 
 # Calls
@@ -162,6 +191,18 @@ def set_webhook(callback_url: str | None) -> Call[Webhook]:
 
 def webhook() -> Call[WebhookState]:
     return Call(WEBHOOK_QUERY, Empty())
+
+
+def test_webhook() -> Call[WebhookTest]:
+    return Call(WEBHOOK_TEST, Empty())
+
+
+def deliveries(query: Mapping[str, Any]) -> Call[Deliveries]:
+    return _list(DELIVERY_LIST, DeliveryList, query)
+
+
+def resend(delivery_id: str) -> Call[Delivery]:
+    return Call(DELIVERY_RESEND, ResendDelivery(delivery_id=delivery_id))
 
 
 def _list(operation: Operation[T], request: type[Request], query: Mapping[str, Any]) -> Call[T]:

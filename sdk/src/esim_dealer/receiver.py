@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock
 
 from esim_dealer.errors import MalformedWebhook, WebhookError
+from esim_dealer.inbox import Inbox
 from esim_dealer.webhook import Event, verify
 
 MAX_EVENT_BYTES = 4 * 1024 * 1024  # an order of 500 profiles, with room
@@ -20,21 +21,32 @@ class Report:
     time: str
     event: Event | None
     verdict: str
+    repetition: bool = False
 
 
 class Receiver(ThreadingHTTPServer):
-    """Answers 200 to a verified event, 401 to a wrong signature, 4xx to what is no event; reports each."""
+    """Answers 200 to a verified event, 401 to a wrong signature, 4xx to what is no event; reports each.
+
+    With an inbox, an event is stored before it is answered and reported as new only once, whatever happens in between;
+    500 where it cannot be stored.
+    """
 
     daemon_threads = True
     allow_reuse_address = True
 
     def __init__(
-        self, address: tuple[str, int], secret: str, app_key: str | None, report: Callable[[Report], None]
+        self,
+        address: tuple[str, int],
+        secret: str,
+        app_key: str | None,
+        report: Callable[[Report], None],
+        inbox: Inbox | None = None,
     ) -> None:
         super().__init__(address, _Handler)
         self._secret = secret
         self._app_key = app_key
         self._report = report
+        self._inbox = inbox
         self._one_at_a_time = Lock()
 
     @property
@@ -50,12 +62,30 @@ class Receiver(ThreadingHTTPServer):
             status = 400 if isinstance(error, MalformedWebhook) else 401
             self.report(None, f"not verified, answered {status}: {error} [{type(error).__name__}]")
             return status
-        self.report(event, "verified")
+        if self._inbox is None:
+            self.report(event, "verified")
+        else:
+            return self._store(self._inbox, event)
         return 200
 
-    def report(self, event: Event | None, verdict: str) -> None:
+    def report_waiting(self) -> None:
+        """Report what was stored and not reported yet."""
+        if self._inbox is not None:
+            self._inbox.process(lambda event: self.report(event, "verified"))
+
+    def report(self, event: Event | None, verdict: str, *, repetition: bool = False) -> None:
         with self._one_at_a_time:
-            self._report(Report(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), event, verdict))
+            self._report(Report(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), event, verdict, repetition))
+
+    def _store(self, inbox: Inbox, event: Event) -> int:
+        try:
+            new = inbox.receive(event)
+        except Exception as error:  # the disk is full, or the file is gone
+            self.report(event, f"verified, but answered 500 as it could not be stored: {error}")
+            return 500
+        if not new:
+            self.report(event, "verified, a repetition", repetition=True)
+        return 200
 
 
 def serve(receiver: Receiver) -> None:
@@ -77,6 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(413, f"a body of {length} bytes")
         else:
             self._answer(self.server.receive(self.headers.items(), self.rfile.read(int(length))))
+            self.server.report_waiting()
 
     def do_GET(self) -> None:
         self._refuse(405, f"{self.command} instead of POST")

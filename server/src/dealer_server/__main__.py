@@ -1,37 +1,29 @@
 """`dealer-server`: dev, serve, work, migrate, audit, and the operator's commands."""
 
 import asyncio
-import contextlib
-import getpass
 import json
-import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 from cyclopts import App, CycloptsError, Parameter
 
 from dealer_server import logs, settings
+from dealer_server.cli import AsJson, author, opened_data_keys, opened_database, run
+from dealer_server.cli import webhook as webhook_commands
 from dealer_server.settings import CannotStart, Settings, SettingsError
 
-if TYPE_CHECKING:
-    from dealer_server.store.database import Database
-    from dealer_server.store.sealing import DataKeys
-
-T = TypeVar("T")
 app = App(name="dealer-server", help="The service behind the eSIM Dealer Open API v1.", version_flags=[])
 tenant_app = App(name="tenant", help="Dealers.")
 credentials_app = App(name="credentials", help="A dealer's AppKey and AppSecret.")
 catalog_app = App(name="catalog", help="What is on sale.")
 stock_app = App(name="stock", help="Activation codes sold from stock.")
-for group in (tenant_app, credentials_app, catalog_app, stock_app):
+for group in (tenant_app, credentials_app, catalog_app, stock_app, webhook_commands.app):
     app.command(group)
-
-AsJson = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON for programs.")]
 
 
 @app.command
@@ -51,7 +43,7 @@ def dev(
     """
     from dealer_server import dev as development
 
-    _run(development.run(port, data, fresh=fresh, as_json=as_json))
+    run(development.run(port, data, fresh=fresh, as_json=as_json))
 
 
 @app.command
@@ -61,13 +53,17 @@ def serve(*, host: str | None = None, port: int | None = None, share_nothing: bo
     Args:
         share_nothing: Allow several serve processes on one database without DEALER_VALKEY_URL: each counts alone.
     """
-    _run(_serve(host, port, share_nothing))
+    run(_serve(host, port, share_nothing))
 
 
 @app.command
-def work() -> None:
-    """Run the worker: fulfillment and webhooks. Any number may run on one database."""
-    _run(_work())
+def work(*, metrics: str | None = None) -> None:
+    """Run the worker: fulfillment and webhooks. Any number may run on one database.
+
+    Args:
+        metrics: HOST:PORT of /metrics and /health (default 127.0.0.1:9464, where that is free); "" for none.
+    """
+    run(_work(metrics))
 
 
 @app.command
@@ -86,7 +82,7 @@ def migrate() -> None:
         finally:
             await connection.close()
 
-    _run(apply())
+    run(apply())
 
 
 @app.command
@@ -97,12 +93,12 @@ def audit(*, tenant: int | None = None, as_json: AsJson = False) -> None:
         from dealer_server import clock
         from dealer_server.operations import audit as audits
 
-        async with _database(opened) as database:
+        async with opened_database(opened) as database:
             report = await audits.audit(database, opened.master_keys, None, clock.now(), tenant)
         print(audits.as_json(report) if as_json else audits.as_text(report))
         return len(report.violated)
 
-    sys.exit(_run(check(settings.read())))
+    sys.exit(run(check(settings.read())))
 
 
 @tenant_app.command(name="create")
@@ -141,10 +137,10 @@ def tenant_create(
             markup=markup,
             prices=_prices(price),
         )
-        async with _database(opened) as database:
-            await _data_keys(database, opened)
+        async with opened_database(opened) as database:
+            await opened_data_keys(database, opened)
             created = await tenant.create_tenant(
-                database, opened.master_keys, opened.environment, currency, terms, _author(), clock.now
+                database, opened.master_keys, opened.environment, currency, terms, author(), clock.now
             )
         if as_json:
             print(msgspec.json.encode(created).decode())
@@ -152,7 +148,7 @@ def tenant_create(
             print(f"tenant     {created.tenant_id}  {created.name}  ({created.environment}, {created.currency})")
             print(f"AppKey     {created.app_key}\nAppSecret  {created.app_secret}   shown this once")
 
-    _run(create(settings.read()))
+    run(create(settings.read()))
 
 
 @tenant_app.command(name="list")
@@ -163,7 +159,7 @@ def tenant_list(*, as_json: AsJson = False) -> None:
         from dealer_server.operations import tenant
         from dealer_server.rules import money
 
-        async with _database(opened) as database:
+        async with opened_database(opened) as database:
             tenants = await tenant.list_tenants(database)
         if as_json:
             for one in tenants:
@@ -179,7 +175,7 @@ def tenant_list(*, as_json: AsJson = False) -> None:
             table.add_row(str(one.tenant_id), one.name, status, *amounts, str(one.qps), one.app_key)
         Console(width=None if sys.stdout.isatty() else 200).print(table)
 
-    _run(show(settings.read()))
+    run(show(settings.read()))
 
 
 @tenant_app.command(name="set")
@@ -221,11 +217,11 @@ def tenant_set(
             status=status,
             frozen=freeze,
         )
-        async with _database(opened) as database:
-            await tenant.set_tenant(database, tenant_id, terms, _author(), clock.now)
+        async with opened_database(opened) as database:
+            await tenant.set_tenant(database, tenant_id, terms, author(), clock.now)
         print(f"tenant {tenant_id} is changed")
 
-    _run(change(settings.read()))
+    run(change(settings.read()))
 
 
 @credentials_app.command(name="reset")
@@ -236,12 +232,12 @@ def credentials_reset(app_key: str, *, as_json: AsJson = False) -> None:
         from dealer_server import clock
         from dealer_server.operations import tenant
 
-        async with _database(opened) as database:
-            await _data_keys(database, opened)
-            secret = await tenant.reset_secret(database, opened.master_keys, app_key, _author(), clock.now)
+        async with opened_database(opened) as database:
+            await opened_data_keys(database, opened)
+            secret = await tenant.reset_secret(database, opened.master_keys, app_key, author(), clock.now)
         print(json.dumps({"appKey": app_key, "appSecret": secret}) if as_json else f"AppSecret  {secret}")
 
-    _run(reset(settings.read()))
+    run(reset(settings.read()))
 
 
 @credentials_app.command(name="disable")
@@ -251,11 +247,11 @@ def credentials_disable(app_key: str) -> None:
     async def disable(opened: Settings) -> None:
         from dealer_server.operations import tenant
 
-        async with _database(opened) as database:
-            await tenant.disable_credential(database, app_key, _author())
+        async with opened_database(opened) as database:
+            await tenant.disable_credential(database, app_key, author())
         print(f"{app_key} is disabled")
 
-    _run(disable(settings.read()))
+    run(disable(settings.read()))
 
 
 @catalog_app.command(name="import")
@@ -266,8 +262,8 @@ def catalog_import(file: Path, *, as_json: AsJson = False) -> None:
         from dealer_server import clock
         from dealer_server.operations import catalogue
 
-        async with _database(opened) as database:
-            done = await catalogue.import_csv(database, _text(file), _author(), clock.now)
+        async with opened_database(opened) as database:
+            done = await catalogue.import_csv(database, _text(file), author(), clock.now)
         if as_json:
             print(msgspec.json.encode(done).decode())
         else:
@@ -276,7 +272,7 @@ def catalog_import(file: Path, *, as_json: AsJson = False) -> None:
             print(nothing if done.faults else f"{done.packages} packages, {done.changed} of them new or changed")
         return 1 if done.faults else 0
 
-    sys.exit(_run(load(settings.read())))
+    sys.exit(run(load(settings.read())))
 
 
 @stock_app.command(name="load")
@@ -286,9 +282,9 @@ def stock_load(package: str, file: Path, *, as_json: AsJson = False) -> None:
     async def load(opened: Settings) -> int:
         from dealer_server.operations import stock
 
-        async with _database(opened) as database:
-            keys = await _data_keys(database, opened)
-            done = await stock.load_stock(database, keys, package, _text(file), _author())
+        async with opened_database(opened) as database:
+            keys = await opened_data_keys(database, opened)
+            done = await stock.load_stock(database, keys, package, _text(file), author())
         if as_json:
             print(msgspec.json.encode(done).decode())
         else:
@@ -299,7 +295,7 @@ def stock_load(package: str, file: Path, *, as_json: AsJson = False) -> None:
             print(nothing if done.faults else f"{done.loaded} profiles loaded; {done.free} free now")
         return 1 if done.faults else 0
 
-    sys.exit(_run(load(settings.read())))
+    sys.exit(run(load(settings.read())))
 
 
 async def _serve(host: str | None, port: int | None, share_nothing: bool) -> None:
@@ -317,12 +313,14 @@ async def _serve(host: str | None, port: int | None, share_nothing: bool) -> Non
         await application.run(opened, listening=listening, worker=False, ready=_announce, stop=_stopped())
 
 
-async def _work() -> None:
+async def _work(metrics: str | None) -> None:
     from dealer_server import app as application
 
-    opened = settings.read()
+    opened = settings.read(metrics=metrics)
     logs.configure(opened.environment == "production")
-    await application.run(opened, listening=None, worker=True, ready=lambda _: _announce("worker"), stop=_stopped())
+    await application.run(
+        opened, listening=None, worker=True, watched=True, ready=lambda _: _announce("worker"), stop=_stopped()
+    )
 
 
 def _announce(what: str) -> None:
@@ -335,29 +333,6 @@ def _stopped() -> asyncio.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     return stop
-
-
-@contextlib.asynccontextmanager
-async def _database(opened: Settings):
-    """The database, which has this version's schema."""
-    from dealer_server.store import schema
-    from dealer_server.store.database import Database
-
-    database = await Database.open(opened.database_url)
-    try:
-        async with database.connection() as connection:
-            await schema.require_current(connection)
-        yield database
-    finally:
-        await database.close()
-
-
-async def _data_keys(database: "Database", opened: Settings) -> "DataKeys":
-    """The keys that seal. Also loaded where a master key seals alone, to see that it is this database's."""
-    from dealer_server.store import data_key
-
-    async with database.connection() as connection:
-        return await data_key.load(connection, opened.master_keys)
 
 
 def _print_faults(file: Path, faults: Iterable[Any]) -> None:
@@ -396,21 +371,6 @@ def _text(file: Path) -> str:
         raise SettingsError(f"{file}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise SettingsError(f"{file} is not UTF-8 text: byte {error.start} cannot be read") from None
-
-
-def _author() -> str:
-    """Who acts, for the audit log."""
-    return f"cli:{os.environ.get('SUDO_USER') or getpass.getuser()}@{socket.gethostname()}"
-
-
-def _run(work: Awaitable[T]) -> T:
-    import uvloop
-
-    async def whole() -> T:
-        return await work
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(whole())
 
 
 def _clear_line(error: Exception) -> str:

@@ -12,9 +12,10 @@ from typing import Any
 
 import msgspec
 import structlog
+from starlette.applications import Starlette
 
 from dealer_server import clock, store, worker
-from dealer_server.api import listener, replies, routes
+from dealer_server.api import listener, replies, routes, status
 from dealer_server.api.admission import LocalAdmission, SharedAdmission
 from dealer_server.api.authenticate import Authenticator
 from dealer_server.api.gateway import Gateway
@@ -38,10 +39,12 @@ from dealer_server.suppliers.simulated import Simulated
 from dealer_server.suppliers.stock import Stock
 from dealer_server.webhook.deliver import Deliverer
 from dealer_server.webhook.outbound import Outbound
+from dealer_server.webhook.repush import Repusher
 
 VERSION = "1.0.2"
 OPEN_FILES = 16_384
 HOLD_SECONDS = 1.0
+METRICS = "127.0.0.1:9464"
 log = structlog.get_logger(__name__)
 
 
@@ -116,6 +119,8 @@ async def gateway(base: Foundation) -> AsyncIterator[Gateway]:
             links=base.links,
             clock=clock.now,
             callbacks=callback_policy(settings),
+            master_keys=settings.master_keys,
+            outbound=await stack.enter_async_context(Outbound(callback_policy(settings))),
         )
         rows = routes.operations(parts)
 
@@ -155,6 +160,23 @@ def suppliers(settings: Settings, base: Foundation) -> Mapping[str, Supplier]:
     return {stock.code: stock, simulated.code: simulated}
 
 
+def watching(settings: Settings) -> socket.socket | None:
+    """Where the worker's /metrics and /health are served. Several workers of one machine share no port: unless an
+    address was asked for, the first one has it. Raises OSError."""
+    if settings.metrics == "":
+        return None
+    host, _, port = (settings.metrics or METRICS).rpartition(":")
+    try:
+        bound = listener.bind(host.strip("[]"), int(port))
+    except OSError:
+        if settings.metrics:
+            raise
+        log.warning("metrics_not_served", address=METRICS, reason="taken; set DEALER_METRICS for each worker")
+        return None
+    log.info("metrics_served", address=f"{host}:{bound.getsockname()[1]}")
+    return bound
+
+
 async def work(base: Foundation) -> None:
     """The worker's loops, until cancelled."""
     settings, wakes = base.settings, base.wakes
@@ -177,7 +199,8 @@ async def work(base: Foundation) -> None:
             outbound=outbound,
             schedule=settings.schedule,
         )
-        await worker.run(fulfiller.run(wakes.fulfillment), deliverer.run(wakes.webhook))
+        repusher = Repusher(base.database, clock.now, wakes.webhook)
+        await worker.run(fulfiller.run(wakes.fulfillment), deliverer.run(wakes.webhook), repusher.run())
 
 
 def require_protection(settings: Settings) -> None:
@@ -233,10 +256,12 @@ async def run(
     worker: bool,
     ready: Callable[[str], None],
     stop: asyncio.Event,
+    watched: bool = False,
 ) -> None:
     """Serves the API on a bound socket, runs the worker, or both, until `stop` is set; then finishes what is in flight.
 
-    `ready` is told the base address once calls are answered. Raises CannotStart.
+    `watched` worker serves /metrics and /health. `ready` is told the base address once calls are answered. Raises
+    CannotStart.
     """
     if listening:
         settings = settings.model_copy(update={"port": listening.getsockname()[1]})
@@ -244,6 +269,8 @@ async def run(
         ends: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait())]
         if worker:
             ends.append(asyncio.create_task(work(base)))
+        if watched and (bound := watching(settings)):
+            ends.append(asyncio.create_task(listener.server(status_pages(base.database)).serve(sockets=[bound])))
         server = None
         if listening:
             server = http_server(settings, await stack.enter_async_context(gateway(base)))
@@ -260,6 +287,14 @@ async def run(
         for ended in await asyncio.gather(*ends, return_exceptions=True):
             if isinstance(ended, Exception):
                 raise ended
+
+
+def status_pages(database: Database) -> Starlette:
+    async def gauges() -> Mapping[str, float]:
+        async with database.connection() as connection:
+            return await store.webhook.gauges(connection, clock.now())
+
+    return status.pages(gauges)
 
 
 def http_server(settings: Settings, app: Gateway) -> listener.Listener:

@@ -44,6 +44,10 @@ class Settings(BaseSettings):
     valkey_url: str = Field(default="", description="shared counters of several serve processes")
     processes: int = Field(default=1, ge=1, description="how many serve processes share a tenant's QPS without Valkey")
 
+    metrics: str | None = Field(
+        default=None, description="HOST:PORT of the worker's /metrics and /health; empty for none"
+    )
+
     header_seconds: float = Field(default=5.0, gt=0)
     body_seconds: float = Field(default=10.0, gt=0)
     idle_seconds: float = Field(default=75.0, gt=0)
@@ -73,6 +77,14 @@ class Settings(BaseSettings):
             known = False
         if not known:
             raise ValueError("an address such as valkey://host:6379/0 is expected")
+        return text
+
+    @field_validator("metrics")
+    @classmethod
+    def _address(cls, text: str | None) -> str | None:
+        host, _, port = (text or "").rpartition(":")
+        if text and not (host and port.isascii() and port.isdigit() and int(port) < 65_536):
+            raise ValueError("HOST:PORT such as 127.0.0.1:9464 is expected")
         return text
 
     @field_validator("trusted_proxies")

@@ -17,9 +17,14 @@ from esim_dealer.wire.snapshot import Profile, Snapshot
 from esim_dealer.wire.vocabulary import (
     AccountType,
     ActivationType,
+    AttemptError,
+    ChangeHint,
     DataType,
+    DeliveryState,
+    DeliveryTrigger,
     DurationUnit,
     EndpointState,
+    EventType,
     HealthStatus,
     LifecycleStatus,
     LocationType,
@@ -287,3 +292,65 @@ class WebhookState(Answer):
     state: EndpointState
     consecutive_failures: int
     last_success_time: datetime | UnsetType = UNSET
+
+
+# /webhook/test
+
+
+class WebhookTest(Answer, kw_only=True):
+    """What the receiver said to a sample event. Delivered: it answered 2xx in time."""
+
+    delivered: bool
+    http_status: int | UnsetType = UNSET
+    duration_ms: int
+    error: AttemptError | UnsetType = UNSET
+
+
+# /webhook/delivery/list, /webhook/delivery/resend
+
+
+class DeliveryList(Request):
+    order_no: OrderNo | None = None
+    event_type: EventType | None = None
+    status: DeliveryState | None = None
+    start_time: Time | None = None
+    end_time: Time | None = None
+    pager: Pager | None = None
+
+
+class ResendDelivery(Request):
+    delivery_id: int | Annotated[str, Meta(min_length=1, max_length=20)]
+
+
+class Attempt(Answer, kw_only=True):
+    """One try. `answerHead` is the beginning of what the receiver answered, 2 KiB at most."""
+
+    number: int
+    time: datetime
+    http_status: int | UnsetType = UNSET
+    duration_ms: int
+    error: AttemptError | UnsetType = UNSET
+    answer_head: str | UnsetType = UNSET
+
+
+class Delivery(Answer, kw_only=True):
+    """One event on its way to the dealer; `deliveryId` is its RT-Delivery-ID. Attempts are kept for 30 days."""
+
+    delivery_id: str
+    order_no: str
+    event_type: EventType
+    trigger: DeliveryTrigger
+    status: DeliveryState
+    order_version: int
+    change_hints: tuple[ChangeHint, ...] = ()
+    attempt_count: int
+    next_attempt_time: datetime | UnsetType = UNSET
+    create_time: datetime
+    attempts: tuple[Attempt, ...] = ()
+
+
+class Deliveries(Answer):
+    """`pager.total` counts to 10 000 and says 10 001 where there are more."""
+
+    deliveries: tuple[Delivery, ...]
+    pager: Page

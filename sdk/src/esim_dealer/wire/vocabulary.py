@@ -47,6 +47,22 @@ ActivationType = Literal["FIRST_INSTALL", "FIRST_NETWORK"]
 DurationUnit = Literal["DAY"]
 
 DeliveryState = Literal["WAITING", "READY", "IN_FLIGHT", "RETRY", "DELIVERED", "FAILED", "SUPERSEDED", "SKIPPED"]
+DeliveryTrigger = Literal["AUTO", "RESEND", "SYNC", "TEST"]
+AttemptError = Literal[
+    "DNS",
+    "CONNECT",
+    "TLS",
+    "TIMEOUT",
+    "RESET",
+    "PROTOCOL",
+    "REDIRECT",
+    "GONE",
+    "STATUS",
+    "ADDRESS_REFUSED",
+    "LOST",
+    "STOPPED",
+    "INTERNAL",
+]
 EndpointState = Literal["ACTIVE", "DISABLED", "NOT_SET"]
 
 # Raw words of the eSIM and of the SM-DP+. Suppliers may bring further ones, passed on as they are (decisions 5).

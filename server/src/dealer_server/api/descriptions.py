@@ -93,6 +93,20 @@ OPERATIONS = {
         " In production it must be https. Ports 80, 443, 8443 and those above 1023 are accepted, public addresses only."
     ),
     "/webhook/query": "The callback URL and how deliveries to it fare.",
+    "/webhook/test": (
+        "Sends a sample `ORDER_PAID` to your callback URL at once, truly signed, with the header `RT-Test: true` and an"
+        " `orderNo` that begins with `TEST`, and tells what your receiver answered. The call itself succeeds whatever"
+        " that was."
+    ),
+    "/webhook/delivery/list": (
+        "Events sent or to be sent to you, newest first, each with its attempts of the last 30 days and the beginning"
+        " of what your receiver answered. All filters must match. `pager.total` counts to 10000; beyond it is 10001."
+    ),
+    "/webhook/delivery/resend": (
+        "Lets a delivery go once more: the same body, hints and `RT-Delivery-ID` under a new signature, also where it"
+        " was delivered before. One that waits for a retry goes now instead. It goes as soon as nothing else of its"
+        " order is on its way."
+    ),
 }
 
 # What each code means to the caller. Codes of operations to come are in docs/specification.md.
@@ -117,6 +131,7 @@ CODES = {
     "101006": "the tenant or its credential is disabled",
     "101013": "too many calls a second",
     "900001": "busy or in maintenance; nothing was done unless `data.outcome` is `UNKNOWN`",
+    "200002": "not allowed in the current status, or without a callback URL",
     "200005": "a line's price is not your price; `data.lines` has the expected ones",
     "200006": "amount is not the sum of the lines; `data.expectedAmount` is",
     "200007": "the wallet does not hold the amount",
@@ -126,7 +141,7 @@ CODES = {
     "200015": "the currency is not the wallet's",
     "200020": "the wallet is frozen",
     "310241": "the packageCode does not exist",
-    "310272": "no such order, or orderNo and transactionId name different orders",
+    "310272": "no such order or delivery, or orderNo and transactionId name different orders",
     "310402": "the transactionId was used with other content",
     "310501": "the callbackUrl is refused",
 }
@@ -337,4 +352,26 @@ _FIELDS = {
     "state": "`DISABLED`: your receiver answered 410. `NOT_SET`: there is no callbackUrl.",
     "consecutiveFailures": "Attempts that failed since the last success.",
     "lastSuccessTime": "When an event was last received.",
+    "delivered": "Whether your receiver answered 2xx in time.",
+    "httpStatus": "What your receiver answered; absent where it did not.",
+    "durationMs": "How long that took, in milliseconds.",
+    "error": "Why it failed; absent where it did not.",
+    "deliveries": "Newest first.",
+    "deliveryId": "Names the delivery: its RT-Delivery-ID.",
+    "DeliveryList.eventType": "Only these.",
+    "Delivery.eventType": "What it tells.",
+    "DeliveryList.status": "Only these.",
+    "Delivery.status": "Where the delivery stands.",
+    "DeliveryList.startTime": "Made at or after.",
+    "DeliveryList.endTime": "Made before.",
+    "trigger": "Why it was sent last.",
+    "orderVersion": "The order's version it tells of: RT-Order-Version.",
+    "Delivery.changeHints": "What it says has changed; empty until its first attempt.",
+    "attemptCount": "How often it was tried.",
+    "nextAttemptTime": "When it goes; absent where it does not, and behind another event of its order.",
+    "Delivery.createTime": "When the order changed.",
+    "attempts": "Those of the last 30 days.",
+    "number": "Counts the attempts from 1: RT-Delivery-Attempt.",
+    "time": "When it was begun.",
+    "answerHead": "The beginning of what your receiver answered.",
 }

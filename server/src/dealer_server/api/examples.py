@@ -43,6 +43,7 @@ APP_SECRET = "sk_test_0001"  # noqa: S105  (of the published test vector)
 TRACE_ID = "a1b2c3d4e5f6-2a"
 TIMESTAMP_MS = 1_767_225_600_000
 CALLBACK_URL = "https://dealer.example/esim-events"
+DELIVERY_ID = "4101"
 
 _FIRST_ID = identity.first_id_at(int(PLACED_AT.timestamp()))
 _ORDER_ID, _PROFILE_ID = _FIRST_ID + 41, _FIRST_ID + 87
@@ -140,6 +141,9 @@ _REQUESTS: dict[str, Callable[[], msgspec.Struct]] = {
     "/esim/profile/list": lambda: calls.ProfileList(order_no=identity.order_no(_ORDER_ID)),
     "/webhook/set": lambda: calls.SetWebhook(callback_url=CALLBACK_URL),
     "/webhook/query": calls.Empty,
+    "/webhook/test": calls.Empty,
+    "/webhook/delivery/list": lambda: calls.DeliveryList(status="RETRY", pager=calls.Pager(page_size=20)),
+    "/webhook/delivery/resend": lambda: calls.ResendDelivery(delivery_id=DELIVERY_ID),
 }
 
 
@@ -204,6 +208,36 @@ def _webhook_state(links: Links) -> Mapping[str, object]:
     return {"active": active, "notSet": not_set}
 
 
+def _webhook_test(links: Links) -> Mapping[str, object]:
+    return {
+        "delivered": calls.WebhookTest(delivered=True, http_status=200, duration_ms=48),
+        "failed": calls.WebhookTest(delivered=False, duration_ms=3001, error="TIMEOUT"),
+    }
+
+
+def _delivery() -> calls.Delivery:
+    failed = calls.Attempt(
+        number=1, time=PLACED_AT, http_status=500, duration_ms=52, error="STATUS", answer_head="Internal Server Error"
+    )
+    return calls.Delivery(
+        delivery_id=DELIVERY_ID,
+        order_no=identity.order_no(_ORDER_ID),
+        event_type="ORDER_PAID",
+        trigger="AUTO",
+        status="RETRY",
+        order_version=1,
+        change_hints=("ORDER_PAID",),
+        attempt_count=1,
+        next_attempt_time=PLACED_AT + timedelta(seconds=5),
+        create_time=PLACED_AT,
+        attempts=(failed,),
+    )
+
+
+def _deliveries(links: Links) -> Mapping[str, object]:
+    return {"page": calls.Deliveries(deliveries=(_delivery(),), pager=calls.Page(page_num=1, page_size=20, total=1))}
+
+
 _ANSWERS: dict[str, Callable[[Links], Mapping[str, object]]] = {
     "/health": lambda links: {"up": calls.Health(status="UP", tenant_id=str(TENANT_ID), client_name="Example Travel")},
     "/account/balance": lambda links: {"balance": _balance()},
@@ -221,6 +255,9 @@ _ANSWERS: dict[str, Callable[[Links], Mapping[str, object]]] = {
     "/esim/profile/list": _profiles,
     "/webhook/set": _webhook_set,
     "/webhook/query": _webhook_state,
+    "/webhook/test": _webhook_test,
+    "/webhook/delivery/list": _deliveries,
+    "/webhook/delivery/resend": lambda links: {"again": _delivery()},
 }
 
 
@@ -313,6 +350,7 @@ _REFUSALS: dict[str, Callable[[], Any]] = {
     "101006": refusal.TenantDisabled,
     "101013": _too_many_calls,
     "900001": refusal.Busy,
+    "200002": refusal.StatusForbids,
     "200005": lambda: _order_refused(amount="1.50", price="1.50"),
     "200006": lambda: _order_refused(amount="1.80", quantity=2),
     "200007": lambda: _order_refused(balance=12_000),

@@ -4,7 +4,6 @@ A raw table on the path: a router and middlewares cost more than the operations 
 to the pages behind.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
@@ -60,7 +59,6 @@ class Gateway:
             assert operation is not None
             caller, allowance = await self._authenticator.authenticate(head, _peer(scope), body)
             call = parameters.decode(operation.decode, body)
-            await asyncio.sleep(0)  # calls that came together are read together and answered together: one poll for all
             writing = operation.writes
             answer = await operation.run(caller, call)
             parts = envelope.success(answer)

@@ -218,7 +218,9 @@ def _corrected(field: str, schema: Json) -> Json:
         return {"type": "number", "minimum": 0}
     if schema == {"type": "string"} and field in _AMOUNTS:
         return dict(_MONEY_ANSWERED)
-    if schema == {"type": "string"} and field.endswith("Time"):  # a datetime that msgspec takes without an offset too
+    if schema == {"type": "string"} and field.endswith(
+        ("Time", "time")
+    ):  # a datetime that msgspec takes without an offset too
         return {"type": "string", "format": "date-time"}
     return _ecma(schema)
 

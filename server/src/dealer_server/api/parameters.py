@@ -27,6 +27,8 @@ _WORDS = {
     "orderStatus": get_args(vocabulary.OrderStatus),
     "lifecycleStatus": get_args(vocabulary.LifecycleStatus),
     "planUseStatus": get_args(vocabulary.PlanUseStatus),
+    "eventType": get_args(vocabulary.EventType),
+    "status": get_args(vocabulary.DeliveryState),
 }
 _TIME = "an RFC 3339 time such as 2026-11-20T08:15:30Z"
 

@@ -1,5 +1,6 @@
 """Which path runs which operation? One row each; OpenAPI is made from the same rows."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -16,7 +17,9 @@ from dealer_server.rules.endpoint import Policy
 from dealer_server.rules.order import Placed, Repeated
 from dealer_server.rules.snapshot import Links
 from dealer_server.store.database import Database
-from dealer_server.store.sealing import DataKeys
+from dealer_server.store.sealing import DataKeys, MasterKeys
+from dealer_server.webhook import trial
+from dealer_server.webhook.outbound import Outbound
 from esim_dealer.wire import calls, envelope
 from esim_dealer.wire.snapshot import Snapshot
 from esim_dealer.wire.vocabulary import ResultCode
@@ -58,11 +61,19 @@ class Parts(msgspec.Struct, frozen=True):
     links: Links
     clock: Clock
     callbacks: Policy
+    master_keys: MasterKeys
+    outbound: Outbound
 
 
 def operations(parts: Parts) -> tuple[Operation, ...]:
     """Every operation of the interface."""
     return tuple(msgspec.structs.replace(row, decode=msgspec.json.Decoder(row.takes).decode) for row in _rows(parts))
+
+
+def _others() -> Awaitable[None]:
+    """Lets the calls that came together be read before one of them is answered from memory: the loop then polls once
+    for all of them, which is 1.6 times as many a second. What waits for a database is answered together anyway."""
+    return asyncio.sleep(0)
 
 
 def table(rows: Iterable[Operation]) -> dict[bytes, Operation]:
@@ -73,16 +84,19 @@ def _rows(parts: Parts) -> Iterable[Operation]:
     memory, links = parts.memory, parts.links
 
     async def health(caller: Caller, _: calls.Empty) -> bytes:
+        await _others()
         return encode(calls.Health(status="UP", tenant_id=str(caller.tenant_id), client_name=caller.access.name))
 
     async def account_balance(caller: Caller, _: calls.Empty) -> bytes:
         return encode(await balance(parts.accounts, caller.tenant_id))
 
     async def region_list(caller: Caller, call: calls.RegionList) -> bytes:
+        await _others()
         return memory.shelf.regions(caller.access.prices, call)
 
     async def package_list(caller: Caller, call: calls.PackageList) -> bytes:
         wanted = shelf.check(call)
+        await _others()
         prices = caller.access.prices
         if call.catalog_version and call.catalog_version == memory.shelf.version_for(prices):
             return memory.shelf.not_modified(prices, wanted)
@@ -113,6 +127,20 @@ def _rows(parts: Parts) -> Iterable[Operation]:
     async def webhook_query(caller: Caller, _: calls.Empty) -> bytes:
         return encode(await webhook.webhook_state(parts.database, caller.tenant_id))
 
+    async def webhook_test(caller: Caller, _: calls.Empty) -> bytes:
+        currency = caller.access.prices.currency
+        return encode(
+            await trial.send(
+                parts.database, parts.master_keys, parts.outbound, caller.tenant_id, currency, parts.clock()
+            )
+        )
+
+    async def delivery_list(caller: Caller, call: calls.DeliveryList) -> bytes:
+        return encode(await webhook.list_deliveries(parts.database, caller.tenant_id, call))
+
+    async def delivery_resend(caller: Caller, call: calls.ResendDelivery) -> bytes:
+        return encode(await webhook.resend(parts.database, caller.tenant_id, call, parts.clock()))
+
     empty, bought = calls.Empty, Snapshot
     refused: tuple[ResultCode, ...] = (
         "310402",
@@ -138,3 +166,16 @@ def _rows(parts: Parts) -> Iterable[Operation]:
         "/webhook/set", "Set the callback URL", calls.SetWebhook, calls.Webhook, webhook_set, True, ("310501",)
     )
     yield Operation("/webhook/query", "Read the callback URL and its state", empty, calls.WebhookState, webhook_query)
+    yield Operation("/webhook/test", "Send a sample event", empty, calls.WebhookTest, webhook_test, False, ("200002",))
+    yield Operation(
+        "/webhook/delivery/list", "List webhook deliveries", calls.DeliveryList, calls.Deliveries, delivery_list
+    )
+    yield Operation(
+        "/webhook/delivery/resend",
+        "Send a delivery again",
+        calls.ResendDelivery,
+        calls.Delivery,
+        delivery_resend,
+        True,
+        ("310272", "200002"),
+    )

@@ -24,7 +24,7 @@ async def list_orders(
     start, end, since = _times(call)
     wanted = OrderFilter(start, end, call.order_status, since)
     async with database.connection() as connection:
-        ids = await store.listing.order_ids(connection, tenant_id, wanted, _window(pager))
+        ids = await store.listing.order_ids(connection, tenant_id, wanted, window(pager))
         if wanted.empty:
             total, _ = await store.listing.totals(connection, tenant_id)
         else:
@@ -33,7 +33,7 @@ async def list_orders(
         found = await store.order.load(connection, [(tenant_id, order_id) for order_id in page], data_keys)
     return calls.Orders(
         orders=tuple(snapshot.of(found[tenant_id, order_id], links) for order_id in page),
-        pager=_page(pager, total, after),
+        pager=paged(pager, total, after),
     )
 
 
@@ -42,13 +42,13 @@ async def list_profiles(
 ) -> calls.Profiles:
     """All filters are AND-ed; ids that name nothing of this dealer give an empty page."""
     pager = call.pager or calls.Pager()
-    window = _window(pager)
+    shown = window(pager)
     async with database.connection() as connection:
         located = await _locate(connection, tenant_id, call)
         if located is None:
-            return calls.Profiles(records=(), pager=_page(pager, 0, None))
+            return calls.Profiles(records=(), pager=paged(pager, 0, None))
         wanted, span = located
-        ids = await store.listing.profile_ids(connection, tenant_id, wanted, span, window)
+        ids = await store.listing.profile_ids(connection, tenant_id, wanted, span, shown)
         if wanted.empty:
             _, total = await store.listing.totals(connection, tenant_id)
         else:
@@ -57,7 +57,7 @@ async def list_profiles(
         found = await store.order.load(connection, sorted({(tenant_id, order_id) for order_id, _ in page}), data_keys)
     records = tuple(_record(found[tenant_id, order_id], profile_id, links) for order_id, profile_id in page)
     after = page[-1][1] if len(ids) > len(page) else None
-    return calls.Profiles(records=records, pager=_page(pager, total, after))
+    return calls.Profiles(records=records, pager=paged(pager, total, after))
 
 
 async def _locate(
@@ -112,10 +112,10 @@ async def _locate(
 
 def _times(call: calls.OrderList | calls.ProfileList) -> tuple[datetime | None, datetime | None, datetime | None]:
     """startTime, endTime and updatedSince in UTC."""
-    return _utc("startTime", call.start_time), _utc("endTime", call.end_time), _utc("updatedSince", call.updated_since)
+    return utc("startTime", call.start_time), utc("endTime", call.end_time), utc("updatedSince", call.updated_since)
 
 
-def _utc(name: str, at: datetime | None) -> datetime | None:
+def utc(name: str, at: datetime | None) -> datetime | None:
     """Raises 000108 for a time whose offset carries it out of the years 1 to 9999, where databases end too."""
     try:
         return at and at.astimezone(UTC)
@@ -123,7 +123,7 @@ def _utc(name: str, at: datetime | None) -> datetime | None:
         raise refusal.ParameterInvalid(f"{name} is out of range; accepted: the years 1 to 9999 in UTC") from None
 
 
-def _window(pager: calls.Pager) -> Window:
+def window(pager: calls.Pager) -> Window:
     """One row more than the page, to know whether another follows."""
     if pager.after:
         after = identity.profile_id(pager.after)
@@ -138,7 +138,8 @@ def _cut(ids: Sequence, pager: calls.Pager) -> tuple[Sequence, int | None]:
     return page, page[-1] if len(ids) > len(page) else None
 
 
-def _page(pager: calls.Pager, total: int, after: int | None) -> calls.Page:
+def paged(pager: calls.Pager, total: int, after: int | None) -> calls.Page:
+    """Which page this is; `after` is the id of its last row where another page follows."""
     return calls.Page(
         page_num=pager.page_num,
         page_size=pager.page_size,

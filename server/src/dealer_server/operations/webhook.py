@@ -1,19 +1,25 @@
-"""Where does a dealer receive webhooks? (specification 4.5, decisions 4 and 6)"""
+"""Where does a dealer receive webhooks, and what was sent there? (specification 4.5, decisions 4 and 6)"""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
+from msgspec import UNSET
 
-from dealer_server.rules import endpoint, snapshot
+from dealer_server.operations.lists import paged, utc, window
+from dealer_server.rules import endpoint, identity, snapshot
 from dealer_server.rules.endpoint import Policy
-from dealer_server.rules.refusal import CallbackUrlRefused
+from dealer_server.rules.refusal import CallbackUrlRefused, OrderNotFound, StatusForbids
 from dealer_server.store import webhook as rows
+from dealer_server.store import webhook_log, webhook_repush
 from dealer_server.store.database import Connection, Database
+from dealer_server.store.webhook_log import Filter
+from esim_dealer.wire import calls
 from esim_dealer.wire.calls import SetWebhook, Webhook, WebhookState
 
 SKIPPED_AT_ONCE = 5_000  # the worker gives up the rest
 
-__all__ = ["Policy", "set_webhook", "webhook_state"]
+__all__ = ["Policy", "list_deliveries", "resend", "set_webhook", "webhook_state"]
 
 
 async def set_webhook(database: Database, policy: Policy, tenant_id: int, call: SetWebhook, now: datetime) -> Webhook:
@@ -50,3 +56,76 @@ async def webhook_state(database: Database, tenant_id: int) -> WebhookState:
     if found.last_success_at is None:
         return state
     return msgspec.structs.replace(state, last_success_time=snapshot.whole_seconds(found.last_success_at))
+
+
+async def list_deliveries(database: Database, tenant_id: int, call: calls.DeliveryList) -> calls.Deliveries:
+    """/webhook/delivery/list: newest first, each with its attempts of the last 30 days. Raises 000108."""
+    pager = call.pager or calls.Pager()
+    order_id = None if call.order_no is None else identity.order_id(call.order_no)
+    if call.order_no is not None and order_id is None:
+        return calls.Deliveries(deliveries=(), pager=paged(pager, 0, None))
+    wanted = Filter(
+        order_id,
+        call.event_type,
+        (call.status,) if call.status else (),
+        utc("startTime", call.start_time),
+        utc("endTime", call.end_time),
+    )
+    async with database.connection() as connection:
+        found = await webhook_log.page(connection, tenant_id, wanted, window(pager))
+        total = await webhook_log.count(connection, tenant_id, wanted)
+        page = found[: pager.page_size]
+        attempts = await webhook_log.attempts(connection, tenant_id, [one.delivery_id for one in page])
+    after = page[-1].delivery_id if len(found) > len(page) else None
+    return calls.Deliveries(
+        deliveries=tuple(_delivery(one, attempts[one.delivery_id]) for one in page), pager=paged(pager, total, after)
+    )
+
+
+async def resend(database: Database, tenant_id: int, call: calls.ResendDelivery, now: datetime) -> calls.Delivery:
+    """/webhook/delivery/resend: the delivery, about to go once more with the same bytes and RT-Delivery-ID.
+
+    Also one that was delivered, and past an open breaker. One that waits for a retry goes now instead.
+    Raises 310272 for no delivery of this dealer, 200002 without an active callback URL.
+    """
+    delivery_id = identity.profile_id(call.delivery_id)
+
+    async def work(connection: Connection) -> calls.Delivery:
+        if delivery_id is None or await webhook_log.find(connection, tenant_id, delivery_id) is None:
+            raise OrderNotFound("deliveryId names no delivery of yours; /webhook/delivery/list shows them")
+        endpoint = await rows.endpoint(connection, tenant_id)
+        if endpoint is None or endpoint.state != "ACTIVE":
+            raise StatusForbids("no callback URL is set and enabled, so there is nowhere to send to; use /webhook/set")
+        await webhook_repush.resend(connection, tenant_id, [delivery_id], now)
+        found = await webhook_log.find(connection, tenant_id, delivery_id)
+        assert found is not None, "deliveries are never deleted"
+        return _delivery(found, (await webhook_log.attempts(connection, tenant_id, [delivery_id]))[delivery_id])
+
+    return await database.run(work)
+
+
+def _delivery(one: webhook_log.Delivery, attempts: Sequence[webhook_log.Attempt]) -> calls.Delivery:
+    return calls.Delivery(
+        delivery_id=str(one.delivery_id),
+        order_no=identity.order_no(one.order_id),
+        event_type=one.event_type,
+        trigger=one.trigger,
+        status=one.state,
+        order_version=one.order_version,
+        change_hints=tuple(one.hints or ()),
+        attempt_count=one.attempt_count,
+        next_attempt_time=snapshot.whole_seconds(one.next_attempt_at) if one.next_attempt_at else UNSET,
+        create_time=snapshot.whole_seconds(one.created_at),
+        attempts=tuple(_attempt(attempt) for attempt in attempts),
+    )
+
+
+def _attempt(one: webhook_log.Attempt) -> calls.Attempt:
+    return calls.Attempt(
+        number=one.number,
+        time=snapshot.whole_seconds(one.started_at),
+        http_status=UNSET if one.http_status is None else one.http_status,
+        duration_ms=one.duration_ms,
+        error=one.error or UNSET,
+        answer_head=one.answer_head or UNSET,
+    )

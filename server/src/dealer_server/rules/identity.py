@@ -17,6 +17,17 @@ def first_id_at(epoch_seconds: int) -> int:
     return (epoch_seconds - EPOCH_SECONDS) * SEQUENCE
 
 
+def ids_between(start: datetime | None, end: datetime | None) -> tuple[int, int]:
+    """The ids given from `start` on and before `end`: the first one, and the first one that is past them."""
+    first = first_id_at(_seconds_up(start)) if start else 0
+    last = first_id_at(_seconds_up(end)) if end else 2**53
+    return max(first, 0), max(min(last, 2**53), 0)
+
+
+def _seconds_up(at: datetime) -> int:
+    return int(-(-at.timestamp() // 1))
+
+
 def created_at(number: int) -> datetime:
     """When the order with this orderId was placed, in whole seconds."""
     return _second(number // SEQUENCE)

@@ -132,6 +132,12 @@ class OutcomeUnknown(Refusal):
         super().__init__(data={"outcome": "UNKNOWN"}, retry_after=2)
 
 
+class StatusForbids(Refusal):
+    """Not allowed in the current status."""
+
+    code = "200002"
+
+
 class PriceDiffers(Refusal):
     code = "200005"
 

@@ -69,7 +69,7 @@ async def order_count(connection: Connection, tenant_id: int, wanted: OrderFilte
 
 
 def _order_arguments(tenant_id: int, wanted: OrderFilter) -> tuple[object, ...]:
-    return tenant_id, *_ids_between(wanted.start, wanted.end), wanted.order_status, wanted.updated_since
+    return tenant_id, *identity.ids_between(wanted.start, wanted.end), wanted.order_status, wanted.updated_since
 
 
 _PROFILES = (
@@ -124,7 +124,7 @@ async def totals(connection: Connection, tenant_id: int) -> tuple[int, int]:
 def _profile_arguments(tenant_id: int, wanted: ProfileFilter, span: tuple[int, int]) -> tuple[object, ...]:
     return (
         tenant_id,
-        *_ids_between(wanted.start, wanted.end),
+        *identity.ids_between(wanted.start, wanted.end),
         wanted.order_id,
         wanted.line,
         wanted.profile_id,
@@ -136,14 +136,3 @@ def _profile_arguments(tenant_id: int, wanted: ProfileFilter, span: tuple[int, i
         wanted.updated_since,
         *span,
     )
-
-
-def _ids_between(start: datetime | None, end: datetime | None) -> tuple[int, int]:
-    """The ids from `start` on and before `end`."""
-    first = identity.first_id_at(_seconds_up(start)) if start else 0
-    last = identity.first_id_at(_seconds_up(end)) if end else 2**53
-    return max(first, 0), max(min(last, 2**53), 0)
-
-
-def _seconds_up(at: datetime) -> int:
-    return int(-(-at.timestamp() // 1))

@@ -173,6 +173,12 @@ JOIN profile p ON p.tenant_id = i.tenant_id
 """
 
 
+async def exists(connection: Session | Connection, tenant_id: int, order_id: int) -> bool:
+    return bool(
+        await connection.fetch("SELECT 1 FROM orders WHERE tenant_id = $1 AND order_id = $2", tenant_id, order_id)
+    )
+
+
 async def load(
     session: Session | Connection, keys: Sequence[tuple[int, int]], data_keys: DataKeys
 ) -> dict[tuple[int, int], Order]:

@@ -6,16 +6,18 @@ others committed meanwhile. `claim`, `take_probe`, `skip_unfinished` and `bring_
 is locked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from dealer_server import metrics
 from dealer_server.store.database import Connection, Session
-from esim_dealer.wire.vocabulary import DeliveryState, EndpointState, EventType
+from esim_dealer.wire.vocabulary import ChangeHint, DeliveryState, DeliveryTrigger, EndpointState, EventType
 
 BREAKER_FAILURES = 20  # failures in a row after which an endpoint is only probed
 PROBE_INTERVAL = timedelta(minutes=1)
 SPREAD = timedelta(minutes=1)
+USAGE_INTERVAL = timedelta(minutes=15)
 SUCCESS_NOTED = timedelta(
     seconds=1
 )  # last_success_at is that exact, so that a healthy endpoint's row is rarely written
@@ -40,12 +42,14 @@ class Claimed(NamedTuple):
     delivery_id: int
     order_id: int
     event_type: EventType
-    trigger: str
+    trigger: DeliveryTrigger
     order_version: int
     attempt_count: int
     body: bytes | None
     url: str
     breaker_open: bool
+    delivered: bool  # once before: it is sent again by hand
+    since: datetime  # the change it tells of; where it was held back, the moment it may go
     profiles: int
 
 
@@ -125,26 +129,38 @@ class Lapsed(NamedTuple):
     claim: int
     attempt_count: int
     lease_until: datetime
+    trigger: DeliveryTrigger
+    delivered: bool
 
 
 # Enqueueing
 
-_UNFINISHED = "state IN ('WAITING', 'READY', 'IN_FLIGHT', 'RETRY')"
+UNFINISHED = "state IN ('WAITING', 'READY', 'IN_FLIGHT', 'RETRY')"
 
 # The order matters: a delivery that comes to be while we wait here is the order's newest, so that we may still take its
 # lock later, as promote does, without waiting for anyone who waits for us.
 _LOCK = f"""
 SELECT 1 FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)
-JOIN webhook_delivery d ON d.tenant_id = key.tenant_id AND d.order_id = key.order_id AND d.{_UNFINISHED}
+JOIN webhook_delivery d ON d.tenant_id = key.tenant_id AND d.order_id = key.order_id AND d.{UNFINISHED}
 ORDER BY d.tenant_id, d.order_id, d.order_version, d.delivery_id FOR NO KEY UPDATE OF d
 """
 
 # Of an order's unfinished deliveries: is one in flight or about to be, does one of this lane wait for a retry?
 _ENQUEUE = f"""
 WITH change AS (
-    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::int[]) AS change(tenant_id, order_id, version)
+    SELECT change.*, CASE WHEN only_usage THEN (
+        SELECT max(CASE WHEN d.state = 'IN_FLIGHT' THEN $5 ELSE first.started_at END) + $6::interval
+        FROM webhook_delivery d LEFT JOIN webhook_attempt first
+            ON first.tenant_id = d.tenant_id AND first.delivery_id = d.delivery_id AND first.number = 1
+        WHERE d.tenant_id = change.tenant_id AND d.order_id = change.order_id AND 'USAGE_UPDATED' = ANY(d.hints)
+    ) END AS not_before
+    FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::bool[]) AS change(tenant_id, order_id, version, only_usage)
 ), merged AS (
-    UPDATE webhook_delivery d SET order_version = change.version FROM change
+    UPDATE webhook_delivery d SET order_version = change.version,
+        not_before = CASE WHEN d.not_before > $5 THEN change.not_before END,
+        due_at = CASE WHEN d.state = 'READY' AND d.not_before > $5 THEN greatest($5, change.not_before)
+            ELSE d.due_at END
+    FROM change
     WHERE d.tenant_id = change.tenant_id AND d.order_id = change.order_id AND d.event_type = 'DELIVERY_UPDATED'
         AND d.attempt_count = 0 AND d.state IN ('WAITING', 'READY') AND d.trigger = 'AUTO'
     RETURNING d.tenant_id, d.order_id
@@ -152,69 +168,141 @@ WITH change AS (
     SELECT change.*, CASE
         WHEN endpoint.tenant_id IS NULL THEN 'SKIPPED'
         WHEN EXISTS (SELECT FROM webhook_delivery d
-            WHERE d.tenant_id = change.tenant_id AND d.order_id = change.order_id AND d.{_UNFINISHED}
+            WHERE d.tenant_id = change.tenant_id AND d.order_id = change.order_id AND d.{UNFINISHED}
             AND (d.state <> 'RETRY' OR d.event_type = 'DELIVERY_UPDATED') OFFSET 0) THEN 'WAITING'
         ELSE 'READY' END AS state
     FROM change LEFT JOIN webhook_endpoint endpoint
         ON endpoint.tenant_id = change.tenant_id AND endpoint.state = 'ACTIVE'
     WHERE (change.tenant_id, change.order_id) NOT IN (SELECT tenant_id, order_id FROM merged)
 )
-INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, due_at, created_at, finished_at)
+INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, due_at, not_before, created_at,
+    finished_at)
 SELECT tenant_id, order_id, 'DELIVERY_UPDATED', version, state,
-    CASE WHEN state = 'READY' THEN $4::timestamptz END, $4, CASE WHEN state = 'SKIPPED' THEN $4 END
+    CASE WHEN state = 'READY' THEN greatest($5::timestamptz, not_before) END, not_before, $5,
+    CASE WHEN state = 'SKIPPED' THEN $5 END
 FROM fresh
 RETURNING tenant_id, order_id, state
 """
 
 
 async def order_changed(
-    connection: Connection | Session, changes: Sequence[tuple[int, int, int]], now: datetime
+    connection: Connection | Session,
+    changes: Sequence[tuple[int, int, int]],
+    now: datetime,
+    only_usage: Collection[Key] = (),
 ) -> None:
     """Tells dealers of changed orders: one DELIVERY_UPDATED each of (tenant_id, order_id, version), as order it became.
 
     Called once in a transaction, with all its changes, after the orders' rows were locked and written. A change merges
     into the order's update that was never attempted, where there is one: that one will show the state at its freezing.
-    Without an active endpoint the event is SKIPPED.
+    Without an active endpoint the event is SKIPPED. Orders in `only_usage`, where nothing but usage changed and no
+    mark was crossed (rules/usage.py), are told of once in a quarter of an hour.
     """
     if not changes:
         return
     latest = {(tenant_id, order_id): version for tenant_id, order_id, version in changes}
     columns = [[key[0] for key in latest], [key[1] for key in latest]]
     await connection.fetch(_LOCK, *columns)
-    rows = await connection.fetch(_ENQUEUE, *columns, list(latest.values()), now)
+    patient = [key in only_usage for key in latest]
+    rows = await connection.fetch(_ENQUEUE, *columns, list(latest.values()), patient, now, USAGE_INTERVAL)
     behind = [(row[0], row[1]) for row in rows if row[2] == "WAITING"]
     if behind:
         await promote(connection, behind, now)
 
 
+_CREDITED = f"""
+WITH event AS (
+    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::bigint[], $5::bytea[])
+        AS event(tenant_id, order_id, version, delivery_id, body)
+), hurried AS (
+    UPDATE webhook_delivery d SET not_before = NULL, due_at = CASE WHEN d.state = 'READY' THEN $7::timestamptz END
+    FROM event WHERE d.tenant_id = event.tenant_id AND d.order_id = event.order_id AND d.{UNFINISHED}
+        AND d.not_before > $7 AND d.state IN ('WAITING', 'READY')
+)
+INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, delivery_id, body, hints,
+    created_at, finished_at)
+SELECT event.tenant_id, order_id, 'REFUND_COMPLETED', version,
+    CASE WHEN endpoint.tenant_id IS NULL THEN 'SKIPPED' ELSE 'WAITING' END, delivery_id, body, $6, $7,
+    CASE WHEN endpoint.tenant_id IS NULL THEN $7 END
+FROM event LEFT JOIN webhook_endpoint endpoint
+    ON endpoint.tenant_id = event.tenant_id AND endpoint.state = 'ACTIVE'
+"""
+
+
+class Credit(NamedTuple):
+    """A refund that was credited: the event that says so, with its sealed body."""
+
+    tenant_id: int
+    order_id: int
+    version: int
+    delivery_id: int
+    body: bytes
+
+
+async def refunds_credited(
+    connection: Connection | Session, credits: Sequence[Credit], hints: Sequence[ChangeHint], now: datetime
+) -> None:
+    """Tells dealers of credited refunds: one REFUND_COMPLETED each, frozen as the credit left the order.
+
+    Called in the credit's transaction, after `order_changed`, so that what a refund changed is told before.
+    """
+    if not credits:
+        return
+    keys = sorted({(one.tenant_id, one.order_id) for one in credits})
+    await lock_unfinished(connection, keys)
+    await connection.fetch(_CREDITED, *[list(column) for column in zip(*credits, strict=True)], list(hints), now)
+    await promote(connection, keys, now)
+
+
+async def delivery_ids(connection: Connection | Session, count: int) -> list[int]:
+    """Ids for deliveries whose bodies are sealed before they are written."""
+    rows = await connection.fetch(
+        "SELECT nextval(pg_get_serial_sequence('webhook_delivery', 'delivery_id')) FROM generate_series(1, $1)", count
+    )
+    return [row[0] for row in rows]
+
+
 # The next of each order: the oldest change that waits, where nothing of the order is in flight or about to be. A lane
 # that waits for a retry blocks itself only, and an update not even that: it takes the place of the one that failed.
+# What is sent again by hand goes whatever its lane waits for, and to the front of the dealer's queue.
 _PROMOTE = f"""
 WITH unfinished AS (
-    SELECT d.tenant_id, d.order_id, d.delivery_id, d.order_version, d.event_type, d.state,
+    SELECT d.tenant_id, d.order_id, d.delivery_id, d.order_version, d.event_type, d.state, d.trigger, d.not_before,
+        d.body IS NULL AS fresh,
         bool_or(d.state IN ('READY', 'IN_FLIGHT')) OVER (PARTITION BY d.tenant_id, d.order_id) AS busy,
         bool_or(d.state = 'RETRY') OVER (PARTITION BY d.tenant_id, d.order_id, d.event_type) AS failed_before
     FROM (SELECT DISTINCT * FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)) key
-    JOIN webhook_delivery d ON d.tenant_id = key.tenant_id AND d.order_id = key.order_id AND d.{_UNFINISHED}
+    JOIN webhook_delivery d ON d.tenant_id = key.tenant_id AND d.order_id = key.order_id AND d.{UNFINISHED}
 ), next AS (
     SELECT DISTINCT ON (tenant_id, order_id) * FROM unfinished
-    WHERE state = 'WAITING' AND NOT busy AND (event_type = 'DELIVERY_UPDATED' OR NOT failed_before)
+    WHERE state = 'WAITING' AND NOT busy
+        AND (event_type = 'DELIVERY_UPDATED' OR trigger = 'RESEND' OR NOT failed_before)
     ORDER BY tenant_id, order_id, order_version, delivery_id
 ), superseded AS (
     UPDATE webhook_delivery d SET state = 'SUPERSEDED', due_at = NULL, finished_at = $3 FROM next
-    WHERE next.event_type = 'DELIVERY_UPDATED' AND next.failed_before
-        AND d.tenant_id = next.tenant_id AND d.order_id = next.order_id AND d.{_UNFINISHED}
+    WHERE next.event_type = 'DELIVERY_UPDATED' AND next.failed_before AND next.fresh
+        AND d.tenant_id = next.tenant_id AND d.order_id = next.order_id AND d.{UNFINISHED}
         AND d.event_type = 'DELIVERY_UPDATED' AND d.state = 'RETRY'
+    RETURNING 1
+), promoted AS (
+    UPDATE webhook_delivery d SET state = 'READY', due_at = CASE
+        WHEN next.trigger = 'RESEND' THEN least($3, (SELECT min(first.due_at) - interval '1 ms'
+            FROM webhook_delivery first
+            WHERE first.tenant_id = next.tenant_id AND first.state IN ('READY', 'RETRY')))
+        ELSE greatest($3, next.not_before) END
+    FROM next WHERE d.tenant_id = next.tenant_id AND d.delivery_id = next.delivery_id
+    RETURNING 1
 )
-UPDATE webhook_delivery d SET state = 'READY', due_at = $3 FROM next
-WHERE d.tenant_id = next.tenant_id AND d.delivery_id = next.delivery_id
-RETURNING d.delivery_id
+SELECT (SELECT count(*) FROM promoted), (SELECT count(*) FROM superseded)
 """
 
 
 async def promote(connection: Connection | Session, orders: Sequence[Key], now: datetime) -> int:
     """Lets the next delivery of each order go, whose unfinished ones are locked; how many went."""
-    return len(await connection.fetch(_PROMOTE, [key[0] for key in orders], [key[1] for key in orders], now))
+    rows = await connection.fetch(_PROMOTE, [key[0] for key in orders], [key[1] for key in orders], now)
+    promoted, superseded = rows[0]
+    metrics.webhook_superseded.inc(superseded)
+    return promoted
 
 
 # Claiming
@@ -233,7 +321,9 @@ WITH RECURSIVE visited AS (
 SELECT visited.tenant_id, CASE WHEN endpoint.state = 'ACTIVE' AND EXISTS (SELECT FROM webhook_delivery d
         WHERE d.tenant_id = visited.tenant_id AND d.state IN ('READY', 'RETRY') AND d.due_at <= $3)
     THEN CASE WHEN consecutive_failures < {BREAKER_FAILURES} THEN cap_in_flight
-            WHEN probe_at IS NULL OR probe_at <= $3 THEN 1 ELSE 0 END
+            WHEN probe_at IS NULL OR probe_at <= $3 THEN 1
+            WHEN EXISTS (SELECT FROM webhook_delivery d WHERE d.tenant_id = visited.tenant_id AND d.state = 'READY'
+                AND d.trigger = 'RESEND') THEN 1 ELSE 0 END
         - (SELECT count(*) FROM webhook_delivery d WHERE d.tenant_id = visited.tenant_id AND d.state = 'IN_FLIGHT')
     ELSE 0 END
 FROM visited LEFT JOIN webhook_endpoint endpoint USING (tenant_id)
@@ -243,7 +333,8 @@ FROM visited LEFT JOIN webhook_endpoint endpoint USING (tenant_id)
 async def tenants_waiting(session: Session, after: int, limit: int, now: datetime) -> list[tuple[int, int]]:
     """The `limit` tenants after this one that have something to deliver, now or later, and how many each may have now.
 
-    That is its cap of attempts in flight less what is in flight; behind an open breaker one probe a minute.
+    That is its cap of attempts in flight less what is in flight; behind an open breaker one probe a minute, and what
+    is sent again by hand one by one.
     """
     return [(row[0], row[1]) for row in await session.fetch(_TENANTS, after, limit, now)]
 
@@ -252,7 +343,8 @@ async def tenants_waiting(session: Session, after: int, limit: int, now: datetim
 # unique index webhook_one_in_flight_per_order is the last guard.
 _CLAIM = f"""
 SELECT due.tenant_id, due.delivery_id, due.order_id, due.event_type, due.trigger, due.order_version, due.attempt_count,
-    due.body, endpoint.url, endpoint.consecutive_failures >= {BREAKER_FAILURES},
+    due.body, endpoint.url, endpoint.consecutive_failures >= {BREAKER_FAILURES}, due.delivered_at IS NOT NULL,
+    greatest(due.created_at, due.not_before),
     (SELECT sum(quantity) FROM order_item item WHERE item.tenant_id = due.tenant_id AND item.order_id = due.order_id)
 FROM unnest($1::bigint[], $2::int[]) AS share(tenant_id, size)
 JOIN webhook_endpoint endpoint ON endpoint.tenant_id = share.tenant_id AND endpoint.state = 'ACTIVE'
@@ -260,7 +352,7 @@ CROSS JOIN LATERAL (
     SELECT d.* FROM webhook_delivery d
     WHERE d.tenant_id = share.tenant_id AND d.state IN ('READY', 'RETRY') AND d.due_at <= $3
         AND NOT EXISTS (SELECT FROM webhook_delivery other
-            WHERE other.tenant_id = d.tenant_id AND other.order_id = d.order_id AND other.{_UNFINISHED}
+            WHERE other.tenant_id = d.tenant_id AND other.order_id = d.order_id AND other.{UNFINISHED}
             AND (other.state = 'IN_FLIGHT' OR other.state IN ('READY', 'RETRY')
                 AND (other.due_at, other.delivery_id) < (d.due_at, d.delivery_id)) OFFSET 0)
     ORDER BY d.due_at, d.delivery_id LIMIT share.size FOR NO KEY UPDATE SKIP LOCKED
@@ -293,7 +385,7 @@ SELECT key.tenant_id, key.order_id, last.delivery_id, last.body
 FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id) CROSS JOIN LATERAL (
     SELECT d.delivery_id, d.body FROM webhook_delivery d
     WHERE d.tenant_id = key.tenant_id AND d.order_id = key.order_id
-        AND d.event_type = 'DELIVERY_UPDATED' AND d.state = 'DELIVERED'
+        AND d.event_type = 'DELIVERY_UPDATED' AND d.delivered_at IS NOT NULL
     ORDER BY d.order_version DESC, d.delivery_id DESC LIMIT 1
 ) last
 """
@@ -305,7 +397,7 @@ async def baselines(session: Session, orders: Sequence[Key]) -> dict[Key, tuple[
     return {(row[0], row[1]): (row[2], row[3]) for row in rows}
 
 
-async def signers(session: Session, tenant_ids: Sequence[int]) -> dict[int, Signer]:
+async def signers(session: Connection | Session, tenant_ids: Sequence[int]) -> dict[int, Signer]:
     """The credential that signs each tenant's webhooks: its newest active one."""
     rows = await session.fetch(
         "SELECT DISTINCT ON (tenant_id) tenant_id, app_key, secret_version, sealed_secret, previous_secret,"
@@ -363,7 +455,8 @@ async def lock_unfinished(session: Connection | Session, orders: Sequence[Key]) 
 _FINISH = f"""
 WITH finished AS (
     UPDATE webhook_delivery d SET state = result.state, due_at = result.due_at, claim = NULL,
-        finished_at = CASE WHEN result.due_at IS NULL THEN $14::timestamptz END
+        finished_at = CASE WHEN result.due_at IS NULL THEN $14::timestamptz END,
+        delivered_at = coalesce(d.delivered_at, CASE WHEN result.state = 'DELIVERED' THEN $14 END)
     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::timestamptz[], $7::int[],
         $8::timestamptz[], $9::int[], $10::text[], $11::int[], $12::text[], $13::text[])
         AS result(tenant_id, order_id, delivery_id, claim, state, due_at, number, started_at, duration_ms,
@@ -377,7 +470,7 @@ WITH finished AS (
     FROM finished WHERE number IS NOT NULL
 )
 SELECT tenant_id, order_id, delivery_id, EXISTS (SELECT FROM webhook_delivery d WHERE d.tenant_id = finished.tenant_id
-    AND d.order_id = finished.order_id AND d.{_UNFINISHED} AND d.state = 'WAITING') FROM finished
+    AND d.order_id = finished.order_id AND d.{UNFINISHED} AND d.state = 'WAITING') FROM finished
 """
 
 
@@ -436,7 +529,8 @@ async def close_breaker(session: Session, tenant_id: int) -> None:
 async def lapsed(session: Session, now: datetime, limit: int) -> list[Lapsed]:
     """Deliveries in flight whose lease has run out."""
     rows = await session.fetch(
-        "SELECT tenant_id, order_id, delivery_id, claim, attempt_count, due_at FROM webhook_delivery"
+        "SELECT tenant_id, order_id, delivery_id, claim, attempt_count, due_at, trigger, delivered_at IS NOT NULL"
+        " FROM webhook_delivery"
         " WHERE state = 'IN_FLIGHT' AND due_at <= $1 LIMIT $2",
         now,
         limit,
@@ -448,13 +542,14 @@ _SKIP = f"""
 WITH pending AS (
     SELECT d.tenant_id, d.delivery_id FROM webhook_endpoint e CROSS JOIN LATERAL (
         SELECT * FROM webhook_delivery d
-        WHERE d.tenant_id = e.tenant_id AND d.{_UNFINISHED} AND d.state <> 'IN_FLIGHT'
+        WHERE d.tenant_id = e.tenant_id AND d.{UNFINISHED} AND d.state <> 'IN_FLIGHT'
         LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED
     ) d
     WHERE e.state <> 'ACTIVE' AND ($3::bigint IS NULL OR e.tenant_id = $3)
     LIMIT $2
 )
-UPDATE webhook_delivery d SET state = 'SKIPPED', due_at = NULL, finished_at = $1 FROM pending
+UPDATE webhook_delivery d SET state = CASE WHEN d.delivered_at IS NULL THEN 'SKIPPED' ELSE 'DELIVERED' END,
+    due_at = NULL, finished_at = $1 FROM pending
 WHERE d.tenant_id = pending.tenant_id AND d.delivery_id = pending.delivery_id
 RETURNING 1
 """
@@ -471,6 +566,7 @@ _BRING_FORWARD = """
 WITH waiting AS (
     SELECT d.tenant_id, d.delivery_id FROM webhook_delivery d
     WHERE d.tenant_id = $1 AND d.state IN ('READY', 'RETRY') AND (d.due_at <= $2 OR d.due_at > $3)
+        AND d.trigger <> 'RESEND'
     LIMIT $4 FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE webhook_delivery d SET due_at = $2 + random() * ($3 - $2) FROM waiting
@@ -482,6 +578,17 @@ RETURNING 1
 async def bring_forward(session: Session, tenant_id: int, now: datetime, limit: int) -> int:
     """Spreads what waits for a recovered endpoint over the next minute; how many, `limit` at most."""
     return len(await session.fetch(_BRING_FORWARD, tenant_id, now, now + SPREAD, limit))
+
+
+async def forget_attempts(session: Session, before: datetime, limit: int) -> int:
+    """Deletes attempts begun before; how many, `limit` at most. The deliveries stay: they hold the lanes' baselines."""
+    rows = await session.fetch(
+        "DELETE FROM webhook_attempt WHERE ctid = ANY(ARRAY(SELECT ctid FROM webhook_attempt WHERE started_at < $1"
+        " LIMIT $2)) RETURNING 1",
+        before,
+        limit,
+    )
+    return len(rows)
 
 
 # Endpoints
@@ -508,3 +615,26 @@ async def set_endpoint(connection: Connection, tenant_id: int, url: str, now: da
         "ACTIVE" if url else "NOT_SET",
         now,
     )
+
+
+# Watching
+
+_GAUGES = f"""
+SELECT (SELECT coalesce(max(extract(epoch FROM $1 - due.due_at)), 0)::float FROM webhook_endpoint e CROSS JOIN LATERAL (
+        SELECT d.due_at FROM webhook_delivery d WHERE d.tenant_id = e.tenant_id AND d.state IN ('READY', 'RETRY')
+            AND d.due_at <= $1 ORDER BY d.due_at LIMIT 1) due
+        WHERE e.state = 'ACTIVE' AND e.consecutive_failures < {BREAKER_FAILURES}) AS oldest_due_seconds,
+    (SELECT count(*) FROM webhook_endpoint WHERE state = 'ACTIVE' AND consecutive_failures >= {BREAKER_FAILURES})
+        AS breakers_open,
+    (SELECT count(*) FROM webhook_endpoint WHERE state = 'DISABLED') AS endpoints_disabled,
+    (SELECT count(*) FROM webhook_delivery WHERE state = 'IN_FLIGHT') AS in_flight,
+    (SELECT count(*) FROM webhook_delivery WHERE state = 'FAILED') AS failed,
+    (SELECT count(*) FROM webhook_job WHERE finished_at IS NULL) AS jobs_running
+"""
+
+
+async def gauges(connection: Connection, now: datetime) -> dict[str, float]:
+    """How the whole of it fares, by the names of metrics.py."""
+    row = await connection.fetchrow(_GAUGES, now)
+    assert row is not None
+    return dict(row)

@@ -12,13 +12,12 @@ from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
-from uuid import uuid4
 
 import asyncpg
 import msgspec
 import structlog
 
-from dealer_server import kill_points
+from dealer_server import kill_points, metrics
 from dealer_server.clock import Clock
 from dealer_server.rules import backoff, snapshot
 from dealer_server.rules.change_hints import change_hints
@@ -27,13 +26,14 @@ from dealer_server.rules.snapshot import Links
 from dealer_server.store import order as orders
 from dealer_server.store import webhook as rows
 from dealer_server.store.database import Database, DatabaseLost, Desk
-from dealer_server.store.sealing import CannotOpen, DataKeys, MasterKeys, credential_context, delivery_context
-from dealer_server.store.webhook import Claimed, Finished, Frozen, Health, Signer
+from dealer_server.store.sealing import CannotOpen, DataKeys, MasterKeys, delivery_context
+from dealer_server.store.webhook import Claimed, Finished, Frozen, Health, Lapsed, Signer
+from dealer_server.webhook import signature
 from dealer_server.webhook.outbound import GONE, Answer, Outbound
 from esim_dealer.wire import signing
 from esim_dealer.wire.envelope import encoder
 from esim_dealer.wire.snapshot import Snapshot
-from esim_dealer.wire.vocabulary import DeliveryState
+from esim_dealer.wire.vocabulary import AttemptError, DeliveryState
 
 log = structlog.get_logger()
 
@@ -50,13 +50,15 @@ ROWS_PER_UPKEEP = 5_000
 POLL_SECONDS = 0.05
 BREATH_SECONDS = 0.004  # between two claims, so that batches form
 UPKEEP_SECONDS = 1.0
+FORGET_SECONDS = 3600.0
+ATTEMPTS_KEPT = timedelta(days=30)
 STOP_SECONDS = 5.0
 TROUBLE_SECONDS = 0.25
 ASIDE = timedelta(minutes=1)  # how long a delivery that we cannot prepare is set aside
 
-LOST = "LOST"  # the worker did not come back
-STOPPED = "STOPPED"  # the worker was stopped in the middle
-INTERNAL = "INTERNAL"
+LOST: AttemptError = "LOST"  # the worker did not come back
+STOPPED: AttemptError = "STOPPED"  # the worker was stopped in the middle
+INTERNAL: AttemptError = "INTERNAL"
 OURS = frozenset((LOST, STOPPED, INTERNAL))  # failures that say nothing of the receiver
 
 UNREADABLE = (CannotOpen, ValueError, LookupError)  # what stands in an order's rows is not what was written there
@@ -168,6 +170,7 @@ class Deliverer:
         """Takes back what workers lost, gives up what nobody wants, closes breakers. Raises DatabaseLost."""
         for one in await rows.lapsed(self._care, self._clock(), ROWS_PER_RECORD):
             log.warning("webhook_lease_ran_out", delivery_id=one.delivery_id, tenant_id=one.tenant_id)
+            metrics.webhook_leases_lost.inc()
             self._submit(self._lapsed(one))
         while await rows.skip_unfinished(self._care, self._clock(), ROWS_PER_UPKEEP) >= ROWS_PER_UPKEEP:
             pass
@@ -178,6 +181,12 @@ class Deliverer:
             await rows.close_breaker(self._care, tenant_id)
             log.info("webhook_breaker_closed", tenant_id=tenant_id)
             self._wake.set()
+
+    async def forget(self) -> None:
+        """Deletes attempts older than 30 days. Raises DatabaseLost."""
+        before = self._clock() - ATTEMPTS_KEPT
+        while await rows.forget_attempts(self._care, before, ROWS_PER_UPKEEP) >= ROWS_PER_UPKEEP:
+            pass
 
     async def settle(self) -> None:
         """Returns once every attempt begun has ended and is recorded."""
@@ -212,9 +221,13 @@ class Deliverer:
         return 0
 
     async def _take_care(self) -> None:
+        forget_at = 0.0
         while True:
             try:
                 await self.upkeep()
+                if (now := asyncio.get_running_loop().time()) >= forget_at:
+                    await self.forget()
+                    forget_at = now + FORGET_SECONDS
             except DatabaseLost:
                 log.warning("webhook_database_lost")
             except Exception:
@@ -309,12 +322,14 @@ class Deliverer:
                 wrapped = True
 
     async def _allowed(self, claimed: list[Claimed], now: datetime) -> list[Claimed]:
-        """Without those whose endpoint's breaker is open, save for a probe."""
-        behind = {one.tenant_id for one in claimed if one.breaker_open}
+        """Without those whose endpoint's breaker is open, save for a probe and for what is sent again by hand."""
+        behind = {one.tenant_id for one in claimed if one.breaker_open and one.trigger != "RESEND"}
         if not behind:
             return claimed
         probes = await rows.take_probe(self._claims, list(behind), now)
-        return [one for one in claimed if one.tenant_id not in behind or one.tenant_id in probes]
+        return [
+            one for one in claimed if one.tenant_id not in behind or one.tenant_id in probes or one.trigger == "RESEND"
+        ]
 
     async def _freeze(self, claimed: Sequence[Claimed]) -> tuple[list[bytes | None], list[Frozen]]:
         """What each delivery says, in the open and as it is stored; those that we cannot prepare are left out."""
@@ -385,6 +400,8 @@ class Deliverer:
         if begun > post.abandon_at:
             batch.left -= 1
             return
+        if post.number == 1:
+            metrics.webhook_wait.observe((started_at - post.delivery.since).total_seconds())
         try:
             headers = self._headers(post, started_at)
             answer = await self._outbound.post(post.delivery.url, post.body, headers, started_at)
@@ -395,33 +412,22 @@ class Deliverer:
             log.exception("webhook_attempt_failed", delivery_id=post.delivery.delivery_id)
             answer = Answer(INTERNAL)
         batch.left -= 1
+        metrics.webhook_attempt(answer.error)
         finished = self._finished(post, answer, started_at, round((loop.time() - begun) * 1000))
         await self._submitted(Outcome(finished, post.delivery.url, post.abandon_at - loop.time()))
 
     def _headers(self, post: Post, now: datetime) -> dict[str, str]:
-        """Signed anew for each attempt (decisions 6); after a reset by the old secret too, while it is valid."""
-        one, signer, body = post.delivery, post.signer, post.body
-        timestamp, request_id = int(now.timestamp() * 1000), str(uuid4())
-        secret = self._secret(signer, signer.sealed_secret, signer.secret_version)
-        headers = signing.signed_headers(signer.app_key, secret, body, timestamp_ms=timestamp, request_id=request_id)
-        headers[signing.DELIVERY_ID] = str(one.delivery_id)
+        headers = signature.headers(post.signer, self._master_keys, post.body, now)
+        headers[signing.DELIVERY_ID] = str(post.delivery.delivery_id)
         headers[signing.DELIVERY_ATTEMPT] = str(post.number)
         headers[signing.ORDER_VERSION] = str(post.order_version)
-        if signer.previous_secret and signer.previous_until and signer.previous_until > now:
-            previous = self._secret(signer, signer.previous_secret, signer.secret_version - 1)
-            headers[signing.PREVIOUS_SIGNATURE] = signing.signature(
-                previous, str(timestamp).encode(), request_id.encode(), signer.app_key.encode(), body
-            )
         return headers
-
-    def _secret(self, signer: Signer, sealed: bytes, version: int) -> bytes:
-        return self._master_keys.open(sealed, credential_context(signer.tenant_id, signer.app_key, version))
 
     # Record
 
     def _finished(self, post: Post, answer: Answer, started_at: datetime, duration_ms: int) -> Finished:
         one = post.delivery
-        state, due_at = self._next(post.number, answer)
+        state, due_at = self._next(one, post.number, answer)
         return Finished(
             tenant_id=one.tenant_id,
             order_id=one.order_id,
@@ -438,10 +444,12 @@ class Deliverer:
             answer_head=answer.head or None,
         )
 
-    def _next(self, attempts: int, answer: Answer) -> tuple[DeliveryState, datetime | None]:
-        """What a delivery is after this many attempts, and when it goes again."""
+    def _next(self, one: Claimed | Lapsed, attempts: int, answer: Answer) -> tuple[DeliveryState, datetime | None]:
+        """What a delivery is after this many attempts, and when it goes again; one sent again by hand goes once."""
         if answer.error is None:
             return "DELIVERED", None
+        if one.trigger == "RESEND":
+            return "DELIVERED" if one.delivered else "FAILED", None
         wait = backoff.delay_seconds(attempts, random.random(), answer.retry_after_seconds, self._schedule)
         if wait is None or answer.status == GONE:
             return "FAILED", None
@@ -457,9 +465,9 @@ class Deliverer:
             )
         )
 
-    def _lapsed(self, one: rows.Lapsed) -> Outcome:
+    def _lapsed(self, one: Lapsed) -> Outcome:
         """The attempt of a worker that did not come back: counted, its answer unknown, so it is made again at once."""
-        state, due_at = self._next(one.attempt_count, Answer(LOST)) if one.attempt_count else ("SUPERSEDED", None)
+        state, due_at = self._next(one, one.attempt_count, Answer(LOST)) if one.attempt_count else ("SUPERSEDED", None)
         return Outcome(
             Finished(
                 *(one.tenant_id, one.order_id, one.delivery_id, one.claim, state, due_at, one.attempt_count or None),
@@ -491,15 +499,18 @@ class Deliverer:
         now, session = self._clock(), self._records
         results = [outcome.finished for outcome in outcomes]
         turned: list[rows.Turned] = []
+        ended: list[DeliveryState] = []
         async with session.transaction():
             await rows.lock_unfinished(session, [(result.tenant_id, result.order_id) for result in results])
             recorded, behind = await rows.finish(session, results, now)
             if behind:
                 await rows.promote(session, behind, now)
+            ended = [one.state for one in results if (one.tenant_id, one.delivery_id) in recorded]
             health = health_of([one for one in outcomes if (one.finished[0], one.finished[2]) in recorded])
             if health:
                 turned = await rows.note_health(session, health, now)
         kill_points.reach("webhook.recorded")
+        metrics.webhook_ended(ended)
         self._take_note(turned)
         self._wake.set()
         return [None] * len(outcomes)

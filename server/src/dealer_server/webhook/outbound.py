@@ -24,6 +24,7 @@ from yarl import URL
 
 from dealer_server.rules import endpoint
 from dealer_server.rules.endpoint import Policy
+from esim_dealer.wire.vocabulary import AttemptError
 
 CONNECT_SECONDS = 3.0
 TOTAL_SECONDS = 10.0
@@ -41,7 +42,7 @@ GONE = 410
 class Answer(msgspec.Struct, frozen=True):
     """What came of one POST. `error` is None for a success, else one short word (webhook_attempt.error)."""
 
-    error: str | None
+    error: AttemptError | None
     status: int | None = None
     head: str = ""
     remote_address: str | None = None
@@ -165,7 +166,7 @@ async def _head(response: aiohttp.ClientResponse) -> str:
     return head.decode("utf-8", "replace").replace("\x00", "\N{REPLACEMENT CHARACTER}")
 
 
-def status_word(status: int) -> str | None:
+def status_word(status: int) -> AttemptError | None:
     if 200 <= status < 300:
         return None
     if status == GONE:
@@ -173,7 +174,7 @@ def status_word(status: int) -> str | None:
     return "REDIRECT" if 300 <= status < 400 else "STATUS"
 
 
-def error_word(error: BaseException) -> str:
+def error_word(error: BaseException) -> AttemptError:
     """Which kind of failure an exception of aiohttp stands for."""
     if isinstance(error, aiohttp.ClientConnectorError):
         if isinstance(error.os_error, AddressRefused):
@@ -182,12 +183,15 @@ def error_word(error: BaseException) -> str:
             return "INTERNAL"
         if isinstance(error.os_error, ConnectionResetError):  # in the middle of the TLS handshake
             return "RESET"
-    return next((word for kind, word in _WORDS if isinstance(error, kind)), "INTERNAL")
+    for kind, word in _WORDS:
+        if isinstance(error, kind):
+            return word
+    return "INTERNAL"
 
 
 # This machine has no socket to give; the receiver has not failed.
 _OURS = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL))
-_WORDS: tuple[tuple[type[BaseException], str], ...] = (
+_WORDS: tuple[tuple[type[BaseException], AttemptError], ...] = (
     (TimeoutError, "TIMEOUT"),
     (aiohttp.ClientConnectorDNSError, "DNS"),
     (aiohttp.ClientSSLError, "TLS"),

@@ -1,0 +1,60 @@
+"""What does a worker count? Prometheus metrics of this process, and gauges that are read from the database when asked.
+
+Like a logger, any stage may count here; nothing here decides anything.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import prometheus_client as prometheus
+
+REGISTRY = prometheus.CollectorRegistry()
+
+_attempts = prometheus.Counter(
+    "dealer_webhook_attempts", "Webhook attempts by what came of them", ["outcome"], registry=REGISTRY
+)
+_ended = prometheus.Counter(
+    "dealer_webhook_deliveries", "Webhook deliveries that ended, by how", ["state"], registry=REGISTRY
+)
+webhook_wait = prometheus.Histogram(
+    "dealer_webhook_wait_seconds",
+    "From the change of an order to the first attempt to tell of it",
+    buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600),
+    registry=REGISTRY,
+)
+webhook_leases_lost = prometheus.Counter(
+    "dealer_webhook_leases_lost", "Webhook attempts whose worker did not come back", registry=REGISTRY
+)
+webhook_superseded = prometheus.Counter(
+    "dealer_webhook_superseded", "Failed updates whose place a newer one took", registry=REGISTRY
+)
+
+_gauges = {
+    name: prometheus.Gauge(f"dealer_webhook_{name}", text, registry=REGISTRY)
+    for name, text in {
+        "oldest_due_seconds": "How long the longest-due webhook of an endpoint that answers has been waiting",
+        "breakers_open": "Endpoints that are only probed",
+        "endpoints_disabled": "Endpoints that answered 410",
+        "in_flight": "Webhooks in flight, over all workers",
+        "failed": "Deliveries that ended FAILED and were not sent again with success",
+        "jobs_running": "Jobs of operators that send many again",
+    }.items()
+}
+
+
+def webhook_attempt(error: str | None) -> None:
+    _attempts.labels(error or "DELIVERED").inc()
+
+
+def webhook_ended(states: Iterable[str]) -> None:
+    """Counts those that are finished; a retry is not."""
+    for state, count in Counter(states).items():
+        if state != "RETRY":
+            _ended.labels(state).inc(count)
+
+
+def text(gauges: Mapping[str, float]) -> bytes:
+    """All of it in Prometheus's text format, with the gauges as they were just read."""
+    for name, value in gauges.items():
+        _gauges[name].set(value)
+    return prometheus.generate_latest(REGISTRY)

@@ -1,0 +1,267 @@
+"""Webhooks as a dealer and an operator work with them: trials, the log, sending again, metrics."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+
+from door import Door, Service
+from processes import environment, run, running
+from webhook_stage import OK, Receiver, answer, eventually, hang, listening
+
+LOG = "/webhook/delivery/list"
+RESEND = "/webhook/delivery/resend"
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with listening(1) as [receiver]:
+        yield receiver
+
+
+async def bought(dealer: Door, receiver: Receiver) -> str:
+    """The orderNo of an order whose two events have been sent."""
+    await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
+    order_no = (await dealer.order()).data["orderNo"]
+    await receiver.received(2)
+    return order_no
+
+
+async def log_of(dealer: Door, **wanted: object) -> list[dict]:
+    reply = await dealer.post(LOG, wanted)
+    assert reply.code == "000000", reply
+    return reply.data["deliveries"]
+
+
+async def test_a_trial_sends_a_signed_sample_and_tells_what_came_of_it(dealer: Door, receiver: Receiver):
+    await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
+    reply = await dealer.post("/webhook/test")
+    assert (reply.code, reply.data["delivered"], reply.data["httpStatus"]) == ("000000", True, 200)
+    assert reply.data["durationMs"] >= 0 and "error" not in reply.data
+    [request] = receiver.requests
+    event = request.verified(dealer.app_secret)
+    assert event.is_test and event.event_type == "ORDER_PAID" and event.hints == ("ORDER_PAID",)
+    assert event.snapshot.order_no.startswith("TEST") and event.snapshot.items[0].package_code == "TEST-OK"
+    assert await log_of(dealer) == [], "a trial is no delivery"
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "error"), [(500, 500, "STATUS"), (302, 302, "REDIRECT"), (410, 410, "GONE")]
+)
+async def test_a_trial_that_fails_is_a_good_answer_and_harms_nothing(
+    dealer: Door, receiver: Receiver, said: int, status: int, error: str
+):
+    await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
+    receiver.answers = [said]
+    reply = await dealer.post("/webhook/test")
+    assert (reply.code, reply.data["delivered"]) == ("000000", False)
+    assert (reply.data["httpStatus"], reply.data["error"]) == (status, error)
+    state = (await dealer.post("/webhook/query")).data
+    assert (state["state"], state["consecutiveFailures"]) == ("ACTIVE", 0)
+
+
+async def test_a_trial_of_a_receiver_that_is_not_there(dealer: Door):
+    await dealer.post("/webhook/set", {"callbackUrl": "http://127.0.0.1:1024/"})
+    reply = await dealer.post("/webhook/test")
+    assert (reply.data["delivered"], reply.data["error"]) == (False, "CONNECT") and "httpStatus" not in reply.data
+
+
+async def test_without_a_callback_url_there_is_nowhere_to_send(dealer: Door):
+    assert (await dealer.post("/webhook/test")).code == "200002"
+    order_no = (await dealer.order()).data["orderNo"]
+    [paid] = await log_of(dealer, orderNo=order_no, eventType="ORDER_PAID")
+    assert paid["status"] == "SKIPPED" and paid["attempts"] == [] and "nextAttemptTime" not in paid
+    reply = await dealer.post(RESEND, {"deliveryId": paid["deliveryId"]})
+    assert reply.code == "200002" and "/webhook/set" in reply.message
+
+
+async def test_the_log_shows_each_delivery_with_its_attempts(dealer: Door, receiver: Receiver):
+    receiver.answers = [answer(500, body=b"no such table: orders"), OK]
+    order_no = await bought(dealer, receiver)
+    [paid] = await log_of(dealer, orderNo=order_no, eventType="ORDER_PAID")
+    assert (paid["status"], paid["trigger"], paid["orderVersion"]) == ("RETRY", "AUTO", 1)
+    assert (paid["changeHints"], paid["attemptCount"]) == (["ORDER_PAID"], 1)
+    [attempt] = paid["attempts"]
+    assert (attempt["number"], attempt["httpStatus"], attempt["error"]) == (1, 500, "STATUS")
+    assert attempt["answerHead"] == "no such table: orders" and attempt["durationMs"] >= 0
+    assert paid["nextAttemptTime"] > attempt["time"] >= paid["createTime"]
+
+
+async def test_filters_and_pages_of_the_log(dealer: Door, receiver: Receiver):
+    orders = [await bought(dealer, receiver) for _ in range(3)]
+    await receiver.received(6)
+
+    async def all_delivered() -> bool:
+        return len(await log_of(dealer, status="DELIVERED")) == 6
+
+    await eventually(all_delivered)
+    assert {row["orderNo"] for row in await log_of(dealer, orderNo=orders[1])} == {orders[1]}
+    assert await log_of(dealer, status="FAILED") == []
+    assert await log_of(dealer, orderNo="D000000000000000000") == await log_of(dealer, orderNo="what") == []
+    assert await log_of(dealer, endTime="2020-01-01T00:00:00Z") == []
+    assert len(await log_of(dealer, startTime="2020-01-01T00:00:00Z")) == 6
+    seen, page = [], {"pageSize": 4}
+    while page:
+        reply = await dealer.post(LOG, {"pager": page})
+        assert reply.data["pager"]["total"] == 6
+        seen += [row["deliveryId"] for row in reply.data["deliveries"]]
+        following = reply.data["pager"].get("next")
+        page = {"pageSize": 4, "after": following} if following else None
+    assert len(seen) == len(set(seen)) == 6 and seen == sorted(seen, key=int, reverse=True)
+    assert len(await log_of(dealer, pager={"pageNum": 2, "pageSize": 4})) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "call", "code", "named"),
+    [
+        (LOG, {"status": "SENT"}, "000108", "status"),
+        (LOG, {"eventType": "PAID"}, "000108", "eventType"),
+        (LOG, {"startTime": "yesterday"}, "000108", "startTime"),
+        (LOG, {"pager": {"pageSize": 0}}, "000108", "pager.pageSize"),
+        (LOG, {"pager": {"after": "x"}}, "000108", "pager.after"),
+        (RESEND, {}, "000105", "deliveryId"),
+        (RESEND, {"deliveryId": None}, "000106", "deliveryId"),
+        (RESEND, {"deliveryId": True}, "000108", "deliveryId"),
+        (RESEND, {"deliveryId": "x"}, "310272", "deliveryId"),
+        (RESEND, {"deliveryId": 2**60}, "310272", "deliveryId"),
+        (RESEND, {"deliveryId": -1}, "310272", "deliveryId"),
+    ],
+)
+async def test_bad_input_is_named(dealer: Door, path: str, call: dict[str, object], code: str, named: str):
+    reply = await dealer.post(path, call)
+    assert reply.code == code and named in reply.message, reply
+
+
+async def test_a_dealer_sends_a_delivery_again(dealer: Door, receiver: Receiver):
+    order_no = await bought(dealer, receiver)
+    [paid] = await log_of(dealer, orderNo=order_no, eventType="ORDER_PAID")
+    reply = await dealer.post(RESEND, {"deliveryId": int(paid["deliveryId"])})
+    assert reply.code == "000000" and reply.data["deliveryId"] == paid["deliveryId"]
+    assert reply.data["trigger"] == "RESEND" and reply.data["status"] in ("READY", "WAITING")
+    third = (await receiver.received(3))[2]
+    assert third.headers["rt-delivery-id"] == paid["deliveryId"]
+    assert third.body == next(one for one in receiver.requests if one.event == "ORDER_PAID").body
+
+
+async def test_deliveries_of_others_do_not_exist(dealer: Door, stranger: Door, receiver: Receiver):
+    order_no = await bought(dealer, receiver)
+    [paid] = await log_of(dealer, orderNo=order_no, eventType="ORDER_PAID")
+    assert await log_of(stranger) == await log_of(stranger, orderNo=order_no) == []
+    await stranger.post("/webhook/set", {"callbackUrl": receiver.url})
+    theirs = await stranger.post(RESEND, {"deliveryId": paid["deliveryId"]})
+    nobodys = await stranger.post(RESEND, {"deliveryId": "999999999"})
+    assert (theirs.status, theirs.code, theirs.message) == (nobodys.status, nobodys.code, nobodys.message)
+    assert theirs.code == "310272"
+
+
+async def test_nothing_of_it_breaks_a_promise(service: Service):
+    assert await service.audit() == []
+
+
+# The operator
+
+
+@pytest.fixture(scope="module")
+def env(database_url: str) -> dict[str, str]:
+    return environment(database_url)
+
+
+async def test_an_operator_sees_what_failed_and_sends_it_again(
+    service: Service, dealer: Door, receiver: Receiver, env: dict[str, str]
+):
+    order_no = await bought(dealer, receiver)
+
+    async def delivered() -> bool:
+        return len(await log_of(dealer, status="DELIVERED")) == 2
+
+    await eventually(delivered)
+    await service.database.run(
+        lambda connection: connection.execute(
+            "UPDATE webhook_delivery SET state = 'FAILED', due_at = NULL, finished_at = now(), delivered_at = NULL"
+            " WHERE tenant_id = $1",
+            dealer.tenant_id,
+        )
+    )
+    mine = ("--tenant", str(dealer.tenant_id))
+    shown = await run("webhook", "failures", *mine, "--json", env=env)
+    found = [json.loads(line) for line in shown.out.splitlines()]
+    assert sorted((one["eventType"], one["total"], one["httpStatus"]) for one in found) == [
+        ("DELIVERY_UPDATED", 1, 200),
+        ("ORDER_PAID", 1, 200),
+    ]
+    assert "ORDER_PAID" in (await run("webhook", "failures", *mine, env=env)).out
+
+    asked = await run("webhook", "resend", *mine, env=env)
+    assert asked.status == 1 and f"2 deliveries of {dealer.tenant_id}" in asked.err and "--yes" in asked.err
+    sent = await run("webhook", "resend", *mine, "--since", "1h", "--yes", "--wait", "--json", env=env)
+    assert sent.status == 0 and json.loads(sent.out)["total"] == 2, sent
+    await receiver.received(4)
+    jobs = [json.loads(line) for line in (await run("webhook", "jobs", "--json", env=env)).out.splitlines()]
+    assert jobs[0]["tenantId"] == dealer.tenant_id and jobs[0]["done"] == 2
+
+    pushed = await run("webhook", "sync", order_no, *mine, env=env)
+    assert pushed.out == "1 snapshot goes out\n"
+    assert (await receiver.received(5))[4].json["changeHints"] == ["ORDER_SNAPSHOT_SYNC"]
+    deliveries = await log_of(dealer, orderNo=order_no, eventType="ORDER_PAID")
+    again = await run("webhook", "resend", deliveries[0]["deliveryId"], *mine, env=env)
+    assert again.out == "1 goes again\n"
+    await receiver.received(6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("resend", "7"), "--tenant"),
+        (("resend", "7", "--tenant", "1"), "no callback URL"),
+        (("resend", "--tenant", "1"), "no tenant 1"),
+        (("resend", "--state", "RETRY"), "RETRY"),
+        (("resend", "--since", "noon"), "--since 'noon'"),
+        (("sync", "--tenant", "1"), "--since"),
+        (("stop", "4711"), "no job 4711"),
+    ],
+)
+async def test_a_command_that_makes_no_sense_says_why(arguments: tuple[str, ...], said: str, env: dict[str, str]):
+    done = await run("webhook", *arguments, env=env)
+    assert done.status == 1 and done.err.startswith("dealer-server: ") and said in done.err, done
+
+
+async def test_a_worker_shows_its_health_and_metrics(service: Service, env: dict[str, str]):
+    async with (
+        running("work", "--metrics", "127.0.0.1:0", env=env) as work,
+        httpx2.AsyncClient(trust_env=False) as http,
+    ):
+        assert await work.ready() == "worker"
+        found = re.search(r"metrics_served .*:(\d+)", work.said)
+        assert found, work.said
+        port = found[1]
+        health = (await http.get(f"http://127.0.0.1:{port}/health")).json()
+        assert health["status"] == "UP" and health["webhooks"]["oldest_due_seconds"] >= 0
+        metrics = (await http.get(f"http://127.0.0.1:{port}/metrics")).text
+    for name in (
+        "dealer_webhook_attempts_total",
+        "dealer_webhook_wait_seconds_bucket",
+        "dealer_webhook_oldest_due_seconds",
+        "dealer_webhook_breakers_open",
+        "dealer_webhook_superseded_total",
+        "dealer_webhook_leases_lost_total",
+        "dealer_webhook_failed",
+        "dealer_webhook_in_flight",
+    ):
+        assert name in metrics, name
+
+
+async def test_a_second_worker_of_one_machine_goes_on_without_metrics(env: dict[str, str]):
+    async with running("work", env=env) as first, running("work", env=env) as second:
+        assert await first.ready() == await second.ready() == "worker"
+
+
+async def test_a_trial_of_a_receiver_that_hangs_holds_up_no_other_call(dealer: Door, receiver: Receiver):
+    await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
+    receiver.answers = [hang]
+    trial = asyncio.create_task(dealer.post("/webhook/test"))
+    await receiver.received(1)
+    assert (await dealer.post("/health")).code == "000000" and not trial.done()
+    trial.cancel()
