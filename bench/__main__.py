@@ -19,7 +19,7 @@ from dealer_server.store.embedded import EmbeddedError
 
 app = App(name="bench", help="Measures the service on this machine.", version_flags=[])
 _FILE_WIDTH = 150
-QUICK = Options(seconds=3, runs=1, stored=50_000, calls=50_000)
+QUICK = Options(seconds=3, runs=1, stored=50_000, calls=50_000, deliveries=2_000)
 
 
 @app.command
@@ -36,6 +36,7 @@ def main(
     runs: int = 3,
     stored: int = 1_000_000,
     calls: int = 1_000_000,
+    deliveries: int = 10_000,
     quick: Annotated[bool, Parameter(negative="")] = False,
     folder: Path | None = None,
     profiler: Path | None = None,
@@ -45,15 +46,17 @@ def main(
     Parameters
     ----------
     only
-        Groups to measure: orders, reads, life, dev, memory, stored. Repeat for several.
+        Groups to measure: orders, reads, life, webhooks, dev, memory, stored. Repeat for several.
     seconds
         How long each run takes.
     runs
-        How often each is measured; the median counts.
+        How often each is measured (webhooks five times, or once); the median counts.
     stored
         How many orders are there already, in the group `stored`.
     calls
         How many calls `serve` answers before its memory is looked at.
+    deliveries
+        How many webhooks wait to be delivered, in the group `webhooks`.
     quick
         A short trial of everything, whose figures mean little.
     folder
@@ -62,7 +65,7 @@ def main(
         The program py-spy; records what servers do into bench/results/raw/, which disturbs the figures.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    options = QUICK if quick else Options(seconds, runs, stored, calls, profiler)
+    options = QUICK if quick else Options(seconds, runs, stored, calls, deliveries, profiler)
     try:
         programs.require_all()
         groups = _groups(only)

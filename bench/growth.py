@@ -4,7 +4,7 @@
 """
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from bench import calls
@@ -27,17 +27,17 @@ CREATE TEMPORARY TABLE stored (
 """
 
 # In the order of their foreign keys. $1 is the price of one order, $2 how far ids are from the epoch, in seconds.
-_AT = "to_timestamp($2 + order_id / 1000000)"
+AT = "to_timestamp($2 + order_id / 1000000)"
 _LOADS = (
     f"""
     INSERT INTO orders (tenant_id, order_id, transaction_id, digest, currency, amount, delivery_status, order_status,
         version, updated_at)
-    SELECT tenant_id, order_id, 'stored-' || order_id, '\\x{"00" * 16}', 'USD', $1, 'DELIVERED', 'COMPLETED', 2, {_AT}
+    SELECT tenant_id, order_id, 'stored-' || order_id, '\\x{"00" * 16}', 'USD', $1, 'DELIVERED', 'COMPLETED', 2, {AT}
     FROM stored ORDER BY order_id
     """,
     f"""
     INSERT INTO ledger_entry (tenant_id, version, entry_type, reference, amount, balance_after, created_at)
-    SELECT tenant_id, w.version + number, 'ORDER_PAY', order_id, -$1, w.balance - number * $1, {_AT}
+    SELECT tenant_id, w.version + number, 'ORDER_PAY', order_id, -$1, w.balance - number * $1, {AT}
     FROM (SELECT *, row_number() OVER (PARTITION BY tenant_id ORDER BY order_id) AS number FROM stored) s
     JOIN wallet w USING (tenant_id) ORDER BY order_id
     """,
@@ -57,23 +57,38 @@ _LOADS = (
     INSERT INTO profile (tenant_id, profile_id, order_id, line, lifecycle_status, iccid, activation_code, qr_token,
         esim_status, smdp_status, data_total_bytes, updated_at)
     SELECT tenant_id, order_id, order_id, 0, 'DELIVERED', iccid, activation_code, qr_token, 'GOT_RESOURCE', 'RELEASED',
-        1073741824, {_AT}
+        1073741824, {AT}
     FROM stored ORDER BY order_id
-    """,
-    # Dealers without a callback URL: their events are SKIPPED.
-    f"""
-    INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, created_at, finished_at)
-    SELECT tenant_id, order_id, event_type, order_version, 'SKIPPED', {_AT}, {_AT}
-    FROM stored, (VALUES ('ORDER_PAID', 1), ('DELIVERY_UPDATED', 2)) AS event(event_type, order_version)
-    ORDER BY order_id, order_version
     """,
     "UPDATE id_block SET next = greatest(next, (SELECT max(order_id) + 1 FROM stored))",
 )
 
 
-def load(instance: Instance, database: str, count: int, over: timedelta, ended: timedelta = timedelta(0)) -> None:
-    """`count` delivered orders, evenly over a time that `ended` ago; none of that time may be there yet."""
-    data_keys, dealers = instance.data_keys(database), instance.dealers
+# Dealers without a callback URL: their events are SKIPPED.
+_SKIPPED = f"""
+INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, created_at, finished_at)
+SELECT tenant_id, order_id, event_type, order_version, 'SKIPPED', {AT}, {AT}
+FROM stored, (VALUES ('ORDER_PAID', 1), ('DELIVERY_UPDATED', 2)) AS event(event_type, order_version)
+ORDER BY order_id, order_version
+"""
+
+
+def load(
+    instance: Instance,
+    database: str,
+    count: int,
+    over: timedelta,
+    ended: timedelta = timedelta(0),
+    *,
+    dealers: Sequence[Dealer] = (),
+    events: str = _SKIPPED,
+) -> None:
+    """`count` delivered orders, evenly over a time that `ended` ago; none of that time may be there yet.
+
+    Of these dealers in turn, of all (and every other one of the hot dealer) where none are given. `events` is the
+    statement that says what becomes of their webhooks.
+    """
+    data_keys, buyers = instance.data_keys(database), dealers or _half_hot(instance.dealers)
 
     async def write(opened: Database) -> None:
         async with opened.transaction() as connection:
@@ -81,10 +96,10 @@ def load(instance: Instance, database: str, count: int, over: timedelta, ended: 
             await connection.execute("SET LOCAL session_replication_role = replica")  # the audit looks at foreign keys
             await connection.execute("SET LOCAL work_mem = '256MB'")
             await connection.execute(_STAGE)
-            rows = _rows(dealers, data_keys, count, clock.now() - ended - over, over)
+            rows = _rows(buyers, data_keys, count, clock.now() - ended - over, over)
             await connection.copy_records_to_table("stored", records=rows, columns=_COLUMNS)
             await connection.execute("ANALYZE stored")
-            for statement in _LOADS:
+            for statement in (*_LOADS, events):
                 await _execute(connection, statement)
             await connection.execute("DROP TABLE stored")
 
@@ -97,6 +112,16 @@ def vacuum(instance: Instance, database: str) -> None:
     async def work(opened: Database) -> None:
         async with opened.connection() as connection:
             await connection.execute("VACUUM (ANALYZE)")
+
+    instance.run(database, work)
+
+
+def due_now(instance: Instance, database: str) -> None:
+    """No worker runs in a group that only orders: what it owes is due now, not late."""
+
+    async def work(opened: Database) -> None:
+        async with opened.connection() as connection:
+            await connection.execute("UPDATE order_item SET due_at = now() WHERE due_at IS NOT NULL")
 
     instance.run(database, work)
 
@@ -135,13 +160,17 @@ async def _execute(connection: Connection, statement: str) -> None:
     await connection.execute(statement.replace("$1", f"{numbers[0]}::bigint").replace("$2", f"{numbers[1]}::bigint"))
 
 
+def _half_hot(dealers: Sequence[Dealer]) -> list[Dealer]:
+    return [one for dealer in dealers for one in (dealer, dealers[0])]
+
+
 def _rows(
-    dealers: list[Dealer], keys: DataKeys, count: int, since: datetime, over: timedelta
+    buyers: Sequence[Dealer], keys: DataKeys, count: int, since: datetime, over: timedelta
 ) -> Iterator[tuple[int, int, str, bytes, str]]:
     """What a supplier would have delivered: one profile per order, its id the order's."""
     first, step = identity.first_id_at(int(since.timestamp())), int(over.total_seconds()) * identity.SEQUENCE // count
     for number in range(count):
-        dealer = dealers[0] if number % 2 else dealers[number // 2 % len(dealers)]
+        dealer = buyers[number % len(buyers)]
         order_id = first + number * step
         digits = f"89009{order_id % 10**14:014d}"
         code = f"LPA:1$rsp.sandbox.example${secrets.token_hex(13).upper()}"

@@ -5,7 +5,7 @@ import base64
 import os
 import secrets
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -103,11 +103,11 @@ class Instance:
 
         return self.run(name, load)
 
-    def subscribe(self, name: str, dealers: Sequence[Dealer], url: str) -> None:
-        """Lets these dealers receive their webhooks at one address."""
+    def subscribe(self, name: str, urls: Mapping[Dealer, str]) -> None:
+        """Lets each of these dealers receive its webhooks at its address."""
 
         async def subscribe(database: Database) -> None:
-            for dealer in dealers:
+            for dealer, url in urls.items():
                 call = SetWebhook(callback_url=url)
                 await webhook.set_webhook(database, Policy(False, True), dealer.tenant_id, call, clock.now())
 

@@ -1,7 +1,6 @@
 """The whole life of orders: bought, fulfilled, both webhooks received and verified. `serve` and `work` run."""
 
 import asyncio
-import statistics
 import time
 from urllib.parse import urlsplit
 
@@ -85,9 +84,8 @@ class _Life:
             return reading, processes.memory([self._worker.pid])._asdict()
 
     async def _subscribe(self, receiver: Receiver, dealers: int) -> None:
-        await asyncio.to_thread(
-            self._instance.subscribe, self._database, self._instance.dealers[:dealers], receiver.url
-        )
+        urls = dict.fromkeys(self._instance.dealers[:dealers], receiver.url)
+        await asyncio.to_thread(self._instance.subscribe, self._database, urls)
 
     async def _all_received(self, receiver: Receiver, count: int) -> None:
         """Raises Failed where they do not come, or do not verify."""
@@ -114,6 +112,4 @@ class _Life:
 
 
 def _percentiles(sent: dict[str, float], arrived: dict[str, float]) -> Reading:
-    waits = sorted((arrived[transaction_id] - at) * 1000 for transaction_id, at in sent.items())
-    cuts = statistics.quantiles(waits, n=100)
-    return {"p50_ms": cuts[49], "p99_ms": cuts[98], "max_ms": waits[-1]}
+    return measure.percentiles([(arrived[transaction_id] - at) * 1000 for transaction_id, at in sent.items()])

@@ -2,8 +2,9 @@
 
 import resource
 import shutil
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -115,6 +116,11 @@ class Replay:
             "calls": seen.requests,
             **cpu.reading(seen.requests),
         }
+
+
+def percentiles(milliseconds: Sequence[float]) -> Reading:
+    cuts = statistics.quantiles(milliseconds, n=100)
+    return {"p50_ms": cuts[49], "p99_ms": cuts[98], "max_ms": max(milliseconds)}
 
 
 def _request_folder(otherwise: Path) -> Path:

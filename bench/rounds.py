@@ -10,17 +10,20 @@ from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import calls, growth, life, measure, pgbench, processes, start
+from bench import calls, claims, contest, drain, growth, life, measure, pgbench, processes, start
 from bench.failure import Failed
 from bench.instance import Instance, Served, secrets_file
 from bench.measure import Load, Reading, Replay, Target
 from bench.processes import Process
+from bench.receivers import Receivers
+from bench.sink import Received
 
 RECENT_ORDERS = 20_000
 OLD_ORDERS = 200_000
 YEAR = timedelta(days=365)
 MANY_DEALERS = 100
 BURST_SECONDS = 2
+WEBHOOK_ROUNDS = 5  # they are short
 _AUDIT_SECONDS = 900
 _REAPED_SECONDS = 0.3  # until PostgreSQL counts the CPU time of connections that have ended as its own
 
@@ -31,6 +34,9 @@ class Options(NamedTuple):
     stored: int
     calls: int
     """How many calls `serve` answers before its memory is looked at."""
+
+    deliveries: int
+    """How many webhooks wait, for us and for others."""
 
     profiler: Path | None = None
     """py-spy: what servers do during the runs is recorded, which disturbs the figures."""
@@ -178,7 +184,8 @@ def stored(bench: Bench) -> None:
         _side(bench, full, ".stored")
         bench.instance.drop(empty)
     bench.floor("stored")
-    _audit(bench, full)
+    growth.due_now(bench.instance, full)
+    _audit(bench, full, "audit", "audit of all of it")
     bench.instance.drop(full)
 
 
@@ -224,10 +231,51 @@ def ready(bench: Bench) -> None:
         bench.note("dev.warm", "dev from start to ready, again", warm)
 
 
+def webhooks(bench: Bench) -> None:
+    """(i): deliveries that wait, drained by one worker process and by other queues; latency; claims."""
+    others: contest.Contest | None = None
+    dead = claims.load(bench.instance)
+    with Receivers(bench.instance.folder, drain.RECEIVERS) as receivers:
+        for _ in range(WEBHOOK_ROUNDS if bench.options.runs > 1 else 1):
+            posts = _delivered(bench, receivers)
+            others = others or contest.Contest(bench.instance, receivers, posts)
+            for rival in contest.RIVALS:
+                others.run(rival, bench.note)
+            _claimed(bench, dead)
+    bench.instance.drop(dead)
+
+
+def _delivered(bench: Bench, receivers: Receivers) -> list[Received]:
+    """Ours; gives what was received of the first drain."""
+    count, seconds = bench.options.deliveries, bench.options.seconds
+    with drain.Drain(bench.instance, receivers, count) as ours:
+        reading, posts = ours.first()
+        bench.note("webhooks.ours", "webhooks: ours, ordered, payment and delivery", reading)
+        bench.note("webhooks.changed", "webhooks: ours, changed orders", ours.changed())
+        bench.note("webhooks.latency", f"webhooks: COMMIT → first byte, {drain.RATE} changes/s", ours.latency(seconds))
+        _audit(bench, ours.database, "webhooks.audit", "webhooks: audit of all of it")
+    with drain.Drain(bench.instance, receivers, count) as ours:
+        title = f"webhooks: ours, one of {drain.RECEIVERS} receivers hangs"
+        bench.note("webhooks.hanging", title, ours.hanging())
+    return posts
+
+
+def _claimed(bench: Bench, database: str) -> None:
+    where = f"beside {claims.WAITING:,} of a dead tenant"
+    for name, title, share in (
+        ("probe", "breaker open", claims.PROBE),
+        ("cap", "breaker closed", claims.CAP),
+    ):
+        reading = claims.claim(bench.instance, database, share)
+        bench.note(f"webhooks.claim.{name}", f"claim {where}, {title}", reading)
+    bench.note("webhooks.look", f"look who waits, {where}", claims.look(bench.instance, database))
+
+
 GROUPS: dict[str, Callable[[Bench], None]] = {
     "orders": orders,
     "reads": reads,
     "life": whole,
+    "webhooks": webhooks,
     "dev": ready,
     "memory": memory,
     "stored": stored,
@@ -260,7 +308,7 @@ def _at(bench: Bench, connections: int) -> list[Load]:
     return [bench.hot_orders(connections), bench.all_orders(connections)]
 
 
-def _audit(bench: Bench, database: str) -> None:
+def _audit(bench: Bench, database: str, key: str, title: str) -> None:
     """Raises Failed where an invariant does not hold."""
     program = Path(sys.executable).with_name("dealer-server")
     begun = time.monotonic()
@@ -275,7 +323,7 @@ def _audit(bench: Bench, database: str) -> None:
     if done.returncode:
         raise Failed(f"the audit found something: {(done.stdout + done.stderr)[-3000:]}")
     assert json.loads(done.stdout)
-    bench.note("audit", "audit of all of it", {"seconds": time.monotonic() - begun})
+    bench.note(key, title, {"seconds": time.monotonic() - begun})
 
 
 def _target(served: Served) -> Target:

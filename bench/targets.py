@@ -1,4 +1,4 @@
-"""Which figures does the service promise? Ratios within one run, since machines differ (issue 2, figures to reach)."""
+"""Which figures does the service promise? Ratios within one run, since machines differ; issue 3 names figures too."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -73,6 +73,17 @@ TARGETS = (
         0.75,
         _rate("query.old.64.stored", "query.delivered.64.empty"),
     ),
+    Target("webhooks: deliveries, ordered", True, 3000, _value("webhooks.ours", "per_second"), "/s"),
+    Target("webhooks: deliveries of changed orders", True, 3000, _value("webhooks.changed", "per_second"), "/s"),
+    Target("webhooks: one receiver hangs ÷ none does", True, 0.90, _rate("webhooks.hanging", "webhooks.ours")),
+    Target("webhooks: ours ÷ procrastinate, both ordered", True, 5, _rate("webhooks.ours", "webhooks.procrastinate")),
+    Target("webhooks: ours, ordered ÷ pgqueuer, not", True, 0.80, _rate("webhooks.ours", "webhooks.pgqueuer")),
+    Target("webhooks: CPU of the worker a delivery", False, 300, _value("webhooks.ours", "worker_us"), " µs"),
+    Target("webhooks: CPU, changed orders", False, 300, _value("webhooks.changed", "worker_us"), " µs"),
+    Target("webhooks: COMMIT → first byte, p50", False, 20, _value("webhooks.latency", "p50_ms"), " ms"),
+    Target("webhooks: COMMIT → first byte, p99", False, 100, _value("webhooks.latency", "p99_ms"), " ms"),
+    Target("webhooks: claim, dead tenant's breaker open", False, 2, _value("webhooks.claim.probe", "p50_ms"), " ms"),
+    Target("webhooks: claim, dead tenant's breaker closed", False, 2, _value("webhooks.claim.cap", "p50_ms"), " ms"),
     Target("memory of serve after its calls", False, 150, _value("memory.serve", "rss_mb"), " MB"),
     Target("dev to ready, cold", False, 3.0, _value("dev.cold", "seconds"), " s"),
     Target("dev to ready, warm", False, 1.5, _value("dev.warm", "seconds"), " s"),
