@@ -380,21 +380,33 @@ async def take_probe(session: Session, tenant_ids: Sequence[int], now: datetime)
     return {row[0] for row in rows}
 
 
+# What was attempted after the last success and not acknowledged may have been taken all the same.
 _BASELINES = """
-SELECT key.tenant_id, key.order_id, last.delivery_id, last.body
-FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id) CROSS JOIN LATERAL (
-    SELECT d.delivery_id, d.body FROM webhook_delivery d
+SELECT key.tenant_id, key.order_id, last.delivery_id, last.body, EXISTS (
+    SELECT FROM webhook_delivery d WHERE d.tenant_id = key.tenant_id AND d.order_id = key.order_id
+        AND d.event_type = 'DELIVERY_UPDATED' AND d.order_version > coalesce(last.order_version, 0)
+        AND d.attempt_count > 0 AND d.delivered_at IS NULL)
+FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id) LEFT JOIN LATERAL (
+    SELECT d.delivery_id, d.body, d.order_version FROM webhook_delivery d
     WHERE d.tenant_id = key.tenant_id AND d.order_id = key.order_id
         AND d.event_type = 'DELIVERY_UPDATED' AND d.delivered_at IS NOT NULL
     ORDER BY d.order_version DESC, d.delivery_id DESC LIMIT 1
-) last
+) last ON true
 """
 
 
-async def baselines(session: Session, orders: Sequence[Key]) -> dict[Key, tuple[int, bytes]]:
-    """Per order the DELIVERY_UPDATED of the highest version that was delivered: its delivery_id and sealed body."""
+class Baseline(NamedTuple):
+    """What a dealer was last told of an order: the DELIVERY_UPDATED of the highest version that was delivered, its body
+    sealed; None where there is none. `in_doubt`: a later one was attempted, and may have been taken."""
+
+    delivery_id: int | None
+    body: bytes | None
+    in_doubt: bool
+
+
+async def baselines(session: Session, orders: Sequence[Key]) -> dict[Key, Baseline]:
     rows = await session.fetch(_BASELINES, [key[0] for key in orders], [key[1] for key in orders])
-    return {(row[0], row[1]): (row[2], row[3]) for row in rows}
+    return {(row[0], row[1]): Baseline(*row[2:]) for row in rows}
 
 
 async def signers(session: Connection | Session, tenant_ids: Sequence[int]) -> dict[int, Signer]:
@@ -412,7 +424,7 @@ _FREEZE = """
 UPDATE webhook_delivery d SET state = 'IN_FLIGHT', claim = $6, due_at = $7,
     attempt_count = attempt_count + (d.body IS NOT NULL OR frozen.body IS NOT NULL)::int,
     order_version = frozen.order_version, body = coalesce(d.body, frozen.body),
-    hints = coalesce(d.hints, string_to_array(frozen.hints, ','))
+    hints = CASE WHEN d.body IS NULL THEN string_to_array(frozen.hints, ',') ELSE d.hints END
 FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::text[], $5::bytea[])
     AS frozen(tenant_id, delivery_id, order_version, hints, body)
 WHERE d.tenant_id = frozen.tenant_id AND d.delivery_id = frozen.delivery_id AND d.claim IS NULL

@@ -27,7 +27,7 @@ from dealer_server.store import order as orders
 from dealer_server.store import webhook as rows
 from dealer_server.store.database import Database, DatabaseLost, Desk
 from dealer_server.store.sealing import CannotOpen, DataKeys, MasterKeys, delivery_context
-from dealer_server.store.webhook import Claimed, Finished, Frozen, Health, Lapsed, Signer
+from dealer_server.store.webhook import Baseline, Claimed, Finished, Frozen, Health, Lapsed, Signer
 from dealer_server.webhook import signature
 from dealer_server.webhook.outbound import GONE, Answer, Outbound
 from esim_dealer.wire import signing
@@ -365,9 +365,7 @@ class Deliverer:
                     log.exception("webhook_order_unreadable", tenant_id=key[0], order_id=key[1])
             return found
 
-    def _said(
-        self, one: Claimed, order: Order | None, baseline: tuple[int, bytes] | None
-    ) -> tuple[bytes | None, Frozen]:
+    def _said(self, one: Claimed, order: Order | None, baseline: Baseline | None) -> tuple[bytes | None, Frozen]:
         """The body and its row; no body where the dealer has been told exactly this already."""
         tenant_id, delivery_id = one.tenant_id, one.delivery_id
         if one.body is not None:
@@ -378,18 +376,20 @@ class Deliverer:
             event, version = snapshot.order_paid(order), one.order_version
         else:
             assert one.event_type == "DELIVERY_UPDATED", "a REFUND_COMPLETED is frozen where the refund is credited"
-            before = self._open_snapshot(tenant_id, *baseline) if baseline else None
+            before = self._open_snapshot(tenant_id, baseline) if baseline else None
             event, version = snapshot.delivery_updated(order, self._links), order.version
             hints = change_hints(before, event)
-            if not hints and one.trigger == "AUTO":
+            if not hints and one.trigger == "AUTO" and not (baseline and baseline.in_doubt):
                 return None, Frozen(tenant_id, delivery_id, version, "", None)
             event = msgspec.structs.replace(event, change_hints=hints or ("ORDER_SNAPSHOT_SYNC",))
         body = encoder.encode(event)
         sealed = self._data_keys.seal(body, delivery_context(tenant_id, delivery_id))
         return body, Frozen(tenant_id, delivery_id, version, ",".join(event.change_hints or ()), sealed)
 
-    def _open_snapshot(self, tenant_id: int, delivery_id: int, sealed: bytes) -> Snapshot:
-        return _snapshots.decode(self._data_keys.open(sealed, delivery_context(tenant_id, delivery_id)))
+    def _open_snapshot(self, tenant_id: int, baseline: Baseline) -> Snapshot | None:
+        if baseline.delivery_id is None or baseline.body is None:
+            return None
+        return _snapshots.decode(self._data_keys.open(baseline.body, delivery_context(tenant_id, baseline.delivery_id)))
 
     # Post
 

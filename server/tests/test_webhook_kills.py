@@ -1,0 +1,165 @@
+"""kill -9 of the worker at random moments, while dealers buy and profiles are used: every dealer is told everything, in
+order, and hears twice of nothing but what was in flight."""
+
+import asyncio
+import itertools
+import random
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+import ground
+from dealer_server.store import data_key
+from ground import Ground
+from processes import environment, running
+from webhook_stage import OK, Dealer, Receiver, Request, Stage, TestClock, answer
+
+SCHEDULE = "0,0.2,0.2,0.2,0.2,0.2,0.2,0.2"
+MOST_ATTEMPTS = 8
+HEARD_BEFORE_A_KILL = (
+    50,
+    300,
+)  # what is lost goes first next time: killed sooner, the same few would be lost eight times
+BUYERS = 3
+LANES = "pg_stat_activity WHERE datname = current_database() AND application_name = 'esim-dealer lane'"
+
+
+@pytest.fixture
+async def shop(database_url: str) -> AsyncIterator[Ground]:
+    async with ground.opened(database_url) as one:
+        yield one
+
+
+@dataclass
+class Witness:
+    """Stands at the receiver: takes its time, refuses some, and remembers what it accepted."""
+
+    receiver: Receiver
+    accepted: Counter[str] = field(default_factory=Counter)  # by RT-Delivery-ID
+    newest: dict[int, int] = field(default_factory=dict)  # orderId: the highest version it accepted
+    under_way: set[int] = field(default_factory=set)
+    faults: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.receiver.answers = [self.answer]
+
+    async def answer(self, request: Request, writer: asyncio.StreamWriter) -> bytes | None:
+        order_id, chance = request.json["orderId"], random.random()
+        if order_id in self.under_way:
+            self.faults.append(f"two requests of order {order_id} at a time")
+        self.under_way.add(order_id)
+        try:
+            await asyncio.sleep(random.uniform(0, 0.02))
+        finally:
+            self.under_way.discard(order_id)
+        if chance < 0.04:
+            return answer(500)
+        if chance < 0.06:
+            writer.transport.abort()
+            return None
+        self.accepted[request.headers["rt-delivery-id"]] += 1
+        self.newest[order_id] = max(self.newest.get(order_id, 0), version_of(request))
+        return OK
+
+    def first_attempts(self) -> dict[int, list[int]]:
+        """Per order the versions of its first attempts, as they came."""
+        firsts = defaultdict(list)
+        for request in self.receiver.requests:
+            if request.number == 1:
+                firsts[request.json["orderId"]].append(version_of(request))
+        return firsts
+
+
+def version_of(request: Request) -> int:
+    return int(request.headers["rt-order-version"])
+
+
+@asynccontextmanager
+async def used(shop: Ground) -> AsyncIterator[None]:
+    """Until the end of the block, usage of delivered profiles is reported: lanes in which there is always news."""
+    async with shop.database.connection() as connection:
+        data_keys = await data_key.load(connection, shop.service.settings.master_keys)
+    stage = Stage(shop.database, data_keys, shop.service.settings.master_keys, TestClock())
+
+    async def report() -> None:
+        for usage_bytes in itertools.count(1):
+            delivered = await shop.rows(
+                "SELECT tenant_id, order_id FROM orders WHERE delivery_status = 'DELIVERED' ORDER BY random() LIMIT 8"
+            )
+            for tenant_id, order_id in delivered:
+                await stage.use(Dealer(tenant_id, "", ""), order_id, usage_bytes)
+            if not delivered:
+                await shop.buyers.next_acknowledged()
+
+    reporting = asyncio.create_task(report())
+    try:
+        yield
+    finally:
+        reporting.cancel()
+        [ended] = await asyncio.gather(reporting, return_exceptions=True)
+        assert isinstance(ended, asyncio.CancelledError), ended
+
+
+async def lanes(shop: Ground) -> set[object]:
+    return {row[0] for row in await shop.rows(f"SELECT pid FROM {LANES}")}
+
+
+async def killed_at_random(shop: Ground, times: int) -> Counter[str]:
+    """Workers die one after the other, the last one lives until all is told; how often each delivery was in flight."""
+    in_flight: Counter[str] = Counter()
+    env = environment(shop.url, DEALER_WEBHOOK_SCHEDULE=SCHEDULE)
+    async with running("serve", "--port", "0", env=env) as serve:
+        url = await serve.ready()
+        async with shop.buyers.buying(url, count=BUYERS), used(shop):
+            for _ in range(times):
+                others = await lanes(shop)
+                async with running("work", env=env) as work:
+                    heard = len(shop.receiver.requests)
+                    await shop.receiver.received(heard + random.randint(*HEARD_BEFORE_A_KILL))
+                    of_worker = await lanes(shop) - others
+                    await work.kill()
+                shop.kills["at random"] += 1
+                await shop.becomes_empty(f"{LANES} AND pid IN ({', '.join(map(str, of_worker))})")
+                held = await shop.rows("SELECT delivery_id::text FROM webhook_delivery WHERE state = 'IN_FLIGHT'")
+                in_flight.update(str(row[0]) for row in held)
+                await shop.leases_run_out()
+        async with running("work", env=env):
+            await shop.all_is_well(url)
+    return in_flight
+
+
+async def survives(shop: Ground, times: int) -> None:
+    witness = Witness(shop.receiver)
+    in_flight = await killed_at_random(shop, times)
+    repeated = {delivery_id: count - 1 for delivery_id, count in witness.accepted.items() if count > 1}
+    print(f"\n{times} kills, {in_flight.total()} in flight, {sum(repeated.values())} repeated")
+    assert witness.faults == []
+    assert in_flight, "the kills came when nothing was under way"
+    for delivery_id, count in repeated.items():
+        assert count <= in_flight[delivery_id], "told twice, and not because of a kill"
+    for order_id, versions in witness.first_attempts().items():
+        assert versions == sorted(versions), order_id
+    stand = await shop.rows("SELECT order_id, version FROM orders")
+    assert {order_id: witness.newest.get(order_id) for order_id, _ in stand} == dict(stand), "the last word was heard"
+    await _attempts_are_few_and_tell_of_the_kills(shop)
+
+
+async def _attempts_are_few_and_tell_of_the_kills(shop: Ground) -> None:
+    [(most_counted, most_recorded, lost)] = await shop.rows(
+        "SELECT (SELECT max(attempt_count) FROM webhook_delivery), max(number), count(*) FILTER (WHERE error = 'LOST')"
+        " FROM webhook_attempt"
+    )
+    assert most_counted == most_recorded <= MOST_ATTEMPTS
+    assert lost
+
+
+async def test_a_worker_killed_five_times_at_random_loses_nothing_and_repeats_what_was_in_flight(shop: Ground):
+    await survives(shop, 5)
+
+
+@pytest.mark.soak
+async def test_a_worker_killed_fifty_times_at_random_loses_nothing_and_repeats_what_was_in_flight(shop: Ground):
+    await survives(shop, 50)
