@@ -424,3 +424,84 @@ async def test_the_secret_appears_nowhere(connect: Callable[..., Either], servic
     assert "attempt 1 failed" in caplog.text
     assert not any(APP_SECRET in text for text in seen)
     assert not any(APP_SECRET in str(request.headers) for request in service.requests)
+
+
+# Money after the sale
+
+
+def refunded(**changed: object) -> dict[str, object]:
+    item = {"itemNo": "1", "refundStatus": "COMPLETED", "profileIds": [7], "iccids": ["8900051033665037321"]}
+    return {
+        "refundNo": "R251231120000000001",
+        "orderNo": "D1",
+        "transactionId": "T1",
+        "status": "REFUNDED",
+        "refundAmount": "1.80",
+        "totalRefundAmount": "1.80",
+        "currency": "USD",
+        "items": [item],
+        "duplicate": False,
+    } | changed
+
+
+async def test_a_refund_names_orders_items_and_profiles(dealer: Either, service: Service):
+    service.answers("/esim/refund", success(refunded()))
+    await dealer.refund("D1")
+    await dealer.refund(transaction_id="T1", items={"1": None}, refund_transaction_id="r-1", remark="late")
+    found = await dealer.refund("D1", items={"1": [7, "8900051033665037321"]})
+    assert (found.status, found.refund_amount, found.items[0].profile_ids) == ("REFUNDED", "1.80", (7,))
+    assert service.bodies("/esim/refund") == [
+        {"orderNo": "D1"},
+        {"transactionId": "T1", "remark": "late", "items": [{"itemNo": "1"}], "refundTransactionId": "r-1"},
+        {
+            "orderNo": "D1",
+            "items": [{"itemNo": "1", "profiles": [{"profileId": 7}, {"iccid": "8900051033665037321"}]}],
+        },
+    ]
+
+
+@pytest.mark.parametrize("call", [{}, {"order_no": "D1", "items": {}}])
+async def test_a_refund_of_nothing_is_refused_here(dealer: Either, service: Service, call: dict):
+    with pytest.raises(ValueError):
+        await dealer.refund(**call)
+    assert service.requests == []
+
+
+async def test_waiting_for_a_refund_ends_when_none_is_in_progress(dealer: Either, service: Service, clock: FakeClock):
+    under_way = success(snapshot(orderStatus="REFUNDING"))
+    service.answers("/esim/query", under_way, under_way, success(snapshot(orderStatus="REFUNDED")))
+    assert (await dealer.wait_for_refund("D1")).order_status == "REFUNDED"
+    assert clock.pauses == [0.5, 1.0]
+
+
+async def test_a_refund_that_waits_for_a_person_times_out(dealer: Either, service: Service):
+    service.answers("/esim/query", success(snapshot(orderStatus="REFUNDING")))
+    with pytest.raises(errors.DeliveryTimedOut, match="not settled within 10 s"):
+        await dealer.wait_for_refund("D1", timeout=10)
+
+
+async def test_a_profile_is_cancelled_by_one_of_its_names(dealer: Either, service: Service):
+    answer = {"orderNo": "D1", "itemNo": "1", "profileId": 7, "asyncStatus": "PENDING", "cancelled": False}
+    service.answers("/esim/profile/cancel", success(answer | {"lifecycleStatus": "DELIVERED"}))
+    assert (await dealer.cancel(7)).async_status == "PENDING"
+    for wrong in ({}, {"profile_id": 7, "iccid": "8900051033665037321"}):
+        with pytest.raises(ValueError):
+            await dealer.cancel(**wrong)
+    assert service.bodies("/esim/profile/cancel") == [{"profileId": 7}]
+
+
+async def test_statement_and_topups(dealer: Either, service: Service):
+    entry = {"entryNo": "1", "entryType": "ADJUST", "amount": "10.00", "balanceAfter": "10.00", "currency": "USD"}
+    entries = [entry | {"createTime": "2025-12-31T12:00:00Z"}]
+    service.answers(
+        "/account/statement", success({"entries": entries, "pager": {"pageNum": 1, "pageSize": 200, "total": 1}})
+    )
+    assert [one.amount for one in await dealer.iter_statement(entry_type="ADJUST")] == ["10.00"]
+    topup = {"topupNo": "T1", "transactionId": "u-1", "amount": "50.00", "currency": "USD", "status": "PENDING"}
+    service.answers("/account/topup", success(topup | {"createTime": "2025-12-31T12:00:00Z", "duplicate": False}))
+    service.answers("/account/topup/query", success(topup | {"createTime": "2025-12-31T12:00:00Z", "duplicate": False}))
+    assert (await dealer.topup("u-1", "50", pay_method="CARD")).status == "PENDING"
+    assert (await dealer.query_topup("T1")).topup_no == "T1"
+    with pytest.raises(ValueError):
+        await dealer.query_topup()
+    assert service.bodies("/account/topup") == [{"transactionId": "u-1", "amount": "50", "payMethod": "CARD"}]

@@ -101,7 +101,7 @@ class Shop:
     ) -> Fulfiller:
         """A worker. Suppliers named replace the usual ones of their code."""
         known = {one.code: one for one in (Simulated(SEED), Stock(), *suppliers)}
-        made = Fulfiller(self.database, known, self.data_keys, package, self.time, changed)
+        made = Fulfiller(self.database, known, self.data_keys, package, self.time, changed, refund_failed=False)
         self._fulfillers.append(made)
         return made
 

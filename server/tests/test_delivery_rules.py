@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dealer_server.rules import delivery
+from dealer_server.rules import delivery, refund
 from dealer_server.rules.delivery import Codes, Failed
 from dealer_server.rules.model import Item, Order, Profile
 from esim_dealer.wire.vocabulary import LifecycleStatus
@@ -165,10 +165,17 @@ def test_what_is_refunded_or_never_to_come_counts_no_more(order: Order, expected
     assert statuses(order) == expected
 
 
-@pytest.mark.parametrize("status", ["REFUNDING", "REFUNDED"])
-def test_delivery_does_not_end_a_refund(status: Any):
-    order = allocate(msgspec.structs.replace(paid(1), order_status=status), {1: codes(1)}, 0)
-    assert (order.order_status, order.delivery_status) == (status, "DELIVERED")
+def test_delivery_does_not_end_a_refund():
+    order = allocate(msgspec.structs.replace(paid(1), order_status="REFUNDED"), {1: codes(1)}, 0)
+    assert (order.order_status, order.delivery_status) == ("REFUNDED", "DELIVERED")
+
+
+def test_while_a_profile_is_held_its_order_is_refunding_and_it_gets_no_codes():
+    order = refund.hold(paid(2), {1}, LATER)
+    after = allocate(order, {1: codes(1), 2: codes(2)}, 0)
+    assert (after.order_status, after.delivery_status) == ("REFUNDING", "PARTIAL")
+    assert [one.iccid is None for one in after.profiles] == [True, False]
+    assert refund.release(after, {1}, LATER).order_status == "FULFILLING"
 
 
 # Whatever the sequence

@@ -112,7 +112,7 @@ MATRIX = [one for one in itertools.product(PATHS, NAMING) if one != ("/esim/orde
 
 def test_the_matrix_names_all_that_can_be_named():
     ids = {name for path in PATHS for name in takes(path) if name.endswith(("No", "Id")) or name == "iccid"}
-    assert ids - set(NAMING) <= {"pageNo", "deliveryId", "topupNo", "refundTransactionId"}
+    assert ids - set(NAMING) <= {"pageNo", "deliveryId", "topupNo", "refundTransactionId", "esimTranNo"}
     assert {"/esim/query", "/esim/order", "/esim/profile/list"} <= {path for path in PATHS if takes(path) & set(NAMING)}
 
 

@@ -49,7 +49,20 @@ if TYPE_CHECKING:
     from esim_dealer.inbox import Inbox
     from esim_dealer.order import Line
     from esim_dealer.webhook import Event, verify
-    from esim_dealer.wire.calls import Attempt, Balance, Delivery, Health, Package, ProfileRecord, Region, WebhookTest
+    from esim_dealer.wire.calls import (
+        Attempt,
+        Balance,
+        Delivery,
+        Entry,
+        Health,
+        Package,
+        ProfileRecord,
+        Refund,
+        Region,
+        Topup,
+        Voided,
+        WebhookTest,
+    )
     from esim_dealer.wire.snapshot import OrderItem, Profile, Snapshot
     from esim_dealer.wire.vocabulary import ChangeHint, EventType
 
@@ -97,10 +110,14 @@ _HOMES = {
         "Attempt",
         "Balance",
         "Delivery",
+        "Entry",
         "Health",
         "Package",
         "ProfileRecord",
+        "Refund",
         "Region",
+        "Topup",
+        "Voided",
         "WebhookTest",
     ],
     "esim_dealer.wire.snapshot": ["OrderItem", "Profile", "Snapshot"],
@@ -131,6 +148,7 @@ __all__ = [
     "Delivery",
     "DeliveryFailed",
     "DeliveryTimedOut",
+    "Entry",
     "Event",
     "EventType",
     "ExpectedPrice",
@@ -153,6 +171,7 @@ __all__ = [
     "Profile",
     "ProfileRecord",
     "RateLimited",
+    "Refund",
     "Region",
     "RequestIdUsed",
     "RetryPolicy",
@@ -161,9 +180,11 @@ __all__ = [
     "SignatureMismatch",
     "Snapshot",
     "StaleTimestamp",
+    "Topup",
     "TransactionIdReused",
     "UnreadableAnswer",
     "UpstreamFailed",
+    "Voided",
     "WalletFrozen",
     "WebhookError",
     "WebhookTest",

@@ -7,7 +7,7 @@ left out is UNSET, which is false.
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import TypeVar, Unpack
 
@@ -16,11 +16,24 @@ import msgspec
 
 from esim_dealer import operations
 from esim_dealer.errors import NotConfigured
-from esim_dealer.exchange import Clock, Credentials, Exchange, Flow, NoReply, Pause, Reply, RetryPolicy, SignedRequest
+from esim_dealer.exchange import (
+    Clock,
+    Credentials,
+    Exchange,
+    Flow,
+    NoReply,
+    Pause,
+    Reply,
+    RetryPolicy,
+    SignedRequest,
+    refund_settled,
+)
 from esim_dealer.operations import (
     Call,
     DeliveryFilter,
     DeliveryQuery,
+    EntryFilter,
+    EntryQuery,
     Listing,
     OrderFilter,
     OrderQuery,
@@ -34,19 +47,24 @@ from esim_dealer.wire.calls import (
     Balance,
     Deliveries,
     Delivery,
+    Entries,
+    Entry,
     Health,
     Orders,
     Package,
     Packages,
     ProfileRecord,
     Profiles,
+    Refund,
     Regions,
+    Topup,
+    Voided,
     Webhook,
     WebhookState,
     WebhookTest,
 )
 from esim_dealer.wire.snapshot import Snapshot
-from esim_dealer.wire.vocabulary import LocationType
+from esim_dealer.wire.vocabulary import LocationType, PayMethod
 
 URL = "ESIM_DEALER_URL"
 APP_KEY = "ESIM_DEALER_APP_KEY"
@@ -184,6 +202,75 @@ class Dealer:
         """All eSIMs that `profiles` would give, page after page."""
         call = operations.profiles({**filters, "page_size": page_size})
         return self._each(call, lambda page: page.records)
+
+    def refund(
+        self,
+        order_no: str | None = None,
+        transaction_id: str | None = None,
+        items: Mapping[str, Sequence[int | str] | None] | None = None,
+        *,
+        refund_transaction_id: str | None = None,
+        remark: str | None = None,
+    ) -> Refund:
+        """Give money back into the wallet (specification 4.3): `items` None refunds the whole order.
+
+        `items` maps each itemNo to the profiles to be refunded, an int for a profileId or a text for an iccid; None for
+        the whole line. `refund_transaction_id` (a new one for each refund) makes a repetition safe for ever. Status
+        REFUNDED is credited; REFUNDING is in progress: see `wait_for_refund`. Raises NotFound, Conflict where nothing
+        can be refunded or a refund of the same is in progress.
+        """
+        return self._perform(operations.refund(order_no, transaction_id, items, refund_transaction_id, remark))
+
+    def wait_for_refund(
+        self,
+        order_no: str | None = None,
+        transaction_id: str | None = None,
+        *,
+        timeout: float = 300.0,
+        poll: float = 0.5,
+    ) -> Snapshot:
+        """The order once no refund of it is in progress; `refund_amount` says what was given back in all.
+
+        Raises DeliveryTimedOut after `timeout` seconds, with `snapshot`: a refund may wait for a person.
+        """
+        query = operations.query(order_no, transaction_id)
+        return self._drive(self._exchange.wait(query, timeout, poll, refund_settled, "settled"))
+
+    def cancel(self, profile_id: int | str | None = None, iccid: str | None = None) -> Voided:
+        """Void a profile without giving money back (specification 4.4); for money back use `refund` instead.
+
+        Repeating it is success. `async_status` PENDING: its supplier has to be asked. Raises NotFound, Conflict.
+        """
+        return self._perform(operations.cancel(profile_id, iccid))
+
+    def statement(self, **query: Unpack[EntryQuery]) -> Entries:
+        """One page of the wallet's entries, newest first; all of them sum to the balance.
+
+        Filters: entry_type, start_time, end_time. Page: page_num, page_size, after.
+        """
+        return self._perform(operations.statement(query))
+
+    def iter_statement(self, page_size: int = PAGE_SIZE, **filters: Unpack[EntryFilter]) -> Iterator[Entry]:
+        """All entries that `statement` would give, page after page."""
+        call = operations.statement({**filters, "page_size": page_size})
+        return self._each(call, lambda page: page.entries)
+
+    def topup(
+        self,
+        transaction_id: str,
+        amount: Amount,
+        currency: str | None = None,
+        *,
+        pay_method: PayMethod | None = None,
+        pay_reference: str | None = None,
+        remark: str | None = None,
+    ) -> Topup:
+        """Ask for money in the wallet; an operator approves it. A repetition has `duplicate` true."""
+        return self._perform(operations.topup(transaction_id, amount, currency, pay_method, pay_reference, remark))
+
+    def query_topup(self, topup_no: str | None = None, transaction_id: str | None = None) -> Topup:
+        """A top-up as it stands. Raises NotFound."""
+        return self._perform(operations.query_topup(topup_no, transaction_id))
 
     def set_webhook(self, callback_url: str | None) -> Webhook:
         """Send events to this URL from now on; None: send none (specification 4.5)."""
@@ -348,6 +435,62 @@ class AsyncDealer:
         """See Dealer.iter_profiles; use `async for`."""
         call = operations.profiles({**filters, "page_size": page_size})
         return self._each(call, lambda page: page.records)
+
+    async def refund(
+        self,
+        order_no: str | None = None,
+        transaction_id: str | None = None,
+        items: Mapping[str, Sequence[int | str] | None] | None = None,
+        *,
+        refund_transaction_id: str | None = None,
+        remark: str | None = None,
+    ) -> Refund:
+        """See Dealer.refund."""
+        return await self._perform(operations.refund(order_no, transaction_id, items, refund_transaction_id, remark))
+
+    async def wait_for_refund(
+        self,
+        order_no: str | None = None,
+        transaction_id: str | None = None,
+        *,
+        timeout: float = 300.0,
+        poll: float = 0.5,
+    ) -> Snapshot:
+        """See Dealer.wait_for_refund."""
+        query = operations.query(order_no, transaction_id)
+        return await self._drive(self._exchange.wait(query, timeout, poll, refund_settled, "settled"))
+
+    async def cancel(self, profile_id: int | str | None = None, iccid: str | None = None) -> Voided:
+        """See Dealer.cancel."""
+        return await self._perform(operations.cancel(profile_id, iccid))
+
+    async def statement(self, **query: Unpack[EntryQuery]) -> Entries:
+        """See Dealer.statement."""
+        return await self._perform(operations.statement(query))
+
+    def iter_statement(self, page_size: int = PAGE_SIZE, **filters: Unpack[EntryFilter]) -> AsyncIterator[Entry]:
+        """See Dealer.iter_statement; use `async for`."""
+        call = operations.statement({**filters, "page_size": page_size})
+        return self._each(call, lambda page: page.entries)
+
+    async def topup(
+        self,
+        transaction_id: str,
+        amount: Amount,
+        currency: str | None = None,
+        *,
+        pay_method: PayMethod | None = None,
+        pay_reference: str | None = None,
+        remark: str | None = None,
+    ) -> Topup:
+        """See Dealer.topup."""
+        return await self._perform(
+            operations.topup(transaction_id, amount, currency, pay_method, pay_reference, remark)
+        )
+
+    async def query_topup(self, topup_no: str | None = None, transaction_id: str | None = None) -> Topup:
+        """See Dealer.query_topup."""
+        return await self._perform(operations.query_topup(topup_no, transaction_id))
 
     async def set_webhook(self, callback_url: str | None) -> Webhook:
         """See Dealer.set_webhook."""

@@ -16,6 +16,7 @@ import httpx2
 
 from esim_dealer.client import APP_KEY, APP_SECRET, URL
 from esim_dealer.errors import DealerError
+from esim_dealer.money_command import cancel, refund, statement, topup
 from esim_dealer.order import Line, money
 from esim_dealer.terminal import Session, given, print_json, print_table, volume
 from esim_dealer.webhook_command import (
@@ -29,7 +30,16 @@ from esim_dealer.webhook_command import (
     webhook_verify,
 )
 from esim_dealer.wire.snapshot import Profile, Snapshot
-from esim_dealer.wire.vocabulary import DataType, DeliveryState, EventType, LocationType, OrderStatus, PackageType
+from esim_dealer.wire.vocabulary import (
+    DataType,
+    DeliveryState,
+    EntryType,
+    EventType,
+    LocationType,
+    OrderStatus,
+    PackageType,
+    PayMethod,
+)
 
 
 def main(
@@ -251,6 +261,33 @@ def _parser() -> argparse.ArgumentParser:
     listed.add_argument("--package", metavar="PACKAGE")
     listed.add_argument("--lifecycle", metavar="STATUS", help="a lifecycleStatus, such as DELIVERED")
     _add_limit(listed)
+
+    asked = command(commands, "refund", refund, "give money back into the wallet: an order, a line, or profiles of it")
+    asked.add_argument("order_no", metavar="ORDER_NO")
+    asked.add_argument("--item", metavar="ITEM_NO", help="this line only")
+    asked.add_argument("--profile", action="append", metavar="ID", help="iccid or profileId within --item; repeatable")
+    asked.add_argument(
+        "--refund-transaction-id", metavar="ID", help="your idempotency key (default: a new one, printed)"
+    )
+    asked.add_argument("--remark")
+    asked.add_argument(
+        "--wait", nargs="?", type=float, const=300.0, metavar="SECONDS", help="wait for the credit (default: 300 s)"
+    )
+
+    asked = command(commands, "cancel", cancel, "void a profile; nothing is credited")
+    asked.add_argument("profile", metavar="ID", help="its iccid or profileId")
+
+    listed = command(commands, "statement", statement, "list what moved money in the wallet, newest first")
+    listed.add_argument("--type", choices=get_args(EntryType))
+    _add_limit(listed)
+
+    asked = command(commands, "topup", topup, "ask for money in the wallet, or how such a request stands")
+    asked.add_argument("amount", nargs="?", type=money, metavar="AMOUNT")
+    asked.add_argument("--query", dest="topup_no", metavar="TOPUP_NO", help="show this one instead")
+    asked.add_argument("--transaction-id", metavar="ID", help="your idempotency key (default: a new one, printed)")
+    asked.add_argument("--method", choices=get_args(PayMethod))
+    asked.add_argument("--reference", metavar="TEXT", help="by which the payment can be found")
+    asked.add_argument("--remark")
 
     webhook = commands.add_parser("webhook", help="the callback URL, its deliveries, and single webhooks")
     actions = webhook.add_subparsers(metavar="ACTION", required=True)

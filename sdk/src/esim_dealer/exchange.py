@@ -201,6 +201,11 @@ def delivered(snapshot: Snapshot) -> bool:
     return False
 
 
+def refund_settled(snapshot: Snapshot) -> bool:
+    """Whether no refund of the order is in progress any more: credited or rejected (specification 3.2)."""
+    return snapshot.order_status != "REFUNDING"
+
+
 def _state(snapshot: Snapshot) -> str:
     return f"{snapshot.order_no} has deliveryStatus {snapshot.delivery_status}, orderStatus {snapshot.order_status}"
 
@@ -257,8 +262,15 @@ class Exchange:
             yield Pause(delay)
             attempt += 1
 
-    def wait(self, query: Call[Snapshot], timeout_seconds: float, poll_seconds: float) -> Flow[Snapshot]:
-        """Query the order at growing intervals until it is delivered.
+    def wait(
+        self,
+        query: Call[Snapshot],
+        timeout_seconds: float,
+        poll_seconds: float,
+        until: Callable[[Snapshot], bool] = delivered,
+        awaited: str = "delivered",
+    ) -> Flow[Snapshot]:
+        """Query the order at growing intervals until it is delivered, or what else `until` says, in a word `awaited`.
 
         Raises DeliveryFailed, DeliveryTimedOut, or what a query raises; but a service that is away for a moment does
         not end the wait.
@@ -270,7 +282,7 @@ class Exchange:
             failure: DealerError | None = None
             try:
                 latest = yield from self.perform(query, within_seconds=deadline - self.clock.monotonic())
-                if delivered(latest):
+                if until(latest):
                     return latest
             except DealerError as error:
                 if not error.transient:
@@ -278,7 +290,7 @@ class Exchange:
                 failure, pause = error, max(pause, error.retry_after or 0)
             remaining = deadline - self.clock.monotonic()
             if remaining <= 0:
-                raise _timed_out(latest, timeout_seconds) from failure
+                raise _timed_out(latest, timeout_seconds, awaited) from failure
             yield Pause(min(pause, remaining))
         raise AssertionError("unreachable")
 
@@ -337,8 +349,8 @@ def _final(call: Call[Any], last: DealerError, unsettled: bool) -> DealerError:
     return unknown
 
 
-def _timed_out(latest: Snapshot | None, timeout_seconds: float) -> errors.DeliveryTimedOut:
+def _timed_out(latest: Snapshot | None, timeout_seconds: float, awaited: str) -> errors.DeliveryTimedOut:
     state = _state(latest) if latest else "the order could not be queried"
-    error = errors.DeliveryTimedOut(f"not delivered within {timeout_seconds:g} s: {state}")
+    error = errors.DeliveryTimedOut(f"not {awaited} within {timeout_seconds:g} s: {state}")
     error.snapshot = latest
     return error

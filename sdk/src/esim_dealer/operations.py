@@ -8,13 +8,14 @@ from typing import Any, Generic, TypedDict, TypeVar
 import msgspec
 
 from esim_dealer.errors import NotFound
-from esim_dealer.order import Amount, Line, place_order
+from esim_dealer.order import Amount, Line, money, on_the_wire, place_order
 from esim_dealer.wire.calls import (
     Balance,
     Deliveries,
     Delivery,
     DeliveryList,
     Empty,
+    Entries,
     Health,
     OrderList,
     Orders,
@@ -26,11 +27,21 @@ from esim_dealer.wire.calls import (
     ProfileList,
     Profiles,
     QueryOrder,
+    QueryTopup,
+    Refund,
+    RefundItem,
+    RefundOrder,
+    RefundProfile,
     RegionList,
     Regions,
     Request,
+    RequestTopup,
     ResendDelivery,
     SetWebhook,
+    Statement,
+    Topup,
+    Voided,
+    VoidProfile,
     Webhook,
     WebhookState,
     WebhookTest,
@@ -39,16 +50,18 @@ from esim_dealer.wire.snapshot import Snapshot
 from esim_dealer.wire.vocabulary import (
     DataType,
     DeliveryState,
+    EntryType,
     EventType,
     LifecycleStatus,
     LocationType,
     OrderStatus,
     PackageType,
+    PayMethod,
     PlanUseStatus,
 )
 
 T = TypeVar("T", bound=msgspec.Struct)
-Listing = TypeVar("Listing", Packages, Orders, Profiles, Deliveries)  # an answer that is one page of a list
+Listing = TypeVar("Listing", Packages, Orders, Profiles, Deliveries, Entries)  # an answer that is one page of a list
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +86,11 @@ ORDER = Operation("/esim/order", Snapshot)
 QUERY = Operation("/esim/query", Snapshot)
 ORDER_LIST = Operation("/esim/order/list", Orders)
 PROFILE_LIST = Operation("/esim/profile/list", Profiles)
+REFUND = Operation("/esim/refund", Refund)
+CANCEL = Operation("/esim/profile/cancel", Voided)
+STATEMENT = Operation("/account/statement", Entries)
+TOPUP = Operation("/account/topup", Topup)
+TOPUP_QUERY = Operation("/account/topup/query", Topup)
 WEBHOOK_SET = Operation("/webhook/set", Webhook)
 WEBHOOK_QUERY = Operation("/webhook/query", WebhookState)
 WEBHOOK_TEST = Operation("/webhook/test", WebhookTest)
@@ -121,6 +139,12 @@ class ProfileFilter(TypedDict, total=False):
     updated_since: datetime
 
 
+class EntryFilter(TypedDict, total=False):
+    entry_type: EntryType
+    start_time: datetime
+    end_time: datetime
+
+
 class DeliveryFilter(TypedDict, total=False):
     order_no: str
     event_type: EventType
@@ -139,6 +163,10 @@ class OrderQuery(OrderFilter, Paging, total=False):
 
 class ProfileQuery(ProfileFilter, Paging, total=False):
     """Filters of /esim/profile/list, AND-ed, and which page is wanted."""
+
+
+class EntryQuery(EntryFilter, Paging, total=False):
+    """Filters of /account/statement, AND-ed, and which page is wanted."""
 
 
 class DeliveryQuery(DeliveryFilter, Paging, total=False):
@@ -183,6 +211,74 @@ def orders(query: Mapping[str, Any]) -> Call[Orders]:
 
 def profiles(query: Mapping[str, Any]) -> Call[Profiles]:
     return _list(PROFILE_LIST, ProfileList, query)
+
+
+def refund(
+    order_no: str | None,
+    transaction_id: str | None,
+    items: Mapping[str, Sequence[int | str] | None] | None,
+    refund_transaction_id: str | None,
+    remark: str | None,
+) -> Call[Refund]:
+    """`items` as Dealer.refund takes them. Raises ValueError where no order is named, or `items` is empty."""
+    if not (order_no or transaction_id):
+        raise ValueError("an order is found by its order_no, its transaction_id, or both")
+    if items is not None and not items:
+        raise ValueError("items is empty: None refunds the whole order")
+    request = RefundOrder(
+        order_no=order_no,
+        transaction_id=transaction_id,
+        remark=remark,
+        items=None if items is None else tuple(_refund_item(*item) for item in items.items()),
+        refund_transaction_id=refund_transaction_id,
+    )
+    return Call(REFUND, request)
+
+
+def _refund_item(item_no: str, named: Sequence[int | str] | None) -> RefundItem:
+    return RefundItem(item_no=item_no, profiles=None if named is None else tuple(map(_refund_profile, named)))
+
+
+def _refund_profile(named: int | str) -> RefundProfile:
+    """An int is a profileId, a text an iccid."""
+    return RefundProfile(profile_id=named) if isinstance(named, int) else RefundProfile(iccid=named)
+
+
+def cancel(profile_id: int | str | None, iccid: str | None) -> Call[Voided]:
+    """Raises ValueError unless exactly one of the two is given."""
+    if (profile_id is None) == (iccid is None):
+        raise ValueError("a profile is named by its profile_id or its iccid, by one of them")
+    return Call(CANCEL, VoidProfile(profile_id=profile_id, iccid=iccid))
+
+
+def statement(query: Mapping[str, Any]) -> Call[Entries]:
+    return _list(STATEMENT, Statement, query)
+
+
+def topup(
+    transaction_id: str,
+    amount: Amount,
+    currency: str | None,
+    pay_method: PayMethod | None,
+    pay_reference: str | None,
+    remark: str | None,
+) -> Call[Topup]:
+    request = RequestTopup(
+        transaction_id=transaction_id,
+        amount=on_the_wire(money(amount)),
+        currency=currency,
+        pay_method=pay_method,
+        pay_reference=pay_reference,
+        remark=remark,
+    )
+    return Call(TOPUP, request)
+
+
+def query_topup(topup_no: str | None, transaction_id: str | None) -> Call[Topup]:
+    """Raises ValueError where neither is given."""
+    if not (topup_no or transaction_id):
+        raise ValueError("a top-up is found by its topup_no, its transaction_id, or both")
+    return Call(TOPUP_QUERY, QueryTopup(topup_no=topup_no, transaction_id=transaction_id))
 
 
 def set_webhook(callback_url: str | None) -> Call[Webhook]:

@@ -66,12 +66,12 @@ def place_order(
     total = sum((line.amount for line in lines), Decimal(0)) if amount is None else money(amount)
     return PlaceOrder(
         transaction_id=transaction_id,
-        amount=_on_the_wire(total),
+        amount=on_the_wire(total),
         items=tuple(
             OrderLine(
                 package_code=line.package_code,
                 quantity=line.quantity,
-                price=_on_the_wire(money(line.price)),
+                price=on_the_wire(money(line.price)),
                 period_num=line.period_num,
             )
             for line in lines
@@ -81,5 +81,5 @@ def place_order(
     )
 
 
-def _on_the_wire(value: Decimal) -> msgspec.Raw:
+def on_the_wire(value: Decimal) -> msgspec.Raw:
     return msgspec.Raw(f'"{literal(value)}"'.encode())

@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from dealer_server import logs, settings
 from dealer_server.cli import AsJson, author, opened_data_keys, opened_database, run
+from dealer_server.cli import money as money_commands
 from dealer_server.cli import webhook as webhook_commands
 from dealer_server.settings import CannotStart, Settings, SettingsError
 
@@ -21,8 +23,18 @@ app = App(name="dealer-server", help="The service behind the eSIM Dealer Open AP
 tenant_app = App(name="tenant", help="Dealers.")
 credentials_app = App(name="credentials", help="A dealer's AppKey and AppSecret.")
 catalog_app = App(name="catalog", help="What is on sale.")
+keys_app = App(name="keys", help="The master keys that seal secrets.")
 stock_app = App(name="stock", help="Activation codes sold from stock.")
-for group in (tenant_app, credentials_app, catalog_app, stock_app, webhook_commands.app):
+for group in (
+    tenant_app,
+    credentials_app,
+    catalog_app,
+    stock_app,
+    keys_app,
+    webhook_commands.app,
+    money_commands.topup_app,
+    money_commands.refund_app,
+):
     app.command(group)
 
 
@@ -224,9 +236,29 @@ def tenant_set(
     run(change(settings.read()))
 
 
+@credentials_app.command(name="view")
+def credentials_view(app_key: str, *, as_json: AsJson = False) -> None:
+    """Show the AppSecret of an AppKey; who looked is in the audit log."""
+
+    async def view(opened: Settings) -> None:
+        from dealer_server.operations import tenant
+
+        async with opened_database(opened) as database:
+            secret = await tenant.view_secret(database, opened.master_keys, app_key, author())
+        print(json.dumps({"appKey": app_key, "appSecret": secret}) if as_json else f"AppSecret  {secret}")
+
+    run(view(settings.read()))
+
+
 @credentials_app.command(name="reset")
-def credentials_reset(app_key: str, *, as_json: AsJson = False) -> None:
-    """Give an AppKey a new AppSecret; the old one opens calls for 24 hours more."""
+def credentials_reset(
+    app_key: str, *, now: Annotated[bool, Parameter(negative="")] = False, as_json: AsJson = False
+) -> None:
+    """Give an AppKey a new AppSecret; the old one opens calls for 24 hours more.
+
+    Args:
+        now: The old one ends at once.
+    """
 
     async def reset(opened: Settings) -> None:
         from dealer_server import clock
@@ -234,7 +266,8 @@ def credentials_reset(app_key: str, *, as_json: AsJson = False) -> None:
 
         async with opened_database(opened) as database:
             await opened_data_keys(database, opened)
-            secret = await tenant.reset_secret(database, opened.master_keys, app_key, author(), clock.now)
+            overlap = timedelta(0) if now else tenant.OVERLAP
+            secret = await tenant.reset_secret(database, opened.master_keys, app_key, author(), clock.now, overlap)
         print(json.dumps({"appKey": app_key, "appSecret": secret}) if as_json else f"AppSecret  {secret}")
 
     run(reset(settings.read()))
@@ -252,6 +285,30 @@ def credentials_disable(app_key: str) -> None:
         print(f"{app_key} is disabled")
 
     run(disable(settings.read()))
+
+
+@keys_app.command(name="rotate")
+def keys_rotate(*, as_json: AsJson = False) -> None:
+    """Seal every secret anew under the newest of DEALER_SEALING_KEYS; safe while serving, and to repeat."""
+
+    async def rotate(opened: Settings) -> None:
+        from rich.console import Console
+        from rich.progress import Progress
+
+        from dealer_server.operations import keys
+
+        async with opened_database(opened) as database:
+            with Progress(console=Console(stderr=True), disable=as_json, transient=True) as progress:
+                bar = progress.add_task("credentials", total=None)
+                done = await keys.rotate(
+                    database, opened.master_keys, author(), lambda count: progress.advance(bar, count)
+                )
+        if as_json:
+            print(json.dumps({"credentials": done.credentials, "dataKeys": done.data_keys}))
+        else:
+            print(f"{done.credentials} credentials and {done.data_keys} data keys are sealed anew")
+
+    run(rotate(settings.read()))
 
 
 @catalog_app.command(name="import")

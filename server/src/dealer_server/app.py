@@ -5,7 +5,7 @@ import functools
 import gc
 import resource
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,20 @@ from dealer_server.api.authenticate import Authenticator
 from dealer_server.api.gateway import Gateway
 from dealer_server.api.pages import pages
 from dealer_server.fulfillment.fulfill import Fulfiller
+from dealer_server.fulfillment.refunds import Settler
+from dealer_server.fulfillment.voids import queues
 from dealer_server.operations import qr
 from dealer_server.operations.accounts import AccountDesk
 from dealer_server.operations.memory import Memory
 from dealer_server.operations.numbers import Numbers
 from dealer_server.operations.place_order import OrderDesk
 from dealer_server.operations.query_order import QueryDesk
+from dealer_server.operations.refund_order import RefundDesk
+from dealer_server.operations.void_profile import VoidDesk
 from dealer_server.rules import qr as drawing
 from dealer_server.rules.endpoint import Policy
+from dealer_server.rules.model import Item, Profile
+from dealer_server.rules.refund import Way
 from dealer_server.rules.snapshot import Links
 from dealer_server.settings import CannotStart, Settings
 from dealer_server.store import embedded, schema
@@ -54,6 +60,11 @@ class Wakes:
     def __init__(self) -> None:
         self.fulfillment = asyncio.Event()
         self.webhook = asyncio.Event()
+        self.refund = asyncio.Event()
+
+    def refund_asked(self) -> None:
+        self.refund.set()
+        self.webhook.set()
 
     def order_placed(self) -> None:
         self.fulfillment.set()
@@ -109,7 +120,19 @@ async def gateway(base: Foundation) -> AsyncIterator[Gateway]:
         numbers = Numbers(await session(synchronous_commit="off"), clock.now)
         orders = OrderDesk(await session(), await session(), numbers, clock.now, base.wakes.order_placed)
         stack.push_async_callback(orders.drain)
+        makers = suppliers(settings, base)
+
+        def way(for_refund: bool) -> Callable[[Item, Profile], Way]:
+            return lambda item, _: makers[item.supplier].way(item.package_code, for_refund)
+
+        settled = base.wakes.refund_asked
+        refunds = RefundDesk(await session(), base.data_keys, base.links, way(True), clock.now, settled)
+        voids = VoidDesk(await session(), base.data_keys, way(False), clock.now, settled)
+        stack.push_async_callback(refunds.drain)
+        stack.push_async_callback(voids.drain)
         parts = routes.Parts(
+            refunds=refunds,
+            voids=voids,
             database=database,
             memory=base.memory,
             orders=orders,
@@ -181,14 +204,18 @@ async def work(base: Foundation) -> None:
     """The worker's loops, until cancelled."""
     settings, wakes = base.settings, base.wakes
     policy = callback_policy(settings)
+    makers = suppliers(settings, base)
+    settler = Settler(base.database, base.data_keys, base.links, clock.now, wakes.webhook.set)
     fulfiller = Fulfiller(
         database=base.database,
-        suppliers=suppliers(settings, base),
+        suppliers=makers,
         data_keys=base.data_keys,
         package=lambda code: base.memory.shelf.package(code),
         clock=clock.now,
-        changed=wakes.webhook.set,
+        changed=wakes.refund_asked,
+        refund_failed=settings.refund_failed,
     )
+    voids = queues(base.database, makers, base.data_keys, clock.now, wakes.webhook.set, settler.wake.set)
     async with Outbound(policy) as outbound:
         deliverer = Deliverer(
             database=base.database,
@@ -200,7 +227,23 @@ async def work(base: Foundation) -> None:
             schedule=settings.schedule,
         )
         repusher = Repusher(base.database, clock.now, wakes.webhook)
-        await worker.run(fulfiller.run(wakes.fulfillment), deliverer.run(wakes.webhook), repusher.run())
+        await worker.run(
+            fulfiller.run(wakes.fulfillment),
+            deliverer.run(wakes.webhook),
+            repusher.run(),
+            settler.run(),
+            *(queue.run() for queue in voids),
+            _ring(wakes.refund, [settler.wake, *(queue.wake for queue in voids)]),
+        )
+
+
+async def _ring(bell: asyncio.Event, others: Sequence[asyncio.Event]) -> None:
+    """Passes a bell on, for ever."""
+    while True:
+        await bell.wait()
+        bell.clear()
+        for other in others:
+            other.set()
 
 
 def require_protection(settings: Settings) -> None:

@@ -58,6 +58,7 @@ class Settings(BaseSettings):
         default=False, description="webhooks to loopback addresses; never in production"
     )
     webhook_schedule: str = Field(default="", description="seconds before each attempt, comma separated")
+    refund_failed: bool = Field(default=True, description="what fails for good is refunded automatically")
     ios_install_url: str = "https://esimsetup.apple.com/esim_qrcode_provisioning?carddata={carddata}"
     android_install_url: str = "https://esimsetup.android.com/esim_qrcode_provisioning?carddata={carddata}"
     supplier_speed: float = Field(default=1.0, gt=0, description="the simulated supplier runs this many times faster")

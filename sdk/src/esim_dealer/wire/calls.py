@@ -8,7 +8,7 @@ through a float. Answers hold decimal strings in major units. Types carry the bo
 # pyright: reportGeneralTypeIssues=false
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -17,6 +17,7 @@ from esim_dealer.wire.snapshot import Profile, Snapshot
 from esim_dealer.wire.vocabulary import (
     AccountType,
     ActivationType,
+    AsyncStatus,
     AttemptError,
     ChangeHint,
     DataType,
@@ -24,6 +25,7 @@ from esim_dealer.wire.vocabulary import (
     DeliveryTrigger,
     DurationUnit,
     EndpointState,
+    EntryType,
     EventType,
     HealthStatus,
     LifecycleStatus,
@@ -31,7 +33,11 @@ from esim_dealer.wire.vocabulary import (
     OrderStatus,
     PackageStatus,
     PackageType,
+    PayMethod,
     PlanUseStatus,
+    RefundItemStatus,
+    RefundStatus,
+    TopupStatus,
 )
 
 PREFIX = "/open-api/v1"
@@ -354,3 +360,134 @@ class Deliveries(Answer):
 
     deliveries: tuple[Delivery, ...]
     pager: Page
+
+
+# /esim/refund
+
+NotAccepted = Annotated[Any, Meta(description="Not accepted here: 000111")]
+
+
+class RefundProfile(Request):
+    """`profileId`, `iccid`, or both where they agree."""
+
+    profile_id: int | Annotated[str, Meta(min_length=1, max_length=20)] | None = None
+    iccid: Iccid | None = None
+    esim_tran_no: NotAccepted = UNSET
+
+
+class RefundItem(Request):
+    """One line. Without `profiles` all of it."""
+
+    item_no: ItemNo
+    profiles: Annotated[tuple[RefundProfile, ...], Meta(max_length=100)] | None = None
+    esim_tran_no: NotAccepted = UNSET
+
+
+class RefundOrder(Request):
+    """Without `items` the whole order. `refundTransactionId` makes a repeat safe for ever."""
+
+    order_no: OrderNo | None = None
+    transaction_id: TransactionId | None = None
+    remark: Remark | None = None
+    items: Annotated[tuple[RefundItem, ...], Meta(max_length=100)] | None = None
+    refund_transaction_id: TransactionId | None = None
+    esim_tran_no: NotAccepted = UNSET
+    profiles: NotAccepted = UNSET
+
+
+class RefundedItem(Answer):
+    item_no: str
+    refund_status: RefundItemStatus
+    profile_ids: tuple[int, ...]
+    iccids: tuple[str, ...]
+
+
+class Refund(Answer):
+    """`refundAmount` is this request's, `totalRefundAmount` the order's."""
+
+    refund_no: str
+    order_no: str
+    transaction_id: str
+    status: RefundStatus
+    refund_amount: str
+    total_refund_amount: str
+    currency: str
+    items: tuple[RefundedItem, ...]
+    duplicate: bool
+
+
+# /esim/profile/cancel, /esim/profile/revoke
+
+
+class VoidProfile(Request):
+    """Exactly one of the two."""
+
+    profile_id: int | Annotated[str, Meta(min_length=1, max_length=20)] | None = None
+    iccid: Iccid | None = None
+
+
+class Voided(Answer, kw_only=True):
+    order_no: str
+    item_no: str
+    profile_id: int
+    iccid: str | UnsetType = UNSET
+    async_status: AsyncStatus
+    cancelled: bool
+    lifecycle_status: LifecycleStatus
+
+
+# /account/statement
+
+
+class Statement(Request):
+    start_time: Time | None = None
+    end_time: Time | None = None
+    entry_type: EntryType | None = None
+    pager: Pager | None = None
+
+
+class Entry(Answer, kw_only=True):
+    """One movement of money. `amount` is signed; the entries of a wallet sum to its balance."""
+
+    entry_no: str
+    entry_type: EntryType
+    amount: str
+    balance_after: str
+    currency: str
+    order_no: str | UnsetType = UNSET
+    topup_no: str | UnsetType = UNSET
+    create_time: datetime
+
+
+class Entries(Answer):
+    entries: tuple[Entry, ...]
+    pager: Page
+
+
+# /account/topup, /account/topup/query
+
+
+class RequestTopup(Request):
+    transaction_id: TransactionId
+    amount: Money
+    currency: Currency | None = None
+    pay_method: PayMethod | None = None
+    pay_reference: Annotated[str, Meta(max_length=128)] | None = None
+    remark: Remark | None = None
+
+
+class QueryTopup(Request):
+    topup_no: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
+    transaction_id: TransactionId | None = None
+
+
+class Topup(Answer, kw_only=True):
+    topup_no: str
+    transaction_id: str
+    amount: str
+    currency: str
+    status: TopupStatus
+    reject_reason: str | UnsetType = UNSET
+    create_time: datetime
+    review_time: datetime | UnsetType = UNSET
+    duplicate: bool

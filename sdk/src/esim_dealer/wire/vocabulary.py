@@ -30,7 +30,7 @@ OrderStatus = Literal["PAID", "FULFILLING", "COMPLETED", "REFUNDING", "REFUNDED"
 ItemStatus = Literal["PAID", "PENDING", "DELIVERED", "ACTIVATING", "ACTIVATED", "FAILED", "REFUNDED"]
 LifecycleStatus = Literal["PENDING", "DELIVERED", "ACTIVATING", "ACTIVATED", "CANCELLED"]
 PlanUseStatus = Literal["NOT_STARTED", "STARTED", "ENDED"]
-RefundStatus = Literal["REFUNDED", "REFUNDING"]
+RefundStatus = Literal["REFUNDED", "REFUNDING", "REJECTED"]
 RefundItemStatus = Literal["PENDING", "COMPLETED"]
 AsyncStatus = Literal["COMPLETED", "PENDING"]
 

@@ -88,6 +88,30 @@ OPERATIONS = {
         "Your eSIM profiles, newest first, each with the order and line it belongs to. All filters must match; ids that"
         " name nothing of yours give an empty page."
     ),
+    "/esim/refund": (
+        "Gives money back into the wallet: of the whole order without `items`, of whole lines, or of named profiles,"
+        " all of which must be refundable or nothing is done. Refundable is what was not used, installed, cancelled or"
+        " refunded. `REFUNDED` is credited; `REFUNDING` is accepted and held until its supplier or an operator has"
+        " agreed: wait for `REFUND_COMPLETED`, or query the order. `REJECTED`, seen in repeats only, was not"
+        " credited.\n\n"
+        "A repeat credits nothing and is answered with the first refund and `duplicate` true: by `refundTransactionId`"
+        " for ever, without it by the same scope within 24 hours."
+    ),
+    "/esim/profile/cancel": (
+        "Voids a profile, named by `profileId` or `iccid`. The wallet is not credited: for money back use"
+        " `/esim/refund` instead. Repeating it is success. `asyncStatus` `PENDING`: its supplier has to be asked; wait"
+        " for `DELIVERY_UPDATED` with `PROFILE_CANCELLED`, or query the order."
+    ),
+    "/esim/profile/revoke": "The same as `/esim/profile/cancel`.",
+    "/account/statement": (
+        "Every movement of money, newest first; the amounts of all entries sum to the balance. All filters must match."
+    ),
+    "/account/topup": (
+        "Asks for money in the wallet: an operator looks at it and credits the wallet, or refuses. `transactionId` is"
+        " your idempotency key, apart from those of orders: a repeat is answered with the first request and `duplicate`"
+        " true."
+    ),
+    "/account/topup/query": "A top-up as it stands, found by `topupNo`, `transactionId`, or both.",
     "/webhook/set": (
         'Where events are sent from now on. `""` or null: nowhere. A URL that had been disabled is enabled again.'
         " In production it must be https. Ports 80, 443, 8443 and those above 1023 are accepted, public addresses only."
@@ -122,6 +146,7 @@ CODES = {
     "000108": "a parameter has the wrong type, format, range or word; or a query string was sent",
     "000109": "Content-Type is not application/json",
     "000110": "the body is over 262144 bytes",
+    "000111": "a parameter that is not accepted here, or both of two exclusive ones",
     "000112": "no such path",
     "101001": "RT-Timestamp is more than 300 s from the server's clock",
     "101002": "calls from this address are not allowed",
@@ -132,6 +157,8 @@ CODES = {
     "101013": "too many calls a second",
     "900001": "busy or in maintenance; nothing was done unless `data.outcome` is `UNKNOWN`",
     "200002": "not allowed in the current status, or without a callback URL",
+    "200003": "nothing can be refunded in the given scope; `data.profiles` says why",
+    "200004": "a refund of the same profiles is in progress",
     "200005": "a line's price is not your price; `data.lines` has the expected ones",
     "200006": "amount is not the sum of the lines; `data.expectedAmount` is",
     "200007": "the wallet does not hold the amount",
@@ -140,7 +167,12 @@ CODES = {
     "200014": "the package is not on sale for you",
     "200015": "the currency is not the wallet's",
     "200020": "the wallet is frozen",
+    "200021": "too many top-ups wait for review",
     "310241": "the packageCode does not exist",
+    "310274": "the item is not in the order",
+    "310403": "the item has no such profile, or its two ids disagree",
+    "310404": "no such profile",
+    "310405": "no such top-up",
     "310272": "no such order or delivery, or orderNo and transactionId name different orders",
     "310402": "the transactionId was used with other content",
     "310501": "the callbackUrl is refused",
@@ -352,6 +384,44 @@ _FIELDS = {
     "state": "`DISABLED`: your receiver answered 410. `NOT_SET`: there is no callbackUrl.",
     "consecutiveFailures": "Attempts that failed since the last success.",
     "lastSuccessTime": "When an event was last received.",
+    # Refunds and voids
+    "RefundOrder.items": "The lines to be refunded; without it, the whole order.",
+    "RefundItem.profiles": "Those to be refunded; without it, or empty, the whole line.",
+    "refundTransactionId": "Your idempotency key: letters, digits and `. _ : @ -`, case-sensitive.",
+    "esimTranNo": "Not accepted here: `000111`.",
+    "RefundOrder.profiles": "Not accepted here: `000111`. Name profiles in `items[].profiles`.",
+    "refundNo": "The platform's number of this refund.",
+    "Refund.status": "`REFUNDED` is credited.",
+    "Refund.refundAmount": "Of this request.",
+    "totalRefundAmount": "Of the order in all.",
+    "Refund.items": "The lines it names something of.",
+    "refundStatus": "Whether this line's refund is credited.",
+    "profileIds": "The profiles refunded by this request.",
+    "iccids": "Their iccids; absent ones were never allocated.",
+    "Refund.duplicate": "Whether this is the result of an earlier request; then nothing more is credited.",
+    "asyncStatus": "`PENDING`: its supplier has to be asked.",
+    # The wallet
+    "entries": "Newest first.",
+    "entryNo": "Counts the entries of your wallet from 1.",
+    "entryType": "What moved the money.",
+    "Statement.entryType": "Only these.",
+    "Statement.startTime": "Made at or after.",
+    "Statement.endTime": "Made before.",
+    "Entry.amount": "Below zero where money left the wallet.",
+    "balanceAfter": "The balance this entry left.",
+    "Entry.createTime": "When it was made.",
+    "Entry.orderNo": "Of a debit or a refund.",
+    "Entry.topupNo": "Of a top-up.",
+    "RequestTopup.amount": "How much to add.",
+    "payMethod": "How you pay.",
+    "payReference": "By which the payment can be found.",
+    "topupNo": "The platform's number of this request.",
+    "Topup.amount": "How much is asked for.",
+    "Topup.status": "`APPROVED` is credited.",
+    "rejectReason": "Why it was rejected.",
+    "Topup.createTime": "When it was asked for.",
+    "reviewTime": "When it was approved or rejected.",
+    "Topup.duplicate": "Whether an earlier request was found under this transactionId.",
     "delivered": "Whether your receiver answered 2xx in time.",
     "httpStatus": "What your receiver answered; absent where it did not.",
     "durationMs": "How long that took, in milliseconds.",

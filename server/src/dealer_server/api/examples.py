@@ -142,6 +142,21 @@ _REQUESTS: dict[str, Callable[[], msgspec.Struct]] = {
     "/webhook/set": lambda: calls.SetWebhook(callback_url=CALLBACK_URL),
     "/webhook/query": calls.Empty,
     "/webhook/test": calls.Empty,
+    "/esim/refund": lambda: calls.RefundOrder(
+        order_no=identity.order_no(_ORDER_ID),
+        items=(
+            calls.RefundItem(
+                item_no=identity.item_no(_ORDER_ID, 0), profiles=(calls.RefundProfile(profile_id=_PROFILE_ID),)
+            ),
+        ),
+    ),
+    "/esim/profile/cancel": lambda: calls.VoidProfile(profile_id=_PROFILE_ID),
+    "/esim/profile/revoke": lambda: calls.VoidProfile(iccid=_CODES.iccid),
+    "/account/statement": lambda: calls.Statement(entry_type="REFUND", pager=calls.Pager(page_size=20)),
+    "/account/topup": lambda: calls.RequestTopup(
+        transaction_id="topup-20261120-1", amount=_raw('"500.00"'), pay_method="BANK_TRANSFER", pay_reference="INV-4711"
+    ),
+    "/account/topup/query": lambda: calls.QueryTopup(transaction_id="topup-20261120-1"),
     "/webhook/delivery/list": lambda: calls.DeliveryList(status="RETRY", pager=calls.Pager(page_size=20)),
     "/webhook/delivery/resend": lambda: calls.ResendDelivery(delivery_id=DELIVERY_ID),
 }
@@ -238,6 +253,79 @@ def _deliveries(links: Links) -> Mapping[str, object]:
     return {"page": calls.Deliveries(deliveries=(_delivery(),), pager=calls.Page(page_num=1, page_size=20, total=1))}
 
 
+def _refund(links: Links) -> Mapping[str, object]:
+    def case(status: Any, total: str) -> calls.Refund:
+        item = calls.RefundedItem(
+            item_no=identity.item_no(_ORDER_ID, 0),
+            refund_status="COMPLETED" if status == "REFUNDED" else "PENDING",
+            profile_ids=(_PROFILE_ID,),
+            iccids=(_CODES.iccid,),
+        )
+        return calls.Refund(
+            refund_no=identity.refund_no(_FIRST_ID + 12),
+            order_no=identity.order_no(_ORDER_ID),
+            transaction_id=TRANSACTION_ID,
+            status=status,
+            refund_amount="1.80",
+            total_refund_amount=total,
+            currency="USD",
+            items=(item,),
+            duplicate=False,
+        )
+
+    return {"refunded": case("REFUNDED", "1.80"), "refunding": case("REFUNDING", "0.00")}
+
+
+def _voided(links: Links) -> Mapping[str, object]:
+    def case(cancelled: bool) -> calls.Voided:
+        return calls.Voided(
+            order_no=identity.order_no(_ORDER_ID),
+            item_no=identity.item_no(_ORDER_ID, 0),
+            profile_id=_PROFILE_ID,
+            iccid=_CODES.iccid,
+            async_status="COMPLETED" if cancelled else "PENDING",
+            cancelled=cancelled,
+            lifecycle_status="CANCELLED" if cancelled else "DELIVERED",
+        )
+
+    return {"completed": case(True), "pending": case(False)}
+
+
+def _statement(links: Links) -> Mapping[str, object]:
+    debit = calls.Entry(
+        entry_no="2",
+        entry_type="ORDER_PAY",
+        amount="-1.80",
+        balance_after="998.20",
+        currency="USD",
+        order_no=identity.order_no(_ORDER_ID),
+        create_time=PLACED_AT,
+    )
+    opening = calls.Entry(
+        entry_no="1",
+        entry_type="ADJUST",
+        amount="1000.00",
+        balance_after="1000.00",
+        currency="USD",
+        create_time=PLACED_AT - timedelta(days=30),
+    )
+    return {"page": calls.Entries(entries=(debit, opening), pager=calls.Page(page_num=1, page_size=50, total=2))}
+
+
+def _topup(links: Links) -> Mapping[str, object]:
+    pending = calls.Topup(
+        topup_no=identity.topup_no(_FIRST_ID + 3),
+        transaction_id="topup-20261120-1",
+        amount="500.00",
+        currency="USD",
+        status="PENDING",
+        create_time=PLACED_AT,
+        duplicate=False,
+    )
+    approved = msgspec.structs.replace(pending, status="APPROVED", review_time=PLACED_AT + timedelta(hours=1))
+    return {"pending": pending, "approved": approved}
+
+
 _ANSWERS: dict[str, Callable[[Links], Mapping[str, object]]] = {
     "/health": lambda links: {"up": calls.Health(status="UP", tenant_id=str(TENANT_ID), client_name="Example Travel")},
     "/account/balance": lambda links: {"balance": _balance()},
@@ -256,6 +344,12 @@ _ANSWERS: dict[str, Callable[[Links], Mapping[str, object]]] = {
     "/webhook/set": _webhook_set,
     "/webhook/query": _webhook_state,
     "/webhook/test": _webhook_test,
+    "/esim/refund": _refund,
+    "/esim/profile/cancel": _voided,
+    "/esim/profile/revoke": _voided,
+    "/account/statement": _statement,
+    "/account/topup": _topup,
+    "/account/topup/query": _topup,
     "/webhook/delivery/list": _deliveries,
     "/webhook/delivery/resend": lambda links: {"again": _delivery()},
 }
@@ -351,6 +445,14 @@ _REFUSALS: dict[str, Callable[[], Any]] = {
     "101013": _too_many_calls,
     "900001": refusal.Busy,
     "200002": refusal.StatusForbids,
+    "200003": refusal.NothingRefundable,
+    "200004": refusal.RefundInProgress,
+    "200021": lambda: refusal.TooManyTopups("20 top-ups wait for review already; wait until they are reviewed"),
+    "310274": lambda: refusal.ItemNotInOrder("items[0].itemNo names no item of order D261120081530000041"),
+    "310403": lambda: refusal.ProfileNotInItem("items[0].profiles[0] names no profile of its item"),
+    "310404": refusal.ProfileNotFound,
+    "310405": refusal.TopupNotFound,
+    "000111": lambda: refusal.ParameterNotAccepted("profileId and iccid exclude each other; send exactly one of them"),
     "200005": lambda: _order_refused(amount="1.50", price="1.50"),
     "200006": lambda: _order_refused(amount="1.80", quantity=2),
     "200007": lambda: _order_refused(balance=12_000),

@@ -27,6 +27,8 @@ _WORDS = {
     "orderStatus": get_args(vocabulary.OrderStatus),
     "lifecycleStatus": get_args(vocabulary.LifecycleStatus),
     "planUseStatus": get_args(vocabulary.PlanUseStatus),
+    "entryType": get_args(vocabulary.EntryType),
+    "payMethod": get_args(vocabulary.PayMethod),
     "eventType": get_args(vocabulary.EventType),
     "status": get_args(vocabulary.DeliveryState),
 }

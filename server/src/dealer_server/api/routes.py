@@ -7,11 +7,13 @@ from typing import Any
 import msgspec
 
 from dealer_server.clock import Clock
-from dealer_server.operations import lists, shelf, webhook
+from dealer_server.operations import lists, shelf, statement, topup, webhook
 from dealer_server.operations.accounts import AccountDesk, balance
 from dealer_server.operations.memory import Caller, Memory
 from dealer_server.operations.place_order import OrderDesk
 from dealer_server.operations.query_order import QueryDesk, Sought, query_order
+from dealer_server.operations.refund_order import RefundDesk
+from dealer_server.operations.void_profile import VoidDesk
 from dealer_server.rules import order, snapshot
 from dealer_server.rules.endpoint import Policy
 from dealer_server.rules.order import Placed, Repeated
@@ -63,6 +65,8 @@ class Parts(msgspec.Struct, frozen=True):
     callbacks: Policy
     master_keys: MasterKeys
     outbound: Outbound
+    refunds: RefundDesk
+    voids: VoidDesk
 
 
 def operations(parts: Parts) -> tuple[Operation, ...]:
@@ -141,6 +145,22 @@ def _rows(parts: Parts) -> Iterable[Operation]:
     async def delivery_resend(caller: Caller, call: calls.ResendDelivery) -> bytes:
         return encode(await webhook.resend(parts.database, caller.tenant_id, call, parts.clock()))
 
+    async def refund_order(caller: Caller, call: calls.RefundOrder) -> bytes:
+        return encode(await parts.refunds.refund(caller.tenant_id, call))
+
+    async def void_profile(caller: Caller, call: calls.VoidProfile) -> bytes:
+        return encode(await parts.voids.void(caller.tenant_id, call))
+
+    async def statement_of(caller: Caller, call: calls.Statement) -> bytes:
+        currency = caller.access.prices.currency
+        return encode(await statement.statement(parts.database, caller.tenant_id, currency, call))
+
+    async def request_topup(caller: Caller, call: calls.RequestTopup) -> bytes:
+        return encode(await topup.request(parts.database, caller.tenant_id, call, parts.clock()))
+
+    async def query_topup(caller: Caller, call: calls.QueryTopup) -> bytes:
+        return encode(await topup.query(parts.database, caller.tenant_id, call))
+
     empty, bought = calls.Empty, Snapshot
     refused: tuple[ResultCode, ...] = (
         "310402",
@@ -162,6 +182,31 @@ def _rows(parts: Parts) -> Iterable[Operation]:
     yield Operation("/esim/query", "Query an order", calls.QueryOrder, bought, query, False, ("310272",))
     yield Operation("/esim/order/list", "List orders", calls.OrderList, calls.Orders, order_list)
     yield Operation("/esim/profile/list", "List eSIM profiles", calls.ProfileList, calls.Profiles, profile_list)
+    refusals: tuple[ResultCode, ...] = ("310272", "310402", "310274", "310403", "000111", "200004", "200003")
+    yield Operation("/esim/refund", "Refund", calls.RefundOrder, calls.Refund, refund_order, True, refusals)
+    for path, summary in (("cancel", "Cancel a profile"), ("revoke", "Revoke a profile")):
+        yield Operation(
+            f"/esim/profile/{path}",
+            summary,
+            calls.VoidProfile,
+            calls.Voided,
+            void_profile,
+            True,
+            ("000111", "310404", "200004"),
+        )
+    yield Operation("/account/statement", "Read the ledger", calls.Statement, calls.Entries, statement_of)
+    yield Operation(
+        "/account/topup",
+        "Ask for a top-up",
+        calls.RequestTopup,
+        calls.Topup,
+        request_topup,
+        True,
+        ("200015", "310402", "200021"),
+    )
+    yield Operation(
+        "/account/topup/query", "Query a top-up", calls.QueryTopup, calls.Topup, query_topup, False, ("310405",)
+    )
     yield Operation(
         "/webhook/set", "Set the callback URL", calls.SetWebhook, calls.Webhook, webhook_set, True, ("310501",)
     )

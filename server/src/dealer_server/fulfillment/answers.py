@@ -40,7 +40,7 @@ def schedule(line: Claimed, item: Item, outcomes: Mapping[int, Outcome], now: da
     waiting = [
         outcomes.get(profile.profile_id)
         for profile in item.profiles
-        if profile.lifecycle_status == "PENDING" and not profile.failed
+        if profile.lifecycle_status == "PENDING" and not profile.failed and not profile.held
     ]
     if not waiting:
         return Scheduled(line.key, None, True)

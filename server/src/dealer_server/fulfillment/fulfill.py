@@ -34,10 +34,11 @@ class Fulfiller:
         package: Callable[[str], Package | None],
         clock: Clock,
         changed: Callable[[], None] = lambda: None,
+        refund_failed: bool = True,
     ):
         assert all(code == supplier.code for code, supplier in suppliers.items())
         self._queues = [
-            SupplierQueue(supplier, database.session(), data_keys, package, clock, changed)
+            SupplierQueue(supplier, database.session(), data_keys, package, clock, changed, refund_failed)
             for supplier in suppliers.values()
         ]
         self._session = database.session()

@@ -7,7 +7,7 @@ dropped. What a supplier answered is written in one transaction with the event t
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import NamedTuple
@@ -18,16 +18,18 @@ from dealer_server import kill_points, store
 from dealer_server.clock import Clock
 from dealer_server.fulfillment import answers
 from dealer_server.fulfillment.ask import ask, fault_text, order_no, units
-from dealer_server.rules import delivery
+from dealer_server.rules import delivery, identity, refund
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.delivery import Codes, Failed
 from dealer_server.rules.model import Item, Order, Profile
+from dealer_server.rules.refund import Part, Scope
 from dealer_server.store import fulfillment as rows
 from dealer_server.store import webhook
 from dealer_server.store.database import DatabaseLost, Session
 from dealer_server.store.fulfillment import Claimed, Scheduled
+from dealer_server.store.refund import New, Void
 from dealer_server.store.sealing import DataKeys
-from dealer_server.suppliers.contract import FromStock, Outcome, Supplier, Unit
+from dealer_server.suppliers.contract import Done, FromStock, Outcome, Supplier, Unit
 
 log = structlog.get_logger()
 
@@ -71,6 +73,7 @@ class SupplierQueue:
         package: Callable[[str], Package | None],
         clock: Clock,
         changed: Callable[[], None],
+        refund_failed: bool = True,
     ):
         self.code = supplier.code
         self.wake = asyncio.Event()
@@ -80,6 +83,7 @@ class SupplierQueue:
         self._package = package
         self._clock = clock
         self._changed = changed
+        self._refund_failed = refund_failed
         self._stopping = False
         self._asking: asyncio.Task[None] | None = None
 
@@ -208,6 +212,9 @@ class SupplierQueue:
             after = {
                 key: delivery.allocate(before[key], settled, _begun(lines[key], batch.outcomes), now) for key in keys
             }
+            failed = {key: ids for key in keys if (ids := _newly_failed(before[key], after[key]))}
+            if failed and self._refund_failed:
+                after |= await self._give_back(failed, after)
             changes = [(before[key], after[key]) for key in keys if after[key] is not before[key]]
             if changes:
                 await self._write(changes)
@@ -224,8 +231,29 @@ class SupplierQueue:
         if changes:
             self._changed()
 
+    async def _give_back(
+        self, failed: Mapping[OrderKey, frozenset[int]], orders: Mapping[OrderKey, Order]
+    ) -> dict[OrderKey, Order]:
+        """Begins a refund of what failed for good; the worker credits it at once (decisions 4)."""
+        session, now, held, new = self._session, self._clock(), {}, []
+        first = await store.order.next_block(session, "refund", identity.first_id_at(int(now.timestamp())), len(failed))
+        for refund_id, (key, ids) in enumerate(failed.items(), first):
+            parts = tuple(
+                Part(item.line, one.profile_id, None, item.price * item.period_num, "AT_ONCE")
+                for item in orders[key].items
+                for one in item.profiles
+                if one.profile_id in ids
+            )
+            scope = Scope({part.line: ids for part in parts}).meaning
+            amount = sum(part.amount for part in parts)
+            new.append(New(*key[:1], refund_id, key[1], None, scope, "REFUNDING", amount, "fulfillment failed for good",
+                           "system", now, now, parts))  # fmt: skip
+            held[key] = refund.hold(orders[key], ids, now)
+        await store.refund.add(session, new)
+        return held
+
     async def _settled(
-        self, batch: Batch, held: Iterable[tuple[Order, Sequence[Claimed]]]
+        self, batch: Batch, held: Sequence[tuple[Order, Sequence[Claimed]]]
     ) -> dict[int, Codes | Failed]:
         """What the profiles of held lines that still wait get, by profileId; stock is taken for them here."""
         waiting = {
@@ -233,13 +261,17 @@ class SupplierQueue:
             for order, lines in held
             for line in lines
             for profile in order.items[line.line].profiles
-            if profile.lifecycle_status == "PENDING" and not profile.failed and profile.profile_id in batch.outcomes
+            if profile.lifecycle_status == "PENDING"
+            and not profile.failed
+            and not profile.held
+            and profile.profile_id in batch.outcomes
         }
         settled = answers.found(batch.outcomes, batch.units, _qr_token)
         unwanted = settled.keys() - waiting.keys()
         if unwanted:  # cancelled while its supplier worked, or another worker's by now
             log.warning("answers_unwanted", supplier=self.code,
                         unit_keys=[batch.units[profile_id].unit_key for profile_id in sorted(unwanted)])  # fmt: skip
+            await self._void_unwanted(batch, [order for order, _ in held], unwanted)
         from_stock: dict[str, list[tuple[int, int]]] = {}
         for profile_id, (tenant_id, package_code) in waiting.items():
             if isinstance(batch.outcomes[profile_id], FromStock):
@@ -247,6 +279,23 @@ class SupplierQueue:
         for package_code, wanted in sorted(from_stock.items()):
             settled |= await self._take(package_code, wanted, batch.units)
         return {profile_id: answer for profile_id, answer in settled.items() if profile_id in waiting}
+
+    async def _void_unwanted(self, batch: Batch, orders: Sequence[Order], unwanted: Collection[int]) -> None:
+        """What was made for a profile that was cancelled meanwhile is voided at its supplier, not handed out."""
+        voids = []
+        for order in orders:
+            for item in order.items:
+                for profile in item.profiles:
+                    outcome = batch.outcomes.get(profile.profile_id)
+                    if profile.profile_id in unwanted and profile.cancelled and isinstance(outcome, Done):
+                        voids.append(
+                            Void(
+                                *(order.tenant_id, profile.profile_id, order.order_id, item.line, None, item.supplier),
+                                *(item.package_code, outcome.iccid, self._clock(), 0),
+                            )
+                        )
+        if voids:
+            await store.refund.add_voids(self._session, voids)
 
     async def _take(self, package_code: str, wanted: Sequence[OrderKey], units: Mapping[int, Unit]) -> dict[int, Codes]:
         taken = await store.stock.take(self._session, package_code, wanted, self._data_keys, self._clock())
@@ -266,10 +315,18 @@ class SupplierQueue:
             await rows.record_items(session, items)
         if profiles := list(_changed_profiles(changes)):
             await rows.record_profiles(session, profiles, self._data_keys, now)
-        await rows.record_orders(session, orders)
+        await rows.record_orders(session, changes)
         await webhook.order_changed(
             session, [(order.tenant_id, order.order_id, order.version) for order in orders], now
         )
+
+
+def _newly_failed(before: Order, after: Order) -> frozenset[int]:
+    return frozenset(
+        new.profile_id
+        for old, new in zip(before.profiles, after.profiles, strict=True)
+        if new.failed and not old.failed
+    )
 
 
 def _qr_token() -> str:

@@ -93,8 +93,29 @@ async def list_tenants(database: Database) -> list[store.tenant.Tenant]:
         return await store.tenant.listed(connection)
 
 
-async def reset_secret(database: Database, master_keys: MasterKeys, app_key: str, author: str, clock: Clock) -> str:
-    """The new secret; the old one opens calls for 24 h more (decisions 1). Raises OperatorError."""
+async def view_secret(database: Database, master_keys: MasterKeys, app_key: str, author: str) -> str:
+    """The secret in force; who looked is in the audit log. Raises OperatorError."""
+
+    async def work(connection: Connection) -> str:
+        found = await store.tenant.sealed_secret(connection, app_key)
+        if found is None:
+            raise OperatorError(f"no credential {app_key!r}")
+        tenant_id, version, sealed = found
+        await _record(connection, author, "credentials.view", tenant_id, {"appKey": app_key})
+        return master_keys.open(sealed, credential_context(tenant_id, app_key, version)).decode()
+
+    return await database.run(work)
+
+
+async def reset_secret(
+    database: Database,
+    master_keys: MasterKeys,
+    app_key: str,
+    author: str,
+    clock: Clock,
+    overlap: timedelta = OVERLAP,
+) -> str:
+    """The new secret; the old one opens calls for 24 h more (decisions 1), or not at all. Raises OperatorError."""
 
     async def work(connection: Connection) -> str:
         found = await store.tenant.credential(connection, app_key)
@@ -103,7 +124,7 @@ async def reset_secret(database: Database, master_keys: MasterKeys, app_key: str
         tenant_id, version = found
         secret = f"{app_key[:8].replace('ak', 'sk', 1)}{_base62(40)}"
         sealed = master_keys.seal(secret.encode(), credential_context(tenant_id, app_key, version + 1))
-        assert await store.tenant.reset_secret(connection, app_key, tenant_id, version + 1, sealed, clock() + OVERLAP)
+        assert await store.tenant.reset_secret(connection, app_key, tenant_id, version + 1, sealed, clock() + overlap)
         await _record(connection, author, "credentials.reset", tenant_id, {"appKey": app_key})
         await store.tenant.touch(connection, "tenant")
         return secret

@@ -31,7 +31,8 @@ class Failed(msgspec.Struct, frozen=True):
 def allocate(order: Order, answers: Mapping[int, Codes | Failed], taken: frozenset[int], now: datetime) -> Order:
     """The order after suppliers answered for some of its profiles. `taken`: the lines fulfillment has begun.
 
-    A profile that is no longer PENDING keeps what it has: a late or doubled answer changes nothing.
+    A profile that is no longer PENDING, or held by a refund, keeps what it has: a late or doubled answer changes
+    nothing.
     """
     items = tuple(
         msgspec.structs.replace(
@@ -61,7 +62,7 @@ def settle(before: Order, items: tuple[Item, ...], now: datetime) -> Order:
 
 
 def _answered(profile: Profile, answer: Codes | Failed | None) -> Profile:
-    if answer is None or profile.lifecycle_status != "PENDING" or profile.failed:
+    if answer is None or profile.lifecycle_status != "PENDING" or profile.failed or profile.held:
         return profile
     if isinstance(answer, Failed):
         return msgspec.structs.replace(profile, failed=True)
@@ -118,7 +119,7 @@ def _order_status(
 ) -> OrderStatus:
     if before == "REFUNDED" or all(profile.refunded for item in items for profile in item.profiles):
         return "REFUNDED"
-    if before == "REFUNDING":
+    if any(profile.held for item in items for profile in item.profiles):
         return "REFUNDING"
     if not live or delivery == "DELIVERED":
         return "COMPLETED"

@@ -68,12 +68,34 @@ def _first_id(digits: str) -> int | None:
     return first_id_at(int(at.timestamp()))
 
 
+def refund_no(refund_id: int) -> str:
+    """`R` + yyMMddHHmmss + 6 digits."""
+    return f"R{order_no(refund_id)[1:]}"
+
+
+def refund_id(refund_no: str) -> int | None:
+    return order_id(f"D{refund_no[1:]}") if refund_no[:1] == "R" else None
+
+
+def topup_no(topup_id: int) -> str:
+    """`T` + yyMMddHHmmss + 6 digits."""
+    return f"T{order_no(topup_id)[1:]}"
+
+
+def topup_id(topup_no: str) -> int | None:
+    return order_id(f"D{topup_no[1:]}") if topup_no[:1] == "T" else None
+
+
 def item_no(order_id: int, line: int) -> str:
     return str(order_id * LINES + line)
 
 
 def order_and_line(item_no: str) -> tuple[int, int] | None:
-    """The orderId and line an itemNo stands for; None for what cannot be an itemNo of ours."""
+    """The orderId and line an itemNo stands for, in its current or legacy form (`{orderNo}-I-{id}`), or None."""
+    order, legacy, number = item_no.partition("-I-")
+    if legacy:
+        found = order_and_line(number)
+        return found if found is not None and order == order_no(found[0]) else None
     if not (item_no.isascii() and item_no.isdigit() and len(item_no) <= 18):
         return None
     return divmod(int(item_no), LINES)

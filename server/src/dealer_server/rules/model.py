@@ -18,7 +18,8 @@ STOCK = "stock"  # the supplier whose profiles an operator has loaded: they can 
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """One eSIM bought. `failed`: fulfillment failed for good. iccid, activation_code and qr_token come together."""
+    """One eSIM bought. `failed`: fulfillment failed for good. `held`: a pending refund names it. iccid, activation_code
+    and qr_token come together."""
 
     profile_id: int
     lifecycle_status: LifecycleStatus = "PENDING"
@@ -36,6 +37,7 @@ class Profile(msgspec.Struct, frozen=True):
     plan_use_end_at: datetime | None = None
     data_total_bytes: int | None = None
     data_usage_bytes: int = 0
+    held: bool = False
 
     @property
     def live(self) -> bool:

@@ -351,6 +351,13 @@ def _amount(literal: bytes, currency: str) -> int:
     return money.parse(literal.decode().strip('"'), currency)
 
 
+def read_amount(name: str, literal: msgspec.Raw, currency: str) -> int:
+    """An amount as sent, in ten-thousandths. Raises 000106, 000108."""
+    if why := _refuse_amount_form(name, literal, currency):
+        raise why
+    return _amount(bytes(literal), currency)
+
+
 def _refuse_amount_form(name: str, literal: msgspec.Raw, currency: str) -> refusal.Refusal | None:
     if bytes(literal) in (b"null", b'""'):
         return refusal.ParameterEmpty(f"{name} is empty; accepted: a decimal number or string such as 1.80")

@@ -138,6 +138,18 @@ class StatusForbids(Refusal):
     code = "200002"
 
 
+class NothingRefundable(Refusal):
+    """Nothing in this scope can be refunded; data.profiles says why."""
+
+    code = "200003"
+
+
+class RefundInProgress(Refusal):
+    """A refund of the same profiles is in progress; wait for REFUND_COMPLETED, or query the order."""
+
+    code = "200004"
+
+
 class PriceDiffers(Refusal):
     code = "200005"
 
@@ -166,6 +178,10 @@ class CurrencyDiffers(Refusal):
     code = "200015"
 
 
+class TooManyTopups(Refusal):
+    code = "200021"
+
+
 class WalletFrozen(Refusal):
     """The wallet is frozen. Please contact the operator."""
 
@@ -180,6 +196,32 @@ class OrderNotFound(Refusal):
     """No such order, or orderNo and transactionId name different orders."""
 
     code = "310272"
+
+
+class ItemNotInOrder(Refusal):
+    code = "310274"
+
+
+class ProfileNotInItem(Refusal):
+    code = "310403"
+
+
+class ProfileNotFound(Refusal):
+    """No such profile."""
+
+    code = "310404"
+
+
+class TopupNotFound(Refusal):
+    """No such top-up, or topupNo and transactionId name different ones."""
+
+    code = "310405"
+
+
+class RefundTransactionIdReused(Refusal):
+    """refundTransactionId was already used with different content. Send a new one for a new refund."""
+
+    code = "310402"
 
 
 class TransactionIdReused(Refusal):

@@ -79,6 +79,19 @@ def delivery_updated(order: Order, links: Links) -> wire.Snapshot:
     )
 
 
+REFUND_HINTS = ("REFUND_COMPLETED", "REFUND_AMOUNT_UPDATED")
+
+
+def refund_completed(order: Order, links: Links) -> wire.Snapshot:
+    """The REFUND_COMPLETED event: the order as the credit left it; refundAmount is what was given back in all."""
+    return msgspec.structs.replace(
+        delivery_updated(order, links),
+        event_type="REFUND_COMPLETED",
+        refund_amount=Decimal(money.text(order.refund_amount, order.currency)),
+        change_hints=REFUND_HINTS,
+    )
+
+
 def profile(of: Profile, item: Item, tenant_id: int, links: Links) -> wire.Profile:
     """One profile of a line; what is not known yet, or not reported by the line's supplier, is absent."""
     if of.iccid is None or of.activation_code is None:

@@ -20,6 +20,11 @@ class Wallet(msgspec.Struct, frozen=True):
         return self.balance + self.credit_limit
 
 
+def credited(wallet: Wallet, amount: int) -> Wallet:
+    """The wallet after one entry that gives it money; a frozen one takes it, too."""
+    return msgspec.structs.replace(wallet, balance=wallet.balance + amount, version=wallet.version + 1)
+
+
 def refuse_spending(wallet: Wallet, balance: int, amount: int) -> refusal.Refusal | None:
     """Why `amount` cannot be spent while `balance` is left, or None (decisions 2: 200020, 200007)."""
     if wallet.frozen:

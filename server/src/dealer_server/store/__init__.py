@@ -1,5 +1,33 @@
 """STORE: all SQL, one statement per function, one file per noun."""
 
-from dealer_server.store import data_key, listing, order, package, sealing, serving, stock, tenant, wallet, webhook
+from dealer_server.store import (
+    data_key,
+    ledger,
+    listing,
+    order,
+    package,
+    refund,
+    sealing,
+    serving,
+    stock,
+    tenant,
+    topup,
+    wallet,
+    webhook,
+)
 
-__all__ = ["data_key", "listing", "order", "package", "sealing", "serving", "stock", "tenant", "wallet", "webhook"]
+__all__ = [
+    "data_key",
+    "ledger",
+    "listing",
+    "order",
+    "package",
+    "refund",
+    "sealing",
+    "serving",
+    "stock",
+    "tenant",
+    "topup",
+    "wallet",
+    "webhook",
+]

@@ -90,7 +90,9 @@ async def sealed(
 
 # What a profile is to its line, one bit each, so that bit_or over profiles answers every "all" and "any" of
 # rules/delivery.py. VOIDED: cancelled before delivery; ENDED: cancelled after it.
-_REFUNDED, _VOIDED, _FAILED, _WAITING, _ENDED, _DELIVERED, _ACTIVATING, _ACTIVATED = (1 << bit for bit in range(8))
+_REFUNDED, _VOIDED, _FAILED, _WAITING, _ENDED, _DELIVERED, _ACTIVATING, _ACTIVATED, _HELD = (
+    1 << bit for bit in range(9)
+)
 _LACKING = _FAILED | _WAITING
 _IN_USE = _DELIVERED | _ACTIVATING | _ACTIVATED
 _READY = _ENDED | _IN_USE
@@ -101,8 +103,9 @@ _KIND = f"""CASE
     WHEN cancelled THEN {_ENDED}
     ELSE CASE lifecycle_status
         WHEN 'ACTIVATING' THEN {_ACTIVATING} WHEN 'ACTIVATED' THEN {_ACTIVATED} ELSE {_DELIVERED} END
-    END"""
-_WAITS = "iccid IS NULL AND NOT refunded AND NOT cancelled AND NOT failed"
+    END | CASE WHEN held THEN {_HELD} ELSE 0 END"""
+_UNSOLD = "iccid IS NULL AND NOT refunded AND NOT cancelled AND NOT failed"
+_WAITS = f"{_UNSOLD} AND NOT held"
 
 _LINES = f"""
 SELECT tenant_id, order_id, line, kinds, item_status, CASE
@@ -122,7 +125,7 @@ FROM order_item JOIN
 _ORDERS = f"""
 SELECT tenant_id, order_id, order_status, kinds, unsettled_line, CASE
         WHEN order_status = 'REFUNDED' OR kinds = {_REFUNDED} THEN 'REFUNDED'
-        WHEN order_status = 'REFUNDING' THEN 'REFUNDING'
+        WHEN kinds & {_HELD} <> 0 THEN 'REFUNDING'
         WHEN kinds & {_LACKING} = 0 THEN 'COMPLETED'
         WHEN order_status <> 'PAID' OR begun THEN 'FULFILLING'
         ELSE 'PAID' END AS settles_as
@@ -216,6 +219,43 @@ QUERIES = (
         FROM (SELECT tenant_id, sum(amount) AS total FROM ledger_entry WHERE entry_type = 'REFUND' GROUP BY tenant_id) e
         FULL JOIN (SELECT tenant_id, sum(refund_amount) AS total FROM orders GROUP BY tenant_id) o USING (tenant_id)
         WHERE coalesce(e.total, 0) <> coalesce(o.total, 0)
+        """,
+    ),
+    Query(
+        "A7",
+        "the refund's credit is not what its profiles came to, or not what the ledger says",
+        """
+        SELECT tenant_id, order_id, refund_id, status, credited, coalesce(l.total, 0) AS lines_total, e.amount AS entry
+        FROM refund LEFT JOIN
+            (SELECT tenant_id, refund_id, sum(amount) AS total FROM refund_line WHERE status = 'COMPLETED'
+            GROUP BY tenant_id, refund_id) l USING (tenant_id, refund_id)
+        LEFT JOIN (SELECT tenant_id, reference AS refund_id, amount FROM ledger_entry WHERE entry_type = 'REFUND') e
+            USING (tenant_id, refund_id)
+        WHERE credited <> coalesce(l.total, 0) OR (status = 'REFUNDED') <> (e.amount IS NOT NULL)
+            OR credited <> coalesce(e.amount, 0)
+        """,
+    ),
+    Query(
+        "A7",
+        "the order was refunded another amount than its refunds credited",
+        """
+        SELECT tenant_id, order_id, refund_amount, coalesce(r.total, 0) AS credited FROM orders LEFT JOIN
+            (SELECT tenant_id, order_id, sum(credited) AS total FROM refund GROUP BY tenant_id, order_id) r
+            USING (tenant_id, order_id)
+        WHERE refund_amount <> coalesce(r.total, 0)
+        """,
+    ),
+    Query(
+        "A8",
+        "the profile is not refunded once, or held by no refund",
+        """
+        SELECT tenant_id, order_id, profile_id, refunded, held, coalesce(l.completed, 0) AS completed,
+            coalesce(l.pending, 0) AS pending
+        FROM profile LEFT JOIN
+            (SELECT tenant_id, profile_id, count(*) FILTER (WHERE status = 'COMPLETED') AS completed,
+                count(*) FILTER (WHERE status IN ('PENDING', 'READY')) AS pending
+            FROM refund_line GROUP BY tenant_id, profile_id) l USING (tenant_id, profile_id)
+        WHERE refunded::int <> coalesce(l.completed, 0) OR held::int <> coalesce(l.pending, 0)
         """,
     ),
     Query(
@@ -356,6 +396,19 @@ QUERIES = (
         """,
     ),
     Query(
+        "A13",
+        "the order has not one REFUND_COMPLETED for each credited refund",
+        """
+        SELECT tenant_id, order_id, coalesce(r.refunds, 0) AS refunds, coalesce(d.events, 0) AS events
+        FROM (SELECT tenant_id, order_id, count(*) AS refunds FROM refund WHERE status = 'REFUNDED'
+            GROUP BY tenant_id, order_id) r
+        FULL JOIN (SELECT tenant_id, order_id, count(*) AS events FROM webhook_delivery
+            WHERE event_type = 'REFUND_COMPLETED' AND trigger <> 'TEST' GROUP BY tenant_id, order_id) d
+            USING (tenant_id, order_id)
+        WHERE coalesce(r.refunds, 0) <> coalesce(d.events, 0)
+        """,
+    ),
+    Query(
         "A14",
         "the delivery's attempts are too many, not numbered without gap, or none explains that it is DELIVERED",
         """
@@ -418,6 +471,27 @@ QUERIES = (
     ),
     Query(
         "A16",
+        "the refund is due since long, or waits for nobody's word",
+        """
+        SELECT tenant_id, order_id, refund_id, due_at FROM refund r
+        WHERE due_at < $2::timestamptz - interval '15 minutes' OR (status = 'REFUNDING' AND due_at IS NULL
+            AND NOT EXISTS (SELECT FROM refund_line l WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id
+                AND l.status = 'PENDING'))
+        """,
+    ),
+    Query(
+        "A16",
+        "the refund waits for a supplier that nobody asks",
+        """
+        SELECT l.tenant_id, order_id, refund_id, profile_id
+        FROM refund_line l JOIN refund r USING (tenant_id, refund_id)
+        WHERE l.status = 'PENDING' AND way = 'SUPPLIER' AND NOT EXISTS (SELECT FROM void_request v
+            WHERE v.tenant_id = l.tenant_id AND v.profile_id = l.profile_id AND v.refund_id = l.refund_id
+                AND v.outcome IS NULL)
+        """,
+    ),
+    Query(
+        "A16",
         "the delivery waits behind none of its order",
         """
         SELECT tenant_id, order_id, delivery_id, event_type, created_at
@@ -455,6 +529,14 @@ QUERIES = (
                 ("order_id", "line", "profile_id"),
                 "p.order_id = c.order_id AND p.line = c.line",
             ),
+            ("refund", "orders", ("order_id", "refund_id"), "p.order_id = c.order_id"),
+            (
+                "refund_line",
+                "refund",
+                ("refund_id", "profile_id"),
+                "p.refund_id = c.refund_id AND p.order_id = (SELECT order_id FROM profile x"
+                " WHERE x.tenant_id = c.tenant_id AND x.profile_id = c.profile_id)",
+            ),
             ("webhook_delivery", "orders", ("order_id", "delivery_id", "event_type"), "p.order_id = c.order_id"),
         )
     ),
@@ -487,7 +569,7 @@ QUERIES = (
             GROUP BY package_code) s USING (package_code)
         FULL JOIN
             (SELECT package_code, count(*) AS waiting FROM profile JOIN order_item USING (tenant_id, order_id, line)
-            WHERE supplier = '{STOCK}' AND {_WAITS} GROUP BY package_code) p USING (package_code)
+            WHERE supplier = '{STOCK}' AND {_UNSOLD} GROUP BY package_code) p USING (package_code)
         WHERE coalesce(l.free, 0) <> coalesce(not_taken, 0) - coalesce(waiting, 0)
         """,
     ),

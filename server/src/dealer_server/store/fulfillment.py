@@ -57,7 +57,7 @@ RETURNING i.tenant_id, i.order_id, i.line, i.package_code, i.quantity, i.period_
         WHERE e.tenant_id = i.tenant_id AND e.entry_type = 'ORDER_PAY' AND e.reference = i.order_id),
     ARRAY(SELECT profile_id FROM profile p WHERE p.tenant_id = i.tenant_id
         AND p.profile_id >= i.first_profile_id AND p.profile_id < i.first_profile_id + i.quantity
-        AND p.lifecycle_status = 'PENDING' AND NOT p.failed ORDER BY profile_id)
+        AND p.lifecycle_status = 'PENDING' AND NOT p.failed AND NOT p.held ORDER BY profile_id)
 """
 
 
@@ -96,18 +96,18 @@ async def reschedule(session: Session, claim_id: int, lines: Sequence[Scheduled]
     )
 
 
-async def record_orders(session: Session, orders: Sequence[Order]) -> None:
-    """Writes the statuses of orders, each one version after the stored one."""
+async def record_orders(session: Session, changes: Sequence[tuple[Order, Order]]) -> None:
+    """Writes the statuses of orders: (as they are stored, as they are now)."""
     written = await session.fetch(
         "UPDATE orders o SET delivery_status = new.delivery_status, order_status = new.order_status,"
         " version = new.version, updated_at = new.updated_at"
-        " FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::int[], $6::timestamptz[])"
-        " AS new(tenant_id, order_id, delivery_status, order_status, version, updated_at)"
-        " WHERE o.tenant_id = new.tenant_id AND o.order_id = new.order_id AND o.version = new.version - 1 RETURNING 1",
-        *_columns([(o.tenant_id, o.order_id, o.delivery_status, o.order_status, o.version, o.updated_at)
-                   for o in orders], 6),
+        " FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::int[], $6::timestamptz[], $7::int[])"
+        " AS new(tenant_id, order_id, delivery_status, order_status, version, updated_at, known)"
+        " WHERE o.tenant_id = new.tenant_id AND o.order_id = new.order_id AND o.version = new.known RETURNING 1",
+        *_columns([(o.tenant_id, o.order_id, o.delivery_status, o.order_status, o.version, o.updated_at, was.version)
+                   for was, o in changes], 7),
     )  # fmt: skip
-    assert len(written) == len(orders), "an order moved on while it was locked"
+    assert len(written) == len(changes), "an order moved on while it was locked"
 
 
 async def record_items(session: Session, items: Sequence[tuple[Order, Item]]) -> None:
@@ -129,14 +129,15 @@ async def record_profiles(
     written = await session.fetch(
         "UPDATE profile p SET lifecycle_status = new.lifecycle_status, failed = new.failed, iccid = new.iccid,"
         " activation_code = new.activation_code, qr_token = new.qr_token, esim_status = new.esim_status,"
-        " smdp_status = new.smdp_status, data_total_bytes = new.data_total_bytes, updated_at = $1"
+        " smdp_status = new.smdp_status, data_total_bytes = new.data_total_bytes, held = new.held, updated_at = $1"
         " FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::bool[], $6::text[], $7::bytea[], $8::text[],"
-        " $9::text[], $10::text[], $11::bigint[]) AS new(tenant_id, profile_id, lifecycle_status, failed, iccid,"
-        " activation_code, qr_token, esim_status, smdp_status, data_total_bytes)"
+        " $9::text[], $10::text[], $11::bigint[], $12::bool[])"
+        " AS new(tenant_id, profile_id, lifecycle_status, failed, iccid, activation_code, qr_token, esim_status,"
+        " smdp_status, data_total_bytes, held)"
         " WHERE p.tenant_id = new.tenant_id AND p.profile_id = new.profile_id AND p.lifecycle_status = 'PENDING'"
         " RETURNING 1",
         now,
-        *_columns([_profile_row(tenant_id, profile, keys) for tenant_id, profile in profiles], 10),
+        *_columns([_profile_row(tenant_id, profile, keys) for tenant_id, profile in profiles], 11),
     )
     assert len(written) == len(profiles), "a profile is no longer PENDING"
 
@@ -165,6 +166,7 @@ def _profile_row(tenant_id: int, profile: Profile, keys: DataKeys) -> tuple[obje
         profile.esim_status,
         profile.smdp_status,
         profile.data_total_bytes,
+        profile.held,
     )
 
 

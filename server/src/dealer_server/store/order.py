@@ -164,7 +164,7 @@ SELECT o.tenant_id, o.order_id, o.transaction_id, o.currency, o.amount, o.refund
     i.line, i.package_code, i.supplier, i.quantity, i.period_num, i.price, i.first_profile_id, i.item_status,
     p.profile_id, p.lifecycle_status, p.failed, p.refunded, p.activated, p.cancelled, p.iccid, p.activation_code,
     p.qr_token, p.esim_status, p.smdp_status, p.plan_use_status, p.plan_use_start_at, p.plan_use_end_at,
-    p.data_total_bytes, p.data_usage_bytes
+    p.data_total_bytes, p.data_usage_bytes, p.held
 FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)
 JOIN orders o ON o.tenant_id = key.tenant_id AND o.order_id = key.order_id
 JOIN order_item i ON i.tenant_id = o.tenant_id AND i.order_id = o.order_id
@@ -207,7 +207,7 @@ def _order(rows: list[asyncpg.Record], data_keys: DataKeys) -> Order:
 
 
 def _profile(tenant_id: int, row: asyncpg.Record, data_keys: DataKeys) -> Profile:
-    columns = list(row[19:35])
+    columns = list(row[19:36])
     if columns[7] is not None:
         columns[7] = data_keys.open(columns[7], profile_context(tenant_id, columns[0])).decode()
     return Profile(*columns)

@@ -30,7 +30,7 @@ async def levels(session: Session, package_codes: Sequence[str]) -> dict[str, in
     return {row[0]: row[1] for row in rows}
 
 
-async def sell(session: Session, sold: dict[str, int]) -> None:
+async def sell(session: Connection | Session, sold: dict[str, int]) -> None:
     """Takes sold profiles off the levels. The CHECK refuses to go below zero."""
     changed = await session.fetch(
         "UPDATE stock_level SET free = free - sold.n FROM unnest($1::text[], $2::int[]) AS sold(package_code, n)"

@@ -95,6 +95,14 @@ async def set_credential_status(connection: Connection, app_key: str, status: st
     )
 
 
+async def sealed_secret(connection: Connection, app_key: str) -> tuple[int, int, bytes] | None:
+    """(tenant_id, secret_version, sealed secret)."""
+    row = await connection.fetchrow(
+        "SELECT tenant_id, secret_version, sealed_secret FROM credential WHERE app_key = $1", app_key
+    )
+    return (row[0], row[1], row[2]) if row else None
+
+
 async def credential(connection: Connection, app_key: str) -> tuple[int, int] | None:
     """(tenant_id, secret_version), locked."""
     row = await connection.fetchrow(

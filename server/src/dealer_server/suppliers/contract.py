@@ -70,6 +70,32 @@ class FromStock(msgspec.Struct, frozen=True):
 
 Outcome = Done | Pending | Rejected | Unknown | FromStock
 
+Way = Literal["AT_ONCE", "SUPPLIER", "REVIEW"]
+"""Who has a say when an allocated profile is voided: nobody but us, its supplier, an operator."""
+
+
+class VoidUnit(msgspec.Struct, frozen=True):
+    """An eSIM to be voided, for a refund or because its dealer cancelled it."""
+
+    profile_id: int
+    package_code: str
+    iccid: str
+    for_refund: bool
+    asked_at: datetime
+
+
+class VoidDone(msgspec.Struct, frozen=True):
+    """The eSIM is void, also where it was before."""
+
+
+class NotVoided(msgspec.Struct, frozen=True):
+    """The supplier will not void it: surely it stays what it is. `message` is for the operator and holds no secret."""
+
+    message: str
+
+
+VoidOutcome = VoidDone | NotVoided | Pending | Unknown
+
 
 class Supplier(Protocol):
     """Who makes eSIMs. `code` is what packages name it by; at most `parallel` calls run at a time per process."""
@@ -82,4 +108,12 @@ class Supplier(Protocol):
 
     async def allocate(self, unit: Unit, now: datetime) -> Outcome:
         """Makes the eSIM, or says how far it is. Asked again with the same unit_key, it makes no second one."""
+        ...
+
+    def way(self, package_code: str, for_refund: bool) -> Way:
+        """Who has a say when a profile of this package, with codes, is voided."""
+        ...
+
+    async def void(self, unit: VoidUnit, now: datetime) -> VoidOutcome:
+        """Voids the eSIM, or says how far that is; asked again, it answers the same."""
         ...

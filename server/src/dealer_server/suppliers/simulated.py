@@ -10,7 +10,18 @@ from collections.abc import Callable
 from datetime import datetime
 
 from dealer_server.rules import iccid, identity
-from dealer_server.suppliers.contract import Done, Outcome, Pending, Rejected, Unit
+from dealer_server.suppliers.contract import (
+    Done,
+    NotVoided,
+    Outcome,
+    Pending,
+    Rejected,
+    Unit,
+    VoidDone,
+    VoidOutcome,
+    VoidUnit,
+    Way,
+)
 
 HOST = "rsp.sandbox.example"
 ICCID_PREFIX = "89000"  # 89 is telecom, 000 no country: no real eSIM begins so
@@ -27,6 +38,15 @@ _DELAYS: dict[str, Callable[[Unit], float]] = {
     "TEST-DELAY": lambda unit: 5,
     "TEST-PARTIAL": _first_half_at_once,
 }
+
+
+_WAYS: dict[tuple[str, bool], Way] = {
+    ("TEST-ASYNC", False): "SUPPLIER",
+    ("TEST-ASYNC", True): "SUPPLIER",
+    ("TEST-REJECT", True): "SUPPLIER",
+    ("TEST-REVIEW", True): "REVIEW",
+}
+VOID_SECONDS = 3.0
 
 
 class Simulated:
@@ -53,6 +73,19 @@ class Simulated:
             if left > 0:
                 return Pending(left)
         return Done(self._iccid(unit.profile_id), f"LPA:1${HOST}${self._matching_id(unit.unit_key)}")
+
+    def way(self, package_code: str, for_refund: bool) -> Way:
+        return _WAYS.get((package_code, for_refund), "AT_ONCE")
+
+    async def void(self, unit: VoidUnit, now: datetime) -> VoidOutcome:
+        if self.way(unit.package_code, unit.for_refund) != "SUPPLIER":
+            return VoidDone()
+        left = VOID_SECONDS / self._speed - (now - unit.asked_at).total_seconds()
+        if left > 0:
+            return Pending(left)
+        if unit.package_code == "TEST-REJECT":
+            return NotVoided("TEST-REJECT rejects every refund")
+        return VoidDone()
 
     def _iccid(self, profile_id: int) -> str:
         """20 digits that no other profile of this deployment has until 2051.

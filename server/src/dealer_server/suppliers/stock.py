@@ -6,7 +6,7 @@ unknown and nothing is handed out twice (suppliers 3 rule 7).
 
 from datetime import datetime
 
-from dealer_server.suppliers.contract import FromStock, Outcome, Unit
+from dealer_server.suppliers.contract import FromStock, Outcome, Unit, VoidDone, VoidOutcome, VoidUnit, Way
 
 
 class Stock:
@@ -15,3 +15,10 @@ class Stock:
 
     async def allocate(self, unit: Unit, now: datetime) -> Outcome:
         return FromStock()
+
+    def way(self, package_code: str, for_refund: bool) -> Way:
+        return "AT_ONCE"
+
+    async def void(self, unit: VoidUnit, now: datetime) -> VoidOutcome:
+        """There is nobody to tell: the code is void in our books."""
+        return VoidDone()

@@ -1,0 +1,134 @@
+"""Refunds that were pending become credits, once suppliers and operators have said their word (decisions 4 and 5).
+
+Void and credit happen in one transaction; what was rejected is released. A refund is taken under its lock and only
+while it is REFUNDING, and the ledger takes a refund's credit once: two workers, or a worker twice, credit it once.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime
+
+import structlog
+
+from dealer_server import kill_points, store
+from dealer_server.clock import Clock
+from dealer_server.fulfillment.ask import fault_text
+from dealer_server.rules import refund, wallet
+from dealer_server.rules.model import Order
+from dealer_server.rules.refund import Part
+from dealer_server.rules.snapshot import Links
+from dealer_server.store import refund as rows
+from dealer_server.store import webhook_repush
+from dealer_server.store.database import Database, DatabaseLost
+from dealer_server.store.refund import Credit, Row
+from dealer_server.store.sealing import DataKeys
+
+log = structlog.get_logger()
+
+REFUNDS_PER_BATCH = 100
+POLL_SECONDS = 0.1
+LOST_SECONDS = 1.0
+
+
+class Settler:
+    """Settles what is due; any number of them may run on one database. `changed` is called after each commit."""
+
+    def __init__(
+        self, database: Database, data_keys: DataKeys, links: Links, clock: Clock, changed: Callable[[], None]
+    ):
+        self.wake = asyncio.Event()
+        self._session = database.session()
+        self._data_keys = data_keys
+        self._links = links
+        self._clock = clock
+        self._changed = changed
+
+    async def run(self) -> None:
+        """Until cancelled; a settlement that is begun is ended."""
+        try:
+            while True:
+                pause = POLL_SECONDS
+                working = asyncio.create_task(self.run_once())
+                try:
+                    if await asyncio.shield(working):
+                        continue
+                except asyncio.CancelledError:
+                    await asyncio.wait([working])
+                    raise
+                except DatabaseLost:
+                    pause = LOST_SECONDS
+                except Exception as error:
+                    log.error("refunds_not_settled", error=fault_text(error))
+                    pause = LOST_SECONDS
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self.wake.wait()
+                self.wake.clear()
+        finally:
+            await self._session.close()
+
+    async def run_once(self) -> int:
+        """Settles a batch; how many refunds it had. One that cannot be settled harms no other."""
+        due = await rows.due(self._session, self._clock(), REFUNDS_PER_BATCH)
+        if not due:
+            return 0
+        try:
+            await self._settle(due)
+        except DatabaseLost:
+            raise
+        except Exception as error:
+            if len(due) == 1:
+                raise
+            log.warning("batch_failed", refunds=len(due), error=fault_text(error))
+            for one in due:
+                await self._settle([one])
+        self._changed()
+        return len(due)
+
+    async def _settle(self, due: Sequence[tuple[int, int, int]]) -> None:
+        session, now = self._session, self._clock()
+        keys = sorted({(tenant_id, order_id) for tenant_id, order_id, _ in due})
+        async with session.transaction():
+            wallets = await store.wallet.lock(session, sorted({tenant_id for tenant_id, _ in keys}))
+            await store.order.lock(session, keys)
+            before = await store.order.load(session, keys, self._data_keys)
+            taken = await rows.take(session, [(tenant_id, refund_id) for tenant_id, _, refund_id in due], now)
+            kill_points.reach("refund.taken")
+            orders, credits, told, released = dict(before), [], [], []
+            for row in taken:
+                key = (row.tenant_id, row.order_id)
+                parts = given(row)
+                orders[key] = settled(orders[key], row, parts, now)
+                if parts:
+                    wallets[row.tenant_id] = paid = wallet.credited(wallets[row.tenant_id], amount_of(parts))
+                    credits.append(Credit(row.tenant_id, row.refund_id, amount_of(parts), paid.version, paid.balance))
+                    told.append((row.refund_id, orders[key]))
+                else:
+                    released.append(key)
+            changes = [(before[key], after) for key, after in orders.items() if after is not before[key]]
+            await rows.settle(session, changes, credits, told, self._data_keys, self._links, now)
+            await rows.end(
+                session, [(row.tenant_id, row.refund_id, amount_of(given(row)), bool(given(row))) for row in taken], now
+            )
+            for tenant_id, order_id in dict.fromkeys(released):
+                await webhook_repush.sync(session, tenant_id, [order_id], now)
+            kill_points.reach("refund.settled")
+
+
+def given(row: Row) -> list[Part]:
+    """The profiles of a refund that are given back."""
+    return [
+        Part(line.line, line.profile_id, None, line.amount, line.way) for line in row.lines if line.status == "READY"
+    ]
+
+
+def amount_of(parts: Sequence[Part]) -> int:
+    return sum([part.amount for part in parts])
+
+
+def settled(order: Order, row: Row, parts: Sequence[Part], now: datetime) -> Order:
+    """The order with what is given back credited, and the rest released."""
+    rest = {line.profile_id for line in row.lines if line.status == "REJECTED"}
+    after = refund.release(order, rest, now) if rest else order
+    return refund.credit(after, parts, now) if parts else after

@@ -1,0 +1,255 @@
+"""Giving money back: refunds are decided and written in batches, as orders are (specification 4.3, decisions 4).
+
+Find, lock wallets and orders, load, decide one after the other, write all, commit. What needs no supplier and no review
+is credited in that transaction; the rest is held, and settled by the worker (fulfillment/refunds.py).
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+from msgspec import UNSET
+
+from dealer_server import kill_points, store
+from dealer_server.clock import Clock
+from dealer_server.rules import identity, refund, refusal, wallet
+from dealer_server.rules.model import Item, Order, Profile
+from dealer_server.rules.refund import Way
+from dealer_server.rules.snapshot import Links
+from dealer_server.rules.wallet import Wallet
+from dealer_server.store import refund as rows
+from dealer_server.store.database import Desk, Session
+from dealer_server.store.refund import Credit, Line, New, Row
+from dealer_server.store.sealing import DataKeys
+from esim_dealer.wire import calls
+
+REFUNDS_PER_BATCH = 200
+REPEATED_WITHIN = timedelta(hours=24)
+
+OrderKey = tuple[int, int]
+WayOf = Callable[[Item, Profile], Way]
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """A refund a dealer asks for."""
+
+    tenant_id: int
+    call: calls.RefundOrder
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """A refund, new or repeated, and its order as it then stands."""
+
+    row: Row
+    order: Order
+    duplicate: bool
+
+
+class RefundDesk:
+    """Where refunds wait for the batch that decides them. One per process."""
+
+    def __init__(
+        self,
+        session: Session,
+        data_keys: DataKeys,
+        links: Links,
+        way: WayOf,
+        clock: Clock,
+        refunded: Callable[[], None] = lambda: None,
+    ):
+        self._session = session
+        self._data_keys = data_keys
+        self._links = links
+        self._way = way
+        self._clock = clock
+        self._refunded = refunded
+        self._desk: Desk[Wanted, Decided] = Desk(self._run, bound=REFUNDS_PER_BATCH)
+
+    async def refund(self, tenant_id: int, call: calls.RefundOrder) -> calls.Refund:
+        """/esim/refund. Raises 000105, 310272, 310274, 310403, 310402, 200004, 200003."""
+        _refuse_foreign(call)
+        if call.order_no is None and call.transaction_id is None:
+            raise refusal.ParameterMissing("orderNo is required; accepted: orderNo or transactionId, or both")
+        return answer(await self._desk.submit(Wanted(tenant_id, call)))
+
+    async def drain(self) -> None:
+        await self._desk.drain()
+
+    async def _run(self, batch: Sequence[Wanted]) -> Sequence[Decided | Exception]:
+        session, now = self._session, self._clock()
+        located = await self._locate(batch)
+        keys = sorted({key for key in located if key is not None})
+        if not keys:
+            return [refusal.OrderNotFound() for _ in batch]
+        async with session.transaction():
+            wallets = await store.wallet.lock(session, sorted({tenant_id for tenant_id, _ in keys}))
+            await store.order.lock(session, keys)
+            orders = await store.order.load(session, keys, self._data_keys)
+            used = [(one.tenant_id, one.call.refund_transaction_id) for one in batch if one.call.refund_transaction_id]
+            known = await rows.of_orders(session, keys) + await rows.by_transaction(session, used)
+            books = Books(orders, wallets, known, await rows.voiding(session, keys), self._way, now)
+            first = await store.order.next_block(session, "refund", _first_id(now), len(batch))
+            decisions = [
+                books.decide(wanted, key, first + number)
+                for number, (wanted, key) in enumerate(zip(batch, located, strict=True))
+            ]
+            kill_points.reach("refund.decided")
+            if books.new:
+                await books.write(session, self._data_keys, self._links)
+            kill_points.reach("refund.written")
+        kill_points.reach("refund.committed")
+        if books.new:
+            self._refunded()
+        return decisions
+
+    async def _locate(self, batch: Sequence[Wanted]) -> list[OrderKey | None]:
+        """(tenant_id, orderId) of each call's order; None where it cannot be one of this dealer's."""
+        unresolved = [
+            (one.tenant_id, one.call.transaction_id)
+            for one in batch
+            if one.call.order_no is None and one.call.transaction_id is not None
+        ]
+        ids = await store.order.ids(self._session, unresolved) if unresolved else {}
+        keys: list[OrderKey | None] = []
+        for one in batch:
+            order_no = one.call.order_no
+            order_id = (
+                identity.order_id(order_no) if order_no else ids.get((one.tenant_id, one.call.transaction_id or ""))
+            )
+            keys.append(None if order_id is None else (one.tenant_id, order_id))
+        return keys
+
+
+class Books:
+    """What a batch works on: orders and wallets as what was decided so far leaves them."""
+
+    def __init__(
+        self,
+        orders: dict[OrderKey, Order],
+        wallets: dict[int, Wallet],
+        known: Sequence[Row],
+        voiding: frozenset[int],
+        way: WayOf,
+        now: datetime,
+    ):
+        self._before = orders
+        self._orders = dict(orders)
+        self._wallets = dict(wallets)
+        self._known = list({(row.tenant_id, row.refund_id): row for row in known}.values())
+        self._voiding = voiding
+        self._way = way
+        self._now = now
+        self.new: list[New] = []
+        self._credits: list[Credit] = []
+        self._told: list[tuple[int, Order]] = []
+
+    def decide(self, wanted: Wanted, key: OrderKey | None, refund_id: int) -> Decided | refusal.Refusal:
+        order = self._orders.get(key) if key else None
+        if order is None or wanted.call.transaction_id not in (None, order.transaction_id):
+            return refusal.OrderNotFound()
+        try:
+            scope = refund.resolve(order, wanted.call.items)
+            before = self._repeated(wanted, order, scope)
+            if before is not None:
+                return Decided(before, order, True)
+            return self._accept(wanted, order, scope, refund_id)
+        except refusal.Refusal as why:
+            return why
+
+    def _repeated(self, wanted: Wanted, order: Order, scope: refund.Scope) -> Row | None:
+        """The refund that this call repeats. Raises 310402."""
+        tenant_id, key = wanted.tenant_id, wanted.call.refund_transaction_id
+        for row in self._known:
+            if row.tenant_id != tenant_id:
+                continue
+            same = row.order_id == order.order_id and row.scope == scope.meaning
+            if key is not None and row.refund_transaction_id == key:
+                if not same:
+                    raise refusal.RefundTransactionIdReused
+                return row
+            if key is None and same and row.status != "REJECTED" and row.created_at > self._now - REPEATED_WITHIN:
+                return row
+        return None
+
+    def _accept(self, wanted: Wanted, order: Order, scope: refund.Scope, refund_id: int) -> Decided:
+        """Raises 200004, 200003."""
+        plan = refund.plan(order, scope, self._way, self._voiding)
+        new = New(
+            *(wanted.tenant_id, refund_id, order.order_id, wanted.call.refund_transaction_id, scope.meaning),
+            *("REFUNDED" if plan.at_once else "REFUNDING", plan.amount, wanted.call.remark, "dealer", self._now),
+            None,
+            plan.parts,
+        )
+        ids = [part.profile_id for part in plan.parts]
+        if plan.at_once:
+            after = refund.credit(order, plan.parts, self._now)
+            paid = wallet.credited(self._wallets[wanted.tenant_id], plan.amount)
+            self._wallets[wanted.tenant_id] = paid
+            self._credits.append(Credit(wanted.tenant_id, refund_id, plan.amount, paid.version, paid.balance))
+            self._told.append((refund_id, after))
+        else:
+            after = refund.hold(order, ids, self._now)
+        self._orders[wanted.tenant_id, order.order_id] = after
+        self.new.append(new)
+        row = Row(
+            *(new.tenant_id, new.refund_id, new.order_id, new.refund_transaction_id, new.scope, new.status),
+            *(new.amount, new.amount if plan.at_once else 0, self._now, self._now if plan.at_once else None),
+            tuple(
+                Line(part.profile_id, part.line, part.amount, part.way, "COMPLETED" if plan.at_once else "PENDING")
+                for part in plan.parts
+            ),
+        )
+        self._known.append(row)
+        return Decided(row, after, False)
+
+    async def write(self, session: Session, data_keys: DataKeys, links: Links) -> None:
+        changes = [(self._before[key], after) for key, after in self._orders.items() if after is not self._before[key]]
+        await rows.add(session, self.new)
+        await rows.ask_suppliers(session, self.new, self._orders, self._now)
+        await rows.settle(session, changes, self._credits, self._told, data_keys, links, self._now)
+
+
+def answer(decided: Decided) -> calls.Refund:
+    row, order = decided.row, decided.order
+    numbers = sorted({line.line for line in row.lines})
+    return calls.Refund(
+        refund_no=identity.refund_no(row.refund_id),
+        order_no=order.order_no,
+        transaction_id=order.transaction_id,
+        status=row.status,
+        refund_amount=refund.text(row.credited if row.status == "REFUNDED" else row.amount, order),
+        total_refund_amount=refund.text(order.refund_amount, order),
+        currency=order.currency,
+        items=tuple(_item(order, number, [line for line in row.lines if line.line == number]) for number in numbers),
+        duplicate=decided.duplicate,
+    )
+
+
+def _item(order: Order, number: int, lines: Sequence[Line]) -> calls.RefundedItem:
+    iccids = {profile.profile_id: profile.iccid for profile in order.items[number].profiles}
+    ids = [line.profile_id for line in lines]
+    return calls.RefundedItem(
+        item_no=identity.item_no(order.order_id, number),
+        refund_status="COMPLETED" if all(line.status == "COMPLETED" for line in lines) else "PENDING",
+        profile_ids=tuple(ids),
+        iccids=tuple(iccid for one in ids if (iccid := iccids[one]) is not None),
+    )
+
+
+def _refuse_foreign(call: calls.RefundOrder) -> None:
+    """Raises 000111 for what belongs to other interfaces (specification 4.3 rule 4)."""
+    if call.profiles is not UNSET:
+        raise refusal.ParameterNotAccepted("profiles is not accepted here; name profiles in items[].profiles")
+    places: list[tuple[str, calls.RefundOrder | calls.RefundItem | calls.RefundProfile]] = [("", call)]
+    for index, item in enumerate(call.items or ()):
+        places.append((f"items[{index}].", item))
+        places += [(f"items[{index}].profiles[{at}].", one) for at, one in enumerate(item.profiles or ())]
+    for where, place in places:
+        if place.esim_tran_no is not UNSET:
+            raise refusal.ParameterNotAccepted(
+                f"{where}esimTranNo is not accepted; name profiles by profileId or iccid"
+            )
+
+
+def _first_id(now: datetime) -> int:
+    return identity.first_id_at(int(now.timestamp()))

@@ -1,0 +1,138 @@
+"""Asking for money in the wallet, and giving it: a request never credits by itself (decisions 4 /account/topup)."""
+
+import hashlib
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+from msgspec import UNSET
+
+from dealer_server import store
+from dealer_server.clock import Clock
+from dealer_server.operations.tenant import OperatorError
+from dealer_server.rules import identity, money, order, refusal, snapshot
+from dealer_server.store import topup as rows
+from dealer_server.store.database import Connection, Database
+from dealer_server.store.topup import Topup
+from esim_dealer.wire import calls
+
+MOST_PENDING = 20
+
+
+async def request(database: Database, tenant_id: int, call: calls.RequestTopup, now: datetime) -> calls.Topup:
+    """/account/topup: the request as it stands; a repeat is the original. Raises 200015, 000108, 310402, 200021."""
+
+    async def work(connection: Connection) -> calls.Topup:
+        wallet = (await store.wallet.lock(connection, [tenant_id]))[tenant_id]
+        if call.currency not in (None, wallet.currency):
+            raise refusal.CurrencyDiffers(f"currency is {call.currency}; the wallet's is {wallet.currency}")
+        amount = _amount(call, wallet.currency)
+        digest = _meaning(call, amount)
+        before = await rows.find(connection, tenant_id, None, call.transaction_id)
+        if before is not None:
+            if before.digest != digest:
+                raise refusal.TransactionIdReused(
+                    "transactionId was already used for another top-up; send a new one for a new request"
+                )
+            return answer(before, duplicate=True)
+        if await rows.pending(connection, tenant_id) >= MOST_PENDING:
+            raise refusal.TooManyTopups(f"{MOST_PENDING} top-ups wait for review already; wait until they are reviewed")
+        first = identity.first_id_at(int(now.timestamp()))
+        new = Topup(
+            *(tenant_id, await store.order.next_block(connection, "topup", first, 1), call.transaction_id, digest),
+            *(amount, wallet.currency, "PENDING", call.pay_method, call.pay_reference, call.remark, None, None),
+            *(now, None),
+        )
+        assert await rows.add(connection, new), "the wallet is locked"
+        return answer(new, duplicate=False)
+
+    return await database.run(work)
+
+
+async def query(database: Database, tenant_id: int, call: calls.QueryTopup) -> calls.Topup:
+    """/account/topup/query. Raises 000105, 310405."""
+    if call.topup_no is None and call.transaction_id is None:
+        raise refusal.ParameterMissing("topupNo is required; accepted: topupNo or transactionId, or both")
+    topup_id = None if call.topup_no is None else identity.topup_id(call.topup_no)
+    async with database.connection() as connection:
+        found = await rows.find(connection, tenant_id, -1 if call.topup_no and topup_id is None else topup_id,
+                                call.transaction_id)  # fmt: skip
+    if found is None:
+        raise refusal.TopupNotFound
+    return answer(found, duplicate=False)
+
+
+# The operator
+
+
+async def listed(database: Database, tenant_id: int | None, status: str | None, limit: int = 200) -> Sequence[Topup]:
+    async with database.connection() as connection:
+        return await rows.listed(connection, tenant_id, status, limit)
+
+
+async def approve(database: Database, topup_no: str, author: str, clock: Clock) -> Topup:
+    """Credits the wallet, once, whatever is pressed twice. Raises OperatorError."""
+    return await _review(database, topup_no, None, author, clock)
+
+
+async def reject(database: Database, topup_no: str, reason: str, author: str, clock: Clock) -> Topup:
+    """Raises OperatorError."""
+    if not reason.strip():
+        raise OperatorError("a rejection needs a reason: the dealer reads it")
+    return await _review(database, topup_no, reason, author, clock)
+
+
+async def _review(database: Database, topup_no: str, reason: str | None, author: str, clock: Clock) -> Topup:
+    topup_id = identity.topup_id(topup_no)
+
+    async def work(connection: Connection) -> Topup:
+        found = await rows.by_id(connection, topup_id) if topup_id is not None else None
+        if found is None:
+            raise OperatorError(f"no top-up {topup_no}")
+        wallet = (await store.wallet.lock(connection, [found.tenant_id]))[found.tenant_id]
+        now, status = clock(), "APPROVED" if reason is None else "REJECTED"
+        if not await rows.review(connection, found.tenant_id, found.topup_id, status, reason, author, now):
+            again = await rows.by_id(connection, found.topup_id)
+            assert again is not None
+            raise OperatorError(f"{topup_no} is {again.status} already, by {again.reviewer}")
+        detail: dict[str, object] = {"topupNo": topup_no, "amount": money.text(found.amount, found.currency)}
+        if reason is None:
+            version = await store.wallet.move(connection, found.tenant_id, "TOPUP", found.amount, found.topup_id, now)
+            detail |= {"entryVersion": version, "balanceBefore": wallet.balance,
+                       "balanceAfter": wallet.balance + found.amount}  # fmt: skip
+        else:
+            detail["reason"] = reason
+        await store.tenant.record_act(
+            connection, author, f"topup.{'approve' if reason is None else 'reject'}", found.tenant_id,
+            msgspec.json.encode(detail).decode(),
+        )  # fmt: skip
+        return found._replace(status=status, reject_reason=reason, reviewer=author, reviewed_at=now)
+
+    return await database.run(work)
+
+
+def answer(one: Topup, *, duplicate: bool) -> calls.Topup:
+    return calls.Topup(
+        topup_no=identity.topup_no(one.topup_id),
+        transaction_id=one.transaction_id,
+        amount=money.text(one.amount, one.currency),
+        currency=one.currency,
+        status=one.status,
+        reject_reason=one.reject_reason or UNSET,
+        create_time=snapshot.whole_seconds(one.created_at),
+        review_time=snapshot.whole_seconds(one.reviewed_at) if one.reviewed_at else UNSET,
+        duplicate=duplicate,
+    )
+
+
+def _amount(call: calls.RequestTopup, currency: str) -> int:
+    """Raises 000108."""
+    amount = order.read_amount("amount", call.amount, currency)
+    if amount == 0:
+        raise refusal.ParameterInvalid("amount is 0; accepted: more than that")
+    return amount
+
+
+def _meaning(call: calls.RequestTopup, amount: int) -> bytes:
+    parts = (str(amount), call.pay_method or "", call.pay_reference or "")
+    return hashlib.sha256("\0".join(parts).encode()).digest()[:16]

@@ -1,0 +1,136 @@
+"""Voiding a profile without giving money back: /esim/profile/cancel and /esim/profile/revoke (specification 4.4)."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import msgspec
+from msgspec import UNSET
+
+from dealer_server import kill_points, store
+from dealer_server.clock import Clock
+from dealer_server.rules import identity, refund, refusal
+from dealer_server.rules.model import Item, Order, Profile
+from dealer_server.rules.refund import Way
+from dealer_server.store import refund as rows
+from dealer_server.store import webhook
+from dealer_server.store.database import Desk, Session
+from dealer_server.store.refund import Void
+from dealer_server.store.sealing import DataKeys
+from esim_dealer.wire import calls
+
+VOIDS_PER_BATCH = 200
+OrderKey = tuple[int, int]
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """A profile a dealer wants void: by its id, or by its iccid."""
+
+    tenant_id: int
+    profile_id: int | None
+    iccid: str | None
+
+
+class VoidDesk:
+    """Where cancellations wait for the batch that writes them. One per process."""
+
+    def __init__(
+        self,
+        session: Session,
+        data_keys: DataKeys,
+        way: Callable[[Item, Profile], Way],
+        clock: Clock,
+        voided: Callable[[], None] = lambda: None,
+    ):
+        self._session = session
+        self._data_keys = data_keys
+        self._way = way
+        self._clock = clock
+        self._voided = voided
+        self._desk: Desk[Wanted, calls.Voided] = Desk(self._run, bound=VOIDS_PER_BATCH)
+
+    async def void(self, tenant_id: int, call: calls.VoidProfile) -> calls.Voided:
+        """Repeating it is success. Raises 000105, 000111, 310404, 200004."""
+        if call.profile_id is not None and call.iccid is not None:
+            raise refusal.ParameterNotAccepted("profileId and iccid exclude each other; send exactly one of them")
+        if call.profile_id is None and call.iccid is None:
+            raise refusal.ParameterMissing("profileId is required; accepted: exactly one of profileId and iccid")
+        profile_id = None if call.profile_id is None else identity.profile_id(call.profile_id)
+        if call.profile_id is not None and profile_id is None:
+            raise refusal.ProfileNotFound
+        return await self._desk.submit(Wanted(tenant_id, profile_id, call.iccid))
+
+    async def drain(self) -> None:
+        await self._desk.drain()
+
+    async def _run(self, batch: Sequence[Wanted]) -> Sequence[calls.Voided | Exception]:
+        session, now = self._session, self._clock()
+        found = await rows.locate_profiles(session, [(one.tenant_id, one.profile_id, one.iccid) for one in batch])
+        keys = sorted({one[:2] for one in found if one is not None})
+        if not keys:
+            return [refusal.ProfileNotFound() for _ in batch]
+        async with session.transaction():
+            await store.order.lock(session, keys)
+            before = await store.order.load(session, keys, self._data_keys)
+            voiding = set(await rows.voiding(session, keys))
+            orders, voids = dict(before), []
+            answers = [
+                refusal.ProfileNotFound() if one is None else self._decide(one, orders, voiding, voids, now)
+                for one in found
+            ]
+            changes = [(before[key], after) for key, after in orders.items() if after is not before[key]]
+            if voids:
+                await rows.add_voids(session, voids)
+            if changes:
+                await rows.record_orders(session, changes)
+                await rows.give_back_stock(session, changes)
+                await webhook.order_changed(
+                    session, [(after.tenant_id, after.order_id, after.version) for _, after in changes], now
+                )
+            kill_points.reach("void.written")
+        kill_points.reach("void.committed")
+        if changes or voids:
+            self._voided()
+        return answers
+
+    def _decide(
+        self,
+        located: tuple[int, int, int],
+        orders: dict[OrderKey, Order],
+        voiding: set[int],
+        voids: list[Void],
+        now: datetime,
+    ) -> calls.Voided | refusal.Refusal:
+        tenant_id, order_id, profile_id = located
+        order = orders[tenant_id, order_id]
+        item, profile = _profile(order, profile_id)
+        if profile.held:
+            return refusal.RefundInProgress(
+                "a refund of this profile is in progress; wait for REFUND_COMPLETED, or query the order"
+            )
+        if not profile.cancelled and profile_id not in voiding:
+            if profile.iccid is not None and self._way(item, profile) == "SUPPLIER":
+                voids.append(
+                    Void(
+                        *(tenant_id, profile_id, order_id, item.line, None, item.supplier, item.package_code),
+                        *(profile.iccid, now, 0),
+                    )
+                )
+                voiding.add(profile_id)
+            else:
+                order = orders[tenant_id, order_id] = refund.void(order, {profile_id}, now)
+                item, profile = _profile(order, profile_id)
+        return calls.Voided(
+            order_no=order.order_no,
+            item_no=identity.item_no(order_id, item.line),
+            profile_id=profile_id,
+            iccid=profile.iccid or UNSET,
+            async_status="PENDING" if profile_id in voiding else "COMPLETED",
+            cancelled=profile.cancelled,
+            lifecycle_status=profile.lifecycle_status,
+        )
+
+
+def _profile(order: Order, profile_id: int) -> tuple[Item, Profile]:
+    return next(
+        (item, profile) for item in order.items for profile in item.profiles if profile.profile_id == profile_id
+    )
