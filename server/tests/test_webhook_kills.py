@@ -88,8 +88,8 @@ async def used(shop: Ground) -> AsyncIterator[None]:
     async def report() -> None:
         for usage_bytes in itertools.count(1):
             delivered = await shop.rows(
-                "SELECT tenant_id, order_id FROM orders WHERE delivery_status = 'DELIVERED'"
-                " AND (tenant_id, order_id) NOT IN (SELECT tenant_id, order_id FROM order_item WHERE supplier = 'stock')"
+                "SELECT tenant_id, order_id FROM orders WHERE delivery_status = 'DELIVERED' AND (tenant_id, order_id)"
+                " NOT IN (SELECT tenant_id, order_id FROM order_item WHERE supplier = 'stock')"
                 " ORDER BY random() LIMIT 8"
             )
             for tenant_id, order_id in delivered:

@@ -1,0 +1,164 @@
+"""kill -9 around the money that goes back: whatever dies where, each refund is credited once, and told once."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+
+import httpx2
+import pytest
+
+from dealer_server import clock
+from dealer_server.kill_points import Armed
+from dealer_server.operations import catalogue
+from dealer_server.rules.catalogue import generate
+from dealer_server.store.database import Database
+from door import Door, Service, test_settings
+from processes import PATIENCE, environment, running
+from webhook_stage import Receiver, listening
+
+KILLED = -9
+SERVE_POINTS = [
+    Armed("refund.decided"),
+    Armed("refund.written"),
+    Armed("refund.written", 1, 0.0002),
+    Armed("refund.committed"),
+]
+WORK_POINTS = [
+    Armed("void.claimed"),
+    Armed("void.answered"),
+    Armed("void.answered", 1, 0.0005),
+    Armed("void.recorded"),
+    Armed("refund.taken"),
+    Armed("refund.settled"),
+    Armed("refund.settled", 1, 0.0002),
+]
+
+
+class Till:
+    """A dealer, its receiver, and the database it all ends up in."""
+
+    def __init__(self, service: Service, door: Door, receiver: Receiver):
+        self.service = service
+        self.door = door
+        self.receiver = receiver
+        self.env = environment(service.settings.database_url)
+        self.credited = 0
+
+    async def at(self, url: str) -> Door:
+        return replace(self.door, url=url)
+
+    async def rows(self, sql: str, *args: object) -> list[tuple]:
+        async with self.service.database.connection() as connection:
+            return [tuple(row) for row in await connection.fetch(sql, *args)]
+
+    async def until(self, sql: str, *args: object) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not (await self.rows(sql, *args))[0][0]:
+                await asyncio.sleep(0.02)
+
+    async def lanes(self) -> set[int]:
+        """The sessions of the programs that run."""
+        found = await self.rows(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+            " AND application_name = 'esim-dealer lane'"
+        )
+        return {row[0] for row in found}
+
+    async def leases_run_out(self, dead: set[int]) -> None:
+        """A minute passes for what a dead worker held, once what it had sent is carried out."""
+        await self.until("SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = ANY($1::int[])", list(dead))
+        await self.rows("UPDATE void_request SET due_at = now() WHERE due_at IS NOT NULL AND claim IS NOT NULL")
+        await self.rows("UPDATE order_item SET due_at = now() WHERE due_at IS NOT NULL")
+        await self.rows("UPDATE webhook_delivery SET due_at = now() WHERE state = 'IN_FLIGHT'")
+
+    async def all_is_exact(self) -> None:
+        """Each refund asked for is credited once and told once."""
+        await self.until("SELECT count(*) = 0 FROM refund WHERE status = 'REFUNDING'")
+        await self.until(
+            "SELECT count(*) = 0 FROM webhook_delivery WHERE state NOT IN ('DELIVERED', 'SUPERSEDED', 'SKIPPED')"
+        )
+        [(refunds, entries)] = await self.rows(
+            "SELECT (SELECT count(*) FROM refund), (SELECT count(*) FROM ledger_entry WHERE entry_type = 'REFUND')"
+        )
+        assert refunds == entries == self.credited
+        told = [one.headers["rt-delivery-id"] for one in self.receiver.requests if one.event == "REFUND_COMPLETED"]
+        assert len(set(told)) == self.credited
+        assert await self.service.audit() == []
+
+
+@asynccontextmanager
+async def till_on(database_url: str) -> AsyncIterator[Till]:
+    settings = test_settings(database_url)
+    database = await Database.open(database_url)
+    await catalogue.put(database, generate.catalogue("test"), "test", clock.now)
+    service = Service("", database, settings)
+    async with listening(1) as [receiver], service.door(await service.tenant(balance="10000", qps=0)) as door:
+        yield Till(service, door, receiver)
+    await database.close()
+
+
+@pytest.fixture
+async def till(database_url: str) -> AsyncIterator[Till]:
+    async with till_on(database_url) as one:
+        yield one
+
+
+async def bought(door: Door, package: str) -> str:
+    order_no = (await door.order(package)).data["orderNo"]
+    await door.delivered(order_no)
+    return order_no
+
+
+async def killed_api(till: Till, point: Armed) -> None:
+    """The API dies over a refund; the same refund asked for again is credited once."""
+    call = {"refundTransactionId": f"r-{secrets.token_hex(8)}"}
+    async with running("work", env=till.env):
+        async with running("serve", "--port", "0", env=till.env, kill_at=str(point)) as serve:
+            door = await till.at(await serve.ready())
+            await door.post("/webhook/set", {"callbackUrl": till.receiver.url})
+            call["orderNo"] = await bought(door, "TEST-OK")
+            with suppress(httpx2.HTTPError):
+                await door.post("/esim/refund", call)
+            assert await serve.ended() == KILLED, serve.said
+        async with running("serve", "--port", "0", env=till.env) as serve:
+            door = await till.at(await serve.ready())
+            again = await door.post("/esim/refund", call)
+            assert (again.code, again.data["status"]) == ("000000", "REFUNDED"), again
+            till.credited += 1
+            await till.all_is_exact()
+
+
+async def killed_worker(till: Till, point: Armed) -> None:
+    """The worker dies over a refund that waits for its supplier; the next one brings it to its end."""
+    async with running("serve", "--port", "0", env=till.env) as serve:
+        door = await till.at(await serve.ready())
+        await door.post("/webhook/set", {"callbackUrl": till.receiver.url})
+        others = await till.lanes()
+        async with running("work", env=till.env, kill_at=str(point)) as work:
+            order_no = await bought(door, "TEST-ASYNC")
+            dead = await till.lanes() - others
+            reply = await door.post("/esim/refund", {"orderNo": order_no})
+            assert reply.data["status"] == "REFUNDING"
+            till.credited += 1
+            assert await work.ended() == KILLED, work.said
+        await till.leases_run_out(dead)
+        async with running("work", env=till.env):
+            await till.all_is_exact()
+
+
+async def test_a_refund_survives_every_death(till: Till):
+    for point in SERVE_POINTS:
+        await killed_api(till, point)
+    for point in WORK_POINTS:
+        await killed_worker(till, point)
+
+
+@pytest.mark.soak
+async def test_a_hundred_deaths_credit_nothing_twice_and_lose_nothing(till: Till):
+    for number in range(100):
+        if number % 3:
+            await killed_worker(till, WORK_POINTS[number % len(WORK_POINTS)])
+        else:
+            await killed_api(till, SERVE_POINTS[number % len(SERVE_POINTS)])
