@@ -6,7 +6,6 @@ while it is REFUNDING, and the ledger takes a refund's credit once: two workers,
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from datetime import datetime
 
 import structlog
@@ -14,6 +13,7 @@ import structlog
 from dealer_server import kill_points, store
 from dealer_server.clock import Clock
 from dealer_server.fulfillment.ask import fault_text
+from dealer_server.fulfillment.batches import keep_working
 from dealer_server.rules import refund, wallet
 from dealer_server.rules.model import Order
 from dealer_server.rules.refund import Part
@@ -27,8 +27,6 @@ from dealer_server.store.sealing import DataKeys
 log = structlog.get_logger()
 
 REFUNDS_PER_BATCH = 100
-POLL_SECONDS = 0.1
-LOST_SECONDS = 1.0
 
 
 class Settler:
@@ -47,24 +45,7 @@ class Settler:
     async def run(self) -> None:
         """Until cancelled; a settlement that is begun is ended."""
         try:
-            while True:
-                pause = POLL_SECONDS
-                working = asyncio.create_task(self.run_once())
-                try:
-                    if await asyncio.shield(working):
-                        continue
-                except asyncio.CancelledError:
-                    await asyncio.wait([working])
-                    raise
-                except DatabaseLost:
-                    pause = LOST_SECONDS
-                except Exception as error:
-                    log.error("refunds_not_settled", error=fault_text(error))
-                    pause = LOST_SECONDS
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self.wake.wait()
-                self.wake.clear()
+            await keep_working("refunds", self.run_once, self.wake)
         finally:
             await self._session.close()
 

@@ -7,7 +7,6 @@ credited or called void meanwhile.
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 
 import structlog
@@ -16,10 +15,11 @@ from dealer_server import kill_points, store
 from dealer_server.clock import Clock
 from dealer_server.fulfillment import answers
 from dealer_server.fulfillment.ask import fault_text
+from dealer_server.fulfillment.batches import keep_working
 from dealer_server.rules import refund
 from dealer_server.store import refund as rows
 from dealer_server.store import webhook
-from dealer_server.store.database import Database, DatabaseLost, Session
+from dealer_server.store.database import Database, Session
 from dealer_server.store.refund import Void, Voided
 from dealer_server.store.sealing import DataKeys
 from dealer_server.suppliers.contract import NotVoided, Pending, Supplier, Unknown, VoidDone, VoidOutcome, VoidUnit
@@ -29,8 +29,6 @@ log = structlog.get_logger()
 VOIDS_PER_BATCH = 100
 LEASE_SECONDS = 60.0
 ASK_SECONDS = 45.0
-POLL_SECONDS = 0.1
-LOST_SECONDS = 1.0
 
 
 class VoidQueue:
@@ -56,24 +54,7 @@ class VoidQueue:
     async def run(self) -> None:
         """Until cancelled; answers that came are recorded."""
         try:
-            while True:
-                pause = POLL_SECONDS
-                working = asyncio.create_task(self.run_once())
-                try:
-                    if await asyncio.shield(working):
-                        continue
-                except asyncio.CancelledError:
-                    await asyncio.wait([working], timeout=LEASE_SECONDS)
-                    raise
-                except DatabaseLost:
-                    pause = LOST_SECONDS
-                except Exception as error:
-                    log.error("voids_failed", supplier=self._supplier.code, error=fault_text(error))
-                    pause = LOST_SECONDS
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self.wake.wait()
-                self.wake.clear()
+            await keep_working(f"voids at {self._supplier.code}", self.run_once, self.wake)
         finally:
             await self._session.close()
 

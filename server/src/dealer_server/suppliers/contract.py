@@ -13,6 +13,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from dealer_server.rules.refund import Way
+
 
 class Unit(msgspec.Struct, frozen=True):
     """One eSIM to be made: unit `position` (from 1) of the `quantity` on an order line."""
@@ -69,9 +71,6 @@ class FromStock(msgspec.Struct, frozen=True):
 
 
 Outcome = Done | Pending | Rejected | Unknown | FromStock
-
-Way = Literal["AT_ONCE", "SUPPLIER", "REVIEW"]
-"""Who has a say when an allocated profile is voided: nobody but us, its supplier, an operator."""
 
 
 class VoidUnit(msgspec.Struct, frozen=True):

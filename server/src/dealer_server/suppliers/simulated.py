@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from dealer_server.rules import iccid, identity
+from dealer_server.rules.refund import Way
 from dealer_server.suppliers.contract import (
     Done,
     NotVoided,
@@ -20,7 +21,6 @@ from dealer_server.suppliers.contract import (
     VoidDone,
     VoidOutcome,
     VoidUnit,
-    Way,
 )
 
 HOST = "rsp.sandbox.example"

@@ -6,7 +6,8 @@ unknown and nothing is handed out twice (suppliers 3 rule 7).
 
 from datetime import datetime
 
-from dealer_server.suppliers.contract import FromStock, Outcome, Unit, VoidDone, VoidOutcome, VoidUnit, Way
+from dealer_server.rules.refund import Way
+from dealer_server.suppliers.contract import FromStock, Outcome, Unit, VoidDone, VoidOutcome, VoidUnit
 
 
 class Stock:
