@@ -46,7 +46,7 @@ def main(
     Parameters
     ----------
     only
-        Groups to measure: orders, reads, life, webhooks, dev, memory, stored. Repeat for several.
+        Groups to measure: orders, refunds, reads, life, webhooks, dev, memory, stored. Repeat for several.
     seconds
         How long each run takes.
     runs

@@ -56,6 +56,8 @@ class Load(NamedTuple):
     connections: int
     make: Callable[[], Calls]
     writes: bool = False
+    most: int = _MOST
+    """No more calls a second are made ready."""
 
 
 class Target(NamedTuple):
@@ -83,15 +85,15 @@ class Replay:
         while True:
             try:
                 with profile.recorded(self._profiler, target.process.pid, self._seconds, load.key):
-                    return self._replay(load, target, self._seconds, min(rate * _SPARE, _MOST))
+                    return self._replay(load, target, self._seconds, min(rate * _SPARE, load.most))
             except wrk.RanOut:
-                if rate > _MOST:
+                if rate > load.most:
                     raise
                 rate *= 2
 
     def trial(self, load: Load, target: Target) -> Reading:
         """A short run, good for warming up and for making orders to ask for."""
-        return self._replay(load, target, TRIAL_SECONDS, _MOST)
+        return self._replay(load, target, TRIAL_SECONDS, load.most)
 
     def close(self) -> None:
         self._file.unlink(missing_ok=True)

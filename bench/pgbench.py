@@ -9,6 +9,7 @@ import re
 import statistics
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,16 +83,23 @@ def script() -> str:
 
 def run(instance: Instance, database: str, wallets: int, clients: int, seconds: int) -> Placed:
     """Orders, one per transaction, on this many wallets. Raises Failed where a transaction fails."""
+    variables = {
+        "n": 0,
+        "clients": clients,
+        "first_tenant": instance.hot.tenant_id,
+        "last_tenant": instance.hot.tenant_id + wallets - 1,
+        **_ids(instance, database, seconds * _IDS_PER_SECOND),
+    }
+    return execute(instance, database, script(), variables, clients, seconds)
+
+
+def execute(
+    instance: Instance, database: str, script: str, variables: Mapping[str, int], clients: int, seconds: int
+) -> Placed:
+    """Any script. Raises Failed where a transaction fails."""
     with tempfile.TemporaryDirectory(dir=instance.folder) as name:
         folder = Path(name)
-        (folder / "script").write_text(script())
-        variables = {
-            "n": 0,
-            "clients": clients,
-            "first_tenant": instance.hot.tenant_id,
-            "last_tenant": instance.hot.tenant_id + wallets - 1,
-            **_ids(instance, database, seconds * _IDS_PER_SECOND),
-        }
+        (folder / "script").write_text(script)
         command = [
             *(programs.pgbench(), "-h", instance.socket_dir, "-p", "5432", "-U", "esim", "-n", "-M", "prepared"),
             *("-c", clients, "-j", 1, "-T", seconds, "-f", folder / "script", "-l", "--log-prefix", folder / "log"),

@@ -2,18 +2,22 @@
 machine that drifts disturbs all of them alike. The bare endpoint E stands before and after each round."""
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import calls, claims, contest, drain, growth, life, measure, pgbench, processes, start
+from bench import calls, claims, contest, drain, growth, life, measure, pgbench, processes, refunds, start
 from bench.failure import Failed
 from bench.instance import Instance, Served, secrets_file
 from bench.measure import Load, Reading, Replay, Target
+from bench.pgbench import Placed
 from bench.processes import Process
 from bench.receivers import Receivers
 from bench.sink import Received
@@ -66,10 +70,23 @@ class Bench:
         self.note(load.key, load.title, self.replay.run(load, target))
 
     def pgbench(self, database: str, key: str, title: str, wallets: int, clients: int) -> None:
+        self._one_by_one(key, title, lambda seconds: pgbench.run(self.instance, database, wallets, clients, seconds))
+
+    def refunds_one_by_one(self, database: str, orders: refunds.Range) -> None:
+        warm_up, counted = orders.split(refunds.MOST_ONE_BY_ONE * measure.TRIAL_SECONDS)
+        ranges = iter([warm_up, counted])
+        self._one_by_one(
+            "pgbench.refunds",
+            "pgbench, refunds of one wallet, 16 clients",
+            lambda seconds: refunds.one_by_one(self.instance, database, next(ranges), 16, seconds),
+        )
+
+    def _one_by_one(self, key: str, title: str, run: Callable[[int], Placed]) -> None:
+        """A trial, then the run that counts, each of so many seconds."""
         self.instance.checkpoint()
-        pgbench.run(self.instance, database, wallets, clients, measure.TRIAL_SECONDS)
+        run(measure.TRIAL_SECONDS)
         cpu = measure.Cpu(self.instance)
-        seen = pgbench.run(self.instance, database, wallets, clients, self.options.seconds)
+        seen = run(self.options.seconds)
         time.sleep(_REAPED_SECONDS)
         reading = {"per_second": seen.per_second, "p50_ms": seen.p50_ms, "p99_ms": seen.p99_ms}
         self.note(key, title, reading | cpu.reading(seen.transactions))
@@ -97,6 +114,18 @@ class Bench:
             connections,
             lambda: calls.orders(self.instance.dealers),
             writes=True,
+        )
+
+    def refunds(self, orders: refunds.Range) -> Load:
+        """Every order is refunded once, over all runs."""
+        ids = refunds.ids(orders)
+        return Load(
+            "refunds.hot.64",
+            "refund of one profile, one dealer, 64 connections",
+            64,
+            lambda: refunds.calls(self.instance.hot, ids),
+            writes=True,
+            most=refunds.MOST,
         )
 
     def query(self, what: str, title: str, known: Sequence[growth.Known], connections: int, suffix: str = "") -> Load:
@@ -168,6 +197,22 @@ def reads(bench: Bench) -> None:
                     bench.measure(load, target)
         bench.instance.drop(database)
     bench.floor("reads")
+
+
+def refunded(bench: Bench) -> None:
+    """Refunds of one profile through `serve`, and what pgbench does one by one with the same statements."""
+    seconds = bench.options.seconds + measure.TRIAL_SECONDS
+    for _ in range(bench.options.runs):
+        database = bench.instance.fresh()
+        ours, count = refunds.MOST * (seconds + 1), (refunds.MOST + refunds.MOST_ONE_BY_ONE) * (seconds + 1)
+        mine, theirs = refunds.load(bench.instance, database, count).split(ours)
+        growth.vacuum(bench.instance, database)
+        with bench.instance.serve(database) as served:
+            bench.measure(bench.refunds(mine), _target(served))
+        _audit(bench, database, "refunds.audit", "refunds: audit of all of it")
+        growth.vacuum(bench.instance, database)  # serve renews its plans as tables grow, pgbench does not
+        bench.refunds_one_by_one(database, theirs)
+        bench.instance.drop(database)
 
 
 def stored(bench: Bench) -> None:
@@ -273,6 +318,7 @@ def _claimed(bench: Bench, database: str) -> None:
 
 GROUPS: dict[str, Callable[[Bench], None]] = {
     "orders": orders,
+    "refunds": refunded,
     "reads": reads,
     "life": whole,
     "webhooks": webhooks,
@@ -311,19 +357,20 @@ def _at(bench: Bench, connections: int) -> list[Load]:
 def _audit(bench: Bench, database: str, key: str, title: str) -> None:
     """Raises Failed where an invariant does not hold."""
     program = Path(sys.executable).with_name("dealer-server")
-    begun = time.monotonic()
-    done = subprocess.run(
-        [program, "audit", "--json"],
-        env=bench.instance.environment(database),
-        capture_output=True,
-        text=True,
-        timeout=_AUDIT_SECONDS,
-        check=False,
-    )
-    if done.returncode:
-        raise Failed(f"the audit found something: {(done.stdout + done.stderr)[-3000:]}")
-    assert json.loads(done.stdout)
-    bench.note(key, title, {"seconds": time.monotonic() - begun})
+    environment = bench.instance.environment(database)
+    with tempfile.TemporaryFile() as output:
+        begun = time.monotonic()
+        running = subprocess.Popen([program, "audit", "--json"], env=environment, stdout=output, stderr=output)
+        deadline = threading.Timer(_AUDIT_SECONDS, running.kill)
+        deadline.start()
+        _, status, used = os.wait4(running.pid, 0)
+        deadline.cancel()
+        output.seek(0)
+        said = output.read().decode()
+    if status:
+        raise Failed(f"the audit found something: {said[-3000:]}")
+    assert json.loads(said)
+    bench.note(key, title, {"seconds": time.monotonic() - begun, "rss_mb": used.ru_maxrss / 1024})
 
 
 def _target(served: Served) -> Target:

@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import inspect
 import json
+import signal
 import threading
 import time
 import uuid
@@ -21,6 +22,11 @@ URL = "https://api.dealer.test"
 APP_KEY = "ak_test_0001"
 APP_SECRET = "sk_test_canary_0001"
 NOON = 1_767_225_600.0
+
+
+# A run that was started in the background ignores Ctrl-C, and so would the commands that it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class FakeClock:

@@ -145,7 +145,7 @@ async def running_service(database_url: str, *, worker: bool = True, **changed: 
     if not await database.run(lambda connection: connection.fetchval("SELECT count(*) FROM package")):
         await catalogue.put(database, generate.catalogue("test"), "test", clock.now)
     stop, address = asyncio.Event(), asyncio.get_running_loop().create_future()
-    listening = listener.bind("127.0.0.1", 0)
+    listening = listener.bind("127.0.0.1", opened.port)
     running = asyncio.create_task(
         app.run(opened, listening=listening, worker=worker, ready=address.set_result, stop=stop)
     )

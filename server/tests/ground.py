@@ -1,6 +1,7 @@
 """Where things break: a database, dealers who buy from it, a receiver of their webhooks; and what must hold after."""
 
 import asyncio
+import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
@@ -58,9 +59,14 @@ class Ground:
             )
 
     async def becomes_empty(self, what: str) -> None:
-        """Returns once no such row is there."""
-        async with asyncio.timeout(PATIENCE):
-            while await self.rows(f"SELECT 1 FROM {what} LIMIT 1"):
+        """Returns once no such row is there; gives up when they have not become fewer for PATIENCE seconds."""
+        fewest = math.inf
+        async with asyncio.timeout(PATIENCE) as patience:
+            while (left := (await self.rows(f"SELECT count(*)::int FROM {what}"))[0][0]) != 0:
+                assert isinstance(left, int)
+                if left < fewest:
+                    fewest = left
+                    patience.reschedule(asyncio.get_running_loop().time() + PATIENCE)
                 await asyncio.sleep(0.02)
 
     async def all_sessions_end(self) -> None:

@@ -133,7 +133,9 @@ async def opened(database_url: str) -> AsyncIterator[Shop]:
     sessions = [database.session() for _ in range(3)]
     try:
         async with database.connection() as connection:
-            await connection.execute("TRUNCATE tenant, package, audit_log CASCADE")
+            await connection.execute(
+                "TRUNCATE tenant, package, audit_log CASCADE; UPDATE audit_head SET acts = 0, hash = ''"
+            )
             data_keys = await store.data_key.load(connection, MASTER_KEYS)
             await store.package.put(connection, list(PACKAGES.values()), time())
         shop = Shop(database, data_keys, OrderDesk(sessions[0], sessions[1], Numbers(sessions[2], time), time), time)

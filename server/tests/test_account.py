@@ -165,4 +165,7 @@ async def test_the_operators_commands(service: Service, dealer: Door, database_u
             dealer.tenant_id,
         )
     assert [act["action"] for act in acts] == ["topup.approve", "topup.reject"]
-    assert json.loads(acts[0]["detail"])["balanceAfter"] == 10_500_000
+    approved, rejected = (json.loads(act["detail"]) for act in acts)
+    assert approved["before"] == {"status": "PENDING", "balance": "1000.00"}
+    assert approved["after"] == {"status": "APPROVED", "balance": "1050.00"}
+    assert rejected["after"] == {"status": "REJECTED"} and rejected["reason"] == "unknown sender"

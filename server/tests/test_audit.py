@@ -16,7 +16,7 @@ from dealer_server import store
 from dealer_server.operations import audit as audits
 from dealer_server.operations.numbers import Numbers
 from dealer_server.operations.place_order import OrderDesk
-from dealer_server.operations.tenant import Terms, create_tenant
+from dealer_server.operations.tenant import Terms, create_tenant, set_tenant
 from dealer_server.rules import delivery, identity
 from dealer_server.rules.delivery import Codes, Failed
 from dealer_server.rules.model import Order
@@ -26,6 +26,7 @@ from dealer_server.store.audit import QUERIES
 from dealer_server.store.database import Connection, Database
 from dealer_server.store.sealing import DataKeys, MasterKeys, delivery_context, profile_context
 from dealer_server.store.stock import Loaded
+from dealer_server.store.tenant import ACT
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 MASTER_KEYS = MasterKeys({"first": b"m" * 32})
@@ -224,8 +225,8 @@ async def report_on(dsn: str, prepared: Prepared, tenant_id: int | None = None) 
 async def test_a_clean_database_has_no_violation(prepared: Prepared, dsn: str) -> None:
     report = await report_on(dsn, prepared)
     assert report.violated == []
-    assert [one.code for one in report.invariants] == [f"A{number}" for number in range(1, 24)]
-    assert {one.code for one in report.invariants if not one.checked} == {"A17"}
+    assert [one.code for one in report.invariants] == [f"A{number}" for number in range(1, 25)]
+    assert all(one.checked for one in report.invariants)
     for tenant in ("a", "b"):
         assert (await report_on(dsn, prepared, prepared.ids[tenant])).violated == []
 
@@ -246,6 +247,26 @@ def refund_row(status: str, credited: str) -> str:
     return (
         "INSERT INTO refund (tenant_id, refund_id, order_id, scope, status, amount, credited, author, created_at,"
         f" settled_at) VALUES ({{a}}, 1, {{a_paid}}, '', '{status}', 100, {credited}, 'x', now(), {settled});"
+    )
+
+
+def refund_line(order: str, way: str) -> str:
+    """The first profile of an order, pending in that refund."""
+    return (
+        "INSERT INTO refund_line (tenant_id, refund_id, profile_id, line, amount, way, status)"
+        f" SELECT {{a}}, 1, min(profile_id), 0, 100, '{way}', 'PENDING' FROM profile WHERE order_id = {{{order}}}"
+    )
+
+
+LONG_AGO = "now() - interval '16 minutes'"
+
+
+def purchase(state: str, iccid: str, due_at: str) -> str:
+    """Something bought for an order that is paid only."""
+    return (
+        "INSERT INTO purchase (tenant_id, profile_id, position, order_id, line, unit_key, supplier, sku, state, iccid,"
+        " due_at, created_at) SELECT {a}, min(profile_id), 0, {a_paid}, 0, 'u', 'remote', 's',"
+        f" '{state}', {iccid}, {due_at}, now() FROM profile WHERE order_id = {{a_paid}}"
     )
 
 
@@ -340,6 +361,27 @@ FAULTS = (
         "A8 A11",
         "a",
         "a-partial",
+    ),
+    Fault(
+        "a refund whose supplier is not asked",
+        refund_row("REFUNDING", "0") + refund_line("a_paid", "SUPPLIER"),
+        "A16 A8",
+        "a",
+        "a-paid",
+    ),
+    Fault(
+        "a profile of another order in a refund",
+        refund_row("REFUNDING", "0") + refund_line("a_partial", "REVIEW"),
+        "A20 A8",
+        "a",
+        "a-paid",
+    ),
+    Fault(
+        "a refund of another tenant",
+        refund_row("REFUNDING", "0") + "UPDATE refund SET tenant_id = {b}",
+        "A20 A16",
+        "b",
+        "a-paid",
     ),
     Fault("a refund that waits for nobody", refund_row("REFUNDING", "0"), "A16", "a"),
     Fault(
@@ -543,6 +585,15 @@ FAULTS = (
         "a-partial",
     ),
     Fault(
+        "a life due since long",
+        "INSERT INTO profile_life (tenant_id, profile_id, order_id, line, supplier, iccid, created_at, due_at)"
+        " SELECT tenant_id, profile_id, order_id, line, 'simulated', 'none', now(), now() - interval '2 hours'"
+        " FROM profile WHERE order_id = {a_paid} ORDER BY profile_id LIMIT 1",
+        "A16",
+        "a",
+        "a-paid",
+    ),
+    Fault(
         "work due since long",
         "UPDATE order_item SET due_at = due_at - interval '16 minutes' WHERE order_id = {a_paid}",
         "A16",
@@ -556,7 +607,28 @@ FAULTS = (
         "a",
         "a-paid",
     ),
-    Fault("an adjustment by nobody", "UPDATE audit_log SET author = '' WHERE tenant_id = {a}", "A18", "a"),
+    Fault("an eSIM bought for nobody", purchase("DONE", "'8999'", "NULL"), "A17", "a", "a-paid"),
+    Fault("a purchase that waits since long", purchase("PLANNED", "NULL", LONG_AGO), "A16", "a", "a-paid"),
+    Fault(
+        "codes that were never bought",
+        "INSERT INTO supplier (code, kind, settings, event_token) VALUES ('simulated', 'x', '', 't')",
+        "A17 A19",
+        "b",
+        "b-delivered",
+    ),
+    Fault("an adjustment by nobody", "UPDATE audit_log SET author = '' WHERE tenant_id = {a}", "A18 A24", "a"),
+    Fault("an act by somebody else", "UPDATE audit_log SET author = 'x' WHERE tenant_id = {a}", "A24", "a"),
+    Fault("an act from elsewhere", "UPDATE audit_log SET source = 'x' WHERE tenant_id = {b}", "A24", "b"),
+    Fault("an act at another time", "UPDATE audit_log SET at = at + interval '1 us' WHERE tenant_id = {a}", "A24", "a"),
+    Fault("an act taken out of the log", "DELETE FROM audit_log WHERE tenant_id = {a}", "A24 A18", "b"),
+    Fault("an act taken off the log", "DELETE FROM audit_log WHERE tenant_id = {b}", "A24 A18", None),
+    Fault(
+        "an act written around the log",
+        "INSERT INTO audit_log (author, action, tenant_id, hash) VALUES ('x', 'tenant.set', {b}, 'x')",
+        "A24",
+        "b",
+    ),
+    Fault("a log without its head", "DELETE FROM audit_head", "A24", None),
     Fault("an adjustment without a record", entry("{a}", "500", "ADJUST", "77"), "A18", "a"),
     Fault("a top-up without a record", entry("{b}", "500", "TOPUP", "77"), "A18", "b"),
     Fault(
@@ -643,10 +715,15 @@ FAULTS = (
 )
 
 
+PLANTED: dict[Fault, set[tuple[str, str]]] = {}
+"""What was found of each fault so far."""
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=[f"{one.violated.split()[0]} {one.name}" for one in FAULTS])
 async def test_a_planted_fault_is_named(prepared: Prepared, dsn: str, spoil: Spoil, fault: Fault) -> None:
     await spoil(fault.sql)
     report = await report_on(dsn, prepared)
+    PLANTED[fault] = {(one.code, str(row["fault"])) for one in report.invariants for row in one.samples}
     codes = fault.violated.split()
     assert sorted(report.violated) == sorted(codes), audits.as_text(report)
     found = report[codes[0]]
@@ -659,9 +736,16 @@ async def test_a_planted_fault_is_named(prepared: Prepared, dsn: str, spoil: Spo
         assert tenant_id in [sample[0] for sample in samples]
 
 
+def test_every_statement_of_the_audit_finds_a_planted_fault() -> None:
+    if len(PLANTED) < len(FAULTS):
+        pytest.skip("not every fault was planted in this run")
+    found = set().union(*PLANTED.values())
+    assert [(one.invariant, one.fault) for one in QUERIES if (one.invariant, one.fault) not in found] == []
+
+
 def test_every_invariant_that_is_checked_has_a_planted_fault() -> None:
     planted = {fault.violated.split()[0] for fault in FAULTS}
-    assert planted == audits.TITLES.keys() - {"A17"}
+    assert planted == audits.TITLES.keys()
 
 
 async def test_an_audit_of_one_tenant_sees_no_other(prepared: Prepared, dsn: str, spoil: Spoil) -> None:
@@ -674,6 +758,27 @@ async def test_an_audit_of_one_tenant_sees_no_other(prepared: Prepared, dsn: str
         rows = [row for one in report.invariants for row in one.samples]
         assert {row["tenant_id"] for row in rows} == {prepared.ids[name]}
     assert everywhere["A1"].violations == 2
+
+
+async def test_a_log_that_was_written_anew_does_not_lead_to_the_head_that_was_seen(
+    prepared: Prepared, dsn: str, spoil: Spoil
+) -> None:
+    """Who may do everything in the database can chain other acts; not to a head that somebody noted."""
+    seen = bytes.fromhex((await report_on(dsn, prepared)).log_head)
+    database = await Database.open(dsn)
+    await set_tenant(database, prepared.ids["a"], Terms(name="later"), "tester", clock)
+    assert (await audits.audit(database, MASTER_KEYS, None, NOW, seen=seen)).violated == []
+    await spoil(
+        "DELETE FROM audit_log WHERE action = 'tenant.set';"
+        "UPDATE audit_log SET author = 'x' WHERE audit_id = 2;"
+        f"UPDATE audit_log act SET hash = sha256(b.hash || {ACT}) FROM audit_log b WHERE b.audit_id = 1 AND"
+        " act.audit_id = 2; UPDATE audit_head SET acts = 2, hash = (SELECT hash FROM audit_log WHERE audit_id = 2)"
+    )
+    unseen = await audits.audit(database, MASTER_KEYS, None, NOW)
+    found = await audits.audit(database, MASTER_KEYS, None, NOW, seen=seen)
+    await database.close()
+    assert (unseen.violated, found.violated) == ([], ["A24"])
+    assert found["A24"].samples[0]["seen"] == seen.hex()
 
 
 async def test_many_violations_are_counted_and_twenty_are_named(prepared: Prepared, dsn: str, spoil: Spoil) -> None:

@@ -127,7 +127,8 @@ async def listed(env: dict[str, str]) -> dict[str, dict[str, object]]:
 
 
 async def test_a_created_dealer_is_shown_once_listed_and_can_call(env: dict[str, str], service: Service):
-    options = "--currency USD --balance 100.50 --qps 5 --credit-limit 10 --markup 12.5 --price TEST-OK=2.00"
+    options = "--currency USD --balance 100.50 --credit-limit 10 --low-balance 25 --qps 5 --markup 12.5"
+    options += " --price TEST-OK=2.00"
     addresses = ["--ip-allow", "127.0.0.0/8", "--ip-allow", "::1"]
     out = await ok("tenant", "create", "--name", "Über Reisen", *options.split(), *addresses, "--json", env=env)
     made = json.loads(out)
@@ -142,6 +143,7 @@ async def test_a_created_dealer_is_shown_once_listed_and_can_call(env: dict[str,
         "currency": "USD",
         "balance": "100.50",
         "creditLimit": "10.00",
+        "lowBalanceThreshold": "25.00",
         "frozen": False,
         "qps": 5,
         "ipAllow": ["127.0.0.0/8", "::1/128"],
@@ -173,6 +175,7 @@ async def test_every_term_of_a_dealer_can_be_changed_and_the_others_stay(env: di
     expected = (await listed(env))[made["tenantId"]]
     for options, changed in [
         ("--name two --qps 0 --credit-limit 7.25", {"name": "two", "qps": 0, "creditLimit": "7.25"}),
+        ("--low-balance 20.5", {"lowBalanceThreshold": "20.50"}),
         ("--balance=-7.25 --markup=-5", {"balance": "-7.25", "markupBasisPoints": -500}),
         ("--ip-allow 10.0.0.0/8 --freeze --status DISABLED",
          {"ipAllow": ["10.0.0.0/8"], "status": "DISABLED", "frozen": True}),
@@ -200,6 +203,7 @@ BAD_TERMS = [
     ((*CREATE, "--balance", "1000000000000"), "at most 12 digits"),
     ((*CREATE, "--currency", "JPY", "--balance", "1.5"), "JPY"),
     ((*CREATE, "--credit-limit=-5"), "credit limit '-5'"),
+    ((*CREATE, "--low-balance=-5"), "low balance '-5'"),
     ((*CREATE, "--ip-allow", "10.0.0.1/8"), "10.0.0.1/8"),
     ((*CREATE, "--markup", "half"), "markup 'half'"),
     ((*CREATE, "--price", "TEST-OK"), "PACKAGE=PRICE"),
@@ -210,6 +214,13 @@ BAD_TERMS = [
     (("tenant", "set", "one", "--name", "x"), "one"),
     (("tenant", "set", "10001", "--status", "ASLEEP"), "ACTIVE, DISABLED"),
     (("tenant", "drop", "10001"), "drop"),
+    (("tenant", "adjust", "1", "5", "--reason", "x"), "no tenant 1"),
+    (("tenant", "adjust", "10001", "5"), "--reason"),
+    (("tenant", "adjust", "10001", "5", "--reason", " "), "needs a reason"),
+    (("tenant", "adjust", "10001", "0.00", "--reason", "x"), "amount is 0"),
+    (("tenant", "adjust", "10001", "1e3", "--reason", "x"), "amount '1e3'"),
+    (("tenant", "adjust", "10001", "-9999", "--reason", "x"), "do not cover -9999"),
+    (("audit", "--log-head", "what"), "--log-head 'what'"),
     (("credentials", "reset", "ak_test_nobody"), "no credential 'ak_test_nobody'"),
     (("credentials", "disable", "ak_test_nobody"), "no credential 'ak_test_nobody'"),
     (("catalog", "import", "/no/such/file.csv"), "/no/such/file.csv: No such file or directory"),

@@ -291,6 +291,26 @@ async def test_a_review_is_an_operators(service: Service, dealer: Door):
     assert await balance(dealer) == before + PRICE
 
 
+async def test_a_part_that_was_rejected_is_held_until_the_rest_is_decided(service: Service, dealer: Door):
+    line = {"quantity": 1, "price": "1.80"}
+    items = [line | {"packageCode": "TEST-REJECT"}, line | {"packageCode": "TEST-REVIEW"}]
+    order = await dealer.delivered((await dealer.order(items=items, amount="3.60")).data["orderNo"])
+    before, pending = await balance(dealer), (await refund(dealer, order)).data
+    rejected = "SELECT EXISTS (SELECT FROM refund_line WHERE tenant_id = $1 AND status = 'REJECTED')"
+    async with asyncio.timeout(20), service.database.connection() as connection:
+        while not await connection.fetchval(rejected, dealer.tenant_id):
+            await asyncio.sleep(0.02)
+    assert await service.audit() == []
+    again = await refund(dealer, order, items=[{"itemNo": order["items"][0]["itemNo"]}])
+    assert again.code == "200004" and (await query(dealer, order))["orderStatus"] == "REFUNDING"
+    await review.approve(service.database, pending["refundNo"], "ops", clock.now)
+    after = await settled(dealer, order)
+    assert (after["orderStatus"], after["refundAmount"]) == ("COMPLETED", 1.8)
+    assert await balance(dealer) == before + PRICE
+    assert (await refund(dealer, order, items=[{"itemNo": order["items"][0]["itemNo"]}])).code == "000000"
+    await settled(dealer, order)
+
+
 async def test_what_fails_for_good_is_refunded_by_itself(dealer: Door):
     before = await balance(dealer)
     order = {"orderNo": (await dealer.order("TEST-FAIL")).data["orderNo"]}

@@ -19,10 +19,7 @@ from webhook_stage import OK, Dealer, Receiver, Request, Stage, TestClock, answe
 
 SCHEDULE = "0,0.2,0.2,0.2,0.2,0.2,0.2,0.2"
 MOST_ATTEMPTS = 8
-HEARD_BEFORE_A_KILL = (
-    50,
-    300,
-)  # what is lost goes first next time: killed sooner, the same few would be lost eight times
+HEARD_BEFORE_A_KILL = 1, 250
 BUYERS = 3
 LANES = "pg_stat_activity WHERE datname = current_database() AND application_name = 'esim-dealer lane'"
 

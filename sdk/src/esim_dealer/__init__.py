@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         Refund,
         Region,
         Topup,
+        Usage,
         Voided,
         WebhookTest,
     )
@@ -117,6 +118,7 @@ _HOMES = {
         "Refund",
         "Region",
         "Topup",
+        "Usage",
         "Voided",
         "WebhookTest",
     ],
@@ -184,6 +186,7 @@ __all__ = [
     "TransactionIdReused",
     "UnreadableAnswer",
     "UpstreamFailed",
+    "Usage",
     "Voided",
     "WalletFrozen",
     "WebhookError",

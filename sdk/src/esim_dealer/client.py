@@ -58,13 +58,14 @@ from esim_dealer.wire.calls import (
     Refund,
     Regions,
     Topup,
+    Usage,
     Voided,
     Webhook,
     WebhookState,
     WebhookTest,
 )
-from esim_dealer.wire.snapshot import Snapshot
-from esim_dealer.wire.vocabulary import LocationType, PayMethod
+from esim_dealer.wire.snapshot import Profile, Snapshot
+from esim_dealer.wire.vocabulary import AdvanceStep, LocationType, PayMethod
 
 URL = "ESIM_DEALER_URL"
 APP_KEY = "ESIM_DEALER_APP_KEY"
@@ -242,6 +243,29 @@ class Dealer:
         Repeating it is success. `async_status` PENDING: its supplier has to be asked. Raises NotFound, Conflict.
         """
         return self._perform(operations.cancel(profile_id, iccid))
+
+    def usage(self, profile_id: int | str | None = None, iccid: str | None = None, *, refresh: bool = False) -> Usage:
+        """What is used of a profile's plan, as last heard.
+
+        `refresh` has its supplier asked first, at most once a minute; `real_time` says whether the answer has come.
+        Raises NotFound, Conflict where the profile has no codes yet, NotSupported where nobody reports on it.
+        """
+        return self._perform(operations.usage(profile_id, iccid, refresh))
+
+    def advance(
+        self,
+        step: AdvanceStep,
+        profile_id: int | str | None = None,
+        iccid: str | None = None,
+        *,
+        data_usage_bytes: int | None = None,
+    ) -> Profile:
+        """Move a profile through its life, in the test environment: DOWNLOAD, INSTALL, ENABLE, START, USE, EXPIRE or
+        DELETE. `data_usage_bytes` is for USE, the total used by then; without it everything.
+
+        Elsewhere NotFound is raised.
+        """
+        return self._perform(operations.advance(step, profile_id, iccid, data_usage_bytes))
 
     def statement(self, **query: Unpack[EntryQuery]) -> Entries:
         """One page of the wallet's entries, newest first; all of them sum to the balance.
@@ -463,6 +487,23 @@ class AsyncDealer:
     async def cancel(self, profile_id: int | str | None = None, iccid: str | None = None) -> Voided:
         """See Dealer.cancel."""
         return await self._perform(operations.cancel(profile_id, iccid))
+
+    async def usage(
+        self, profile_id: int | str | None = None, iccid: str | None = None, *, refresh: bool = False
+    ) -> Usage:
+        """See Dealer.usage."""
+        return await self._perform(operations.usage(profile_id, iccid, refresh))
+
+    async def advance(
+        self,
+        step: AdvanceStep,
+        profile_id: int | str | None = None,
+        iccid: str | None = None,
+        *,
+        data_usage_bytes: int | None = None,
+    ) -> Profile:
+        """See Dealer.advance."""
+        return await self._perform(operations.advance(step, profile_id, iccid, data_usage_bytes))
 
     async def statement(self, **query: Unpack[EntryQuery]) -> Entries:
         """See Dealer.statement."""

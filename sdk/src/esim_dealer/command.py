@@ -16,6 +16,7 @@ import httpx2
 
 from esim_dealer.client import APP_KEY, APP_SECRET, URL
 from esim_dealer.errors import DealerError
+from esim_dealer.life_command import advance, usage
 from esim_dealer.money_command import cancel, refund, statement, topup
 from esim_dealer.order import Line, money
 from esim_dealer.terminal import Session, given, print_json, print_table, volume
@@ -31,6 +32,7 @@ from esim_dealer.webhook_command import (
 )
 from esim_dealer.wire.snapshot import Profile, Snapshot
 from esim_dealer.wire.vocabulary import (
+    AdvanceStep,
     DataType,
     DeliveryState,
     EntryType,
@@ -276,6 +278,15 @@ def _parser() -> argparse.ArgumentParser:
 
     asked = command(commands, "cancel", cancel, "void a profile; nothing is credited")
     asked.add_argument("profile", metavar="ID", help="its iccid or profileId")
+
+    asked = command(commands, "usage", usage, "show what is used of an eSIM")
+    asked.add_argument("profile", metavar="ID", help="its iccid or profileId")
+    asked.add_argument("--refresh", action="store_true", help="ask its supplier first")
+
+    moved = command(commands, "advance", advance, "move an eSIM through its life, in the test environment")
+    moved.add_argument("profile", metavar="ID", help="its iccid or profileId")
+    moved.add_argument("step", choices=get_args(AdvanceStep))
+    moved.add_argument("--bytes", type=int, metavar="N", help="with USE: used in all (default: everything)")
 
     listed = command(commands, "statement", statement, "list what moved money in the wallet, newest first")
     listed.add_argument("--type", choices=get_args(EntryType))

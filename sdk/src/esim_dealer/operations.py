@@ -10,6 +10,7 @@ import msgspec
 from esim_dealer.errors import NotFound
 from esim_dealer.order import Amount, Line, money, on_the_wire, place_order
 from esim_dealer.wire.calls import (
+    AdvanceProfile,
     Balance,
     Deliveries,
     Delivery,
@@ -26,6 +27,7 @@ from esim_dealer.wire.calls import (
     Pager,
     ProfileList,
     Profiles,
+    ProfileUsage,
     QueryOrder,
     QueryTopup,
     Refund,
@@ -40,14 +42,16 @@ from esim_dealer.wire.calls import (
     SetWebhook,
     Statement,
     Topup,
+    Usage,
     Voided,
     VoidProfile,
     Webhook,
     WebhookState,
     WebhookTest,
 )
-from esim_dealer.wire.snapshot import Snapshot
+from esim_dealer.wire.snapshot import Profile, Snapshot
 from esim_dealer.wire.vocabulary import (
+    AdvanceStep,
     DataType,
     DeliveryState,
     EntryType,
@@ -88,6 +92,8 @@ ORDER_LIST = Operation("/esim/order/list", Orders)
 PROFILE_LIST = Operation("/esim/profile/list", Profiles)
 REFUND = Operation("/esim/refund", Refund)
 CANCEL = Operation("/esim/profile/cancel", Voided)
+USAGE = Operation("/esim/profile/usage", Usage)
+ADVANCE = Operation("/test/profile/advance", Profile)
 STATEMENT = Operation("/account/statement", Entries)
 TOPUP = Operation("/account/topup", Topup)
 TOPUP_QUERY = Operation("/account/topup/query", Topup)
@@ -246,9 +252,28 @@ def _refund_profile(named: int | str) -> RefundProfile:
 
 def cancel(profile_id: int | str | None, iccid: str | None) -> Call[Voided]:
     """Raises ValueError unless exactly one of the two is given."""
+    _one_of(profile_id, iccid)
+    return Call(CANCEL, VoidProfile(profile_id=profile_id, iccid=iccid))
+
+
+def usage(profile_id: int | str | None, iccid: str | None, refresh: bool) -> Call[Usage]:
+    """Raises ValueError unless exactly one of the first two is given."""
+    _one_of(profile_id, iccid)
+    return Call(USAGE, ProfileUsage(profile_id=profile_id, iccid=iccid, refresh=refresh or None))
+
+
+def advance(
+    step: AdvanceStep, profile_id: int | str | None, iccid: str | None, data_usage_bytes: int | None
+) -> Call[Profile]:
+    """Raises ValueError unless exactly one of profile_id and iccid is given."""
+    _one_of(profile_id, iccid)
+    request = AdvanceProfile(profile_id=profile_id, iccid=iccid, step=step, data_usage_bytes=data_usage_bytes)
+    return Call(ADVANCE, request)
+
+
+def _one_of(profile_id: int | str | None, iccid: str | None) -> None:
     if (profile_id is None) == (iccid is None):
         raise ValueError("a profile is named by its profile_id or its iccid, by one of them")
-    return Call(CANCEL, VoidProfile(profile_id=profile_id, iccid=iccid))
 
 
 def statement(query: Mapping[str, Any]) -> Call[Entries]:

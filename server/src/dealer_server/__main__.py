@@ -16,6 +16,7 @@ from cyclopts import App, CycloptsError, Parameter
 from dealer_server import logs, settings
 from dealer_server.cli import AsJson, author, opened_data_keys, opened_database, run
 from dealer_server.cli import money as money_commands
+from dealer_server.cli import supplier as supplier_commands
 from dealer_server.cli import webhook as webhook_commands
 from dealer_server.settings import CannotStart, Settings, SettingsError
 
@@ -34,6 +35,7 @@ for group in (
     webhook_commands.app,
     money_commands.topup_app,
     money_commands.refund_app,
+    supplier_commands.app,
 ):
     app.command(group)
 
@@ -44,6 +46,7 @@ def dev(
     port: int = 8080,
     data: Path | None = None,
     fresh: Annotated[bool, Parameter(negative="")] = False,
+    speed: float | None = None,
     as_json: AsJson = False,
 ) -> None:
     """Run everything on an embedded PostgreSQL with a demo dealer.
@@ -52,10 +55,11 @@ def dev(
         port: The API's port on 127.0.0.1; 0 takes a free one.
         data: The data folder; a second start finds its data again.
         fresh: Start with an empty data folder.
+        speed: The simulated network, and the plans of its eSIMs, run so many times faster.
     """
     from dealer_server import dev as development
 
-    run(development.run(port, data, fresh=fresh, as_json=as_json))
+    run(development.run(port, data, fresh=fresh, as_json=as_json, speed=speed))
 
 
 @app.command
@@ -98,18 +102,26 @@ def migrate() -> None:
 
 
 @app.command
-def audit(*, tenant: int | None = None, as_json: AsJson = False) -> None:
-    """Check every invariant of the ledger and of orders; the exit status counts the violated ones."""
+def audit(*, tenant: int | None = None, log_head: str | None = None, as_json: AsJson = False) -> None:
+    """Check every invariant of the ledger and of orders; the exit status counts the violated ones.
+
+    Args:
+        log_head: The head of the audit log as an earlier audit printed it: all that led to it must still be there.
+    """
 
     async def check(opened: Settings) -> int:
         from dealer_server import clock
         from dealer_server.operations import audit as audits
 
         async with opened_database(opened) as database:
-            report = await audits.audit(database, opened.master_keys, None, clock.now(), tenant)
+            report = await audits.audit(database, opened.master_keys, None, clock.now(), tenant, seen)
         print(audits.as_json(report) if as_json else audits.as_text(report))
         return len(report.violated)
 
+    try:
+        seen = None if log_head is None else bytes.fromhex(log_head)
+    except ValueError:
+        raise SettingsError(f"--log-head {log_head!r}: the hexadecimal digits that an audit printed") from None
     sys.exit(run(check(settings.read())))
 
 
@@ -121,6 +133,7 @@ def tenant_create(
     balance: str | None = None,
     qps: int | None = None,
     credit_limit: str | None = None,
+    low_balance: str | None = None,
     ip_allow: list[str] | None = None,
     markup: str | None = None,
     price: list[str] | None = None,
@@ -131,6 +144,7 @@ def tenant_create(
     Args:
         balance: Opening balance, an ADJUST entry.
         qps: Calls a second; 0 is no limit.
+        low_balance: Below this available balance /account/balance says lowBalance; 0 is never.
         ip_allow: Addresses or networks that may call; repeat for several.
         markup: Percent on the default dealer price, such as 12.5.
         price: PACKAGE=PRICE, or PACKAGE=off; repeat for several.
@@ -144,6 +158,7 @@ def tenant_create(
             name=name,
             balance=balance,
             credit_limit=credit_limit,
+            low_balance=low_balance,
             qps=qps,
             ip_allow=ip_allow,
             markup=markup,
@@ -180,9 +195,10 @@ def tenant_list(*, as_json: AsJson = False) -> None:
         from rich.console import Console
         from rich.table import Table
 
-        table = Table("tenant", "name", "status", "balance", "credit limit", "QPS", "AppKey", box=None)
+        table = Table("tenant", "name", "status", "balance", "credit limit", "low at", "QPS", "AppKey", box=None)
         for one in tenants:
-            amounts = [f"{money.text(value, one.currency)} {one.currency}" for value in (one.balance, one.credit_limit)]
+            shown = (one.balance, one.credit_limit, one.low_balance_threshold)
+            amounts = [f"{money.text(value, one.currency)} {one.currency}" for value in shown]
             status = "FROZEN" if one.frozen else one.status
             table.add_row(str(one.tenant_id), one.name, status, *amounts, str(one.qps), one.app_key)
         Console(width=None if sys.stdout.isatty() else 200).print(table)
@@ -198,6 +214,7 @@ def tenant_set(
     balance: str | None = None,
     qps: int | None = None,
     credit_limit: str | None = None,
+    low_balance: str | None = None,
     ip_allow: list[str] | None = None,
     any_ip: Annotated[bool, Parameter(negative="")] = False,
     markup: str | None = None,
@@ -209,6 +226,7 @@ def tenant_set(
 
     Args:
         balance: Brings the balance to this amount by one ADJUST entry.
+        low_balance: Below this available balance /account/balance says lowBalance; 0 is never.
         any_ip: Empties the address allowlist.
         status: ACTIVE or DISABLED.
         freeze: A frozen wallet buys nothing.
@@ -222,6 +240,7 @@ def tenant_set(
             name=name,
             balance=balance,
             credit_limit=credit_limit,
+            low_balance=low_balance,
             qps=qps,
             ip_allow=[] if any_ip else ip_allow,
             markup=markup,
@@ -234,6 +253,27 @@ def tenant_set(
         print(f"tenant {tenant_id} is changed")
 
     run(change(settings.read()))
+
+
+@tenant_app.command(name="adjust")
+def tenant_adjust(tenant_id: int, amount: str, *, reason: str, as_json: AsJson = False) -> None:
+    """Add money to a dealer's wallet or, where the amount begins with -, take it away: one ADJUST entry.
+
+    Args:
+        reason: Why, for the audit log.
+    """
+
+    async def adjust(opened: Settings) -> None:
+        from dealer_server import clock
+        from dealer_server.operations import tenant
+        from dealer_server.rules import money
+
+        async with opened_database(opened) as database:
+            done = await tenant.adjust(database, tenant_id, amount, reason, author(), clock.now)
+        balance = money.text(done.balance, done.currency)
+        print(json.dumps(_tenant_fields(done)) if as_json else f"tenant {tenant_id} has {balance} {done.currency} now")
+
+    run(adjust(settings.read()))
 
 
 @credentials_app.command(name="view")
@@ -406,6 +446,7 @@ def _tenant_fields(one: Any) -> dict[str, object]:
         "tenant_id": str(one.tenant_id),
         "balance": money.text(one.balance, one.currency),
         "credit_limit": money.text(one.credit_limit, one.currency),
+        "low_balance_threshold": money.text(one.low_balance_threshold, one.currency),
     }
     words = {name: name.split("_") for name in fields}
     return {head + "".join(map(str.capitalize, rest)): fields[name] for name, (head, *rest) in words.items()}

@@ -15,15 +15,20 @@ import structlog
 from starlette.applications import Starlette
 
 from dealer_server import clock, store, worker
-from dealer_server.api import listener, replies, routes, status
+from dealer_server.api import listener, replies, routes, status, supplier_events
 from dealer_server.api.admission import LocalAdmission, SharedAdmission
 from dealer_server.api.authenticate import Authenticator
 from dealer_server.api.gateway import Gateway
 from dealer_server.api.pages import pages
+from dealer_server.fulfillment import follow
+from dealer_server.fulfillment.follow import Follower, Polled
 from dealer_server.fulfillment.fulfill import Fulfiller
+from dealer_server.fulfillment.heard import Heard
+from dealer_server.fulfillment.purchases import Purchaser
 from dealer_server.fulfillment.refunds import Settler
-from dealer_server.fulfillment.voids import queues
-from dealer_server.operations import qr
+from dealer_server.fulfillment.remotes import Loop, Remotes
+from dealer_server.fulfillment.voids import VoidQueue, queues
+from dealer_server.operations import advance, qr, usage
 from dealer_server.operations.accounts import AccountDesk
 from dealer_server.operations.memory import Memory
 from dealer_server.operations.numbers import Numbers
@@ -40,7 +45,7 @@ from dealer_server.settings import CannotStart, Settings
 from dealer_server.store import embedded, schema
 from dealer_server.store.database import Database, Session, poll
 from dealer_server.store.sealing import DataKeys
-from dealer_server.suppliers.contract import Supplier
+from dealer_server.suppliers.contract import Remote, Supplier
 from dealer_server.suppliers.simulated import Simulated
 from dealer_server.suppliers.stock import Stock
 from dealer_server.webhook.deliver import Deliverer
@@ -61,6 +66,7 @@ class Wakes:
         self.fulfillment = asyncio.Event()
         self.webhook = asyncio.Event()
         self.refund = asyncio.Event()
+        self.life = asyncio.Event()
 
     def refund_asked(self) -> None:
         self.refund.set()
@@ -123,14 +129,22 @@ async def gateway(base: Foundation) -> AsyncIterator[Gateway]:
         makers = suppliers(settings, base)
 
         def way(for_refund: bool) -> Callable[[Item, Profile], Way]:
-            return lambda item, _: makers[item.supplier].way(item.package_code, for_refund)
+            """Whoever is called has a say; those in the house know."""
+            return lambda item, _: (
+                makers[item.supplier].way(item.package_code, for_refund) if item.supplier in makers else "SUPPLIER"
+            )
 
         settled = base.wakes.refund_asked
         refunds = RefundDesk(await session(), base.data_keys, base.links, way(True), clock.now, settled)
         voids = VoidDesk(await session(), base.data_keys, way(False), clock.now, settled)
         stack.push_async_callback(refunds.drain)
         stack.push_async_callback(voids.drain)
+        moving = functools.partial(
+            advance.advance, database, base.data_keys, base.links, follow.report, clock.now, base.wakes.webhook.set
+        )
         parts = routes.Parts(
+            usage=functools.partial(usage.usage, database, clock.now, base.wakes.life.set),
+            advance=moving if settings.environment == "test" else None,
             refunds=refunds,
             voids=voids,
             database=database,
@@ -216,6 +230,9 @@ async def work(base: Foundation) -> None:
         refund_failed=settings.refund_failed,
     )
     voids = queues(base.database, makers, base.data_keys, clock.now, wakes.webhook.set, settler.wake.set)
+    sources = [follow.Network(maker) for maker in makers.values() if isinstance(maker, Simulated)]
+    followers = follow.followers(base.database, sources, base.data_keys, clock.now, wakes.webhook.set)
+    remotes = remotes_of(base, settler.wake.set)
     async with Outbound(policy) as outbound:
         deliverer = Deliverer(
             database=base.database,
@@ -233,17 +250,69 @@ async def work(base: Foundation) -> None:
             repusher.run(),
             settler.run(),
             *(queue.run() for queue in voids),
-            _ring(wakes.refund, [settler.wake, *(queue.wake for queue in voids)]),
+            remotes.run(),
+            events_door(base, remotes),
+            *(follower.run() for follower in followers),
+            _ring(wakes.refund, [settler.wake.set, *(queue.wake.set for queue in voids), remotes.wake]),
+            _ring(wakes.life, [remotes.wake, *(follower.wake.set for follower in followers)]),
         )
 
 
-async def _ring(bell: asyncio.Event, others: Sequence[asyncio.Event]) -> None:
+def remotes_of(base: Foundation, settle: Callable[[], None]) -> Remotes:
+    """Every Remote at work: what buys from it and what voids at it."""
+    database, wakes = base.database, base.wakes
+
+    def loops(remote: Remote) -> list[Loop]:
+        return [
+            Purchaser(
+                remote,
+                database.session(),
+                base.data_keys,
+                lambda code: base.memory.shelf.package(code),
+                clock.now,
+                wakes.refund_asked,
+                base.settings.refund_failed,
+            ),
+            Follower(Polled(remote), database.session(), base.data_keys, clock.now, wakes.webhook.set),
+            VoidQueue(
+                remote, remote.caps.parallel, database.session(), base.data_keys, clock.now, wakes.webhook.set, settle
+            ),
+        ]
+
+    return Remotes(database, base.data_keys, loops)
+
+
+async def events_door(base: Foundation, remotes: Remotes) -> None:
+    """Serves what suppliers tell us, where an address is set for it, until cancelled."""
+    settings = base.settings
+    if not settings.supplier_events:
+        return
+    host, _, port = settings.supplier_events.rpartition(":")
+    bound = listener.bind(host.strip("[]"), int(port))
+
+    def known(code: str) -> supplier_events.Known | None:
+        running = remotes.get(code)
+        return None if running is None else supplier_events.Known(running.remote, running.supplier.event_token)
+
+    heard = Heard(base.database.session(), base.data_keys, clock.now, base.wakes.webhook.set, remotes.wake)
+    log.info("supplier_events_served", address=f"{host}:{bound.getsockname()[1]}")
+    try:
+        await listener.server(
+            supplier_events.door(known, heard.take, clock.now),
+            tls=tls_pair(settings.supplier_events_cert, settings.supplier_events_key),
+            client_ca=settings.supplier_events_ca,
+        ).serve(sockets=[bound])
+    finally:
+        await heard.close()
+
+
+async def _ring(bell: asyncio.Event, others: Sequence[Callable[[], None]]) -> None:
     """Passes a bell on, for ever."""
     while True:
         await bell.wait()
         bell.clear()
-        for other in others:
-            other.set()
+        for ring in others:
+            ring()
 
 
 def require_protection(settings: Settings) -> None:
@@ -333,9 +402,10 @@ async def run(
 
 
 def status_pages(database: Database) -> Starlette:
-    async def gauges() -> Mapping[str, float]:
+    async def gauges() -> tuple[Mapping[str, float], status.PurchasesOpen]:
         async with database.connection() as connection:
-            return await store.webhook.gauges(connection, clock.now())
+            webhooks = await store.webhook.gauges(connection, clock.now())
+            return webhooks, await store.supplier.gauges(connection)
 
     return status.pages(gauges)
 
@@ -366,6 +436,8 @@ def deadlines(settings: Settings) -> listener.Deadlines:
 
 
 def tls(settings: Settings) -> tuple[Path, Path] | None:
-    if settings.tls_cert is None or settings.tls_key is None:
-        return None
-    return settings.tls_cert, settings.tls_key
+    return tls_pair(settings.tls_cert, settings.tls_key)
+
+
+def tls_pair(cert: Path | None, key: Path | None) -> tuple[Path, Path] | None:
+    return None if cert is None or key is None else (cert, key)

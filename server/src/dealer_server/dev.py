@@ -38,7 +38,7 @@ class Demo(msgspec.Struct, frozen=True, rename="camel"):
     env: dict[str, str]
 
 
-async def run(port: int, data: Path | None, *, fresh: bool, as_json: bool) -> None:
+async def run(port: int, data: Path | None, *, fresh: bool, as_json: bool, speed: float | None = None) -> None:
     """Raises EmbeddedError, OSError where the port is taken, CannotStart."""
     logs.configure(as_json=False)
     stop = asyncio.Event()
@@ -50,7 +50,7 @@ async def run(port: int, data: Path | None, *, fresh: bool, as_json: bool) -> No
         embedded.erase(folder)
     database = embedded.start(folder)
     try:
-        opened = _settings(folder, database.dsn, listening.getsockname()[1])
+        opened = _settings(folder, database.dsn, listening.getsockname()[1], speed)
         await _migrate(database.dsn)
         demo = await _seeded(opened)
         await app.run(opened, listening=listening, worker=True, ready=lambda _: _show(demo, as_json), stop=stop)
@@ -58,7 +58,7 @@ async def run(port: int, data: Path | None, *, fresh: bool, as_json: bool) -> No
         database.stop()
 
 
-def _settings(folder: Path, dsn: str, port: int) -> Settings:
+def _settings(folder: Path, dsn: str, port: int, speed: float | None) -> Settings:
     return settings.read(
         DATABASE_URL=dsn,
         environment="test",
@@ -66,6 +66,7 @@ def _settings(folder: Path, dsn: str, port: int) -> Settings:
         host=HOST,
         port=port,
         webhook_allow_loopback=True,
+        supplier_speed=speed,
     )
 
 

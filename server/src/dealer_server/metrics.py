@@ -28,6 +28,15 @@ webhook_leases_lost = prometheus.Counter(
 webhook_superseded = prometheus.Counter(
     "dealer_webhook_superseded", "Failed updates whose place a newer one took", registry=REGISTRY
 )
+purchases = prometheus.Counter(
+    "dealer_purchases", "Answers of suppliers that are called, by what they mean", ["supplier", "outcome"],
+    registry=REGISTRY,
+)  # fmt: skip
+
+_purchases_open = prometheus.Gauge(
+    "dealer_purchases_open", "Purchases that are not over; PARKED ones wait for an operator", ["supplier", "state"],
+    registry=REGISTRY,
+)  # fmt: skip
 
 _gauges = {
     name: prometheus.Gauge(f"dealer_webhook_{name}", text, registry=REGISTRY)
@@ -53,8 +62,11 @@ def webhook_ended(states: Iterable[str]) -> None:
             _ended.labels(state).inc(count)
 
 
-def text(gauges: Mapping[str, float]) -> bytes:
-    """All of it in Prometheus's text format, with the gauges as they were just read."""
+def text(gauges: Mapping[str, float], purchases_open: Iterable[tuple[str, str, int]]) -> bytes:
+    """All of it in Prometheus's text format, with the gauges as they were just read; purchases by (supplier, state)."""
+    _purchases_open.clear()
+    for supplier, state, count in purchases_open:
+        _purchases_open.labels(supplier, state).set(count)
     for name, value in gauges.items():
         _gauges[name].set(value)
     return prometheus.generate_latest(REGISTRY)

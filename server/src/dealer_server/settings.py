@@ -48,6 +48,13 @@ class Settings(BaseSettings):
         default=None, description="HOST:PORT of the worker's /metrics and /health; empty for none"
     )
 
+    supplier_events: str = Field(
+        default="", description="HOST:PORT where the worker takes messages of suppliers; empty for none"
+    )
+    supplier_events_cert: Path | None = None
+    supplier_events_key: Path | None = None
+    supplier_events_ca: Path | None = Field(default=None, description="who signs the certificates of suppliers")
+
     header_seconds: float = Field(default=5.0, gt=0)
     body_seconds: float = Field(default=10.0, gt=0)
     idle_seconds: float = Field(default=75.0, gt=0)
@@ -80,7 +87,7 @@ class Settings(BaseSettings):
             raise ValueError("an address such as valkey://host:6379/0 is expected")
         return text
 
-    @field_validator("metrics")
+    @field_validator("metrics", "supplier_events")
     @classmethod
     def _address(cls, text: str | None) -> str | None:
         host, _, port = (text or "").rpartition(":")

@@ -17,6 +17,7 @@ from esim_dealer.wire.snapshot import Profile, Snapshot
 from esim_dealer.wire.vocabulary import (
     AccountType,
     ActivationType,
+    AdvanceStep,
     AsyncStatus,
     AttemptError,
     ChangeHint,
@@ -52,7 +53,7 @@ TransactionId = Annotated[
 PackageCode = Annotated[str, Meta(min_length=1, max_length=64)]
 OrderNo = Annotated[str, Meta(min_length=1, max_length=64)]
 ItemNo = Annotated[str, Meta(min_length=1, max_length=64)]
-Iccid = Annotated[str, Meta(pattern=r"^[0-9]{18,20}\Z")]
+Iccid = Annotated[str, Meta(min_length=1, pattern=r"^[0-9]{18,20}\Z")]
 Remark = Annotated[str, Meta(max_length=255)]
 Currency = Annotated[str, Meta(min_length=1, max_length=3)]
 PageNumber = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -434,6 +435,46 @@ class Voided(Answer, kw_only=True):
     async_status: AsyncStatus
     cancelled: bool
     lifecycle_status: LifecycleStatus
+
+
+# /esim/profile/usage
+
+
+class ProfileUsage(Request):
+    """Exactly one of the first two. `refresh` has the supplier asked, at most once a minute."""
+
+    profile_id: int | Annotated[str, Meta(min_length=1, max_length=20)] | None = None
+    iccid: Iccid | None = None
+    refresh: bool | None = None
+
+
+class Usage(Answer, kw_only=True):
+    """`realTime`: the supplier was asked within the last minute, and has answered since."""
+
+    profile_id: int
+    iccid: str
+    lifecycle_status: LifecycleStatus
+    plan_use_status: PlanUseStatus
+    plan_use_start_time: datetime | UnsetType = UNSET
+    plan_use_end_time: datetime | UnsetType = UNSET
+    data_total_bytes: int | None
+    data_usage_bytes: int
+    remain_data_bytes: int | UnsetType = UNSET
+    usage_percent: float | UnsetType = UNSET
+    real_time: bool
+    last_update_time: datetime
+
+
+# /test/profile/advance
+
+
+class AdvanceProfile(Request, kw_only=True):
+    """Exactly one of the first two. `dataUsageBytes` is for USE: the total used by then; without it, everything."""
+
+    profile_id: int | Annotated[str, Meta(min_length=1, max_length=20)] | None = None
+    iccid: Iccid | None = None
+    step: AdvanceStep
+    data_usage_bytes: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
 
 
 # /account/statement

@@ -34,6 +34,8 @@ RefundStatus = Literal["REFUNDED", "REFUNDING", "REJECTED"]
 RefundItemStatus = Literal["PENDING", "COMPLETED"]
 AsyncStatus = Literal["COMPLETED", "PENDING"]
 
+AdvanceStep = Literal["DOWNLOAD", "INSTALL", "ENABLE", "START", "USE", "EXPIRE", "DELETE"]
+
 AccountType = Literal["BALANCE"]
 EntryType = Literal["ORDER_PAY", "REFUND", "TOPUP", "ADJUST"]
 TopupStatus = Literal["PENDING", "APPROVED", "REJECTED", "CANCELLED"]

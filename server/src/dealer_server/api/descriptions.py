@@ -56,6 +56,7 @@ TAGS = {
     "region": "Where packages work.",
     "esim": "Orders and the eSIM profiles they bring.",
     "webhook": "Being told when an order changes.",
+    "test": "The test environment's hand.",
 }
 
 OPERATIONS = {
@@ -103,6 +104,15 @@ OPERATIONS = {
         " for `DELIVERY_UPDATED` with `PROFILE_CANCELLED`, or query the order."
     ),
     "/esim/profile/revoke": "The same as `/esim/profile/cancel`.",
+    "/esim/profile/usage": (
+        "What is used of a profile's plan, as last heard. With `refresh` its supplier is asked first, at most once a"
+        " minute; `realTime` says whether the answer has come. What it brings is an event like any other."
+    ),
+    "/test/profile/advance": (
+        "In the test environment only: lets the simulated network report a step in the life of a profile, now. All else"
+        " follows as from a real network: its statuses, the order's, and `DELIVERY_UPDATED`. Steps may be left out and"
+        " come in any order; what is further on already stays."
+    ),
     "/account/statement": (
         "Every movement of money, newest first; the amounts of all entries sum to the balance. All filters must match."
     ),
@@ -163,11 +173,13 @@ CODES = {
     "200006": "amount is not the sum of the lines; `data.expectedAmount` is",
     "200007": "the wallet does not hold the amount",
     "200008": "the order's lines are inconsistent",
+    "200010": "the profile has no codes yet",
     "200011": "not enough profiles in stock",
     "200014": "the package is not on sale for you",
     "200015": "the currency is not the wallet's",
     "200020": "the wallet is frozen",
     "200021": "too many top-ups wait for review",
+    "200022": "the package's supplier does not support this operation",
     "310241": "the packageCode does not exist",
     "310274": "the item is not in the order",
     "310403": "the item has no such profile, or its two ids disagree",
@@ -400,6 +412,13 @@ _FIELDS = {
     "iccids": "Their iccids; absent ones were never allocated.",
     "Refund.duplicate": "Whether this is the result of an earlier request; then nothing more is credited.",
     "asyncStatus": "`PENDING`: its supplier has to be asked.",
+    # Usage
+    "refresh": "Whether its supplier is asked first.",
+    "dataTotalBytes": "The whole volume; null where it is unlimited.",
+    "realTime": "Whether the supplier was asked within the last minute, and has answered since.",
+    "lastUpdateTime": "When anything was last heard of it.",
+    "step": "What happens to it.",
+    "AdvanceProfile.dataUsageBytes": "With `USE` only: the total used by then. Without it, everything.",
     # The wallet
     "entries": "Newest first.",
     "entryNo": "Counts the entries of your wallet from 1.",

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from dealer_server.api import authenticate, parameters, replies
 from dealer_server.operations import shelf
@@ -17,6 +18,7 @@ from dealer_server.rules import (
     endpoint,
     iccid,
     identity,
+    life,
     order,
     pricing,
     refusal,
@@ -25,6 +27,7 @@ from dealer_server.rules import (
 from dealer_server.rules.catalogue import generate
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.delivery import Codes
+from dealer_server.rules.life import Life, Report
 from dealer_server.rules.model import Item, Order, Profile
 from dealer_server.rules.order import Existing, Offer, Wanted
 from dealer_server.rules.rate import Allowance
@@ -152,6 +155,8 @@ _REQUESTS: dict[str, Callable[[], msgspec.Struct]] = {
     ),
     "/esim/profile/cancel": lambda: calls.VoidProfile(profile_id=_PROFILE_ID),
     "/esim/profile/revoke": lambda: calls.VoidProfile(iccid=_CODES.iccid),
+    "/esim/profile/usage": lambda: calls.ProfileUsage(profile_id=_PROFILE_ID, refresh=True),
+    "/test/profile/advance": lambda: calls.AdvanceProfile(iccid=_CODES.iccid, step="USE", data_usage_bytes=524_288_000),
     "/account/statement": lambda: calls.Statement(entry_type="REFUND", pager=calls.Pager(page_size=20)),
     "/account/topup": lambda: calls.RequestTopup(
         transaction_id="topup-20261120-1", amount=_raw('"500.00"'), pay_method="BANK_TRANSFER", pay_reference="INV-4711"
@@ -291,6 +296,43 @@ def _voided(links: Links) -> Mapping[str, object]:
     return {"completed": case(True), "pending": case(False)}
 
 
+def _used() -> Order:
+    """The delivered order once its profile was installed and half of its volume used."""
+    order = _delivered()
+    profile, known = order.profiles[0], Life(plan_seconds=_PACKAGE.duration * 86_400)
+    for report in (
+        Report(PLACED_AT + timedelta(hours=1), smdp_status="ENABLED"),
+        Report(PLACED_AT + timedelta(hours=2), esim_status="IN_USE", data_usage_bytes=524_288_000),
+    ):
+        profile, known = life.apply(profile, known, report)
+    items = (msgspec.structs.replace(order.items[0], profiles=(profile,)),)
+    return delivery.settle(order, items, PLACED_AT + timedelta(hours=2))
+
+
+def _usage(links: Links) -> Mapping[str, object]:
+    profile, total = _used().profiles[0], _PACKAGE.data_bytes or 0
+    used = calls.Usage(
+        profile_id=_PROFILE_ID,
+        iccid=_CODES.iccid,
+        lifecycle_status=profile.lifecycle_status,
+        plan_use_status=profile.plan_use_status,
+        plan_use_start_time=profile.plan_use_start_at or UNSET,
+        plan_use_end_time=profile.plan_use_end_at or UNSET,
+        data_total_bytes=total,
+        data_usage_bytes=profile.data_usage_bytes,
+        remain_data_bytes=total - profile.data_usage_bytes,
+        usage_percent=round(profile.data_usage_bytes / total * 100, 2),
+        real_time=True,
+        last_update_time=PLACED_AT + timedelta(hours=2),
+    )
+    return {"used": used}
+
+
+def _advanced(links: Links) -> Mapping[str, object]:
+    order = _used()
+    return {"used": snapshot.profile(order.profiles[0], order.items[0], TENANT_ID, links)}
+
+
 def _statement(links: Links) -> Mapping[str, object]:
     debit = calls.Entry(
         entry_no="2",
@@ -347,6 +389,8 @@ _ANSWERS: dict[str, Callable[[Links], Mapping[str, object]]] = {
     "/esim/refund": _refund,
     "/esim/profile/cancel": _voided,
     "/esim/profile/revoke": _voided,
+    "/esim/profile/usage": _usage,
+    "/test/profile/advance": _advanced,
     "/account/statement": _statement,
     "/account/topup": _topup,
     "/account/topup/query": _topup,
@@ -459,6 +503,8 @@ _REFUSALS: dict[str, Callable[[], Any]] = {
     "200008": lambda: _order_refused(
         amount="3.60", quantity=2, package=msgspec.structs.replace(_PACKAGE, max_quantity=1)
     ),
+    "200010": refusal.NotAllocated,
+    "200022": lambda: refusal.NotSupported("nobody reports on profiles from stock"),
     "200011": lambda: _order_refused(amount="2.50", price="2.50", package=_PACKAGES["DEMO-STOCK"]),
     "200014": lambda: _order_refused(on_sale=False),
     "200015": lambda: _order_refused(currency="EUR"),

@@ -450,10 +450,11 @@ def server(
     deadlines: Deadlines | None = None,
     limits: Limits | None = None,
     tls: tuple[Path, Path] | None = None,
+    client_ca: Path | None = None,
     log_level: str = "warning",
     new_trace_id: Callable[[], str] | None = None,
 ) -> Listener:
-    """A listener for `app`, not started. `tls` names the certificate's file and the key's.
+    """A listener for `app`, not started. `tls` names the certificate's file and the key's; see `tls_context`.
 
     `host` and `port` count only when `serve` is given no sockets. `new_trace_id` gives the listener's own refusals an
     X-Trace-Id.
@@ -473,18 +474,21 @@ def server(
         access_log=False,
         proxy_headers=False,  # it would believe X-Forwarded-For from 127.0.0.1
         server_header=False,
-        ssl_context_factory=None if tls is None else lambda _config, _default: tls_context(*tls),
+        ssl_context_factory=None if tls is None else lambda _config, _default: tls_context(*tls, client_ca),
     )
     config.timeout_graceful_shutdown = terms.deadlines.shutdown  # type: ignore[assignment]
     return Listener(config, terms)
 
 
-def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """TLS 1.2 and later, HTTP/1.1 only."""
+def tls_context(certificate: Path, key: Path, client_ca: Path | None = None) -> ssl.SSLContext:
+    """TLS 1.2 and later, HTTP/1.1 only. `client_ca`: callers show a certificate that it signed."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     context.load_cert_chain(certificate, key)
+    if client_ca is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(client_ca)
     return context
 
 

@@ -27,6 +27,7 @@ _WORDS = {
     "orderStatus": get_args(vocabulary.OrderStatus),
     "lifecycleStatus": get_args(vocabulary.LifecycleStatus),
     "planUseStatus": get_args(vocabulary.PlanUseStatus),
+    "step": get_args(vocabulary.AdvanceStep),
     "entryType": get_args(vocabulary.EntryType),
     "payMethod": get_args(vocabulary.PayMethod),
     "eventType": get_args(vocabulary.EventType),

@@ -23,7 +23,7 @@ from dealer_server.store.sealing import DataKeys, MasterKeys
 from dealer_server.webhook import trial
 from dealer_server.webhook.outbound import Outbound
 from esim_dealer.wire import calls, envelope
-from esim_dealer.wire.snapshot import Snapshot
+from esim_dealer.wire.snapshot import Profile, Snapshot
 from esim_dealer.wire.vocabulary import ResultCode
 
 Handler = Callable[[Caller, Any], Awaitable[bytes]]
@@ -52,7 +52,7 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 class Parts(msgspec.Struct, frozen=True):
-    """What the operations work with."""
+    """What the operations work with. `advance` is there in the test environment only."""
 
     database: Database
     memory: Memory
@@ -67,6 +67,8 @@ class Parts(msgspec.Struct, frozen=True):
     outbound: Outbound
     refunds: RefundDesk
     voids: VoidDesk
+    usage: Callable[[int, calls.ProfileUsage], Awaitable[calls.Usage]]
+    advance: Callable[[int, calls.AdvanceProfile], Awaitable[Profile]] | None
 
 
 def operations(parts: Parts) -> tuple[Operation, ...]:
@@ -151,6 +153,9 @@ def _rows(parts: Parts) -> Iterable[Operation]:
     async def void_profile(caller: Caller, call: calls.VoidProfile) -> bytes:
         return encode(await parts.voids.void(caller.tenant_id, call))
 
+    async def profile_usage(caller: Caller, call: calls.ProfileUsage) -> bytes:
+        return encode(await parts.usage(caller.tenant_id, call))
+
     async def statement_of(caller: Caller, call: calls.Statement) -> bytes:
         currency = caller.access.prices.currency
         return encode(await statement.statement(parts.database, caller.tenant_id, currency, call))
@@ -192,8 +197,17 @@ def _rows(parts: Parts) -> Iterable[Operation]:
             calls.Voided,
             void_profile,
             True,
-            ("000111", "310404", "200004"),
+            ("000111", "310404", "200004", "200002"),
         )
+    yield Operation(
+        "/esim/profile/usage",
+        "Read a profile's usage",
+        calls.ProfileUsage,
+        calls.Usage,
+        profile_usage,
+        False,
+        ("000111", "310404", "200022", "200010"),
+    )
     yield Operation("/account/statement", "Read the ledger", calls.Statement, calls.Entries, statement_of)
     yield Operation(
         "/account/topup",
@@ -224,3 +238,17 @@ def _rows(parts: Parts) -> Iterable[Operation]:
         True,
         ("310272", "200002"),
     )
+    if (advance := parts.advance) is not None:
+
+        async def advance_profile(caller: Caller, call: calls.AdvanceProfile) -> bytes:
+            return encode(await advance(caller.tenant_id, call))
+
+        yield Operation(
+            "/test/profile/advance",
+            "Move a profile through its life",
+            calls.AdvanceProfile,
+            Profile,
+            advance_profile,
+            True,
+            ("000111", "310404", "200022", "200002", "200010", "200004"),
+        )

@@ -1,6 +1,6 @@
 """Is this worker well? `/health` and `/metrics`, for the operator's monitoring; never open to dealers."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -10,25 +10,28 @@ from starlette.routing import Route
 from dealer_server import metrics
 from dealer_server.store.database import DatabaseLost
 
-Gauges = Callable[[], Awaitable[Mapping[str, float]]]
+PurchasesOpen = Sequence[tuple[str, str, int]]
+Gauges = Callable[[], Awaitable[tuple[Mapping[str, float], PurchasesOpen]]]
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def pages(gauges: Gauges) -> Starlette:
-    """`gauges` reads the database; while it is lost, /health answers 503."""
+    """`gauges` reads the database: of webhooks, and how many purchases of which supplier are in which state. While
+    that is lost, /health answers 503."""
 
     async def health(_: Request) -> Response:
         try:
-            read = await gauges()
+            webhooks, purchases = await gauges()
         except DatabaseLost:
             return JSONResponse({"status": "DOWN", "database": "DOWN"}, 503)
-        return JSONResponse({"status": "UP", "database": "UP", "webhooks": dict(read)})
+        open_ones = [{"supplier": code, "state": state, "count": count} for code, state, count in purchases]
+        return JSONResponse({"status": "UP", "database": "UP", "webhooks": dict(webhooks), "purchasesOpen": open_ones})
 
     async def prometheus(_: Request) -> Response:
         try:
-            read = await gauges()
+            webhooks, purchases = await gauges()
         except DatabaseLost:
             return Response("the database is lost", 503)
-        return Response(metrics.text(read), media_type=PROMETHEUS)
+        return Response(metrics.text(webhooks, purchases), media_type=PROMETHEUS)
 
     return Starlette(routes=[Route("/health", health), Route("/metrics", prometheus)])

@@ -5,6 +5,7 @@ import contextlib
 import getpass
 import os
 import re
+import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from cyclopts import Parameter
 
+from dealer_server import acting
 from dealer_server.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 def run(work: Awaitable[T]) -> T:
     import uvloop
 
+    acting.source.set(f"cli {getpass.getuser()}@{socket.gethostname()} pid {os.getpid()}")
+
     async def whole() -> T:
         return await work
 
@@ -36,10 +40,12 @@ def run(work: Awaitable[T]) -> T:
 
 @contextlib.asynccontextmanager
 async def opened_database(opened: Settings) -> "AsyncIterator[Database]":
-    """The database, which has this version's schema."""
+    """The database, which has this version's schema. Ctrl-C ends the command at once, without a word to PostgreSQL: a
+    COMMIT that was sent is never cancelled."""
     from dealer_server.store import schema
     from dealer_server.store.database import Database
 
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     database = await Database.open(opened.database_url)
     try:
         async with database.connection() as connection:

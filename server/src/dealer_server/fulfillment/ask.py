@@ -4,6 +4,7 @@ import asyncio
 import traceback
 from collections.abc import Iterator, MutableMapping, Sequence
 
+import msgspec
 import structlog
 
 from dealer_server.clock import Clock
@@ -15,13 +16,19 @@ from dealer_server.suppliers.contract import Done, Outcome, Rejected, Supplier, 
 log = structlog.get_logger()
 
 
+def unit_key(order_id: int, line: int, position: int) -> str:
+    """How suppliers know a unit, `position` counting from 1: the same however often it is asked for, at most 50
+    characters."""
+    return f"u-{order_id}-{line}-{position}"
+
+
 def units(line: Claimed, package: Package) -> list[Unit]:
     """What is still to be made for a line. The keys stay the same however often it is asked for."""
     data_bytes = None if package.data_bytes is None else package.data_bytes * line.period_num
     positions = [profile_id - line.first_profile_id + 1 for profile_id in line.pending]
     return [
         Unit(
-            f"u-{line.order_id}-{line.line}-{position}",
+            unit_key(line.order_id, line.line, position),
             line.first_profile_id + position - 1,
             line.package_code,
             position,
@@ -58,12 +65,12 @@ async def _ask_each(
 
 async def _ask_one(supplier: Supplier, unit: Unit, clock: Clock) -> Outcome:
     try:
-        return _checked(await supplier.allocate(unit, clock()))
+        return checked(await supplier.allocate(unit, clock()))
     except Exception as error:
         return Unknown(fault_text(error))
 
 
-def _checked(outcome: Outcome) -> Outcome:
+def checked(outcome: Outcome) -> Outcome:
     """The outcome; codes that no phone could use are no success."""
     if not isinstance(outcome, Done):
         return outcome if isinstance(outcome, Outcome) else Unknown(f"answered with {type(outcome).__name__}")
@@ -71,7 +78,7 @@ def _checked(outcome: Outcome) -> Outcome:
         digits, code = iccid.parse(outcome.iccid), activation_code.parse(outcome.activation_code)
     except ValueError as error:
         return Unknown(f"unusable codes: {error}")
-    return Done(digits, code.text, outcome.esim_status, outcome.smdp_status)
+    return msgspec.structs.replace(outcome, iccid=digits, activation_code=code.text)
 
 
 def fault_text(error: BaseException) -> str:

@@ -7,7 +7,7 @@ dropped. What a supplier answered is written in one transaction with the event t
 
 import asyncio
 import secrets
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import NamedTuple
@@ -16,20 +16,18 @@ import structlog
 
 from dealer_server import kill_points, store
 from dealer_server.clock import Clock
-from dealer_server.fulfillment import answers
+from dealer_server.fulfillment import answers, record
 from dealer_server.fulfillment.ask import ask, fault_text, order_no, units
-from dealer_server.rules import delivery, identity, refund
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.delivery import Codes, Failed
-from dealer_server.rules.model import Item, Order, Profile
-from dealer_server.rules.refund import Part, Scope
+from dealer_server.rules.model import Order
 from dealer_server.store import fulfillment as rows
-from dealer_server.store import webhook
 from dealer_server.store.database import DatabaseLost, Session
 from dealer_server.store.fulfillment import Claimed, Scheduled
-from dealer_server.store.refund import New, Void
+from dealer_server.store.refund import Void
 from dealer_server.store.sealing import DataKeys
 from dealer_server.suppliers.contract import Done, FromStock, Outcome, Supplier, Unit
+from dealer_server.suppliers.simulated import Simulated
 
 log = structlog.get_logger()
 
@@ -84,6 +82,7 @@ class SupplierQueue:
         self._clock = clock
         self._changed = changed
         self._refund_failed = refund_failed
+        self._speed = supplier.speed if isinstance(supplier, Simulated) else 1.0
         self._stopping = False
         self._asking: asyncio.Task[None] | None = None
 
@@ -209,15 +208,17 @@ class SupplierQueue:
             before = await store.order.load(session, keys, self._data_keys)
             lines = {key: [line for line in orders[key] if line.key in held] for key in keys}
             settled = await self._settled(batch, [(before[key], lines[key]) for key in keys])
-            after = {
-                key: delivery.allocate(before[key], settled, _begun(lines[key], batch.outcomes), now) for key in keys
-            }
-            failed = {key: ids for key in keys if (ids := _newly_failed(before[key], after[key]))}
-            if failed and self._refund_failed:
-                after |= await self._give_back(failed, after)
-            changes = [(before[key], after[key]) for key in keys if after[key] is not before[key]]
-            if changes:
-                await self._write(changes)
+            begun = {key: _begun(lines[key], batch.outcomes) for key in keys}
+            after = await record.put(
+                session,
+                before,
+                settled,
+                begun,
+                self._data_keys,
+                refund_failed=self._refund_failed,
+                now=now,
+                speed=self._speed,
+            )
             await rows.reschedule(
                 session,
                 batch.claim_id,
@@ -228,29 +229,8 @@ class SupplierQueue:
                 ],
             )
             kill_points.reach("fulfillment.written")
-        if changes:
+        if any(after[key] is not before[key] for key in keys):
             self._changed()
-
-    async def _give_back(
-        self, failed: Mapping[OrderKey, frozenset[int]], orders: Mapping[OrderKey, Order]
-    ) -> dict[OrderKey, Order]:
-        """Begins a refund of what failed for good; the worker credits it at once (decisions 4)."""
-        session, now, held, new = self._session, self._clock(), {}, []
-        first = await store.order.next_block(session, "refund", identity.first_id_at(int(now.timestamp())), len(failed))
-        for refund_id, (key, ids) in enumerate(failed.items(), first):
-            parts = tuple(
-                Part(item.line, one.profile_id, None, item.price * item.period_num, "AT_ONCE")
-                for item in orders[key].items
-                for one in item.profiles
-                if one.profile_id in ids
-            )
-            scope = Scope({part.line: ids for part in parts}).meaning
-            amount = sum(part.amount for part in parts)
-            new.append(New(*key[:1], refund_id, key[1], None, scope, "REFUNDING", amount, "fulfillment failed for good",
-                           "system", now, now, parts))  # fmt: skip
-            held[key] = refund.hold(orders[key], ids, now)
-        await store.refund.add(session, new)
-        return held
 
     async def _settled(
         self, batch: Batch, held: Sequence[tuple[Order, Sequence[Claimed]]]
@@ -308,26 +288,6 @@ class SupplierQueue:
             for one in taken
         }
 
-    async def _write(self, changes: Sequence[tuple[Order, Order]]) -> None:
-        session, now = self._session, changes[0][1].updated_at
-        orders = [after for _, after in changes]
-        if items := list(_changed_items(changes)):
-            await rows.record_items(session, items)
-        if profiles := list(_changed_profiles(changes)):
-            await rows.record_profiles(session, profiles, self._data_keys, now)
-        await rows.record_orders(session, changes)
-        await webhook.order_changed(
-            session, [(order.tenant_id, order.order_id, order.version) for order in orders], now
-        )
-
-
-def _newly_failed(before: Order, after: Order) -> frozenset[int]:
-    return frozenset(
-        new.profile_id
-        for old, new in zip(before.profiles, after.profiles, strict=True)
-        if new.failed and not old.failed
-    )
-
 
 def _qr_token() -> str:
     return secrets.token_urlsafe(16)
@@ -336,17 +296,3 @@ def _qr_token() -> str:
 def _begun(lines: Sequence[Claimed], outcomes: Mapping[int, Outcome]) -> frozenset[int]:
     """The lines a supplier has been asked for."""
     return frozenset(line.line for line in lines if any(profile_id in outcomes for profile_id in line.pending))
-
-
-def _changed_items(changes: Iterable[tuple[Order, Order]]) -> Iterable[tuple[Order, Item]]:
-    for before, after in changes:
-        for old, new in zip(before.items, after.items, strict=True):
-            if new.item_status != old.item_status:
-                yield after, new
-
-
-def _changed_profiles(changes: Iterable[tuple[Order, Order]]) -> Iterable[tuple[int, Profile]]:
-    for before, after in changes:
-        for old, new in zip(before.profiles, after.profiles, strict=True):
-            if new is not old:
-                yield after.tenant_id, new

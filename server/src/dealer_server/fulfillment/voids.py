@@ -22,7 +22,16 @@ from dealer_server.store import webhook
 from dealer_server.store.database import Database, Session
 from dealer_server.store.refund import Void, Voided
 from dealer_server.store.sealing import DataKeys
-from dealer_server.suppliers.contract import NotVoided, Pending, Supplier, Unknown, VoidDone, VoidOutcome, VoidUnit
+from dealer_server.suppliers.contract import (
+    NotVoided,
+    Pending,
+    Remote,
+    Supplier,
+    Unknown,
+    VoidDone,
+    VoidOutcome,
+    VoidUnit,
+)
 
 log = structlog.get_logger()
 
@@ -36,7 +45,8 @@ class VoidQueue:
 
     def __init__(
         self,
-        supplier: Supplier,
+        supplier: Supplier | Remote,
+        parallel: int,
         session: Session,
         data_keys: DataKeys,
         clock: Clock,
@@ -45,6 +55,7 @@ class VoidQueue:
     ):
         self.wake = asyncio.Event()
         self._supplier = supplier
+        self._parallel = parallel
         self._session = session
         self._data_keys = data_keys
         self._clock = clock
@@ -73,10 +84,11 @@ class VoidQueue:
         return len(voids)
 
     async def _ask(self, voids: Sequence[Void]) -> list[VoidOutcome]:
-        places = asyncio.Semaphore(self._supplier.parallel)
+        places = asyncio.Semaphore(self._parallel)
 
         async def one(void: Void) -> VoidOutcome:
-            unit = VoidUnit(void.profile_id, void.package_code, void.iccid, void.refund_id is not None, void.created_at)
+            unit = VoidUnit(void.profile_id, void.package_code, void.iccid, void.refund_id is not None,
+                            void.created_at, void.claims > 1, *void.bought)  # fmt: skip
             try:
                 async with places, asyncio.timeout(ASK_SECONDS):
                     return await self._supplier.void(unit, self._clock())
@@ -155,5 +167,6 @@ def queues(
     settle: Callable[[], None],
 ) -> list[VoidQueue]:
     return [
-        VoidQueue(supplier, database.session(), data_keys, clock, changed, settle) for supplier in suppliers.values()
+        VoidQueue(supplier, supplier.parallel, database.session(), data_keys, clock, changed, settle)
+        for supplier in suppliers.values()
     ]

@@ -1,4 +1,4 @@
-"""Does the database keep its promises? Every invariant of the ledger, of orders and of the work behind them, A1 to A23.
+"""Does the database keep its promises? Every invariant of the ledger, of orders and of the work behind them, A1 to A24.
 
 Read-only and on one snapshot, so that it may run beside everything else.
 """
@@ -40,8 +40,8 @@ TITLES = {
     "A21": "what can be sold from stock is what is loaded less what is sold",
     "A22": "wallets count their orders and profiles",
     "A23": "no id is used twice, nor will be",
+    "A24": "the audit log is whole: nothing in it was changed or taken out",
 }
-_NOT_APPLICABLE = {"A17": "there are no supplier purchases yet"}
 
 
 class Invariant(msgspec.Struct, frozen=True, rename="camel"):
@@ -57,12 +57,15 @@ class Invariant(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Report(msgspec.Struct, frozen=True, rename="camel"):
-    """`tenant_id` None: over all tenants. `violated`: the codes of the invariants that do not hold."""
+    """`tenant_id` None: over all tenants. `violated`: the codes of the invariants that do not hold. `log_head` stands
+    for the `acts` in the audit log, in hex: whoever keeps it can tell later whether one of them was changed."""
 
     at: datetime
     tenant_id: int | None
     violated: Sequence[str]
     invariants: Sequence[Invariant]
+    acts: int
+    log_head: str
 
     def __getitem__(self, code: str) -> Invariant:
         return next(one for one in self.invariants if one.code == code)
@@ -74,10 +77,12 @@ async def audit(
     data_keys: DataKeys | None,
     now: datetime,
     tenant_id: int | None = None,
+    seen: bytes | None = None,
 ) -> Report:
     """Checks every invariant, of all tenants or of one.
 
     Secrets that no key is given for are not opened; where only master keys are given, so are the data keys they open.
+    `seen` is the head of the audit log as an earlier report said it.
     """
     async with (
         database.connection() as connection,
@@ -88,13 +93,17 @@ async def audit(
         for query in rows.QUERIES:
             violations = await rows.violations(connection, query, tenant_id, now)
             found[query.invariant].add(query.fault, violations.rows, violations.total)
+        head = await rows.head(connection)
+        if seen is not None and not await rows.has_act(connection, seen):
+            found["A24"].add("the log no longer leads to the head that was seen", [{"seen": seen.hex()}], 1)
         if data_keys is None and master_keys is not None:
             data_keys = await _open_data_keys(connection, master_keys)
         for secrets in rows.SECRETS:
             keys = master_keys if secrets.by_master_key else data_keys
             await _open_all(connection, secrets, keys, tenant_id, found["A19"])
     invariants = [_invariant(code, findings) for code, findings in found.items()]
-    return Report(now, tenant_id, [one.code for one in invariants if one.violations], invariants)
+    violated = [one.code for one in invariants if one.violations]
+    return Report(now, tenant_id, violated, invariants, head.acts, head.hash.hex())
 
 
 class _Findings:
@@ -111,7 +120,7 @@ class _Findings:
 
 
 def _invariant(code: str, findings: _Findings) -> Invariant:
-    note = _NOT_APPLICABLE.get(code) or "; ".join(findings.left_out)
+    note = "; ".join(findings.left_out)
     return Invariant(code, TITLES[code], not note, findings.violations, findings.samples, note)
 
 
@@ -166,6 +175,7 @@ def as_text(report: Report) -> str:
     """A line per invariant, and one per sample of what is violated."""
     lines = [line for invariant in report.invariants for line in _lines(invariant)]
     count = len(report.violated)
+    lines.append(f"audit log: {report.acts} acts, head {report.log_head}")
     return "\n".join([*lines, f"{count} violated: {', '.join(report.violated)}" if count else "nothing is violated"])
 
 

@@ -7,8 +7,18 @@ import msgspec
 from dealer_server import store
 from dealer_server.clock import Clock
 from dealer_server.rules.catalogue import importing
-from dealer_server.rules.catalogue.package import Package
+from dealer_server.rules.catalogue.package import SUPPLIED_FIELDS, Package
+from dealer_server.rules.model import STOCK
 from dealer_server.store.database import Connection, Database
+from dealer_server.store.purchase import Hop
+
+
+def made_by(package: Package, route: Sequence[Hop]) -> Package:
+    """The package as its route has it made: by the first, or by the second where that is a stock which is short."""
+    if not route:
+        return package
+    fallback = route[1].supplier if route[0].supplier == STOCK and len(route) > 1 else ""
+    return msgspec.structs.replace(package, supplier=route[0].supplier, fallback=fallback)
 
 
 class Imported(msgspec.Struct, frozen=True):
@@ -21,7 +31,9 @@ class Imported(msgspec.Struct, frozen=True):
 
 async def import_csv(database: Database, text: str, author: str, clock: Clock) -> Imported:
     """All or nothing."""
-    read = importing.read(text)
+    async with database.connection() as connection:
+        known = [*SUPPLIED_FIELDS, *await store.supplier.codes(connection)]
+    read = importing.read(text, known)
     if read.faults:
         return Imported(len(read.packages), 0, read.faults)
     return Imported(len(read.packages), await put(database, read.packages, author, clock), ())
@@ -32,7 +44,9 @@ async def put(database: Database, packages: Sequence[Package], author: str, cloc
 
     async def work(connection: Connection) -> int:
         await store.tenant.touch(connection, "catalogue")
-        changed = await store.package.put(connection, packages, clock())
+        routes = await store.purchase.routes(connection, [package.package_code for package in packages])
+        routed = [made_by(package, routes.get(package.package_code, [])) for package in packages]
+        changed = await store.package.put(connection, routed, clock())
         detail = msgspec.json.encode({"packages": len(packages), "changed": changed}).decode()
         await store.tenant.record_act(connection, author, "catalog.import", None, detail)
         return changed

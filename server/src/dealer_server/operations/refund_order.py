@@ -87,7 +87,8 @@ class RefundDesk:
             orders = await store.order.load(session, keys, self._data_keys)
             used = [(one.tenant_id, one.call.refund_transaction_id) for one in batch if one.call.refund_transaction_id]
             known = await rows.of_orders(session, keys) + await rows.by_transaction(session, used)
-            books = Books(orders, wallets, known, await rows.voiding(session, keys), self._way, now)
+            voiding = (await rows.cancellations(session, keys)).waiting
+            books = Books(orders, wallets, known, voiding, self._way, now)
             first = await store.order.next_block(session, "refund", _first_id(now), len(batch))
             decisions = [
                 books.decide(wanted, key, first + number)

@@ -43,13 +43,19 @@ async def _review(database: Database, refund_no: str, reason: str | None, author
         decided = [(found.tenant_id, found.refund_id, line.profile_id, reason is None, reason) for line in waiting]
         if not await rows.decide_lines(connection, decided, clock()):
             raise OperatorError(f"{refund_no} is {found.status}: nothing of it waits for a review")
-        detail = {"refundNo": refund_no, "orderNo": identity.order_no(found.order_id), "profiles": len(waiting)}
+        detail = {
+            "refundNo": refund_no,
+            "orderNo": identity.order_no(found.order_id),
+            "profiles": len(waiting),
+            "before": {"lines": "PENDING"},
+            "after": {"lines": "READY" if reason is None else "REJECTED"},
+        }
         if reason is not None:
             detail["reason"] = reason
-        action = f"refund.{'approve' if reason is None else 'reject'}"
-        await store.tenant.record_act(connection, author, action, found.tenant_id, msgspec.json.encode(detail).decode())
         again = await rows.by_id(connection, found.refund_id)
         assert again is not None
+        action = f"refund.{'approve' if reason is None else 'reject'}"
+        await store.tenant.record_act(connection, author, action, found.tenant_id, msgspec.json.encode(detail).decode())
         return again
 
     return await database.run(work)

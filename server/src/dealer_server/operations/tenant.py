@@ -2,7 +2,7 @@
 
 import secrets
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 
 import asyncpg
@@ -28,6 +28,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
     balance: str | None = None
     credit_limit: str | None = None
+    low_balance: str | None = None
     qps: int | None = None
     ip_allow: Sequence[str] | None = None
     markup: str | None = None
@@ -69,7 +70,9 @@ async def create_tenant(
         sealed = master_keys.seal(secret.encode(), credential_context(tenant_id, app_key, 1))
         await store.tenant.add_credential(connection, tenant_id, app_key, sealed)
         await store.wallet.create(connection, tenant_id, currency, 0)
-        await _apply(connection, tenant_id, currency, terms, author, "tenant.create", clock)
+        detail = await _apply(connection, tenant_id, currency, terms, clock)
+        after = await _shown(connection, tenant_id, terms.prices)
+        await _record(connection, author, "tenant.create", tenant_id, detail, {}, after)
         return tenant_id
 
     tenant_id = await database.run(work)
@@ -80,10 +83,11 @@ async def set_tenant(database: Database, tenant_id: int, terms: Terms, author: s
     """Raises OperatorError."""
 
     async def work(connection: Connection) -> None:
-        found = await store.tenant.listed(connection, tenant_id)
-        if not found:
-            raise OperatorError(f"no tenant {tenant_id}")
-        await _apply(connection, tenant_id, found[0].currency, terms, author, "tenant.set", clock)
+        found = await _found(connection, tenant_id)
+        before = await _shown(connection, tenant_id, terms.prices)
+        detail = await _apply(connection, tenant_id, found.currency, terms, clock)
+        after = await _shown(connection, tenant_id, terms.prices)
+        await _record(connection, author, "tenant.set", tenant_id, detail, before, after)
 
     await database.run(work)
 
@@ -91,6 +95,43 @@ async def set_tenant(database: Database, tenant_id: int, terms: Terms, author: s
 async def list_tenants(database: Database) -> list[store.tenant.Tenant]:
     async with database.connection() as connection:
         return await store.tenant.listed(connection)
+
+
+async def adjust(
+    database: Database, tenant_id: int, amount: str, reason: str, author: str, clock: Clock
+) -> store.tenant.Tenant:
+    """Moves a dealer's money by hand: one ADJUST entry of a signed amount, down to minus the credit limit. Gives the
+    dealer as it then stands. Raises OperatorError."""
+    if not reason.strip():
+        raise OperatorError("an adjustment needs a reason, for the audit log")
+
+    async def work(connection: Connection) -> store.tenant.Tenant:
+        found = await _found(connection, tenant_id)
+        moved = _signed(amount, found.currency, "amount")
+        if moved == 0:
+            raise OperatorError("amount is 0; accepted: what is to be added, or taken away where it begins with -")
+        before = await _shown(connection, tenant_id)
+        try:
+            version = await store.wallet.move(connection, tenant_id, "ADJUST", moved, None, clock())
+        except (asyncpg.CheckViolationError, asyncpg.NumericValueOutOfRangeError):
+            raise OperatorError(
+                f"balance {before['balance']} and credit limit {before['creditLimit']} do not cover {amount}"
+            ) from None
+        detail = {"reason": reason, "amount": money.text(moved, found.currency), "entryVersion": version}
+        after = await _shown(connection, tenant_id)
+        await _record(connection, author, "tenant.adjust", tenant_id, detail, before, after)
+        return found._replace(balance=found.balance + moved)
+
+    return await database.run(work)
+
+
+async def _found(connection: Connection, tenant_id: int) -> store.tenant.Tenant:
+    """A dealer whose wallet stays locked until the transaction ends. Raises OperatorError."""
+    await store.wallet.lock(connection, [tenant_id])
+    found = await store.tenant.listed(connection, tenant_id)
+    if not found:
+        raise OperatorError(f"no tenant {tenant_id}")
+    return found[0]
 
 
 async def view_secret(database: Database, master_keys: MasterKeys, app_key: str, author: str) -> str:
@@ -125,8 +166,9 @@ async def reset_secret(
         secret = f"{app_key[:8].replace('ak', 'sk', 1)}{_base62(40)}"
         sealed = master_keys.seal(secret.encode(), credential_context(tenant_id, app_key, version + 1))
         assert await store.tenant.reset_secret(connection, app_key, tenant_id, version + 1, sealed, clock() + overlap)
-        await _record(connection, author, "credentials.reset", tenant_id, {"appKey": app_key})
         await store.tenant.touch(connection, "tenant")
+        was, now = {"secretVersion": version}, {"secretVersion": version + 1, "previousUntil": str(clock() + overlap)}
+        await _record(connection, author, "credentials.reset", tenant_id, {"appKey": app_key}, was, now)
         return secret
 
     return await database.run(work)
@@ -136,30 +178,29 @@ async def disable_credential(database: Database, app_key: str, author: str) -> N
     """Raises OperatorError."""
 
     async def work(connection: Connection) -> None:
-        tenant_id = await store.tenant.set_credential_status(connection, app_key, "DISABLED")
-        if tenant_id is None:
+        found = await store.tenant.set_credential_status(connection, app_key, "DISABLED")
+        if found is None:
             raise OperatorError(f"no credential {app_key!r}")
-        await _record(connection, author, "credentials.disable", tenant_id, {"appKey": app_key})
+        tenant_id, before = found
         await store.tenant.touch(connection, "tenant")
+        await _record(
+            *(connection, author, "credentials.disable", tenant_id, {"appKey": app_key}),
+            *({"status": before}, {"status": "DISABLED"}),
+        )
 
     await database.run(work)
 
 
 async def _apply(
-    connection: Connection, tenant_id: int, currency: str, terms: Terms, author: str, action: str, clock: Clock
-) -> None:
-    """Writes the terms, their audit row, and says that processes have to look again."""
+    connection: Connection, tenant_id: int, currency: str, terms: Terms, clock: Clock
+) -> dict[str, object]:
+    """Writes the terms and says that processes have to look again. Gives what moved money, for the audit log."""
     if terms.status not in (None, "ACTIVE", "DISABLED"):
         raise OperatorError(f"status is {terms.status!r}; accepted: ACTIVE, DISABLED")
     try:
         allowed = None if terms.ip_allow is None else [str(one) for one in access.networks(terms.ip_allow)]
     except ValueError as error:
         raise OperatorError(str(error)) from None
-    detail = {
-        name: value
-        for name, value in msgspec.to_builtins(terms).items()
-        if value not in (None, {}) and name != "balance"
-    }
     try:
         await store.tenant.update(
             connection,
@@ -170,30 +211,35 @@ async def _apply(
             ip_allow=allowed,
             markup_basis_points=None if terms.markup is None else _basis_points(terms.markup),
         )
-        limit = None if terms.credit_limit is None else _money(terms.credit_limit, currency, "credit limit")
-        await store.wallet.set_terms(connection, tenant_id, credit_limit=limit, frozen=terms.frozen)
-        if terms.balance is not None:
-            detail |= await _set_balance(connection, tenant_id, currency, terms.balance, clock)
+        await store.wallet.set_terms(
+            connection,
+            tenant_id,
+            credit_limit=_optional_money(terms.credit_limit, currency, "credit limit"),
+            low_balance_threshold=_optional_money(terms.low_balance, currency, "low balance"),
+            frozen=terms.frozen,
+        )
+        moved = await _set_balance(connection, tenant_id, currency, terms.balance, clock)
     except asyncpg.CheckViolationError as error:
         raise OperatorError(f"a limit or balance is out of range: {error}") from None
     for package_code, text in terms.prices.items():
         await _set_price(connection, tenant_id, currency, package_code, text)
-    await _record(connection, author, action, tenant_id, detail)
     await store.tenant.touch(connection, "tenant")
+    return moved
 
 
 async def _set_balance(
-    connection: Connection, tenant_id: int, currency: str, text: str, clock: Clock
+    connection: Connection, tenant_id: int, currency: str, text: str | None, clock: Clock
 ) -> dict[str, object]:
     """Brings the balance to what was asked for by one ADJUST entry."""
-    negative = text.startswith("-")
-    wanted = _money(text.removeprefix("-"), currency, "balance") * (-1 if negative else 1)
+    if text is None:
+        return {}
+    wanted = _signed(text, currency, "balance")
     wallet = (await store.wallet.lock(connection, [tenant_id]))[tenant_id]
     if wanted == wallet.balance:
         return {}
-    amount = wanted - wallet.balance
-    version = await store.wallet.move(connection, tenant_id, "ADJUST", amount, None, clock())
-    return {"entryVersion": version, "balanceBefore": wallet.balance, "balanceAfter": wanted}
+    return {
+        "entryVersion": await store.wallet.move(connection, tenant_id, "ADJUST", wanted - wallet.balance, None, clock())
+    }
 
 
 async def _set_price(connection: Connection, tenant_id: int, currency: str, package_code: str, text: str) -> None:
@@ -212,6 +258,14 @@ def _money(text: str, currency: str, what: str) -> int:
         raise OperatorError(f"{what} {text!r}: {error}") from None
 
 
+def _optional_money(text: str | None, currency: str, what: str) -> int | None:
+    return None if text is None else _money(text, currency, what)
+
+
+def _signed(text: str, currency: str, what: str) -> int:
+    return -_money(text[1:], currency, what) if text.startswith("-") else _money(text, currency, what)
+
+
 def _basis_points(percent: str) -> int:
     """12.5 (percent) as 1250."""
     sign, digits = (-1, percent[1:]) if percent.startswith("-") else (1, percent)
@@ -221,10 +275,41 @@ def _basis_points(percent: str) -> int:
     return sign * (int(whole) * 100 + int((fraction + "00")[:2]))
 
 
+async def _shown(connection: Connection, tenant_id: int, packages: Collection[str] = ()) -> dict[str, object]:
+    """A dealer's terms as operators write them, with its own prices of these packages: for the audit log."""
+    [one, *_] = await store.tenant.listed(connection, tenant_id)
+    prices = await store.tenant.prices(connection, tenant_id, sorted(packages))
+    return {
+        "name": one.name,
+        "status": one.status,
+        "balance": money.text(one.balance, one.currency),
+        "creditLimit": money.text(one.credit_limit, one.currency),
+        "lowBalanceThreshold": money.text(one.low_balance_threshold, one.currency),
+        "frozen": one.frozen,
+        "qps": one.qps,
+        "ipAllow": one.ip_allow,
+        "markupBasisPoints": one.markup_basis_points,
+        **{f"price {code}": "off" if price is None else money.text(price, one.currency)
+           for code, price in prices.items()},
+    }  # fmt: skip
+
+
 async def _record(
-    connection: Connection, author: str, action: str, tenant_id: int | None, detail: Mapping[str, object]
+    connection: Connection,
+    author: str,
+    action: str,
+    tenant_id: int | None,
+    detail: Mapping[str, object],
+    before: Mapping[str, object] | None = None,
+    after: Mapping[str, object] | None = None,
 ) -> None:
-    await store.tenant.record_act(connection, author, action, tenant_id, msgspec.json.encode(detail).decode())
+    """`before` and `after` say all that might have changed; what did is written down."""
+    changed = dict(detail)
+    if before is not None and after is not None:
+        names = [name for name in after if before.get(name) != after[name]]
+        changed |= {"before": {name: before[name] for name in names if name in before},
+                    "after": {name: after[name] for name in names}}  # fmt: skip
+    await store.tenant.record_act(connection, author, action, tenant_id, msgspec.json.encode(changed).decode())
 
 
 def _base62(length: int) -> str:

@@ -96,15 +96,17 @@ async def _review(database: Database, topup_no: str, reason: str | None, author:
             assert again is not None
             raise OperatorError(f"{topup_no} is {again.status} already, by {again.reviewer}")
         detail: dict[str, object] = {"topupNo": topup_no, "amount": money.text(found.amount, found.currency)}
+        before, after = {"status": "PENDING"}, {"status": status}
         if reason is None:
             version = await store.wallet.move(connection, found.tenant_id, "TOPUP", found.amount, found.topup_id, now)
-            detail |= {"entryVersion": version, "balanceBefore": wallet.balance,
-                       "balanceAfter": wallet.balance + found.amount}  # fmt: skip
+            detail["entryVersion"] = version
+            before["balance"] = money.text(wallet.balance, found.currency)
+            after["balance"] = money.text(wallet.balance + found.amount, found.currency)
         else:
             detail["reason"] = reason
         await store.tenant.record_act(
             connection, author, f"topup.{'approve' if reason is None else 'reject'}", found.tenant_id,
-            msgspec.json.encode(detail).decode(),
+            msgspec.json.encode(detail | {"before": before, "after": after}).decode(),
         )  # fmt: skip
         return found._replace(status=status, reject_reason=reason, reviewer=author, reviewed_at=now)
 

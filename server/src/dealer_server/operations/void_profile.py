@@ -1,6 +1,6 @@
 """Voiding a profile without giving money back: /esim/profile/cancel and /esim/profile/revoke (specification 4.4)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
 import msgspec
@@ -49,7 +49,7 @@ class VoidDesk:
         self._desk: Desk[Wanted, calls.Voided] = Desk(self._run, bound=VOIDS_PER_BATCH)
 
     async def void(self, tenant_id: int, call: calls.VoidProfile) -> calls.Voided:
-        """Repeating it is success. Raises 000105, 000111, 310404, 200004."""
+        """Repeating it is success, unless the supplier refused. Raises 000105, 000111, 310404, 200004, 200002."""
         if call.profile_id is not None and call.iccid is not None:
             raise refusal.ParameterNotAccepted("profileId and iccid exclude each other; send exactly one of them")
         if call.profile_id is None and call.iccid is None:
@@ -71,10 +71,12 @@ class VoidDesk:
         async with session.transaction():
             await store.order.lock(session, keys)
             before = await store.order.load(session, keys, self._data_keys)
-            voiding = set(await rows.voiding(session, keys))
-            orders, voids = dict(before), []
+            asked = await rows.cancellations(session, keys)
+            orders, voids, voiding = dict(before), [], set(asked.waiting)
             answers = [
-                refusal.ProfileNotFound() if one is None else self._decide(one, orders, voiding, voids, now)
+                refusal.ProfileNotFound()
+                if one is None
+                else _refused(one, orders, asked.refused) or self._decide(one, orders, voiding, voids, now)
                 for one in found
             ]
             changes = [(before[key], after) for key, after in orders.items() if after is not before[key]]
@@ -99,14 +101,11 @@ class VoidDesk:
         voiding: set[int],
         voids: list[Void],
         now: datetime,
-    ) -> calls.Voided | refusal.Refusal:
+    ) -> calls.Voided:
+        """Voids the profile, or has its supplier asked; what is void or asked for already stays so."""
         tenant_id, order_id, profile_id = located
         order = orders[tenant_id, order_id]
         item, profile = _profile(order, profile_id)
-        if profile.held:
-            return refusal.RefundInProgress(
-                "a refund of this profile is in progress; wait for REFUND_COMPLETED, or query the order"
-            )
         if not profile.cancelled and profile_id not in voiding:
             if profile.iccid is not None and self._way(item, profile) == "SUPPLIER":
                 voids.append(
@@ -128,6 +127,24 @@ class VoidDesk:
             cancelled=profile.cancelled,
             lifecycle_status=profile.lifecycle_status,
         )
+
+
+def _refused(
+    located: tuple[int, int, int], orders: dict[OrderKey, Order], refused: Collection[int]
+) -> refusal.Refusal | None:
+    """Why the profile stays what it is: 200004 while a refund holds it, 200002 once its supplier said no."""
+    tenant_id, order_id, profile_id = located
+    _, profile = _profile(orders[tenant_id, order_id], profile_id)
+    if profile.held:
+        return refusal.RefundInProgress(
+            "a refund of this profile is in progress; wait for REFUND_COMPLETED, or query the order"
+        )
+    if profile_id in refused and not profile.cancelled:
+        return refusal.StatusForbids(
+            "the supplier refused to cancel this profile; it stays as it is. Please contact the operator",
+            {"profileId": profile_id, "reason": "REFUSED_BY_SUPPLIER"},
+        )
+    return None
 
 
 def _profile(order: Order, profile_id: int) -> tuple[Item, Profile]:

@@ -33,6 +33,7 @@ class Line(msgspec.Struct, frozen=True):
     period_num: int
     price: int
     supplier: str
+    fallback: str = ""  # who makes it where the stock is short
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -113,7 +114,12 @@ def price(call: PlaceOrder, currency: str, offer: Callable[[str], Offer | None])
             )
     lines = [
         Line(
-            line.package_code, line.quantity, line.period_num or 1, unit_price, found.package.supplier if found else ""
+            line.package_code,
+            line.quantity,
+            line.period_num or 1,
+            unit_price,
+            found.package.supplier if found else "",
+            found.package.fallback if found else "",
         )
         for line, unit_price, found in zip(call.items, prices, offers, strict=True)
     ]
@@ -167,6 +173,7 @@ def decide(
             decisions.append(repeat(before, wanted))
             continue
         tenant_id = wanted.tenant_id
+        wanted = _where_there_is_stock(wanted, free)
         taken = wanted.from_stock
         refused = _refuse_payment(wanted, wallets[tenant_id], balances[tenant_id], taken, free)
         if refused is not None:
@@ -190,6 +197,18 @@ def decide(
             )
         )
     return decisions
+
+
+def _where_there_is_stock(wanted: Wanted, free: Mapping[str, int]) -> Wanted:
+    """The order with lines that the stock cannot serve given to whoever comes next on their route."""
+    short = {code for code, quantity in wanted.from_stock.items() if quantity > free.get(code, 0)}
+    if not any(line.fallback and line.package_code in short for line in wanted.lines):
+        return wanted
+    lines = tuple(
+        msgspec.structs.replace(line, supplier=line.fallback) if line.fallback and line.package_code in short else line
+        for line in wanted.lines
+    )
+    return msgspec.structs.replace(wanted, lines=lines)
 
 
 def repeat(before: Existing, wanted: Wanted) -> Repeated | refusal.Refusal:

@@ -166,6 +166,12 @@ class LinesInconsistent(Refusal):
     code = "200008"
 
 
+class NotAllocated(Refusal):
+    """The profile has no codes yet; wait for DELIVERY_UPDATED, or query the order."""
+
+    code = "200010"
+
+
 class OutOfStock(Refusal):
     code = "200011"
 
@@ -180,6 +186,12 @@ class CurrencyDiffers(Refusal):
 
 class TooManyTopups(Refusal):
     code = "200021"
+
+
+class NotSupported(Refusal):
+    """The package's supplier does not support this operation."""
+
+    code = "200022"
 
 
 class WalletFrozen(Refusal):

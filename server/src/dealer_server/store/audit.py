@@ -14,6 +14,7 @@ import asyncpg
 from dealer_server.rules.order import STOCK
 from dealer_server.store import sealing
 from dealer_server.store.database import Connection
+from dealer_server.store.tenant import ACT
 
 SAMPLES = 20
 _SECRETS_PER_FETCH = 5_000
@@ -77,6 +78,23 @@ async def violations(connection: Connection, query: Query, tenant_id: int | None
 def _plain(value: Any) -> Any:
     """Sums of amounts come as Decimal; every amount is an integer."""
     return int(value) if isinstance(value, Decimal) else value
+
+
+class Head(NamedTuple):
+    """The end of the audit log: how many acts there are, and the hash that stands for all of them."""
+
+    acts: int
+    hash: bytes
+
+
+async def head(connection: Connection) -> Head:
+    row = await connection.fetchrow("SELECT acts, hash FROM audit_head")
+    return Head(*row) if row else Head(0, b"")
+
+
+async def has_act(connection: Connection, digest: bytes) -> bool:
+    """Whether the log holds the act of this hash; with its chain whole, it then holds all before it, unchanged."""
+    return await connection.fetchval("SELECT EXISTS (SELECT FROM audit_log WHERE hash = $1)", digest) or False
 
 
 async def sealed(
@@ -252,9 +270,10 @@ QUERIES = (
         SELECT tenant_id, order_id, profile_id, refunded, held, coalesce(l.completed, 0) AS completed,
             coalesce(l.pending, 0) AS pending
         FROM profile LEFT JOIN
-            (SELECT tenant_id, profile_id, count(*) FILTER (WHERE status = 'COMPLETED') AS completed,
-                count(*) FILTER (WHERE status IN ('PENDING', 'READY')) AS pending
-            FROM refund_line GROUP BY tenant_id, profile_id) l USING (tenant_id, profile_id)
+            (SELECT tenant_id, profile_id, count(*) FILTER (WHERE l.status = 'COMPLETED') AS completed,
+                count(*) FILTER (WHERE r.status = 'REFUNDING') AS pending
+            FROM refund_line l JOIN refund r USING (tenant_id, refund_id)
+            GROUP BY tenant_id, profile_id) l USING (tenant_id, profile_id)
         WHERE refunded::int <> coalesce(l.completed, 0) OR held::int <> coalesce(l.pending, 0)
         """,
     ),
@@ -458,7 +477,17 @@ QUERIES = (
         "the profile waits although its line is not due",
         f"""
         SELECT tenant_id, order_id, line, profile_id FROM profile JOIN order_item USING (tenant_id, order_id, line)
-        WHERE {_WAITS} AND due_at IS NULL
+        WHERE {_WAITS} AND due_at IS NULL AND NOT EXISTS (
+            SELECT FROM purchase p WHERE p.tenant_id = profile.tenant_id AND p.profile_id = profile.profile_id
+                AND p.state IN ('PLANNED', 'SENT', 'PENDING', 'UNKNOWN', 'PARKED'))
+        """,
+    ),
+    Query(
+        "A16",
+        "the purchase is due since long",
+        """
+        SELECT tenant_id, order_id, line, profile_id, supplier, state, due_at, calls FROM purchase
+        WHERE due_at < $2::timestamptz - interval '15 minutes'
         """,
     ),
     Query(
@@ -502,6 +531,35 @@ QUERIES = (
         """,
     ),
     Query(
+        "A16",
+        "the life is due since long",
+        """
+        SELECT tenant_id, order_id, line, profile_id, supplier, due_at, claims FROM profile_life
+        WHERE due_at < $2::timestamptz - interval '1 hour'
+        """,
+    ),
+    Query(
+        "A17",
+        "an eSIM was bought that is neither in its dealer's hands, nor voided or being voided",
+        """
+        SELECT tenant_id, order_id, line, profile_id, supplier, unit_key, iccid FROM purchase b
+        WHERE state = 'DONE' AND NOT EXISTS (SELECT FROM profile p
+                WHERE p.tenant_id = b.tenant_id AND p.profile_id = b.profile_id AND p.iccid = b.iccid)
+            AND NOT EXISTS (SELECT FROM void_request v
+                WHERE v.tenant_id = b.tenant_id AND v.profile_id = b.profile_id AND v.iccid = b.iccid)
+        """,
+    ),
+    Query(
+        "A17",
+        "the profile's codes were never bought",
+        """
+        SELECT p.tenant_id, p.order_id, p.line, p.profile_id, i.supplier, p.iccid
+        FROM profile p JOIN order_item i USING (tenant_id, order_id, line) JOIN supplier s ON s.code = i.supplier
+        WHERE p.iccid IS NOT NULL AND NOT EXISTS (SELECT FROM purchase b WHERE b.tenant_id = p.tenant_id
+            AND b.profile_id = p.profile_id AND b.iccid = p.iccid AND b.state = 'DONE')
+        """,
+    ),
+    Query(
         "A18",
         "nobody answers for the entry in the audit log",
         """
@@ -509,6 +567,25 @@ QUERIES = (
         WHERE entry_type IN ('ADJUST', 'TOPUP') AND NOT EXISTS (
             SELECT FROM audit_log a WHERE a.tenant_id = e.tenant_id AND a.detail ->> 'entryVersion' = e.version::text
                 AND a.author <> '')
+        """,
+    ),
+    Query(
+        "A24",
+        "the act is not what was written down, or the one before it is gone",
+        f"""
+        SELECT tenant_id, audit_id, at, author, action FROM (
+            SELECT *, lag(hash, 1, ''::bytea) OVER (ORDER BY audit_id) AS hash_before FROM audit_log) act
+        WHERE hash IS DISTINCT FROM sha256(hash_before || {ACT})
+        """,
+    ),
+    Query(
+        "A24",
+        "acts are missing at the end of the log",
+        """
+        SELECT NULL::bigint AS tenant_id, head.acts, log.acts AS found FROM
+            (SELECT count(*) AS acts, (SELECT hash FROM audit_log ORDER BY audit_id DESC LIMIT 1) AS hash
+            FROM audit_log) log LEFT JOIN audit_head head ON true
+        WHERE log.acts IS DISTINCT FROM head.acts OR coalesce(log.hash, '') IS DISTINCT FROM head.hash
         """,
     ),
     *(
@@ -530,15 +607,18 @@ QUERIES = (
                 "p.order_id = c.order_id AND p.line = c.line",
             ),
             ("refund", "orders", ("order_id", "refund_id"), "p.order_id = c.order_id"),
-            (
-                "refund_line",
-                "refund",
-                ("refund_id", "profile_id"),
-                "p.refund_id = c.refund_id AND p.order_id = (SELECT order_id FROM profile x"
-                " WHERE x.tenant_id = c.tenant_id AND x.profile_id = c.profile_id)",
-            ),
             ("webhook_delivery", "orders", ("order_id", "delivery_id", "event_type"), "p.order_id = c.order_id"),
         )
+    ),
+    Query(
+        "A20",
+        "a row of refund_line has no refund of its tenant and of its profile's order",
+        """
+        SELECT tenant_id, r.order_id, refund_id, profile_id, p.order_id AS order_of_profile
+        FROM refund_line LEFT JOIN refund r USING (tenant_id, refund_id)
+            LEFT JOIN profile p USING (tenant_id, profile_id)
+        WHERE r.order_id IS DISTINCT FROM p.order_id OR r.order_id IS NULL
+        """,
     ),
     Query(
         "A20",
@@ -641,6 +721,12 @@ SECRETS = (
         False,
         sealing.stock_context,
         "SELECT iccid, activation_code FROM stock_profile WHERE $1::bigint IS NULL OR taken_tenant_id = $1",
+    ),
+    Secrets(
+        "the supplier's settings",
+        False,
+        sealing.supplier_context,
+        "SELECT code, settings FROM supplier WHERE $1::bigint IS NULL OR true",
     ),
     Secrets(
         "the webhook body",

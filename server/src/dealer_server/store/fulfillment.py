@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.rules.model import Item, Order, Profile
-from dealer_server.store.database import Session
+from dealer_server.store.database import Connection, Session
 from dealer_server.store.sealing import DataKeys, profile_context
 
 LineKey = tuple[int, int, int]
@@ -96,7 +96,7 @@ async def reschedule(session: Session, claim_id: int, lines: Sequence[Scheduled]
     )
 
 
-async def record_orders(session: Session, changes: Sequence[tuple[Order, Order]]) -> None:
+async def record_orders(session: Connection | Session, changes: Sequence[tuple[Order, Order]]) -> None:
     """Writes the statuses of orders: (as they are stored, as they are now)."""
     written = await session.fetch(
         "UPDATE orders o SET delivery_status = new.delivery_status, order_status = new.order_status,"
@@ -110,7 +110,7 @@ async def record_orders(session: Session, changes: Sequence[tuple[Order, Order]]
     assert len(written) == len(changes), "an order moved on while it was locked"
 
 
-async def record_items(session: Session, items: Sequence[tuple[Order, Item]]) -> None:
+async def record_items(session: Connection | Session, items: Sequence[tuple[Order, Item]]) -> None:
     """Writes the statuses of items."""
     written = await session.fetch(
         "UPDATE order_item i SET item_status = new.item_status"

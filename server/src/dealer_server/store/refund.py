@@ -255,27 +255,41 @@ class Void(NamedTuple):
     iccid: str
     created_at: datetime
     claims: int
+    bought: tuple[str, str, str | None, str | None, str | None] = ("", "", None, None, None)
+    """unit_key, sku, MatchingID and the supplier's names for order and eSIM, where it was bought from a Remote"""
 
 
-async def voiding(session: Connection | Session, keys: Sequence[Key]) -> frozenset[int]:
-    """The profiles of these (tenant_id, order_id) whose cancellation waits for a supplier."""
+class Cancellations(NamedTuple):
+    """Profiles whose suppliers were asked to cancel them, without a refund: by profileId."""
+
+    waiting: frozenset[int]
+    refused: frozenset[int]
+
+
+async def cancellations(session: Session | Connection, keys: Sequence[Key]) -> Cancellations:
+    """Of these (tenant_id, order_id); those that were carried out are not among them."""
     rows = await session.fetch(
-        "SELECT v.profile_id FROM void_request v JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)"
+        "SELECT v.profile_id, v.outcome FROM void_request v"
+        " JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)"
         " ON v.tenant_id = key.tenant_id AND v.order_id = key.order_id"
-        " WHERE v.refund_id IS NULL AND v.outcome IS NULL",
+        " WHERE v.refund_id IS NULL AND (v.outcome IS NULL OR v.outcome = 'REFUSED')",
         *_columns(keys, 2),
     )
-    return frozenset(row[0] for row in rows)
+    return Cancellations(
+        frozenset([row[0] for row in rows if row[1] is None]), frozenset([row[0] for row in rows if row[1] is not None])
+    )
 
 
 async def add_voids(session: Connection | Session, voids: Sequence[Void]) -> None:
+    """Asked is who made the eSIM: its purchase knows, where there is one."""
     await session.fetch(
         "INSERT INTO void_request (tenant_id, profile_id, order_id, line, refund_id, supplier, package_code, iccid,"
         " created_at, due_at)"
-        " SELECT tenant_id, profile_id, order_id, line, refund_id, supplier, package_code, iccid, created_at,"
-        " created_at FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::smallint[], $5::bigint[], $6::text[],"
-        " $7::text[], $8::text[], $9::timestamptz[]) AS new(tenant_id, profile_id, order_id, line, refund_id,"
-        " supplier, package_code, iccid, created_at)"
+        " SELECT tenant_id, profile_id, order_id, line, refund_id, coalesce((SELECT p.supplier FROM purchase p"
+        "  WHERE p.tenant_id = new.tenant_id AND p.profile_id = new.profile_id AND p.iccid = new.iccid), new.supplier),"
+        " package_code, iccid, created_at, created_at FROM unnest($1::bigint[], $2::bigint[], $3::bigint[],"
+        " $4::smallint[], $5::bigint[], $6::text[], $7::text[], $8::text[], $9::timestamptz[])"
+        " AS new(tenant_id, profile_id, order_id, line, refund_id, supplier, package_code, iccid, created_at)"
         " ON CONFLICT (tenant_id, profile_id) DO UPDATE SET refund_id = excluded.refund_id, outcome = NULL,"
         " created_at = excluded.created_at, due_at = excluded.due_at, claims = 0",
         *_columns(voids, 9),
@@ -310,7 +324,8 @@ WITH due AS (
 UPDATE void_request v SET due_at = $3, claim = $4, claims = claims + 1 FROM due
 WHERE v.tenant_id = due.tenant_id AND v.profile_id = due.profile_id
 RETURNING v.tenant_id, v.profile_id, v.order_id, v.line, v.refund_id, v.supplier, v.package_code, v.iccid,
-    v.created_at, v.claims
+    v.created_at, v.claims, ARRAY(SELECT unnest(ARRAY[unit_key, sku, planned_matching_id, supplier_ref, unit_ref])
+        FROM purchase p WHERE p.tenant_id = v.tenant_id AND p.profile_id = v.profile_id AND p.state = 'DONE')
 """
 
 
@@ -318,7 +333,8 @@ async def claim_voids(
     session: Session, supplier: str, claim: int, now: datetime, until: datetime, limit: int
 ) -> list[Void]:
     """Takes a supplier's due voids until the lease ends."""
-    return [Void(*row) for row in await session.fetch(_CLAIM_VOIDS, supplier, now, until, claim, limit)]
+    rows = await session.fetch(_CLAIM_VOIDS, supplier, now, until, claim, limit)
+    return [Void(*row[:10], *([tuple(row[10])] if row[10] else [])) for row in rows]
 
 
 class Voided(NamedTuple):

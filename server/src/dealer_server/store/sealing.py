@@ -118,5 +118,9 @@ def stock_context(iccid: str) -> bytes:
     return f"stock|{iccid}".encode()
 
 
+def supplier_context(code: str) -> bytes:
+    return f"supplier|{code}".encode()
+
+
 def delivery_context(tenant_id: int, delivery_id: int) -> bytes:
     return b"delivery|%d|%d" % (tenant_id, delivery_id)

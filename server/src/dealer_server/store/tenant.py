@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from dealer_server import acting
 from dealer_server.rules.pricing import Own, PriceList
 from dealer_server.store.database import Connection
 
@@ -33,6 +34,7 @@ class Tenant(NamedTuple):
     currency: str
     balance: int
     credit_limit: int
+    low_balance_threshold: int
     frozen: bool
     qps: int
     ip_allow: list[str]
@@ -88,11 +90,15 @@ async def reset_secret(
     return done == "UPDATE 1"
 
 
-async def set_credential_status(connection: Connection, app_key: str, status: str) -> int | None:
-    """The tenant the credential belongs to, or None."""
-    return await connection.fetchval(
-        "UPDATE credential SET status = $2 WHERE app_key = $1 RETURNING tenant_id", app_key, status
+async def set_credential_status(connection: Connection, app_key: str, status: str) -> tuple[int, str] | None:
+    """(tenant_id, status before) of the credential, or None."""
+    row = await connection.fetchrow(
+        "UPDATE credential SET status = $2 FROM (SELECT status FROM credential WHERE app_key = $1 FOR UPDATE) before"
+        " WHERE app_key = $1 RETURNING tenant_id, before.status",
+        app_key,
+        status,
     )
+    return (row[0], row[1]) if row else None
 
 
 async def sealed_secret(connection: Connection, app_key: str) -> tuple[int, int, bytes] | None:
@@ -147,11 +153,22 @@ async def set_price(connection: Connection, tenant_id: int, package_code: str, p
     )
 
 
+async def prices(connection: Connection, tenant_id: int, package_codes: Sequence[str]) -> dict[str, int | None]:
+    """A dealer's own prices of these packages; None: not on sale. Those without one are missing."""
+    rows = await connection.fetch(
+        "SELECT package_code, price FROM price WHERE tenant_id = $1 AND package_code = ANY($2::text[])",
+        tenant_id,
+        package_codes,
+    )
+    return {row[0]: row[1] for row in rows}
+
+
 async def listed(connection: Connection, tenant_id: int | None = None) -> list[Tenant]:
     rows = await connection.fetch(
-        "SELECT t.tenant_id, t.name, t.status, w.currency, w.balance, w.credit_limit, w.frozen, t.qps, t.ip_allow,"
-        " t.markup_basis_points, c.app_key, c.status FROM tenant t JOIN wallet w USING (tenant_id)"
-        " JOIN credential c USING (tenant_id) WHERE $1::bigint IS NULL OR t.tenant_id = $1"
+        "SELECT t.tenant_id, t.name, t.status, w.currency, w.balance, w.credit_limit, w.low_balance_threshold,"
+        " w.frozen, t.qps, t.ip_allow, t.markup_basis_points, c.app_key, c.status"
+        " FROM tenant t JOIN wallet w USING (tenant_id) JOIN credential c USING (tenant_id)"
+        " WHERE $1::bigint IS NULL OR t.tenant_id = $1"
         " ORDER BY t.tenant_id, c.created_at",
         tenant_id,
     )
@@ -167,11 +184,28 @@ async def changes(connection: Connection) -> dict[str, int]:
     return {row[0]: row[1] for row in await connection.fetch("SELECT subject, version FROM change")}
 
 
+# What an act says, as bytes: what its hash is made of, behind the hash of the act before.
+ACT = (
+    "convert_to(jsonb_build_array((extract(epoch FROM act.at) * 1000000)::bigint, act.author, act.source, act.action,"
+    " act.tenant_id, act.detail)::text, 'UTF8')"
+)
+
+
 async def record_act(connection: Connection, author: str, action: str, tenant_id: int | None, detail: str) -> None:
-    """One row of the audit log; `detail` is JSON text and holds no secret."""
+    """One row of the audit log; `detail` is JSON text and holds no secret.
+
+    Acts are chained one behind the other, so call it last: others wait for the commit.
+    """
     await connection.execute(
-        "INSERT INTO audit_log (author, action, tenant_id, detail) VALUES ($1, $2, $3, $4)",
+        "WITH act AS ("
+        " SELECT now() AS at, $1::text AS author, $2::text AS source, $3::text AS action, $4::bigint AS tenant_id,"
+        "  $5::jsonb AS detail"
+        "), chained AS ("
+        f" UPDATE audit_head SET acts = acts + 1, hash = sha256(hash || {ACT}) FROM act RETURNING hash"
+        ") INSERT INTO audit_log (at, author, source, action, tenant_id, detail, hash)"
+        " SELECT at, author, source, action, tenant_id, detail, hash FROM act, chained",
         author,
+        acting.source.get(),
         action,
         tenant_id,
         detail,

@@ -71,12 +71,20 @@ async def move(
     return version
 
 
-async def set_terms(connection: Connection, tenant_id: int, *, credit_limit: int | None, frozen: bool | None) -> None:
+async def set_terms(
+    connection: Connection,
+    tenant_id: int,
+    *,
+    credit_limit: int | None,
+    low_balance_threshold: int | None,
+    frozen: bool | None,
+) -> None:
     """Raises asyncpg.CheckViolationError where the balance is already below the new credit limit."""
     await connection.execute(
-        "UPDATE wallet SET credit_limit = coalesce($2, credit_limit), frozen = coalesce($3, frozen)"
-        " WHERE tenant_id = $1",
+        "UPDATE wallet SET credit_limit = coalesce($2, credit_limit), frozen = coalesce($3, frozen),"
+        " low_balance_threshold = coalesce($4, low_balance_threshold) WHERE tenant_id = $1",
         tenant_id,
         credit_limit,
         frozen,
+        low_balance_threshold,
     )

@@ -1,18 +1,22 @@
 """What does a supplier of eSIMs do for us, and what may it answer? (suppliers 3)
 
-A supplier is asked for one unit at a time, with no transaction open, and may be asked again with the same unit_key:
-after a crash, a lost answer, or because it said Pending. It must then give the same eSIM and never a second one.
+There are two kinds. A **Supplier** in the house (`simulated`, `stock`) answers at once and keeps nothing. A **Remote**
+one is called over a network, and each call may be lost: what we ask of it is written down before (a Purchase). Both are
+asked for one unit at a time, with no transaction open, and may be asked again with the same unit_key: after a crash, a
+lost answer, or because they said Pending. They must then give the same eSIM and never a second one.
 
 **Only Rejected means "surely nothing was allocated".** Whatever is neither an answer understood as success nor one
 understood as failure is Unknown: a timeout, a reset, half an answer, a 500. A unit with an unknown outcome is neither
 refunded nor bought elsewhere; the same supplier is asked again with the same key. An exception counts as Unknown.
 """
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal, Protocol
 
 import msgspec
 
+from dealer_server.rules.life import Report
 from dealer_server.rules.refund import Way
 
 
@@ -27,21 +31,33 @@ class Unit(msgspec.Struct, frozen=True):
     period_num: int
     data_bytes: int | None  # for the whole period; None: unlimited
     paid_at: datetime
+    remark: str | None = None  # the order's, as its dealer gave it
 
 
-class Done(msgspec.Struct, frozen=True):
-    """The eSIM exists. The statuses are the supplier's raw words, None where it reports none."""
+class Done(msgspec.Struct, frozen=True, tag="DONE"):
+    """The eSIM exists. The statuses are the supplier's raw words, None where it reports none.
+
+    supplier_ref, unit_ref: what the supplier calls the order and the eSIM. They never leave us.
+    """
 
     iccid: str
     activation_code: str
     esim_status: str | None = "GOT_RESOURCE"
     smdp_status: str | None = "RELEASED"
+    supplier_ref: str | None = None
+    unit_ref: str | None = None
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """The supplier is at it: ask again in a while."""
+    """The supplier is at it: ask again in a while; 0 goes on at once with what `step` says comes next.
+
+    What is given here is kept and stands in the Purchase that is asked with next; None keeps what was known.
+    """
 
     poll_after_seconds: float
+    step: str | None = None
+    supplier_ref: str | None = None
+    unit_ref: str | None = None
 
 
 RejectedCode = Literal[
@@ -49,7 +65,7 @@ RejectedCode = Literal[
 ]
 
 
-class Rejected(msgspec.Struct, frozen=True):
+class Rejected(msgspec.Struct, frozen=True, tag="REJECTED"):
     """Surely nothing was allocated. TEMPORARY: worth asking again; every other code is final at this supplier.
 
     `message` is for the operator and holds no secret.
@@ -74,13 +90,23 @@ Outcome = Done | Pending | Rejected | Unknown | FromStock
 
 
 class VoidUnit(msgspec.Struct, frozen=True):
-    """An eSIM to be voided, for a refund or because its dealer cancelled it."""
+    """An eSIM to be voided, for a refund or because its dealer cancelled it.
+
+    asked_before: it may have been asked for already, by a process that died before it wrote down the answer. What
+    stands below is known of eSIMs bought from a Remote.
+    """
 
     profile_id: int
     package_code: str
     iccid: str
     for_refund: bool
     asked_at: datetime
+    asked_before: bool = False
+    unit_key: str = ""
+    sku: str = ""
+    matching_id: str | None = None
+    supplier_ref: str | None = None
+    unit_ref: str | None = None
 
 
 class VoidDone(msgspec.Struct, frozen=True):
@@ -116,3 +142,127 @@ class Supplier(Protocol):
     async def void(self, unit: VoidUnit, now: datetime) -> VoidOutcome:
         """Voids the eSIM, or says how far that is; asked again, it answers the same."""
         ...
+
+
+class Purchase(msgspec.Struct, frozen=True):
+    """A unit at a Remote: what was asked and what is known. Written down before each call: a crash loses nothing.
+
+    `step` is where the supplier's own sequence of calls stands: "" until a Pending says otherwise. `sku` is what the
+    supplier calls the package, `cost` what it asks for it in ten-thousandths of `cost_currency` (None: not agreed).
+    `unknown_since`: when it was seen that a call has no answer; not before that call was made.
+    """
+
+    unit: Unit
+    sku: str
+    step: str = ""
+    planned_iccid: str | None = None
+    planned_matching_id: str | None = None
+    supplier_ref: str | None = None
+    unit_ref: str | None = None
+    cost: int | None = None
+    cost_currency: str | None = None
+    unknown_since: datetime | None = None
+
+
+class Bought(msgspec.Struct, frozen=True):
+    """An eSIM that was bought from a Remote and is in our dealer's hands: what its supplier can be asked about."""
+
+    profile_id: int
+    unit_key: str
+    sku: str
+    iccid: str
+    supplier_ref: str | None = None
+    unit_ref: str | None = None
+
+
+class Sighting(msgspec.Struct, frozen=True):
+    """A report on one eSIM. It is named by at least one of the three."""
+
+    report: Report
+    iccid: str | None = None
+    supplier_ref: str | None = None
+    unit_key: str | None = None
+
+
+class Event(msgspec.Struct, frozen=True):
+    """What a supplier's message means. `sightings` are taken as they are (the message was proven or is harmless);
+    `look_at` are supplier_refs, unit_keys or ICCIDs about which the supplier is to be asked now, because a message that
+    is not signed is only a reason to ask. `key` is the same for a message that comes twice. `kind` is for the log."""
+
+    key: bytes
+    kind: str
+    sightings: tuple[Sighting, ...] = ()
+    look_at: tuple[str, ...] = ()
+
+
+class BadEvent(Exception):
+    """Not a message of this supplier, or one that does not prove itself. The words hold no secret."""
+
+
+class Health(msgspec.Struct, frozen=True):
+    """Whether a supplier can be reached. balance in ten-thousandths of `currency`; stock by sku. None: not said."""
+
+    up: bool
+    detail: str
+    balance: int | None = None
+    currency: str | None = None
+    stock: Mapping[str, int] | None = None
+
+
+class Caps(msgspec.Struct, frozen=True):
+    """What a Remote can do, and how it wants to be asked.
+
+    parallel: calls at a time per process. per_second: calls a second per process, None for no limit. polled: `refresh`
+    tells the state and usage of eSIMs. plans_ids: ICCID (from a loaded range) and MatchingID are ours and stand in the
+    Purchase before the first call. event_status: how its messages want to be answered.
+    own_plan_end: plan ends and expiry are told by it, so time alone ends nothing here.
+    """
+
+    parallel: int = 8
+    per_second: float | None = None
+    polled: bool = False
+    plans_ids: bool = False
+    own_plan_end: bool = False
+    event_status: int = 204
+
+
+class Remote(Protocol):
+    """A supplier that is called over a network. One file, one class, one row in suppliers/kinds.py.
+
+    Every method but parse_event may take up to its own deadline (suppliers 3 rule 9), which ends before `CALL_SECONDS`;
+    what it raises counts as Unknown. None of them writes anywhere: what they answer is recorded by who called them.
+    """
+
+    @property
+    def code(self) -> str: ...
+
+    @property
+    def caps(self) -> Caps: ...
+
+    async def allocate(self, purchase: Purchase, now: datetime) -> Outcome:
+        """Takes the next step of a purchase: one call. Everything that was asked before has been answered."""
+        ...
+
+    async def probe(self, purchase: Purchase, now: datetime) -> Outcome:
+        """Finds out what became of a purchase whose last call got no answer that counts. Buys nothing that could be
+        there already. Pending: goes on from there with `allocate`. Rejected: surely nothing is there."""
+        ...
+
+    async def void(self, unit: VoidUnit, now: datetime) -> VoidOutcome:
+        """Voids the eSIM, or says how far that is; asked again, it answers the same."""
+        ...
+
+    async def refresh(self, bought: Sequence[Bought], now: datetime) -> list[Sighting]:
+        """How these eSIMs are and what was used; those it cannot tell of are missing. Not called unless `polled`."""
+        ...
+
+    def parse_event(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Event:
+        """Reads a message that came in: header names in lower case. Pure. Raises BadEvent."""
+        ...
+
+    async def health(self) -> Health: ...
+
+    async def close(self) -> None: ...
+
+
+CALL_SECONDS = 45.0

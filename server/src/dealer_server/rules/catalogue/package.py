@@ -80,9 +80,10 @@ class Package(msgspec.Struct, frozen=True, kw_only=True):
     networks: tuple[Network, ...]
     supported_fields: tuple[str, ...]
     supplier: str
+    fallback: str = ""  # who makes it where `supplier` is the stock and that is short
 
 
-FIELDS = frozenset(Package.__struct_fields__)
+FIELDS = frozenset(Package.__struct_fields__) - {"fallback"}  # that follows from the package's route
 
 
 def sold_by_day(data_type: DataType) -> bool:

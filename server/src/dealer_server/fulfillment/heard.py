@@ -1,0 +1,62 @@
+"""What suppliers' messages mean: written in one transaction with the message itself, which counts once however often it
+comes."""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from dealer_server import kill_points
+from dealer_server.clock import Clock
+from dealer_server.fulfillment import follow
+from dealer_server.store import purchase
+from dealer_server.store import supplier as rows
+from dealer_server.store.database import Session
+from dealer_server.store.sealing import DataKeys
+from dealer_server.suppliers.contract import Event
+
+log = structlog.get_logger()
+
+
+class Heard:
+    """Takes messages one after the other. `changed` is called after orders changed, `asked` where a supplier is to be
+    asked now."""
+
+    def __init__(
+        self,
+        session: Session,
+        data_keys: DataKeys,
+        clock: Clock,
+        changed: Callable[[], None],
+        asked: Callable[[], None],
+    ):
+        self._session = session
+        self._data_keys = data_keys
+        self._clock = clock
+        self._changed = changed
+        self._asked = asked
+        self._one_at_a_time = asyncio.Lock()
+
+    async def take(self, code: str, event: Event, body: bytes) -> None:
+        """Raises DatabaseLost: the message is not taken, and the supplier may send it again."""
+        async with self._one_at_a_time:
+            await asyncio.shield(asyncio.create_task(self._take(code, event, body)))
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def _take(self, code: str, event: Event, body: bytes) -> None:
+        session, now = self._session, self._clock()
+        async with session.transaction():
+            changed = await follow.report(session, code, event.sightings, self._data_keys, now)
+            asked = await purchase.look_at(session, code, event.look_at, now) if event.look_at else 0
+            state = "ASKED" if asked else "APPLIED" if event.sightings else "UNKNOWN"
+            fresh = await rows.note_event(session, self._data_keys, code, event.key, event.kind, state, body, now)
+            kill_points.reach("event.written")
+        if not fresh:
+            return
+        log.info("supplier_message", supplier=code, kind=event.kind, state=state)
+        if changed:
+            self._changed()
+        if asked:
+            self._asked()

@@ -1,0 +1,132 @@
+"""What does a supplier's answer make of a purchase? Pure.
+
+Only Rejected sends a unit elsewhere or gives it up; what is Unknown stays with the supplier that may have it, until it
+is known or an operator says so (suppliers 3 rules 2 and 3).
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from dealer_server.fulfillment.answers import retry_seconds
+from dealer_server.store.purchase import Answered, Claimed, Hop, New, State
+from dealer_server.suppliers.contract import Done, Outcome, Pending, Rejected, Unknown
+
+PARK_SECONDS = 3_600.0  # unknown for so long: an operator has to find out
+PENDING_SECONDS = 86_400.0  # at it for so long: an operator has to ask
+PATIENCE_SECONDS = 3_600.0  # how long one waits for a supplier that is down or out of money, where there is no other
+POLL_LONGEST_SECONDS = 300.0
+FRESH_IDS = 5  # how often a clash of ids is answered with other ones
+TRIES_BEFORE_ELSEWHERE = 3
+HELD_SECONDS = 5.0
+_MAY_PASS = ("TEMPORARY", "INSUFFICIENT_FUNDS")
+
+
+class Judged(NamedTuple):
+    """What becomes of a purchase: how it stands, what is planned instead, and whether the unit has failed for good."""
+
+    answered: Answered
+    instead: New | None = None
+    failed: bool = False
+
+
+def judge(one: Claimed, outcome: Outcome, route: Sequence[Hop], plans_ids: bool, now: datetime) -> Judged:
+    """`route` is the package's; `plans_ids` as in the supplier's Caps."""
+    if isinstance(outcome, Done):
+        return Judged(_done(one, outcome))
+    if isinstance(outcome, Pending):
+        return Judged(_pending(one, outcome, now))
+    if isinstance(outcome, Rejected):
+        return _rejected(one, outcome, route, plans_ids, now)
+    reason = outcome.reason if isinstance(outcome, Unknown) else f"answered with {type(outcome).__name__}"
+    return Judged(_unknown(one, reason, now))
+
+
+def first_of(key: tuple[int, int], order_id: int, line: int, unit_key: str, supplier: str, package_code: str,
+             route: Sequence[Hop]) -> New:  # fmt: skip
+    """The first purchase for a unit: at the supplier its line was sold from, or else where the route begins."""
+    hop = next((hop for hop in route if hop.supplier == supplier), None) or next(iter(route), None)
+    hop = hop or Hop(supplier, package_code, None, None)
+    return New(*key, 0, order_id, line, unit_key, *hop)
+
+
+def kept(one: Claimed, outcome: Outcome, verdict: bytes, now: datetime) -> Answered:
+    """A clear answer about a profile that a pending refund holds: it stands until the refund is settled."""
+    due = now + timedelta(seconds=HELD_SECONDS)
+    refs = (outcome.supplier_ref, outcome.unit_ref) if isinstance(outcome, Done) else (None, None)
+    return Answered(one.key, "UNKNOWN", due, None, *refs, unknown_since=one.unknown_since or now,
+                    outcome="HELD", verdict=verdict)  # fmt: skip
+
+
+def _done(one: Claimed, outcome: Done) -> Answered:
+    return Answered(one.key, "DONE", None, None, outcome.supplier_ref, outcome.unit_ref, outcome.iccid, outcome="DONE")
+
+
+def _pending(one: Claimed, outcome: Pending, now: datetime) -> Answered:
+    if (now - one.created_at).total_seconds() > PENDING_SECONDS:
+        return _parked(one, "pending for a day", now)
+    seconds = min(max(outcome.poll_after_seconds, 0.0), POLL_LONGEST_SECONDS)
+    return Answered(
+        one.key,
+        "PENDING",
+        now + timedelta(seconds=seconds),
+        outcome.step,
+        outcome.supplier_ref,
+        outcome.unit_ref,
+        outcome="PENDING",
+    )
+
+
+def _unknown(one: Claimed, reason: str, now: datetime) -> Answered:
+    since = one.unknown_since or now
+    if (now - since).total_seconds() > PARK_SECONDS:
+        return _parked(one, reason, now)
+    due = now + timedelta(seconds=retry_seconds(one.failures + 1))
+    return Answered(one.key, "UNKNOWN", due, failures=one.failures + 1, unknown_since=since, reason=reason,
+                    outcome="UNKNOWN")  # fmt: skip
+
+
+def _parked(one: Claimed, reason: str, now: datetime) -> Answered:
+    return Answered(one.key, "PARKED", None, failures=one.failures + 1, unknown_since=one.unknown_since or now,
+                    reason=reason, outcome="PARKED")  # fmt: skip
+
+
+def _rejected(one: Claimed, outcome: Rejected, route: Sequence[Hop], plans_ids: bool, now: datetime) -> Judged:
+    reason = f"{outcome.code}: {outcome.message}"
+    if outcome.code == "TEMPORARY" and one.was in ("SENT", "UNKNOWN"):
+        return Judged(_unknown(one, reason, now))  # the question did not get through: it is as unknown as before
+    if outcome.code == "TEMPORARY" and one.was == "PENDING":
+        late = (now - one.created_at).total_seconds() > PENDING_SECONDS
+        return Judged(_parked(one, reason, now) if late else _again(one, "PENDING", reason, now))
+    rejected = Answered(one.key, "REJECTED", None, reason=reason, outcome=f"REJECTED {outcome.code}")
+    if outcome.code == "CONFLICT" and plans_ids and one.position + 1 < FRESH_IDS:
+        return Judged(rejected, _instead(one, Hop(one.supplier, one.sku, one.cost, one.cost_currency)))
+    following = _following(one.supplier, route) if outcome.retry_elsewhere else None
+    if outcome.code in _MAY_PASS and not _given_up(one, outcome, following is not None, now):
+        return Judged(_again(one, "PLANNED", reason, now))
+    if following is not None:
+        return Judged(rejected, _instead(one, following))
+    return Judged(rejected, failed=True)
+
+
+def _given_up(one: Claimed, outcome: Rejected, elsewhere: bool, now: datetime) -> bool:
+    if elsewhere:
+        return outcome.code != "TEMPORARY" or one.failures + 1 >= TRIES_BEFORE_ELSEWHERE
+    return (now - one.created_at).total_seconds() > PATIENCE_SECONDS
+
+
+def _again(one: Claimed, state: State, reason: str, now: datetime) -> Answered:
+    failures = one.failures + 1
+    due = now + timedelta(seconds=retry_seconds(failures))
+    return Answered(one.key, state, due, failures=failures, reason=reason, outcome="REJECTED TEMPORARY")
+
+
+def _following(supplier: str, route: Sequence[Hop]) -> Hop | None:
+    """Whoever stands behind this supplier; None at the end, and for one that is not on the route any more."""
+    codes = [hop.supplier for hop in route]
+    at = codes.index(supplier) + 1 if supplier in codes else len(route)
+    return route[at] if at < len(route) else None
+
+
+def _instead(one: Claimed, hop: Hop) -> New:
+    return New(one.tenant_id, one.profile_id, one.position + 1, one.order_id, one.line, one.unit_key, *hop)

@@ -1,0 +1,392 @@
+"""Buys units from one Remote: plan, claim (which writes down what is about to be asked), call, record.
+
+Calls run side by side and are recorded as they come; each stands in the database as SENT before its socket is opened.
+A worker that dies leaves SENT rows; their lease runs out, and the supplier is asked what became of them.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import structlog
+
+from dealer_server import kill_points, metrics, store
+from dealer_server.clock import Clock
+from dealer_server.fulfillment import judge, record
+from dealer_server.fulfillment.ask import checked, fault_text, unit_key
+from dealer_server.fulfillment.breaker import Breaker
+from dealer_server.fulfillment.judge import Judged
+from dealer_server.fulfillment.pace import Pace
+from dealer_server.rules.catalogue.package import Package
+from dealer_server.rules.delivery import Codes, Failed
+from dealer_server.rules.model import Order, Profile
+from dealer_server.store import fulfillment as lines
+from dealer_server.store import purchase as rows
+from dealer_server.store.database import DatabaseLost, Session
+from dealer_server.store.fulfillment import Scheduled
+from dealer_server.store.purchase import Answered, Claimed
+from dealer_server.store.refund import Void
+from dealer_server.store.sealing import DataKeys
+from dealer_server.suppliers.contract import (
+    CALL_SECONDS,
+    Done,
+    Outcome,
+    Purchase,
+    Rejected,
+    Remote,
+    Unit,
+    Unknown,
+)
+
+log = structlog.get_logger()
+
+LINES_PER_BATCH, PROFILES_PER_BATCH = 200, 1_000
+LEASE_SECONDS = 75.0  # a call ends before, with time left to record
+POLL_SECONDS = 0.2
+LOST_SECONDS = 1.0
+GRACE_SECONDS = 5.0
+OrderKey = tuple[int, int]
+Verdict = Done | Rejected
+_verdict: msgspec.json.Decoder[Verdict] = msgspec.json.Decoder(Verdict)
+
+
+class Purchaser:
+    """Works off the lines and purchases of one Remote. One connection; its calls run side by side."""
+
+    def __init__(
+        self,
+        remote: Remote,
+        session: Session,
+        data_keys: DataKeys,
+        package: Callable[[str], Package | None],
+        clock: Clock,
+        changed: Callable[[], None],
+        refund_failed: bool = True,
+    ):
+        self.code = remote.code
+        self.wake = asyncio.Event()
+        self._remote = remote
+        self._session = session
+        self._data_keys = data_keys
+        self._package = package
+        self._clock = clock
+        self._changed = changed
+        self._refund_failed = refund_failed
+        self._breaker = Breaker()
+        self._pace = Pace(remote.caps.per_second)
+        self._calling: dict[asyncio.Task[Outcome], tuple[int, Claimed]] = {}
+
+    async def run(self) -> None:
+        """Until cancelled; then calls that are under way get a moment to end, and what they brought is recorded."""
+        try:
+            while True:
+                await self._turn()
+        finally:
+            await asyncio.shield(asyncio.create_task(self._end()))
+            await self._session.close()
+
+    async def run_once(self) -> int:
+        """What is due now, and the calls for it, to their end; how much there was."""
+        count = await self._plan() + await self._claim()
+        while self._calling:
+            await asyncio.wait(self._calling, return_when=asyncio.FIRST_COMPLETED)
+            await self._record_ended()
+        return count
+
+    async def _turn(self) -> None:
+        pause = POLL_SECONDS
+        try:
+            busy = await self._uncancelled(self._plan()) + await self._uncancelled(self._claim())
+            await self._uncancelled(self._record_ended())
+            if busy:
+                return
+        except DatabaseLost:
+            pause = LOST_SECONDS
+        except Exception as error:
+            log.error("purchasing_failed", supplier=self.code, error=fault_text(error))
+            pause = LOST_SECONDS
+        await self._something_happens(pause)
+
+    async def _uncancelled(self, work: Coroutine[Any, Any, int]) -> int:
+        """A transaction that was begun is ended, also when this is cancelled."""
+        task = asyncio.create_task(work)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task])
+            raise
+
+    async def _something_happens(self, seconds: float) -> None:
+        """A call ends, the bell rings, or the time is over."""
+        ringing = asyncio.create_task(self.wake.wait())
+        try:
+            await asyncio.wait([ringing, *self._calling], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ringing.cancel()
+        self.wake.clear()
+
+    async def _end(self) -> None:
+        if self._calling:
+            _, late = await asyncio.wait(self._calling, timeout=GRACE_SECONDS)
+            for task in late:
+                task.cancel()
+            await asyncio.wait(self._calling)
+        with suppress(DatabaseLost):
+            await self._record_ended()
+
+    # Lines become purchases
+
+    async def _plan(self) -> int:
+        """Plans purchases for lines that were sold from this supplier; how many lines."""
+        claim_id, now = secrets.randbits(62), self._clock()
+        until = now + timedelta(seconds=LEASE_SECONDS)
+        due = await lines.claim(self._session, self.code, claim_id, now, until, LINES_PER_BATCH, PROFILES_PER_BATCH)
+        if due:
+            kill_points.reach("purchase.lines_claimed")
+            for batch in await self._plan_or_split(claim_id, due):
+                await self._plan_or_split(claim_id, batch)
+        return len(due)
+
+    async def _plan_or_split(self, claim_id: int, due: Sequence[lines.Claimed]) -> list[list[lines.Claimed]]:
+        """Plans them together; where that fails, gives them back one by one, so that a poisonous one fails alone."""
+        try:
+            await self._plan_together(claim_id, due)
+        except DatabaseLost:
+            raise
+        except Exception as error:
+            log.error("lines_not_planned", supplier=self.code, lines=len(due), error=fault_text(error))
+            return [[line] for line in due] if len(due) > 1 else []
+        return []
+
+    async def _plan_together(self, claim_id: int, due: Sequence[lines.Claimed]) -> None:
+        session, now = self._session, self._clock()
+        keys = sorted({(line.tenant_id, line.order_id) for line in due})
+        async with session.transaction():
+            await store.order.lock(session, keys)
+            held = await lines.held(session, claim_id, [line.key for line in due])
+            before = await store.order.load(session, keys, self._data_keys)
+            mine = [line for line in due if line.key in held]
+            begun = {key: frozenset(line.line for line in mine if line.key[:2] == key) for key in keys}
+            after = await record.put(
+                session, before, {}, begun, self._data_keys, refund_failed=self._refund_failed, now=now
+            )
+            routes = await rows.routes(session, sorted({line.package_code for line in mine}))
+            new = [
+                judge.first_of((line.tenant_id, profile_id), line.order_id, line.line,
+                               unit_key(line.order_id, line.line, profile_id - line.first_profile_id + 1),
+                               self.code, line.package_code, routes.get(line.package_code, []))
+                for line in mine for profile_id in line.pending
+            ]  # fmt: skip
+            if new:
+                await rows.add(session, new, now)
+            await lines.reschedule(session, claim_id, [Scheduled(line.key, None, True) for line in mine])
+        if any(after[key] is not before[key] for key in keys):
+            self._changed()
+
+    # Purchases are called for
+
+    async def _claim(self) -> int:
+        """Starts calls for due purchases, as many as may run; how many it took."""
+        room = self._remote.caps.parallel - len(self._calling)
+        if room <= 0:
+            return 0
+        session, claim_id, now = self._session, secrets.randbits(62), self._clock()
+        until = now + timedelta(seconds=LEASE_SECONDS)
+        async with session.transaction():
+            taken = await rows.claim(session, self.code, claim_id, now, until, room, new_too=self._breaker.closed(now))
+            asked = await self._with_ids(taken)
+        kill_points.reach("purchase.claimed")
+        for one, ready in asked:
+            self._calling[asyncio.create_task(self._call(one, ready))] = claim_id, one
+        return len(taken)
+
+    async def _with_ids(self, taken: Sequence[Claimed]) -> list[tuple[Claimed, bool]]:
+        """Gives those that need them ids of ours, before their first call; whether each has what it needs."""
+        bare = [
+            one
+            for one in taken
+            if self._remote.caps.plans_ids and one.planned_iccid is None and one.wanted and one.verdict is None
+        ]
+        ids = {one.key: _matching_id() for one in bare}
+        given = await rows.plan_ids(self._session, self.code, [(one.key, one.sku, ids[one.key]) for one in bare])
+        return [
+            (one._replace(planned_iccid=given.get(one.key), planned_matching_id=ids[one.key]), one.key in given)
+            if one.key in ids
+            else (one, True)
+            for one in taken
+        ]
+
+    async def _call(self, one: Claimed, ready: bool) -> Outcome:
+        if one.verdict is not None:
+            return self._opened(one)
+        if one.was == "PLANNED" and not one.wanted:
+            return Rejected("NOT_ALLOWED", False, "not wanted any more")
+        if not ready:
+            return Rejected("OUT_OF_STOCK", True, f"no ICCID of {one.sku} is left in the loaded range")
+        if one.held and one.was == "PLANNED":
+            return Rejected("TEMPORARY", False, "a refund is in progress")
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                await self._pace.step()
+                kill_points.reach("purchase.sending")
+                purchase, now = self._purchase(one), self._clock()
+                ask = self._remote.probe if one.was in ("SENT", "UNKNOWN") else self._remote.allocate
+                outcome = checked(await ask(purchase, now))
+        except asyncio.CancelledError:
+            return Unknown("this worker ended before the answer came")
+        except Exception as error:
+            outcome = Unknown(fault_text(error))
+        kill_points.reach("purchase.answered")
+        self._breaker.saw(outcome, self._clock())
+        return outcome
+
+    def _purchase(self, one: Claimed) -> Purchase:
+        unit = Unit(
+            one.unit_key,
+            one.profile_id,
+            one.package_code,
+            one.profile_id - one.first_profile_id + 1,
+            one.quantity,
+            one.period_num,
+            self._data_bytes(one),
+            one.created_at,
+            one.remark,
+        )
+        return Purchase(unit, one.sku, one.step, one.planned_iccid, one.planned_matching_id, one.supplier_ref,
+                        one.unit_ref, one.cost, one.cost_currency, one.unknown_since)  # fmt: skip
+
+    def _data_bytes(self, one: Claimed) -> int | None:
+        package = self._package(one.package_code)
+        return None if package is None or package.data_bytes is None else package.data_bytes * one.period_num
+
+    # Answers are recorded
+
+    async def _record_ended(self) -> int:
+        """Records the calls that have ended; how many. They stay in hand while the database is away."""
+        ended = [task for task in self._calling if task.done()]
+        if not ended:
+            return 0
+        answers = [(*self._calling[task], task.result()) for task in ended]
+        await self._record_or_split(answers)
+        for task in ended:
+            del self._calling[task]
+        kill_points.reach("purchase.recorded")
+        return len(ended)
+
+    async def _record_or_split(self, answers: Sequence[tuple[int, Claimed, Outcome]]) -> None:
+        try:
+            await self._record(answers)
+        except DatabaseLost:
+            raise
+        except Exception as error:
+            if len(answers) > 1:
+                for answer in answers:
+                    await self._record_or_split([answer])
+                return
+            log.error("purchase_not_recorded", unit_key=answers[0][1].unit_key, error=fault_text(error))
+            claim_id, one, _ = answers[0]
+            await self._record([(claim_id, one, Unknown(f"its answer could not be recorded: {fault_text(error)}"))])
+
+    async def _record(self, answers: Sequence[tuple[int, Claimed, Outcome]]) -> None:
+        session, now = self._session, self._clock()
+        keys = sorted({(one.tenant_id, one.order_id) for _, one, _ in answers})
+        async with session.transaction():
+            await store.order.lock(session, keys)
+            held = set[rows.Key]()
+            for claim_id in {claim_id for claim_id, _, _ in answers}:
+                held |= await rows.held(session, claim_id, [one.key for of, one, _ in answers if of == claim_id])
+            mine = [(one, outcome) for _, one, outcome in answers if one.key in held]
+            before = await store.order.load(session, keys, self._data_keys)
+            routes = await rows.routes(session, sorted({one.package_code for one, _ in mine}))
+            judged = [
+                self._judge(one, outcome, _profile(before, one), routes.get(one.package_code, []))
+                for one, outcome in mine
+            ]
+            await rows.record(session, [one.answered for one in judged], now)
+            if instead := [one.instead for one in judged if one.instead is not None]:
+                await rows.add(session, instead, now)
+            settled = dict(self._settled(mine, judged))
+            after = await record.put(
+                session, before, settled, {}, self._data_keys, refund_failed=self._refund_failed, now=now
+            )
+            if voids := list(_unwanted(mine, judged, before, now)):
+                await store.refund.add_voids(session, voids)
+            kill_points.reach("purchase.written")
+        self._tell(mine, judged)
+        if voids or any(after[key] is not before[key] for key in keys):
+            self._changed()
+
+    def _judge(self, one: Claimed, outcome: Outcome, profile: Profile, route: Sequence[rows.Hop]) -> Judged:
+        now = self._clock()
+        wanted = _wanted(profile)
+        if one.was == "PLANNED" and not wanted and isinstance(outcome, Rejected):
+            return Judged(Answered(one.key, "DROPPED", None, reason="not wanted any more", outcome="DROPPED"))
+        if wanted and profile.held and isinstance(outcome, Verdict):
+            if one.was == "PLANNED" and isinstance(outcome, Rejected):
+                due = now + timedelta(seconds=judge.HELD_SECONDS)
+                return Judged(Answered(one.key, "PLANNED", due, outcome="HELD"))
+            sealed = rows.seal_verdict(self._data_keys, one.unit_key, msgspec.json.encode(outcome))
+            return Judged(judge.kept(one, outcome, sealed, now))
+        return judge.judge(one, outcome, route if wanted else [], self._remote.caps.plans_ids and wanted, now)
+
+    def _opened(self, one: Claimed) -> Outcome:
+        assert one.verdict is not None
+        text = self._data_keys.open(one.verdict, rows.verdict_context(one.unit_key))
+        return _verdict.decode(text)
+
+    def _settled(
+        self, mine: Sequence[tuple[Claimed, Outcome]], judged: Sequence[Judged]
+    ) -> Iterator[tuple[int, Codes | Failed]]:
+        for (one, outcome), what in zip(mine, judged, strict=True):
+            if what.failed:
+                yield one.profile_id, Failed()
+            elif what.answered.state == "DONE" and isinstance(outcome, Done):
+                yield (
+                    one.profile_id,
+                    Codes(
+                        outcome.iccid,
+                        outcome.activation_code,
+                        secrets.token_urlsafe(16),
+                        outcome.esim_status,
+                        outcome.smdp_status,
+                        self._data_bytes(one),
+                    ),
+                )
+
+    def _tell(self, mine: Sequence[tuple[Claimed, Outcome]], judged: Sequence[Judged]) -> None:
+        for (one, _), what in zip(mine, judged, strict=True):
+            metrics.purchases.labels(self.code, what.answered.outcome.split()[0]).inc()
+            if what.answered.state in ("PARKED", "REJECTED", "UNKNOWN") and what.answered.reason:
+                log.warning("purchase_" + what.answered.state.lower(), unit_key=one.unit_key, supplier=self.code,
+                            reason=what.answered.reason)  # fmt: skip
+
+
+def _matching_id() -> str:
+    """128 random bits in letters and digits that every activation code may hold."""
+    return secrets.token_hex(16).upper()
+
+
+def _wanted(profile: Profile) -> bool:
+    return profile.lifecycle_status == "PENDING" and not profile.failed and not profile.refunded
+
+
+def _profile(orders: Mapping[OrderKey, Order], one: Claimed) -> Profile:
+    item = orders[one.tenant_id, one.order_id].items[one.line]
+    return next(profile for profile in item.profiles if profile.profile_id == one.profile_id)
+
+
+def _unwanted(
+    mine: Sequence[tuple[Claimed, Outcome]],
+    judged: Sequence[Judged],
+    orders: Mapping[OrderKey, Order],
+    now: datetime,
+) -> Iterator[Void]:
+    """What was bought for a profile that is void by now is voided at its supplier, not handed out."""
+    for (one, outcome), what in zip(mine, judged, strict=True):
+        if what.answered.state == "DONE" and isinstance(outcome, Done) and not _wanted(_profile(orders, one)):
+            yield Void(one.tenant_id, one.profile_id, one.order_id, one.line, None, one.supplier, one.package_code,
+                       outcome.iccid, now, 0)  # fmt: skip

@@ -1,0 +1,249 @@
+"""Another instance of this very service, bought from as any dealer would: through the SDK (suppliers 2.3).
+
+Its own contract makes us safe: an order is known by our unit_key, so asking again is harmless and finds what was lost.
+What it tells us by webhook is signed; still it is only a reason to ask, so that there is one way of reading it.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta
+
+from dealer_server.rules.life import Report
+from dealer_server.suppliers.contract import (
+    BadEvent,
+    Bought,
+    Caps,
+    Done,
+    Event,
+    Health,
+    NotVoided,
+    Outcome,
+    Pending,
+    Purchase,
+    Rejected,
+    RejectedCode,
+    Sighting,
+    Unknown,
+    VoidDone,
+    VoidOutcome,
+    VoidUnit,
+)
+from esim_dealer import AsyncDealer, DealerError, Line, errors, webhook
+from esim_dealer.exchange import RetryPolicy
+from esim_dealer.wire.snapshot import OrderItem, Profile, Snapshot
+
+ONCE = RetryPolicy(retries=0)  # asking again is for who wrote the call down
+READ_SECONDS = 30.0
+POLL_SECONDS = (2, 4, 8, 15, 30, 60)
+MARK = "via:"
+MARKS_AT_MOST = 12
+
+
+class ChainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """`base_url`, `app_key`, `app_secret`: how a dealer of that instance reaches it.
+
+    `per_second`: its QPS limit for us. `mark` (set by us): what stands for this instance in the remarks of orders, so
+    that an order that comes back to where it came from is refused.
+    """
+
+    base_url: Annotated[str, Meta(pattern=r"^https?://[^\s]+$")]
+    app_key: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_]{1,64}$")]
+    app_secret: Annotated[str, Meta(min_length=8, max_length=128)]
+    per_second: Annotated[float, Meta(gt=0)] = 10.0
+    parallel: Annotated[int, Meta(ge=1, le=64)] = 8
+    mark: Annotated[str, Meta(pattern=r"^[0-9a-f]{8}$")] = "00000000"
+
+    def __repr__(self) -> str:
+        return f"ChainSettings(base_url={self.base_url!r})"  # the secret stays out of logs
+
+
+class Chain:
+    kind = "chain"
+
+    def __init__(self, code: str, settings: ChainSettings):
+        self.code = code
+        self.caps = Caps(parallel=settings.parallel, per_second=settings.per_second, polled=True, own_plan_end=True)
+        self._settings = settings
+        self._dealer = AsyncDealer(
+            settings.base_url, settings.app_key, settings.app_secret, timeout=READ_SECONDS, retry=ONCE
+        )
+
+    async def allocate(self, purchase: Purchase, now: datetime) -> Outcome:
+        if purchase.step == "QUERY":
+            return await self._query(purchase, now)
+        try:
+            remark = self._remark(purchase.unit.remark)
+        except LoopError as error:
+            return Rejected("NOT_ALLOWED", True, str(error))
+        try:
+            period_num = purchase.unit.period_num if await self._by_day(purchase) else None
+            line = Line(purchase.sku, 1, await self._price(purchase), period_num)
+            placed = await self._dealer.order(purchase.unit.unit_key, [line], remark=remark)
+        except errors.TransactionIdReused:  # it is there already, bought at another price
+            return await self._query(purchase, now)
+        except DealerError as error:
+            return _outcome(error)
+        return _read(placed, purchase, now)
+
+    async def probe(self, purchase: Purchase, now: datetime) -> Outcome:
+        """The same again: one transactionId is one order there, however often it is sent."""
+        return await self.allocate(purchase, now)
+
+    async def void(self, unit: VoidUnit, now: datetime) -> VoidOutcome:
+        """A refund is passed on as a refund, so that the money comes back to us too; a cancellation as one."""
+        try:
+            if not unit.for_refund:
+                voided = await self._dealer.cancel(iccid=unit.iccid)
+                return VoidDone() if voided.async_status == "COMPLETED" else Pending(POLL_SECONDS[0])
+            refund = await self._dealer.refund(
+                transaction_id=unit.unit_key, refund_transaction_id=f"r-{unit.unit_key}", remark="refunded here"
+            )
+        except errors.Conflict as error:
+            return NotVoided(f"{error.code}: {error.message}")
+        except errors.NotFound as error:
+            return NotVoided(f"{error.code}: {error.message}")
+        except DealerError as error:
+            return Unknown(_words(error))
+        if refund.status == "REFUNDED":
+            return VoidDone()
+        return Pending(POLL_SECONDS[0]) if refund.status == "REFUNDING" else NotVoided("its refund was rejected")
+
+    async def refresh(self, bought: Sequence[Bought], now: datetime) -> list[Sighting]:
+        seen = []
+        for one in bought:
+            try:
+                snapshot = await self._dealer.query(transaction_id=one.unit_key)
+            except DealerError:
+                continue
+            if profile := _profile(snapshot):
+                seen.append(Sighting(_report(profile, snapshot, now), iccid=one.iccid, unit_key=one.unit_key))
+        return seen
+
+    def parse_event(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Event:
+        try:
+            event = webhook.verify(
+                headers, body, self._settings.app_secret, app_key=self._settings.app_key, now=now.timestamp()
+            )
+        except errors.WebhookError as error:
+            raise BadEvent(error.message) from None
+        key = repr((event.delivery_id or event.request_id, event.attempt)).encode()
+        if event.is_test:
+            return Event(key, "TEST")
+        return Event(key, event.event_type, look_at=(event.snapshot.transaction_id,))
+
+    async def health(self) -> Health:
+        try:
+            balance = await self._dealer.balance()
+        except DealerError as error:
+            return Health(False, _words(error))
+        left = int(Decimal(balance.available_balance) * 10_000)
+        return Health(True, f"as {self._settings.app_key}", left, balance.currency)
+
+    async def close(self) -> None:
+        await self._dealer.aclose()
+
+    async def _query(self, purchase: Purchase, now: datetime) -> Outcome:
+        try:
+            return _read(await self._dealer.query(transaction_id=purchase.unit.unit_key), purchase, now)
+        except DealerError as error:
+            return Unknown(_words(error))
+
+    async def _price(self, purchase: Purchase) -> Decimal:
+        """What was agreed; where nothing was, what they ask for today."""
+        if purchase.cost is not None:
+            return Decimal(purchase.cost) / 10_000
+        return Decimal((await self._dealer.package(purchase.sku)).price)
+
+    async def _by_day(self, purchase: Purchase) -> bool:
+        if purchase.unit.period_num > 1:
+            return True
+        return (await self._dealer.package(purchase.sku)).data_type.startswith("DAILY")
+
+    def _remark(self, inbound: str | None) -> str:
+        """The instances this order has come through, ourselves at the end. Raises LoopError."""
+        marks = marks_in(inbound)
+        if self._settings.mark in marks:
+            raise LoopError("this order was bought from us in the first place: a loop of instances")
+        if len(marks) >= MARKS_AT_MOST:
+            raise LoopError("this order has come through too many instances")
+        return MARK + ",".join([*marks, self._settings.mark])
+
+
+class LoopError(Exception):
+    pass
+
+
+def marks_in(remark: str | None) -> list[str]:
+    """The instances an order came through, by its remark."""
+    return remark.removeprefix(MARK).split(",") if remark and remark.startswith(MARK) else []
+
+
+def _read(snapshot: Snapshot, purchase: Purchase, now: datetime) -> Outcome:
+    """What their order says of our unit: one line, one eSIM."""
+    profile = _profile(snapshot)
+    if profile is not None and profile.iccid and profile.activation_code:
+        return Done(
+            profile.iccid,
+            profile.activation_code,
+            profile.esim_status or None,
+            profile.smdp_status or None,
+            snapshot.order_no,
+            profile.profile_id,
+        )
+    if snapshot.delivery_status == "FAILED" or snapshot.order_status == "REFUNDED" or (profile and profile.cancelled):
+        return Rejected("NOT_ALLOWED", True, f"their order {snapshot.order_no} failed")
+    age = (now - purchase.unit.paid_at).total_seconds()
+    poll = next((seconds for seconds in POLL_SECONDS if age < 4 * seconds), 60 if age < 600 else 300)
+    return Pending(poll, "QUERY", snapshot.order_no)
+
+
+def _profile(snapshot: Snapshot) -> Profile | None:
+    items: Sequence[OrderItem] = snapshot.items or ()
+    profiles = [profile for item in items for profile in item.profiles or ()]
+    return profiles[0] if len(profiles) == 1 else None
+
+
+def _report(profile: Profile, snapshot: Snapshot, now: datetime) -> Report:
+    used, remain = profile.data_usage_bytes, profile.remain_data_bytes
+    return Report(
+        at=snapshot.update_time or now,
+        smdp_status=profile.smdp_status or None,
+        esim_status="CANCEL" if profile.cancelled else profile.esim_status or None,
+        data_usage_bytes=None if used is UNSET else used,
+        data_total_bytes=None if used is UNSET or remain is UNSET else used + remain,
+        plan_started_at=profile.plan_use_start_time or None,
+        plan_ends_at=profile.plan_use_end_time or None,
+    )
+
+
+_CLASSES: tuple[tuple[type[DealerError], RejectedCode, bool], ...] = (
+    (errors.OutOfStock, "OUT_OF_STOCK", True),
+    (errors.InsufficientBalance, "INSUFFICIENT_FUNDS", True),
+    (errors.PriceChanged, "CONFIG", True),
+    (errors.NotOnSale, "CONFIG", True),
+    (errors.NotFound, "CONFIG", True),
+    (errors.PermissionDenied, "NOT_ALLOWED", True),
+    (errors.AuthenticationError, "CONFIG", True),
+    (errors.InvalidRequest, "BAD_REQUEST", True),
+    (errors.ServiceUnavailable, "TEMPORARY", True),
+    (errors.RateLimited, "TEMPORARY", True),
+    (errors.ConnectionFailed, "TEMPORARY", True),
+)
+
+
+def _outcome(error: DealerError) -> Rejected | Unknown:
+    """Their refusals are certain: a transactionId is looked up before an order is refused (decisions 2)."""
+    if error.unsettled:
+        return Unknown(_words(error))
+    for kind, code, elsewhere in _CLASSES:
+        if isinstance(error, kind):
+            return Rejected(code, elsewhere, _words(error))
+    return Unknown(_words(error))
+
+
+def _words(error: DealerError) -> str:
+    return f"{error.code or type(error).__name__}: {error.message}"[:200]

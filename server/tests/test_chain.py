@@ -1,0 +1,184 @@
+"""Two instances of this service: what is ordered at B is bought at A (suppliers 2.3)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from dealer_server.operations import supplier as suppliers
+from dealer_server.operations import tenant
+from dealer_server.store.sealing import DataKeys
+from door import Door, Service, running_service
+from sourcing import Source, Sourcing, free_address, fresh, hop, set_up
+
+
+@dataclass
+class Two:
+    """B buys from A as the dealer `account`; `door` is a dealer of B, `at_a` the one that B is at A."""
+
+    a: Service
+    b: Service
+    at_a: Door
+    door: Door
+    keys: DataKeys
+
+    async def audits(self) -> list[str]:
+        return [*await self.a.audit(), *await self.b.audit()]
+
+    async def purchases(self) -> dict[str, int]:
+        [shown] = await suppliers.show(self.b.database, self.keys, "chain:a")
+        return shown.purchases
+
+    async def delivered(self, package: str = "TEST-OK") -> tuple[dict[str, Any], dict[str, Any]]:
+        """An order of one eSIM at B once it is there, and the one at A."""
+        placed = await self.door.order(package)
+        assert placed.code == "000000", placed.message
+        data = await self.door.delivered(placed.data["orderNo"])
+        return data, await self.bought()
+
+    async def bought(self) -> dict[str, Any]:
+        """The newest order at A."""
+        return (await self.at_a.post("/esim/order/list")).data["orders"][0]
+
+    async def until(self, order_no: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """B's order once something holds of it."""
+        async with asyncio.timeout(30):
+            while True:
+                data = (await self.door.post("/esim/query", {"orderNo": order_no})).data
+                if holds(data):
+                    return data
+                await asyncio.sleep(0.02)
+
+    async def balances(self) -> tuple[str, str]:
+        """What the dealer has at B, and what B has at A."""
+        doors = self.door, self.at_a
+        answers = [await door.post("/account/balance") for door in doors]
+        return answers[0].data["balance"], answers[1].data["balance"]
+
+
+@pytest.fixture
+async def two(postgres: str, template: str) -> AsyncIterator[Two]:
+    async with fresh(postgres, template) as a_url, fresh(postgres, template) as b_url, running_service(a_url) as a:
+        account = await a.tenant(balance="1000", qps=0)
+        events = free_address()
+        keys, paths = await routed(b_url, a.url, account)
+        async with (
+            running_service(b_url, supplier_events=events) as b,
+            b.door(await b.tenant(balance="1000", qps=0)) as door,
+            a.door(account) as at_a,
+        ):
+            assert (
+                await at_a.post("/webhook/set", {"callbackUrl": f"http://{events}{paths['chain:a']}"})
+            ).code == "000000"
+            yield Two(a, b, at_a, door, keys)
+
+
+async def routed(database_url: str, base_url: str, account: tenant.Created, code: str = "chain:a") -> Sourcing:
+    """TEST-OK, TEST-DELAY and TEST-FAIL of this database are bought there."""
+    settings = {"baseUrl": base_url, "appKey": account.app_key, "appSecret": account.app_secret, "perSecond": 1000}
+    packages = ("TEST-OK", "TEST-DELAY", "TEST-FAIL")
+    return await set_up(
+        database_url, [Source(code, "chain", settings)], {package: [hop(code, package)] for package in packages}
+    )
+
+
+def only(order: dict[str, Any]) -> dict[str, Any]:
+    """The one eSIM of an order."""
+    [item] = order["items"]
+    [profile] = item["profiles"]
+    return profile
+
+
+async def test_an_order_at_b_is_bought_at_a_once_and_delivered_with_the_codes_of_a(two: Two):
+    data, bought = await two.delivered()
+    assert data["orderStatus"] == "COMPLETED"
+    for field in ("iccid", "activationCode", "smdpStatus", "esimStatus"):
+        assert only(bought)[field] == only(data)[field]
+    assert only(bought)["qrCodeUrl"] != only(data)["qrCodeUrl"]
+    assert await two.balances() == ("998.20", "998.20")
+    assert await two.purchases() == {"DONE": 1}
+    assert await two.audits() == []
+
+
+async def test_what_a_delivers_later_comes_when_a_tells(two: Two):
+    data, bought = await two.delivered("TEST-DELAY")
+    assert only(bought)["iccid"] == only(data)["iccid"]
+    assert await two.audits() == []
+
+
+async def test_use_at_a_is_seen_at_b(two: Two):
+    data, bought = await two.delivered()
+    there = int(only(bought)["profileId"])
+    for step in ("DOWNLOAD", "INSTALL", "ENABLE", "START"):
+        assert (await two.at_a.post("/test/profile/advance", {"profileId": there, "step": step})).code == "000000"
+    used = {"profileId": there, "step": "USE", "dataUsageBytes": 2**29}
+    assert (await two.at_a.post("/test/profile/advance", used)).code == "000000"
+    seen = only(await two.until(data["orderNo"], lambda order: only(order)["dataUsageBytes"] == 2**29))
+    assert (seen["lifecycleStatus"], seen["planUseStatus"], seen["usagePercent"]) == ("ACTIVATED", "STARTED", 50)
+    assert seen["planUseEndTime"] == only(await two.bought())["planUseEndTime"]
+    assert await two.audits() == []
+
+
+async def test_a_cancellation_is_passed_on_without_money(two: Two):
+    data, _ = await two.delivered()
+    answer = await two.door.post("/esim/profile/cancel", {"profileId": int(only(data)["profileId"])})
+    assert answer.data["asyncStatus"] == "PENDING"
+    await two.until(data["orderNo"], lambda order: only(order)["cancelled"])
+    assert only(await two.bought())["cancelled"]
+    assert await two.balances() == ("998.20", "998.20")
+    assert await two.audits() == []
+
+
+async def test_a_refund_is_passed_on_and_both_get_their_money_back(two: Two):
+    data, _ = await two.delivered()
+    answer = await two.door.post("/esim/refund", {"orderNo": data["orderNo"]})
+    assert answer.data["status"] == "REFUNDING"
+    await two.until(data["orderNo"], lambda order: order["orderStatus"] == "REFUNDED")
+    assert (await two.bought())["orderStatus"] == "REFUNDED"
+    assert await two.balances() == ("1000.00", "1000.00")
+    assert await two.audits() == []
+
+
+async def test_a_refund_that_a_refuses_is_rejected_at_b(two: Two):
+    """It was used at A, and B has not heard of it yet when the refund is asked for."""
+    data, bought = await two.delivered()
+    assert (await two.at_a.post("/webhook/set", {"callbackUrl": ""})).code == "000000"
+    used = {"profileId": int(only(bought)["profileId"]), "step": "USE", "dataUsageBytes": 1}
+    assert (await two.at_a.post("/test/profile/advance", used)).code == "000000"
+    assert (await two.door.post("/esim/refund", {"orderNo": data["orderNo"]})).data["status"] == "REFUNDING"
+    await two.until(data["orderNo"], lambda order: order["orderStatus"] == "COMPLETED")
+    assert await two.balances() == ("998.20", "998.20")
+    assert await two.audits() == []
+
+
+async def test_what_fails_at_a_fails_at_b_and_is_given_back_twice(two: Two):
+    placed = await two.door.order("TEST-FAIL")
+    await two.until(placed.data["orderNo"], lambda order: order["orderStatus"] == "REFUNDED")
+    assert await two.balances() == ("1000.00", "1000.00")
+    assert await two.purchases() == {"REJECTED": 1}
+    assert await two.audits() == []
+
+
+async def test_an_order_that_would_come_back_to_where_it_came_from_is_refused(postgres: str, template: str):
+    """A buys from B what B buys from A."""
+    async with fresh(postgres, template) as a_url, fresh(postgres, template) as b_url:
+        async with running_service(a_url, worker=False) as a, running_service(b_url, worker=False) as b:
+            at_a, at_b = await a.tenant(balance="1000", qps=0), await b.tenant(balance="1000", qps=0)
+            await routed(b_url, a.url, at_a)
+            await routed(a_url, b.url, at_b, code="chain:b")
+            dealer = await b.tenant(balance="1000", qps=0)
+            places = a.url.rpartition(":")[2], b.url.rpartition(":")[2]
+        async with (
+            running_service(a_url, port=int(places[0])) as a,
+            running_service(b_url, port=int(places[1])) as b,
+            b.door(dealer) as door,
+        ):
+            placed = await door.order()
+            two = Two(a, b, door, door, None)  # type: ignore[arg-type]
+            await two.until(placed.data["orderNo"], lambda order: order["orderStatus"] == "REFUNDED")
+            assert await two.audits() == []
+            async with b.database.connection() as connection:
+                reasons = await connection.fetch("SELECT reason FROM purchase ORDER BY created_at")
+            assert ["a loop of instances" in row[0] for row in reasons] == [False, True]

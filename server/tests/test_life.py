@@ -1,0 +1,459 @@
+"""Following delivered eSIMs: suppliers are asked and heard, time passes, workers die; each profile shows what is so."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import pytest
+
+import shop as shops
+from dealer_server.fulfillment import follow
+from dealer_server.fulfillment.follow import LEASE_SECONDS, Changed, Follower, Network, Polled
+from dealer_server.rules.life import Report
+from dealer_server.rules.model import Profile
+from dealer_server.suppliers.contract import (
+    Bought,
+    Caps,
+    Event,
+    Health,
+    Outcome,
+    Purchase,
+    Rejected,
+    Sighting,
+    Unknown,
+    VoidDone,
+    VoidOutcome,
+    VoidUnit,
+)
+from dealer_server.suppliers.simulated import Simulated
+from shop import SEED, START, Shop
+from webhook_stage import eventually
+
+GB = 2**30
+WEEK, HALF_A_YEAR = 7 * 86_400, 180 * 86_400
+CODE = "elsewhere"
+
+
+@pytest.fixture
+async def shop(database_url: str) -> AsyncIterator[Shop]:
+    async with shops.opened(database_url) as shop:
+        yield shop
+        assert await shop.violations() == []
+
+
+@dataclass
+class Upstream:
+    """A supplier over a network that knows its eSIMs by ICCID, and remembers what it was asked."""
+
+    says: Callable[[Bought, datetime], Report | None] = lambda bought, now: Report(now)
+    caps: Caps = field(default_factory=lambda: Caps(polled=True))
+    asked: list[Bought] = field(default_factory=list)
+    code: str = CODE
+    open: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.open.set()
+
+    async def refresh(self, bought: Sequence[Bought], now: datetime) -> list[Sighting]:
+        self.asked.extend(bought)
+        await self.open.wait()
+        told = ((one, self.says(one, now)) for one in bought)
+        return [Sighting(report, iccid=one.iccid) for one, report in told if report is not None]
+
+    async def allocate(self, purchase: Purchase, now: datetime) -> Outcome:
+        return Rejected("NOT_ALLOWED", False, "it sells nothing here")
+
+    async def probe(self, purchase: Purchase, now: datetime) -> Outcome:
+        return Unknown("it sells nothing here")
+
+    async def void(self, unit: VoidUnit, now: datetime) -> VoidOutcome:
+        return VoidDone()
+
+    def parse_event(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Event:
+        return Event(b"", "NONE")
+
+    async def health(self) -> Health:
+        return Health(True, "")
+
+    async def close(self) -> None: ...
+
+
+class Lives:
+    """Delivered eSIMs and those who follow them."""
+
+    def __init__(self, shop: Shop, dealer: int, order_id: int):
+        self.shop = shop
+        self.dealer = dealer
+        self.order_id = order_id
+        self.changes = 0
+
+    async def look(self, source: follow.Source) -> int:
+        """All that is due at a supplier now; how many lives that were."""
+        worker, total = self.follower(source), 0
+        while lives := await worker.run_once():
+            total += lives
+        await worker._session.close()
+        return total
+
+    def follower(self, source: follow.Source) -> Follower:
+        def changed() -> None:
+            self.changes += 1
+
+        return Follower(source, self.shop.database.session(), self.shop.data_keys, self.shop.time, changed)
+
+    async def report(self, *sightings: Sighting, supplier: str = CODE) -> list[Changed]:
+        async with self.shop.database.transaction() as connection:
+            return await follow.report(connection, supplier, sightings, self.shop.data_keys, self.shop.time())
+
+    async def profiles(self) -> tuple[Profile, ...]:
+        return (await self.shop.load(self.dealer, self.order_id)).profiles
+
+    async def profile(self) -> Profile:
+        return (await self.profiles())[0]
+
+    async def due(self) -> float | None:
+        """In how many seconds the first life is looked at."""
+        return (await self.shop.rows(
+            "SELECT extract(epoch FROM due_at - $2)::float8 FROM profile_life WHERE order_id = $1 ORDER BY profile_id",
+            self.order_id, self.shop.time(),
+        ))[0][0]  # type: ignore[return-value]  # fmt: skip
+
+    async def moved_to(self, supplier: str) -> None:
+        await self.shop.rows("UPDATE profile_life SET supplier = $1, due_at = $2", supplier, self.shop.time())
+
+
+async def delivered(shop: Shop, package: str = "TEST-OK", quantity: int = 1, dealer: int | None = None) -> Lives:
+    dealer = dealer or await shop.dealer()
+    order_id = await shop.order(dealer, (package, quantity))
+    await shop.fulfil()
+    return Lives(shop, dealer, order_id)
+
+
+async def elsewhere(shop: Shop, quantity: int = 1) -> Lives:
+    """Delivered eSIMs whose supplier is the upstream, who is due to be asked."""
+    lives = await delivered(shop, quantity=quantity)
+    await lives.moved_to(CODE)
+    return lives
+
+
+def network(speed: float = 1.0) -> Network:
+    return Network(Simulated(SEED, speed))
+
+
+# Births
+
+
+async def test_a_life_begins_with_the_delivery(shop: Shop):
+    lives = await delivered(shop, quantity=2)
+    [first, second] = await shop.rows(
+        "SELECT supplier, unused_until, plan_seconds, created_at, due_at, reported_at FROM profile_life"
+        " WHERE order_id = $1",
+        lives.order_id,
+    )
+    until = START + timedelta(seconds=HALF_A_YEAR)
+    assert first == second == ("simulated", until, WEEK, START, until, None)
+
+
+async def test_plans_sold_by_the_day_last_their_days(shop: Shop):
+    package = next(one for one in shops.PACKAGES.values() if one.data_type == "DAILY_UNLIMITED")
+    dealer = await shop.dealer()
+    await shop.order(dealer, (package.package_code, 1, 5))
+    await shop.fulfil()
+    assert await shop.rows("SELECT plan_seconds FROM profile_life") == [(5 * 86_400,)]
+
+
+async def test_a_faster_network_has_shorter_plans(shop: Shop):
+    dealer = await shop.dealer()
+    order_id = await shop.order(dealer, ("TEST-OK", 1))
+    await shop.fulfil(Simulated(SEED, 10.0))
+    assert await Lives(shop, dealer, order_id).due() == HALF_A_YEAR / 10
+    assert await shop.rows("SELECT plan_seconds FROM profile_life") == [(WEEK // 10,)]
+
+
+async def test_codes_from_stock_have_no_life(shop: Shop):
+    await shop.load_stock(1)
+    await delivered(shop, "DEMO-STOCK")
+    assert await shop.rows("SELECT 1 FROM profile_life") == []
+
+
+# Time
+
+
+async def test_time_ends_a_plan_and_the_dealer_is_told(shop: Shop):
+    lives = await delivered(shop)
+    iccid = (await lives.profile()).iccid
+    assert await lives.report(Sighting(Report(shop.time(), esim_status="IN_USE"), iccid=iccid), supplier="simulated")
+    assert await lives.due() == WEEK
+    shop.time.passes(WEEK - 1)
+    assert await lives.look(network()) == 0
+    shop.time.passes(1)
+    assert await lives.look(network()) == 1 and lives.changes == 1
+    ended = await lives.profile()
+    assert (ended.plan_use_status, ended.esim_status, ended.plan_use_end_at) == ("ENDED", "USED_EXPIRED", shop.time())
+    assert await lives.due() is None
+    assert [one[0] for one in await shop.events(lives.dealer, lives.order_id)] == [
+        "ORDER_PAID",
+        *["DELIVERY_UPDATED"] * 3,
+    ]
+
+
+async def test_what_is_never_used_expires(shop: Shop):
+    lives = await delivered(shop, quantity=3)
+    shop.time.passes(HALF_A_YEAR)
+    assert await lives.look(network()) == 3 and await lives.look(network()) == 0
+    for one in await lives.profiles():
+        assert (one.plan_use_status, one.esim_status, one.lifecycle_status) == ("ENDED", "UNUSED_EXPIRED", "DELIVERED")
+
+
+async def test_a_void_profile_is_not_followed(shop: Shop):
+    lives = await delivered(shop)
+    await shop.rows("UPDATE profile SET lifecycle_status = 'CANCELLED', cancelled = true")
+    before = await lives.profile()
+    shop.time.passes(HALF_A_YEAR)
+    assert await lives.look(network()) == 1 and await lives.profile() == before
+    assert await lives.due() is None
+
+
+async def test_a_story_follows_from_the_time_of_delivery(shop: Shop):
+    lives = await delivered(shop, "TEST-LIFECYCLE")
+    seen = []
+    for _ in range(12):
+        await lives.look(network())
+        one = await lives.profile()
+        seen.append((one.smdp_status, one.esim_status, round(one.data_usage_bytes / GB * 100), one.plan_use_status))
+        shop.time.passes(1)
+    assert seen == [
+        ("RELEASED", "GOT_RESOURCE", 0, "NOT_STARTED"),
+        ("DOWNLOAD", "GOT_RESOURCE", 0, "NOT_STARTED"),
+        ("INSTALLATION", "GOT_RESOURCE", 0, "NOT_STARTED"),
+        ("ENABLED", "GOT_RESOURCE", 0, "NOT_STARTED"),
+        ("ENABLED", "IN_USE", 0, "STARTED"),
+        ("ENABLED", "IN_USE", 25, "STARTED"),
+        ("ENABLED", "IN_USE", 50, "STARTED"),
+        ("ENABLED", "IN_USE", 80, "STARTED"),
+        ("ENABLED", "IN_USE", 100, "STARTED"),
+        *[("ENABLED", "USED_UP", 100, "ENDED")] * 3,
+    ]
+    times = await lives.profile()
+    assert (times.plan_use_start_at, times.plan_use_end_at) == (
+        START + timedelta(seconds=4),
+        START + timedelta(seconds=9),
+    )
+
+
+async def test_a_story_ends_with_the_profile(shop: Shop):
+    lives = await delivered(shop, "TEST-LIFECYCLE")
+    await lives.look(network())
+    await shop.rows("UPDATE profile SET lifecycle_status = 'CANCELLED', cancelled = true")
+    before = await lives.profile()
+    shop.time.passes(10)
+    assert await lives.look(network()) == 1 and await lives.profile() == before
+    assert await lives.due() is None
+
+
+async def test_a_story_seen_late_ends_in_the_same_snapshot(shop: Shop):
+    dealer = await shop.dealer()
+    closely, late = [await delivered(shop, "TEST-LIFECYCLE", dealer=dealer) for _ in range(2)]
+    await shop.rows("UPDATE profile_life SET supplier = 'out of sight' WHERE order_id = $1", late.order_id)
+    for _ in range(10):
+        shop.time.passes(1)
+        await closely.look(network())
+    await late.moved_to("simulated")
+    await late.look(network())
+    assert shown(await closely.profile()) == shown(await late.profile())
+
+
+def shown(profile: Profile) -> list[object]:
+    """All of it but what names it."""
+    ids = ("profile_id", "iccid", "activation_code", "qr_token")
+    return [getattr(profile, name) for name in Profile.__struct_fields__ if name not in ids]
+
+
+# Asking
+
+
+async def test_a_supplier_that_does_not_tell_is_asked_every_quarter_of_an_hour(shop: Shop):
+    lives, upstream = await elsewhere(shop, quantity=2), Upstream()
+    for count in (2, 4, 6):
+        assert await lives.look(Polled(upstream)) == 2 and len(upstream.asked) == count
+        due = await lives.due()
+        assert due is not None and 810 <= due < 990
+        shop.time.passes(990)
+    assert lives.changes == 0, "nothing new is no event"
+    assert {one.sku for one in upstream.asked} == {"TEST-OK"} and len({one.iccid for one in upstream.asked}) == 2
+    upstream.says = lambda bought, now: Report(now, esim_status="IN_USE", data_usage_bytes=5)
+    assert await lives.look(Polled(upstream)) == 2
+    upstream.says = lambda bought, now: Report(now, esim_status="USED_UP", data_usage_bytes=GB)
+    shop.time.passes(990)
+    assert await lives.look(Polled(upstream)) == 2 and await lives.due() is None, "nothing more after the end"
+    assert {one.plan_use_status for one in await lives.profiles()} == {"ENDED"}
+
+
+async def test_a_supplier_that_does_not_answer_is_asked_again_later_and_later(shop: Shop):
+    def no_answer(bought: Bought, now: datetime) -> Report:
+        raise TimeoutError
+
+    lives, upstream = await elsewhere(shop), Upstream(no_answer)
+    for seconds in (5, 10, 20, 40):
+        assert await lives.look(Polled(upstream)) == 1 and await lives.due() == seconds
+        shop.time.passes(seconds)
+    upstream.says = lambda bought, now: Report(now)
+    assert await lives.look(Polled(upstream)) == 1
+    assert await shop.rows("SELECT claims, claim FROM profile_life") == [(0, None)]
+
+
+async def test_a_plan_ends_also_while_its_supplier_does_not_answer(shop: Shop):
+    def no_answer(bought: Bought, now: datetime) -> Report:
+        raise ConnectionError
+
+    lives = await elsewhere(shop)
+    await lives.look(Polled(Upstream(lambda bought, now: Report(now, esim_status="IN_USE"))))
+    shop.time.passes(WEEK)
+    assert await lives.look(Polled(Upstream(no_answer))) == 1
+    assert (await lives.profile()).plan_use_status == "ENDED"
+
+
+async def test_what_a_supplier_cannot_tell_of_stays_as_it_is(shop: Shop):
+    lives, upstream = await elsewhere(shop), Upstream(lambda bought, now: None)
+    before = await lives.profile()
+    assert await lives.look(Polled(upstream)) == 1 and await lives.profile() == before
+    assert await shop.rows("SELECT reported_at FROM profile_life") == [(None,)]
+
+
+async def test_a_supplier_that_ends_plans_itself_is_waited_for(shop: Shop):
+    lives = await elsewhere(shop)
+    upstream = Upstream(lambda bought, now: Report(now, esim_status="IN_USE"), Caps(polled=True, own_plan_end=True))
+    await lives.look(Polled(upstream))
+    shop.time.passes(WEEK + HALF_A_YEAR)
+    await lives.look(Polled(upstream))
+    assert (await lives.profile()).plan_use_status == "STARTED"
+    upstream.says = lambda bought, now: Report(now, esim_status="USED_EXPIRED")
+    shop.time.passes(990)
+    await lives.look(Polled(upstream))
+    assert (await lives.profile()).plan_use_status == "ENDED"
+
+
+async def test_a_supplier_that_cannot_be_asked_is_not_asked(shop: Shop):
+    lives, upstream = await elsewhere(shop), Upstream(caps=Caps())
+    await shop.rows("UPDATE profile_life SET asked_at = $1", shop.time())
+    assert await lives.look(Polled(upstream)) == 1 and upstream.asked == []
+    assert await shop.rows("SELECT asked_at FROM profile_life") == [(None,)], "nobody waits for its answer"
+    assert await lives.due() == HALF_A_YEAR
+
+
+async def test_a_worker_that_was_too_slow_writes_nothing(shop: Shop):
+    lives, slow = await elsewhere(shop), Upstream(lambda bought, now: Report(now, smdp_status="DELETED"))
+    slow.open.clear()
+    worker = lives.follower(Polled(slow))
+    working = asyncio.create_task(worker.run_once())
+    await eventually(lambda: asyncio.sleep(0, bool(slow.asked)))
+    shop.time.passes(LEASE_SECONDS)
+    await lives.look(Polled(Upstream(lambda bought, now: Report(now, smdp_status="ENABLED"))))
+    slow.open.set()
+    assert await working == 1
+    assert (await lives.profile()).smdp_status == "ENABLED"
+    await worker._session.close()
+
+
+async def test_what_cannot_be_recorded_harms_no_other(shop: Shop):
+    dealer = await shop.dealer()
+    broken, good = [await delivered(shop, dealer=dealer) for _ in range(2)]
+    await good.moved_to(CODE)
+    [(sealed,)] = await shop.rows("SELECT activation_code FROM profile WHERE order_id = $1", broken.order_id)
+    put = "UPDATE profile SET activation_code = $2 WHERE order_id = $1"
+    await shop.rows(put, broken.order_id, b"no key opens this")
+    upstream = Upstream(lambda bought, now: Report(now, smdp_status="ENABLED"))
+    assert await good.look(Polled(upstream)) == 2
+    assert (await good.profile()).smdp_status == "ENABLED"
+    assert await broken.due() == LEASE_SECONDS, "it comes due again"
+    await shop.rows(put, broken.order_id, sealed)
+
+
+# Being told
+
+
+async def test_reports_in_one_message_change_an_order_once(shop: Shop):
+    lives = await elsewhere(shop, quantity=2)
+    told = [
+        Sighting(Report(shop.time(), smdp_status=word), iccid=one.iccid)
+        for one in await lives.profiles()
+        for word in ("ENABLED", "DOWNLOAD", "INSTALLATION")
+    ]
+    assert len(await lives.report(*told)) == 2
+    order = await shop.load(lives.dealer, lives.order_id)
+    assert order.version == 3 and order.items[0].item_status == "ACTIVATED"
+    assert await lives.report(*told) == [], "the same again"
+    assert (await shop.load(lives.dealer, lives.order_id)).version == 3
+
+
+async def test_reports_in_any_order_leave_the_same_rows(shop: Shop):
+    """Each in a transaction of its own, some twice; three profiles, the first of which hears them in order."""
+    lives, shuffle = await elsewhere(shop, quantity=3), random.Random(7)
+    now = shop.time()
+    words = (
+        {"smdp_status": "DOWNLOAD"}, {"smdp_status": "INSTALLATION"}, {"smdp_status": "ENABLED"},
+        {"esim_status": "IN_USE"}, {"data_usage_bytes": GB // 2}, {"smdp_status": "DISABLED"},
+        {"smdp_status": "ENABLED"}, {"esim_status": "USED_UP", "data_usage_bytes": GB}, {"smdp_status": "DELETED"},
+    )  # fmt: skip
+    shop.time.passes(60)
+    story = [Report(now + timedelta(seconds=number), **said) for number, said in enumerate(words)]
+    for number, profile in enumerate(await lives.profiles()):
+        told = story + story if number == 0 else shuffle.sample(story + story, 2 * len(story))
+        for report in told:
+            await lives.report(Sighting(report, iccid=profile.iccid))
+    first, *others = [shown(profile) for profile in await lives.profiles()]
+    assert others == [first, first]
+    known = "smdp_at, esim_at, ended_at, valid_until, due_at"
+    assert len(await shop.rows(f"SELECT DISTINCT {known} FROM profile_life")) == 1
+
+
+async def test_what_is_none_of_its_esims_changes_nothing(shop: Shop):
+    lives = await elsewhere(shop)
+    report = Report(shop.time(), smdp_status="ENABLED")
+    iccid = (await lives.profile()).iccid
+    assert await lives.report(Sighting(report, iccid="8900000000000000009")) == []
+    assert await lives.report(Sighting(report, iccid=iccid), supplier="another") == []
+    assert await lives.report(Sighting(report, unit_key="u-1-0-1"), Sighting(report, supplier_ref="x")) == []
+    assert await lives.report(Sighting(report)) == [] and await lives.report() == []
+    assert (await lives.profile()).smdp_status == "RELEASED"
+
+
+async def test_an_esim_is_also_known_by_what_it_was_bought_as(shop: Shop):
+    lives = await elsewhere(shop)
+    profile = await lives.profile()
+    await shop.rows(
+        "INSERT INTO purchase (tenant_id, profile_id, position, order_id, line, unit_key, supplier, sku, state,"
+        " supplier_ref, iccid, created_at) VALUES ($1, $2, 0, $3, 0, 'u-1', $4, 'SKU', 'DONE', 'REF', $5, $6)",
+        lives.dealer, profile.profile_id, lives.order_id, CODE, profile.iccid, shop.time(),
+    )  # fmt: skip
+    assert await lives.report(Sighting(Report(shop.time(), smdp_status="DOWNLOAD"), unit_key="u-1"))
+    assert await lives.report(Sighting(Report(shop.time(), smdp_status="ENABLED"), supplier_ref="REF"))
+    upstream = Upstream()
+    await lives.moved_to(CODE)
+    await lives.look(Polled(upstream))
+    [asked] = upstream.asked
+    assert (asked.unit_key, asked.sku, asked.supplier_ref) == ("u-1", "SKU", "REF")
+
+
+async def test_a_clock_that_is_ahead_outlasts_nothing(shop: Shop):
+    lives = await elsewhere(shop)
+    iccid = (await lives.profile()).iccid
+    ahead = shop.time() + timedelta(days=9_999)
+    await lives.report(Sighting(Report(ahead, smdp_status="ENABLED"), iccid=iccid))
+    shop.time.passes(5)
+    await lives.report(Sighting(Report(shop.time(), smdp_status="DISABLED"), iccid=iccid))
+    assert (await lives.profile()).smdp_status == "DISABLED"
+
+
+async def test_a_suppliers_own_cancellation_is_told(shop: Shop):
+    lives = await elsewhere(shop)
+    iccid = (await lives.profile()).iccid
+    assert await lives.report(Sighting(Report(shop.time(), esim_status="REVOKED"), iccid=iccid))
+    profile = await lives.profile()
+    assert (profile.lifecycle_status, profile.cancelled, profile.refunded) == ("CANCELLED", True, False)
+    assert await lives.due() is None
+    assert await lives.report(Sighting(Report(shop.time(), "ENABLED", data_usage_bytes=5), iccid=iccid))
+    late = await lives.profile()
+    assert (late.smdp_status, late.lifecycle_status, late.data_usage_bytes) == ("ENABLED", "CANCELLED", 0)

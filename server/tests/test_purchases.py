@@ -1,0 +1,208 @@
+"""Buying from suppliers that are called: routes, unknown outcomes, parking, and who says what became of it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from dealer_server import clock
+from dealer_server.operations import stock
+from dealer_server.operations import supplier as suppliers
+from dealer_server.operations.tenant import OperatorError
+from dealer_server.store.purchase import Hop
+from door import Door, Service, running_service
+from rt_family import Upstream, running_upstream
+from shop import stock_csv
+from sourcing import Source, Sourcing, free_address, fresh, hop, set_up
+
+
+@dataclass
+class Market:
+    """A service with two upstreams: `near` is asked first, then `far`. `door` is a dealer."""
+
+    near: Upstream
+    far: Upstream
+    service: Service
+    door: Door
+    sourcing: Sourcing
+    events: str
+
+    async def rows(self, sql: str, *args: object) -> list[tuple[Any, ...]]:
+        async with self.service.database.connection() as connection:
+            return [tuple(row) for row in await connection.fetch(sql, *args)]
+
+    async def until(self, order_no: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        async with asyncio.timeout(20):
+            while True:
+                data = (await self.door.post("/esim/query", {"orderNo": order_no})).data
+                if holds(data):
+                    return data
+                await asyncio.sleep(0.02)
+
+    async def becomes(self, sql: str, wanted: object) -> None:
+        """Waits until that is the one value that is found."""
+        async with asyncio.timeout(20):
+            while await self.rows(sql) != [(wanted,)]:
+                await asyncio.sleep(0.02)
+
+    async def asked_again(self) -> None:
+        """The pauses between questions are over."""
+        await self.rows("UPDATE purchase SET due_at = now() WHERE state IN ('PLANNED', 'PENDING', 'UNKNOWN')")
+
+    async def states(self) -> list[tuple[Any, ...]]:
+        return await self.rows("SELECT supplier, state FROM purchase ORDER BY profile_id, position")
+
+    def sold(self) -> tuple[int, int]:
+        return len(self.near.book.esims()), len(self.far.book.esims())
+
+
+@asynccontextmanager
+async def market_on(postgres: str, template: str, **changed: object) -> AsyncIterator[Market]:
+    async with fresh(postgres, template) as url, running_upstream() as near, running_upstream() as far:
+        sourcing = await set_up(
+            url,
+            [Source("rt:near", "rt_upstream", near.settings), Source("rt:far", "rt_upstream", far.settings)],
+            {"TEST-OK": [hop("rt:near", "JC016"), hop("rt:far", "JC016")]},
+        )
+        events = free_address()
+        async with (
+            running_service(url, supplier_events=events, **changed) as service,
+            service.door(await service.tenant(balance="1000", qps=0)) as door,
+        ):
+            yield Market(near, far, service, door, sourcing, f"http://{events}")
+
+
+@pytest.fixture
+async def market(postgres: str, template: str) -> AsyncIterator[Market]:
+    async with market_on(postgres, template) as one:
+        yield one
+        assert await one.service.audit() == []
+
+
+async def test_the_first_of_the_route_sells_and_its_cost_is_known(market: Market):
+    placed = await market.door.order()
+    data = await market.door.delivered(placed.data["orderNo"])
+    assert data["orderStatus"] == "COMPLETED"
+    assert market.sold() == (1, 0)
+    [near] = await suppliers.show(market.service.database, market.sourcing.keys, "rt:near")
+    assert (near.purchases, near.cost, near.sold) == ({"DONE": 1}, {"USD": "1.80"}, {"USD": "1.80"})
+
+
+async def test_what_is_out_of_stock_is_bought_at_the_next(market: Market):
+    market.near.book.packages.clear()
+    placed = await market.door.order()
+    await market.door.delivered(placed.data["orderNo"])
+    assert market.sold() == (0, 1)
+    assert await market.states() == [("rt:near", "REJECTED"), ("rt:far", "DONE")]
+
+
+async def test_what_nobody_sells_fails_for_good_and_is_given_back(market: Market):
+    market.near.book.packages.clear()
+    market.far.book.packages.clear()
+    placed = await market.door.order()
+    await market.until(placed.data["orderNo"], lambda order: order["orderStatus"] == "REFUNDED")
+    assert (await market.door.post("/account/balance")).data["balance"] == "1000.00"
+
+
+async def test_an_answer_that_was_lost_is_never_bought_elsewhere(market: Market):
+    """It was sold there, and the answer never came: the same supplier is asked until it is found."""
+    market.near.fault("esim/order", "LOST_AFTER")
+    placed = await market.door.order()
+    await market.becomes("SELECT state FROM purchase", "UNKNOWN")
+    await market.asked_again()
+    await market.door.delivered(placed.data["orderNo"])
+    assert market.sold() == (1, 0)
+    assert await market.states() == [("rt:near", "DONE")]
+    calls = await market.rows("SELECT kind, step, outcome FROM supplier_call ORDER BY number")
+    assert calls[0] == ("ALLOCATE", "", "UNKNOWN") and calls[1][0] == "PROBE"
+
+
+async def test_what_stays_unknown_waits_for_an_operator_who_knows_that_it_was_bought(market: Market):
+    unit_key = await parked(market)
+    [order] = market.near.book.orders
+    [esim] = order.esims
+    await suppliers.bought(
+        market.service.database, market.sourcing.keys, unit_key, esim.iccid, esim.ac, "ann", clock.now
+    )
+    await market.becomes("SELECT delivery_status FROM orders", "DELIVERED")
+    assert await market.states() == [("rt:near", "DONE")]
+    [act] = await market.rows("SELECT author, action FROM audit_log WHERE action = 'supplier.resolve'")
+    assert act == ("ann", "supplier.resolve")
+    with pytest.raises(OperatorError, match="does not wait"):
+        await suppliers.not_bought(market.service.database, market.sourcing.keys, unit_key, "ann", clock.now)
+
+
+async def test_what_stays_unknown_goes_on_at_the_next_once_an_operator_knows_that_it_was_not_bought(market: Market):
+    unit_key = await parked(market, sold=False)
+    await suppliers.not_bought(market.service.database, market.sourcing.keys, unit_key, "ann", clock.now)
+    await market.becomes("SELECT delivery_status FROM orders", "DELIVERED")
+    assert market.sold() == (0, 1)
+
+
+async def parked(market: Market, sold: bool = True) -> str:
+    """A purchase that was unknown for more than an hour: nobody refunded it, bought it elsewhere or gave it up."""
+    market.near.fault("esim/order", "LOST_AFTER" if sold else "LOST_BEFORE")
+    market.near.fault("esim/query", *["500_BEFORE"] * 50)
+    placed = await market.door.order()
+    await market.becomes("SELECT state FROM purchase", "UNKNOWN")
+    await market.rows("UPDATE purchase SET unknown_since = now() - interval '2 hours', due_at = now()")
+    await market.becomes("SELECT state FROM purchase", "PARKED")
+    data = (await market.door.post("/esim/query", {"orderNo": placed.data["orderNo"]})).data
+    assert data["orderStatus"] == "FULFILLING"
+    assert market.sold()[1] == 0
+    [waiting] = await suppliers.parked(market.service.database)
+    return waiting.unit_key
+
+
+async def test_a_cancelled_unit_that_is_bought_all_the_same_is_voided_there(market: Market):
+    market.near.slow = 1_000
+    placed = await market.door.order()
+    await market.becomes("SELECT state FROM purchase", "PENDING")
+    [profile] = placed.data["items"][0]["profiles"]
+    answer = await market.door.post("/esim/profile/cancel", {"profileId": profile["profileId"]})
+    assert answer.data["asyncStatus"] == "COMPLETED"
+    market.near.book.orders[0].looks_left = 0
+    await market.asked_again()
+    await market.becomes("SELECT state FROM purchase", "DONE")
+    await market.becomes("SELECT max(outcome) FROM void_request", "VOIDED")
+    data = (await market.door.post("/esim/query", {"orderNo": placed.data["orderNo"]})).data
+    assert "iccid" not in data["items"][0]["profiles"][0]
+
+
+async def test_a_message_is_a_reason_to_ask(market: Market):
+    market.near.slow = 1_000
+    placed = await market.door.order()
+    await market.becomes("SELECT state FROM purchase", "PENDING")
+    await market.rows("UPDATE purchase SET due_at = now() + interval '1 hour'")
+    [order] = market.near.book.orders
+    order.looks_left = 0
+    event = market.near.event("ORDER_STATUS", order.esims[0], transaction_id=False, orderStatus="GOT_RESOURCE")
+    path = market.sourcing.events["rt:near"]
+    assert await market.near.push(market.events + path, event) == 200
+    assert await market.near.push(market.events + path, event) == 200
+    assert await market.near.push(market.events + path[:-1], event) == 404
+    assert await market.near.push(f"{market.events}{path}", {"what": "?"}) == 400
+    await market.door.delivered(placed.data["orderNo"])
+    assert await market.rows("SELECT count(*)::int FROM supplier_event") == [(1,)]
+
+
+async def test_what_the_stock_no_longer_has_is_bought_at_the_next(market: Market):
+    """DEMO-STOCK has one code left; the first order takes it."""
+    database = market.service.database
+    keys = market.sourcing.keys
+    assert (await stock.load_stock(database, keys, "DEMO-STOCK", stock_csv(1), "ann")).faults == ()
+    hops = [Hop("stock", "DEMO-STOCK", None, None), hop("rt:far", "JC016")]
+    await suppliers.set_route(database, "DEMO-STOCK", hops, "ann", clock.now)
+    line = {"packageCode": "DEMO-STOCK", "quantity": 1, "price": "2.50"}
+    async with asyncio.timeout(20):
+        while not (await market.rows("SELECT 1 FROM orders WHERE transaction_id = 'second'")):
+            for name in ("first", "second"):
+                await market.door.order(transactionId=name, items=[line], amount="2.50")
+    for name in ("first", "second"):
+        placed = (await market.door.post("/esim/query", {"transactionId": name})).data
+        await market.door.delivered(placed["orderNo"])
+    assert market.sold() == (0, 1)
+    assert await market.rows("SELECT free FROM stock_level") == [(0,)]

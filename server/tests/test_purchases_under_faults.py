@@ -1,0 +1,124 @@
+"""A tenth of all calls to suppliers goes wrong, before or after they were carried out: what was bought is what our
+dealers hold or what waits for an operator, nothing was bought twice, and each code is the one the supplier holds."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dealer_server.operations import supplier as suppliers
+from door import Door, Service, running_service
+from rt_family import FAULTS, running_upstream
+from smdp import HOST, Fault, iccids, running_smdp
+from sourcing import Source, fresh, hop, set_up
+
+PER_ORDER = 20
+PATIENCE = 300.0
+LOST = [Fault(how, executed) for how in ("RESET", "HTTP 500", "HTML", "HALF", "EXPIRED") for executed in (True, False)]
+
+
+def a_tenth(function: str, body: object) -> Fault | None:
+    return random.choice(LOST) if random.random() < 0.1 else None
+
+
+async def bought_and_delivered(service: Service, door: Door, count: int) -> list[dict[str, Any]]:
+    """Every eSIM of so many, ordered together; the pauses between questions are cut short."""
+    line = {"packageCode": "TEST-OK", "quantity": PER_ORDER, "price": "1.80"}
+    for _ in range(count // PER_ORDER):
+        assert (await door.order(items=[line], amount=f"{1.8 * PER_ORDER:.2f}")).code == "000000"
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            async with service.database.connection() as connection:
+                open_states = "('PLANNED', 'SENT', 'PENDING', 'UNKNOWN')"
+                left = await connection.fetchval(f"SELECT count(*) FROM purchase WHERE state IN {open_states}")
+                waiting = await connection.fetchval("SELECT count(*) FROM order_item WHERE due_at IS NOT NULL")
+                if not left and not waiting:
+                    break
+                await connection.execute(
+                    "UPDATE purchase SET due_at = now() WHERE state IN ('PLANNED', 'PENDING', 'UNKNOWN')"
+                )
+            await asyncio.sleep(0.05)
+    found = await all_profiles(door)
+    assert len(found) == count
+    return found
+
+
+async def all_profiles(door: Door) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    pager: dict[str, Any] = {"pageSize": 500}
+    while True:
+        page = (await door.post("/esim/profile/list", {"pager": pager})).data
+        found += [record["profile"] for record in page["records"]]
+        if "next" not in page["pager"]:
+            return found
+        pager = {"pageSize": 500, "after": page["pager"]["next"]}
+
+
+@asynccontextmanager
+async def served(url: str) -> AsyncIterator[tuple[Service, Door]]:
+    async with (
+        running_service(url) as service,
+        service.door(await service.tenant(balance="100000", qps=0)) as door,
+    ):
+        yield service, door
+        assert await service.audit() == []
+
+
+async def at_an_smdp(postgres: str, template: str, folder: Path, count: int) -> None:
+    spare = iccids(3 * count)
+    async with (
+        fresh(postgres, template) as url,
+        running_smdp(folder, profiles={"TYPE": spare}, fault=a_tenth, profile_status=True) as smdp,
+    ):
+        await set_up(url, [Source("es2:test", "es2plus", smdp.settings)], {"TEST-OK": [hop("es2:test", "TYPE")]})
+        async with served(url) as (service, door):
+            await suppliers.load_iccids(service.database, "es2:test", "TYPE", spare, "test")
+            found = await bought_and_delivered(service, door, count)
+            held = {one["iccid"]: one["activationCode"] for one in found if "iccid" in one}
+            parked = await suppliers.parked(service.database)
+        assert len(held) + len(parked) == count
+        assert held == {iccid: f"LPA:1${HOST}${code}" for iccid, code in smdp.book.items() if iccid in held}
+        assert len(smdp.book) <= count, "what was released and is nobody's"
+        assert all(profile.confirmations <= 1 for profile in smdp.profiles.values())
+
+
+async def at_a_reseller(postgres: str, template: str, count: int) -> None:
+    async with fresh(postgres, template) as url, running_upstream() as upstream:
+        upstream.book.balance = 10**12
+        for operation in ("esim/order", "esim/query"):
+            upstream.fault(
+                operation, *(random.choice(FAULTS) if random.random() < 0.1 else "" for _ in range(20 * count))
+            )
+        await set_up(url, [Source("rt:test", "rt_upstream", upstream.settings)], {"TEST-OK": [hop("rt:test", "JC016")]})
+        async with served(url) as (service, door):
+            found = await bought_and_delivered(service, door, count)
+            held = {one["iccid"]: one["activationCode"] for one in found if "iccid" in one}
+            parked = await suppliers.parked(service.database)
+        assert len(held) + len(parked) == count
+        sold = {esim.iccid: esim.ac for esim in upstream.book.esims()}
+        assert {iccid: sold[iccid] for iccid in held} == held
+        assert len(sold) <= count
+        assert max(Counter(order.transaction_id for order in upstream.book.orders).values()) == 1
+
+
+async def test_what_an_smdp_sold_under_faults_is_what_dealers_hold(postgres: str, template: str, tmp_path: Path):
+    await at_an_smdp(postgres, template, tmp_path, 60)
+
+
+async def test_what_a_reseller_sold_under_faults_is_what_dealers_hold(postgres: str, template: str):
+    await at_a_reseller(postgres, template, 60)
+
+
+@pytest.mark.soak
+async def test_a_thousand_esims_of_an_smdp_under_faults(postgres: str, template: str, tmp_path: Path):
+    await at_an_smdp(postgres, template, tmp_path, 1_000)
+
+
+@pytest.mark.soak
+async def test_a_thousand_esims_of_a_reseller_under_faults(postgres: str, template: str):
+    await at_a_reseller(postgres, template, 1_000)
