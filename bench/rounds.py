@@ -216,21 +216,24 @@ def refunded(bench: Bench) -> None:
 
 
 def stored(bench: Bench) -> None:
-    """(g): the same on a database that holds many orders already, side by side with an empty one."""
+    """(g): the same on a database that holds many orders already, row by row beside an empty one: machines drift."""
     full = bench.instance.fresh()
     growth.load(bench.instance, full, bench.options.stored, YEAR, ended=timedelta(hours=1, minutes=5))
     growth.load(bench.instance, full, RECENT_ORDERS, timedelta(minutes=1))
     growth.vacuum(bench.instance, full)
-    for _ in range(bench.options.runs):
+    growth.due_now(bench.instance, full)
+    _audit(bench, full, "audit", f"audit of {bench.options.stored:,} orders")
+    for number in range(bench.options.runs):
         bench.floor("stored")
         empty = bench.instance.fresh()
         growth.load(bench.instance, empty, RECENT_ORDERS, timedelta(minutes=1))
-        _side(bench, empty, ".empty")
-        _side(bench, full, ".stored")
+        with bench.instance.serve(empty) as one, bench.instance.serve(full) as other:
+            sides = [Side(".empty", empty, _target(one)), Side(".stored", full, _target(other))]
+            _side_by_side(bench, sides if number % 2 else sides[::-1])
         bench.instance.drop(empty)
     bench.floor("stored")
     growth.due_now(bench.instance, full)
-    _audit(bench, full, "audit", "audit of all of it")
+    _audit(bench, full, "audit.grown", "audit of these and all that was bought since")
     bench.instance.drop(full)
 
 
@@ -328,19 +331,30 @@ GROUPS: dict[str, Callable[[Bench], None]] = {
 }
 
 
-def _side(bench: Bench, database: str, suffix: str) -> None:
-    with bench.instance.serve(database) as served:
-        target = _target(served)
-        bench.measure(bench.hot_orders(64, suffix), target)
-        bench.measure(bench.all_orders(64, suffix), target)
-        paid, delivered = _recent(bench, database, target)
-        bench.measure(bench.query("paid", "paid just now", paid, 64, suffix), target)
-        bench.measure(bench.query("delivered", "delivered just now", delivered, 64, suffix), target)
-        if suffix == ".stored":
-            old = growth.delivered(bench.instance, database, OLD_ORDERS, recent=False)
-            bench.measure(bench.query("old", "random old ones", old, 64, suffix), target)
-            for load in bench.plain(64, suffix):
-                bench.measure(load, target)
+class Side(NamedTuple):
+    """A database and the serve that answers for it."""
+
+    suffix: str
+    database: str
+    target: Target
+
+
+def _side_by_side(bench: Bench, sides: Sequence[Side]) -> None:
+    for side in sides:
+        bench.measure(bench.hot_orders(64, side.suffix), side.target)
+    for side in sides:
+        bench.measure(bench.all_orders(64, side.suffix), side.target)
+    known = {side.suffix: _recent(bench, side.database, side.target) for side in sides}
+    for side in sides:
+        bench.measure(bench.query("paid", "paid just now", known[side.suffix][0], 64, side.suffix), side.target)
+    for side in sides:
+        delivered = known[side.suffix][1]
+        bench.measure(bench.query("delivered", "delivered just now", delivered, 64, side.suffix), side.target)
+    full = next(side for side in sides if side.suffix == ".stored")
+    old = growth.delivered(bench.instance, full.database, OLD_ORDERS, recent=False)
+    bench.measure(bench.query("old", "random old ones", old, 64, full.suffix), full.target)
+    for load in bench.plain(64, full.suffix):
+        bench.measure(load, full.target)
 
 
 def _recent(bench: Bench, database: str, target: Target) -> tuple[list[growth.Known], list[growth.Known]]:

@@ -1,28 +1,38 @@
-"""Random lives of money through the public door, beside a pure model that must agree exactly; audit after every step.
+"""Lives of money that hypothesis makes up, through the public door, beside a pure model that must agree exactly; audit
+after every step.
 
-Orders, replays, refunds of every shape, cancellations, suppliers' answers, reviews, top-ups, secret resets.
+Orders, replays, refunds of every shape and their repeats, cancellations, use, suppliers' answers, reviews, top-ups,
+secret resets, days that pass; and, with real processes, the death of API and worker.
 """
 
 import asyncio
 import random
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Literal
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import test_refunds
 from dealer_server import clock
-from dealer_server.operations import review, tenant, topup
-from door import Door, Service, running_service
+from dealer_server.operations import catalogue, review, tenant, topup
+from dealer_server.rules.catalogue import generate
+from dealer_server.store.database import Database
+from door import Door, Service, running_service, test_settings
+from processes import Process, environment, running
+from sourcing import fresh
 from test_refunds import named, profiles, query, refund
 
-STEPS = 60
 PRICE = Decimal("1.80")
 PACKAGES = ("TEST-OK", "TEST-ASYNC", "TEST-REJECT", "TEST-REVIEW")
-Fate = Literal["LIVE", "HELD", "VOIDING", "CANCELLED", "REFUNDED"]
+Fate = Literal["LIVE", "USED", "HELD", "VOIDING", "CANCELLED", "REFUNDED"]
+STEPS = ("buy", "replay", "refund", "repeat_refund", "cancel", "use", "answer", "review", "ask_for_money", "give_money",
+         "reset_secret", "day_passes")  # fmt: skip
 
 
 @dataclass
@@ -54,20 +64,21 @@ class Model:
     orders: list[Bought] = field(default_factory=list)
     pending: list[Pending] = field(default_factory=list)
     topups: list[tuple[str, Decimal]] = field(default_factory=list)
+    asked_today: list[dict[str, Any]] = field(default_factory=list)  # refunds that were accepted within a day
+    old_secret: str | None = None  # still good, for a day
 
 
 class Story:
-    def __init__(self, service: Service, dealer: Door, seed: int):
+    def __init__(self, service: Service, dealer: Door, chance: random.Random):
         self.service = service
         self.dealer = dealer
-        self.chance = random.Random(seed)
+        self.chance = chance
         self.model = Model(Decimal(60))
 
-    async def live(self) -> None:
-        steps = (self.buy, self.buy, self.replay, self.refund, self.refund, self.refund, self.cancel, self.answer,
-                 self.review, self.ask_for_money, self.give_money, self.reset_secret)  # fmt: skip
-        for _ in range(STEPS):
-            await self.chance.choice(steps)()
+    async def live(self, steps: Sequence[str]) -> None:
+        await self.buy()
+        for step in steps:
+            await getattr(self, step)()
             await self.agree()
         await self.end()
 
@@ -123,9 +134,47 @@ class Story:
             self._become(bought, live, "HELD")
             held = {one: packages[one] for one in live}
             self.model.pending.append(Pending(reply.data["refundNo"], bought, held))
-        again = await self.dealer.post("/esim/refund", call)
-        if again.code == "000000":
-            assert again.data["duplicate"] is True
+        self.model.asked_today.append(call)
+
+    async def repeat_refund(self) -> None:
+        """The same call, by its meaning, gives the same refund for a day."""
+        if self.model.asked_today:
+            again = await self.dealer.post("/esim/refund", self.chance.choice(self.model.asked_today))
+            assert (again.code, again.data["duplicate"]) == ("000000", True), again
+
+    async def use(self) -> None:
+        """A phone downloads an eSIM: it cannot be refunded any more."""
+        if not self.model.orders:
+            return
+        bought = self.chance.choice(self.model.orders)
+        live = [one for one, fate in bought.fates().items() if fate == "LIVE"]
+        if live:
+            used = self.chance.choice(live)
+            reply = await self.dealer.post("/test/profile/advance", {"profileId": used, "step": "DOWNLOAD"})
+            assert reply.code == "000000", reply
+            self._become(bought, [used], "USED")
+
+    async def day_passes(self) -> None:
+        """What holds for 24 hours ends: a repeat of a refund, the old secret."""
+        run = self.service.database.run
+        await run(lambda db: db.execute("UPDATE refund SET created_at = created_at - interval '25 hours'"))
+        await run(lambda db: db.execute("UPDATE credential SET previous_until = previous_until - interval '25 hours'"))
+        self.model.asked_today.clear()
+        if self.model.old_secret is not None:
+            await self._refused(replace(self.dealer, app_secret=self.model.old_secret))
+            self.model.old_secret = None
+
+    async def _refused(self, door: Door) -> None:
+        await self._touched()
+        async with asyncio.timeout(10):
+            while (await door.post("/health")).code != "101003":
+                await asyncio.sleep(0.02)
+
+    async def _touched(self) -> None:
+        """Every process looks at the credentials anew."""
+        await self.service.database.run(
+            lambda db: db.execute("UPDATE change SET version = version + 1 WHERE subject = 'tenant'")
+        )
 
     def _scope(self, bought: Bought) -> tuple[dict[str, Any], list[int], set[int]]:
         """A call, the profiles it names, and those it names one by one."""
@@ -149,9 +198,9 @@ class Story:
         if fate == "HELD":
             assert reply.code == "200004", reply
             return
-        asked = package == "TEST-ASYNC" and fate in ("LIVE", "VOIDING")
+        asked = package == "TEST-ASYNC" and fate in ("LIVE", "USED", "VOIDING")
         assert reply.data["asyncStatus"] == ("PENDING" if asked else "COMPLETED"), reply
-        if fate == "LIVE":
+        if fate in ("LIVE", "USED"):
             self._become(bought, [profile_id], "VOIDING" if asked else "CANCELLED")
 
     async def answer(self) -> None:
@@ -230,6 +279,8 @@ class Story:
                 if (await again.post("/health")).code == "000000":
                     break
                 await asyncio.sleep(0.02)
+        assert (await self.dealer.post("/health")).code == "000000", "the old one is good for a day"
+        self.model.old_secret = self.dealer.app_secret
         self.dealer = again
 
     def _become(self, bought: Bought, ids: list[int], fate: Fate) -> None:
@@ -277,17 +328,93 @@ async def slow(database_url: str) -> AsyncIterator[Service]:
         yield service
 
 
-@pytest.mark.parametrize("seed", range(4))
-async def test_money_is_exact_whatever_happens(slow: Service, seed: int):
+stories = given(chance=st.randoms(use_true_random=False), steps=st.lists(st.sampled_from(STEPS), max_size=40))
+quick = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@quick
+@stories
+async def test_money_is_exact_whatever_happens(slow: Service, chance: random.Random, steps: list[str]):
     async with slow.door(await slow.tenant(balance="60", qps=0)) as dealer:
-        await Story(slow, dealer, seed).live()
+        await Story(slow, dealer, chance).live(steps)
 
 
 @pytest.mark.soak
-async def test_money_is_exact_through_forty_stories(slow: Service):
-    for seed in range(100, 140):
-        async with slow.door(await slow.tenant(balance="60", qps=0)) as dealer:
-            await Story(slow, dealer, seed).live()
+@settings(quick, max_examples=60)
+@stories
+async def test_money_is_exact_through_sixty_stories(slow: Service, chance: random.Random, steps: list[str]):
+    async with slow.door(await slow.tenant(balance="60", qps=0)) as dealer:
+        await Story(slow, dealer, chance).live(steps)
+
+
+class Deadly(Story):
+    """The same with API and worker as processes of their own, which die."""
+
+    def __init__(self, service: Service, dealer: Door, chance: random.Random, stack: AsyncExitStack):
+        super().__init__(service, dealer, chance)
+        self.stack = stack
+        self.env = environment(service.settings.database_url, DEALER_SUPPLIER_SPEED="0.001")
+        self.api: Process
+        self.worker: Process
+
+    async def start(self) -> None:
+        self.api = await self.stack.enter_async_context(running("serve", "--port", "0", env=self.env))
+        self.worker = await self.stack.enter_async_context(running("work", env=self.env))
+        self.dealer = replace(self.dealer, url=await self.api.ready())
+
+    async def die(self) -> None:
+        """kill -9 of both while a refund or an order is under way; a minute passes, and the same is asked for again."""
+        call = {"transactionId": f"t-{secrets.token_hex(8)}", "amount": "1.80",
+                "items": [{"packageCode": "TEST-OK", "quantity": 1, "price": "1.80"}]}  # fmt: skip
+        asking = asyncio.create_task(self.dealer.post("/esim/order", call))
+        await asyncio.sleep(self.chance.random() * 0.01)
+        await asyncio.gather(self.api.kill(), self.worker.kill())
+        await asyncio.gather(asking, return_exceptions=True)
+        await self._quiet(
+            "SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = current_database()"
+            " AND application_name = 'esim-dealer lane'"
+        )
+        for table in ("order_item", "void_request", "profile_life"):
+            due = f"UPDATE {table} SET due_at = now() WHERE claim IS NOT NULL AND due_at > now()"
+            await self.service.database.run(lambda db, due=due: db.execute(due))
+        await self.start()
+        reply = await self.dealer.post("/esim/order", call)
+        if self.model.balance < PRICE:
+            assert reply.code == "200007", reply
+            return
+        assert reply.code == "000000", reply
+        self.model.balance -= PRICE
+        data = await self.dealer.delivered(reply.data["orderNo"])
+        [item] = data["items"]
+        fates: dict[int, Fate] = {int(one["profileId"]): "LIVE" for one in item["profiles"]}
+        self.model.orders.append(Bought(data["orderNo"], call, [("TEST-OK", item["itemNo"], fates)]))
+
+
+async def deadly(postgres: str, template: str, chance: random.Random, steps: Sequence[str]) -> None:
+    async with AsyncExitStack() as stack:
+        url = await stack.enter_async_context(fresh(postgres, template))
+        database = await Database.open(url)
+        stack.push_async_callback(database.close)
+        await catalogue.put(database, generate.catalogue("test"), "test", clock.now)
+        service = Service("", database, test_settings(url))
+        dealer = await stack.enter_async_context(service.door(await service.tenant(balance="60", qps=0)))
+        story = Deadly(service, dealer, chance, stack)
+        await story.start()
+        await story.live(steps)
+
+
+async def test_money_is_exact_whoever_dies(postgres: str, template: str):
+    steps = ["refund", "die", "cancel", "ask_for_money", "refund", "die", "answer", "refund", "die", "give_money"]
+    await deadly(postgres, template, random.Random(7), steps)
+
+
+@pytest.mark.soak
+@settings(quick, max_examples=15)
+@given(chance=st.randoms(use_true_random=False), steps=st.lists(st.sampled_from([*STEPS, "die", "die"]), max_size=25))
+async def test_money_is_exact_in_stories_with_deaths(
+    postgres: str, template: str, chance: random.Random, steps: list[str]
+):
+    await deadly(postgres, template, chance, steps)
 
 
 async def test_while_a_refund_is_pending_its_profiles_are_nobody_elses(slow: Service):

@@ -24,6 +24,7 @@ from dealer_server.fulfillment import follow
 from dealer_server.fulfillment.follow import Follower, Polled
 from dealer_server.fulfillment.fulfill import Fulfiller
 from dealer_server.fulfillment.heard import Heard
+from dealer_server.fulfillment.pulse import Pulse
 from dealer_server.fulfillment.purchases import Purchaser
 from dealer_server.fulfillment.refunds import Settler
 from dealer_server.fulfillment.remotes import Loop, Remotes
@@ -273,6 +274,7 @@ def remotes_of(base: Foundation, settle: Callable[[], None]) -> Remotes:
                 wakes.refund_asked,
                 base.settings.refund_failed,
             ),
+            Pulse(remote),
             Follower(Polled(remote), database.session(), base.data_keys, clock.now, wakes.webhook.set),
             VoidQueue(
                 remote, remote.caps.parallel, database.session(), base.data_keys, clock.now, wakes.webhook.set, settle

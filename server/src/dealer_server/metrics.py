@@ -33,6 +33,15 @@ purchases = prometheus.Counter(
     registry=REGISTRY,
 )  # fmt: skip
 
+_supplier_up = prometheus.Gauge(
+    "dealer_supplier_up", "Whether the supplier answered when it was asked last", ["supplier"], registry=REGISTRY
+)
+_supplier_balance = prometheus.Gauge(
+    "dealer_supplier_balance", "What is left of our money there, in major units", ["supplier"], registry=REGISTRY
+)
+_supplier_stock = prometheus.Gauge(
+    "dealer_supplier_stock", "What the supplier has of a sku", ["supplier", "sku"], registry=REGISTRY
+)
 _purchases_open = prometheus.Gauge(
     "dealer_purchases_open", "Purchases that are not over; PARKED ones wait for an operator", ["supplier", "state"],
     registry=REGISTRY,
@@ -60,6 +69,15 @@ def webhook_ended(states: Iterable[str]) -> None:
     for state, count in Counter(states).items():
         if state != "RETRY":
             _ended.labels(state).inc(count)
+
+
+def supplier_health(code: str, up: bool, balance: int | None, stock: Mapping[str, int] | None) -> None:
+    """What a supplier said of itself; its balance in ten-thousandths. None: it does not say."""
+    _supplier_up.labels(code).set(up)
+    if balance is not None:
+        _supplier_balance.labels(code).set(balance / 10_000)
+    for sku, left in (stock or {}).items():
+        _supplier_stock.labels(code, sku).set(left)
 
 
 def text(gauges: Mapping[str, float], purchases_open: Iterable[tuple[str, str, int]]) -> bytes:

@@ -1,4 +1,4 @@
-"""Buys units from one Remote: plan, claim (which writes down what is about to be asked), call, record.
+"""Buys units from one Remote: claim (which writes down what is about to be asked), call, record.
 
 Calls run side by side and are recorded as they come; each stands in the database as SENT before its socket is opened.
 A worker that dies leaves SENT rows; their lease runs out, and the supplier is asked what became of them.
@@ -17,17 +17,16 @@ import structlog
 from dealer_server import kill_points, metrics, store
 from dealer_server.clock import Clock
 from dealer_server.fulfillment import judge, record
-from dealer_server.fulfillment.ask import checked, fault_text, unit_key
+from dealer_server.fulfillment.ask import checked, fault_text
 from dealer_server.fulfillment.breaker import Breaker
 from dealer_server.fulfillment.judge import Judged
 from dealer_server.fulfillment.pace import Pace
+from dealer_server.fulfillment.planning import Planner
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.delivery import Codes, Failed
 from dealer_server.rules.model import Order, Profile
-from dealer_server.store import fulfillment as lines
 from dealer_server.store import purchase as rows
 from dealer_server.store.database import DatabaseLost, Session
-from dealer_server.store.fulfillment import Scheduled
 from dealer_server.store.purchase import Answered, Claimed
 from dealer_server.store.refund import Void
 from dealer_server.store.sealing import DataKeys
@@ -44,7 +43,6 @@ from dealer_server.suppliers.contract import (
 
 log = structlog.get_logger()
 
-LINES_PER_BATCH, PROFILES_PER_BATCH = 200, 1_000
 LEASE_SECONDS = 75.0  # a call ends before, with time left to record
 POLL_SECONDS = 0.2
 LOST_SECONDS = 1.0
@@ -76,6 +74,7 @@ class Purchaser:
         self._clock = clock
         self._changed = changed
         self._refund_failed = refund_failed
+        self._planner = Planner(remote.code, session, data_keys, clock, changed)
         self._breaker = Breaker()
         self._pace = Pace(remote.caps.per_second)
         self._calling: dict[asyncio.Task[Outcome], tuple[int, Claimed]] = {}
@@ -91,7 +90,7 @@ class Purchaser:
 
     async def run_once(self) -> int:
         """What is due now, and the calls for it, to their end; how much there was."""
-        count = await self._plan() + await self._claim()
+        count = await self._planner.plan() + await self._claim()
         while self._calling:
             await asyncio.wait(self._calling, return_when=asyncio.FIRST_COMPLETED)
             await self._record_ended()
@@ -100,7 +99,7 @@ class Purchaser:
     async def _turn(self) -> None:
         pause = POLL_SECONDS
         try:
-            busy = await self._uncancelled(self._plan()) + await self._uncancelled(self._claim())
+            busy = await self._uncancelled(self._planner.plan()) + await self._uncancelled(self._claim())
             await self._uncancelled(self._record_ended())
             if busy:
                 return
@@ -137,55 +136,6 @@ class Purchaser:
             await asyncio.wait(self._calling)
         with suppress(DatabaseLost):
             await self._record_ended()
-
-    # Lines become purchases
-
-    async def _plan(self) -> int:
-        """Plans purchases for lines that were sold from this supplier; how many lines."""
-        claim_id, now = secrets.randbits(62), self._clock()
-        until = now + timedelta(seconds=LEASE_SECONDS)
-        due = await lines.claim(self._session, self.code, claim_id, now, until, LINES_PER_BATCH, PROFILES_PER_BATCH)
-        if due:
-            kill_points.reach("purchase.lines_claimed")
-            for batch in await self._plan_or_split(claim_id, due):
-                await self._plan_or_split(claim_id, batch)
-        return len(due)
-
-    async def _plan_or_split(self, claim_id: int, due: Sequence[lines.Claimed]) -> list[list[lines.Claimed]]:
-        """Plans them together; where that fails, gives them back one by one, so that a poisonous one fails alone."""
-        try:
-            await self._plan_together(claim_id, due)
-        except DatabaseLost:
-            raise
-        except Exception as error:
-            log.error("lines_not_planned", supplier=self.code, lines=len(due), error=fault_text(error))
-            return [[line] for line in due] if len(due) > 1 else []
-        return []
-
-    async def _plan_together(self, claim_id: int, due: Sequence[lines.Claimed]) -> None:
-        session, now = self._session, self._clock()
-        keys = sorted({(line.tenant_id, line.order_id) for line in due})
-        async with session.transaction():
-            await store.order.lock(session, keys)
-            held = await lines.held(session, claim_id, [line.key for line in due])
-            before = await store.order.load(session, keys, self._data_keys)
-            mine = [line for line in due if line.key in held]
-            begun = {key: frozenset(line.line for line in mine if line.key[:2] == key) for key in keys}
-            after = await record.put(
-                session, before, {}, begun, self._data_keys, refund_failed=self._refund_failed, now=now
-            )
-            routes = await rows.routes(session, sorted({line.package_code for line in mine}))
-            new = [
-                judge.first_of((line.tenant_id, profile_id), line.order_id, line.line,
-                               unit_key(line.order_id, line.line, profile_id - line.first_profile_id + 1),
-                               self.code, line.package_code, routes.get(line.package_code, []))
-                for line in mine for profile_id in line.pending
-            ]  # fmt: skip
-            if new:
-                await rows.add(session, new, now)
-            await lines.reschedule(session, claim_id, [Scheduled(line.key, None, True) for line in mine])
-        if any(after[key] is not before[key] for key in keys):
-            self._changed()
 
     # Purchases are called for
 

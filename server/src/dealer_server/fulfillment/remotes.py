@@ -56,6 +56,7 @@ class Remotes:
         self._data_keys = data_keys
         self._loops = loops
         self._running: dict[str, Running] = {}
+        self._seen = ""
 
     def get(self, code: str) -> Running | None:
         return self._running.get(code)
@@ -80,6 +81,10 @@ class Remotes:
 
     async def _look(self) -> None:
         async with self._database.connection() as connection:
+            version = await rows.version(connection)
+            broken = any(task.done() for running in self._running.values() for task in running.tasks)
+            if version == self._seen and not broken:
+                return
             found = {one.code: one for one in await rows.load(connection, self._data_keys)}
         for code, running in list(self._running.items()):
             if found.get(code) != running.supplier or any(task.done() for task in running.tasks):
@@ -90,6 +95,7 @@ class Remotes:
                 loops = self._loops(remote) if one.status == "ACTIVE" else []
                 self._running[code] = Running(one, remote, loops)
                 log.info("supplier_at_work", supplier=code, kind=one.kind, status=one.status)
+        self._seen = version
 
     async def _stop_all(self) -> None:
         stopping: list[Awaitable[None]] = [running.stop() for running in self._running.values()]

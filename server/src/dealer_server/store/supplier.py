@@ -62,9 +62,11 @@ async def codes(connection: Connection | Session) -> list[str]:
     return [row[0] for row in await connection.fetch("SELECT code FROM supplier ORDER BY code")]
 
 
-async def changed_at(connection: Connection | Session) -> datetime | None:
-    """When any of them was last changed."""
-    rows = await connection.fetch("SELECT max(updated_at) FROM supplier")
+async def version(connection: Connection | Session) -> str:
+    """Another text whenever any of them was changed."""
+    rows = await connection.fetch(
+        "SELECT coalesce(string_agg(code || updated_at, ' ' ORDER BY code), '') FROM supplier"
+    )
     return rows[0][0]
 
 

@@ -1,0 +1,42 @@
+"""Is a supplier well? Asked once a minute, for whoever watches the metrics; nothing here decides anything."""
+
+import asyncio
+
+import structlog
+
+from dealer_server import metrics
+from dealer_server.fulfillment.ask import fault_text
+from dealer_server.suppliers.contract import CALL_SECONDS, Health, Remote
+
+log = structlog.get_logger()
+
+LOOK_SECONDS = 60.0
+
+
+class Pulse:
+    """Asks one Remote how it is, and counts what it says. Says in the log when that changes."""
+
+    def __init__(self, remote: Remote):
+        self.wake = asyncio.Event()
+        self._remote = remote
+        self._up: bool | None = None
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            health = await self._asked()
+            metrics.supplier_health(self._remote.code, health.up, health.balance, health.stock)
+            if health.up != self._up:
+                level = log.info if health.up else log.error
+                level("supplier_up" if health.up else "supplier_down", supplier=self._remote.code, detail=health.detail)
+                self._up = health.up
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _asked(self) -> Health:
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                return await self._remote.health()
+        except TimeoutError:
+            return Health(False, "no answer in time")
+        except Exception as error:
+            return Health(False, fault_text(error))

@@ -1,0 +1,82 @@
+"""The door for suppliers' messages: who may come in, and what is not let in."""
+
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NamedTuple
+
+import aiohttp
+import pytest
+
+from dealer_server.api.supplier_events import BODY_BYTES
+from door import Service, running_service
+from rt_family import running_upstream
+from smdp import Authority, tls
+from sourcing import Source, free_address, fresh, hop, set_up
+
+HEALTH = b'{"notifyType":"CHECK_HEALTH","content":{}}'
+
+
+class Doors(NamedTuple):
+    """A service whose events door asks for certificates signed by `ours`. `path` is the address of rt:near there."""
+
+    service: Service
+    address: str
+    path: str
+    ours: Authority
+    folder: Path
+
+    async def post(self, path: str, body: bytes, shown: Authority | None, method: str = "POST") -> int:
+        identity = shown.issue("supplier") if shown else None
+        context = tls(self.folder, "client", identity, self.ours.pem)
+        url = f"https://{self.address}{path}"
+        async with aiohttp.ClientSession() as http, http.request(method, url, data=body, ssl=context) as answer:
+            return answer.status
+
+
+@pytest.fixture(params=[(), ("203.0.113.0/24",)], ids=["from-anywhere", "from-elsewhere"])
+async def doors(
+    postgres: str, template: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[tuple[Doors, bool]]:
+    """Also whether messages may come from here."""
+    ours, address = Authority("ours"), free_address()
+    mine = ours.issue("events")
+    cert, key, ca = tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "ca.pem"
+    for file, text in ((cert, mine.cert), (key, mine.key), (ca, ours.pem)):
+        file.write_text(text)
+    async with fresh(postgres, template) as url, running_upstream() as upstream:
+        settings = {
+            "baseUrl": upstream.settings.base_url,
+            "accessCode": upstream.settings.access_code,
+            "secretKey": upstream.settings.secret_key,
+            "senderIps": list(request.param),
+        }
+        sourcing = await set_up(
+            url, [Source("rt:near", "rt_upstream", settings)], {"TEST-OK": [hop("rt:near", "JC016")]}
+        )
+        listens = {"supplier_events": address, "supplier_events_cert": cert, "supplier_events_key": key}
+        async with running_service(url, **listens, supplier_events_ca=ca) as service:
+            yield Doors(service, address, sourcing.events["rt:near"], ours, tmp_path), not request.param
+
+
+async def test_only_who_shows_our_certificate_knows_the_address_and_comes_from_there_is_heard(
+    doors: tuple[Doors, bool],
+):
+    door, may_come = doors
+    expected = 200 if may_come else 404
+    assert await door.post(door.path, HEALTH, door.ours) == expected
+    assert await door.post(door.path + "/gsma/rsp2/es2plus/handleNotification", HEALTH, door.ours) == expected
+    for path in (door.path[:-1], door.path + "x", "/events/rt:none/x", "/events/rt:near/", "/"):
+        assert await door.post(path, HEALTH, door.ours) == 404
+    for stranger in (None, Authority("theirs")):
+        with pytest.raises((aiohttp.ClientError, ssl.SSLError, ConnectionError)):
+            await door.post(door.path, HEALTH, stranger)
+
+
+async def test_what_is_no_message_is_refused_and_kept_out(doors: tuple[Doors, bool]):
+    door, may_come = doors
+    assert await door.post(door.path, HEALTH, door.ours, "GET") in (404, 405)
+    for body, status in ((b"", 400), (b"{", 400), (b"[]", 400), (b"\xff", 400), (b" " * (BODY_BYTES + 1), 413)):
+        assert await door.post(door.path, body, door.ours) == (status if may_come else 404)
+    async with door.service.database.connection() as connection:
+        assert await connection.fetchval("SELECT count(*) FROM supplier_event") == 0
