@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from dealer_server import clock
+from dealer_server import clock, metrics
 from dealer_server.operations import stock
 from dealer_server.operations import supplier as suppliers
 from dealer_server.operations.tenant import OperatorError
 from dealer_server.store.purchase import Hop
 from door import Door, Service, running_service
-from rt_family import Upstream, running_upstream
+from rt_family import BALANCE, Upstream, running_upstream
 from shop import stock_csv
 from sourcing import Source, Sourcing, free_address, fresh, hop, set_up
 
@@ -89,6 +89,14 @@ async def test_the_first_of_the_route_sells_and_its_cost_is_known(market: Market
     assert market.sold() == (1, 0)
     [near] = await suppliers.show(market.service.database, market.sourcing.keys, "rt:near")
     assert (near.purchases, near.cost, near.sold) == ({"DONE": 1}, {"USD": "1.80"}, {"USD": "1.80"})
+
+
+async def test_how_suppliers_are_stands_in_the_metrics(market: Market):
+    async with asyncio.timeout(20):
+        while metrics.REGISTRY.get_sample_value("dealer_supplier_up", {"supplier": "rt:near"}) is None:
+            await asyncio.sleep(0.02)
+    assert metrics.REGISTRY.get_sample_value("dealer_supplier_up", {"supplier": "rt:near"}) == 1
+    assert metrics.REGISTRY.get_sample_value("dealer_supplier_balance", {"supplier": "rt:near"}) == BALANCE / 10_000
 
 
 async def test_what_is_out_of_stock_is_bought_at_the_next(market: Market):
