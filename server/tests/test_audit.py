@@ -258,7 +258,7 @@ def refund_line(order: str, way: str) -> str:
     )
 
 
-LONG_AGO = "now() - interval '16 minutes'"
+LONG_AGO = "now() - interval '1 day'"
 
 
 def purchase(state: str, iccid: str, due_at: str) -> str:

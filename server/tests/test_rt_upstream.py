@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import esimaccess_python as witness
+import httpx
 import httpx2
 import msgspec
 import pytest
@@ -690,12 +692,10 @@ async def test_messages_are_pushed_over_a_socket():
 
 
 async def test_the_familys_client_from_pypi_works_with_our_upstream():
-    """Runs where `pip install esimaccess-python` was done. Its address is fixed, so its client is led to ours."""
-    pytest.importorskip("httpx")
-    witness = pytest.importorskip("esimaccess_python")
+    """The client that others use with this family. Its address is fixed, so its client is led to ours."""
     async with shop() as (upstream, remote):
         done = await bought(remote)
-        told = await asyncio.to_thread(_witnessed, witness, upstream.settings.base_url)
+        told = await asyncio.to_thread(_witnessed, upstream.settings.base_url)
         assert told["balance"]["obj"]["balance"] == BALANCE - PRICE
         assert told["list"]["obj"]["packageList"][0]["packageCode"] == "JC016"
         order_no = told["order"]["obj"]["orderNo"]
@@ -705,9 +705,7 @@ async def test_the_familys_client_from_pypi_works_with_our_upstream():
         assert told["cancel"]["success"] == "true" and upstream.book.balance == BALANCE - PRICE
 
 
-def _witnessed(witness: Any, base_url: str) -> dict[str, Any]:
-    import httpx  # pyright: ignore
-
+def _witnessed(base_url: str) -> dict[str, Any]:
     client = witness.authenticate(CODE)
     client.event_hooks = {"request": [lambda request: setattr(request, "url", httpx.URL(base_url + request.url.path))]}
     api = witness.Package(client)

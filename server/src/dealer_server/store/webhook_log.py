@@ -70,15 +70,19 @@ _COLUMNS = (
 def where(wanted: Filter) -> str:
     """The rows of tenant $1 that match, by $2 order_id, $3 event_type, $4 start, $5 end.
 
-    States stand there as words, so that the index of the few that failed can be used.
+    States stand there as words, and what is not asked for is no condition on rows, so that an index can be used whatever
+    is asked for, also by a plan that was made for all.
     """
     assert set(wanted.states) <= set(get_args(DeliveryState)), "words of the vocabulary only"
     states = f" AND state IN ({', '.join(repr(state) for state in wanted.states)})" if wanted.states else ""
-    return (
-        f"tenant_id = $1 AND trigger <> 'TEST'{states} AND ($2::bigint IS NULL OR order_id = $2)"
-        " AND ($3::text IS NULL OR event_type = $3) AND ($4::timestamptz IS NULL OR created_at >= $4)"
-        " AND ($5::timestamptz IS NULL OR created_at < $5)"
+    conditions = (
+        (wanted.order_id, "order_id = $2", "$2::bigint IS NULL"),
+        (wanted.event_type, "event_type = $3", "$3::text IS NULL"),
+        (wanted.start, "created_at >= $4", "$4::timestamptz IS NULL"),
+        (wanted.end, "created_at < $5", "$5::timestamptz IS NULL"),
     )
+    asked = " AND ".join(without if value is None else given for value, given, without in conditions)
+    return f"tenant_id = $1 AND trigger <> 'TEST'{states} AND {asked}"
 
 
 def arguments(tenant_id: int, wanted: Filter) -> tuple[object, ...]:
