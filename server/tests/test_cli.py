@@ -370,7 +370,8 @@ async def test_a_port_in_use_is_named(env: dict[str, str]):
 
 async def test_every_command_explains_itself(env: dict[str, str]):
     commands = ["", "dev", "serve", "work", "migrate", "audit", "tenant", "tenant create", "tenant list", "tenant set",
-                "credentials reset", "credentials disable", "catalog import", "stock load"]  # fmt: skip
+                "credentials reset", "credentials disable", "catalog import", "stock load", "user create", "user reset",
+                "user list"]  # fmt: skip
     for done in await in_turn([((*command.split(), "--help"), env) for command in commands]):
         assert done.status == 0 and done.out.startswith("Usage: dealer-server") and not done.err
 
@@ -457,10 +458,14 @@ async def stopped(process: Process, number: int, postgres: psutil.Process) -> No
 async def test_dev_runs_everything_and_its_line_says_how_to_reach_it(folder: Path):
     data = folder / "data"
     async with dev(data) as (process, said):
-        assert list(said) == ["baseUrl", "appKey", "appSecret", "tenantId", "env"]
+        fields = ["baseUrl", "appKey", "appSecret", "tenantId", "consoleUrl", "operator", "dealer", "env"]
+        assert list(said) == fields
         env = environment(None) | said["env"]
         async with httpx2.AsyncClient(trust_env=False) as http:
             door = Door(said["baseUrl"], int(said["tenantId"]), said["appKey"], said["appSecret"], http)
+            for who in ("operator", "dealer"):
+                answer = await http.post(f"{said['consoleUrl']}/sign-in", data=said[who])
+                assert (answer.status_code, answer.headers["location"]) == (303, "/console")
             placed = await door.order()
             assert (await door.delivered(placed.data["orderNo"]))["orderStatus"] == "COMPLETED"
         assert said["tenantId"] in await listed(env)
@@ -473,9 +478,8 @@ async def test_dev_runs_everything_and_its_line_says_how_to_reach_it(folder: Pat
         assert await process.out() == "", "one line and no more"
 
     async with dev(data) as (process, again):
-        assert {name: again[name] for name in ("appKey", "appSecret", "tenantId")} == {
-            name: said[name] for name in ("appKey", "appSecret", "tenantId")
-        }
+        same = ("appKey", "appSecret", "tenantId", "operator", "dealer")
+        assert {name: again[name] for name in same} == {name: said[name] for name in same}
         assert len(await listed(environment(None) | again["env"])) == 2
         await stopped(process, signal.SIGINT, postgres_process(data))
 

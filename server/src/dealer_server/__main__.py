@@ -17,6 +17,7 @@ from dealer_server import logs, settings
 from dealer_server.cli import AsJson, author, opened_data_keys, opened_database, run
 from dealer_server.cli import money as money_commands
 from dealer_server.cli import supplier as supplier_commands
+from dealer_server.cli import user as user_commands
 from dealer_server.cli import webhook as webhook_commands
 from dealer_server.settings import CannotStart, Settings, SettingsError
 
@@ -36,6 +37,7 @@ for group in (
     money_commands.topup_app,
     money_commands.refund_app,
     supplier_commands.app,
+    user_commands.app,
 ):
     app.command(group)
 

@@ -8,7 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
@@ -19,7 +19,10 @@ from dealer_server.api import listener, replies, routes, status, supplier_events
 from dealer_server.api.admission import LocalAdmission, SharedAdmission
 from dealer_server.api.authenticate import Authenticator
 from dealer_server.api.gateway import Gateway
-from dealer_server.api.pages import pages
+from dealer_server.api.pages import pages, with_console
+from dealer_server.api.refused import CallLog
+from dealer_server.console.door import Door
+from dealer_server.console.visit import Parts as ConsoleParts
 from dealer_server.fulfillment import follow
 from dealer_server.fulfillment.follow import Follower, Polled
 from dealer_server.fulfillment.fulfill import Fulfiller
@@ -33,6 +36,7 @@ from dealer_server.operations import advance, qr, usage
 from dealer_server.operations.accounts import AccountDesk
 from dealer_server.operations.memory import Memory
 from dealer_server.operations.numbers import Numbers
+from dealer_server.operations.password import Passwords
 from dealer_server.operations.place_order import OrderDesk
 from dealer_server.operations.query_order import QueryDesk
 from dealer_server.operations.refund_order import RefundDesk
@@ -108,9 +112,16 @@ async def foundation(settings: Settings) -> AsyncIterator[Foundation]:
         await database.close()
 
 
+class Doors(NamedTuple):
+    """ASGI applications. `console`: None where there is none; the API serves it too unless it has a port of its own."""
+
+    api: Gateway
+    console: Door | None
+
+
 @asynccontextmanager
-async def gateway(base: Foundation) -> AsyncIterator[Gateway]:
-    """The API as an ASGI application; leaving it waits for the orders that were taken."""
+async def doors(base: Foundation) -> AsyncIterator[Doors]:
+    """The API and the console; leaving them waits for the orders that were taken."""
     settings, database = base.settings, base.database
     async with AsyncExitStack() as stack:
 
@@ -140,6 +151,8 @@ async def gateway(base: Foundation) -> AsyncIterator[Gateway]:
         voids = VoidDesk(await session(), base.data_keys, way(False), clock.now, settled)
         stack.push_async_callback(refunds.drain)
         stack.push_async_callback(voids.drain)
+        call_log = CallLog(database, base.memory, clock.now, settings.proxies)
+        await stack.enter_async_context(call_log.running())
         moving = functools.partial(
             advance.advance, database, base.data_keys, base.links, follow.report, clock.now, base.wakes.webhook.set
         )
@@ -159,7 +172,9 @@ async def gateway(base: Foundation) -> AsyncIterator[Gateway]:
             callbacks=callback_policy(settings),
             master_keys=settings.master_keys,
             outbound=await stack.enter_async_context(Outbound(callback_policy(settings))),
+            managed=call_log.managed,
         )
+        console = await stack.enter_async_context(console_door(base, parts)) if settings.console != "" else None
         rows = routes.operations(parts)
 
         @functools.cache
@@ -169,11 +184,38 @@ async def gateway(base: Foundation) -> AsyncIterator[Gateway]:
             return msgspec.json.encode(openapi.document(rows, base_url=settings.base_url, version=VERSION))
 
         code_of = functools.partial(qr.code_of, database, base.data_keys)
-        yield Gateway(
+        served = pages(document, code_of, drawing.svg, drawing.png)
+        api = Gateway(
             Authenticator(base.memory, settings.master_keys, admitting, clock.now, settings.proxies),
             routes.table(rows),
-            pages(document, code_of, drawing.svg, drawing.png),
+            with_console(served, console) if console and settings.console is None else served,
+            call_log.refused,
         )
+        yield Doors(api, console)
+
+
+@asynccontextmanager
+async def console_door(base: Foundation, parts: routes.Parts) -> AsyncIterator[Door]:
+    """The console, on connections of its own: however many look at pages, calls of dealers do not wait for them."""
+    database = await Database.open(base.settings.database_url)
+    try:
+        yield Door(
+            ConsoleParts(
+                database=database,
+                data_keys=base.data_keys,
+                master_keys=base.settings.master_keys,
+                links=base.links,
+                settings=base.settings,
+                refunds=parts.refunds,
+                voids=parts.voids,
+                outbound=parts.outbound,
+                callbacks=parts.callbacks,
+                passwords=Passwords(),
+            ),
+            clock.now,
+        )
+    finally:
+        await database.close()
 
 
 def admission(settings: Settings) -> LocalAdmission | SharedAdmission:
@@ -385,17 +427,22 @@ async def run(
             ends.append(asyncio.create_task(work(base)))
         if watched and (bound := watching(settings)):
             ends.append(asyncio.create_task(listener.server(status_pages(base.database)).serve(sockets=[bound])))
-        server = None
+        servers: list[listener.Listener] = []
         if listening:
-            server = http_server(settings, await stack.enter_async_context(gateway(base)))
-            ends.append(asyncio.create_task(server.serve(sockets=[listening])))
+            opened = await stack.enter_async_context(doors(base))
+            servers.append(http_server(settings, opened.api))
+            ends.append(asyncio.create_task(servers[0].serve(sockets=[listening])))
+            if opened.console and settings.console:
+                servers.append(http_server(settings, opened.console))
+                ends.append(asyncio.create_task(servers[1].serve(sockets=[console_socket(settings.console)])))
         open_many_files()
         collect_rarely()
         ready(settings.base_url)
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if server:
+        for server in servers:
             server.should_exit = True
-            await asyncio.wait([ends[-1]])
+        if servers:
+            await asyncio.wait(ends[-len(servers) :])
         for task in ends:
             task.cancel()
         for ended in await asyncio.gather(*ends, return_exceptions=True):
@@ -412,7 +459,15 @@ def status_pages(database: Database) -> Starlette:
     return status.pages(gauges)
 
 
-def http_server(settings: Settings, app: Gateway) -> listener.Listener:
+def console_socket(address: str) -> socket.socket:
+    """Raises OSError."""
+    host, _, port = address.rpartition(":")
+    bound = listener.bind(host.strip("[]"), int(port))
+    log.info("console_served", address=f"{host}:{bound.getsockname()[1]}")
+    return bound
+
+
+def http_server(settings: Settings, app: Gateway | Door) -> listener.Listener:
     return listener.server(
         app, deadlines=deadlines(settings), tls=tls(settings), new_trace_id=lambda: replies.trace_id().decode()
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import hmac
 import json
 import os
 import secrets
@@ -14,7 +15,8 @@ import msgspec
 
 from dealer_server import app, clock, logs, settings, store
 from dealer_server.api import listener
-from dealer_server.operations import catalogue, stock, tenant
+from dealer_server.operations import catalogue, stock, tenant, user
+from dealer_server.operations.password import Passwords
 from dealer_server.rules import iccid
 from dealer_server.rules.catalogue import generate
 from dealer_server.settings import Settings
@@ -25,7 +27,15 @@ from dealer_server.store.sealing import KEY_BYTES, credential_context
 HOST = "127.0.0.1"
 DEMO_NAME = "Demo dealer"
 DEMO_STOCK = "DEMO-STOCK"
+OPERATOR, DEALER = "operator", "dealer"
 DEMO_CODES = 1_000
+
+
+class SignIn(msgspec.Struct, frozen=True, rename="camel"):
+    """Somebody who may use the console; both come with the first start."""
+
+    name: str
+    password: str
 
 
 class Demo(msgspec.Struct, frozen=True, rename="camel"):
@@ -35,6 +45,9 @@ class Demo(msgspec.Struct, frozen=True, rename="camel"):
     app_key: str
     app_secret: str
     tenant_id: str
+    console_url: str
+    operator: SignIn
+    dealer: SignIn
     env: dict[str, str]
 
 
@@ -104,6 +117,8 @@ async def _seeded(opened: Settings) -> Demo:
         assert access is not None
         context = credential_context(access.tenant_id, app_key, access.secret_version)
         secret = opened.master_keys.open(access.sealed_secret, context).decode()
+        operator = await _sign_in(database, opened, OPERATOR, None)
+        dealer = await _sign_in(database, opened, DEALER, access.tenant_id)
     finally:
         await database.close()
     env = {
@@ -112,7 +127,17 @@ async def _seeded(opened: Settings) -> Demo:
         "DEALER_ENVIRONMENT": opened.environment,
         "DEALER_WEBHOOK_ALLOW_LOOPBACK": "true",
     }
-    return Demo(opened.base_url, app_key, secret, str(access.tenant_id), env)
+    console = f"{opened.base_url}/console"
+    return Demo(opened.base_url, app_key, secret, str(access.tenant_id), console, operator, dealer, env)
+
+
+async def _sign_in(database: Database, opened: Settings, name: str, tenant_id: int | None) -> SignIn:
+    """An admin of the console, made at the first start. The password is of this data folder, the same at each start."""
+    key = opened.sealing_keys.get_secret_value().encode()
+    password = base64.b32encode(hmac.digest(key, f"console {name}".encode(), "sha256")[:10]).decode().lower()
+    if not any(one.name == name for one in await user.listed(database)):
+        await user.create(database, Passwords(), tenant_id, name, "admin", "dev", password)
+    return SignIn(name, password)
 
 
 async def _seed(database: Database, opened: Settings) -> str:
@@ -152,6 +177,9 @@ def _show(demo: Demo, as_json: bool) -> None:
         Panel.fit(
             f"base address  [bold]{demo.base_url}[/]\nAppKey        [bold]{demo.app_key}[/]\n"
             f"AppSecret     [bold]{demo.app_secret}[/]\n\n"
+            f"console       [bold]{demo.console_url}[/]\n"
+            f"  as operator [bold]{demo.operator.name}[/]  {demo.operator.password}\n"
+            f"  as dealer   [bold]{demo.dealer.name}[/]    {demo.dealer.password}\n\n"
             f"interface     {demo.base_url}/openapi.json\nstop          Ctrl-C",
             title="esim-dealer, test environment",
             border_style="green",

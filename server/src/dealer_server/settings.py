@@ -48,6 +48,11 @@ class Settings(BaseSettings):
         default=None, description="HOST:PORT of the worker's /metrics and /health; empty for none"
     )
 
+    console: str | None = Field(
+        default=None,
+        description="HOST:PORT where serve has the console; unset: /console on the API's port; empty: none",
+    )
+
     supplier_events: str = Field(
         default="", description="HOST:PORT where the worker takes messages of suppliers; empty for none"
     )
@@ -87,7 +92,7 @@ class Settings(BaseSettings):
             raise ValueError("an address such as valkey://host:6379/0 is expected")
         return text
 
-    @field_validator("metrics", "supplier_events")
+    @field_validator("metrics", "console", "supplier_events")
     @classmethod
     def _address(cls, text: str | None) -> str | None:
         host, _, port = (text or "").rpartition(":")

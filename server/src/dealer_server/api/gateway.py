@@ -30,8 +30,16 @@ class ClientGone(Exception):
 
 
 class Gateway:
-    def __init__(self, authenticator: Authenticator, operations: Mapping[bytes, Operation], pages: Any):
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        operations: Mapping[bytes, Operation],
+        pages: Any,
+        refused: Callable[[refusal.Refusal, Scope, authenticate.Head, bytes | None, bytes], None],
+    ):
+        """`refused` is told of each call that was: why, its scope, headers, body (None: unread) and trace id."""
         self._authenticator = authenticator
+        self._refused = refused
         self._operations = operations
         self._pages = pages
 
@@ -54,6 +62,7 @@ class Gateway:
             request_id = None
         allowance: Allowance | None = None
         writing = False
+        body = None
         try:
             body = await _checked_body(operation, scope, head, receive)
             assert operation is not None
@@ -67,6 +76,7 @@ class Gateway:
             if isinstance(why, authenticate.TooManyCalls):
                 allowance = why.allowance
             status, lines, *parts = replies.refused(why, trace, request_id, allowance)
+            self._refused(why, scope, head, body, trace)
         except DatabaseLost as lost:
             why = refusal.OutcomeUnknown() if lost.sent and writing else refusal.Busy()
             status, lines, *parts = replies.refused(why, trace, request_id, allowance)

@@ -1,6 +1,7 @@
 """What is served without signing: QR codes, the OpenAPI document, and whether this process is alive."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import structlog
 from starlette.applications import Starlette
@@ -61,6 +62,16 @@ def pages(document: Callable[[], bytes], code_of: CodeOf, svg: Draw, png: Draw) 
         exception_handlers={404: unknown, 405: unknown, DatabaseLost: lost, Exception: _unexpected},
     )
     served.router.redirect_slashes = False
+    return served
+
+
+def with_console(pages: Starlette, console: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    """The console below /console, the pages elsewhere."""
+
+    async def served(scope: Any, receive: Any, send: Any) -> None:
+        inside = scope["path"] == "/console" or scope["path"].startswith("/console/")
+        await (console if inside else pages)(scope, receive, send)
+
     return served
 
 

@@ -18,6 +18,7 @@ from dealer_server.rules import order, snapshot
 from dealer_server.rules.endpoint import Policy
 from dealer_server.rules.order import Placed, Repeated
 from dealer_server.rules.snapshot import Links
+from dealer_server.store.console_api_log import Step
 from dealer_server.store.database import Database
 from dealer_server.store.sealing import DataKeys, MasterKeys
 from dealer_server.webhook import trial
@@ -52,7 +53,8 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 class Parts(msgspec.Struct, frozen=True):
-    """What the operations work with. `advance` is there in the test environment only."""
+    """What the operations work with. `managed` is told how far a dealer has come; `advance` is there in the test
+    environment only."""
 
     database: Database
     memory: Memory
@@ -67,6 +69,7 @@ class Parts(msgspec.Struct, frozen=True):
     outbound: Outbound
     refunds: RefundDesk
     voids: VoidDesk
+    managed: Callable[[int, Step], None]
     usage: Callable[[int, calls.ProfileUsage], Awaitable[calls.Usage]]
     advance: Callable[[int, calls.AdvanceProfile], Awaitable[Profile]] | None
 
@@ -91,9 +94,11 @@ def _rows(parts: Parts) -> Iterable[Operation]:
 
     async def health(caller: Caller, _: calls.Empty) -> bytes:
         await _others()
+        parts.managed(caller.tenant_id, "HEALTH")
         return encode(calls.Health(status="UP", tenant_id=str(caller.tenant_id), client_name=caller.access.name))
 
     async def account_balance(caller: Caller, _: calls.Empty) -> bytes:
+        parts.managed(caller.tenant_id, "BALANCE")
         return encode(await balance(parts.accounts, caller.tenant_id))
 
     async def region_list(caller: Caller, call: calls.RegionList) -> bytes:

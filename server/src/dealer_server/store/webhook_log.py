@@ -70,8 +70,8 @@ _COLUMNS = (
 def where(wanted: Filter) -> str:
     """The rows of tenant $1 that match, by $2 order_id, $3 event_type, $4 start, $5 end.
 
-    States stand there as words, and what is not asked for is no condition on rows, so that an index can be used whatever
-    is asked for, also by a plan that was made for all.
+    States stand there as words, and what is not asked for is no condition on rows: an index can be used whatever is
+    asked for, also by a plan that was made for all.
     """
     assert set(wanted.states) <= set(get_args(DeliveryState)), "words of the vocabulary only"
     states = f" AND state IN ({', '.join(repr(state) for state in wanted.states)})" if wanted.states else ""

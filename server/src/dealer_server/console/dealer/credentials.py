@@ -1,0 +1,68 @@
+"""A dealer's credentials: the AppKeys; a secret after the password was asked for again, and a new one in its place."""
+
+from dealer_server.console.dealer import own
+from dealer_server.console.dealer.own import SECRETS
+from dealer_server.console.visit import Answer, Go, MustBeSure, NotHere, Page, Route, Visit
+from dealer_server.operations import tenant
+from dealer_server.operations.tenant import OperatorError
+from dealer_server.store import console_dealer
+from dealer_server.store.console_dealer import Credential
+
+
+async def credentials(visit: Visit) -> Page:
+    async with visit.parts.database.connection() as connection:
+        found = await console_dealer.credentials(connection, visit.tenant_id)
+        qps, allowed = await console_dealer.access_terms(connection, visit.tenant_id)
+    base_url = visit.parts.settings.base_url
+    return own.page(visit, "credentials", credentials=found, qps=qps, allowed=allowed, base_url=base_url, now=visit.now)
+
+
+async def secret(visit: Visit) -> Page:
+    """The page that shows a secret when its button is pressed, or makes a new one. Raises MustBeSure, NotHere."""
+    found = await _sure_of(visit)
+    return own.page(visit, "secret", credential=found, secret="", fresh=False, now=visit.now)
+
+
+async def show(visit: Visit) -> Page:
+    """Shows the secret in force; who looked is in the audit log. Raises MustBeSure, NotHere."""
+    found = await _sure_of(visit)
+    parts = visit.parts
+    text = await tenant.view_secret(parts.database, parts.master_keys, found.app_key, visit.author)
+    return own.page(visit, "secret", credential=found, secret=text, fresh=False, now=visit.now)
+
+
+async def reset(visit: Visit) -> Answer:
+    """A new secret; the old one opens calls for 24 hours more. Raises MustBeSure, NotHere."""
+    found, parts = await _sure_of(visit), visit.parts
+    try:
+        text = await tenant.reset_secret(
+            parts.database, parts.master_keys, found.app_key, visit.author, lambda: visit.now
+        )
+    except OperatorError as why:
+        return Go("/console/credentials", str(why), failed=True)
+    return own.page(visit, "secret", credential=await _own(visit), secret=text, fresh=True, now=visit.now)
+
+
+async def _sure_of(visit: Visit) -> Credential:
+    """The dealer's own credential. Raises MustBeSure, NotHere."""
+    found = await _own(visit)
+    if not visit.sure:
+        raise MustBeSure
+    return found
+
+
+async def _own(visit: Visit) -> Credential:
+    """Raises NotHere."""
+    async with visit.parts.database.connection() as connection:
+        for one in await console_dealer.credentials(connection, visit.tenant_id):
+            if one.app_key == visit.path["app_key"]:
+                return one
+    raise NotHere
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/console/credentials", SECRETS, credentials, "Credentials"),
+    Route("GET", "/console/credentials/{app_key}/secret", SECRETS, secret),
+    Route("POST", "/console/credentials/{app_key}/secret", SECRETS, show),
+    Route("POST", "/console/credentials/{app_key}/reset", SECRETS, reset),
+)

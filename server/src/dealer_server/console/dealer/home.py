@@ -1,0 +1,70 @@
+"""Where a dealer begins: how far its first run is, what it has, and its newest orders."""
+
+from datetime import datetime
+from typing import NamedTuple
+
+from dealer_server.console.dealer import own
+from dealer_server.console.dealer.own import EVERYONE
+from dealer_server.console.visit import Page, Route, Visit
+from dealer_server.store import console_api_log, console_dealer, webhook
+from dealer_server.store.console_dealer import Span, Wallet
+from dealer_server.store.database import Connection
+
+ORDERS = 5
+FAILED = 99
+
+
+class Step(NamedTuple):
+    """A step of the first run. `href`: where it is done; `since`: when it was, where that is known."""
+
+    title: str
+    text: str
+    href: str
+    label: str
+    done: bool
+    since: datetime | None = None
+
+
+async def home(visit: Visit) -> Page:
+    async with visit.parts.database.connection() as connection:
+        wallet = await console_dealer.wallet(connection, visit.tenant_id)
+        steps = await _steps(connection, visit.tenant_id, wallet)
+        newest, _ = await console_dealer.orders(connection, visit.tenant_id, Span(0, 2**53), None, ORDERS)
+        endpoint = await webhook.endpoint(connection, visit.tenant_id)
+        failed = await console_dealer.failed_deliveries(connection, visit.tenant_id, FAILED)
+        written, dropped = await console_api_log.counts(connection, visit.tenant_id)
+    return own.page(
+        visit,
+        "home",
+        wallet=wallet,
+        steps=steps,
+        todo=[step for step in steps if not step.done],
+        orders=newest,
+        endpoint=endpoint,
+        failed=failed,
+        refused=written + dropped,
+        base_url=visit.parts.settings.base_url,
+    )
+
+
+async def _steps(connection: Connection, tenant_id: int, wallet: Wallet) -> list[Step]:
+    credentials = await console_dealer.credentials(connection, tenant_id)
+    managed = await console_api_log.steps(connection, tenant_id)
+    endpoint = await webhook.endpoint(connection, tenant_id)
+    verified = managed.get("WEBHOOK") or (endpoint.last_success_at if endpoint else None)
+    return [
+        Step("Take your credentials", "An AppKey says who calls, its AppSecret signs.", "/console/credentials",
+             "Credentials", any(one.status == "ACTIVE" for one in credentials)),
+        Step("Make a signed call to /health", "It proves that your signature is right. Refused? The API log shows the"
+             " string that was to be signed.", "/console/api-log", "API log", "HEALTH" in managed,
+             managed.get("HEALTH")),
+        Step("Read your balance", "POST /account/balance says what you can spend.", "/console/wallet", "Wallet",
+             "BALANCE" in managed, managed.get("BALANCE")),
+        Step("Place a test order", "POST /esim/order with a package of /package/list.", "/console/orders", "Orders",
+             wallet.order_count > 0),
+        Step("Verify your webhook", "Set a callback URL and send a sample event to it.", "/console/webhooks",
+             "Webhooks", bool(endpoint and endpoint.url and verified), verified),
+    ]  # fmt: skip
+
+
+ROUTES: tuple[Route, ...] = (Route("GET", "/console", EVERYONE, home, "Home"),)

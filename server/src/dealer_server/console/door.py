@@ -1,0 +1,310 @@
+"""The console as an ASGI application: who is there, may they, the view, the page.
+
+Every answer forbids what it does not need. Whatever goes wrong becomes a page that says what to do.
+"""
+
+import secrets
+from collections.abc import Mapping, MutableMapping
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlsplit
+
+import structlog
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+
+from dealer_server import acting
+from dealer_server.clock import Clock
+from dealer_server.console import account, look, sign_in, users
+from dealer_server.console.sign_in import Here
+from dealer_server.console.table import Absent, MayNot, table
+from dealer_server.console.visit import Answer, Download, Go, MustBeSure, NotHere, Page, Parts, Route, User, Visit
+from dealer_server.operations import user
+from dealer_server.operations.password import Busy
+from dealer_server.operations.tenant import OperatorError
+from dealer_server.operations.user import NotSignedIn, TooManyTries, Visitor
+from dealer_server.rules import access
+from dealer_server.rules.refusal import Refusal
+from dealer_server.store.database import DatabaseLost
+
+log = structlog.get_logger(__name__)
+SURE_SECONDS = 300
+FORM_BYTES, SIGN_IN_BYTES = 32 * 1024 * 1024, 16 * 1024
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+    " form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+NO_STORE = "no-store"
+FOR_EVER = "public, max-age=31536000, immutable"
+
+
+class TooLarge(Exception):
+    """More was sent than a form may hold."""
+
+
+class Forged(Exception):
+    """A write that none of our own pages sent, or a very old one did."""
+
+
+class Asked(NamedTuple):
+    """One request of somebody who is signed in."""
+
+    request: Request
+    inside: Here
+    user: User
+    form: dict[str, str]
+    files: dict[str, bytes]
+    address: str
+
+    @property
+    def here(self) -> str:
+        url = self.request.url
+        return url.path + (f"?{url.query}" if url.query else "")
+
+    @property
+    def renewing(self) -> bool:
+        """A page asks for a part of itself."""
+        return "hx-request" in self.request.headers
+
+
+class Door:
+    def __init__(self, parts: Parts, clock: Clock):
+        self._parts = parts
+        self._clock = clock
+        self.table = table(account, users)
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        limit = SIGN_IN_BYTES if scope["path"].startswith(sign_in.PATH) else FORM_BYTES
+        request = Request(scope, _bounded(receive, limit))
+        try:
+            answer = await self._guarded(request)
+        except ClientDisconnect:
+            return
+        finally:
+            await request.close()
+        for name, value in HEADERS.items():
+            answer.headers[name] = value
+        answer.headers.setdefault("Cache-Control", NO_STORE)
+        await answer(scope, receive, send)
+
+    async def _guarded(self, request: Request) -> Response:
+        """Whatever happens, a page."""
+        trace = secrets.token_hex(16)
+        try:
+            return await self._answer(request)
+        except NotHere:
+            return self._plain(request, 404, trace)
+        except Forged:
+            return self._plain(request, 403, trace, "forged")
+        except (TooLarge, HTTPException):
+            return self._plain(request, 413, trace)
+        except (DatabaseLost, Busy):
+            return self._plain(request, 503, trace)
+        except ClientDisconnect:
+            raise
+        except Exception:
+            log.exception("console_unexpected", trace_id=trace, method=request.method, path=request.url.path)
+            return self._plain(request, 500, trace)
+
+    async def _answer(self, request: Request) -> Response:
+        path = request.url.path
+        if path.startswith(look.STATIC):
+            return _asset(request, path.removeprefix(look.STATIC))
+        writes = request.method == "POST"
+        if request.method not in ("GET", "HEAD", "POST") or (writes and self._foreign(request)):
+            raise Forged
+        now, parts = self._clock(), self._parts
+        visitor = self._visitor(request)
+        acting.source.set(visitor.address)
+        if path == sign_in.PATH:
+            return await sign_in.page(parts, request, (await _form(request))[0] if writes else {}, visitor, now)
+        inside = await sign_in.here(parts, request, now)
+        if inside is None:
+            return sign_in.to_sign_in(request)
+        form, files = await _form(request) if writes else ({}, {})
+        if path == sign_in.CODE and not inside.session.complete:
+            return await sign_in.code_page(parts, request, inside, form, visitor, now)
+        if not inside.session.complete:
+            return sign_in.to_sign_in(request)
+        if writes and not inside.wrote(form):
+            raise Forged
+        if path == sign_in.OUT and writes:
+            return await sign_in.leave(parts, inside)
+        session = inside.session
+        person = User(session.user_id, session.name, session.role, session.tenant_id)
+        return await self._opened(Asked(request, inside, person, form, files, visitor.address), visitor)
+
+    async def _opened(self, asked: Asked, visitor: Visitor) -> Response:
+        """The page of a path, for whom it is; perhaps after the password once more."""
+        path, method = asked.request.url.path, asked.request.method.replace("HEAD", "GET")
+        visit = self._visit(asked, {})
+        try:
+            if "sure_password" in asked.form:
+                wrong = await self._made_sure(asked, visitor)
+                if wrong is not None:
+                    return await self._ask_sure(asked, visit, wrong)
+                if asked.form.get("sure_for") == "GET":
+                    return RedirectResponse(asked.here, 303)
+                visit = self._visit(asked, {})._replace(sure=True)
+            route, names = self.table.find(method, path, asked.user)
+            return await self._run(route, asked, visit._replace(path=names))
+        except MustBeSure:
+            return await self._ask_sure(asked, visit)
+        except MayNot:
+            return await self._error(asked, visit, 403)
+        except (Absent, NotHere):
+            return await self._error(asked, visit, 404)
+
+    async def _run(self, route: Route, asked: Asked, visit: Visit) -> Response:
+        try:
+            answer = await route.view(visit)
+        except (OperatorError, Refusal) as why:
+            if route.method == "GET":
+                raise
+            answer = Go(self._back(asked), str(why), failed=True)
+        return await self._response(answer, asked, visit)
+
+    async def _response(self, answer: Answer, asked: Asked, visit: Visit) -> Response:
+        if isinstance(answer, Go):
+            if answer.said:
+                session_id = asked.inside.session.session_id
+                await user.say(self._parts.database, session_id, answer.said, answer.failed)
+            return RedirectResponse(answer.to, 303)
+        if isinstance(answer, Download):
+            disposition = f"attachment; filename*=UTF-8''{quote(answer.name)}"
+            return StreamingResponse(
+                answer.chunks, media_type=answer.media_type, headers={"Content-Disposition": disposition}
+            )
+        return await self._page(answer, asked, visit)
+
+    async def _page(self, page: Page, asked: Asked, visit: Visit) -> Response:
+        said, failed = await self._said(asked)
+        menu = [] if asked.renewing else await self.table.menu(visit, asked.request.url.path)
+        around = {
+            "visit": visit,
+            "here": asked.here,
+            "environment": self._parts.settings.environment,
+            "menu": menu,
+            "said": said,
+            "failed": failed,
+        }
+        return HTMLResponse(look.render(page.template, {**around, **page.fields}), page.status)
+
+    async def _said(self, asked: Asked) -> tuple[str, bool]:
+        """What the write before this page had to say; once."""
+        session = asked.inside.session
+        if not session.said or asked.renewing:
+            return "", False
+        await user.say(self._parts.database, session.session_id, "", False)
+        return session.said, session.said_failed
+
+    async def _error(self, asked: Asked, visit: Visit, status: int) -> Response:
+        if asked.renewing:
+            return Response(status_code=status, headers={"HX-Reswap": "none"})
+        return await self._page(Page("error.html", {"status": status, "trace": "", "why": ""}, status), asked, visit)
+
+    async def _made_sure(self, asked: Asked, visitor: Visitor) -> str | None:
+        """Takes the password that was asked for again; what was wrong, or None."""
+        given = asked.form.pop("sure_password")
+        here, parts = asked.inside.session, self._parts
+        try:
+            await user.be_sure(parts.database, parts.passwords, here, given, visitor, self._clock())
+        except NotSignedIn:
+            return "That password is not right."
+        except TooManyTries as many:
+            return sign_in.wait(many.seconds)
+        return None
+
+    async def _ask_sure(self, asked: Asked, visit: Visit, error: str = "") -> Response:
+        """A page that asks for the password and sends again what was to be done. Files are to be chosen again."""
+        if asked.renewing:
+            return Response(status_code=401, headers={"HX-Redirect": asked.here})
+        kept = {name: text for name, text in asked.form.items() if name != "csrf" and not name.startswith("sure_")}
+        sure_for = asked.form.get("sure_for", asked.request.method.replace("HEAD", "GET"))
+        return await self._page(Page("sure.html", {"kept": kept, "sure_for": sure_for, "error": error}), asked, visit)
+
+    def _visit(self, asked: Asked, names: Mapping[str, str]) -> Visit:
+        now, session = self._clock(), asked.inside.session
+        form = {name: text for name, text in asked.form.items() if name != "csrf" and not name.startswith("sure_")}
+        return Visit(
+            user=asked.user,
+            parts=self._parts,
+            now=now,
+            path=names,
+            query=dict(asked.request.query_params),
+            form=form,
+            files=asked.files,
+            csrf=asked.inside.csrf,
+            sure=(now - session.sure_at).total_seconds() < SURE_SECONDS,
+            address=asked.address,
+            session=session,
+        )
+
+    def _plain(self, request: Request, status: int, trace: str, why: str = "") -> Response:
+        """An error page that needs neither session nor database."""
+        if "hx-request" in request.headers:
+            return Response(status_code=status, headers={"HX-Reswap": "none"})
+        fields = {"status": status, "trace": trace if status == 500 else "", "why": why, "visit": None}
+        fields["environment"] = self._parts.settings.environment
+        return HTMLResponse(look.render("error.html", fields), status)
+
+    def _visitor(self, request: Request) -> Visitor:
+        peer = request.client.host if request.client else ""
+        forwarded = request.headers.getlist("x-forwarded-for")
+        address = access.client_address(peer, forwarded, self._parts.settings.proxies)
+        return Visitor(address, request.headers.get("user-agent", ""))
+
+    def _foreign(self, request: Request) -> bool:
+        """Whether a browser says that a page of somebody else sent this form; it protects the sign-in form too."""
+        if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            return True
+        origin = request.headers.get("origin")
+        ours = {request.headers.get("host", ""), urlsplit(self._parts.settings.base_url).netloc}
+        return origin is not None and urlsplit(origin).netloc not in ours
+
+    def _back(self, asked: Asked) -> str:
+        """The page a form was on."""
+        sent_by = urlsplit(asked.request.headers.get("referer", ""))
+        return sign_in.local(sent_by.path + (f"?{sent_by.query}" if sent_by.query else ""))
+
+
+async def _form(request: Request) -> tuple[dict[str, str], dict[str, bytes]]:
+    """The texts of a form, and its files by the fields' names. Raises TooLarge, HTTPException."""
+    request.scope.setdefault("app", None)  # so that a spoiled form is an HTTPException
+    given = await request.form(max_files=5, max_fields=500)
+    texts = {name: value for name, value in given.items() if isinstance(value, str)}
+    files = {name: await value.read() for name, value in given.items() if isinstance(value, UploadFile)}
+    return texts, files
+
+
+def _bounded(receive: Any, limit: int) -> Any:
+    """A body of more bytes ends in TooLarge."""
+    left = limit
+
+    async def receiving() -> Any:
+        nonlocal left
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if left < 0:
+            raise TooLarge
+        return message
+
+    return receiving
+
+
+def _asset(request: Request, path: str) -> Response:
+    """Raises NotHere."""
+    asset = look.assets().get(path)
+    if asset is None:
+        raise NotHere
+    named = request.query_params.get("v") == look.version() or path.endswith(".woff2")  # style sheets name no version
+    kept = FOR_EVER if named else "no-cache"
+    headers = {"Cache-Control": kept, "Vary": "Accept-Encoding"}
+    if asset.zipped is not None and "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(asset.zipped, media_type=asset.media_type, headers={**headers, "Content-Encoding": "gzip"})
+    return Response(asset.body, media_type=asset.media_type, headers=headers)

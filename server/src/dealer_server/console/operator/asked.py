@@ -1,0 +1,116 @@
+"""What do an operator's addresses and forms say, and who may do what? Shared by the views beside it."""
+
+import csv
+import io
+import re
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+from dealer_server.console.visit import Go, Page, Visit
+from dealer_server.operations.tenant import OperatorError
+from dealer_server.rules import identity, money
+from dealer_server.rules.refusal import Refusal
+
+LOOK = ("op:admin", "op:finance", "op:support", "op:readonly")
+MONEY = ("op:admin", "op:finance")
+PUSH = ("op:admin", "op:support")
+TERMS = ("op:admin",)
+CODES = ("op:admin", "op:support")
+PAGE = 50
+TRAIL = 40
+
+
+class May(NamedTuple):
+    """Which buttons this operator sees; the routes say the same. `codes`: who may see activation codes, and so the
+    bodies of webhooks."""
+
+    money: bool
+    push: bool
+    terms: bool
+    codes: bool
+
+
+class Pager(NamedTuple):
+    """Addresses of the pages before and after, "" for none."""
+
+    previous: str
+    next: str
+    text: str
+
+
+def may(visit: Visit) -> May:
+    role = f"op:{visit.user.role}"
+    return May(role in MONEY, role in PUSH, role in TERMS, role in CODES)
+
+
+def page(visit: Visit, template: str, *, status: int = 200, **fields: object) -> Page:
+    """A page of the operator's, with what every one of them writes with."""
+    written = {"major": money.text, "order_no": identity.order_no, "created_at": identity.created_at}
+    return Page(f"operator/{template}.html", {"may": may(visit), **written, **fields}, status)
+
+
+async def done(work: Awaitable[object], to: str, said: str) -> Go:
+    """On to a page, with what was done or why it was not."""
+    try:
+        await work
+    except (OperatorError, Refusal) as why:
+        return Go(to, str(why), failed=True)
+    return Go(to, said)
+
+
+def text(given: Mapping[str, str], name: str) -> str | None:
+    return given.get(name, "").replace("\0", "").strip() or None
+
+
+def number(given: Mapping[str, str], name: str) -> int | None:
+    """None for what is no number of ours."""
+    said = given.get(name, "").strip()
+    return int(said) if said.isascii() and said.isdigit() and len(said) <= 18 else None
+
+
+def one_of(given: Mapping[str, str], name: str, words: tuple[str, ...]) -> str | None:
+    return said if (said := given.get(name, "")) in words else None
+
+
+def day(given: Mapping[str, str], name: str, *, after: bool = False) -> datetime | None:
+    """The beginning of a day such as 2026-11-20, in UTC; `after`: of the day that follows."""
+    try:
+        at = datetime.strptime(given.get(name, ""), "%Y-%m-%d").replace(tzinfo=UTC)
+        return at + timedelta(days=1) if after else at
+    except (ValueError, OverflowError):
+        return None
+
+
+def address(path: str, query: Mapping[str, object]) -> str:
+    """A path with what is set of a query."""
+    said = urlencode({name: value for name, value in query.items() if value not in ("", None)})
+    return f"{path}?{said}" if said else path
+
+
+def pager(visit: Visit, path: str, following: int | str | None, words: str = "") -> Pager:
+    """Pages go on after the last row seen; the address keeps where the ones before began."""
+    kept = {name: value for name, value in visit.query.items() if name not in ("before", "trail")}
+    before = visit.query.get("before", "")
+    trail = [part for part in visit.query.get("trail", "").split("~") if part]
+    back = {"before": trail[-1] if trail else "", "trail": "~".join(trail[:-1])}
+    on = {"before": following, "trail": "~".join([*trail, before][-TRAIL:]).strip("~")}
+    return Pager(
+        address(path, kept | back) if before else "", "" if following is None else address(path, kept | on), words
+    )
+
+
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+
+
+def csv_lines(rows: Iterable[Sequence[str]]) -> bytes:
+    """Rows of a file for spreadsheet programs, which take no cell of it for a formula."""
+    out = io.StringIO(newline="")
+    csv.writer(out, lineterminator="\r\n").writerows([_plain(cell) for cell in row] for row in rows)
+    return out.getvalue().encode()
+
+
+def _plain(cell: str) -> str:
+    risky = cell[:1] in ("=", "+", "-", "@", "\t", "\r") and not _NUMBER.fullmatch(cell)
+    return f"'{cell}" if risky else cell

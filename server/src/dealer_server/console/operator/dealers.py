@@ -1,0 +1,276 @@
+"""Dealers: who they are, on which terms they buy, how they prove who they are, what is in their wallets."""
+
+from collections.abc import AsyncIterator, Mapping
+from decimal import Decimal
+
+import msgspec
+
+from dealer_server import store
+from dealer_server.console.operator import asked
+from dealer_server.console.operator.asked import LOOK, MONEY, PAGE, TERMS
+from dealer_server.console.visit import Answer, Download, Go, MustBeSure, NotHere, Page, Route, Visit
+from dealer_server.operations import tenant, webhook
+from dealer_server.operations.tenant import OperatorError, Terms
+from dealer_server.rules import identity, money
+from dealer_server.store import console_dealers, ledger
+from dealer_server.store.console_dealers import Dealer
+from dealer_server.store.database import Connection
+from dealer_server.store.ledger import Entry, Filter
+from dealer_server.store.listing import Window
+from esim_dealer.wire.calls import SetWebhook
+
+ENTRY_TYPES = ("ORDER_PAY", "REFUND", "TOPUP", "ADJUST")
+CURRENCIES = sorted(money.EXPONENTS)
+PRICES = 200
+LATEST = 8
+ROWS_PER_CHUNK = 1_000
+STATEMENT = ("entryNo", "createTime", "entryType", "amount", "balanceAfter", "currency", "orderNo", "topupNo")
+
+
+async def dealers(visit: Visit) -> Page:
+    text, after = asked.text(visit.query, "q"), asked.number(visit.query, "before")
+    async with visit.parts.database.connection() as connection:
+        found = await console_dealers.page(connection, text, after, PAGE + 1)
+    following = found[PAGE - 1].tenant_id if len(found) > PAGE else None
+    pager = asked.pager(visit, "/console/dealers", following)
+    return asked.page(visit, "dealers", dealers=found[:PAGE], pager=pager, text=text or "")
+
+
+async def new(visit: Visit) -> Page:
+    return _form(visit, {"currency": "USD", "qps": "10"}, "")
+
+
+def _form(visit: Visit, values: Mapping[str, str], fault: str) -> Page:
+    return asked.page(
+        visit, "dealer_new", values=values, fault=fault, currencies=CURRENCIES, status=400 if fault else 200
+    )
+
+
+async def create(visit: Visit) -> Page:
+    """The one page that shows the new AppSecret."""
+    parts, form = visit.parts, visit.form
+    try:
+        created = await tenant.create_tenant(
+            *(parts.database, parts.master_keys, parts.settings.environment, form.get("currency", "")),
+            *(_terms(form, new=True), visit.author, lambda: visit.now),
+        )
+    except OperatorError as why:
+        return _form(visit, form, str(why))
+    return asked.page(visit, "dealer_created", created=created)
+
+
+def _terms(form: Mapping[str, str], *, new: bool) -> Terms:
+    """What the form says; an empty field leaves what is there, save the allowlist. Raises OperatorError."""
+    qps = asked.text(form, "qps")
+    if qps is not None and (asked.number(form, "qps") is None):
+        raise OperatorError(f"QPS {qps!r}: a whole number is expected; 0 is no limit")
+    terms = Terms(
+        name=asked.text(form, "name"),
+        credit_limit=asked.text(form, "credit_limit"),
+        low_balance=asked.text(form, "low_balance"),
+        qps=asked.number(form, "qps"),
+        ip_allow=form.get("ip_allow", "").replace(",", " ").split(),
+        markup=asked.text(form, "markup"),
+    )
+    if new:
+        return msgspec.structs.replace(terms, balance=asked.text(form, "balance"))
+    return msgspec.structs.replace(terms, status=form.get("status") or None, frozen="frozen" in form)
+
+
+async def one_dealer(visit: Visit) -> Page:
+    async with visit.parts.database.connection() as connection:
+        found = await _found(connection, visit)
+        tenant_id = found.tenant_id
+        entries = await ledger.page(connection, tenant_id, Filter(None, None, None), Window(LATEST, 0, None))
+        return asked.page(
+            visit,
+            "dealer",
+            dealer=found,
+            credentials=await console_dealers.credentials(connection, tenant_id),
+            prices=await console_dealers.prices(connection, tenant_id, PRICES),
+            endpoint=await store.webhook.endpoint(connection, tenant_id),
+            entries=entries,
+            markup=str(Decimal(found.markup_basis_points) / 100),
+        )
+
+
+async def _found(connection: Connection, visit: Visit) -> Dealer:
+    """Raises NotHere."""
+    tenant_id = asked.number(visit.path, "tenant_id")
+    found = None if tenant_id is None else await console_dealers.dealer(connection, tenant_id)
+    if found is None:
+        raise NotHere
+    return found
+
+
+async def _dealer(visit: Visit) -> Dealer:
+    """Raises NotHere."""
+    async with visit.parts.database.connection() as connection:
+        return await _found(connection, visit)
+
+
+def _home(dealer: Dealer) -> str:
+    return f"/console/dealers/{dealer.tenant_id}"
+
+
+async def set_terms(visit: Visit) -> Answer:
+    dealer = await _dealer(visit)
+    try:
+        terms = _terms(visit.form, new=False)
+    except OperatorError as why:
+        return Go(_home(dealer), str(why), failed=True)
+    work = tenant.set_tenant(visit.parts.database, dealer.tenant_id, terms, visit.author, lambda: visit.now)
+    return await asked.done(work, _home(dealer), "The terms are changed")
+
+
+async def set_price(visit: Visit) -> Answer:
+    """One package's price for this dealer; `off`: not on sale for it."""
+    dealer = await _dealer(visit)
+    package, price = asked.text(visit.form, "package"), asked.text(visit.form, "price")
+    if not package or not price:
+        return Go(_home(dealer), "A package code and a price are needed", failed=True)
+    terms = Terms(prices={package: price})
+    work = tenant.set_tenant(visit.parts.database, dealer.tenant_id, terms, visit.author, lambda: visit.now)
+    return await asked.done(work, _home(dealer), f"{package} is {'off sale' if price == 'off' else price} now")
+
+
+async def adjust(visit: Visit) -> Answer:
+    dealer = await _dealer(visit)
+    amount = ("-" if visit.form.get("direction") == "take" else "") + visit.form.get("amount", "").strip()
+    work = tenant.adjust(
+        *(visit.parts.database, dealer.tenant_id, amount, visit.form.get("reason", ""), visit.author),
+        lambda: visit.now,
+    )
+    return await asked.done(work, _home(dealer), f"The wallet is adjusted by {amount} {dealer.currency}")
+
+
+async def set_callback(visit: Visit) -> Answer:
+    dealer = await _dealer(visit)
+    url = visit.form.get("callback_url", "").strip()
+    if len(url) > 512:
+        return Go(_home(dealer), "A callback URL has at most 512 characters", failed=True)
+
+    async def work() -> None:
+        call, database = SetWebhook(callback_url=url), visit.parts.database
+        await webhook.set_webhook(database, visit.parts.callbacks, dealer.tenant_id, call, visit.now)
+        detail = msgspec.json.encode({"callbackUrl": url}).decode()
+        await database.run(
+            lambda connection: store.tenant.record_act(
+                connection, visit.author, "webhook.set", dealer.tenant_id, detail
+            )
+        )
+
+    return await asked.done(work(), _home(dealer), "The callback URL is set" if url else "The callback URL is removed")
+
+
+# Credentials
+
+
+async def _credential(visit: Visit) -> tuple[Dealer, str]:
+    """The dealer and an AppKey of its. Raises NotHere, and MustBeSure where somebody else may be at the screen."""
+    app_key = visit.path["app_key"]
+    async with visit.parts.database.connection() as connection:
+        dealer = await _found(connection, visit)
+        if app_key not in [one.app_key for one in await console_dealers.credentials(connection, dealer.tenant_id)]:
+            raise NotHere
+    if not visit.sure:
+        raise MustBeSure
+    return dealer, app_key
+
+
+async def secret(visit: Visit) -> Page:
+    """Who looked is in the audit log."""
+    dealer, app_key = await _credential(visit)
+    parts = visit.parts
+    shown = await tenant.view_secret(parts.database, parts.master_keys, app_key, visit.author)
+    return asked.page(visit, "secret", dealer=dealer, app_key=app_key, secret=shown, fresh=False, at_once=False)
+
+
+async def reset(visit: Visit) -> Page:
+    """The new secret; `now`: the old one ends at once."""
+    dealer, app_key = await _credential(visit)
+    parts, at_once = visit.parts, "now" in visit.form
+    shown = await tenant.reset_secret(
+        *(parts.database, parts.master_keys, app_key, visit.author, lambda: visit.now),
+        tenant.OVERLAP * (not at_once),
+    )
+    return asked.page(visit, "secret", dealer=dealer, app_key=app_key, secret=shown, fresh=True, at_once=at_once)
+
+
+async def disable(visit: Visit) -> Answer:
+    dealer, app_key = await _credential(visit)
+    work = tenant.disable_credential(visit.parts.database, app_key, visit.author)
+    return await asked.done(work, _home(dealer), f"{app_key} is disabled")
+
+
+# The statement
+
+
+def _filter(query: Mapping[str, str]) -> Filter:
+    kind = asked.one_of(query, "type", ENTRY_TYPES)
+    return Filter(kind, asked.day(query, "from"), asked.day(query, "to", after=True))  # type: ignore[arg-type]
+
+
+async def statement(visit: Visit) -> Page:
+    wanted, after = _filter(visit.query), asked.number(visit.query, "before")
+    async with visit.parts.database.connection() as connection:
+        dealer = await _found(connection, visit)
+        found = await ledger.page(connection, dealer.tenant_id, wanted, Window(PAGE + 1, 0, after))
+    path = f"{_home(dealer)}/statement"
+    filters = {name: value for name, value in visit.query.items() if name not in ("before", "trail")}
+    return asked.page(
+        visit,
+        "statement",
+        dealer=dealer,
+        entries=found[:PAGE],
+        types=ENTRY_TYPES,
+        filtered=not wanted.empty,
+        pager=asked.pager(visit, path, found[PAGE - 1].version if len(found) > PAGE else None),
+        export=asked.address(f"{path}.csv", filters),
+    )
+
+
+async def export(visit: Visit) -> Download:
+    dealer = await _dealer(visit)
+    name = f"statement-{dealer.tenant_id}-{visit.now:%Y%m%d-%H%M%S}.csv"
+    return Download(name, "text/csv; charset=utf-8", _csv(visit, dealer))
+
+
+async def _csv(visit: Visit, dealer: Dealer) -> AsyncIterator[bytes]:
+    yield asked.csv_lines([STATEMENT])
+    after: int | None = None
+    while True:
+        async with visit.parts.database.connection() as connection:
+            window = Window(ROWS_PER_CHUNK, 0, after)
+            found = await ledger.page(connection, dealer.tenant_id, _filter(visit.query), window)
+        if not found:
+            return
+        yield asked.csv_lines([_cells(one, dealer.currency) for one in found])
+        after = found[-1].version
+
+
+def _cells(one: Entry, currency: str) -> tuple[str, ...]:
+    return (
+        *(str(one.version), f"{one.created_at:%Y-%m-%dT%H:%M:%SZ}", one.entry_type),
+        *(money.text(one.amount, currency), money.text(one.balance_after, currency), currency),
+        "" if one.order_id is None else identity.order_no(one.order_id),
+        "" if one.topup_id is None else identity.topup_no(one.topup_id),
+    )
+
+
+_ONE = "/console/dealers/{tenant_id}"
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/console/dealers", LOOK, dealers, "Dealers"),
+    Route("POST", "/console/dealers", TERMS, create),
+    Route("GET", "/console/dealers/new", TERMS, new),
+    Route("GET", _ONE, LOOK, one_dealer),
+    Route("POST", f"{_ONE}/terms", TERMS, set_terms),
+    Route("POST", f"{_ONE}/prices", TERMS, set_price),
+    Route("POST", f"{_ONE}/adjust", MONEY, adjust),
+    Route("POST", f"{_ONE}/callback", TERMS, set_callback),
+    Route("GET", f"{_ONE}/credentials/{{app_key}}", TERMS, secret),
+    Route("POST", f"{_ONE}/credentials/{{app_key}}/reset", TERMS, reset),
+    Route("POST", f"{_ONE}/credentials/{{app_key}}/disable", TERMS, disable),
+    Route("GET", f"{_ONE}/statement", LOOK, statement),
+    Route("GET", f"{_ONE}/statement.csv", LOOK, export),
+)

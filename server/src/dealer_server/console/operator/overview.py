@@ -1,0 +1,111 @@
+"""How is business, and does anything need a hand? The last 24 hours at a glance."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from dealer_server.console.operator import asked, queues
+from dealer_server.console.operator.asked import LOOK
+from dealer_server.console.operator.timeline import spoken
+from dealer_server.console.visit import Page, Route, Visit
+from dealer_server.rules import money
+from dealer_server.store import console_orders, console_overview, console_suppliers
+from dealer_server.store.console_orders import Wanted
+from dealer_server.store.console_overview import HOUR, Hour
+from dealer_server.store.database import Connection
+
+HOURS = 24
+SAMPLE = 200
+LATEST = 8
+CLOSED_AFTER = timedelta(minutes=5)
+RENEWED = timedelta(seconds=10)
+COUNTED_AT_ONCE = 50_000
+"""Orders and attempts: where there are more, a page counts some hours, and the page that follows the others."""
+_counted: dict[tuple[str, datetime], tuple[Hour, datetime]] = {}
+"""What this process has counted, and when, by database and hour. Hours that are over do not change."""
+
+
+class Took(NamedTuple):
+    """Seconds from payment to the first profile, of the latest orders that were delivered."""
+
+    half: float
+    most: float
+    orders: int
+
+
+async def overview(visit: Visit) -> Page:
+    async with visit.parts.database.connection() as connection:
+        every = await _hours(connection, visit.parts.database.dsn, visit.now)
+        latest = await console_orders.page(connection, Wanted(), None, LATEST)
+        took = await _took(connection)
+        unfinished = await console_suppliers.unfinished(connection)
+    hours = [one for one in every if one is not None]
+    totals = _turnover(hours)
+    currency = totals[0][0] if totals else "USD"
+    attempts, answered = sum(one.attempts for one in hours), sum(one.answered for one in hours)
+    return asked.page(
+        visit,
+        "overview",
+        counting=len(hours) < len(every),
+        times=[one.start for one in hours],
+        order_counts=[one.orders for one in hours],
+        order_total=sum(one.orders for one in hours),
+        turnover=[float(money.text(one.turnover.get(currency, 0), currency)) for one in hours],
+        turnovers=totals,
+        currency=currency,
+        attempts=attempts,
+        success=None if not attempts else 100 * answered / attempts,
+        successes=[100 * one.answered / one.attempts if one.attempts else 100 for one in hours],
+        took=took,
+        spoken=spoken,
+        latest=latest.orders,
+        unfinished=unfinished,
+        waiting=[
+            ("Top-ups", "/console/topups", await queues.pending(visit)),
+            ("Refunds in review", "/console/refunds", await queues.in_review(visit)),
+            ("Purchases nobody knows about", "/console/suppliers", await queues.parked(visit)),
+        ],
+    )
+
+
+async def _hours(connection: Connection, dsn: str, now: datetime) -> list[Hour | None]:
+    """The last hours, the one that runs included; None for those that are still to be counted."""
+    current = now.replace(minute=0, second=0, microsecond=0)
+    for old in [key for key in _counted if key[1] < current - 2 * HOURS * HOUR]:
+        del _counted[old]
+    found: list[Hour | None] = []
+    work = 0
+    for start in (current - back * HOUR for back in range(HOURS)):
+        known = _known(dsn, start, now)
+        if known is None and work < COUNTED_AT_ONCE:
+            known = await console_overview.hour(connection, start)
+            _counted[dsn, start] = known, now
+            work += known.orders + known.attempts
+        found.append(known)
+    return found[::-1]
+
+
+def _known(dsn: str, start: datetime, now: datetime) -> Hour | None:
+    hour, at = _counted.get((dsn, start), (None, now))
+    return hour if at > start + HOUR + CLOSED_AFTER or now - at < RENEWED else None
+
+
+def _turnover(hours: Sequence[Hour]) -> list[tuple[str, int]]:
+    """By currency, the one with the most first."""
+    totals: Counter[str] = Counter()
+    for one in hours:
+        totals.update(one.turnover)
+    return totals.most_common()
+
+
+async def _took(connection: Connection) -> Took | None:
+    found = await console_orders.page(connection, Wanted(status="DELIVERED"), None, SAMPLE)
+    keys = [(one.tenant_id, one.order_id) for one in found.orders]
+    seconds = await console_overview.delivery_seconds(connection, keys)
+    if not seconds:
+        return None
+    return Took(seconds[len(seconds) // 2], seconds[len(seconds) * 95 // 100], len(seconds))
+
+
+ROUTES: tuple[Route, ...] = (Route("GET", "/console", LOOK, overview, "Overview"),)

@@ -1,0 +1,183 @@
+"""What is sold: packages on and off sale, an import with a preview of what it changes, and stock."""
+
+import base64
+import binascii
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from dealer_server import store
+from dealer_server.console.operator import asked
+from dealer_server.console.operator.asked import LOOK, PAGE, TERMS
+from dealer_server.console.visit import Answer, Go, NotHere, Page, Route, Visit
+from dealer_server.operations import catalogue, sale, stock
+from dealer_server.rules import money
+from dealer_server.rules.catalogue import importing
+from dealer_server.rules.catalogue.package import FIELDS, SUPPLIED_FIELDS, Package, data_text
+from dealer_server.store import console_packages
+
+STATUSES = ("ON_SALE", "OFF_SALE")
+FAULTS = 200
+CHANGES = 500
+UNPACKED = 64 * 1024 * 1024
+
+
+class Change(NamedTuple):
+    """What an import makes of a package. `fields`: name, before, after; empty for a new one."""
+
+    package: Package
+    new: bool
+    fields: Sequence[tuple[str, str, str]]
+
+
+async def packages(visit: Visit) -> Page:
+    text, status = asked.text(visit.query, "q"), asked.one_of(visit.query, "status", STATUSES)
+    after = asked.text(visit.query, "before")
+    async with visit.parts.database.connection() as connection:
+        found = await console_packages.page(connection, text, status, after, PAGE + 1)
+    following = found[PAGE - 1].package.package_code if len(found) > PAGE else None
+    return asked.page(
+        visit,
+        "packages",
+        packages=found[:PAGE],
+        text=text or "",
+        chosen=status,
+        data_text=data_text,
+        pager=asked.pager(visit, "/console/packages", following),
+    )
+
+
+async def set_status(visit: Visit) -> Answer:
+    code, status = visit.form.get("package", ""), "OFF_SALE" if visit.form.get("status") == "OFF_SALE" else "ON_SALE"
+    work = sale.set_status(visit.parts.database, [code], status, visit.author, lambda: visit.now)
+    back = asked.address("/console/packages", {"q": visit.form.get("q", "")})
+    return await asked.done(work, back, f"{code} is {'on' if status == 'ON_SALE' else 'off'} sale")
+
+
+# The import
+
+
+async def choose(visit: Visit) -> Page:
+    return asked.page(visit, "import", columns=importing.COLUMNS)
+
+
+async def preview(visit: Visit) -> Answer:
+    """What a file would change, or its faults; nothing is written."""
+    text = _text(visit.files.get("file", b""))
+    if text is None:
+        return Go("/console/packages/import", "A CSV file in UTF-8 is needed", failed=True)
+    async with visit.parts.database.connection() as connection:
+        known = [*SUPPLIED_FIELDS, *await store.supplier.codes(connection)]
+        read = importing.read(text, known)
+        codes = [one.package_code for one in read.packages]
+        before = await console_packages.named(connection, codes)
+        routes = await store.purchase.routes(connection, codes)
+    after = [catalogue.made_by(one, routes.get(one.package_code, [])) for one in read.packages]
+    changes = [change for one in after if (change := _change(before.get(one.package_code), one))]
+    return asked.page(
+        visit,
+        "import_preview",
+        faults=read.faults[:FAULTS],
+        fault_count=len(read.faults),
+        changes=changes[:CHANGES],
+        new_count=sum(change.new for change in changes),
+        change_count=len(changes),
+        package_count=len(after),
+        packed="" if read.faults else _packed(text),
+    )
+
+
+def _change(before: Package | None, after: Package) -> Change | None:
+    if before is None:
+        return Change(after, True, ())
+    fields = [
+        (name, _said(was, name, before.currency), _said(now, name, after.currency))
+        for name in sorted(FIELDS)
+        if (was := getattr(before, name)) != (now := getattr(after, name))
+    ]
+    return Change(after, False, fields) if fields else None
+
+
+def _said(value: object, name: str, currency: str) -> str:
+    """A field as operators write it."""
+    if isinstance(value, int) and name in ("price", "retail_price"):
+        return money.text(value, currency)
+    if isinstance(value, int) and name == "data_bytes":
+        return data_text(value)
+    if isinstance(value, tuple):
+        return ", ".join(one if isinstance(one, str) else one.location_code for one in value)
+    return "" if value is None else str(value)
+
+
+async def apply(visit: Visit) -> Answer:
+    """Writes what was previewed, all or nothing."""
+    text = _unpacked(visit.form.get("packed", ""))
+    if text is None:
+        return Go("/console/packages/import", "The file got lost: choose it again", failed=True)
+    imported = await catalogue.import_csv(visit.parts.database, text, visit.author, lambda: visit.now)
+    if imported.faults:
+        return Go("/console/packages/import", f"{len(imported.faults)} faults; nothing was imported", failed=True)
+    return Go("/console/packages", f"{imported.packages} packages, {imported.changed} of them new or changed")
+
+
+def _text(file: bytes) -> str | None:
+    """None for what is no text."""
+    try:
+        return file.decode("utf-8-sig") or None
+    except UnicodeDecodeError:
+        return None
+
+
+def _packed(text: str) -> str:
+    """A file on its way through a form, from the preview to the import."""
+    return base64.b64encode(zlib.compress(text.encode())).decode()
+
+
+def _unpacked(packed: str) -> str | None:
+    unzip = zlib.decompressobj()
+    try:
+        return unzip.decompress(base64.b64decode(packed, validate=True), UNPACKED).decode() or None
+    except (binascii.Error, zlib.error, UnicodeDecodeError):
+        return None
+
+
+# Stock
+
+
+async def choose_stock(visit: Visit) -> Page:
+    return asked.page(visit, "stock", package=await _package(visit), report=None)
+
+
+async def load_stock(visit: Visit) -> Answer:
+    """All profiles of the file or, with a report of every fault, none."""
+    package, parts = await _package(visit), visit.parts
+    text = _text(visit.files.get("file", b""))
+    if text is None:
+        return Go(_stock_page(visit.path), "A CSV file in UTF-8 is needed", failed=True)
+    report = await stock.load_stock(parts.database, parts.data_keys, package.package_code, text, visit.author)
+    return asked.page(visit, "stock", status=400 if report.faults else 200, package=package, report=report)
+
+
+def _stock_page(path: Mapping[str, str]) -> str:
+    return f"/console/packages/{path['code']}/stock"
+
+
+async def _package(visit: Visit) -> Package:
+    """Raises NotHere."""
+    code = visit.path["code"]
+    async with visit.parts.database.connection() as connection:
+        found = (await console_packages.named(connection, [code])).get(code)
+    if found is None:
+        raise NotHere
+    return found
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/console/packages", LOOK, packages, "Packages"),
+    Route("POST", "/console/packages/status", TERMS, set_status),
+    Route("GET", "/console/packages/import", TERMS, choose),
+    Route("POST", "/console/packages/preview", TERMS, preview),
+    Route("POST", "/console/packages/import", TERMS, apply),
+    Route("GET", "/console/packages/{code}/stock", TERMS, choose_stock),
+    Route("POST", "/console/packages/{code}/stock", TERMS, load_stock),
+)

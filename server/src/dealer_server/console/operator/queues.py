@@ -1,0 +1,95 @@
+"""What waits for an operator's word: top-ups and refunds; and how many there are, for the menu."""
+
+from dealer_server.console.operator import asked
+from dealer_server.console.operator.asked import LOOK, MONEY, PAGE
+from dealer_server.console.visit import Answer, Page, Route, Visit
+from dealer_server.operations import review, topup
+from dealer_server.rules import identity
+from dealer_server.store import console_queues
+
+TOPUPS = ("PENDING", "APPROVED", "REJECTED", "ALL")
+REFUNDS = ("REVIEW", "REFUNDING", "REFUNDED", "REJECTED", "ALL")
+
+
+async def pending(visit: Visit) -> int:
+    async with visit.parts.database.connection() as connection:
+        return await console_queues.count(connection, "topups")
+
+
+async def in_review(visit: Visit) -> int:
+    async with visit.parts.database.connection() as connection:
+        return await console_queues.count(connection, "refunds")
+
+
+async def parked(visit: Visit) -> int:
+    async with visit.parts.database.connection() as connection:
+        return await console_queues.count(connection, "purchases")
+
+
+async def topups(visit: Visit) -> Page:
+    tab = asked.one_of(visit.query, "status", TOPUPS) or "PENDING"
+    status, before = None if tab == "ALL" else tab, asked.number(visit.query, "before")
+    async with visit.parts.database.connection() as connection:
+        found = await console_queues.topups(connection, status, before, PAGE + 1)
+    following = found[PAGE - 1].topup_id if len(found) > PAGE else None
+    return asked.page(
+        visit,
+        "topups",
+        topups=found[:PAGE],
+        tab=tab,
+        tabs=TOPUPS,
+        topup_no=identity.topup_no,
+        pager=asked.pager(visit, "/console/topups", following),
+    )
+
+
+async def approve_topup(visit: Visit) -> Answer:
+    number = visit.path["number"]
+    work = topup.approve(visit.parts.database, number, visit.author, lambda: visit.now)
+    return await asked.done(work, "/console/topups", f"{number} is approved and credited")
+
+
+async def reject_topup(visit: Visit) -> Answer:
+    number = visit.path["number"]
+    work = topup.reject(visit.parts.database, number, visit.form.get("reason", ""), visit.author, lambda: visit.now)
+    return await asked.done(work, "/console/topups", f"{number} is rejected")
+
+
+async def refunds(visit: Visit) -> Page:
+    tab = asked.one_of(visit.query, "status", REFUNDS) or "REVIEW"
+    status, before = None if tab == "ALL" else tab, asked.number(visit.query, "before")
+    async with visit.parts.database.connection() as connection:
+        found = await console_queues.refunds(connection, status, before, PAGE + 1)
+    following = found[PAGE - 1].refund_id if len(found) > PAGE else None
+    return asked.page(
+        visit,
+        "refunds",
+        refunds=found[:PAGE],
+        tab=tab,
+        tabs=REFUNDS,
+        refund_no=identity.refund_no,
+        pager=asked.pager(visit, "/console/refunds", following),
+    )
+
+
+async def approve_refund(visit: Visit) -> Answer:
+    number = visit.path["number"]
+    work = review.approve(visit.parts.database, number, visit.author, lambda: visit.now)
+    return await asked.done(work, "/console/refunds", f"{number} is approved; the credit follows")
+
+
+async def reject_refund(visit: Visit) -> Answer:
+    number = visit.path["number"]
+    work = review.reject(visit.parts.database, number, visit.form.get("reason", ""), visit.author, lambda: visit.now)
+    return await asked.done(work, "/console/refunds", f"{number} is rejected")
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/console/topups", LOOK, topups, "Top-ups"),
+    Route("POST", "/console/topups/{number}/approve", MONEY, approve_topup),
+    Route("POST", "/console/topups/{number}/reject", MONEY, reject_topup),
+    Route("GET", "/console/refunds", LOOK, refunds, "Refunds"),
+    Route("POST", "/console/refunds/{number}/approve", MONEY, approve_refund),
+    Route("POST", "/console/refunds/{number}/reject", MONEY, reject_refund),
+)
+COUNTS = {"Top-ups": pending, "Refunds": in_review, "Suppliers": parked}

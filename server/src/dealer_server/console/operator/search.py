@@ -1,0 +1,43 @@
+"""One box for whatever an operator has in hand: it goes straight to the one thing that is meant."""
+
+from dealer_server.console.operator import asked
+from dealer_server.console.operator.asked import LOOK
+from dealer_server.console.visit import Answer, Go, Route, Visit
+from dealer_server.rules import identity
+from dealer_server.store import console_search
+
+LONGEST = 200
+
+
+async def search(visit: Visit) -> Answer:
+    """An orderNo, a transactionId, an ICCID, a profileId, a refundNo or topupNo, a dealer's name or AppKey."""
+    text = (asked.text(visit.query, "q") or "")[:LONGEST]
+    if not text:
+        return asked.page(visit, "search", text="", orders=(), profiles=(), dealers=())
+    if (queue := _queue(text)) is not None:
+        return Go(queue)
+    async with visit.parts.database.connection() as connection:
+        orders = await console_search.orders(connection, identity.order_id(text), text)
+        profiles = await console_search.profiles(
+            connection, identity.profile_id(text) if text.isdigit() else None, text
+        )
+        dealers = await console_search.dealers(connection, text)
+    targets = {
+        *(f"/console/orders/{identity.order_no(one.order_id)}" for one in (*orders, *profiles)),
+        *(f"/console/dealers/{one.tenant_id}" for one in dealers),
+    }
+    if len(targets) == 1:
+        return Go(targets.pop())
+    return asked.page(visit, "search", text=text, orders=orders, profiles=profiles, dealers=dealers)
+
+
+def _queue(text: str) -> str | None:
+    """The list that a refundNo or a topupNo stands in."""
+    if (refund_id := identity.refund_id(text)) is not None:
+        return asked.address("/console/refunds", {"status": "ALL", "before": refund_id + 1})
+    if (topup_id := identity.topup_id(text)) is not None:
+        return asked.address("/console/topups", {"status": "ALL", "before": topup_id + 1})
+    return None
+
+
+ROUTES: tuple[Route, ...] = (Route("GET", "/console/search", LOOK, search),)

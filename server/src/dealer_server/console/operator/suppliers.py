@@ -1,0 +1,91 @@
+"""Suppliers: how they are, what is under way with them, and what became of purchases that nobody knows about."""
+
+from dealer_server.console.operator import asked
+from dealer_server.console.operator.asked import LOOK, TERMS
+from dealer_server.console.visit import Answer, Go, NotHere, Page, Route, Visit
+from dealer_server.operations import supplier
+from dealer_server.operations.tenant import OperatorError
+from dealer_server.store import console_suppliers
+from dealer_server.store.supplier import free_iccids
+from dealer_server.suppliers.contract import Health
+
+
+async def suppliers(visit: Visit) -> Page:
+    async with visit.parts.database.connection() as connection:
+        found = await console_suppliers.listed(connection)
+        unfinished = await console_suppliers.unfinished(connection)
+        stock = await console_suppliers.stock(connection)
+    return asked.page(
+        visit,
+        "suppliers",
+        suppliers=[(one, [open for open in unfinished if open.supplier == one.code]) for one in found],
+        stock=stock,
+        parked=await supplier.parked(visit.parts.database),
+    )
+
+
+async def one_supplier(visit: Visit) -> Page:
+    return await _shown(visit, None)
+
+
+async def _shown(visit: Visit, health: Health | None) -> Page:
+    """A supplier's page, with how it answered just now."""
+    code, parts = visit.path["code"], visit.parts
+    async with parts.database.connection() as connection:
+        found = next((one for one in await console_suppliers.listed(connection) if one.code == code), None)
+        if found is None:
+            raise NotHere
+        unfinished = await console_suppliers.unfinished(connection, code)
+        free = await free_iccids(connection, code)
+    totals = None
+    if "totals" in visit.query:
+        [totals] = await supplier.show(parts.database, parts.data_keys, code)
+    return asked.page(
+        visit,
+        "supplier",
+        supplier=found,
+        unfinished=unfinished,
+        free=free,
+        health=health,
+        balance=None if health is None or health.balance is None else f"{health.balance / 10_000:.4f}",
+        totals=totals,
+        parked=await supplier.parked(parts.database, code),
+    )
+
+
+async def check(visit: Visit) -> Answer:
+    """Asks the supplier now."""
+    code, parts = visit.path["code"], visit.parts
+    try:
+        return await _shown(visit, await supplier.check(parts.database, parts.data_keys, code))
+    except OperatorError as why:
+        return Go("/console/suppliers", str(why), failed=True)
+
+
+async def set_status(visit: Visit) -> Answer:
+    code, status = visit.path["code"], "PAUSED" if visit.form.get("status") == "PAUSED" else "ACTIVE"
+    work = supplier.set_status(visit.parts.database, code, status, visit.author)
+    return await asked.done(work, f"/console/suppliers/{code}", f"{code} is {status}")
+
+
+async def resolve(visit: Visit) -> Answer:
+    """What an operator found out about a parked purchase."""
+    form, parts = visit.form, visit.parts
+    unit_key = form.get("unit", "")
+    if form.get("outcome") == "bought":
+        work = supplier.bought(
+            *(parts.database, parts.data_keys, unit_key, form.get("iccid", "").strip()),
+            *(form.get("code", "").strip(), visit.author, lambda: visit.now),
+        )
+    else:
+        work = supplier.not_bought(parts.database, parts.data_keys, unit_key, visit.author, lambda: visit.now)
+    return await asked.done(work, "/console/suppliers", f"{unit_key} goes on: {form.get('outcome', 'not bought')}")
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/console/suppliers", LOOK, suppliers, "Suppliers"),
+    Route("POST", "/console/suppliers/resolve", TERMS, resolve),
+    Route("GET", "/console/suppliers/{code}", LOOK, one_supplier),
+    Route("POST", "/console/suppliers/{code}/check", ("op:admin", "op:support"), check),
+    Route("POST", "/console/suppliers/{code}/status", TERMS, set_status),
+)

@@ -1,0 +1,77 @@
+"""Who may use the console: operators' admins see everybody, a dealer's admins the dealer's own people."""
+
+from dealer_server.console.visit import Answer, Go, NotHere, Page, Route, Visit
+from dealer_server.operations import tenant, user
+from dealer_server.operations.tenant import OperatorError
+from dealer_server.operations.user import DEALER_ROLES, OPERATOR_ROLES, Made
+
+ADMINS = ("op:admin", "dealer:admin")
+USERS = "/console/users"
+
+
+async def show(visit: Visit) -> Answer:
+    return await _page(visit)
+
+
+async def create(visit: Visit) -> Answer:
+    """The password is shown this once, on the answer itself."""
+    parts, form = visit.parts, visit.form
+    try:
+        tenant_id = _tenant_of(visit, form.get("tenant", ""))
+        name, role = form.get("name", "").strip(), form.get("role", "")
+        made = await user.create(parts.database, parts.passwords, tenant_id, name, role, visit.author)
+    except OperatorError as why:
+        return await _page(visit, error=str(why))
+    return await _page(visit, made=made)
+
+
+async def reset(visit: Visit) -> Answer:
+    parts, user_id = visit.parts, _number(visit.path["user_id"])
+    made = await user.reset(parts.database, parts.passwords, user_id, visit.user.tenant_id, visit.author)
+    return await _page(visit, made=made)
+
+
+async def change(visit: Visit) -> Answer:
+    role, status = visit.form.get("role", ""), visit.form.get("status", "")
+    user_id = _number(visit.path["user_id"])
+    await user.change(visit.parts.database, user_id, visit.user.tenant_id, role, status, visit.author)
+    return Go(USERS, "The user is changed.")
+
+
+async def _page(visit: Visit, *, made: Made | None = None, error: str = "") -> Page:
+    database, operator = visit.parts.database, visit.user.tenant_id is None
+    dealers = await tenant.list_tenants(database) if operator else []
+    fields = {
+        "users": await user.listed(database, visit.user.tenant_id),
+        "made": made,
+        "error": error,
+        "operator": operator,
+        "dealers": list({str(one.tenant_id): one.name for one in dealers}.items()),
+        "operator_roles": OPERATOR_ROLES,
+        "dealer_roles": DEALER_ROLES,
+    }
+    return Page("account/users.html", fields, 400 if error else 200)
+
+
+def _tenant_of(visit: Visit, given: str) -> int | None:
+    """Whose user is made: a dealer's admin makes the dealer's own, whatever the form says. Raises OperatorError."""
+    if visit.user.tenant_id is not None:
+        return visit.user.tenant_id
+    if given and not (given.isascii() and given.isdigit() and len(given) < 16):
+        raise OperatorError("choose the operator or a dealer")
+    return int(given) if given else None
+
+
+def _number(text: str) -> int:
+    """Raises NotHere."""
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise NotHere
+    return int(text)
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", USERS, ADMINS, show, menu="Users"),
+    Route("POST", USERS, ADMINS, create),
+    Route("POST", "/console/users/{user_id}/reset", ADMINS, reset),
+    Route("POST", "/console/users/{user_id}", ADMINS, change),
+)

@@ -1,0 +1,124 @@
+"""What is a visit to the console, and what may a page answer?
+
+A view gathers and answers one of these; it decides nothing. A write calls the operation that the command line and the
+API call, with `visit.author` as its author.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from dealer_server.operations.password import Passwords
+from dealer_server.operations.refund_order import RefundDesk
+from dealer_server.operations.void_profile import VoidDesk
+from dealer_server.rules.endpoint import Policy
+from dealer_server.rules.snapshot import Links
+from dealer_server.settings import Settings
+from dealer_server.store.console_user import Session
+from dealer_server.store.database import Database
+from dealer_server.store.sealing import DataKeys, MasterKeys
+from dealer_server.webhook.outbound import Outbound
+
+OperatorRole = Literal["admin", "finance", "support", "readonly"]
+DealerRole = Literal["admin", "developer", "finance"]
+
+
+class User(msgspec.Struct, frozen=True):
+    """Who signed in. tenant_id None: an operator; else a person of that dealer, who sees only what is the dealer's."""
+
+    user_id: int
+    name: str
+    role: str
+    tenant_id: int | None
+
+
+class Parts(NamedTuple):
+    """What views work with."""
+
+    database: Database
+    data_keys: DataKeys
+    master_keys: MasterKeys
+    links: Links
+    settings: Settings
+    refunds: RefundDesk
+    voids: VoidDesk
+    outbound: Outbound
+    callbacks: Policy
+    passwords: Passwords
+
+
+class Visit(NamedTuple):
+    """One request of somebody who is signed in. `form`: the fields of a write, texts only; files apart by name.
+    `csrf` stands in every form. `sure`: signed in or re-authenticated within the last 5 minutes."""
+
+    user: User
+    parts: Parts
+    now: datetime
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    form: Mapping[str, str]
+    files: Mapping[str, bytes]
+    csrf: str
+    sure: bool
+    address: str
+    session: Session
+
+    @property
+    def tenant_id(self) -> int:
+        """The dealer this person belongs to."""
+        assert self.user.tenant_id is not None, "an operator belongs to no dealer"
+        return self.user.tenant_id
+
+    @property
+    def author(self) -> str:
+        """For the audit log."""
+        return f"console:{self.user.name}"
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A template of console/templates with its fields."""
+
+    template: str
+    fields: Mapping[str, Any] = {}
+    status: int = 200
+
+
+class Go(msgspec.Struct, frozen=True):
+    """To another page, after a write. `said` is shown there once; `failed` shows it as an error."""
+
+    to: str
+    said: str = ""
+    failed: bool = False
+
+
+class Download(msgspec.Struct, frozen=True):
+    """A file, streamed as it is made."""
+
+    name: str
+    media_type: str
+    chunks: AsyncIterator[bytes]
+
+
+class NotHere(Exception):
+    """There is no such thing, or it is not this person's: the same page for both."""
+
+
+class MustBeSure(Exception):
+    """The password is asked for again; then the page is shown."""
+
+
+Answer = Page | Go | Download
+View = Callable[[Visit], Awaitable[Answer]]
+
+
+class Route(NamedTuple):
+    """A page. `roles`: who may open it. GET pages change nothing; a POST carries the CSRF token, which is checked
+    before the view is called. `menu`: where it stands in the menu, if it does."""
+
+    method: Literal["GET", "POST"]
+    path: str
+    roles: tuple[str, ...]
+    view: View
+    menu: str = ""

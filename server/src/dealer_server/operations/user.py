@@ -1,0 +1,420 @@
+"""Who may use the console? People are made, changed and reset by admins; they sign in, and keep their own account.
+
+Passwords are compared outside of transactions. Each try is counted before.
+"""
+
+import hashlib
+import ipaddress
+import secrets
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import asyncpg
+import msgspec
+import structlog
+
+from dealer_server import store
+from dealer_server.operations import password as passwords
+from dealer_server.operations.password import Passwords
+from dealer_server.operations.tenant import OperatorError
+from dealer_server.rules import totp
+from dealer_server.store import console_user as rows
+from dealer_server.store.console_user import Account, Listed, Place, Session
+from dealer_server.store.database import Connection, Database
+from dealer_server.store.sealing import DataKeys
+
+OPERATOR_ROLES = ("admin", "finance", "support", "readonly")
+DEALER_ROLES = ("admin", "developer", "finance")
+IDLE = timedelta(minutes=30)
+LONGEST = timedelta(hours=12)
+CODE_WITHIN = timedelta(minutes=5)
+WINDOW = timedelta(minutes=15)
+TRIES_OF_NAME = 10  # in a window
+TRIES_OF_ADDRESS = 50
+SEEN_EVERY = timedelta(minutes=1)
+log = structlog.get_logger(__name__)
+
+
+class NotSignedIn(Exception):
+    """Name, password or code is not right; which of them is not said."""
+
+
+class TooManyTries(Exception):
+    """`seconds` until the next try is looked at."""
+
+    def __init__(self, seconds: int):
+        self.seconds = seconds
+        super().__init__("too many tries")
+
+
+class Visitor(NamedTuple):
+    """Where a request comes from: the client's address, and what its browser calls itself."""
+
+    address: str
+    agent: str
+
+
+class Made(NamedTuple):
+    """A user with the password that is shown this once."""
+
+    user_id: int
+    name: str
+    role: str
+    password: str
+
+
+class Entered(NamedTuple):
+    """A session. `token` is for its browser alone; not `complete`: the one-time code is still awaited."""
+
+    token: str
+    complete: bool
+
+
+# Signing in
+
+
+async def sign_in(
+    database: Database, hasher: Passwords, name: str, password: str, visitor: Visitor, now: datetime
+) -> Entered:
+    """A new session, whatever the browser had before. Unknown, disabled and wrong are one answer after one time.
+    Raises NotSignedIn, TooManyTries, passwords.Busy."""
+    of_name = _subject("name", name.lower())
+    await _count(database, of_name, visitor.address, now)
+    async with database.connection() as connection:
+        found = await rows.named(connection, name)
+    known = found if found is not None and _may_enter(found) else None
+    if not await hasher.fits(known.password if known else None, password) or known is None:
+        log.warning("console_sign_in_refused", address=visitor.address, user_id=found.user_id if found else None)
+        raise NotSignedIn
+
+    async def work(connection: Connection) -> Entered:
+        if await rows.account(connection, known.user_id) != known:  # changed while it was looked at
+            raise NotSignedIn
+        await rows.sweep(connection, now - LONGEST, now - WINDOW)
+        await _forgive(connection, of_name, visitor.address)
+        return await _enter(connection, known, not known.totp_on, visitor, now)
+
+    return await database.run(work)
+
+
+async def enter_code(
+    database: Database, keys: DataKeys, pending: Session, token: str, code: str, visitor: Visitor, now: datetime
+) -> Entered:
+    """The second step of signing in: a one-time code, which works once. Raises NotSignedIn, TooManyTries."""
+    of_user = _subject("code", str(pending.user_id))
+    await _count(database, of_user, visitor.address, now)
+
+    async def work(connection: Connection) -> Entered:
+        known = await rows.account(connection, pending.user_id)
+        if known is None or not _may_enter(known) or not await _code_fits(connection, keys, known, code, now):
+            raise NotSignedIn
+        await rows.end_by_token(connection, token_hash(token))
+        await _forgive(connection, of_user, visitor.address)
+        return await _enter(connection, known, True, visitor, now)
+
+    return await database.run(work)
+
+
+async def session(database: Database, token: str, now: datetime, *, by_hand: bool) -> Session | None:
+    """The session of a token, while it lasts. `by_hand`: somebody is there; a page that renews itself is nobody."""
+    async with database.connection() as connection:
+        found = await rows.session(connection, token_hash(token))
+        if found is None or not _lasts(found, now):
+            return None
+        if by_hand and found.complete and now - found.seen_at > SEEN_EVERY:
+            await rows.touch(connection, found.session_id, now)
+        return found
+
+
+async def be_sure(
+    database: Database, hasher: Passwords, here: Session, password: str, visitor: Visitor, now: datetime
+) -> None:
+    """The password again, for what only its owner may see. Raises NotSignedIn, TooManyTries, passwords.Busy."""
+    await _prove(database, hasher, here.user_id, password, visitor, now)
+    async with database.connection() as connection:
+        await rows.set_sure(connection, here.session_id, now)
+
+
+async def sign_out(database: Database, token: str) -> None:
+    async with database.connection() as connection:
+        await rows.end_by_token(connection, token_hash(token))
+
+
+async def say(database: Database, session_id: int, said: str, failed: bool) -> None:
+    """What the session's next page shows, once."""
+    async with database.connection() as connection:
+        await rows.say(connection, session_id, said, failed)
+
+
+def token_hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+# One's own account
+
+
+async def change_password(
+    database: Database, hasher: Passwords, here: Session, old: str, new: str, visitor: Visitor, now: datetime
+) -> None:
+    """Ends all other sessions. Raises OperatorError, NotSignedIn, TooManyTries, passwords.Busy."""
+    passwords.require_good(new, here.name)
+    await _prove(database, hasher, here.user_id, old, visitor, now)
+    encoded = await hasher.hash(new)
+
+    async def work(connection: Connection) -> None:
+        await rows.set_password(connection, here.user_id, encoded)
+        await rows.end_sessions(connection, here.user_id, but=here.session_id)
+        await _record(connection, f"console:{here.name}", "user.password", here.tenant_id, {"user": here.name})
+
+    await database.run(work)
+
+
+async def begin_totp(database: Database, keys: DataKeys, here: Session) -> bytes:
+    """The secret for an authenticator app; the one that was begun before, until a code of it was given. Raises
+    OperatorError where it is on."""
+
+    async def work(connection: Connection) -> bytes:
+        known = await _account(connection, here.user_id)
+        if known.totp_on:
+            raise OperatorError("one-time codes are on")
+        if known.sealed_totp is not None:
+            return keys.open(known.sealed_totp, _context(here.user_id))
+        secret = secrets.token_bytes(totp.SECRET_BYTES)
+        await rows.set_totp(connection, here.user_id, keys.seal(secret, _context(here.user_id)), on=False)
+        return secret
+
+    return await database.run(work)
+
+
+async def switch_totp_on(database: Database, keys: DataKeys, here: Session, code: str, now: datetime) -> None:
+    """Once a code shows that the app has the secret; other sessions end. Raises OperatorError, TooManyTries."""
+    of_user = _subject("code", str(here.user_id))
+    await _count(database, of_user, None, now)
+
+    async def work(connection: Connection) -> None:
+        known = await _account(connection, here.user_id)
+        if known.totp_on:
+            raise OperatorError("one-time codes are on")
+        await rows.set_totp(connection, here.user_id, known.sealed_totp, on=known.sealed_totp is not None)
+        if not await _code_fits(connection, keys, known._replace(totp_on=True), code, now):
+            raise OperatorError("this code is not right: take the newest one of your app, and see that its clock is")
+        await rows.forgive(connection, of_user)
+        await rows.end_sessions(connection, here.user_id, but=here.session_id)
+        await _record(connection, f"console:{here.name}", "user.totp.on", here.tenant_id, {"user": here.name})
+
+    await database.run(work)
+
+
+async def switch_totp_off(database: Database, here: Session) -> None:
+    """The caller has made sure who it is."""
+
+    async def work(connection: Connection) -> None:
+        await rows.set_totp(connection, here.user_id, None, on=False)
+        await _record(connection, f"console:{here.name}", "user.totp.off", here.tenant_id, {"user": here.name})
+
+    await database.run(work)
+
+
+async def places(database: Database, user_id: int, now: datetime) -> tuple[Account, list[Place]]:
+    """An account, and where it is signed in."""
+    async with database.connection() as connection:
+        return await _account(connection, user_id), await rows.places(connection, user_id, now - IDLE, now - LONGEST)
+
+
+async def end_session(database: Database, here: Session, session_id: int) -> bool:
+    """One of one's own."""
+
+    async def work(connection: Connection) -> bool:
+        ended = await rows.end_session(connection, here.user_id, session_id)
+        if ended:
+            detail = {"user": here.name, "session": session_id}
+            await _record(connection, f"console:{here.name}", "user.session.end", here.tenant_id, detail)
+        return ended
+
+    return await database.run(work)
+
+
+# Admins
+
+
+async def create(
+    database: Database,
+    hasher: Passwords,
+    tenant_id: int | None,
+    name: str,
+    role: str,
+    author: str,
+    password: str | None = None,
+) -> Made:
+    """A new user of the operator, or of a dealer; a password is made up where none is given. Raises OperatorError,
+    passwords.Busy."""
+    _require_role(tenant_id, role)
+    password = password or passwords.made()
+    encoded = await hasher.hash(password)
+
+    async def work(connection: Connection) -> int:
+        user_id = await rows.create(connection, tenant_id, name, role, encoded)
+        await _record(connection, author, "user.create", tenant_id, {"user": name, "role": role})
+        return user_id
+
+    try:
+        return Made(await database.run(work), name, role, password)
+    except asyncpg.UniqueViolationError:
+        raise OperatorError(f"there is a user {name} already") from None
+    except asyncpg.ForeignKeyViolationError:
+        raise OperatorError(f"no tenant {tenant_id}") from None
+    except asyncpg.CheckViolationError:
+        raise OperatorError("a name has 1 to 100 characters and no spaces, such as an e-mail address") from None
+
+
+async def reset(database: Database, hasher: Passwords, user_id: int, within: int | None, author: str) -> Made:
+    """A new password, no one-time codes, and every session ends. `within`: the dealer it has to belong to, None for
+    any. Raises OperatorError, passwords.Busy."""
+    password = passwords.made()
+    encoded = await hasher.hash(password)
+
+    async def work(connection: Connection) -> Made:
+        known = await _account(connection, user_id, within)
+        await rows.set_password(connection, user_id, encoded)
+        await rows.set_totp(connection, user_id, None, on=False)
+        await rows.end_sessions(connection, user_id)
+        await rows.forgive(connection, _subject("name", known.name.lower()))
+        await _record(connection, author, "user.reset", known.tenant_id, {"user": known.name})
+        return Made(user_id, known.name, known.role, password)
+
+    return await database.run(work)
+
+
+async def change(database: Database, user_id: int, within: int | None, role: str, status: str, author: str) -> None:
+    """Another role, or ACTIVE or DISABLED; every session of the user ends. One admin is always left. Raises
+    OperatorError."""
+
+    async def work(connection: Connection) -> None:
+        tenant_id = (await _account(connection, user_id, within, lock=False)).tenant_id
+        admins = await rows.lock_admins(connection, tenant_id)
+        known = await _account(connection, user_id, within)
+        _require_role(known.tenant_id, role)
+        if admins == [user_id] and (role, status) != ("admin", "ACTIVE"):
+            raise OperatorError(f"{known.name} is the last admin")
+        before, after = {"role": known.role, "status": known.status}, {"role": role, "status": status}
+        await rows.set_role(connection, user_id, role, status)
+        await rows.end_sessions(connection, user_id)
+        detail = {"user": known.name, "before": before, "after": after}
+        await _record(connection, author, "user.set", known.tenant_id, detail)
+
+    try:
+        await database.run(work)
+    except asyncpg.CheckViolationError:
+        raise OperatorError(f"{status!r}: ACTIVE or DISABLED") from None
+
+
+async def listed(database: Database, within: int | None = None) -> list[Listed]:
+    async with database.connection() as connection:
+        return await rows.listed(connection, within)
+
+
+async def id_of(database: Database, name: str) -> int:
+    """Raises OperatorError."""
+    async with database.connection() as connection:
+        found = await rows.named(connection, name)
+    if found is None:
+        raise OperatorError(f"no user {name}")
+    return found.user_id
+
+
+def _require_role(tenant_id: int | None, role: str) -> None:
+    accepted = OPERATOR_ROLES if tenant_id is None else DEALER_ROLES
+    if role not in accepted:
+        raise OperatorError(f"role {role!r}: one of {', '.join(accepted)}")
+
+
+async def _account(connection: Connection, user_id: int, within: int | None = None, *, lock: bool = True) -> Account:
+    """Raises OperatorError."""
+    found = await rows.account(connection, user_id, lock=lock)
+    if found is None or within not in (None, found.tenant_id):
+        raise OperatorError("there is no such user")
+    return found
+
+
+async def _prove(
+    database: Database, hasher: Passwords, user_id: int, password: str, visitor: Visitor, now: datetime
+) -> None:
+    """Raises NotSignedIn, TooManyTries, passwords.Busy."""
+    of_user = _subject("sure", str(user_id))
+    await _count(database, of_user, visitor.address, now)
+    async with database.connection() as connection:
+        known = await rows.account(connection, user_id)
+    if not await hasher.fits(known.password if known else None, password):
+        raise NotSignedIn
+    async with database.transaction() as connection:
+        await _forgive(connection, of_user, visitor.address)
+
+
+async def _enter(connection: Connection, known: Account, complete: bool, visitor: Visitor, now: datetime) -> Entered:
+    token = secrets.token_urlsafe(32)
+    await rows.open_session(
+        connection, token_hash(token), known.user_id, complete, visitor.address, visitor.agent[:200], now
+    )
+    if complete:
+        await _record(connection, f"console:{known.name}", "user.sign_in", known.tenant_id, {"user": known.name})
+    return Entered(token, complete)
+
+
+async def _code_fits(connection: Connection, keys: DataKeys, known: Account, code: str, now: datetime) -> bool:
+    """Whether a code is right and was not used before; then it is used."""
+    if not known.totp_on or known.sealed_totp is None:
+        return False
+    secret = keys.open(known.sealed_totp, _context(known.user_id))
+    step = totp.step_matched(secret, "".join(code.split()), now)
+    return step is not None and await rows.use_totp_step(connection, known.user_id, step)
+
+
+async def _count(database: Database, of_name: bytes, address: str | None, now: datetime) -> None:
+    """Raises TooManyTries."""
+    most = {of_name: TRIES_OF_NAME} | ({} if address is None else {_of_address(address): TRIES_OF_ADDRESS})
+    async with database.connection() as connection:
+        counted = await rows.count_tries(connection, list(most), WINDOW, now)
+    until = [since + WINDOW for subject, (tries, since) in counted.items() if tries > most[subject]]
+    if until:
+        log.warning("console_tries_throttled", address=address)
+        raise TooManyTries(max(1, round((max(until) - now).total_seconds())))
+
+
+async def _forgive(connection: Connection, of_name: bytes, address: str) -> None:
+    await rows.forgive(connection, of_name)
+    await rows.take_back(connection, _of_address(address))
+
+
+def _of_address(address: str) -> bytes:
+    """An IPv6 network of 64 bits is one customer's."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return _subject("address", address)
+    wide = ipaddress.ip_network(f"{address}/64", strict=False) if parsed.version == 6 else parsed
+    return _subject("address", str(wide))
+
+
+def _subject(kind: str, text: str) -> bytes:
+    return hashlib.sha256(f"{kind}|{text}".encode()).digest()
+
+
+def _may_enter(known: Account) -> bool:
+    return known.status == "ACTIVE" and not known.dealer_disabled
+
+
+def _lasts(found: Session, now: datetime) -> bool:
+    if not found.complete:
+        return now - found.created_at < CODE_WITHIN
+    return now - found.seen_at < IDLE and now - found.created_at < LONGEST
+
+
+def _context(user_id: int) -> bytes:
+    return f"totp|{user_id}".encode()
+
+
+async def _record(
+    connection: Connection, author: str, action: str, tenant_id: int | None, detail: Mapping[str, object]
+) -> None:
+    await store.tenant.record_act(connection, author, action, tenant_id, msgspec.json.encode(detail).decode())

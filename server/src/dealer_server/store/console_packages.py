@@ -1,0 +1,53 @@
+"""The catalogue as operators see it: searched, in pages by packageCode."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from dealer_server.rules.catalogue.package import Package
+from dealer_server.store.database import Connection
+
+_decode = msgspec.json.Decoder(Package).decode
+
+
+class Listed(NamedTuple):
+    """`free`: how many can still be sold of one that is sold from stock."""
+
+    package: Package
+    updated_at: datetime
+    free: int | None
+
+
+async def page(
+    connection: Connection, text: str | None, status: str | None, after: str | None, limit: int
+) -> list[Listed]:
+    """`text` is a part of the code or the name, or the code of its place."""
+    rows = await connection.fetch(
+        "SELECT document::text, updated_at, free FROM package LEFT JOIN stock_level USING (package_code)"
+        " WHERE ($1::text IS NULL OR position(lower($1) IN lower(package_code)) > 0"
+        "  OR position(lower($1) IN lower(document ->> 'package_name')) > 0"
+        "  OR document ->> 'location_code' = upper($1))"
+        " AND ($2::text IS NULL OR document ->> 'status' = $2) AND ($3::text IS NULL OR package_code > $3)"
+        " ORDER BY package_code LIMIT $4",
+        *(text, status, after, limit),
+    )
+    return [Listed(_decode(row[0]), row[1], row[2]) for row in rows]
+
+
+async def named(connection: Connection, package_codes: Sequence[str]) -> dict[str, Package]:
+    """Those of these packages that are there."""
+    rows = await connection.fetch(
+        "SELECT document::text FROM package WHERE package_code = ANY($1::text[])", list(package_codes)
+    )
+    return {one.package_code: one for one in map(_decode, (row[0] for row in rows))}
+
+
+async def lock(connection: Connection, package_codes: Sequence[str]) -> dict[str, Package]:
+    """The same, locked until the transaction ends."""
+    rows = await connection.fetch(
+        "SELECT document::text FROM package WHERE package_code = ANY($1::text[]) ORDER BY package_code FOR UPDATE",
+        list(package_codes),
+    )
+    return {one.package_code: one for one in map(_decode, (row[0] for row in rows))}

@@ -1,0 +1,66 @@
+"""How suppliers fare: purchases that are open or parked, calls of late, what is left in stock."""
+
+from datetime import datetime
+from typing import NamedTuple
+
+from dealer_server.store.database import Connection
+
+COUNTED = 10_000
+CALLS = 50
+
+
+class Listed(NamedTuple):
+    code: str
+    kind: str
+    status: str
+    updated_at: datetime
+    packages: int
+
+
+class Open(NamedTuple):
+    """Purchases of a supplier in one state that are not over; `oldest_at`: when the first of them was planned."""
+
+    supplier: str
+    state: str
+    total: int
+    oldest_at: datetime
+
+
+class Stock(NamedTuple):
+    """A package that is sold from stock: how many can still be sold, and how many were loaded in all."""
+
+    package_code: str
+    name: str
+    free: int
+    status: str
+
+
+async def listed(connection: Connection) -> list[Listed]:
+    rows = await connection.fetch(
+        "SELECT s.code, s.kind, s.status, s.updated_at, count(r.package_code)::int FROM supplier s"
+        " LEFT JOIN route r ON r.supplier = s.code GROUP BY s.code ORDER BY s.code"
+    )
+    return [Listed(*row) for row in rows]
+
+
+async def unfinished(connection: Connection, code: str | None = None) -> list[Open]:
+    """By the indexes of what is due and what is parked, and no further than COUNTED of each."""
+    rows = await connection.fetch(
+        "SELECT supplier, state, count(*)::int, min(created_at) FROM ("
+        f" (SELECT supplier, state, created_at FROM purchase WHERE due_at IS NOT NULL LIMIT {COUNTED})"
+        f" UNION ALL (SELECT supplier, state, created_at FROM purchase WHERE state = 'PARKED' LIMIT {COUNTED})"
+        ") p WHERE $1::text IS NULL OR supplier = $1 GROUP BY supplier, state ORDER BY supplier, state",
+        code,
+    )
+    return [Open(*row) for row in rows]
+
+
+async def stock(connection: Connection) -> list[Stock]:
+    """The shortest first."""
+    rows = await connection.fetch(
+        "SELECT p.package_code, p.document ->> 'package_name', coalesce(l.free, 0), p.document ->> 'status'"
+        " FROM package p LEFT JOIN stock_level l USING (package_code)"
+        " WHERE p.document ->> 'supplier' = 'stock' OR l.package_code IS NOT NULL"
+        " ORDER BY 3, 1 LIMIT 500"
+    )
+    return [Stock(*row) for row in rows]

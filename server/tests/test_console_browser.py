@@ -1,0 +1,197 @@
+"""Does the console work in a browser, with nothing to complain about? Skipped where there is no Chromium."""
+
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser as Chromium
+from playwright.async_api import ConsoleMessage, Page, async_playwright, expect
+
+from browser import PASSWORDS
+from dealer_server.operations import user
+from door import Door, Service
+
+PROGRAM = shutil.which("chromium")
+FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
+SIZES = {"desk": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
+NAMES = {"operator": "browsing-operator", "dealer": "browsing-dealer"}
+WORD = "a word for the test"
+AXE = (Path(__file__).parent / "vendor/axe/axe.min.js").read_text() + ";0"
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no chromium here")
+
+
+@pytest.fixture(scope="module")
+async def chromium() -> AsyncIterator[Chromium]:
+    async with async_playwright() as playwright:
+        opened = await playwright.chromium.launch(executable_path=PROGRAM, args=FLAGS)
+        yield opened
+        await opened.close()
+
+
+@pytest.fixture(scope="module")
+async def people(service: Service) -> None:
+    """An operator, and somebody of a dealer that has bought something."""
+    created = await service.tenant(balance="1000", name="Browsing & Sons")
+    async with service.door(created) as door:
+        await bought(door)
+    for name, tenant_id in ((NAMES["operator"], None), (NAMES["dealer"], int(created.tenant_id))):
+        await user.create(service.database, PASSWORDS, tenant_id, name, "admin", "test", WORD)
+
+
+async def bought(door: Door) -> None:
+    reply = await door.order()
+    await door.delivered(reply.data["orderNo"])
+
+
+async def sign_in(page: Page, service: Service, name: str) -> None:
+    await page.goto(f"{service.url}/console")
+    await page.get_by_label("Name").fill(name)
+    await page.get_by_label("Password").fill(WORD)
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page.locator("#main")).to_be_visible()
+    await expect(page.locator(".side-menu")).to_be_attached()
+
+
+def complaints(page: Page) -> list[str]:
+    """What the browser says of pages from now on: errors, warnings, what the policy forbids."""
+    heard: list[str] = []
+
+    def said(message: ConsoleMessage) -> None:
+        if message.type != "verbose":
+            heard.append(f"{page.url}: {message.text}")
+
+    page.on("console", said)
+    page.on("pageerror", lambda error: heard.append(f"{page.url}: {error}"))
+    page.on("requestfailed", lambda request: heard.append(f"{request.url}: {request.failure}"))
+    return heard
+
+
+async def barriers(page: Page) -> list[str]:
+    """What keeps people out of a page, as axe-core finds it."""
+    await page.evaluate(AXE)
+    found = await page.evaluate("async () => (await axe.run()).violations")
+    return [f"{one['id']}: {node['html'][:200]}" for one in found for node in one["nodes"]]
+
+
+async def menu(page: Page) -> list[str]:
+    return await page.locator(".side-link").evaluate_all("links => links.map(link => link.href)")
+
+
+async def rows(page: Page) -> list[str]:
+    """Where the rows of a list lead."""
+    return await page.locator("#main tr[data-href]").evaluate_all("rows => rows.map(row => row.dataset.href)")
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("who", NAMES)
+async def test_every_page_of_the_menu_and_what_it_lists_shows_without_a_complaint(
+    chromium: Chromium, service: Service, people: None, who: str, size: str
+) -> None:
+    page = await chromium.new_page(viewport=SIZES[size], color_scheme="dark" if size == "phone" else "light")
+    heard = complaints(page)
+    await sign_in(page, service, NAMES[who])
+    addresses = [*await menu(page), f"{service.url}/console/account"]
+    for address in addresses:  # grows by the first thing of each list
+        await page.goto(address)
+        await expect(page.get_by_role("heading", level=1)).to_be_visible()
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{address} is too wide"
+        assert await barriers(page) == [], address
+        addresses += [f"{service.url}{path}" for path in await rows(page) if f"{service.url}{path}" not in addresses][
+            :1
+        ]
+    assert heard == []
+    await page.close()
+
+
+async def test_the_test_environment_cannot_be_missed(chromium: Chromium, service: Service, people: None) -> None:
+    page = await chromium.new_page()
+    await page.goto(f"{service.url}/console")
+    await expect(page.get_by_role("complementary")).to_contain_text("TEST")
+    await sign_in(page, service, NAMES["operator"])
+    await expect(page.get_by_role("complementary")).to_be_visible()
+    await page.close()
+
+
+async def test_light_and_dark_are_switched_and_stay(chromium: Chromium, service: Service, people: None) -> None:
+    page = await chromium.new_page(color_scheme="light")
+    await sign_in(page, service, NAMES["operator"])
+    root = page.locator("html")
+    await expect(root).to_have_attribute("data-bs-theme", "light")
+    await page.get_by_role("button", name="Light or dark").click()
+    await expect(root).to_have_attribute("data-bs-theme", "dark")
+    await page.reload()
+    await expect(root).to_have_attribute("data-bs-theme", "dark")
+    await page.close()
+
+
+async def test_the_menu_folds_on_a_phone(chromium: Chromium, service: Service, people: None) -> None:
+    page = await chromium.new_page(viewport=SIZES["phone"])
+    await sign_in(page, service, NAMES["dealer"])
+    users = page.get_by_role("link", name="Users")
+    await expect(users).to_be_hidden()
+    await page.get_by_role("button", name="Menu").click()
+    await users.click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Users")
+    await page.close()
+
+
+async def test_a_dialog_makes_a_user_by_keyboard_alone(chromium: Chromium, service: Service, people: None) -> None:
+    page = await chromium.new_page()
+    await sign_in(page, service, NAMES["operator"])
+    await page.goto(f"{service.url}/console/users")
+    await page.get_by_role("button", name="New user").focus()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("dialog")).to_be_visible()
+    await page.get_by_label("Name").fill("made-in-a-dialog")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", name="The password of made-in-a-dialog")).to_be_visible()
+    await page.close()
+
+
+async def test_without_scripts_people_sign_in_and_out(chromium: Chromium, service: Service, people: None) -> None:
+    context = await chromium.new_context(java_script_enabled=False)
+    page = await context.new_page()
+    await sign_in(page, service, NAMES["operator"])
+    await page.locator(".top-user").click()
+    await page.get_by_role("button", name="Sign out").click()
+    await expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+    await context.close()
+
+
+async def test_who_signed_out_sees_nothing_by_going_back(chromium: Chromium, service: Service, people: None) -> None:
+    page = await chromium.new_page()
+    await sign_in(page, service, NAMES["operator"])
+    await page.goto(f"{service.url}/console/users")
+    await page.locator(".top-user").click()
+    await page.get_by_role("button", name="Sign out").click()
+    await page.go_back()
+    await expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+    await page.close()
+
+
+async def test_a_page_of_what_still_changes_renews_itself(chromium: Chromium, service: Service, people: None) -> None:
+    page = await chromium.new_page()
+    heard = complaints(page)
+    await sign_in(page, service, NAMES["dealer"])
+    await page.goto(f"{service.url}/console/profiles")
+    [path] = await rows(page)
+    await page.goto(f"{service.url}{path}")
+    async with page.expect_response(lambda response: "hx-request" in response.request.headers) as renewed:
+        pass
+    assert (await renewed.value).status == 200
+    await expect(page.locator("#profile")).to_be_visible()
+    assert heard == []
+    await page.close()
+
+
+def test_what_is_vendored_has_its_licence() -> None:
+    import dealer_server.console
+
+    vendor = Path(dealer_server.console.__file__).parent / "static/vendor"
+    for folder in vendor.iterdir():
+        assert folder.is_file() or (folder / "LICENSE").read_text().strip(), folder

@@ -1,0 +1,511 @@
+"""The operator's pages: orders and what happened to them, dealers, queues, webhooks, packages, the audit log."""
+
+import csv
+import io
+import re
+import secrets
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from html import unescape
+
+import httpx2
+import pytest
+
+from browser import Browser, signed_in
+from dealer_server import clock
+from dealer_server.rules import identity
+from dealer_server.rules.catalogue import generate, importing
+from dealer_server.store import console_audit, console_orders
+from dealer_server.store.console_orders import Wanted
+from door import Door, Service, running_service
+from shop import stock_csv
+from sourcing import Source, fresh, set_up
+from webhook_stage import Receiver, answer
+
+ROLES = ("admin", "finance", "support", "readonly")
+
+
+async def see(browser: Browser, path: str) -> str:
+    """A page that opens, as text."""
+    answered = await browser.get(path)
+    assert answered.status_code == 200, f"{path}: {answered.status_code} {answered.headers.get('location', '')}"
+    return text_of(answered.text)
+
+
+async def fill(browser: Browser, path: str, files: dict[str, bytes] | None = None, **form: str) -> httpx2.Response:
+    """A form with what protects it."""
+    return await browser.post(path, form, files)
+
+
+async def does(browser: Browser, path: str, **form: str) -> str:
+    """A write and the page it leads to, as text."""
+    answered = await fill(browser, path, **form)
+    assert answered.status_code == 303, f"{path}: {answered.status_code}"
+    return await see(browser, answered.headers["location"])
+
+
+def text_of(html: str) -> str:
+    """What a reader sees, blanks as one."""
+    plain = re.sub(r"<(script|style|head).*?</\1>", " ", html, flags=re.DOTALL)
+    return " ".join(unescape(re.sub("<[^>]+>", " ", plain)).split())
+
+
+@pytest.fixture
+async def admin(service: Service) -> AsyncIterator[Browser]:
+    async with signed_in(service) as one:
+        yield one
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    one = await Receiver().start()
+    yield one
+    await one.close()
+
+
+async def acts(service: Service, action: str) -> list[console_audit.Act]:
+    async with service.database.connection() as connection:
+        return (await console_audit.page(connection, console_audit.Wanted(action=action), None, 50)).acts
+
+
+# Orders
+
+
+async def test_an_order_is_told_in_one_line_of_time(service: Service, dealer: Door, admin: Browser, receiver: Receiver):
+    await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
+    order = (await dealer.order(remark="for the fair")).data
+    await dealer.delivered(order["orderNo"])
+    await receiver.received(2)
+    page = await see(admin, f"/console/orders/{order['orderNo']}")
+    told = ("Order placed, 1.80 USD debited", "delivered by simulated", "Webhook ORDER_PAID", "HTTP 200",
+            "Webhook DELIVERY_UPDATED", order["transactionId"], "for the fair", "ICCID_READY")  # fmt: skip
+    for words in told:
+        assert words in page
+    assert page.index("debited") < page.index("delivered by simulated")
+    assert f'"orderNo": "{order["orderNo"]}"' in page, "the body is opened"
+
+
+async def test_activation_codes_are_for_admins_and_support(service: Service, dealer: Door, receiver: Receiver):
+    await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
+    order_no = (await dealer.order()).data["orderNo"]
+    code = (await dealer.delivered(order_no))["items"][0]["profiles"][0]["activationCode"]
+    await receiver.received(2)
+    for role in ROLES:
+        async with signed_in(service, role) as one:
+            page = (await one.get(f"/console/orders/{order_no}")).text
+            assert (code in page) == (role in ("admin", "support")), role
+            for link in set(re.findall(r"/console/deliveries/\d+/\d+", page)):
+                assert role in ("admin", "support") or code not in (await one.get(link)).text
+
+
+async def test_a_refund_and_its_credit_stand_in_the_order(dealer: Door, admin: Browser):
+    order = (await dealer.order()).data
+    await dealer.delivered(order["orderNo"])
+    refund = (await dealer.post("/esim/refund", {"orderNo": order["orderNo"]})).data
+    page = await see(admin, f"/console/orders/{order['orderNo']}")
+    assert "Refund of 1.80 USD asked for" in page and "1.80 USD credited" in page
+    assert refund["refundNo"] in page
+
+
+async def test_what_is_no_order_is_not_here(admin: Browser):
+    for number in ("D000000000000000000", "nonsense", "D26112008153012345"):
+        assert (await admin.get(f"/console/orders/{number}")).status_code == 404
+
+
+async def test_the_list_keeps_to_its_filters(service: Service, dealer: Door, stranger: Door, admin: Browser):
+    ours, failed = (await dealer.order()).data, (await dealer.order("TEST-FAIL")).data
+    theirs = (await stranger.order()).data
+    await dealer.delivered(failed["orderNo"])
+    page = await see(admin, f"/console/orders?dealer={dealer.tenant_id}")
+    assert ours["orderNo"] in page and failed["orderNo"] in page and theirs["orderNo"] not in page
+    page = await see(admin, f"/console/orders?dealer={dealer.tenant_id}&package=TEST-FAIL")
+    assert failed["orderNo"] in page and ours["orderNo"] not in page
+    page = await see(admin, f"/console/orders?dealer={dealer.tenant_id}&to=2020-01-01")
+    assert "No order matches" in page
+
+
+async def test_the_file_is_what_the_list_shows(dealer: Door, admin: Browser):
+    orders = [(await dealer.order(transactionId=f"-{secrets.token_hex(4)}")).data for _ in range(3)]
+    answered = await admin.get(f"/console/orders.csv?dealer={dealer.tenant_id}")
+    assert answered.headers["content-type"].startswith("text/csv")
+    rows = list(csv.DictReader(io.StringIO(answered.text)))
+    assert [row["orderNo"] for row in rows] == [order["orderNo"] for order in reversed(orders)]
+    assert rows[0]["amount"] == "1.80" and rows[0]["packages"] == "TEST-OK x1"
+    assert rows[0]["transactionId"].startswith("'-"), "no spreadsheet takes it for a formula"
+
+
+async def test_pages_of_all_dealers_lose_no_order_and_show_none_twice(service: Service, dealer: Door, stranger: Door):
+    for number in range(12):
+        await (dealer if number % 3 else stranger).order()
+    async with service.database.connection() as connection:
+        seen: list[int] = []
+        before: int | None = None
+        while True:
+            found = await console_orders.page(connection, Wanted(), before, 5)
+            seen += [one.order_id for one in found.orders]
+            if (before := found.next) is None:
+                break
+        rows = await connection.fetch("SELECT order_id FROM orders ORDER BY order_id DESC")
+    assert seen == [row[0] for row in rows]
+
+
+async def test_older_orders_are_found_far_behind_the_newest(service: Service, dealer: Door):
+    """Years lie between two orders: the list steps over the time between."""
+    order = (await dealer.order()).data
+    order_id = identity.order_id(order["orderNo"])
+    assert order_id is not None
+    later = clock.now() + timedelta(days=2_000)
+    async with service.database.connection() as connection:
+        wanted = Wanted(tenant_id=dealer.tenant_id, end=later)
+        found = await console_orders.page(connection, wanted, identity.first_id_at(int(later.timestamp())), 5)
+    assert [one.order_id for one in found.orders] == [order_id]
+
+
+# Search
+
+
+async def test_a_search_goes_straight_to_the_one_that_is_meant(service: Service, dealer: Door, admin: Browser):
+    order = (await dealer.order()).data
+    profile = (await dealer.delivered(order["orderNo"]))["items"][0]["profiles"][0]
+    for word in (order["orderNo"], order["transactionId"], profile["iccid"], profile["profileId"]):
+        answered = await admin.get(f"/console/search?q={word}")
+        assert answered.headers["location"] == f"/console/orders/{order['orderNo']}"
+    answered = await admin.get(f"/console/search?q={dealer.app_key}")
+    assert answered.headers["location"] == f"/console/dealers/{dealer.tenant_id}"
+
+
+async def test_a_search_that_means_several_shows_them(service: Service, dealer: Door, stranger: Door, admin: Browser):
+    number = secrets.token_hex(6)
+    ours, theirs = [(await door.order(transactionId=number)).data for door in (dealer, stranger)]
+    page = await see(admin, f"/console/search?q={number}")
+    assert ours["orderNo"] in page and theirs["orderNo"] in page
+    assert "Nothing is called" in await see(admin, "/console/search?q=%00%25_nothing")
+
+
+# Dealers
+
+
+async def test_a_new_dealers_secret_is_shown_once(service: Service, admin: Browser):
+    answered = await fill(
+        admin, "/console/dealers", name="<b>Acme</b> & sons", currency="EUR", balance="50", qps="5", markup="12.5"
+    )
+    secret, app_key = re.search(r"sk_test_\w{40}", answered.text), re.search(r"ak_test_\w{24}", answered.text)
+    assert secret and app_key and "<b>Acme" not in answered.text
+    tenant_id = re.search(r"/console/dealers/(\d+)", answered.text)
+    assert tenant_id is not None
+    page = await see(admin, f"/console/dealers/{tenant_id[1]}")
+    assert secret[0] not in page and "50.00 EUR" in page and "<b>Acme</b> & sons" in page
+    assert "12.5" in (await admin.get(f"/console/dealers/{tenant_id[1]}")).text
+
+
+async def test_a_form_that_makes_no_sense_says_so_and_keeps_what_was_typed(admin: Browser):
+    answered = await fill(admin, "/console/dealers", name="Acme", currency="USD", balance="1.234")
+    assert answered.status_code == 400 and "decimal" in text_of(answered.text) and 'value="Acme"' in answered.text
+
+
+async def test_terms_are_changed_by_one_form_and_its_change_is_in_the_audit_log(
+    service: Service, dealer: Door, admin: Browser
+):
+    home = f"/console/dealers/{dealer.tenant_id}"
+    terms = {"name": "Renamed", "credit_limit": "25", "low_balance": "5", "qps": "7", "markup": "3"}
+    page = await does(admin, f"{home}/terms", **terms, status="ACTIVE", ip_allow="203.0.113.7, 198.51.100.0/24")
+    assert "The terms are changed" in page and "1,025.00 USD" in page
+    assert "203.0.113.7" in page and "198.51.100.0/24" in page
+    audit = await see(admin, f"/console/audit?dealer={dealer.tenant_id}&action=tenant.set")
+    assert "creditLimit 0.00 → 25.00" in audit and f"console:{admin.name}" in audit and "127.0.0.1" in audit
+    page = await does(admin, f"{home}/terms", name="Renamed", credit_limit="-1", status="ACTIVE")
+    assert "credit limit '-1'" in page
+
+
+async def test_an_adjustment_has_a_reason_and_stands_in_the_statement(service: Service, dealer: Door, admin: Browser):
+    home = f"/console/dealers/{dealer.tenant_id}"
+    page = await does(admin, f"{home}/adjust", direction="take", amount="12.50", reason="paid twice")
+    assert "987.50 USD" in page
+    assert "a reason" in await does(admin, f"{home}/adjust", direction="add", amount="1", reason=" ")
+    assert "ADJUST" in await see(admin, f"{home}/statement?type=ADJUST")
+    rows = list(csv.DictReader(io.StringIO((await admin.get(f"{home}/statement.csv")).text)))
+    assert [row["amount"] for row in rows] == ["-12.50", "1000.00"]
+    assert "paid twice" in await see(admin, f"/console/audit?dealer={dealer.tenant_id}&action=adjust")
+
+
+async def test_a_price_of_its_own_is_what_the_dealer_pays(service: Service, dealer: Door, admin: Browser):
+    home = f"/console/dealers/{dealer.tenant_id}"
+    assert "1.50 USD" in await does(admin, f"{home}/prices", package="TEST-OK", price="1.50")
+    assert "no package" in await does(admin, f"{home}/prices", package="NO-SUCH", price="1")
+    assert "off sale" in await does(admin, f"{home}/prices", package="TEST-OK", price="off")
+
+
+async def test_a_secret_is_shown_to_those_who_are_sure_and_looking_is_written_down(
+    service: Service, dealer: Door, admin: Browser
+):
+    path = f"/console/dealers/{dealer.tenant_id}/credentials/{dealer.app_key}"
+    assert dealer.app_secret in await see(admin, path)
+    looked = (await acts(service, "credentials.view"))[0]
+    assert (looked.author, looked.tenant_id) == (f"console:{admin.name}", dealer.tenant_id)
+    async with service.database.connection() as connection:
+        await connection.execute("UPDATE console_session SET sure_at = sure_at - interval '6 minutes'")
+    answered = await admin.get(path)
+    assert dealer.app_secret not in answered.text and "sure_password" in answered.text
+
+
+async def test_a_reset_gives_a_new_secret_and_ends_the_old_one_where_that_is_wanted(
+    service: Service, dealer: Door, admin: Browser
+):
+    path = f"/console/dealers/{dealer.tenant_id}/credentials/{dealer.app_key}"
+    answered = await fill(admin, f"{path}/reset", now="on")
+    fresh_secret = re.search(r"sk_test_\w{40}", answered.text)
+    assert fresh_secret and fresh_secret[0] != dealer.app_secret
+    page = await does(admin, f"{path}/disable")
+    assert "DISABLED" in page
+
+
+async def test_a_credential_is_its_own_dealers_alone(service: Service, dealer: Door, stranger: Door, admin: Browser):
+    path = f"/console/dealers/{stranger.tenant_id}/credentials/{dealer.app_key}"
+    assert (await admin.get(path)).status_code == 404
+
+
+async def test_a_callback_url_is_set_and_refused_as_the_api_does(service: Service, dealer: Door, admin: Browser):
+    home = f"/console/dealers/{dealer.tenant_id}"
+    page = await does(admin, f"{home}/callback", callback_url="http://127.0.0.1:9999/hook")
+    assert "The callback URL is set" in page
+    assert "callbackUrl" in await does(admin, f"{home}/callback", callback_url="ftp://example.com/")
+    assert (await acts(service, "webhook.set"))[0].tenant_id == dealer.tenant_id
+
+
+# Queues
+
+
+async def test_a_topup_is_approved_once_and_counted_in_the_menu_until_then(
+    service: Service, dealer: Door, admin: Browser
+):
+    asked = {"amount": "250.00", "transactionId": secrets.token_hex(6), "payReference": "bank 42"}
+    number = (await dealer.post("/account/topup", asked)).data["topupNo"]
+    page = await see(admin, "/console/topups")
+    assert number in page and "bank 42" in page
+    assert "is approved and credited" in await does(admin, f"/console/topups/{number}/approve")
+    assert "is APPROVED already" in await does(admin, f"/console/topups/{number}/approve")
+    assert (await dealer.post("/account/balance")).data["balance"] == "1250.00"
+    assert number in await see(admin, "/console/topups?status=APPROVED")
+    assert number in await see(admin, (await admin.get(f"/console/search?q={number}")).headers["location"])
+
+
+async def test_a_rejected_topup_says_why(service: Service, dealer: Door, admin: Browser):
+    asked = {"amount": "1.00", "transactionId": secrets.token_hex(6)}
+    number = (await dealer.post("/account/topup", asked)).data["topupNo"]
+    assert "needs a reason" in await does(admin, f"/console/topups/{number}/reject", reason="")
+    await does(admin, f"/console/topups/{number}/reject", reason="no money came")
+    assert "no money came" in await see(admin, "/console/topups?status=REJECTED")
+
+
+async def test_a_refund_that_waits_is_approved_and_credited(service: Service, dealer: Door, admin: Browser):
+    order = (await dealer.order("TEST-REVIEW")).data
+    await dealer.delivered(order["orderNo"])
+    refund = (await dealer.post("/esim/refund", {"orderNo": order["orderNo"], "remark": "not used"})).data
+    assert refund["status"] == "REFUNDING"
+    page = await see(admin, "/console/refunds")
+    assert refund["refundNo"] in page and "1 to review" in page and "not used" in page
+    assert "is approved" in await does(admin, f"/console/refunds/{refund['refundNo']}/approve")
+    assert refund["refundNo"] not in (await see(admin, "/console/refunds")).replace("is approved", "")
+
+
+# Webhooks
+
+
+async def failed_for_good(service: Service, dealer: Door, receiver: Receiver) -> str:
+    """An order whose events its receiver never took; the orderNo."""
+    receiver.answers = [answer(500, body=b"out of paper")]
+    await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
+    order_no: str = (await dealer.order()).data["orderNo"]
+    await dealer.delivered(order_no)
+    await receiver.received(1)
+    async with service.database.connection() as connection:
+        await connection.execute(
+            "UPDATE webhook_delivery SET state = 'FAILED', due_at = NULL, claim = NULL, finished_at = now()"
+            " WHERE tenant_id = $1 AND attempt_count > 0",
+            dealer.tenant_id,
+        )
+    return order_no
+
+
+async def test_what_failed_is_listed_and_sent_once_more(
+    service: Service, dealer: Door, admin: Browser, receiver: Receiver
+):
+    order_no = await failed_for_good(service, dealer, receiver)
+    html = (await admin.get(f"/console/webhooks/failed?dealer={dealer.tenant_id}")).text
+    page = text_of(html)
+    assert order_no in page and "500 STATUS" in page
+    link = re.search(rf"/console/deliveries/{dealer.tenant_id}/\d+", html)
+    assert link is not None and "out of paper" in await see(admin, link[0])
+    before, receiver.answers = len(receiver.requests), [answer(200)]
+    assert "goes once more" in await does(admin, f"{link[0]}/resend")
+    await receiver.received(before + 1)
+
+
+async def test_many_are_counted_before_they_are_sent_again(
+    service: Service, dealer: Door, admin: Browser, receiver: Receiver
+):
+    await failed_for_good(service, dealer, receiver)
+    chosen = {"kind": "RESEND", "dealer": str(dealer.tenant_id), "state": "FAILED", "event": "", "from": "", "to": ""}
+    counted = text_of((await fill(admin, "/console/webhooks/count", **chosen)).text)
+    assert "Together" in counted
+    before, receiver.answers = len(receiver.requests), [answer(200)]
+    assert "The worker sends them again" in await does(admin, "/console/webhooks/begin", **chosen)
+    await receiver.received(before + 1)
+    assert "for a time range" in await does(admin, "/console/webhooks/count", kind="SYNC")
+
+
+async def test_an_orders_snapshot_goes_out_at_a_click(
+    service: Service, dealer: Door, admin: Browser, receiver: Receiver
+):
+    await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
+    order_no = (await dealer.order()).data["orderNo"]
+    await dealer.delivered(order_no)
+    before = len(await receiver.received(2))
+    assert "The snapshot goes out" in await does(admin, f"/console/orders/{order_no}/sync")
+    assert (await receiver.received(before + 1))[-1].json["changeHints"] == ["ORDER_SNAPSHOT_SYNC"]
+
+
+# Packages and stock
+
+
+async def test_an_import_is_previewed_before_it_changes_anything(service: Service, dealer: Door, admin: Browser):
+    [package] = [one for one in generate.catalogue("test") if one.package_code == "DEMO-STOCK"]
+    text = importing.write([package]).replace(package.package_name, "Quite another name")
+    shown = await fill(admin, "/console/packages/preview", files={"file": text.encode()})
+    page = text_of(shown.text)
+    assert "0 new, 1 changed" in page and package.package_name in page and "Quite another name" in page
+    assert "Quite another name" not in await see(admin, "/console/packages?q=DEMO-STOCK")
+    packed = re.search('name="packed" value="([^"]+)"', shown.text)
+    assert packed is not None
+    assert "1 packages, 1 of them new or changed" in await does(admin, "/console/packages/import", packed=packed[1])
+    assert "Quite another name" in await see(admin, "/console/packages?q=DEMO-STOCK")
+
+
+async def test_a_file_with_faults_is_reported_line_by_line(service: Service, admin: Browser):
+    text = "packageCode,packageName,locationCode,price,currency,dataType,duration\nX 1,,FR,0,USD,TOTAL,7\n"
+    page = text_of((await fill(admin, "/console/packages/preview", files={"file": text.encode()})).text)
+    assert "nothing can be imported" in page and "packageName" in page and "Import " not in page.split("price")[1]
+
+
+async def test_a_package_goes_off_sale_and_on_again(service: Service, dealer: Door, admin: Browser):
+    assert "is off sale" in await does(admin, "/console/packages/status", package="TEST-DELAY", status="OFF_SALE")
+    assert "TEST-DELAY" in await see(admin, "/console/packages?status=OFF_SALE")
+    assert (await acts(service, "catalog.status"))[0].detail.count("TEST-DELAY") == 1
+    await does(admin, "/console/packages/status", package="TEST-DELAY", status="ON_SALE")
+    assert "TEST-DELAY" not in await see(admin, "/console/packages?status=OFF_SALE")
+
+
+async def test_stock_is_loaded_whole_or_not_at_all(service: Service, admin: Browser):
+    path, text = "/console/packages/DEMO-STOCK/stock", stock_csv(3)
+    spoiled = text + text.splitlines()[1] + "\n"
+    answered = await fill(admin, path, files={"file": spoiled.encode()})
+    assert answered.status_code == 400 and "nothing was loaded" in text_of(answered.text)
+    page = text_of((await fill(admin, path, files={"file": text.encode()})).text)
+    assert "3 profiles are loaded; 3 can be sold now" in page
+    assert "3" in await see(admin, "/console/suppliers")
+
+
+# Suppliers, the overview, the audit log, roles
+
+
+async def test_a_supplier_is_paused_checked_and_resumed(postgres: str, template: str):
+    async with fresh(postgres, template) as url:
+        settings = {"baseUrl": "http://127.0.0.1:9", "accessCode": "ours", "secretKey": "hush hush"}
+        await set_up(url, [Source("rt:near", "rt_upstream", settings)], {})
+        async with running_service(url, worker=False) as service, signed_in(service) as admin:
+            assert "rt:near" in await see(admin, "/console/suppliers")
+            page = await see(admin, "/console/suppliers/rt:near?totals=1")
+            assert "hush hush" not in page
+            assert "is PAUSED" in await does(admin, "/console/suppliers/rt:near/status", status="PAUSED")
+            checked = text_of((await fill(admin, "/console/suppliers/rt:near/check")).text)
+            assert "It does not answer" in checked
+            assert "is ACTIVE" in await does(admin, "/console/suppliers/rt:near/status", status="ACTIVE")
+
+
+async def park(service: Service, door: Door) -> tuple[str, str]:
+    """A purchase that nobody knows about: its order's number and its unit."""
+    order = (await door.order()).data
+    async with service.database.connection() as connection:
+        await connection.execute(
+            "INSERT INTO purchase (tenant_id, profile_id, position, order_id, line, unit_key, supplier, sku, state,"
+            " reason, unknown_since, created_at) SELECT tenant_id, profile_id, 0, order_id, 0, 'U-' || profile_id,"
+            " 'rt:near', 'SKU', 'PARKED', 'no answer that counts', now(), now() FROM profile WHERE order_id = $1",
+            identity.order_id(order["orderNo"]),
+        )
+        unit: str = await connection.fetchval("SELECT unit_key FROM purchase WHERE state = 'PARKED'")
+    return order["orderNo"], unit
+
+
+async def test_a_purchase_nobody_knows_about_goes_on_at_an_operators_word(postgres: str, template: str):
+    async with fresh(postgres, template) as url:
+        settings = {"baseUrl": "http://127.0.0.1:9", "accessCode": "ours", "secretKey": "hush hush"}
+        await set_up(url, [Source("rt:near", "rt_upstream", settings)], {})
+        async with (
+            running_service(url, worker=False) as service,
+            signed_in(service) as admin,
+            service.door(await service.tenant(balance="1000", qps=0)) as door,
+        ):
+            order_no, unit = await park(service, door)
+            page = await see(admin, "/console/suppliers")
+            assert unit in page and "no answer that counts" in page and order_no in page
+            assert "Nobody knows what rt:near did" in await see(admin, f"/console/orders/{order_no}")
+            spoiled = {"unit": unit, "outcome": "bought", "iccid": "12", "code": "LPA:1$a$b"}
+            assert "goes on" not in await does(admin, "/console/suppliers/resolve", **spoiled)
+            told = await does(admin, "/console/suppliers/resolve", unit=unit, outcome="not bought")
+            assert f"{unit} goes on: not bought" in told
+            again = await does(admin, "/console/suppliers/resolve", unit=unit, outcome="not bought")
+            assert "does not wait" in again
+
+
+async def test_the_overview_counts_what_happened(service: Service, dealer: Door, admin: Browser):
+    order = (await dealer.order()).data
+    await dealer.delivered(order["orderNo"])
+    page = await see(admin, "/console")
+    assert order["orderNo"] in page and "Orders, 24 h" in page and "Waiting for you" in page
+
+
+async def test_every_page_opens_for_every_operator_and_writes_only_for_those_who_may(service: Service, dealer: Door):
+    order_no = (await dealer.order()).data["orderNo"]
+    home = f"/console/dealers/{dealer.tenant_id}"
+    pages = ("", "/orders", f"/orders/{order_no}", "/dealers", "/topups", "/refunds", "/webhooks", "/webhooks/failed",
+             "/suppliers", "/packages", "/audit", "/search", "/orders.csv")  # fmt: skip
+    writes = {
+        f"{home}/adjust": ("admin", "finance"),
+        "/console/topups/T1/approve": ("admin", "finance"),
+        "/console/refunds/R1/reject": ("admin", "finance"),
+        f"{home}/terms": ("admin",),
+        f"{home}/callback": ("admin",),
+        f"/console/orders/{order_no}/sync": ("admin", "support"),
+        "/console/packages/status": ("admin",),
+    }
+    for role in ROLES:
+        async with signed_in(service, role) as one:
+            for path in (*(f"/console{path}" for path in pages), home, f"{home}/statement"):
+                assert (await one.get(path)).status_code == 200, (role, path)
+            for path, roles in writes.items():
+                status = (await fill(one, path)).status_code
+                assert status == (303 if role in roles else 403), (role, path)
+            allowed = (await one.get(f"{home}/credentials/{dealer.app_key}")).status_code
+            assert allowed == (200 if role == "admin" else 403)
+
+
+async def test_a_dealers_people_see_none_of_it(service: Service, dealer: Door):
+    async with signed_in(service, tenant_id=dealer.tenant_id) as one:
+        for path in (
+            "/console/dealers",
+            "/console/audit",
+            "/console/suppliers",
+            "/console/topups",
+            "/console/packages",
+        ):
+            assert (await one.get(path)).status_code == 404, path
+
+
+async def test_what_a_dealer_writes_is_shown_as_it_was_written(service: Service, dealer: Door, admin: Browser):
+    evil = '"><script>alert(1)</script>'
+    order_no = (await dealer.order(remark=evil)).data["orderNo"]
+    await service.change(dealer.tenant_id, name=evil)
+    await dealer.post("/account/topup", {"amount": "1", "transactionId": secrets.token_hex(6), "remark": evil})
+    for path in (f"/console/orders/{order_no}", "/console/orders", "/console/dealers", "/console/topups",
+                 f"/console/audit?dealer={dealer.tenant_id}", "/console/webhooks"):  # fmt: skip
+        assert "<script>alert" not in (await admin.get(path)).text

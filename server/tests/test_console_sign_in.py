@@ -1,0 +1,700 @@
+"""Who gets into the console, for how long, and to which pages? Over HTTP, as a browser does it."""
+
+import asyncio
+import base64
+import json
+import re
+import secrets
+import socket
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import httpx2
+import pytest
+
+from browser import PASSWORDS, ROLES, Browser, browser, said, signed_in
+from dealer_server import clock
+from dealer_server.console import account, users
+from dealer_server.console.sign_in import local
+from dealer_server.console.table import table
+from dealer_server.operations import user
+from dealer_server.operations.tenant import OperatorError
+from dealer_server.rules import totp
+from door import Service, running_service
+from processes import environment, run
+
+TABLE = table(account, users)
+POLICY = (
+    "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; form-action 'self';"
+    " frame-ancestors 'none'; base-uri 'none'"
+)
+WRONG = "That name and password do not go together."
+
+
+@pytest.fixture(autouse=True)
+async def no_tries(service: Service) -> None:
+    """Whatever the test before tried, this one's tries are the first of its address."""
+    await change(service, "DELETE FROM console_try")
+
+
+@pytest.fixture
+async def visitor(service: Service) -> AsyncIterator[Browser]:
+    """A browser in which nobody has signed in."""
+    async with browser(service) as one:
+        yield one
+
+
+@pytest.fixture
+async def admin(service: Service) -> AsyncIterator[Browser]:
+    async with signed_in(service) as one:
+        yield one
+
+
+async def change(service: Service, sql: str, *args: object) -> None:
+    async with service.database.connection() as connection:
+        await connection.execute(sql, *args)
+
+
+async def rows(service: Service, sql: str, *args: object) -> list[tuple[object, ...]]:
+    async with service.database.connection() as connection:
+        return [tuple(row) for row in await connection.fetch(sql, *args)]
+
+
+async def minutes_pass(service: Service, one: Browser, minutes: int) -> None:
+    """For everything that is remembered of this person."""
+    columns = ", ".join(f"{name} = {name} - $2::interval" for name in ("created_at", "seen_at", "sure_at"))
+    await change(
+        service, f"UPDATE console_session SET {columns} WHERE user_id = $1", one.user_id, timedelta(minutes=minutes)
+    )
+
+
+def is_inside(page: httpx2.Response) -> bool:
+    return page.status_code == 200 and "Where you are signed in" in page.text
+
+
+def leads_to_sign_in(page: httpx2.Response) -> bool:
+    return page.status_code == 303 and page.headers["location"].startswith("/console/sign-in")
+
+
+# Getting in
+
+
+async def test_whoever_gives_name_and_password_is_inside(service: Service, visitor: Browser) -> None:
+    made = await user.create(service.database, PASSWORDS, None, "Ann@Example.com", "admin", "test")
+    answer = await visitor.sign_in("ann@example.COM", made.password)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/console")
+    assert is_inside(await visitor.get("/console/account"))
+    [act] = await rows(
+        service, "SELECT author, source FROM audit_log WHERE action = 'user.sign_in' ORDER BY audit_id DESC LIMIT 1"
+    )
+    assert act == ("console:Ann@Example.com", "127.0.0.1")
+
+
+@pytest.mark.parametrize("path", ["/console", "/console/users", "/console/account", "/console/nothing-such"])
+async def test_without_a_session_every_page_leads_to_the_sign_in(visitor: Browser, path: str) -> None:
+    assert leads_to_sign_in(await visitor.get(path))
+    assert leads_to_sign_in(await visitor.send(path))
+
+
+async def test_after_the_sign_in_comes_the_page_that_was_asked_for(admin: Browser, visitor: Browser) -> None:
+    asked = (await visitor.get("/console/users?page=2")).headers["location"]
+    answer = await visitor.sign_in(
+        admin.name, admin.password, next=asked.partition("next=")[2].replace("%3F", "?").replace("%3D", "=")
+    )
+    assert answer.headers["location"] == "/console/users?page=2"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "https://evil.example/",
+        "//evil.example/console",
+        "/console/../..//x\\y",
+        "/console\n",
+        "javascript:1",
+        "/other",
+        "",
+    ],
+)
+async def test_nobody_is_led_elsewhere(admin: Browser, visitor: Browser, path: str) -> None:
+    assert local(path) == "/console"
+    assert (await visitor.sign_in(admin.name, admin.password, next=path)).headers["location"] == "/console"
+
+
+async def test_wrong_unknown_and_disabled_are_one_answer(service: Service, admin: Browser, visitor: Browser) -> None:
+    await user.create(service.database, PASSWORDS, None, "gone", "support", "test", "a good password")
+    await change(service, "UPDATE console_user SET status = 'DISABLED' WHERE name = 'gone'")
+    tries = [
+        (admin.name, "not this one"),
+        ("nobody-at-all", "not this one"),
+        ("gone", "a good password"),
+        ("", ""),
+        ("a" * 5000, "b" * 5000),
+    ]
+    for name, password in tries:
+        answer = await visitor.sign_in(name, password)
+        assert (answer.status_code, said(answer)) == (403, WRONG)
+        assert not visitor.token
+
+
+async def test_of_an_unknown_name_a_password_is_hashed_too() -> None:
+    """The work is the same: what is verified is a hash of the same cost."""
+    assert PASSWORDS._nobodys.split("$")[1:4] == (await PASSWORDS.hash("x")).split("$")[1:4]
+    assert not await PASSWORDS.fits(None, "x")
+
+
+async def test_a_session_is_new_at_each_sign_in(service: Service, visitor: Browser, admin: Browser) -> None:
+    """Whoever plants a token in somebody's browser knows nothing about the session that follows."""
+    planted = admin.token
+    visitor.http.cookies.set("dealer_console", planted, domain="127.0.0.1", path="/console")
+    made = await user.create(service.database, PASSWORDS, None, f"v-{secrets.token_hex(4)}", "support", "test")
+    answer = await visitor.sign_in(made.name, made.password)
+    assert "dealer_console" in answer.headers["set-cookie"] and planted not in answer.headers["set-cookie"]
+    assert leads_to_sign_in(await admin.get("/console/account")), "the planted session ended"
+
+
+async def test_the_cookie_is_out_of_reach_of_scripts_and_of_other_sites(admin: Browser, visitor: Browser) -> None:
+    cookie = (await visitor.sign_in(admin.name, admin.password)).headers["set-cookie"].lower()
+    assert {"httponly", "samesite=lax", "path=/console"} <= {part.strip() for part in cookie.split(";")}
+    assert "secure" not in cookie, "plain HTTP on loopback, for trial"
+
+
+async def test_elsewhere_the_cookie_goes_over_tls_alone(database_url: str, unused_port: int) -> None:
+    changed = {"public_url": "https://dealers.example", "port": unused_port}
+    async with running_service(database_url, worker=False, **changed) as service, browser(service) as one:
+        one.url = f"http://127.0.0.1:{unused_port}"
+        made = await user.create(service.database, PASSWORDS, None, f"t-{secrets.token_hex(4)}", "admin", "test")
+        assert "secure" in (await one.sign_in(made.name, made.password)).headers["set-cookie"].lower()
+
+
+async def test_the_token_is_not_in_the_database(service: Service, admin: Browser) -> None:
+    [(hashes,)] = await rows(
+        service, "SELECT array_agg(token_hash) FROM console_session WHERE user_id = $1", admin.user_id
+    )
+    assert hashes == [user.token_hash(admin.token)]
+    assert admin.token.encode() not in hashes
+
+
+# Guessing
+
+
+async def test_a_name_may_be_tried_ten_times_in_a_quarter_of_an_hour(
+    service: Service, admin: Browser, visitor: Browser
+) -> None:
+    answers = [(await visitor.sign_in(admin.name, f"guess {number}")).status_code for number in range(12)]
+    assert answers == [403] * 10 + [429] * 2
+    refused = await visitor.sign_in(admin.name, admin.password)
+    assert refused.status_code == 429 and 0 < int(refused.headers["retry-after"]) <= 900
+    await change(service, "UPDATE console_try SET since = since - interval '15 minutes'")
+    assert (await visitor.sign_in(admin.name, admin.password)).status_code == 303
+
+
+async def test_unknown_names_are_throttled_like_known_ones(visitor: Browser) -> None:
+    answers = [(await visitor.sign_in("nobody-here", "guess")).status_code for _ in range(11)]
+    assert answers == [403] * 10 + [429]
+
+
+async def test_many_guesses_at_once_are_no_more_than_one_by_one(admin: Browser, visitor: Browser) -> None:
+    answers = await asyncio.gather(*(visitor.sign_in(admin.name, f"guess {number}") for number in range(25)))
+    assert sorted(answer.status_code for answer in answers) == [403] * 10 + [429] * 15
+
+
+async def test_an_address_may_try_fifty_names(visitor: Browser) -> None:
+    answers = [(await visitor.sign_in(f"name-{number}", "")).status_code for number in range(51)]
+    assert answers == [403] * 50 + [429]
+
+
+async def test_a_good_sign_in_forgives_the_tries_before(admin: Browser, visitor: Browser) -> None:
+    for _ in range(2):
+        for number in range(9):
+            assert (await visitor.sign_in(admin.name, f"guess {number}")).status_code == 403
+        assert (await visitor.sign_in(admin.name, admin.password)).status_code == 303
+
+
+async def test_a_sign_in_form_is_small(visitor: Browser) -> None:
+    assert (await visitor.send("/console/sign-in", {"name": "a" * 100_000})).status_code == 413
+
+
+# Staying
+
+
+async def test_half_an_hour_of_silence_ends_a_session(service: Service, admin: Browser) -> None:
+    await minutes_pass(service, admin, 29)
+    assert is_inside(await admin.get("/console/account"))
+    await minutes_pass(service, admin, 29)
+    assert is_inside(await admin.get("/console/account")), "the visit before began the half hour anew"
+    await minutes_pass(service, admin, 31)
+    assert leads_to_sign_in(await admin.get("/console/account"))
+
+
+async def test_a_page_that_renews_itself_keeps_nobody_inside(service: Service, admin: Browser) -> None:
+    await minutes_pass(service, admin, 20)
+    assert (await admin.get("/console/account", **{"HX-Request": "true"})).status_code == 200
+    await minutes_pass(service, admin, 11)
+    ended = await admin.get("/console/account", **{"HX-Request": "true"})
+    assert (ended.status_code, ended.headers["hx-redirect"]) == (401, "/console/sign-in")
+
+
+async def test_no_session_is_longer_than_twelve_hours(service: Service, admin: Browser) -> None:
+    await change(
+        service,
+        "UPDATE console_session SET created_at = created_at - interval '12 hours' WHERE user_id = $1",
+        admin.user_id,
+    )
+    assert leads_to_sign_in(await admin.get("/console/account"))
+
+
+async def test_signing_out_ends_the_session_itself(admin: Browser, visitor: Browser) -> None:
+    token = admin.token
+    assert leads_to_sign_in(await admin.post("/console/sign-out"))
+    visitor.http.cookies.set("dealer_console", token, domain="127.0.0.1", path="/console")
+    assert leads_to_sign_in(await visitor.get("/console/account"))
+
+
+async def test_signing_out_is_a_write(admin: Browser) -> None:
+    assert (await admin.get("/console/sign-out")).status_code == 404
+    assert (await admin.send("/console/sign-out")).status_code == 403
+    assert is_inside(await admin.get("/console/account"))
+
+
+async def test_who_is_disabled_is_out_at_once(service: Service, admin: Browser) -> None:
+    async with signed_in(service, "support") as other:
+        await user.change(service.database, other.user_id, None, "support", "DISABLED", "test")
+        assert leads_to_sign_in(await other.get("/console/account"))
+
+
+async def test_of_a_disabled_dealer_nobody_gets_in_or_stays(service: Service) -> None:
+    ours = int((await service.tenant()).tenant_id)
+    async with signed_in(service, "admin", ours) as one:
+        await service.change(ours, status="DISABLED")
+        assert leads_to_sign_in(await one.get("/console/account"))
+        assert said(await one.sign_in()) == WRONG
+        await service.change(ours, status="ACTIVE")
+        assert (await one.sign_in()).status_code == 303
+
+
+async def test_a_session_can_be_ended_from_another_and_only_by_its_owner(
+    service: Service, admin: Browser, visitor: Browser
+) -> None:
+    await visitor.sign_in(admin.name, admin.password)
+    page = await admin.get("/console/account")
+    [other] = re.findall(r"/console/account/sessions/(\d+)/end", page.text)
+    async with signed_in(service) as stranger:
+        assert (await stranger.post(f"/console/account/sessions/{other}/end")).status_code == 404
+    assert (await admin.post(f"/console/account/sessions/{other}/end")).status_code == 303
+    assert leads_to_sign_in(await visitor.get("/console/account"))
+    assert is_inside(await admin.get("/console/account"))
+    for number in ("0", "x", "9" * 30):
+        assert (await admin.post(f"/console/account/sessions/{number}/end")).status_code == 404
+
+
+# Forms of others
+
+
+async def test_a_write_without_the_token_is_refused(admin: Browser, service: Service) -> None:
+    async with signed_in(service) as other:
+        theirs = await other.csrf()
+    for token in ("", "0" * 64, theirs):
+        answer = await admin.send("/console/users", {"csrf": token, "name": "forged", "role": "admin"})
+        assert answer.status_code == 403
+    assert not await rows(service, "SELECT 1 FROM console_user WHERE name = 'forged'")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+async def test_a_form_that_another_site_sends_is_refused_even_to_sign_in(
+    admin: Browser, visitor: Browser, headers: dict[str, str]
+) -> None:
+    token = await admin.csrf()
+    assert (await admin.send("/console/sign-out", {"csrf": token}, **headers)).status_code == 403
+    given = {"name": admin.name, "password": admin.password}
+    assert (await visitor.send("/console/sign-in", given, **headers)).status_code == 403
+    assert not visitor.token
+
+
+async def test_our_own_origin_is_accepted(admin: Browser) -> None:
+    headers = {"Origin": admin.url, "Sec-Fetch-Site": "same-origin"}
+    assert (await admin.send("/console/sign-out", {"csrf": await admin.csrf()}, **headers)).status_code == 303
+
+
+async def test_other_methods_are_refused(admin: Browser) -> None:
+    for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"):
+        assert (await admin.http.request(method, f"{admin.url}/console/account")).status_code == 403
+
+
+async def test_what_is_no_form_is_refused_and_breaks_nothing(admin: Browser) -> None:
+    kinds = [
+        "application/json",
+        "multipart/form-data",
+        "multipart/form-data; boundary=x",
+        "text/plain",
+        "application/x-www-form-urlencoded",
+    ]
+    for kind in kinds:
+        answer = await admin.http.post(
+            f"{admin.url}/console/users", content=b'\xff--x\r\n\x00{"a":', headers={"Content-Type": kind}
+        )
+        assert answer.status_code in (403, 413), kind
+    assert (await admin.post("/console/users", {"name": "x" * 2_000_000, "role": "admin"})).status_code in (400, 413)
+
+
+# Headers
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/console",
+        "/console/sign-in",
+        "/console/account",
+        "/console/none",
+        "/console/static/console.css",
+        "/console/static/none",
+    ],
+)
+async def test_every_answer_forbids_what_pages_do_not_need(admin: Browser, path: str) -> None:
+    headers = (await admin.get(path)).headers
+    assert headers["content-security-policy"] == POLICY
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "same-origin"
+    if not path.startswith("/console/static/console"):
+        assert headers["cache-control"] == "no-store"
+
+
+async def test_what_pages_link_to_is_there_and_kept_for_ever(visitor: Browser) -> None:
+    page = (await visitor.get("/console/sign-in")).text
+    linked = re.findall(r'(?:src|href)="(/console/static/[^"]+)"', page)
+    assert len(linked) >= 7
+    for path in linked:
+        answer = await visitor.get(path)
+        assert answer.status_code == 200 and "immutable" in answer.headers["cache-control"], path
+    assert (await visitor.get("/console/static/../door.py")).status_code in (303, 404)
+    assert (await visitor.get("/console/static/%2e%2e/door.py")).status_code == 404
+
+
+# One's own account
+
+
+async def test_a_new_password_ends_the_other_sessions(admin: Browser, visitor: Browser) -> None:
+    await visitor.sign_in(admin.name, admin.password)
+    new = "correct horse battery"
+    answer = await admin.post("/console/account/password", {"old": admin.password, "new": new, "again": new})
+    assert answer.status_code == 303
+    page = await admin.get("/console/account")
+    assert said(page).startswith("The password is changed") and not said(await admin.get("/console/account"))
+    assert leads_to_sign_in(await visitor.get("/console/account"))
+    assert (await visitor.sign_in(admin.name, admin.password)).status_code == 403
+    assert (await visitor.sign_in(admin.name, new)).status_code == 303
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "why"),
+    [
+        ({"old": "not it at all"}, "another one"),
+        ({"again": "something else entirely"}, "not the same"),
+        ({"new": "short", "again": "short"}, "12 to 200"),
+        ({"new": "a" * 201, "again": "a" * 201}, "12 to 200"),
+        ({"new": "aaaaaaaaaaaaaaa", "again": "aaaaaaaaaaaaaaa"}, "guessed"),
+    ],
+)
+async def test_a_new_password_is_refused(admin: Browser, spoiled: dict[str, str], why: str) -> None:
+    good = {"old": admin.password, "new": "correct horse battery", "again": "correct horse battery"}
+    answer = await admin.post("/console/account/password", good | spoiled)
+    assert answer.status_code == 400 and why in said(answer)
+
+
+async def test_a_stolen_session_cannot_guess_the_password(admin: Browser) -> None:
+    answers = []
+    for number in range(11):
+        fields = {"old": f"guess {number}", "new": "correct horse battery", "again": "correct horse battery"}
+        answers.append(said(await admin.post("/console/account/password", fields)))
+    assert "Too many tries" in answers[-1] and "Too many" not in answers[-2]
+
+
+# One-time codes
+
+
+async def with_codes(one: Browser) -> bytes:
+    """Switches them on; gives the secret. The code of the step before is used up."""
+    page = await one.get("/console/account/totp")
+    found = re.search(r"<code>([A-Z2-7 ]{39})</code>", page.text)
+    assert page.status_code == 200 and found
+    secret = base64.b32decode(found[1].replace(" ", ""))
+    code = totp.code(secret, totp.step_of(clock.now()) - 1)
+    assert (await one.post("/console/account/totp", {"code": code})).headers["location"] == "/console/account"
+    return secret
+
+
+async def test_with_codes_on_a_password_alone_opens_nothing(admin: Browser, visitor: Browser) -> None:
+    secret = await with_codes(admin)
+    answer = await visitor.sign_in(admin.name, admin.password)
+    assert answer.headers["location"].startswith("/console/sign-in/code")
+    assert leads_to_sign_in(await visitor.get("/console/account"))
+    before = visitor.token
+    page = await visitor.get("/console/sign-in/code")
+    csrf = re.search(r'name="csrf" value="(\w+)"', page.text)
+    assert csrf
+    code = totp.code(secret, totp.step_of(clock.now()))
+    assert (await visitor.send("/console/sign-in/code", {"code": code})).status_code == 403
+    assert (await visitor.send("/console/sign-in/code", {"csrf": csrf[1], "code": "000000"})).status_code == 403
+    assert (await visitor.send("/console/sign-in/code", {"csrf": csrf[1], "code": code})).status_code == 303
+    assert is_inside(await visitor.get("/console/account")) and visitor.token != before
+
+
+async def test_a_code_works_once(service: Service, admin: Browser, visitor: Browser) -> None:
+    secret = await with_codes(admin)
+    code = totp.code(secret, totp.step_of(clock.now()))
+    await visitor.sign_in(admin.name, admin.password)
+    assert (await code_given(visitor, code)).status_code == 303
+    async with browser(service) as other:
+        await other.sign_in(admin.name, admin.password)
+        assert (await code_given(other, code)).status_code == 403
+
+
+async def test_codes_can_be_tried_ten_times_however_often_the_password_was_given(
+    admin: Browser, visitor: Browser
+) -> None:
+    await with_codes(admin)
+    answers = []
+    for _ in range(11):
+        await visitor.sign_in(admin.name, admin.password)
+        answers.append((await code_given(visitor, "no code")).status_code)
+    assert answers == [403] * 10 + [429]
+
+
+async def code_given(one: Browser, code: str) -> httpx2.Response:
+    csrf = re.search(r'name="csrf" value="(\w+)"', (await one.get("/console/sign-in/code")).text)
+    assert csrf
+    return await one.send("/console/sign-in/code", {"csrf": csrf[1], "code": code})
+
+
+async def test_codes_are_switched_off_only_by_who_is_sure(service: Service, admin: Browser) -> None:
+    await with_codes(admin)
+    await minutes_pass(service, admin, 6)
+    asked = await admin.post("/console/account/totp/off")
+    assert "Give your password again" in asked.text
+    assert await rows(service, "SELECT totp_on FROM console_user WHERE user_id = $1", admin.user_id) == [(True,)]
+    wrong = await admin.post("/console/account/totp/off", {"sure_for": "POST", "sure_password": "guess"})
+    assert "not right" in said(wrong)
+    done = await admin.post("/console/account/totp/off", {"sure_for": "POST", "sure_password": admin.password})
+    assert done.status_code == 303
+    assert await rows(service, "SELECT totp_on, sealed_totp FROM console_user WHERE user_id = $1", admin.user_id) == [
+        (False, None)
+    ]
+
+
+async def test_a_page_that_needs_certainty_is_shown_after_the_password(service: Service, admin: Browser) -> None:
+    await minutes_pass(service, admin, 6)
+    asked = await admin.get("/console/account/totp")
+    assert "Give your password again" in asked.text and 'value="GET"' in asked.text
+    given = await admin.post("/console/account/totp", {"sure_for": "GET", "sure_password": admin.password})
+    assert (given.status_code, given.headers["location"]) == (303, "/console/account/totp")
+    assert "authenticator app" in (await admin.get("/console/account/totp")).text
+
+
+def test_codes_are_those_of_rfc_6238() -> None:
+    secret = b"12345678901234567890"
+    for seconds, code in ((59, "287082"), (1111111109, "081804"), (2000000000, "279037"), (20000000000, "353130")):
+        assert totp.code(secret, seconds // 30) == code
+
+
+# Users
+
+
+async def test_a_user_that_an_admin_makes_can_sign_in(admin: Browser, visitor: Browser) -> None:
+    name = f"new-{secrets.token_hex(4)}"
+    page = await admin.post("/console/users", {"name": name, "role": "support", "tenant": ""})
+    password = re.search(r"<code>([A-Za-z0-9]{20})</code>", page.text)
+    assert password and password[1] not in (await admin.get("/console/users")).text, "shown once"
+    assert (await visitor.sign_in(name, password[1])).status_code == 303
+
+
+async def test_a_dealers_admin_makes_and_sees_the_dealers_own_alone(service: Service) -> None:
+    ours, theirs = [int((await service.tenant()).tenant_id) for _ in range(2)]
+    async with signed_in(service, "admin", ours) as one, signed_in(service, "admin", theirs) as other:
+        name = f"ours-{secrets.token_hex(4)}"
+        assert (
+            await one.post("/console/users", {"name": name, "role": "finance", "tenant": str(theirs)})
+        ).status_code == 200
+        assert await rows(service, "SELECT tenant_id FROM console_user WHERE name = $1", name) == [(ours,)]
+        assert name in (await one.get("/console/users")).text and name not in (await other.get("/console/users")).text
+        for path in (f"/console/users/{other.user_id}", f"/console/users/{other.user_id}/reset"):
+            answer = await one.post(path, {"role": "finance", "status": "DISABLED"})
+            assert answer.status_code == 303
+            assert said(await one.get("/console/users")) == "there is no such user"
+        assert is_inside(await other.get("/console/account"))
+        refused = await one.post("/console/users", {"name": "x", "role": "support"})
+        assert refused.status_code == 400 and "support" in said(refused)
+
+
+async def test_the_last_admin_stays(service: Service) -> None:
+    ours = int((await service.tenant()).tenant_id)
+    async with signed_in(service, "admin", ours) as one, signed_in(service, "admin", ours) as two:
+        changes = [user.change(service.database, who.user_id, ours, "finance", "ACTIVE", "test") for who in (one, two)]
+        ends = await asyncio.gather(*changes, return_exceptions=True)
+        assert sorted(type(end) for end in ends if end) == [OperatorError]
+
+
+async def test_a_reset_lets_in_whoever_has_lost_password_and_phone(
+    service: Service, admin: Browser, visitor: Browser
+) -> None:
+    async with signed_in(service, "support") as other:
+        await with_codes(other)
+        page = await admin.post(f"/console/users/{other.user_id}/reset")
+        password = re.search(r"<code>([A-Za-z0-9]{20})</code>", page.text)
+        assert password and leads_to_sign_in(await other.get("/console/account"))
+        assert (await visitor.sign_in(other.name, password[1])).headers["location"] == "/console"
+
+
+@pytest.mark.parametrize("name", ["", "two words", "tab\there", "x" * 101])
+async def test_such_names_are_refused(admin: Browser, name: str) -> None:
+    answer = await admin.post("/console/users", {"name": name, "role": "admin"})
+    assert answer.status_code == 400 and said(answer)
+
+
+async def test_a_name_is_taken_whatever_its_case(admin: Browser) -> None:
+    answer = await admin.post("/console/users", {"name": admin.name.upper(), "role": "admin"})
+    assert answer.status_code == 400 and "already" in said(answer)
+
+
+PAYLOADS = [
+    "<script>alert(1)</script>",
+    '"><img/src=x/onerror=alert(1)>',
+    "'onmouseover='alert(1)",
+    "{{7*7}}",
+    "</title><svg/onload=alert(1)>",
+]
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+async def test_what_is_in_a_name_stays_text(service: Service, payload: str) -> None:
+    name = payload.replace(" ", "/") + secrets.token_hex(2)
+    created = await service.tenant(name=payload)
+    async with signed_in(service, "admin", name=name) as one:
+        await one.post("/console/users", {"name": payload + "x", "role": "admin", "tenant": created.tenant_id})
+        for path in ("/console/users", "/console/account", "/console/nothing", f"/console/search?q={payload}"):
+            page = await one.get(path)
+            assert payload == "{{7*7}}" or payload not in page.text, path
+            assert "49" + name[7:] not in page.text, path
+        assert payload == "{{7*7}}" or payload not in (await one.sign_in(payload, "x")).text
+
+
+async def test_who_did_what_is_in_the_audit_log(service: Service, admin: Browser) -> None:
+    name = f"acts-{secrets.token_hex(4)}"
+    await admin.post("/console/users", {"name": name, "role": "support", "tenant": ""})
+    sql = "SELECT author, source, action, detail::text FROM audit_log WHERE detail::text LIKE $1"
+    [(author, source, action, detail)] = await rows(service, sql, f"%{name}%")
+    assert (author, source, action) == (f"console:{admin.name}", "127.0.0.1", "user.create")
+    assert "password" not in str(detail)
+
+
+# Roles
+
+
+def opened(path: str) -> str:
+    """A path with something in place of its braces: 1 is nobody's."""
+    return re.sub(r"\{[^}]*\}", "1", path)
+
+
+@pytest.mark.parametrize(("kind", "role"), ROLES)
+async def test_every_page_opens_for_its_roles_and_for_no_other(service: Service, kind: str, role: str) -> None:
+    """Declared roles get in (a page, a lead elsewhere, or that there is no such thing); others 403 or 404, always."""
+    tenant_id = None if kind == "op" else int((await service.tenant()).tenant_id)
+    me = f"{kind}:{role}"
+    async with signed_in(service, role, tenant_id) as one:
+        csrf = await one.csrf()
+        pages = {(row.route.method, row.route.path) for row in TABLE.rows}
+        for method, path in sorted(pages):
+            if method == "POST" and path.startswith("/console/account"):
+                continue  # would change who is asking; for everybody
+            here = opened(path)
+            ours = [
+                row.route
+                for row in TABLE.rows
+                if row.route.method == method
+                and row.pattern.match(here)
+                and any(one.startswith(f"{kind}:") for one in row.route.roles)
+            ]
+            allowed = bool(ours) and me in ours[0].roles
+            if allowed and method == "POST":
+                continue  # whether the write itself is right is not asked here
+            answer = await (one.get(here) if method == "GET" else one.send(here, {"csrf": csrf}))
+            expected = (200, 303, 404) if allowed else (403,) if ours else (404,)
+            assert answer.status_code in expected, f"{me} {method} {path} {answer.status_code}"
+
+
+async def test_no_page_is_for_both_kinds_of_people() -> None:
+    for row in TABLE.rows:
+        kinds = {role.partition(":")[0] for role in row.route.roles}
+        assert row.route.roles and (
+            len(kinds) == 1 or row.route.path.startswith(("/console/account", "/console/users"))
+        )
+
+
+async def test_a_write_that_is_not_allowed_is_not_made(service: Service) -> None:
+    async with signed_in(service, "support") as one:
+        before = await rows(service, "SELECT count(*) FROM console_user")
+        assert (await one.post("/console/users", {"name": "sneaky", "role": "admin"})).status_code == 403
+        assert await rows(service, "SELECT count(*) FROM console_user") == before
+
+
+# Where the console is
+
+
+async def test_it_can_be_switched_off(database_url: str) -> None:
+    async with running_service(database_url, worker=False, console="") as service, browser(service) as one:
+        answer = await one.get("/console/sign-in")
+        assert answer.status_code == 404 and answer.json()["code"]
+
+
+async def test_it_can_have_a_port_of_its_own(database_url: str, unused_port: int) -> None:
+    address = f"127.0.0.1:{unused_port}"
+    async with running_service(database_url, worker=False, console=address) as service, browser(service) as one:
+        assert (await one.get("/console/sign-in")).status_code == 404
+        one.url = f"http://{address}"
+        assert (await one.get("/console/sign-in")).status_code == 200
+        made = await user.create(service.database, PASSWORDS, None, f"p-{secrets.token_hex(4)}", "admin", "test")
+        answer = await one.sign_in(made.name, made.password, next="/console/account")
+        assert answer.status_code == 303 and is_inside(await one.get("/console/account"))
+
+
+@pytest.fixture
+def unused_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+# The command
+
+
+async def test_the_command_makes_lists_and_resets_users(service: Service, visitor: Browser) -> None:
+    env = environment(service.settings.database_url)
+    made = json.loads((await run("user", "create", "cli@example.com", "--role", "finance", "--json", env=env)).out)
+    assert (await visitor.sign_in("cli@example.com", made["password"])).status_code == 303
+    again = json.loads((await run("user", "reset", "CLI@example.com", "--json", env=env)).out)
+    assert leads_to_sign_in(await visitor.get("/console/account")) and again["password"] != made["password"]
+    assert (await visitor.sign_in("cli@example.com", again["password"])).status_code == 303
+    listed = [json.loads(line) for line in (await run("user", "list", "--json", env=env)).out.splitlines()]
+    [one] = [one for one in listed if one["name"] == "cli@example.com"]
+    assert (one["role"], one["status"], one["tenant_id"]) == ("finance", "ACTIVE", None)
+    assert "password" not in one
+
+
+async def test_the_command_refuses_in_one_line(service: Service) -> None:
+    env = environment(service.settings.database_url)
+    for arguments, line in (
+        (("create", "x", "--role", "king"), "role 'king': one of admin, finance, support, readonly"),
+        (("create", "x", "--role", "developer", "--tenant", "99999"), "no tenant 99999"),
+        (("create", "two words"), "a name has 1 to 100 characters and no spaces, such as an e-mail address"),
+        (("reset", "nobody-here"), "no user nobody-here"),
+    ):
+        done = await run("user", *arguments, env=env)
+        assert (done.status, done.err) == (1, f"dealer-server: {line}")
