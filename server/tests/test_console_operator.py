@@ -20,7 +20,7 @@ from dealer_server.store.console_orders import Wanted
 from door import Door, Service, running_service
 from shop import stock_csv
 from sourcing import Source, fresh, set_up
-from webhook_stage import Receiver, answer
+from webhook_stage import PATIENCE, Receiver, answer
 
 ROLES = ("admin", "finance", "support", "readonly")
 
@@ -319,9 +319,14 @@ async def failed_for_good(service: Service, dealer: Door, receiver: Receiver) ->
     await dealer.delivered(order_no)
     await receiver.received(1)
     async with service.database.connection() as connection:
+        async with asyncio.timeout(PATIENCE):
+            while not await connection.fetchval(
+                "SELECT count(*) FROM webhook_attempt WHERE tenant_id = $1", dealer.tenant_id
+            ):
+                await asyncio.sleep(0.01)
         await connection.execute(
             "UPDATE webhook_delivery SET state = 'FAILED', due_at = NULL, claim = NULL, finished_at = now()"
-            " WHERE tenant_id = $1 AND attempt_count > 0",
+            " WHERE tenant_id = $1 AND state = 'RETRY'",
             dealer.tenant_id,
         )
     return order_no
