@@ -1,5 +1,6 @@
 """The operator's pages: orders and what happened to them, dealers, queues, webhooks, packages, the audit log."""
 
+import asyncio
 import csv
 import io
 import re
