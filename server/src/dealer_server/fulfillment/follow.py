@@ -7,7 +7,7 @@ event that tells the dealer; what changes nothing that is shown tells nothing.
 
 import asyncio
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
@@ -22,7 +22,7 @@ from dealer_server.fulfillment.batches import keep_working
 from dealer_server.fulfillment.pace import Pace
 from dealer_server.rules import delivery, life, usage
 from dealer_server.rules.life import Life, Report
-from dealer_server.rules.model import Item, Order, Profile
+from dealer_server.rules.model import Order, Profile, changed_items
 from dealer_server.store import fulfillment, webhook
 from dealer_server.store import life as rows
 from dealer_server.store.database import Connection, Database, DatabaseLost, Session
@@ -107,7 +107,7 @@ async def _write(
         if new != old
     ]
     await rows.record_profiles(session, [(order.tenant_id, profile) for order, profile in changed], now)
-    if items := list(_changed_items(changes)):
+    if items := list(changed_items(changes)):
         await fulfillment.record_items(session, items)
     await fulfillment.record_orders(session, changes)
     versions = [(after.tenant_id, after.order_id, after.version) for _, after in changes]
@@ -124,13 +124,6 @@ def _settled(order: Order, profiles: Mapping[int, Profile], now: datetime) -> Or
         for item in order.items
     )
     return delivery.settle(order, items, now)
-
-
-def _changed_items(changes: Sequence[tuple[Order, Order]]) -> Iterator[tuple[Order, Item]]:
-    for before, after in changes:
-        for old, new in zip(before.items, after.items, strict=True):
-            if new.item_status != old.item_status:
-                yield after, new
 
 
 def _only_usage(changes: Sequence[tuple[Order, Order]]) -> Collection[OrderKey]:

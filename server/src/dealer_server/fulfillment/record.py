@@ -1,12 +1,12 @@
 """Writes what suppliers answered onto orders, in the transaction that also leaves the events that tell the dealers."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from dealer_server import store
 from dealer_server.rules import delivery, identity, refund
 from dealer_server.rules.delivery import Codes, Failed
-from dealer_server.rules.model import Item, Order, Profile
+from dealer_server.rules.model import Order, changed_items, changed_profiles
 from dealer_server.rules.refund import Part, Scope
 from dealer_server.store import fulfillment as rows
 from dealer_server.store import life, webhook
@@ -67,9 +67,9 @@ async def _give_back(
 async def _write(session: Session, changes: Sequence[tuple[Order, Order]], data_keys: DataKeys, speed: float) -> None:
     now = changes[0][1].updated_at
     orders = [after for _, after in changes]
-    if items := list(_changed_items(changes)):
+    if items := list(changed_items(changes)):
         await rows.record_items(session, items)
-    if profiles := list(_changed_profiles(changes)):
+    if profiles := list(changed_profiles(changes)):
         await rows.record_profiles(session, profiles, data_keys, now)
         await life.born(session, changes, now, speed)
     await rows.record_orders(session, changes)
@@ -82,17 +82,3 @@ def _newly_failed(before: Order, after: Order) -> frozenset[int]:
         for old, new in zip(before.profiles, after.profiles, strict=True)
         if new.failed and not old.failed
     )
-
-
-def _changed_items(changes: Iterable[tuple[Order, Order]]) -> Iterable[tuple[Order, Item]]:
-    for before, after in changes:
-        for old, new in zip(before.items, after.items, strict=True):
-            if new.item_status != old.item_status:
-                yield after, new
-
-
-def _changed_profiles(changes: Iterable[tuple[Order, Order]]) -> Iterable[tuple[int, Profile]]:
-    for before, after in changes:
-        for old, new in zip(before.profiles, after.profiles, strict=True):
-            if new is not old:
-                yield after.tenant_id, new

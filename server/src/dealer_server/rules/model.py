@@ -1,5 +1,6 @@
 """What is an order, as the rules see it? Frozen values, loaded by store, changed by copies."""
 
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 import msgspec
@@ -82,3 +83,19 @@ class Order(msgspec.Struct, frozen=True):
     @property
     def profiles(self) -> tuple[Profile, ...]:
         return tuple(profile for item in self.items for profile in item.profiles)
+
+
+def changed_items(changes: Iterable[tuple[Order, Order]]) -> Iterator[tuple[Order, Item]]:
+    """Of orders as they were and as they are: the lines whose status is another, with their order."""
+    for before, after in changes:
+        for old, new in zip(before.items, after.items, strict=True):
+            if new.item_status != old.item_status:
+                yield after, new
+
+
+def changed_profiles(changes: Iterable[tuple[Order, Order]]) -> Iterator[tuple[int, Profile]]:
+    """Of orders as they were and as they are: the profiles that are others, with their tenant_id."""
+    for before, after in changes:
+        for old, new in zip(before.profiles, after.profiles, strict=True):
+            if new != old:
+                yield after.tenant_id, new

@@ -299,3 +299,8 @@ async def poll(seconds: float, look: Callable[[], Awaitable[None]]) -> None:
         except DatabaseLost:
             await asyncio.sleep(seconds)
         await asyncio.sleep(seconds)
+
+
+def columns(rows: Sequence[Sequence[object]], width: int) -> list[list[object]]:
+    """Rows as one array per column, for unnest; also where there are none."""
+    return [[row[column] for row in rows] for column in range(width)]

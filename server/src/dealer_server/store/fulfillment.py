@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.rules.model import Item, Order, Profile
-from dealer_server.store.database import Connection, Session
+from dealer_server.store.database import Connection, Session, columns
 from dealer_server.store.sealing import DataKeys, profile_context
 
 LineKey = tuple[int, int, int]
@@ -79,7 +79,7 @@ async def held(session: Session, claim_id: int, keys: Sequence[LineKey]) -> set[
         " AS key(tenant_id, order_id, line) JOIN order_item i USING (tenant_id, order_id, line)"
         " WHERE i.claim = $1 ORDER BY tenant_id, order_id, line FOR NO KEY UPDATE OF i",
         claim_id,
-        *_columns(keys, 3),
+        *columns(keys, 3),
     )
     return {(row[0], row[1], row[2]) for row in rows}
 
@@ -92,7 +92,7 @@ async def reschedule(session: Session, claim_id: int, lines: Sequence[Scheduled]
         " AS new(tenant_id, order_id, line, due_at, answered)"
         " WHERE i.tenant_id = new.tenant_id AND i.order_id = new.order_id AND i.line = new.line AND i.claim = $1",
         claim_id,
-        *_columns([(*line.key, line.due_at, line.answered) for line in lines], 5),
+        *columns([(*line.key, line.due_at, line.answered) for line in lines], 5),
     )
 
 
@@ -104,7 +104,7 @@ async def record_orders(session: Connection | Session, changes: Sequence[tuple[O
         " FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::int[], $6::timestamptz[], $7::int[])"
         " AS new(tenant_id, order_id, delivery_status, order_status, version, updated_at, known)"
         " WHERE o.tenant_id = new.tenant_id AND o.order_id = new.order_id AND o.version = new.known RETURNING 1",
-        *_columns([(o.tenant_id, o.order_id, o.delivery_status, o.order_status, o.version, o.updated_at, was.version)
+        *columns([(o.tenant_id, o.order_id, o.delivery_status, o.order_status, o.version, o.updated_at, was.version)
                    for was, o in changes], 7),
     )  # fmt: skip
     assert len(written) == len(changes), "an order moved on while it was locked"
@@ -117,7 +117,7 @@ async def record_items(session: Connection | Session, items: Sequence[tuple[Orde
         " FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::text[])"
         " AS new(tenant_id, order_id, line, item_status)"
         " WHERE i.tenant_id = new.tenant_id AND i.order_id = new.order_id AND i.line = new.line RETURNING 1",
-        *_columns([(order.tenant_id, order.order_id, item.line, item.item_status) for order, item in items], 4),
+        *columns([(order.tenant_id, order.order_id, item.line, item.item_status) for order, item in items], 4),
     )
     assert len(written) == len(items), "an item is gone"
 
@@ -137,7 +137,7 @@ async def record_profiles(
         " WHERE p.tenant_id = new.tenant_id AND p.profile_id = new.profile_id AND p.lifecycle_status = 'PENDING'"
         " RETURNING 1",
         now,
-        *_columns([_profile_row(tenant_id, profile, keys) for tenant_id, profile in profiles], 11),
+        *columns([_profile_row(tenant_id, profile, keys) for tenant_id, profile in profiles], 11),
     )
     assert len(written) == len(profiles), "a profile is no longer PENDING"
 
@@ -168,8 +168,3 @@ def _profile_row(tenant_id: int, profile: Profile, keys: DataKeys) -> tuple[obje
         profile.data_total_bytes,
         profile.held,
     )
-
-
-def _columns(rows: Sequence[Sequence[object]], width: int) -> list[list[object]]:
-    """Rows as one array per column, also where there are none."""
-    return [[row[column] for row in rows] for column in range(width)]

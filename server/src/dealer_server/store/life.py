@@ -11,7 +11,7 @@ import asyncpg
 
 from dealer_server.rules.life import POLL_SECONDS, SIMULATED, STORIES, Life
 from dealer_server.rules.model import STOCK, Order, Profile
-from dealer_server.store.database import Connection, Session
+from dealer_server.store.database import Connection, Session, columns
 
 Key = tuple[int, int]
 """tenant_id, profile_id"""
@@ -60,7 +60,7 @@ async def born(session: Session, changes: Sequence[tuple[Order, Order]], now: da
     ]  # fmt: skip
     if rows:
         packages = sorted({row[6] for row in rows})
-        await session.fetch(_BORN, *_columns(rows, 9), packages, now, SIMULATED, list(STORIES), POLL_SECONDS)
+        await session.fetch(_BORN, *columns(rows, 9), packages, now, SIMULATED, list(STORIES), POLL_SECONDS)
 
 
 class Row(NamedTuple):
@@ -142,7 +142,7 @@ async def named(
         " JOIN profile_life l ON l.tenant_id = b.tenant_id AND l.profile_id = b.profile_id AND l.iccid = b.iccid"
         " WHERE key.iccid IS NULL AND key.unit_key IS NULL",
         supplier,
-        *_columns(names, 3),
+        *columns(names, 3),
     )
     found: list[list[tuple[int, int, int]]] = [[] for _ in names]
     for row in rows:
@@ -158,7 +158,7 @@ async def lock(connection: Connection | Session, keys: Sequence[Key], claim_id: 
         " JOIN profile_life l ON l.tenant_id = key.tenant_id AND l.profile_id = key.profile_id"
         f" {_JOINED} WHERE $3::bigint IS NULL OR l.claim = $3"
         " ORDER BY l.tenant_id, l.profile_id FOR NO KEY UPDATE OF l",
-        *_columns(keys, 2),
+        *columns(keys, 2),
         claim_id,
     )
     return {row[1]: _row(row) for row in rows}
@@ -188,7 +188,7 @@ async def record(connection: Connection | Session, written: Sequence[Written], n
         " AS new(tenant_id, profile_id, smdp_at, esim_at, ended_at, valid_until, eid, due_at, claim, claims, reported,"
         " asked) WHERE l.tenant_id = new.tenant_id AND l.profile_id = new.profile_id RETURNING 1",
         now,
-        *_columns(
+        *columns(
             [
                 (*one.key, one.life.smdp_at, one.life.esim_at, one.life.ended_at, one.life.valid_until, one.life.eid,
                  one.due_at, one.claim, one.claims, one.reported, one.asked)
@@ -216,7 +216,7 @@ async def record_profiles(
         " plan_use_start_at, plan_use_end_at, data_total_bytes, data_usage_bytes)"
         " WHERE p.tenant_id = new.tenant_id AND p.profile_id = new.profile_id AND p.iccid IS NOT NULL RETURNING 1",
         now,
-        *_columns(
+        *columns(
             [
                 (tenant_id, one.profile_id, one.lifecycle_status, one.activated, one.cancelled, one.esim_status,
                  one.smdp_status, one.plan_use_status, one.plan_use_start_at, one.plan_use_end_at,
@@ -279,8 +279,3 @@ async def ask(connection: Connection, key: Key, now: datetime, not_since: dateti
 def _row(row: asyncpg.Record) -> Row:
     columns = tuple(row)
     return Row(*columns[:17], life=Life(*columns[17:]))
-
-
-def _columns(rows: Sequence[Sequence[object]], width: int) -> list[list[object]]:
-    """Rows as one array per column, also where there are none."""
-    return [[row[column] for row in rows] for column in range(width)]

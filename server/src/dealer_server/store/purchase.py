@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from dealer_server.store.database import Connection, Session
+from dealer_server.store.database import Connection, Session, columns
 from dealer_server.store.sealing import DataKeys
 
 State = Literal["PLANNED", "SENT", "PENDING", "UNKNOWN", "PARKED", "DONE", "REJECTED", "DROPPED", "WRITTEN_OFF"]
@@ -116,7 +116,7 @@ async def add(session: Session, new: Sequence[New], now: datetime) -> None:
         " SELECT *, $11, $11 FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::bigint[], $5::smallint[],"
         " $6::text[], $7::text[], $8::text[], $9::bigint[], $10::text[])"
         " ON CONFLICT (tenant_id, profile_id, position) DO NOTHING",
-        *_columns(new, 10),
+        *columns(new, 10),
         now,
     )
 
@@ -186,7 +186,7 @@ async def held(session: Session, claim_id: int, keys: Sequence[Key]) -> set[Key]
         " AS key(tenant_id, profile_id, position) JOIN purchase p USING (tenant_id, profile_id, position)"
         " WHERE p.claim = $1 AND p.state = 'SENT' ORDER BY 1, 2, 3 FOR NO KEY UPDATE OF p",
         claim_id,
-        *_columns(keys, 3),
+        *columns(keys, 3),
     )
     return {(row[0], row[1], row[2]) for row in rows}
 
@@ -210,7 +210,7 @@ async def record(session: Session, answered: Sequence[Answered], now: datetime) 
         " finished_at = CASE WHEN new.state IN ('DONE', 'REJECTED', 'DROPPED', 'WRITTEN_OFF') THEN $1 END"
         " FROM new WHERE p.tenant_id = new.tenant_id AND p.profile_id = new.profile_id AND p.position = new.position",
         now,
-        *_columns([(*one.key, *one[1:]) for one in answered], 14),
+        *columns([(*one.key, *one[1:]) for one in answered], 14),
     )
 
 
@@ -250,8 +250,3 @@ async def resolve(connection: Connection, key: Key, verdict: bytes, now: datetim
 
 def seal_verdict(keys: DataKeys, unit_key: str, verdict: bytes) -> bytes:
     return keys.seal(verdict, verdict_context(unit_key))
-
-
-def _columns(rows: Sequence[Sequence[object]], width: int) -> list[list[object]]:
-    """Rows as one array per column, also where there are none."""
-    return [[row[column] for row in rows] for column in range(width)]

@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from dealer_server.rules import snapshot
-from dealer_server.rules.model import STOCK, Item, Order, Profile
+from dealer_server.rules.model import STOCK, Item, Order, changed_profiles
 from dealer_server.rules.refund import Part, Way
 from dealer_server.rules.snapshot import Links
 from dealer_server.store import stock, webhook
-from dealer_server.store.database import Connection, Session
+from dealer_server.store.database import Connection, Session, columns
 from dealer_server.store.sealing import DataKeys, delivery_context
 from esim_dealer.wire.envelope import encoder
 
@@ -80,7 +80,7 @@ async def of_orders(connection: Connection | Session, keys: Sequence[Key]) -> li
     rows = await connection.fetch(
         f"SELECT {_ROWS} FROM refund JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)"
         " USING (tenant_id, order_id) ORDER BY tenant_id, refund_id",
-        *_columns(keys, 2),
+        *columns(keys, 2),
     )
     return await _with_lines(connection, [Row(*row) for row in rows])
 
@@ -90,7 +90,7 @@ async def by_transaction(connection: Connection | Session, keys: Sequence[tuple[
     rows = await connection.fetch(
         f"SELECT {_ROWS} FROM refund JOIN unnest($1::bigint[], $2::text[]) AS key(tenant_id, refund_transaction_id)"
         " USING (tenant_id, refund_transaction_id)",
-        *_columns(keys, 2),
+        *columns(keys, 2),
     )
     return await _with_lines(connection, [Row(*row) for row in rows])
 
@@ -102,7 +102,7 @@ async def _with_lines(connection: Connection | Session, found: list[Row]) -> lis
         "SELECT tenant_id, refund_id, profile_id, line, amount, way, status FROM refund_line"
         " JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, refund_id) USING (tenant_id, refund_id)"
         " ORDER BY profile_id",
-        *_columns([(one.tenant_id, one.refund_id) for one in found], 2),
+        *columns([(one.tenant_id, one.refund_id) for one in found], 2),
     )
     lines: dict[Key, list[Line]] = {}
     for row in rows:
@@ -122,7 +122,7 @@ async def add(session: Connection | Session, new: Sequence[New]) -> None:
         "  $8::text[], $9::text[], $10::timestamptz[], $11::timestamptz[])"
         " AS new(tenant_id, refund_id, order_id, refund_transaction_id, scope, status, amount, remark, author,"
         "  created_at, due_at)",
-        *_columns(new, 11),
+        *columns(new, 11),
     )
     lines = [
         (
@@ -136,7 +136,7 @@ async def add(session: Connection | Session, new: Sequence[New]) -> None:
         "INSERT INTO refund_line (tenant_id, refund_id, profile_id, line, amount, way, status)"
         " SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::smallint[], $5::bigint[], $6::text[],"
         " $7::text[])",
-        *_columns(lines, 7),
+        *columns(lines, 7),
     )
 
 
@@ -156,7 +156,7 @@ async def pay_back(session: Connection | Session, credits: Sequence[Credit], now
         " INSERT INTO ledger_entry (tenant_id, version, entry_type, reference, amount, balance_after, created_at)"
         " SELECT tenant_id, version, 'REFUND', refund_id, amount, balance_after, $6 FROM credit"
         ") SELECT 1 / (count(*) = $7)::int FROM moved",
-        *_columns(credits, 5),
+        *columns(credits, 5),
         now,
         len({one.tenant_id for one in credits}),
     )
@@ -181,30 +181,30 @@ async def record_orders(session: Connection | Session, changes: Sequence[tuple[O
         " $8::text[], $9::timestamptz[]) AS new(tenant_id, order_id, known, version, refund_amount, pay_status,"
         " delivery_status, order_status, updated_at)"
         " WHERE o.tenant_id = new.tenant_id AND o.order_id = new.order_id AND o.version = new.known RETURNING 1",
-        *_columns(orders, 9),
+        *columns(orders, 9),
     )
     assert len(written) == len(orders), "an order moved on while it was locked"
-    if items := list(_changed_items(changes)):
+    if items := list(_touched_items(changes)):
         await session.fetch(
             "UPDATE order_item i SET item_status = new.item_status,"
             " due_at = CASE WHEN new.waits THEN coalesce(i.due_at, $6) END"
             " FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::text[], $5::bool[])"
             " AS new(tenant_id, order_id, line, item_status, waits)"
             " WHERE i.tenant_id = new.tenant_id AND i.order_id = new.order_id AND i.line = new.line",
-            *_columns(
+            *columns(
                 [(order.tenant_id, order.order_id, item.line, item.item_status, waits(item)) for order, item in items],
                 5,
             ),
             max(after.updated_at for _, after in changes),
         )
-    if profiles := list(_changed_profiles(changes)):
+    if profiles := list(changed_profiles(changes)):
         await session.fetch(
             "UPDATE profile p SET lifecycle_status = new.lifecycle_status, cancelled = new.cancelled,"
             " refunded = new.refunded, held = new.held, updated_at = $7"
             " FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bool[], $5::bool[], $6::bool[])"
             " AS new(tenant_id, profile_id, lifecycle_status, cancelled, refunded, held)"
             " WHERE p.tenant_id = new.tenant_id AND p.profile_id = new.profile_id",
-            *_columns(
+            *columns(
                 [
                     (tenant_id, one.profile_id, one.lifecycle_status, one.cancelled, one.refunded, one.held)
                     for tenant_id, one in profiles
@@ -220,23 +220,12 @@ def waits(item: Item) -> bool:
     return any(one.lifecycle_status == "PENDING" and not one.failed and not one.held for one in item.profiles)
 
 
-def _changed_items(changes: Iterable[tuple[Order, Order]]) -> Iterable[tuple[Order, Item]]:
+def _touched_items(changes: Iterable[tuple[Order, Order]]) -> Iterable[tuple[Order, Item]]:
+    """Also those whose status stays: what is held or let go decides whether fulfillment owes the line something."""
     for before, after in changes:
         for old, new in zip(before.items, after.items, strict=True):
             if new != old:
                 yield after, new
-
-
-def _changed_profiles(changes: Iterable[tuple[Order, Order]]) -> Iterable[tuple[int, Profile]]:
-    for before, after in changes:
-        for old, new in zip(before.profiles, after.profiles, strict=True):
-            if new != old:
-                yield after.tenant_id, new
-
-
-def _columns(rows: Sequence[Sequence[object]], width: int) -> list[list[object]]:
-    """Rows as one array per column, also where there are none."""
-    return [[row[column] for row in rows] for column in range(width)]
 
 
 # Voids that a supplier has to be asked for
@@ -273,7 +262,7 @@ async def cancellations(session: Session | Connection, keys: Sequence[Key]) -> C
         " JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)"
         " ON v.tenant_id = key.tenant_id AND v.order_id = key.order_id"
         " WHERE v.refund_id IS NULL AND (v.outcome IS NULL OR v.outcome = 'REFUSED')",
-        *_columns(keys, 2),
+        *columns(keys, 2),
     )
     return Cancellations(
         frozenset([row[0] for row in rows if row[1] is None]), frozenset([row[0] for row in rows if row[1] is not None])
@@ -292,7 +281,7 @@ async def add_voids(session: Connection | Session, voids: Sequence[Void]) -> Non
         " AS new(tenant_id, profile_id, order_id, line, refund_id, supplier, package_code, iccid, created_at)"
         " ON CONFLICT (tenant_id, profile_id) DO UPDATE SET refund_id = excluded.refund_id, outcome = NULL,"
         " created_at = excluded.created_at, due_at = excluded.due_at, claims = 0",
-        *_columns(voids, 9),
+        *columns(voids, 9),
     )
 
 
@@ -356,7 +345,7 @@ async def record_voids(session: Session, claim: int, voided: Sequence[Voided], n
         " WHERE v.tenant_id = new.tenant_id AND v.profile_id = new.profile_id AND v.claim = $1"
         " RETURNING v.tenant_id, v.profile_id, v.refund_id, v.outcome",
         claim,
-        *_columns([one[:4] for one in voided], 4),
+        *columns([one[:4] for one in voided], 4),
     )
     reasons = {(one.tenant_id, one.profile_id): one.reason for one in voided}
     decided = [
@@ -379,7 +368,7 @@ async def decide_lines(
         " AS new(tenant_id, refund_id, profile_id, yes, reason)"
         " WHERE l.tenant_id = new.tenant_id AND l.refund_id = new.refund_id AND l.profile_id = new.profile_id"
         " AND l.status = 'PENDING' RETURNING l.tenant_id, l.refund_id",
-        *_columns(decided, 5),
+        *columns(decided, 5),
     )
     refunds = sorted({(row[0], row[1]) for row in rows})
     if refunds:
@@ -388,7 +377,7 @@ async def decide_lines(
             " WHERE r.tenant_id = key.tenant_id AND r.refund_id = key.refund_id AND r.status = 'REFUNDING'"
             " AND NOT EXISTS (SELECT FROM refund_line l WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id"
             "  AND l.status = 'PENDING')",
-            *_columns(refunds, 2),
+            *columns(refunds, 2),
             now,
         )
     return len(rows)
@@ -413,7 +402,7 @@ async def take(session: Session, keys: Sequence[Key], now: datetime) -> list[Row
         f"SELECT {_ROWS} FROM refund JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, refund_id)"
         " USING (tenant_id, refund_id) WHERE status = 'REFUNDING' AND due_at <= $3"
         " ORDER BY tenant_id, refund_id FOR NO KEY UPDATE OF refund",
-        *_columns(keys, 2),
+        *columns(keys, 2),
         now,
     )
     return await _with_lines(session, [Row(*row) for row in rows])
@@ -431,7 +420,7 @@ async def end(session: Session, settled: Sequence[tuple[int, int, int, bool]], n
         " UPDATE refund r SET status = CASE WHEN given THEN 'REFUNDED' ELSE 'REJECTED' END,"
         " credited = settled.credited, settled_at = $5, due_at = NULL"
         " FROM settled WHERE r.tenant_id = settled.tenant_id AND r.refund_id = settled.refund_id",
-        *_columns(settled, 4),
+        *columns(settled, 4),
         now,
     )
 
@@ -493,7 +482,7 @@ async def locate_profiles(
         " UNION ALL SELECT number, p.tenant_id, p.order_id, p.profile_id"
         " FROM unnest($1::bigint[], $3::text[]) WITH ORDINALITY AS key(tenant_id, iccid, number)"
         " JOIN profile p ON p.tenant_id = key.tenant_id AND p.iccid = key.iccid",
-        *_columns(wanted, 3),
+        *columns(wanted, 3),
     )
     found = {row[0]: (row[1], row[2], row[3]) for row in rows}
     return [found.get(number) for number in range(1, len(wanted) + 1)]
