@@ -19,7 +19,6 @@ from dealer_server.clock import Clock
 from dealer_server.fulfillment import answers
 from dealer_server.fulfillment.ask import fault_text
 from dealer_server.fulfillment.batches import keep_working
-from dealer_server.fulfillment.pace import Pace
 from dealer_server.rules import delivery, life, usage
 from dealer_server.rules.life import Life, Report
 from dealer_server.rules.model import Order, Profile, changed_items
@@ -185,12 +184,10 @@ class Polled:
         self.asks = remote.caps.polled
         self.timed = not remote.caps.own_plan_end
         self._remote = remote
-        self._pace = Pace(remote.caps.per_second)
 
     async def look(self, lives: Sequence[Row], now: datetime) -> list[Sighting]:
         if not self.asks:
             return []
-        await self._pace.step()
         return await self._remote.refresh([_bought(one) for one in lives], now)
 
     def again(self, one: Row, now: datetime) -> datetime | None:

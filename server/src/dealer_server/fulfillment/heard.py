@@ -48,7 +48,8 @@ class Heard:
     async def _take(self, code: str, event: Event, body: bytes) -> None:
         session, now = self._session, self._clock()
         async with session.transaction():
-            changed = await follow.report(session, code, event.sightings, self._data_keys, now)
+            told = event.sightings
+            changed = await follow.report(session, code, told, self._data_keys, now) if told else []
             asked = await purchase.look_at(session, code, event.look_at, now) if event.look_at else 0
             state = "ASKED" if asked else "APPLIED" if event.sightings else "UNKNOWN"
             fresh = await rows.note_event(session, self._data_keys, code, event.key, event.kind, state, body, now)

@@ -20,7 +20,6 @@ from dealer_server.fulfillment import judge, record
 from dealer_server.fulfillment.ask import checked, fault_text
 from dealer_server.fulfillment.breaker import Breaker
 from dealer_server.fulfillment.judge import Judged
-from dealer_server.fulfillment.pace import Pace
 from dealer_server.fulfillment.planning import Planner
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.delivery import Codes, Failed
@@ -76,7 +75,6 @@ class Purchaser:
         self._refund_failed = refund_failed
         self._planner = Planner(remote.code, session, data_keys, clock, changed)
         self._breaker = Breaker()
-        self._pace = Pace(remote.caps.per_second)
         self._calling: dict[asyncio.Task[Outcome], tuple[int, Claimed]] = {}
 
     async def run(self) -> None:
@@ -181,7 +179,6 @@ class Purchaser:
             return Rejected("TEMPORARY", False, "a refund is in progress")
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                await self._pace.step()
                 kill_points.reach("purchase.sending")
                 purchase, now = self._purchase(one), self._clock()
                 ask = self._remote.probe if one.was in ("SENT", "UNKNOWN") else self._remote.allocate

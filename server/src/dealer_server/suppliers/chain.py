@@ -4,16 +4,18 @@ Its own contract makes us safe: an order is known by our unit_key, so asking aga
 What it tells us by webhook is signed; still it is only a reason to ask, so that there is one way of reading it.
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta
 
 from dealer_server.rules.life import Report
 from dealer_server.suppliers.contract import (
+    CALL_SECONDS,
     BadEvent,
     Bought,
     Caps,
@@ -32,12 +34,15 @@ from dealer_server.suppliers.contract import (
     VoidOutcome,
     VoidUnit,
 )
+from dealer_server.suppliers.pace import Pace
 from esim_dealer import AsyncDealer, DealerError, Line, errors, webhook
 from esim_dealer.exchange import RetryPolicy
 from esim_dealer.wire.snapshot import OrderItem, Profile, Snapshot
 
+T = TypeVar("T")
 ONCE = RetryPolicy(retries=0)  # asking again is for who wrote the call down
 READ_SECONDS = 30.0
+REFRESH_SECONDS = CALL_SECONDS - READ_SECONDS
 POLL_SECONDS = (2, 4, 8, 15, 30, 60)
 MARK = "via:"
 MARKS_AT_MOST = 12
@@ -66,8 +71,10 @@ class Chain:
 
     def __init__(self, code: str, settings: ChainSettings):
         self.code = code
-        self.caps = Caps(parallel=settings.parallel, per_second=settings.per_second, polled=True, own_plan_end=True)
+        self.caps = Caps(parallel=settings.parallel, polled=True, own_plan_end=True)
         self._settings = settings
+        self._pace = Pace(settings.per_second)
+        self._by_day: dict[str, bool] = {}  # by sku: whether their package is sold by the day, which never changes
         self._dealer = AsyncDealer(
             settings.base_url, settings.app_key, settings.app_secret, timeout=READ_SECONDS, retry=ONCE
         )
@@ -80,9 +87,8 @@ class Chain:
         except LoopError as error:
             return Rejected("NOT_ALLOWED", True, str(error))
         try:
-            period_num = purchase.unit.period_num if await self._by_day(purchase) else None
-            line = Line(purchase.sku, 1, await self._price(purchase), period_num)
-            placed = await self._dealer.order(purchase.unit.unit_key, [line], remark=remark)
+            line = await self._line(purchase)
+            placed = await self._paced(self._dealer.order(purchase.unit.unit_key, [line], remark=remark))
         except errors.TransactionIdReused:  # it is there already, bought at another price
             return await self._query(purchase, now)
         except DealerError as error:
@@ -97,14 +103,14 @@ class Chain:
         """A refund is passed on as a refund, so that the money comes back to us too; a cancellation as one."""
         try:
             if not unit.for_refund:
-                voided = await self._dealer.cancel(iccid=unit.iccid)
+                voided = await self._paced(self._dealer.cancel(iccid=unit.iccid))
                 return VoidDone() if voided.async_status == "COMPLETED" else Pending(POLL_SECONDS[0])
-            refund = await self._dealer.refund(
-                transaction_id=unit.unit_key, refund_transaction_id=f"r-{unit.unit_key}", remark="refunded here"
+            refund = await self._paced(
+                self._dealer.refund(
+                    transaction_id=unit.unit_key, refund_transaction_id=f"r-{unit.unit_key}", remark="refunded here"
+                )
             )
-        except errors.Conflict as error:
-            return NotVoided(f"{error.code}: {error.message}")
-        except errors.NotFound as error:
+        except (errors.Conflict, errors.NotFound) as error:
             return NotVoided(f"{error.code}: {error.message}")
         except DealerError as error:
             return Unknown(_words(error))
@@ -113,10 +119,14 @@ class Chain:
         return Pending(POLL_SECONDS[0]) if refund.status == "REFUNDING" else NotVoided("its refund was rejected")
 
     async def refresh(self, bought: Sequence[Bought], now: datetime) -> list[Sighting]:
-        seen = []
+        """One by one; those that its pace leaves no time for are missing until the next time."""
+        seen, clock = [], asyncio.get_running_loop().time
+        until = clock() + REFRESH_SECONDS
         for one in bought:
+            if clock() > until:
+                break
             try:
-                snapshot = await self._dealer.query(transaction_id=one.unit_key)
+                snapshot = await self._paced(self._dealer.query(transaction_id=one.unit_key))
             except DealerError:
                 continue
             if profile := _profile(snapshot):
@@ -137,7 +147,7 @@ class Chain:
 
     async def health(self) -> Health:
         try:
-            balance = await self._dealer.balance()
+            balance = await self._paced(self._dealer.balance())
         except DealerError as error:
             return Health(False, _words(error))
         left = int(Decimal(balance.available_balance) * 10_000)
@@ -148,20 +158,23 @@ class Chain:
 
     async def _query(self, purchase: Purchase, now: datetime) -> Outcome:
         try:
-            return _read(await self._dealer.query(transaction_id=purchase.unit.unit_key), purchase, now)
+            snapshot = await self._paced(self._dealer.query(transaction_id=purchase.unit.unit_key))
+            return _read(snapshot, purchase, now)
         except DealerError as error:
             return Unknown(_words(error))
 
-    async def _price(self, purchase: Purchase) -> Decimal:
-        """What was agreed; where nothing was, what they ask for today."""
-        if purchase.cost is not None:
-            return Decimal(purchase.cost) / 10_000
-        return Decimal((await self._dealer.package(purchase.sku)).price)
+    async def _line(self, purchase: Purchase) -> Line:
+        """At the price that was agreed; where none was, at what they ask for today."""
+        price = None if purchase.cost is None else Decimal(purchase.cost) / 10_000
+        if price is None or purchase.sku not in self._by_day:
+            package = await self._paced(self._dealer.package(purchase.sku))
+            self._by_day[purchase.sku] = package.data_type.startswith("DAILY")
+            price = Decimal(package.price) if price is None else price
+        return Line(purchase.sku, 1, price, purchase.unit.period_num if self._by_day[purchase.sku] else None)
 
-    async def _by_day(self, purchase: Purchase) -> bool:
-        if purchase.unit.period_num > 1:
-            return True
-        return (await self._dealer.package(purchase.sku)).data_type.startswith("DAILY")
+    async def _paced(self, call: Coroutine[Any, Any, T]) -> T:
+        await self._pace.step()
+        return await call
 
     def _remark(self, inbound: str | None) -> str:
         """The instances this order has come through, ourselves at the end. Raises LoopError."""

@@ -212,14 +212,13 @@ class Health(msgspec.Struct, frozen=True):
 class Caps(msgspec.Struct, frozen=True):
     """What a Remote can do, and how it wants to be asked.
 
-    parallel: calls at a time per process. per_second: calls a second per process, None for no limit. polled: `refresh`
-    tells the state and usage of eSIMs. plans_ids: ICCID (from a loaded range) and MatchingID are ours and stand in the
-    Purchase before the first call. event_status: how its messages want to be answered.
-    own_plan_end: plan ends and expiry are told by it, so time alone ends nothing here.
+    parallel: purchases at a time per process; how many calls a second it makes is a Remote's own affair
+    (suppliers/pace.py). polled: `refresh` tells the state and usage of eSIMs. plans_ids: ICCID (from a loaded range)
+    and MatchingID are ours and stand in the Purchase before the first call. event_status: how its messages want to
+    be answered. own_plan_end: plan ends and expiry are told by it, so time alone ends nothing here.
     """
 
     parallel: int = 8
-    per_second: float | None = None
     polled: bool = False
     plans_ids: bool = False
     own_plan_end: bool = False

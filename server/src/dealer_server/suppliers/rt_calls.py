@@ -15,10 +15,10 @@ from msgspec import Meta
 
 from dealer_server.rules import access, rt_words
 from dealer_server.rules.rt_words import Said
+from dealer_server.suppliers.pace import Pace
 from esim_dealer.wire import signing
 
 PATH = "/api/v1/open/"
-SLACK = 1.1  # where their second begins is not ours to know
 IDLE_SECONDS = 4.0  # shorter than common servers keep a connection, so that we rarely write into a closing one
 MOST_BYTES = 32 * 1024 * 1024  # a whole catalogue with its networks has some
 BUSY = "429"
@@ -63,8 +63,7 @@ class Calls:
     def __init__(self, settings: RtSettings):
         self._settings = settings
         self._slots = asyncio.Semaphore(settings.parallel)
-        self._turn = asyncio.Lock()
-        self._turn_at = 0.0
+        self._pace = Pace(settings.per_second)
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -77,7 +76,7 @@ class Calls:
         url = self._settings.base_url.rstrip("/") + PATH + operation
         try:
             async with self._slots:
-                await self._wait_for_turn()
+                await self._pace.step()
                 async with self._opened().post(
                     url, data=body, headers=self._headers(body), allow_redirects=False
                 ) as answer:
@@ -88,13 +87,6 @@ class Calls:
             raise NotSent(f"{operation}: {type(error).__name__}") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise NoAnswer(f"{operation}: {type(error).__name__}") from None
-
-    async def _wait_for_turn(self) -> None:
-        """Spaces calls evenly, counted from when the last one really went."""
-        clock = asyncio.get_running_loop().time
-        async with self._turn:
-            await asyncio.sleep(self._turn_at - clock())
-            self._turn_at = clock() + SLACK / self._settings.per_second
 
     def _headers(self, body: bytes) -> dict[str, str]:
         timestamp, request_id, code = str(time.time_ns() // 1_000_000), uuid.uuid4().hex, self._settings.access_code

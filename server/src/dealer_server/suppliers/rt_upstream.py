@@ -67,7 +67,7 @@ class RtUpstream:
 
     def __init__(self, code: str, settings: RtSettings):
         self.code = code
-        self.caps = Caps(settings.parallel, settings.per_second, polled=True, own_plan_end=True, event_status=200)
+        self.caps = Caps(settings.parallel, polled=True, own_plan_end=True, event_status=200)
         self.senders = settings.sender_ips
         self._settings = settings
         self._calls = Calls(settings)
