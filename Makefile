@@ -15,8 +15,9 @@ BIN := .venv/bin
 dev: .venv
 	@$(BIN)/dealer-server dev
 
+# Tests wait more than they compute: a process per core, each with a PostgreSQL of its own.
 test: .venv
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 check: format lint types imports test
 

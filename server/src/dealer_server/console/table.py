@@ -3,17 +3,16 @@
 import importlib
 import pkgutil
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import NamedTuple
 
 from starlette.routing import compile_path
 
 from dealer_server.console import dealer, operator
-from dealer_server.console.visit import Route, User, Visit
+from dealer_server.console.visit import Count, Route, User, Visit
 
 FIRST = "/console"
-Count = Callable[[Visit], Awaitable[int]]
 
 # The menu from top to bottom: its words, and their icons. Words that are not here come last.
 MENU = {

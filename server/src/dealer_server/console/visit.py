@@ -111,6 +111,7 @@ class MustBeSure(Exception):
 
 Answer = Page | Go | Download
 View = Callable[[Visit], Awaitable[Answer]]
+Count = Callable[[Visit], Awaitable[int]]
 
 
 class Route(NamedTuple):

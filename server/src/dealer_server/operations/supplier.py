@@ -138,9 +138,7 @@ async def load_iccids(database: Database, code: str, sku: str, lines: Sequence[s
 async def show(database: Database, keys: DataKeys, code: str | None = None) -> list[Shown]:
     """Every supplier, or one. Raises OperatorError."""
     async with database.connection() as connection:
-        found = [one for one in await rows.load(connection, keys) if code in (None, one.code)]
-        if code is not None and not found:
-            raise OperatorError(f"no supplier {code}")
+        found = await rows.load(connection, keys) if code is None else [await _named(connection, keys, code)]
         return [
             _shown(
                 one,
@@ -155,14 +153,19 @@ async def show(database: Database, keys: DataKeys, code: str | None = None) -> l
 async def check(database: Database, keys: DataKeys, code: str) -> Health:
     """Asks a supplier how it is, now. Raises OperatorError."""
     async with database.connection() as connection:
-        one = next((one for one in await rows.load(connection, keys) if one.code == code), None)
-    if one is None:
-        raise OperatorError(f"no supplier {code}")
-    remote = opened(one)
+        remote = opened(await _named(connection, keys, code))
     try:
         return await remote.health()
     finally:
         await remote.close()
+
+
+async def _named(connection: Connection, keys: DataKeys, code: str) -> Supplier:
+    """Raises OperatorError."""
+    for one in await rows.load(connection, keys):
+        if one.code == code:
+            return one
+    raise OperatorError(f"no supplier {code}")
 
 
 def opened(one: Supplier) -> Remote:
@@ -172,10 +175,8 @@ def opened(one: Supplier) -> Remote:
 async def compare(database: Database, keys: DataKeys, code: str, rule: Margin) -> list[Change]:
     """What our catalogue would become if it sold what a supplier lists, at a margin. Raises OperatorError."""
     async with database.connection() as connection:
-        one = next((one for one in await rows.load(connection, keys) if one.code == code), None)
+        one = await _named(connection, keys, code)
         documents = await rows.made_first_by(connection, code)
-    if one is None:
-        raise OperatorError(f"no supplier {code}")
     remote = opened(one)
     try:
         if not isinstance(remote, RtUpstream):

@@ -75,14 +75,6 @@ class Wallet(NamedTuple):
         return self.balance + self.credit_limit
 
 
-class Credential(NamedTuple):
-    app_key: str
-    status: str
-    secret_version: int
-    previous_until: datetime | None
-    created_at: datetime
-
-
 class RefundLine(NamedTuple):
     refund_id: int
     status: str
@@ -327,15 +319,6 @@ async def topups(
 
 
 # Credentials and first run
-
-
-async def credentials(connection: Connection, tenant_id: int) -> Sequence[Credential]:
-    rows = await connection.fetch(
-        "SELECT app_key, status, secret_version, previous_until, created_at FROM credential WHERE tenant_id = $1"
-        " ORDER BY created_at, app_key",
-        tenant_id,
-    )
-    return [Credential(*row) for row in rows]
 
 
 async def access_terms(connection: Connection, tenant_id: int) -> tuple[int, Sequence[str]]:

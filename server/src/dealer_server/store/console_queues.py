@@ -1,11 +1,13 @@
 """What waits for an operator: top-ups, refunds, purchases."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Literal, NamedTuple
 
 from dealer_server.store.database import Connection
 
 COUNTED = 1_000
+Queue = Literal["topups", "refunds", "purchases"]
 
 
 class TopupRow(NamedTuple):
@@ -47,7 +49,7 @@ class RefundRow(NamedTuple):
 
 
 # Each by its partial index.
-_WAITING = {
+_WAITING: Mapping[Queue, str] = {
     "topups": "topup WHERE status = 'PENDING'",
     "refunds": "(SELECT * FROM refund WHERE status = 'REFUNDING' ORDER BY refund_id LIMIT 5000) r WHERE EXISTS ("
     "SELECT FROM refund_line l WHERE"
@@ -56,10 +58,10 @@ _WAITING = {
 }
 
 
-async def count(connection: Connection, what: Literal["topups", "refunds", "purchases"]) -> int:
+async def count(connection: Connection, queue: Queue) -> int:
     """How many wait for an operator; COUNTED where there are that many or more."""
     found: int | None = await connection.fetchval(
-        f"SELECT count(*) FROM (SELECT FROM {_WAITING[what]} LIMIT {COUNTED}) waiting"
+        f"SELECT count(*) FROM (SELECT FROM {_WAITING[queue]} LIMIT {COUNTED}) waiting"
     )
     return found or 0
 

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from dealer_server.console import asked
 from dealer_server.console.dealer import own
 from dealer_server.console.dealer.own import PAGE, SECRETS
-from dealer_server.console.operator import asked
 from dealer_server.console.visit import NotHere, Page, Route, Visit
 from dealer_server.rules import missigned
 from dealer_server.store import console_api_log, tenant

@@ -5,13 +5,13 @@ from dealer_server.console.dealer.own import SECRETS
 from dealer_server.console.visit import Answer, Go, MustBeSure, NotHere, Page, Route, Visit
 from dealer_server.operations import tenant
 from dealer_server.operations.tenant import OperatorError
-from dealer_server.store import console_dealer
-from dealer_server.store.console_dealer import Credential
+from dealer_server.store import console_dealer, console_dealers
+from dealer_server.store.console_dealers import Credential
 
 
 async def credentials(visit: Visit) -> Page:
     async with visit.parts.database.connection() as connection:
-        found = await console_dealer.credentials(connection, visit.tenant_id)
+        found = await console_dealers.credentials(connection, visit.tenant_id)
         qps, allowed = await console_dealer.access_terms(connection, visit.tenant_id)
     base_url = visit.parts.settings.base_url
     return own.page(visit, "credentials", credentials=found, qps=qps, allowed=allowed, base_url=base_url, now=visit.now)
@@ -54,7 +54,7 @@ async def _sure_of(visit: Visit) -> Credential:
 async def _own(visit: Visit) -> Credential:
     """Raises NotHere."""
     async with visit.parts.database.connection() as connection:
-        for one in await console_dealer.credentials(connection, visit.tenant_id):
+        for one in await console_dealers.credentials(connection, visit.tenant_id):
             if one.app_key == visit.path["app_key"]:
                 return one
     raise NotHere

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from dealer_server.console.dealer import own
 from dealer_server.console.dealer.own import EVERYONE
 from dealer_server.console.visit import Page, Route, Visit
-from dealer_server.store import console_api_log, console_dealer, webhook
+from dealer_server.store import console_api_log, console_dealer, console_dealers, webhook
 from dealer_server.store.console_dealer import Span, Wallet
 from dealer_server.store.database import Connection
 
@@ -48,7 +48,7 @@ async def home(visit: Visit) -> Page:
 
 
 async def _steps(connection: Connection, tenant_id: int, wallet: Wallet) -> list[Step]:
-    credentials = await console_dealer.credentials(connection, tenant_id)
+    credentials = await console_dealers.credentials(connection, tenant_id)
     managed = await console_api_log.steps(connection, tenant_id)
     endpoint = await webhook.endpoint(connection, tenant_id)
     verified = managed.get("WEBHOOK") or (endpoint.last_success_at if endpoint else None)

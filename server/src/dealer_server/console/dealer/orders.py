@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
+from dealer_server.console import asked
 from dealer_server.console.dealer import own
 from dealer_server.console.dealer.own import EVERYONE, MONEY, PAGE, SECRETS
-from dealer_server.console.operator import asked
 from dealer_server.console.visit import Answer, Go, NotHere, Page, Route, Visit
 from dealer_server.rules import identity, money, refund, snapshot
 from dealer_server.rules.model import Item, Order, Profile

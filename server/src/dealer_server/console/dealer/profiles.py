@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator
 from typing import get_args
 
+from dealer_server.console import asked
 from dealer_server.console.dealer import own
 from dealer_server.console.dealer.orders import Shown, load, shown, span_of
 from dealer_server.console.dealer.own import EVERYONE, MONEY, PAGE, SECRETS
-from dealer_server.console.operator import asked
 from dealer_server.console.visit import Answer, Download, Go, NotHere, Page, Route, Visit
 from dealer_server.operations.usage import usage
 from dealer_server.rules import identity, qr

@@ -1,16 +1,14 @@
 """A dealer's money: what it has, every movement of it, asking for more, and when to be warned."""
 
-import csv
-import io
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import get_args
 
 import msgspec
 
+from dealer_server.console import asked
 from dealer_server.console.dealer import own
 from dealer_server.console.dealer.own import EVERYONE, MONEY, PAGE
-from dealer_server.console.operator import asked
 from dealer_server.console.visit import Download, Go, Page, Route, Visit
 from dealer_server.operations import tenant, topup
 from dealer_server.rules import identity, money
@@ -75,7 +73,7 @@ async def statement(visit: Visit) -> Download:
 
 async def _csv(visit: Visit) -> AsyncIterator[bytes]:
     entry_type = asked.one_of(visit.query, "type", ENTRY_TYPES)
-    yield _rows([COLUMNS])
+    yield asked.csv_lines([COLUMNS])
     async with visit.parts.database.connection() as connection:
         held = await console_dealer.wallet(connection, visit.tenant_id)
         span = await _span(connection, visit, held)
@@ -85,7 +83,7 @@ async def _csv(visit: Visit) -> AsyncIterator[bytes]:
                 connection, visit.tenant_id, span, entry_type, ROWS_PER_CHUNK
             )
         if found:
-            yield _rows([_cells(one, held.currency) for one in found])
+            yield asked.csv_lines([_cells(one, held.currency) for one in found])
         if following is None:
             return
         span = span._replace(end=following)
@@ -102,12 +100,6 @@ def _cells(one: Entry, currency: str) -> tuple[str, ...]:
         "" if one.order_id is None else identity.order_no(one.order_id),
         "" if one.topup_id is None else identity.topup_no(one.topup_id),
     )
-
-
-def _rows(rows: Sequence[Sequence[str]]) -> bytes:
-    out = io.StringIO()
-    csv.writer(out).writerows(rows)
-    return out.getvalue().encode()
 
 
 async def ask(visit: Visit) -> Go:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import get_args
 
+from dealer_server.console import asked
 from dealer_server.console.dealer import own
 from dealer_server.console.dealer.own import PAGE, SECRETS
-from dealer_server.console.operator import asked
 from dealer_server.console.visit import Answer, Go, NotHere, Page, Route, Visit
 from dealer_server.operations import webhook
 from dealer_server.rules import identity

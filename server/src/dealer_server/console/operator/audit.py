@@ -2,8 +2,9 @@
 
 import json
 
-from dealer_server.console.operator import asked
-from dealer_server.console.operator.asked import LOOK, PAGE
+from dealer_server.console import asked
+from dealer_server.console.operator import own
+from dealer_server.console.operator.own import LOOK, PAGE
 from dealer_server.console.visit import Page, Route, Visit
 from dealer_server.store import console_audit
 from dealer_server.store.console_audit import Act, Wanted
@@ -20,7 +21,7 @@ async def audit(visit: Visit) -> Page:
     )
     async with visit.parts.database.connection() as connection:
         found = await console_audit.page(connection, wanted, asked.number(query, "before"), PAGE)
-    return asked.page(
+    return own.page(
         visit,
         "audit",
         acts=[(one, *_told(one)) for one in found.acts],

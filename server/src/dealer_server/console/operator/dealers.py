@@ -6,8 +6,9 @@ from decimal import Decimal
 import msgspec
 
 from dealer_server import store
-from dealer_server.console.operator import asked
-from dealer_server.console.operator.asked import LOOK, MONEY, PAGE, TERMS
+from dealer_server.console import asked
+from dealer_server.console.operator import own
+from dealer_server.console.operator.own import LOOK, MONEY, PAGE, TERMS
 from dealer_server.console.visit import Answer, Download, Go, MustBeSure, NotHere, Page, Route, Visit
 from dealer_server.operations import tenant, webhook
 from dealer_server.operations.tenant import OperatorError, Terms
@@ -33,7 +34,7 @@ async def dealers(visit: Visit) -> Page:
         found = await console_dealers.page(connection, text, after, PAGE + 1)
     following = found[PAGE - 1].tenant_id if len(found) > PAGE else None
     pager = asked.pager(visit, "/console/dealers", following)
-    return asked.page(visit, "dealers", dealers=found[:PAGE], pager=pager, text=text or "")
+    return own.page(visit, "dealers", dealers=found[:PAGE], pager=pager, text=text or "")
 
 
 async def new(visit: Visit) -> Page:
@@ -41,7 +42,7 @@ async def new(visit: Visit) -> Page:
 
 
 def _form(visit: Visit, values: Mapping[str, str], fault: str) -> Page:
-    return asked.page(
+    return own.page(
         visit, "dealer_new", values=values, fault=fault, currencies=CURRENCIES, status=400 if fault else 200
     )
 
@@ -56,7 +57,7 @@ async def create(visit: Visit) -> Page:
         )
     except OperatorError as why:
         return _form(visit, form, str(why))
-    return asked.page(visit, "dealer_created", created=created)
+    return own.page(visit, "dealer_created", created=created)
 
 
 def _terms(form: Mapping[str, str], *, new: bool) -> Terms:
@@ -82,7 +83,7 @@ async def one_dealer(visit: Visit) -> Page:
         found = await _found(connection, visit)
         tenant_id = found.tenant_id
         entries = await ledger.page(connection, tenant_id, Filter(None, None, None), Window(LATEST, 0, None))
-        return asked.page(
+        return own.page(
             visit,
             "dealer",
             dealer=found,
@@ -120,7 +121,7 @@ async def set_terms(visit: Visit) -> Answer:
     except OperatorError as why:
         return Go(_home(dealer), str(why), failed=True)
     work = tenant.set_tenant(visit.parts.database, dealer.tenant_id, terms, visit.author, lambda: visit.now)
-    return await asked.done(work, _home(dealer), "The terms are changed")
+    return await own.done(work, _home(dealer), "The terms are changed")
 
 
 async def set_price(visit: Visit) -> Answer:
@@ -131,7 +132,7 @@ async def set_price(visit: Visit) -> Answer:
         return Go(_home(dealer), "A package code and a price are needed", failed=True)
     terms = Terms(prices={package: price})
     work = tenant.set_tenant(visit.parts.database, dealer.tenant_id, terms, visit.author, lambda: visit.now)
-    return await asked.done(work, _home(dealer), f"{package} is {'off sale' if price == 'off' else price} now")
+    return await own.done(work, _home(dealer), f"{package} is {'off sale' if price == 'off' else price} now")
 
 
 async def adjust(visit: Visit) -> Answer:
@@ -141,7 +142,7 @@ async def adjust(visit: Visit) -> Answer:
         *(visit.parts.database, dealer.tenant_id, amount, visit.form.get("reason", ""), visit.author),
         lambda: visit.now,
     )
-    return await asked.done(work, _home(dealer), f"The wallet is adjusted by {amount} {dealer.currency}")
+    return await own.done(work, _home(dealer), f"The wallet is adjusted by {amount} {dealer.currency}")
 
 
 async def set_callback(visit: Visit) -> Answer:
@@ -160,7 +161,7 @@ async def set_callback(visit: Visit) -> Answer:
             )
         )
 
-    return await asked.done(work(), _home(dealer), "The callback URL is set" if url else "The callback URL is removed")
+    return await own.done(work(), _home(dealer), "The callback URL is set" if url else "The callback URL is removed")
 
 
 # Credentials
@@ -183,7 +184,7 @@ async def secret(visit: Visit) -> Page:
     dealer, app_key = await _credential(visit)
     parts = visit.parts
     shown = await tenant.view_secret(parts.database, parts.master_keys, app_key, visit.author)
-    return asked.page(visit, "secret", dealer=dealer, app_key=app_key, secret=shown, fresh=False, at_once=False)
+    return own.page(visit, "secret", dealer=dealer, app_key=app_key, secret=shown, fresh=False, at_once=False)
 
 
 async def reset(visit: Visit) -> Page:
@@ -194,13 +195,13 @@ async def reset(visit: Visit) -> Page:
         *(parts.database, parts.master_keys, app_key, visit.author, lambda: visit.now),
         tenant.OVERLAP * (not at_once),
     )
-    return asked.page(visit, "secret", dealer=dealer, app_key=app_key, secret=shown, fresh=True, at_once=at_once)
+    return own.page(visit, "secret", dealer=dealer, app_key=app_key, secret=shown, fresh=True, at_once=at_once)
 
 
 async def disable(visit: Visit) -> Answer:
     dealer, app_key = await _credential(visit)
     work = tenant.disable_credential(visit.parts.database, app_key, visit.author)
-    return await asked.done(work, _home(dealer), f"{app_key} is disabled")
+    return await own.done(work, _home(dealer), f"{app_key} is disabled")
 
 
 # The statement
@@ -218,7 +219,7 @@ async def statement(visit: Visit) -> Page:
         found = await ledger.page(connection, dealer.tenant_id, wanted, Window(PAGE + 1, 0, after))
     path = f"{_home(dealer)}/statement"
     filters = {name: value for name, value in visit.query.items() if name not in ("before", "trail")}
-    return asked.page(
+    return own.page(
         visit,
         "statement",
         dealer=dealer,

@@ -3,8 +3,9 @@
 from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
 
-from dealer_server.console.operator import asked, timeline
-from dealer_server.console.operator.asked import LOOK, PAGE, PUSH
+from dealer_server.console import asked
+from dealer_server.console.operator import own, timeline
+from dealer_server.console.operator.own import LOOK, PAGE, PUSH
 from dealer_server.console.visit import Answer, Download, NotHere, Page, Route, Visit
 from dealer_server.operations import repush
 from dealer_server.rules import identity, money
@@ -42,7 +43,7 @@ async def orders(visit: Visit) -> Page:
         found = await console_orders.page(connection, wanted, asked.number(visit.query, "before"), PAGE)
         dealers = await console_dealers.names(connection)
     filters = {name: value for name, value in visit.query.items() if name not in ("before", "trail")}
-    return asked.page(
+    return own.page(
         visit,
         "orders",
         orders=found.orders,
@@ -105,7 +106,7 @@ async def one_order(visit: Visit) -> Page:
         known = await _known(connection, visit, owner[0], order_id)
         remark = await console_orders.remark(connection, owner[0], order_id)
     shown = known.order
-    return asked.page(
+    return own.page(
         visit,
         "order",
         order=shown,
@@ -140,7 +141,7 @@ async def _known(connection: Connection, visit: Visit, tenant_id: int, order_id:
         await refund.of_orders(connection, [key]),
         deliveries,
         await webhook_log.attempts(connection, tenant_id, ids),
-        await console_orders.bodies(connection, tenant_id, ids if asked.may(visit).codes else [], keys),
+        await console_orders.bodies(connection, tenant_id, ids if own.may(visit).codes else [], keys),
     )
 
 
@@ -153,7 +154,7 @@ async def send_again(visit: Visit) -> Answer:
     if owner is None:
         raise NotHere
     work = repush.sync(visit.parts.database, owner[0], [number], visit.author, lambda: visit.now)
-    return await asked.done(work, f"/console/orders/{number}", "The snapshot goes out")
+    return await own.done(work, f"/console/orders/{number}", "The snapshot goes out")
 
 
 ROUTES: tuple[Route, ...] = (

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from dealer_server.console.operator import asked, queues
-from dealer_server.console.operator.asked import LOOK
+from dealer_server.console.operator import own, queues
+from dealer_server.console.operator.own import LOOK
 from dealer_server.console.operator.timeline import spoken
 from dealer_server.console.visit import Page, Route, Visit
 from dealer_server.rules import money
@@ -44,7 +44,7 @@ async def overview(visit: Visit) -> Page:
     totals = _turnover(hours)
     currency = totals[0][0] if totals else "USD"
     attempts, answered = sum(one.attempts for one in hours), sum(one.answered for one in hours)
-    return asked.page(
+    return own.page(
         visit,
         "overview",
         counting=len(hours) < len(every),

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dealer_server import store
-from dealer_server.console.operator import asked
-from dealer_server.console.operator.asked import LOOK, PAGE, TERMS
+from dealer_server.console import asked
+from dealer_server.console.operator import own
+from dealer_server.console.operator.own import LOOK, PAGE, TERMS
 from dealer_server.console.visit import Answer, Go, NotHere, Page, Route, Visit
 from dealer_server.operations import catalogue, sale, stock
 from dealer_server.rules import money
@@ -36,7 +37,7 @@ async def packages(visit: Visit) -> Page:
     async with visit.parts.database.connection() as connection:
         found = await console_packages.page(connection, text, status, after, PAGE + 1)
     following = found[PAGE - 1].package.package_code if len(found) > PAGE else None
-    return asked.page(
+    return own.page(
         visit,
         "packages",
         packages=found[:PAGE],
@@ -51,14 +52,14 @@ async def set_status(visit: Visit) -> Answer:
     code, status = visit.form.get("package", ""), "OFF_SALE" if visit.form.get("status") == "OFF_SALE" else "ON_SALE"
     work = sale.set_status(visit.parts.database, [code], status, visit.author, lambda: visit.now)
     back = asked.address("/console/packages", {"q": visit.form.get("q", "")})
-    return await asked.done(work, back, f"{code} is {'on' if status == 'ON_SALE' else 'off'} sale")
+    return await own.done(work, back, f"{code} is {'on' if status == 'ON_SALE' else 'off'} sale")
 
 
 # The import
 
 
 async def choose(visit: Visit) -> Page:
-    return asked.page(visit, "import", columns=importing.COLUMNS)
+    return own.page(visit, "import", columns=importing.COLUMNS)
 
 
 async def preview(visit: Visit) -> Answer:
@@ -74,7 +75,7 @@ async def preview(visit: Visit) -> Answer:
         routes = await store.purchase.routes(connection, codes)
     after = [catalogue.made_by(one, routes.get(one.package_code, [])) for one in read.packages]
     changes = [change for one in after if (change := _change(before.get(one.package_code), one))]
-    return asked.page(
+    return own.page(
         visit,
         "import_preview",
         faults=read.faults[:FAULTS],
@@ -145,7 +146,7 @@ def _unpacked(packed: str) -> str | None:
 
 
 async def choose_stock(visit: Visit) -> Page:
-    return asked.page(visit, "stock", package=await _package(visit), report=None)
+    return own.page(visit, "stock", package=await _package(visit), report=None)
 
 
 async def load_stock(visit: Visit) -> Answer:
@@ -155,7 +156,7 @@ async def load_stock(visit: Visit) -> Answer:
     if text is None:
         return Go(_stock_page(visit.path), "A CSV file in UTF-8 is needed", failed=True)
     report = await stock.load_stock(parts.database, parts.data_keys, package.package_code, text, visit.author)
-    return asked.page(visit, "stock", status=400 if report.faults else 200, package=package, report=report)
+    return own.page(visit, "stock", status=400 if report.faults else 200, package=package, report=report)
 
 
 def _stock_page(path: Mapping[str, str]) -> str:

@@ -1,29 +1,27 @@
 """What waits for an operator's word: top-ups and refunds; and how many there are, for the menu."""
 
-from dealer_server.console.operator import asked
-from dealer_server.console.operator.asked import LOOK, MONEY, PAGE
-from dealer_server.console.visit import Answer, Page, Route, Visit
+from dealer_server.console import asked
+from dealer_server.console.operator import own
+from dealer_server.console.operator.own import LOOK, MONEY, PAGE
+from dealer_server.console.visit import Answer, Count, Page, Route, Visit
 from dealer_server.operations import review, topup
 from dealer_server.rules import identity
 from dealer_server.store import console_queues
+from dealer_server.store.console_queues import Queue
 
 TOPUPS = ("PENDING", "APPROVED", "REJECTED", "ALL")
 REFUNDS = ("REVIEW", "REFUNDING", "REFUNDED", "REJECTED", "ALL")
 
 
-async def pending(visit: Visit) -> int:
-    async with visit.parts.database.connection() as connection:
-        return await console_queues.count(connection, "topups")
+def _waiting(queue: Queue) -> Count:
+    async def count(visit: Visit) -> int:
+        async with visit.parts.database.connection() as connection:
+            return await console_queues.count(connection, queue)
+
+    return count
 
 
-async def in_review(visit: Visit) -> int:
-    async with visit.parts.database.connection() as connection:
-        return await console_queues.count(connection, "refunds")
-
-
-async def parked(visit: Visit) -> int:
-    async with visit.parts.database.connection() as connection:
-        return await console_queues.count(connection, "purchases")
+pending, in_review, parked = _waiting("topups"), _waiting("refunds"), _waiting("purchases")
 
 
 async def topups(visit: Visit) -> Page:
@@ -32,7 +30,7 @@ async def topups(visit: Visit) -> Page:
     async with visit.parts.database.connection() as connection:
         found = await console_queues.topups(connection, status, before, PAGE + 1)
     following = found[PAGE - 1].topup_id if len(found) > PAGE else None
-    return asked.page(
+    return own.page(
         visit,
         "topups",
         topups=found[:PAGE],
@@ -46,13 +44,13 @@ async def topups(visit: Visit) -> Page:
 async def approve_topup(visit: Visit) -> Answer:
     number = visit.path["number"]
     work = topup.approve(visit.parts.database, number, visit.author, lambda: visit.now)
-    return await asked.done(work, "/console/topups", f"{number} is approved and credited")
+    return await own.done(work, "/console/topups", f"{number} is approved and credited")
 
 
 async def reject_topup(visit: Visit) -> Answer:
     number = visit.path["number"]
     work = topup.reject(visit.parts.database, number, visit.form.get("reason", ""), visit.author, lambda: visit.now)
-    return await asked.done(work, "/console/topups", f"{number} is rejected")
+    return await own.done(work, "/console/topups", f"{number} is rejected")
 
 
 async def refunds(visit: Visit) -> Page:
@@ -61,7 +59,7 @@ async def refunds(visit: Visit) -> Page:
     async with visit.parts.database.connection() as connection:
         found = await console_queues.refunds(connection, status, before, PAGE + 1)
     following = found[PAGE - 1].refund_id if len(found) > PAGE else None
-    return asked.page(
+    return own.page(
         visit,
         "refunds",
         refunds=found[:PAGE],
@@ -75,13 +73,13 @@ async def refunds(visit: Visit) -> Page:
 async def approve_refund(visit: Visit) -> Answer:
     number = visit.path["number"]
     work = review.approve(visit.parts.database, number, visit.author, lambda: visit.now)
-    return await asked.done(work, "/console/refunds", f"{number} is approved; the credit follows")
+    return await own.done(work, "/console/refunds", f"{number} is approved; the credit follows")
 
 
 async def reject_refund(visit: Visit) -> Answer:
     number = visit.path["number"]
     work = review.reject(visit.parts.database, number, visit.form.get("reason", ""), visit.author, lambda: visit.now)
-    return await asked.done(work, "/console/refunds", f"{number} is rejected")
+    return await own.done(work, "/console/refunds", f"{number} is rejected")
 
 
 ROUTES: tuple[Route, ...] = (

@@ -1,7 +1,8 @@
 """One box for whatever an operator has in hand: it goes straight to the one thing that is meant."""
 
-from dealer_server.console.operator import asked
-from dealer_server.console.operator.asked import LOOK
+from dealer_server.console import asked
+from dealer_server.console.operator import own
+from dealer_server.console.operator.own import LOOK
 from dealer_server.console.visit import Answer, Go, Route, Visit
 from dealer_server.rules import identity
 from dealer_server.store import console_search
@@ -13,7 +14,7 @@ async def search(visit: Visit) -> Answer:
     """An orderNo, a transactionId, an ICCID, a profileId, a refundNo or topupNo, a dealer's name or AppKey."""
     text = (asked.text(visit.query, "q") or "")[:LONGEST]
     if not text:
-        return asked.page(visit, "search", text="", orders=(), profiles=(), dealers=())
+        return own.page(visit, "search", text="", orders=(), profiles=(), dealers=())
     if (queue := _queue(text)) is not None:
         return Go(queue)
     async with visit.parts.database.connection() as connection:
@@ -28,7 +29,7 @@ async def search(visit: Visit) -> Answer:
     }
     if len(targets) == 1:
         return Go(targets.pop())
-    return asked.page(visit, "search", text=text, orders=orders, profiles=profiles, dealers=dealers)
+    return own.page(visit, "search", text=text, orders=orders, profiles=profiles, dealers=dealers)
 
 
 def _queue(text: str) -> str | None:

@@ -1,7 +1,7 @@
 """Suppliers: how they are, what is under way with them, and what became of purchases that nobody knows about."""
 
-from dealer_server.console.operator import asked
-from dealer_server.console.operator.asked import LOOK, TERMS
+from dealer_server.console.operator import own
+from dealer_server.console.operator.own import LOOK, TERMS
 from dealer_server.console.visit import Answer, Go, NotHere, Page, Route, Visit
 from dealer_server.operations import supplier
 from dealer_server.operations.tenant import OperatorError
@@ -15,7 +15,7 @@ async def suppliers(visit: Visit) -> Page:
         found = await console_suppliers.listed(connection)
         unfinished = await console_suppliers.unfinished(connection)
         stock = await console_suppliers.stock(connection)
-    return asked.page(
+    return own.page(
         visit,
         "suppliers",
         suppliers=[(one, [open for open in unfinished if open.supplier == one.code]) for one in found],
@@ -40,7 +40,7 @@ async def _shown(visit: Visit, health: Health | None) -> Page:
     totals = None
     if "totals" in visit.query:
         [totals] = await supplier.show(parts.database, parts.data_keys, code)
-    return asked.page(
+    return own.page(
         visit,
         "supplier",
         supplier=found,
@@ -65,7 +65,7 @@ async def check(visit: Visit) -> Answer:
 async def set_status(visit: Visit) -> Answer:
     code, status = visit.path["code"], "PAUSED" if visit.form.get("status") == "PAUSED" else "ACTIVE"
     work = supplier.set_status(visit.parts.database, code, status, visit.author)
-    return await asked.done(work, f"/console/suppliers/{code}", f"{code} is {status}")
+    return await own.done(work, f"/console/suppliers/{code}", f"{code} is {status}")
 
 
 async def resolve(visit: Visit) -> Answer:
@@ -79,7 +79,7 @@ async def resolve(visit: Visit) -> Answer:
         )
     else:
         work = supplier.not_bought(parts.database, parts.data_keys, unit_key, visit.author, lambda: visit.now)
-    return await asked.done(work, "/console/suppliers", f"{unit_key} goes on: {form.get('outcome', 'not bought')}")
+    return await own.done(work, "/console/suppliers", f"{unit_key} goes on: {form.get('outcome', 'not bought')}")
 
 
 ROUTES: tuple[Route, ...] = (

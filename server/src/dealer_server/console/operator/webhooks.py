@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import get_args
 
-from dealer_server.console.operator import asked
-from dealer_server.console.operator.asked import LOOK, PAGE, PUSH
+from dealer_server.console import asked
+from dealer_server.console.operator import own
+from dealer_server.console.operator.own import LOOK, PAGE, PUSH
 from dealer_server.console.operator.timeline import indented
 from dealer_server.console.visit import Answer, Go, NotHere, Page, Route, Visit
 from dealer_server.operations import repush
@@ -26,7 +27,7 @@ async def webhooks(visit: Visit) -> Page:
         found = await console_webhooks.health(connection, after, PAGE + 1)
         dealers = await console_dealers.names(connection)
     following = found[PAGE - 1].tenant_id if len(found) > PAGE else None
-    return asked.page(
+    return own.page(
         visit,
         "webhooks",
         health=found[:PAGE],
@@ -45,7 +46,7 @@ async def failed(visit: Visit) -> Page:
         found = await console_webhooks.failed(connection, tenant_id, asked.number(visit.query, "before"), PAGE + 1)
         dealers = await console_dealers.names(connection)
     following = found[PAGE - 1].delivery_id if len(found) > PAGE else None
-    return asked.page(
+    return own.page(
         visit,
         "failed",
         deliveries=found[:PAGE],
@@ -66,10 +67,10 @@ async def delivery(visit: Visit) -> Page:
         if dealer is None or found is None:
             raise NotHere
         attempts = await webhook_log.attempts(connection, tenant_id, [delivery_id])
-        shown = [delivery_id] if asked.may(visit).codes else []
+        shown = [delivery_id] if own.may(visit).codes else []
         bodies = await console_orders.bodies(connection, tenant_id, shown, visit.parts.data_keys)
     body = indented(bodies.get(delivery_id, b""))
-    return asked.page(
+    return own.page(
         visit, "delivery", delivery=found, dealer=dealer, attempts=attempts[delivery_id], body=body,
         finished=found.state in STATES,
     )  # fmt: skip
@@ -80,7 +81,7 @@ async def resend(visit: Visit) -> Answer:
     if tenant_id is None or delivery_id is None:
         raise NotHere
     work = repush.resend(visit.parts.database, tenant_id, [delivery_id], visit.author, lambda: visit.now)
-    return await asked.done(work, f"/console/deliveries/{tenant_id}/{delivery_id}", "The delivery goes once more")
+    return await own.done(work, f"/console/deliveries/{tenant_id}/{delivery_id}", "The delivery goes once more")
 
 
 def _chosen(form: Mapping[str, str], now: datetime) -> Chosen:
@@ -106,7 +107,7 @@ async def count(visit: Visit) -> Answer:
     except OperatorError as why:
         return Go("/console/webhooks", str(why), failed=True)
     form = {name: visit.form.get(name, "") for name in ("kind", "dealer", "from", "to", "state", "event")}
-    return asked.page(visit, "repush", chosen=chosen, counted=parts, total=sum(part.total for part in parts), form=form)
+    return own.page(visit, "repush", chosen=chosen, counted=parts, total=sum(part.total for part in parts), form=form)
 
 
 async def begin(visit: Visit) -> Answer:
@@ -115,7 +116,7 @@ async def begin(visit: Visit) -> Answer:
         parts = await repush.count(visit.parts.database, chosen)
         await repush.begin(visit.parts.database, chosen, parts, visit.author, lambda: visit.now)
 
-    return await asked.done(work(), "/console/webhooks", "The worker sends them again")
+    return await own.done(work(), "/console/webhooks", "The worker sends them again")
 
 
 async def stop(visit: Visit) -> Answer:
@@ -123,7 +124,7 @@ async def stop(visit: Visit) -> Answer:
     if job_id is None:
         raise NotHere
     work = repush.stop(visit.parts.database, job_id, visit.author, lambda: visit.now)
-    return await asked.done(work, "/console/webhooks", f"Job {job_id} is stopped")
+    return await own.done(work, "/console/webhooks", f"Job {job_id} is stopped")
 
 
 ROUTES: tuple[Route, ...] = (

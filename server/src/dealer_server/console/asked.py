@@ -1,35 +1,16 @@
-"""What do an operator's addresses and forms say, and who may do what? Shared by the views beside it."""
+"""What do addresses and forms say, and what do lists and files write? Shared by all views."""
 
 import csv
 import io
 import re
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from dealer_server.console.visit import Go, Page, Visit
-from dealer_server.operations.tenant import OperatorError
-from dealer_server.rules import identity, money
-from dealer_server.rules.refusal import Refusal
+from dealer_server.console.visit import Visit
 
-LOOK = ("op:admin", "op:finance", "op:support", "op:readonly")
-MONEY = ("op:admin", "op:finance")
-PUSH = ("op:admin", "op:support")
-TERMS = ("op:admin",)
-CODES = ("op:admin", "op:support")
-PAGE = 50
 TRAIL = 40
-
-
-class May(NamedTuple):
-    """Which buttons this operator sees; the routes say the same. `codes`: who may see activation codes, and so the
-    bodies of webhooks."""
-
-    money: bool
-    push: bool
-    terms: bool
-    codes: bool
 
 
 class Pager(NamedTuple):
@@ -38,26 +19,6 @@ class Pager(NamedTuple):
     previous: str
     next: str
     text: str
-
-
-def may(visit: Visit) -> May:
-    role = f"op:{visit.user.role}"
-    return May(role in MONEY, role in PUSH, role in TERMS, role in CODES)
-
-
-def page(visit: Visit, template: str, *, status: int = 200, **fields: object) -> Page:
-    """A page of the operator's, with what every one of them writes with."""
-    written = {"major": money.text, "order_no": identity.order_no, "created_at": identity.created_at}
-    return Page(f"operator/{template}.html", {"may": may(visit), **written, **fields}, status)
-
-
-async def done(work: Awaitable[object], to: str, said: str) -> Go:
-    """On to a page, with what was done or why it was not."""
-    try:
-        await work
-    except (OperatorError, Refusal) as why:
-        return Go(to, str(why), failed=True)
-    return Go(to, said)
 
 
 def text(given: Mapping[str, str], name: str) -> str | None:

@@ -1,0 +1,46 @@
+"""Who of the operators may do what, and what every page of theirs is written with. Shared by the views beside it."""
+
+from collections.abc import Awaitable
+from typing import NamedTuple
+
+from dealer_server.console.visit import Go, Page, Visit
+from dealer_server.operations.tenant import OperatorError
+from dealer_server.rules import identity, money
+from dealer_server.rules.refusal import Refusal
+
+LOOK = ("op:admin", "op:finance", "op:support", "op:readonly")
+MONEY = ("op:admin", "op:finance")
+PUSH = ("op:admin", "op:support")
+TERMS = ("op:admin",)
+CODES = ("op:admin", "op:support")
+PAGE = 50
+
+
+class May(NamedTuple):
+    """Which buttons this operator sees; the routes say the same. `codes`: who may see activation codes, and so the
+    bodies of webhooks."""
+
+    money: bool
+    push: bool
+    terms: bool
+    codes: bool
+
+
+def may(visit: Visit) -> May:
+    role = f"op:{visit.user.role}"
+    return May(role in MONEY, role in PUSH, role in TERMS, role in CODES)
+
+
+def page(visit: Visit, template: str, *, status: int = 200, **fields: object) -> Page:
+    """A page of the operator's, with what every one of them writes with."""
+    written = {"major": money.text, "order_no": identity.order_no, "created_at": identity.created_at}
+    return Page(f"operator/{template}.html", {"may": may(visit), **written, **fields}, status)
+
+
+async def done(work: Awaitable[object], to: str, said: str) -> Go:
+    """On to a page, with what was done or why it was not."""
+    try:
+        await work
+    except (OperatorError, Refusal) as why:
+        return Go(to, str(why), failed=True)
+    return Go(to, said)
