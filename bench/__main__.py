@@ -46,13 +46,13 @@ def main(
     Parameters
     ----------
     only
-        Groups to measure: orders, refunds, reads, life, webhooks, dev, memory, stored. Repeat for several.
+        Groups to measure: orders, refunds, reads, life, webhooks, dev, memory, stored, console. Repeat for several.
     seconds
         How long each run takes.
     runs
         How often each is measured (webhooks five times, or once); the median counts.
     stored
-        How many orders are there already, in the group `stored`.
+        How many orders are there already, in the groups `stored` and `console`.
     calls
         How many calls `serve` answers before its memory is looked at.
     deliveries

@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import calls, claims, contest, drain, growth, life, measure, pgbench, processes, refunds, start
+from bench import calls, claims, contest, drain, growth, life, measure, pages, pgbench, processes, refunds, start
 from bench.failure import Failed
 from bench.instance import Instance, Served, secrets_file
 from bench.measure import Load, Reading, Replay, Target
@@ -237,6 +237,24 @@ def stored(bench: Bench) -> None:
     bench.instance.drop(full)
 
 
+def console(bench: Bench) -> None:
+    """(j): pages of the console with many orders stored, some of them of the last minutes."""
+    database = bench.instance.fresh()
+    growth.load(bench.instance, database, bench.options.stored, YEAR, ended=timedelta(hours=1, minutes=5))
+    growth.load(bench.instance, database, RECENT_ORDERS, timedelta(hours=1))
+    growth.vacuum(bench.instance, database)
+    for _ in range(bench.options.runs):
+        with bench.instance.serve(database) as served:
+            found = pages.measure(bench.instance, database, served)
+        for title, reading in found.items():
+            bench.note(f"console.{title}", f"console: {title}", reading)
+        searches = {title: found[title] for title in found if title.startswith(pages.SEARCH)}
+        others = {title: found[title] for title in found if "p50_ms" in found[title] and title not in searches}
+        bench.note("console.slowest", "console: the slowest page", pages.slowest(others))
+        bench.note("console.search", "console: the slowest search", pages.slowest(searches))
+    bench.instance.drop(database)
+
+
 def memory(bench: Bench) -> None:
     """(f): what `serve` holds when it starts, and after many calls of each kind."""
     database = bench.instance.fresh()
@@ -328,6 +346,7 @@ GROUPS: dict[str, Callable[[Bench], None]] = {
     "dev": ready,
     "memory": memory,
     "stored": stored,
+    "console": console,
 }
 
 

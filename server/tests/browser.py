@@ -44,8 +44,10 @@ class Browser:
     async def post(
         self, path: str, fields: Mapping[str, str] | None = None, files: Mapping[str, bytes] | None = None
     ) -> httpx2.Response:
-        """A form with the token that this person's pages carry."""
-        return await self.send(path, {"csrf": await self.csrf(), **(fields or {})}, files)
+        """A form with what this person's pages carry: the token, and a value of the form's own."""
+        return await self.send(
+            path, {"csrf": await self.csrf(), "once": secrets.token_hex(16), **(fields or {})}, files
+        )
 
     async def csrf(self) -> str:
         found = _CSRF.search((await self.get("/console/account")).text)
@@ -82,8 +84,8 @@ async def signed_in(
     service: Service, role: str = "admin", tenant_id: int | None = None, name: str | None = None
 ) -> AsyncIterator[Browser]:
     """Somebody new, of the operator or of a dealer."""
-    name = name or f"{role}-{secrets.token_hex(6)}"
-    made = await user.create(service.database, PASSWORDS, tenant_id, name, role, "test")
+    name, password = name or f"{role}-{secrets.token_hex(6)}", secrets.token_urlsafe(12)
+    made = await user.create(service.database, PASSWORDS, tenant_id, name, role, "test", password)
     async with browser(service) as inside:
         inside.user_id, inside.name, inside.password = made.user_id, made.name, made.password
         assert (await inside.sign_in()).status_code == 303

@@ -139,7 +139,7 @@ async def test_a_change_of_terms_says_what_was_before_and_after(service: Service
     await service.change(dealer.tenant_id, balance="900", status="DISABLED", prices={"TEST-OK": "off"}, markup="3")
     first, second = (await acts(service, dealer))[-2:]
     assert first["detail"] == {
-        "before": {"creditLimit": "0.00", "lowBalanceThreshold": "0.00", "frozen": False},
+        "before": {"creditLimit": "0.00", "lowBalanceThreshold": "0.00", "frozen": False, "price TEST-OK": "list"},
         "after": {"creditLimit": "10.00", "lowBalanceThreshold": "5.00", "frozen": True, "price TEST-OK": "2.00"},
     }
     assert second["detail"]["before"] == {

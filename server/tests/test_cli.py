@@ -181,6 +181,7 @@ async def test_every_term_of_a_dealer_can_be_changed_and_the_others_stay(env: di
          {"ipAllow": ["10.0.0.0/8"], "status": "DISABLED", "frozen": True}),
         ("--any-ip --unfreeze --status ACTIVE", {"ipAllow": [], "status": "ACTIVE", "frozen": False}),
         ("--price TEST-OK=off --price TEST-DELAY=9", {}),
+        ("--price TEST-OK=list", {}),
     ]:  # fmt: skip
         await ok("tenant", "set", made["tenantId"], *options.split(), env=env)
         expected = expected | changed
@@ -223,6 +224,9 @@ BAD_TERMS = [
     (("audit", "--log-head", "what"), "--log-head 'what'"),
     (("credentials", "reset", "ak_test_nobody"), "no credential 'ak_test_nobody'"),
     (("credentials", "disable", "ak_test_nobody"), "no credential 'ak_test_nobody'"),
+    (("credentials", "enable", "ak_test_nobody"), "no credential 'ak_test_nobody'"),
+    (("tenant", "set", "10001", "--price", "TEST-DELAY=list"), "'TEST-DELAY' has no price of this dealer's own"),
+    (("tenant", "set", "10001", "--price", "TEST-OK"), "PACKAGE=PRICE, PACKAGE=off or PACKAGE=list"),
     (("catalog", "import", "/no/such/file.csv"), "/no/such/file.csv: No such file or directory"),
     (("catalog", "import", "/tmp"), "/tmp: Is a directory"),
     (("serve", "--port", "70000"), "DEALER_PORT"),
@@ -256,6 +260,9 @@ async def test_a_reset_secret_works_and_so_does_the_old_one_until_the_key_is_dis
         await answers(old, "000000")
         await ok("credentials", "disable", made.app_key, env=env)
         await answers(new, "101006")
+        await ok("credentials", "enable", made.app_key, env=env)
+        await answers(new, "000000")
+        await ok("credentials", "disable", made.app_key, env=env)
     assert (await listed(env))[made.tenant_id]["credentialStatus"] == "DISABLED"
 
 

@@ -1,36 +1,28 @@
-"""Does the console work in a browser, with nothing to complain about? Skipped where there is no Chromium."""
+"""Does the console work in a browser? How its pages look is in test_console_looks.py. Skipped without a Chromium."""
 
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser as Chromium
-from playwright.async_api import ConsoleMessage, Page, async_playwright, expect
+from playwright.async_api import Page, ViewportSize, expect
 
 from browser import PASSWORDS
+from chromium import ear, needs_chromium, opened
 from dealer_server.operations import user
 from door import Door, Service
 
-PROGRAM = shutil.which("chromium")
-FLAGS = [
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-]
-SIZES = {"desk": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
+PHONE: ViewportSize = {"width": 390, "height": 844}
 NAMES = {"operator": "browsing-operator", "dealer": "browsing-dealer"}
 WORD = "a word for the test"
-AXE = (Path(__file__).parent / "vendor/axe/axe.min.js").read_text() + ";0"
 
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no chromium here")
+pytestmark = needs_chromium
 
 
 @pytest.fixture(scope="module")
 async def chromium() -> AsyncIterator[Chromium]:
-    async with async_playwright() as playwright:
-        opened = await playwright.chromium.launch(executable_path=PROGRAM, args=FLAGS)
-        yield opened
-        await opened.close()
+    async with opened() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -57,55 +49,9 @@ async def sign_in(page: Page, service: Service, name: str) -> None:
     await expect(page.locator(".side-menu")).to_be_attached()
 
 
-def complaints(page: Page) -> list[str]:
-    """What the browser says of pages from now on: errors, warnings, what the policy forbids."""
-    heard: list[str] = []
-
-    def said(message: ConsoleMessage) -> None:
-        if message.type != "verbose":
-            heard.append(f"{page.url}: {message.text}")
-
-    page.on("console", said)
-    page.on("pageerror", lambda error: heard.append(f"{page.url}: {error}"))
-    page.on("requestfailed", lambda request: heard.append(f"{request.url}: {request.failure}"))
-    return heard
-
-
-async def barriers(page: Page) -> list[str]:
-    """What keeps people out of a page, as axe-core finds it."""
-    await page.evaluate(AXE)
-    found = await page.evaluate("async () => (await axe.run()).violations")
-    return [f"{one['id']}: {node['html'][:200]}" for one in found for node in one["nodes"]]
-
-
-async def menu(page: Page) -> list[str]:
-    return await page.locator(".side-link").evaluate_all("links => links.map(link => link.href)")
-
-
 async def rows(page: Page) -> list[str]:
     """Where the rows of a list lead."""
     return await page.locator("#main tr[data-href]").evaluate_all("rows => rows.map(row => row.dataset.href)")
-
-
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("who", NAMES)
-async def test_every_page_of_the_menu_and_what_it_lists_shows_without_a_complaint(
-    chromium: Chromium, service: Service, people: None, who: str, size: str
-) -> None:
-    page = await chromium.new_page(viewport=SIZES[size], color_scheme="dark" if size == "phone" else "light")
-    heard = complaints(page)
-    await sign_in(page, service, NAMES[who])
-    addresses = [*await menu(page), f"{service.url}/console/account"]
-    for address in addresses:  # grows by the first thing of each list
-        await page.goto(address)
-        await expect(page.get_by_role("heading", level=1)).to_be_visible()
-        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{address} is too wide"
-        assert await barriers(page) == [], address
-        addresses += [f"{service.url}{path}" for path in await rows(page) if f"{service.url}{path}" not in addresses][
-            :1
-        ]
-    assert heard == []
-    await page.close()
 
 
 async def test_the_test_environment_cannot_be_missed(chromium: Chromium, service: Service, people: None) -> None:
@@ -130,7 +76,7 @@ async def test_light_and_dark_are_switched_and_stay(chromium: Chromium, service:
 
 
 async def test_the_menu_folds_on_a_phone(chromium: Chromium, service: Service, people: None) -> None:
-    page = await chromium.new_page(viewport=SIZES["phone"])
+    page = await chromium.new_page(viewport=PHONE)
     await sign_in(page, service, NAMES["dealer"])
     users = page.get_by_role("link", name="Users")
     await expect(users).to_be_hidden()
@@ -176,7 +122,7 @@ async def test_who_signed_out_sees_nothing_by_going_back(chromium: Chromium, ser
 
 async def test_a_page_of_what_still_changes_renews_itself(chromium: Chromium, service: Service, people: None) -> None:
     page = await chromium.new_page()
-    heard = complaints(page)
+    heard = ear(page)
     await sign_in(page, service, NAMES["dealer"])
     await page.goto(f"{service.url}/console/profiles")
     [path] = await rows(page)

@@ -1,30 +1,33 @@
-"""A dealer's first day and an operator's, in a real browser, while everybody writes what would like to be a script.
-Skipped where there is no Chromium."""
+"""A dealer's first day, an operator's, and the days of each role, in a real browser, while everybody writes what would
+like to be a script. Skipped where there is no Chromium."""
 
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.async_api import Browser as Chromium
-from playwright.async_api import ConsoleMessage, Dialog, Locator, Page, Response, async_playwright, expect
-from playwright.async_api import Request as Asked
+from playwright.async_api import Locator, Page, ViewportSize, expect
 
 from browser import PASSWORDS
+from chromium import ear, needs_chromium, opened
 from dealer_server.operations import user
 from dealer_server.rules import qr
 from door import Door, Service, running_service
 from esim_dealer import AsyncDealer, Line
 from esim_dealer.wire.snapshot import Snapshot
 from shop import stock_csv
-from test_console_browser import FLAGS, PROGRAM, WORD, sign_in
+from test_console_browser import PHONE, WORD, sign_in
 from webhook_stage import PATIENCE, Receiver, answer, listening
 
 EVIL = """'"><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7 * 7 }}"""
 SONS = f"{EVIL} & Sons"
 
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no chromium here")
+DESK: ViewportSize = {"width": 1440, "height": 900}
+
+pytestmark = needs_chromium
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +39,8 @@ async def service(database_url: str) -> AsyncIterator[Service]:
 
 @pytest.fixture(scope="module")
 async def chromium() -> AsyncIterator[Chromium]:
-    async with async_playwright() as playwright:
-        opened = await playwright.chromium.launch(executable_path=PROGRAM, args=FLAGS)
-        yield opened
-        await opened.close()
+    async with opened() as browser:
+        yield browser
 
 
 @pytest.fixture
@@ -48,39 +49,14 @@ async def receiver() -> AsyncIterator[Receiver]:
         yield one
 
 
-def ear(page: Page) -> list[str]:
-    """What nobody wants to hear of a page from now on: dialogs, any word in its console, what failed."""
-    heard: list[str] = []
-
-    async def dialog(opened: Dialog) -> None:
-        heard.append(f"{page.url}: a dialog says {opened.message}")
-        await opened.dismiss()
-
-    def said(message: ConsoleMessage) -> None:
-        heard.append(f"{page.url}: {message.text}")
-
-    def answered(response: Response) -> None:
-        if response.status >= 400:
-            heard.append(f"{response.url}: {response.status}")
-
-    def failed(asked: Asked) -> None:
-        if asked.failure != "net::ERR_ABORTED":  # a page that renews itself was left
-            heard.append(f"{asked.url}: {asked.failure}")
-
-    page.on("dialog", dialog)
-    page.on("console", said)
-    page.on("pageerror", lambda error: heard.append(f"{page.url}: {error}"))
-    page.on("response", answered)
-    page.on("requestfailed", failed)
-    return heard
-
-
 @asynccontextmanager
-async def day(chromium: Chromium, service: Service, tenant_id: int | None = None) -> AsyncIterator[Page]:
+async def day(
+    chromium: Chromium, service: Service, tenant_id: int | None = None, role: str = "admin", size: ViewportSize = DESK
+) -> AsyncIterator[Page]:
     """Somebody new, an operator or of a dealer, signs in; in the evening there is nothing to complain about."""
     name = f'"><script>alert(3)</script>{secrets.token_hex(6)}'
-    await user.create(service.database, PASSWORDS, tenant_id, name, "admin", "test", WORD)
-    page = await chromium.new_page(viewport={"width": 1440, "height": 900})
+    await user.create(service.database, PASSWORDS, tenant_id, name, role, "test", WORD)
+    page = await chromium.new_page(viewport=size)
     heard = ear(page)
     await sign_in(page, service, name)
     yield page
@@ -93,6 +69,10 @@ def main(page: Page) -> Locator:
 
 
 async def menu(page: Page, name: str) -> None:
+    """By the menu, which is behind a button on a phone."""
+    folded = page.get_by_role("button", name="Menu", exact=True)
+    if await folded.is_visible():
+        await folded.click()
     link = page.get_by_role("navigation", name="Main").get_by_role("link", name=name)
     path = await link.get_attribute("href")
     await link.click()
@@ -223,7 +203,7 @@ async def test_a_dealers_first_day_ends_with_all_steps_done_and_an_esim(
     created = await service.tenant(balance="1000", name=EVIL)
     receiver.answers = [answer(200, body=EVIL.encode())]
     async with day(chromium, service, int(created.tenant_id)) as page:
-        await done(page, 1)
+        await done(page, 0)
         await an_hour_passes(service)
         await menu(page, "Credentials")
         app_key, app_secret = await take_credentials(page)
@@ -256,13 +236,13 @@ async def test_a_dealer_finds_out_why_calls_were_refused(chromium: Chromium, ser
 
 
 async def create_dealer(page: Page, name: str) -> tuple[str, str, str]:
-    """Its page's address, AppKey and AppSecret, which is shown once."""
+    """Its page's address, AppKey and AppSecret, which is shown next."""
     await menu(page, "Dealers")
     await main(page).get_by_role("link", name="New dealer").first.click()
     await page.get_by_label("Name").fill(name)
     await page.get_by_label("Opening balance").fill("10")
     await press(page, "Create dealer")
-    await expect(main(page)).to_contain_text("The AppSecret is shown this once")
+    await expect(main(page)).to_contain_text("Hand the AppSecret to the dealer in a safe way")
     app_key, app_secret = await fact(page, "AppKey"), await fact(page, "AppSecret")
     await page.get_by_role("link", name="Go to the dealer").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text(name)
@@ -376,6 +356,181 @@ async def test_an_operators_day_from_a_new_dealer_to_a_receiver_that_recovers(
         await push_again(page, receiver, order_no, "DELIVERY_UPDATED", app_secret)
         await look_around(page)
     assert await service.audit() == []
+
+
+# Each role's day: it sees and does what is its own. Writes of others are tried in test_console_sign_in.py
+
+
+OPERATORS = {
+    *("Overview", "Orders", "Profiles", "Refunds", "Top-ups", "Dealers", "Packages", "Regions"),
+    *("Webhooks", "Suppliers", "Audit log"),
+}
+CODES = "Activation code"
+
+
+async def offered(page: Page) -> set[str]:
+    """The words of the menu."""
+    return set(await page.locator(".side-link > span:not(.side-count)").all_inner_texts())
+
+
+async def lacks(page: Page, *texts: str) -> None:
+    for text in texts:
+        await expect(main(page).get_by_text(text, exact=True)).to_have_count(0)
+
+
+async def refused(page: Page, *paths: str) -> None:
+    """What this person's menu does not lead to does not open by its address either."""
+    there = urlsplit(page.url)
+    for path in paths:
+        answered = await page.request.get(f"{there.scheme}://{there.netloc}{path}")
+        assert answered.status == 403, path
+
+
+async def ask_for_a_topup(page: Page, amount: str) -> None:
+    await menu(page, "Wallet")
+    await press(main(page), "Ask for a top-up")
+    asks = page.get_by_role("dialog")
+    await asks.get_by_label("Amount in USD").fill(amount)
+    await press(asks, "Ask")
+    await expect(main(page)).to_contain_text("waits for approval")
+
+
+async def refund_all(page: Page, reason: str) -> None:
+    """Of the order that is shown; its page renews itself until the money is back."""
+    await press(main(page), "Refund the order")
+    asks = page.get_by_role("dialog")
+    await asks.get_by_label("Reason").fill(reason)
+    await press(asks, "Refund the order")
+    await expect(main(page).get_by_text("REFUNDED", exact=True).first).to_be_visible()
+
+
+async def test_a_dealers_developer_connects_and_moves_no_money(
+    chromium: Chromium, service: Service, receiver: Receiver
+) -> None:
+    created = await service.tenant(balance="1000", name=EVIL)
+    async with day(chromium, service, int(created.tenant_id), "developer") as page:
+        assert await offered(page) == {"Home", "Orders", "Profiles", "Wallet", "Webhooks", "Credentials", "API log"}
+        await an_hour_passes(service)
+        await menu(page, "Credentials")
+        app_key, app_secret = await take_credentials(page)
+        await verify_webhook(page, receiver, app_secret)
+        async with AsyncDealer(service.url, app_key, app_secret) as sdk:
+            order = await buy(sdk, "TEST-OK")
+        await see_the_order(page, order)
+        await lacks(page, "Refund the order")
+        await menu(page, "Wallet")
+        await lacks(page, "Ask for a top-up", "Change")
+        await refused(page, "/console/users")
+
+
+async def test_a_dealers_finance_refunds_and_tops_up_and_sees_no_codes(chromium: Chromium, service: Service) -> None:
+    created = await service.tenant(balance="1000", name=EVIL)
+    async with (
+        AsyncDealer(service.url, created.app_key, created.app_secret) as sdk,
+        day(chromium, service, int(created.tenant_id), "finance") as page,
+    ):
+        assert await offered(page) == {"Home", "Orders", "Profiles", "Wallet"}
+        order = await buy(sdk, "TEST-OK")
+        await menu(page, "Orders")
+        await row(page, order.order_no).get_by_role("link", name=order.order_no).click()
+        await expect(main(page)).to_contain_text("DELIVERED")
+        await lacks(page, CODES, "QR codes to print")
+        await expect(page.get_by_role("img", name="QR code")).to_have_count(0)
+        await refund_all(page, EVIL)
+        assert float((await sdk.balance()).balance) == 1000
+        await ask_for_a_topup(page, "250")
+        await expect(row(page, "PENDING")).to_contain_text("250.00 USD")
+        paths = ("/console/credentials", "/console/webhooks", "/console/api-log", "/console/users")
+        await refused(page, *paths, f"/console/orders/{order.order_no}/print")
+
+
+async def fits(page: Page) -> None:
+    """Nothing of a page is wider than the phone, and every button is on its screen."""
+    out = """() => [...document.querySelectorAll("#main :is(a, button, input, select)")]
+      .filter((one) => one.checkVisibility() && one.getBoundingClientRect().right > innerWidth)
+      .map((one) => one.outerHTML)"""
+    assert await page.evaluate(out) == []
+    assert await page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+
+
+async def test_a_dealer_with_a_phone_hands_an_esim_over_and_asks_for_money(
+    chromium: Chromium, service: Service, receiver: Receiver
+) -> None:
+    created = await service.tenant(balance="1000", name=EVIL)
+    async with (
+        AsyncDealer(service.url, created.app_key, created.app_secret) as sdk,
+        day(chromium, service, int(created.tenant_id), size=PHONE) as page,
+    ):
+        await fits(page)
+        await verify_webhook(page, receiver, created.app_secret)
+        await fits(page)
+        order = await buy(sdk, "TEST-OK")
+        await see_the_order(page, order)
+        await expect(page.get_by_role("img", name="QR code that installs eSIM")).to_be_visible()
+        await fits(page)
+        await ask_for_a_topup(page, "250")
+        await fits(page)
+        for name in ("Orders", "Profiles", "Credentials", "API log", "Users"):
+            await menu(page, name)
+            await fits(page)
+
+
+async def test_an_operators_support_sends_again_and_moves_no_money(
+    chromium: Chromium, service: Service, receiver: Receiver
+) -> None:
+    created = await service.tenant(balance="1000", name=SONS)
+    home = f"/console/dealers/{created.tenant_id}"
+    receiver.answers = [answer(500, body=EVIL.encode())]
+    async with (
+        AsyncDealer(service.url, created.app_key, created.app_secret) as sdk,
+        day(chromium, service, role="support") as page,
+    ):
+        assert await offered(page) == OPERATORS
+        await sdk.set_webhook(receiver.url)
+        order = await buy(sdk, "TEST-OK")
+        await see_failures(page, order.order_no)
+        await push_again(page, receiver, order.order_no, "ORDER_PAID", created.app_secret)
+        topup = await sdk.topup("top-support", "250", pay_reference=EVIL)
+        await menu(page, "Top-ups")
+        await expect(row(page, topup.topup_no)).to_be_visible()
+        await lacks(page, "Approve", "Reject")
+        await page.goto(f"{service.url}{home}")
+        await lacks(page, "Adjust balance", "Save terms", "Set URL", "Set price", "Secret")
+        paths = ("/console/users", "/console/dealers/new", "/console/packages/import")
+        await refused(page, *paths, f"{home}/credentials/{created.app_key}")
+
+
+async def test_an_operators_finance_moves_money_and_sees_no_codes(chromium: Chromium, service: Service) -> None:
+    created = await service.tenant(balance="1000", name=SONS)
+    home = f"/console/dealers/{created.tenant_id}"
+    async with (
+        AsyncDealer(service.url, created.app_key, created.app_secret) as sdk,
+        day(chromium, service, role="finance") as page,
+    ):
+        assert await offered(page) == OPERATORS
+        order = await buy(sdk, "TEST-OK")
+        topup = await sdk.topup("top-finance", "250", pay_reference=EVIL)
+        await approve_topup(page, topup.topup_no)
+        await page.goto(f"{service.url}{home}")
+        await adjust(page, "12.50", EVIL)
+        assert float((await sdk.balance()).balance) == 1000 - 1.80 + 250 + 12.50
+        await lacks(page, "Save terms", "Set URL", "Set price", "Secret")
+        await page.goto(f"{service.url}/console/orders/{order.order_no}")
+        await expect(main(page)).to_contain_text("DELIVERED")
+        await lacks(page, CODES, "Send snapshot")
+        await menu(page, "Webhooks")
+        await lacks(page, "Send many again")
+        paths = ("/console/users", "/console/dealers/new", "/console/packages/import")
+        await refused(page, *paths, f"{home}/credentials/{created.app_key}")
+
+
+async def adjust(page: Page, amount: str, reason: str) -> None:
+    await press(main(page), "Adjust balance")
+    asks = page.get_by_role("dialog")
+    await asks.get_by_label("Amount in USD").fill(amount)
+    await asks.get_by_label("Reason").fill(reason)
+    await press(asks, "Adjust")
+    await expect(main(page)).to_contain_text("1,260.70 USD")
 
 
 async def test_what_would_be_complained_about_is_heard(chromium: Chromium, service: Service) -> None:

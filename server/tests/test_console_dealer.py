@@ -5,8 +5,10 @@ import asyncio
 import csv
 import html
 import io
+import json
 import re
 import secrets
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -15,9 +17,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from dealer_server.console.dealer import api_log, credentials, home, orders, own, profiles, wallet, webhooks
+from dealer_server.console import api_log
+from dealer_server.console.dealer import credentials, home, orders, own, profiles, wallet, webhooks
 from dealer_server.console.visit import Route
-from dealer_server.operations import user
+from dealer_server.operations import tenant, user
 from dealer_server.operations.password import Passwords
 from dealer_server.rules import qr
 from dealer_server.store import console_dealer
@@ -25,11 +28,11 @@ from dealer_server.store.console_dealer import Span
 from door import Door, Service
 from test_refunds import bought, query, settled
 from test_refunds import profiles as profiles_of
-from webhook_stage import PATIENCE, Receiver, listening
+from webhook_stage import PATIENCE, Receiver, answer, listening
 
 ROLES = ("admin", "developer", "finance")
 VIEWS = (api_log, credentials, home, orders, profiles, wallet, webhooks)
-ROUTES: list[Route] = [route for module in VIEWS for route in module.ROUTES]
+ROUTES: list[Route] = [route for module in VIEWS for route in module.ROUTES if route.roles[0].startswith("dealer:")]
 EVIL = "<script>alert(1)</script>"
 
 
@@ -48,7 +51,7 @@ class Browser:
         """Sends a form as a page of ours would; the page that then comes where it leads on."""
         found = re.search(r'name="csrf" value="([^"]+)"', await self.get("/console/account"))
         assert found
-        answer = await self.http.post(path, data={"csrf": found[1], **(form or {})})
+        answer = await self.http.post(path, data={"csrf": found[1], "once": secrets.token_hex(16), **(form or {})})
         assert answer.status_code == status, (path, answer.status_code, answer.text[:2000])
         return await self.get(answer.headers["location"]) if status == 303 else answer.text
 
@@ -58,8 +61,9 @@ People = dict[str, Browser]
 
 async def signed_in(service: Service, tenant_id: int, role: str, http: httpx2.AsyncClient) -> Browser:
     name = f"{role}-{secrets.token_hex(4)}@example.com"
-    made = await user.create(service.database, Passwords(), tenant_id, name, role, "test")
-    answer = await http.post("/console/sign-in", data={"name": made.name, "password": made.password})
+    password = secrets.token_urlsafe(12)
+    await user.create(service.database, Passwords(), tenant_id, name, role, "test", password)
+    answer = await http.post("/console/sign-in", data={"name": name, "password": password})
     assert answer.status_code == 303, answer.text
     return Browser(http)
 
@@ -112,7 +116,7 @@ async def no_longer_sure(service: Service, tenant_id: int) -> None:
 
 async def test_the_first_run_finds_out_by_itself_what_is_done(people: People, dealer: Door, receiver: Receiver):
     admin = people["admin"]
-    assert "1 of 5 done" in await admin.get("/console")
+    assert "0 of 5 done" in await admin.get("/console")
     await dealer.post("/health")
     await until(admin, "/console", "2 of 5 done")
     await dealer.post("/account/balance")
@@ -121,7 +125,23 @@ async def test_the_first_run_finds_out_by_itself_what_is_done(people: People, de
     assert "4 of 5 done" in await admin.get("/console")
     await admin.post("/console/webhooks/url", {"callback_url": receiver.url})
     await admin.post("/console/webhooks/test", status=200)
-    assert "Your first run" not in await admin.get("/console")
+    text = await admin.get("/console")
+    assert "You are live" in text and "Your first run" not in text
+    text = await admin.post("/console/live")
+    assert "You are live" not in text and "You are live" not in await people["finance"].get("/console")
+
+
+async def test_credentials_are_taken_when_one_of_the_dealers_has_looked_at_the_secret(
+    service: Service, people: People, dealer: Door
+):
+    """An operator who looks takes nothing; the page that only offers to show it does not either."""
+    path = f"/console/credentials/{dealer.app_key}/secret"
+    keys = service.settings.master_keys
+    await tenant.view_secret(service.database, keys, dealer.app_key, "console:an-operator")
+    await people["developer"].get(path)
+    assert "0 of 5 done" in await people["admin"].get("/console")
+    await people["developer"].get(f"{path}?show=yes")
+    assert "1 of 5 done" in await people["admin"].get("/console")
 
 
 async def test_a_balance_below_the_threshold_is_said_on_the_first_page(people: People):
@@ -310,6 +330,15 @@ async def test_a_topup_is_asked_for_once_however_often_its_form_is_sent(service:
     assert (await dealer.post("/account/balance")).data["balance"] == "1000.00"
 
 
+async def test_who_takes_a_statement_is_written_down_with_its_filter(service: Service, people: People, dealer: Door):
+    await people["finance"].get("/console/wallet/statement.csv?type=REFUND&to=2026-01-01&before=7&other=x")
+    async with service.database.connection() as connection:
+        sql = "SELECT author, source, detail FROM audit_log WHERE tenant_id = $1 AND action = 'statement.export'"
+        [[author, source, detail]] = await connection.fetch(sql, dealer.tenant_id)
+    assert author.startswith("console:finance-") and source == "127.0.0.1"
+    assert json.loads(detail) == {"type": "REFUND", "to": "2026-01-01"}
+
+
 async def test_a_developer_writes_nothing_that_is_money(people: People, dealer: Door):
     order = await bought(dealer)
     developer, path = people["developer"], f"/console/orders/{order['orderNo']}"
@@ -332,22 +361,22 @@ async def test_a_secret_is_shown_when_asked_for_and_who_looked_is_written_down(
     assert dealer.app_key in await developer.get("/console/credentials")
     assert dealer.app_secret not in await developer.get("/console/credentials") + await developer.get(path)
     assert await acts(service, dealer.tenant_id) == []
-    assert dealer.app_secret in await developer.post(path, status=200)
+    assert dealer.app_secret in await developer.get(f"{path}?show=yes")
     assert await acts(service, dealer.tenant_id) == ["credentials.view"]
 
 
 async def test_a_secret_needs_the_password_again_after_a_while(service: Service, people: People, dealer: Door):
     developer, path = people["developer"], f"/console/credentials/{dealer.app_key}"
     await no_longer_sure(service, dealer.tenant_id)
-    for write in (f"{path}/secret", f"{path}/reset"):
-        text = await developer.post(write, status=200)
+    asked = [await developer.post(f"{path}/reset", status=200)]
+    asked += [await developer.get(f"{path}/secret{query}") for query in ("", "?show=yes", "?fresh=reset")]
+    for text in asked:
         assert 'name="sure_password"' in text and "sk_test_" not in text
-    assert 'name="sure_password"' in await developer.get(f"{path}/secret")
     assert await acts(service, dealer.tenant_id) == []
 
 
 async def test_a_reset_leaves_the_old_secret_a_day(people: People, dealer: Door):
-    text = await people["admin"].post(f"/console/credentials/{dealer.app_key}/reset", status=200)
+    text = await people["admin"].post(f"/console/credentials/{dealer.app_key}/reset")
     found = re.search(r"sk_test_[0-9A-Za-z]{40}", text)
     assert found and found[0] != dealer.app_secret
     assert (await dealer.post("/health")).code == "000000"
@@ -361,7 +390,6 @@ async def test_a_reset_leaves_the_old_secret_a_day(people: People, dealer: Door)
 async def test_another_dealers_credential_is_not_there(people: People, stranger: Door):
     path = f"/console/credentials/{stranger.app_key}"
     await people["admin"].get(f"{path}/secret", 404)
-    await people["admin"].post(f"{path}/secret", status=404)
     await people["admin"].post(f"{path}/reset", status=404)
     assert (await stranger.post("/health")).code == "000000"
 
@@ -384,6 +412,38 @@ async def test_a_callback_url_is_set_tried_and_removed(
     assert receiver.url not in await developer.post("/console/webhooks/url", {"callback_url": ""})
     assert "nowhere to send" in await developer.post("/console/webhooks/test")
     assert await acts(service, dealer.tenant_id) == ["webhook.set", "webhook.set"]
+
+
+async def test_a_callback_url_and_its_act_are_written_by_one_transaction(
+    service: Service, people: People, dealer: Door, receiver: Receiver
+):
+    await people["developer"].post("/console/webhooks/url", {"callback_url": receiver.url})
+    async with service.database.connection() as connection:
+        sql = (
+            "SELECT a.xmin = e.xmin, a.detail FROM audit_log a JOIN webhook_endpoint e USING (tenant_id)"
+            " WHERE a.tenant_id = $1 AND a.action = 'webhook.set'"
+        )
+        [[together, detail]] = await connection.fetch(sql, dealer.tenant_id)
+    changed = {"before": {"callbackUrl": ""}, "after": {"callbackUrl": receiver.url}}
+    assert together and json.loads(detail) == changed
+
+
+async def test_a_trial_shows_the_beginning_of_what_the_receiver_said(people: People, dealer: Door, receiver: Receiver):
+    await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
+    developer = people["developer"]
+    receiver.answers = [answer(500, body=f"out of paper {EVIL}".encode() + b"x" * 4000)]
+    text = await developer.post("/console/webhooks/test", status=200)
+    shown = re.search(r"<pre[^>]*>([^<]*)</pre>", text)
+    assert shown and html.unescape(shown[1]).startswith(f"out of paper {EVIL}x") and EVIL not in text
+    assert len(html.unescape(shown[1])) == 2048
+    assert re.search(r"answered 500\s+after \d+ ms", text)
+    receiver.answers = [answer(204)]
+    assert "Its answer was empty." in await developer.post("/console/webhooks/test", status=200)
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        await dealer.post("/webhook/set", {"callbackUrl": f"http://127.0.0.1:{deaf.getsockname()[1]}/"})
+        text = await developer.post("/console/webhooks/test", status=200)
+    assert "There was no answer" in text and "CONNECT" in text and "<pre" not in text
 
 
 async def test_a_delivery_shows_its_attempts_and_is_sent_again(people: People, dealer: Door, receiver: Receiver):
@@ -493,7 +553,8 @@ async def test_nothing_of_another_dealer_is_there(people: People, stranger: Door
         if route.method == "GET":
             await people["admin"].get(path, 404)
         else:
-            answer = await people["admin"].http.post(path, data={"csrf": await _csrf(people["admin"]), "reason": "x"})
+            data = {"csrf": await _csrf(people["admin"]), "once": secrets.token_hex(16), "reason": "x"}
+            answer = await people["admin"].http.post(path, data=data)
             assert answer.status_code in (303, 404), (path, answer.status_code)
             assert (answer.status_code == 404) or "sent once more" not in await people["admin"].get("/console/orders")
     assert await query(stranger, {"orderNo": places[1]["order_no"]}) == before

@@ -3,11 +3,13 @@
 import asyncio
 import csv
 import io
+import json
 import re
 import secrets
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from html import unescape
+from typing import Any
 
 import httpx2
 import pytest
@@ -135,6 +137,21 @@ async def test_the_file_is_what_the_list_shows(dealer: Door, admin: Browser):
     assert rows[0]["transactionId"].startswith("'-"), "no spreadsheet takes it for a formula"
 
 
+async def test_who_takes_a_file_is_written_down_with_its_filter(service: Service, dealer: Door):
+    async with signed_in(service, "readonly") as one:
+        await one.get(f"/console/orders.csv?dealer={dealer.tenant_id}&status=FAILED&trail=1~2&package=&from=2026-01-01")
+        await one.get("/console/orders.csv")
+        await one.get(f"/console/dealers/{dealer.tenant_id}/statement.csv?type=ADJUST&to=2026-02-01")
+        everything, some = (await acts(service, "orders.export"))[:2]
+        [statement] = [act for act in await acts(service, "statement.export") if act.author == f"console:{one.name}"]
+    assert (everything.author, everything.tenant_id, everything.detail) == (f"console:{one.name}", None, "{}")
+    assert (some.author, some.source, some.tenant_id) == (f"console:{one.name}", "127.0.0.1", dealer.tenant_id)
+    wanted = {"dealer": str(dealer.tenant_id), "status": "FAILED", "from": "2026-01-01"}
+    assert json.loads(some.detail) == wanted
+    assert statement.tenant_id == dealer.tenant_id
+    assert json.loads(statement.detail) == {"type": "ADJUST", "to": "2026-02-01"}
+
+
 async def test_pages_of_all_dealers_lose_no_order_and_show_none_twice(service: Service, dealer: Door, stranger: Door):
     for number in range(12):
         await (dealer if number % 3 else stranger).order()
@@ -168,9 +185,13 @@ async def test_older_orders_are_found_far_behind_the_newest(service: Service, de
 async def test_a_search_goes_straight_to_the_one_that_is_meant(service: Service, dealer: Door, admin: Browser):
     order = (await dealer.order()).data
     profile = (await dealer.delivered(order["orderNo"]))["items"][0]["profiles"][0]
-    for word in (order["orderNo"], order["transactionId"], profile["iccid"], profile["profileId"]):
-        answered = await admin.get(f"/console/search?q={word}")
-        assert answered.headers["location"] == f"/console/orders/{order['orderNo']}"
+    for word, page in (
+        (order["orderNo"], f"/console/orders/{order['orderNo']}"),
+        (order["transactionId"], f"/console/orders/{order['orderNo']}"),
+        (profile["iccid"], f"/console/profiles/{profile['profileId']}"),
+        (profile["profileId"], f"/console/profiles/{profile['profileId']}"),
+    ):
+        assert (await admin.get(f"/console/search?q={word}")).headers["location"] == page
     answered = await admin.get(f"/console/search?q={dealer.app_key}")
     assert answered.headers["location"] == f"/console/dealers/{dealer.tenant_id}"
 
@@ -186,10 +207,12 @@ async def test_a_search_that_means_several_shows_them(service: Service, dealer: 
 # Dealers
 
 
-async def test_a_new_dealers_secret_is_shown_once(service: Service, admin: Browser):
-    answered = await fill(
+async def test_a_new_dealers_secret_is_on_the_page_that_comes_next(service: Service, admin: Browser):
+    led = await fill(
         admin, "/console/dealers", name="<b>Acme</b> & sons", currency="EUR", balance="50", qps="5", markup="12.5"
     )
+    assert led.status_code == 303 and "sk_test_" not in led.text
+    answered = await admin.get(led.headers["location"])
     secret, app_key = re.search(r"sk_test_\w{40}", answered.text), re.search(r"ak_test_\w{24}", answered.text)
     assert secret and app_key and "<b>Acme" not in answered.text
     tenant_id = re.search(r"/console/dealers/(\d+)", answered.text)
@@ -236,6 +259,39 @@ async def test_a_price_of_its_own_is_what_the_dealer_pays(service: Service, deal
     assert "off sale" in await does(admin, f"{home}/prices", package="TEST-OK", price="off")
 
 
+async def test_a_price_of_its_own_is_removed_and_the_dealers_mirror_hears_of_it(
+    service: Service, dealer: Door, admin: Browser
+):
+    home = f"/console/dealers/{dealer.tenant_id}"
+    await does(admin, f"{home}/terms", name="Marked up", markup="50", status="ACTIVE")
+    await does(admin, f"{home}/prices", package="TEST-OK", price="1.50")
+    before = await seen(dealer, ["1.50"])
+    async with service.database.connection() as connection:  # an hour passes
+        await connection.execute("UPDATE package SET updated_at = updated_at - interval '1 hour'")
+        await connection.execute("UPDATE tenant SET markup_updated_at = markup_updated_at - interval '1 hour'")
+        await connection.execute("UPDATE price SET updated_at = updated_at - interval '1 hour'")
+        await connection.execute("UPDATE change SET version = version + 1")
+    since = {"updatedSince": f"{clock.now() - timedelta(minutes=30):%Y-%m-%dT%H:%M:%SZ}"}
+    await seen(dealer, [], **since)
+    page = await does(admin, f"{home}/prices", package="TEST-OK", price="list")
+    assert "TEST-OK follows the price list again" in page and "1.50 USD" not in page
+    after = await seen(dealer, ["2.70"], **since)
+    assert after["catalogVersion"] != before["catalogVersion"]
+    told = (await acts(service, "tenant.set"))[0]
+    assert json.loads(told.detail) == {"before": {"price TEST-OK": "1.50"}, "after": {"price TEST-OK": "list"}}
+    assert "no price of this dealer's own" in await does(admin, f"{home}/prices", package="TEST-OK", price="list")
+
+
+async def seen(dealer: Door, prices: list[str], **call: str) -> dict[str, Any]:
+    """The dealer's catalogue once TEST-OK is in it at this price: processes look for changes a few times a second."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            data = (await dealer.post("/package/list", {"packageCode": "TEST-OK", **call})).data
+            if [one["price"] for one in data["packages"]] == prices:
+                return data
+            await asyncio.sleep(0.05)
+
+
 async def test_a_secret_is_shown_to_those_who_are_sure_and_looking_is_written_down(
     service: Service, dealer: Door, admin: Browser
 ):
@@ -253,11 +309,37 @@ async def test_a_reset_gives_a_new_secret_and_ends_the_old_one_where_that_is_wan
     service: Service, dealer: Door, admin: Browser
 ):
     path = f"/console/dealers/{dealer.tenant_id}/credentials/{dealer.app_key}"
-    answered = await fill(admin, f"{path}/reset", now="on")
-    fresh_secret = re.search(r"sk_test_\w{40}", answered.text)
+    page = await does(admin, f"{path}/reset", now="on")
+    fresh_secret = re.search(r"sk_test_\w{40}", page)
+    assert "The old one opens no call any more" in page
     assert fresh_secret and fresh_secret[0] != dealer.app_secret
     page = await does(admin, f"{path}/disable")
     assert "DISABLED" in page
+
+
+async def test_a_disabled_credential_is_enabled_again(service: Service, dealer: Door, admin: Browser):
+    home = f"/console/dealers/{dealer.tenant_id}"
+    path = f"{home}/credentials/{dealer.app_key}"
+    assert f"{path}/enable" not in (await admin.get(home)).text
+    assert "DISABLED" in await does(admin, f"{path}/disable")
+    await heard(dealer, refused=True)
+    assert f"{path}/enable" in (await admin.get(home)).text
+    assert f"{dealer.app_key} is enabled" in await does(admin, f"{path}/enable")
+    await heard(dealer, refused=False)
+    act = (await acts(service, "credentials.enable"))[0]
+    assert (act.author, act.tenant_id) == (f"console:{admin.name}", dealer.tenant_id)
+    assert json.loads(act.detail) == {
+        "appKey": dealer.app_key, "before": {"status": "DISABLED"}, "after": {"status": "ACTIVE"},
+    }  # fmt: skip
+    async with signed_in(service, "support") as support:
+        assert (await fill(support, f"{path}/enable")).status_code == 403
+
+
+async def heard(dealer: Door, *, refused: bool) -> None:
+    """Returns once the service has heard whether this dealer's calls are refused."""
+    async with asyncio.timeout(PATIENCE):
+        while ((await dealer.post("/health")).code != "000000") != refused:
+            await asyncio.sleep(0.05)
 
 
 async def test_a_credential_is_its_own_dealers_alone(service: Service, dealer: Door, stranger: Door, admin: Browser):
@@ -270,7 +352,18 @@ async def test_a_callback_url_is_set_and_refused_as_the_api_does(service: Servic
     page = await does(admin, f"{home}/callback", callback_url="http://127.0.0.1:9999/hook")
     assert "The callback URL is set" in page
     assert "callbackUrl" in await does(admin, f"{home}/callback", callback_url="ftp://example.com/")
-    assert (await acts(service, "webhook.set"))[0].tenant_id == dealer.tenant_id
+    [act] = [act for act in await acts(service, "webhook.set") if act.tenant_id == dealer.tenant_id]
+    assert act.author == f"console:{admin.name}"
+    changed = {"before": {"callbackUrl": ""}, "after": {"callbackUrl": "http://127.0.0.1:9999/hook"}}
+    assert json.loads(act.detail) == changed
+    async with service.database.connection() as connection:
+        sql = (
+            "SELECT a.xmin = e.xmin FROM audit_log a JOIN webhook_endpoint e USING (tenant_id)"
+            " WHERE a.audit_id = $1 AND e.tenant_id = $2"
+        )
+        assert await connection.fetchval(sql, act.audit_id, dealer.tenant_id), "the act is written with what it says"
+    await dealer.post("/webhook/set", {"callbackUrl": ""})
+    assert len([act for act in await acts(service, "webhook.set") if act.tenant_id == dealer.tenant_id]) == 1
 
 
 # Queues
@@ -481,6 +574,8 @@ async def test_every_page_opens_for_every_operator_and_writes_only_for_those_who
         "/console/refunds/R1/reject": ("admin", "finance"),
         f"{home}/terms": ("admin",),
         f"{home}/callback": ("admin",),
+        f"{home}/prices": ("admin",),
+        f"{home}/credentials/{dealer.app_key}/enable": ("admin",),
         f"/console/orders/{order_no}/sync": ("admin", "support"),
         "/console/packages/status": ("admin",),
     }

@@ -19,7 +19,7 @@ from dealer_server.console.sign_in import local
 from dealer_server.console.table import table
 from dealer_server.operations import user
 from dealer_server.operations.tenant import OperatorError
-from dealer_server.rules import totp
+from dealer_server.rules import access, totp
 from door import Service, running_service
 from processes import environment, run
 
@@ -80,7 +80,7 @@ def leads_to_sign_in(page: httpx2.Response) -> bool:
 
 
 async def test_whoever_gives_name_and_password_is_inside(service: Service, visitor: Browser) -> None:
-    made = await user.create(service.database, PASSWORDS, None, "Ann@Example.com", "admin", "test")
+    made = await user.create(service.database, PASSWORDS, None, "Ann@Example.com", "admin", "test", "a good password")
     answer = await visitor.sign_in("ann@example.COM", made.password)
     assert (answer.status_code, answer.headers["location"]) == (303, "/console")
     assert is_inside(await visitor.get("/console/account"))
@@ -165,6 +165,54 @@ async def test_elsewhere_the_cookie_goes_over_tls_alone(database_url: str, unuse
         one.url = f"http://127.0.0.1:{unused_port}"
         made = await user.create(service.database, PASSWORDS, None, f"t-{secrets.token_hex(4)}", "admin", "test")
         assert "secure" in (await one.sign_in(made.name, made.password)).headers["set-cookie"].lower()
+
+
+TLS = "max-age=31536000"
+
+
+async def test_who_comes_by_tls_through_a_trusted_proxy_stays_with_tls(database_url: str) -> None:
+    """Also where the public address is not set, as on a test environment."""
+    async with running_service(database_url, worker=False, trusted_proxies="127.0.0.1") as service:
+        made = await user.create(service.database, PASSWORDS, None, f"h-{secrets.token_hex(4)}", "admin", "test")
+        for proto, encrypted in (("https", True), ("http, https", True), ("https, http", False), ("http", False)):
+            async with browser(service) as one:
+                one.http.headers["X-Forwarded-Proto"] = proto
+                page, inside = await one.get("/console/sign-in"), await one.sign_in(made.name, made.password)
+                assert page.headers.get("strict-transport-security") == (TLS if encrypted else None)
+                assert ("secure" in inside.headers["set-cookie"].lower()) == encrypted
+
+
+async def test_nobody_else_is_believed_about_tls(visitor: Browser) -> None:
+    page = await visitor.get("/console/sign-in", **{"X-Forwarded-Proto": "https"})
+    assert "strict-transport-security" not in page.headers
+
+
+async def test_of_a_proxy_that_says_nothing_the_public_address_does(database_url: str, unused_port: int) -> None:
+    changed = {"public_url": "https://dealers.example", "port": unused_port, "trusted_proxies": "127.0.0.1"}
+    async with running_service(database_url, worker=False, **changed) as service, browser(service) as one:
+        one.url = f"http://127.0.0.1:{unused_port}"
+        assert (await one.get("/console/sign-in")).headers["strict-transport-security"] == TLS
+
+
+@pytest.mark.parametrize(
+    ("scheme", "peer", "said", "encrypted"),
+    [
+        ("https", "203.0.113.7", [], True),
+        ("https", "10.0.0.1", ["http"], True),
+        ("http", "203.0.113.7", ["https"], False),
+        ("http", "10.0.0.1", ["https"], True),
+        ("http", "::ffff:10.0.0.1", ["HTTPS"], True),
+        ("http", "10.0.0.1", ["http", "https"], True),
+        ("http", "10.0.0.1", ["https", "http"], False),
+        ("http", "10.0.0.1", [""], False),
+        ("http", "10.0.0.1", [], False),
+        ("http", "", ["https"], False),
+    ],
+)
+def test_a_connection_is_encrypted_here_or_by_a_trusted_word(
+    scheme: str, peer: str, said: list[str], encrypted: bool
+) -> None:
+    assert access.came_by_tls(scheme, peer, said, access.networks(["10.0.0.0/8"])) == encrypted
 
 
 async def test_the_token_is_not_in_the_database(service: Service, admin: Browser) -> None:
@@ -510,10 +558,68 @@ def test_codes_are_those_of_rfc_6238() -> None:
 
 async def test_a_user_that_an_admin_makes_can_sign_in(admin: Browser, visitor: Browser) -> None:
     name = f"new-{secrets.token_hex(4)}"
-    page = await admin.post("/console/users", {"name": name, "role": "support", "tenant": ""})
-    password = re.search(r"<code>([A-Za-z0-9]{20})</code>", page.text)
-    assert password and password[1] not in (await admin.get("/console/users")).text, "shown once"
-    assert (await visitor.sign_in(name, password[1])).status_code == 303
+    led = await admin.post("/console/users", {"name": name, "role": "support", "tenant": ""})
+    assert (led.status_code, led.headers["location"], led.text) == (303, "/console/users", "")
+    password = made_password(await admin.get("/console/users"))
+    assert password not in (await admin.get("/console/users")).text, "shown once"
+    assert (await visitor.sign_in(name, password)).status_code == 303
+
+
+def made_password(page: httpx2.Response) -> str:
+    found = re.search(r"<code>([A-Za-z0-9]{20})</code>", page.text)
+    assert found, "no password is shown"
+    return found[1]
+
+
+async def test_a_made_password_is_kept_sealed_for_its_maker_and_for_ten_minutes(
+    service: Service, admin: Browser
+) -> None:
+    fields = {"name": f"kept-{secrets.token_hex(4)}", "role": "support", "tenant": ""}
+    await admin.post("/console/users", fields)
+    async with signed_in(service) as other:
+        assert f"The password of {fields['name']}" not in (await other.get("/console/users")).text
+    [(sealed,)] = await rows(
+        service, "SELECT sealed_made FROM console_session WHERE user_id = $1 AND sealed_made IS NOT NULL", admin.user_id
+    )
+    password = made_password(await admin.get("/console/users"))
+    assert isinstance(sealed, bytes) and password.encode() not in sealed
+    await admin.post("/console/users", fields | {"name": f"late-{secrets.token_hex(4)}"})
+    await change(service, "UPDATE console_session SET made_until = made_until - interval '10 minutes'")
+    assert "The password of late" not in (await admin.get("/console/users")).text
+    await admin.sign_in()
+    assert not await rows(service, "SELECT 1 FROM console_session WHERE sealed_made IS NOT NULL"), "swept"
+
+
+async def test_a_made_password_opens_the_page_that_changes_it_and_no_other(
+    service: Service, admin: Browser, visitor: Browser
+) -> None:
+    made = await user.create(service.database, PASSWORDS, None, f"m-{secrets.token_hex(4)}", "admin", "test")
+    assert (await visitor.sign_in(made.name, made.password)).status_code == 303
+    choose = "/console/account/password"
+    page = await visitor.get(choose)
+    assert page.status_code == 200 and "Choose your own password" in page.text
+    csrf = re.search(r'name="csrf" value="(\w+)"', page.text)
+    assert csrf
+    for path in ("/console", "/console/account", "/console/users", "/console/nothing"):
+        assert (await visitor.get(path)).headers["location"] == choose
+    form = {"csrf": csrf[1], "once": secrets.token_hex(16), "name": "sneaky", "role": "admin"}
+    assert (await visitor.send("/console/users", form)).headers["location"] == choose
+    part = await visitor.get("/console", **{"HX-Request": "true"})
+    assert (part.status_code, part.headers["hx-redirect"]) == (401, choose)
+    same = {"old": made.password, "new": made.password, "again": made.password}
+    refused = await visitor.send(choose, form | same)
+    assert refused.status_code == 400 and "the one you have now" in said(refused) and "Choose your own" in refused.text
+    new = {"old": made.password, "new": "correct horse battery", "again": "correct horse battery"}
+    assert (await visitor.send(choose, form | new)).headers["location"] == "/console"
+    assert is_inside(await visitor.get("/console/account"))
+    assert not await rows(service, "SELECT 1 FROM console_user WHERE name = 'sneaky'")
+
+
+async def test_who_must_change_the_password_can_leave(service: Service, visitor: Browser) -> None:
+    made = await user.create(service.database, PASSWORDS, None, f"l-{secrets.token_hex(4)}", "support", "test")
+    await visitor.sign_in(made.name, made.password)
+    csrf = re.search(r'name="csrf" value="(\w+)"', (await visitor.get("/console/account/password")).text)
+    assert csrf and leads_to_sign_in(await visitor.send("/console/sign-out", {"csrf": csrf[1]}))
 
 
 async def test_a_dealers_admin_makes_and_sees_the_dealers_own_alone(service: Service) -> None:
@@ -522,7 +628,7 @@ async def test_a_dealers_admin_makes_and_sees_the_dealers_own_alone(service: Ser
         name = f"ours-{secrets.token_hex(4)}"
         assert (
             await one.post("/console/users", {"name": name, "role": "finance", "tenant": str(theirs)})
-        ).status_code == 200
+        ).status_code == 303
         assert await rows(service, "SELECT tenant_id FROM console_user WHERE name = $1", name) == [(ours,)]
         assert name in (await one.get("/console/users")).text and name not in (await other.get("/console/users")).text
         for path in (f"/console/users/{other.user_id}", f"/console/users/{other.user_id}/reset"):
@@ -547,10 +653,11 @@ async def test_a_reset_lets_in_whoever_has_lost_password_and_phone(
 ) -> None:
     async with signed_in(service, "support") as other:
         await with_codes(other)
-        page = await admin.post(f"/console/users/{other.user_id}/reset")
-        password = re.search(r"<code>([A-Za-z0-9]{20})</code>", page.text)
-        assert password and leads_to_sign_in(await other.get("/console/account"))
-        assert (await visitor.sign_in(other.name, password[1])).headers["location"] == "/console"
+        await admin.post(f"/console/users/{other.user_id}/reset")
+        password = made_password(await admin.get("/console/users"))
+        assert leads_to_sign_in(await other.get("/console/account"))
+        assert (await visitor.sign_in(other.name, password)).headers["location"] == "/console"
+        assert (await visitor.get("/console")).headers["location"] == "/console/account/password"
 
 
 @pytest.mark.parametrize("name", ["", "two words", "tab\there", "x" * 101])
@@ -658,11 +765,30 @@ async def test_it_can_have_a_port_of_its_own(database_url: str, unused_port: int
     address = f"127.0.0.1:{unused_port}"
     async with running_service(database_url, worker=False, console=address) as service, browser(service) as one:
         assert (await one.get("/console/sign-in")).status_code == 404
+        assert (await one.get("/", Accept="text/html")).status_code == 404
         one.url = f"http://{address}"
         assert (await one.get("/console/sign-in")).status_code == 200
-        made = await user.create(service.database, PASSWORDS, None, f"p-{secrets.token_hex(4)}", "admin", "test")
+        assert (await one.get("/")).headers["location"] == "/console"
+        name = f"p-{secrets.token_hex(4)}"
+        made = await user.create(service.database, PASSWORDS, None, name, "admin", "test", "a good password")
         answer = await one.sign_in(made.name, made.password, next="/console/account")
         assert answer.status_code == 303 and is_inside(await one.get("/console/account"))
+
+
+async def test_a_browser_that_comes_to_the_address_alone_is_led_to_the_console(visitor: Browser) -> None:
+    answer = await visitor.get("/", Accept="text/html,application/xhtml+xml;q=0.9,*/*;q=0.8")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/console")
+
+
+@pytest.mark.parametrize(("path", "accept"), [("/", "*/*"), ("/", "application/json"), ("/x", "text/html")])
+async def test_any_other_unknown_path_stays_unknown(visitor: Browser, path: str, accept: str) -> None:
+    answer = await visitor.get(path, Accept=accept)
+    assert (answer.status_code, answer.json()["code"]) == (404, "000112")
+
+
+async def test_what_is_posted_to_the_address_alone_stays_unknown(visitor: Browser) -> None:
+    answer = await visitor.send("/", {}, Accept="text/html")
+    assert (answer.status_code, answer.json()["code"]) == (404, "000112")
 
 
 @pytest.fixture
@@ -680,12 +806,19 @@ async def test_the_command_makes_lists_and_resets_users(service: Service, visito
     made = json.loads((await run("user", "create", "cli@example.com", "--role", "finance", "--json", env=env)).out)
     assert (await visitor.sign_in("cli@example.com", made["password"])).status_code == 303
     again = json.loads((await run("user", "reset", "CLI@example.com", "--json", env=env)).out)
+    assert made["mustChange"] and again["mustChange"]
     assert leads_to_sign_in(await visitor.get("/console/account")) and again["password"] != made["password"]
     assert (await visitor.sign_in("cli@example.com", again["password"])).status_code == 303
     listed = [json.loads(line) for line in (await run("user", "list", "--json", env=env)).out.splitlines()]
     [one] = [one for one in listed if one["name"] == "cli@example.com"]
     assert (one["role"], one["status"], one["tenant_id"]) == ("finance", "ACTIVE", None)
     assert "password" not in one
+
+
+async def test_the_command_says_that_the_password_must_be_changed(service: Service) -> None:
+    env = environment(service.settings.database_url)
+    for arguments in (("create", "told@example.com"), ("reset", "told@example.com")):
+        assert "must be changed at the first sign-in" in (await run("user", *arguments, env=env)).out
 
 
 async def test_the_command_refuses_in_one_line(service: Service) -> None:

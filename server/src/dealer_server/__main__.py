@@ -230,6 +230,7 @@ def tenant_set(
         balance: Brings the balance to this amount by one ADJUST entry.
         low_balance: Below this available balance /account/balance says lowBalance; 0 is never.
         any_ip: Empties the address allowlist.
+        price: PACKAGE=PRICE, PACKAGE=off, or PACKAGE=list for the price list's again; repeat for several.
         status: ACTIVE or DISABLED.
         freeze: A frozen wallet buys nothing.
     """
@@ -327,6 +328,20 @@ def credentials_disable(app_key: str) -> None:
         print(f"{app_key} is disabled")
 
     run(disable(settings.read()))
+
+
+@credentials_app.command(name="enable")
+def credentials_enable(app_key: str) -> None:
+    """Take the calls of a disabled AppKey again."""
+
+    async def enable(opened: Settings) -> None:
+        from dealer_server.operations import tenant
+
+        async with opened_database(opened) as database:
+            await tenant.enable_credential(database, app_key, author())
+        print(f"{app_key} is enabled")
+
+    run(enable(settings.read()))
 
 
 @keys_app.command(name="rotate")
@@ -459,7 +474,7 @@ def _prices(texts: list[str] | None) -> dict[str, str]:
     for text in texts or []:
         package, equals, price = text.partition("=")
         if not equals:
-            raise SettingsError(f"--price {text!r}: PACKAGE=PRICE or PACKAGE=off")
+            raise SettingsError(f"--price {text!r}: PACKAGE=PRICE, PACKAGE=off or PACKAGE=list")
         prices[package] = price
     return prices
 

@@ -19,8 +19,10 @@ from dealer_server.api import listener, replies, routes, status, supplier_events
 from dealer_server.api.admission import LocalAdmission, SharedAdmission
 from dealer_server.api.authenticate import Authenticator
 from dealer_server.api.gateway import Gateway
+from dealer_server.api.meter import Meter
 from dealer_server.api.pages import pages, with_console
 from dealer_server.api.refused import CallLog
+from dealer_server.console import look
 from dealer_server.console.door import Door
 from dealer_server.console.visit import Parts as ConsoleParts
 from dealer_server.fulfillment import follow
@@ -60,6 +62,7 @@ from dealer_server.webhook.repush import Repusher
 VERSION = "1.0.2"
 OPEN_FILES = 16_384
 HOLD_SECONDS = 1.0
+WARM_SECONDS = 2.0
 METRICS = "127.0.0.1:9464"
 log = structlog.get_logger(__name__)
 
@@ -153,6 +156,8 @@ async def doors(base: Foundation) -> AsyncIterator[Doors]:
         stack.push_async_callback(voids.drain)
         call_log = CallLog(database, base.memory, clock.now, settings.proxies)
         await stack.enter_async_context(call_log.running())
+        meter = Meter(database, clock.now)
+        await stack.enter_async_context(meter.running())
         moving = functools.partial(
             advance.advance, database, base.data_keys, base.links, follow.report, clock.now, base.wakes.webhook.set
         )
@@ -190,6 +195,7 @@ async def doors(base: Foundation) -> AsyncIterator[Doors]:
             routes.table(rows),
             with_console(served, console) if console and settings.console is None else served,
             call_log.refused,
+            meter.answered,
         )
         yield Doors(api, console)
 
@@ -197,7 +203,8 @@ async def doors(base: Foundation) -> AsyncIterator[Doors]:
 @asynccontextmanager
 async def console_door(base: Foundation, parts: routes.Parts) -> AsyncIterator[Door]:
     """The console, on connections of its own: however many look at pages, calls of dealers do not wait for them."""
-    database = await Database.open(base.settings.database_url)
+    database = await Database.open(base.settings.database_url, look_seconds=base.settings.console_seconds)
+    warming = asyncio.create_task(_warm_console())
     try:
         yield Door(
             ConsoleParts(
@@ -215,7 +222,14 @@ async def console_door(base: Foundation, parts: routes.Parts) -> AsyncIterator[D
             clock.now,
         )
     finally:
+        warming.cancel()
         await database.close()
+
+
+async def _warm_console() -> None:
+    """A little later, so that starting does not take longer for it."""
+    await asyncio.sleep(WARM_SECONDS)
+    await asyncio.to_thread(look.warm)
 
 
 def admission(settings: Settings) -> LocalAdmission | SharedAdmission:
@@ -316,7 +330,7 @@ def remotes_of(base: Foundation, settle: Callable[[], None]) -> Remotes:
                 wakes.refund_asked,
                 base.settings.refund_failed,
             ),
-            Pulse(remote),
+            Pulse(database, remote, clock.now),
             Follower(Polled(remote), database.session(), base.data_keys, clock.now, wakes.webhook.set),
             VoidQueue(
                 remote, remote.caps.parallel, database.session(), base.data_keys, clock.now, wakes.webhook.set, settle

@@ -53,6 +53,8 @@ class Settings(BaseSettings):
         description="HOST:PORT where serve has the console; unset: /console on the API's port; empty: none",
     )
 
+    console_seconds: float = Field(default=10.0, gt=0, description="how long a statement of a console page may take")
+
     supplier_events: str = Field(
         default="", description="HOST:PORT where the worker takes messages of suppliers; empty for none"
     )

@@ -5,6 +5,7 @@ to the pages behind.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from time import perf_counter
 from typing import Any
 
 import structlog
@@ -36,10 +37,13 @@ class Gateway:
         operations: Mapping[bytes, Operation],
         pages: Any,
         refused: Callable[[refusal.Refusal, Scope, authenticate.Head, bytes | None, bytes], None],
+        answered: Callable[[bool, float, int], None],
     ):
-        """`refused` is told of each call that was: why, its scope, headers, body (None: unread) and trace id."""
+        """`refused` is told of each call that was: why, its scope, headers, body (None: unread) and trace id;
+        `answered` of each other one: whether it writes, the seconds since its last byte came, the status."""
         self._authenticator = authenticator
         self._refused = refused
+        self._answered = answered
         self._operations = operations
         self._pages = pages
 
@@ -63,8 +67,10 @@ class Gateway:
         allowance: Allowance | None = None
         writing = False
         body = None
+        began = perf_counter()
         try:
             body = await _checked_body(operation, scope, head, receive)
+            began = perf_counter()
             assert operation is not None
             caller, allowance = await self._authenticator.authenticate(head, _peer(scope), body)
             call = parameters.decode(operation.decode, body)
@@ -85,6 +91,8 @@ class Gateway:
         except Exception:
             log.exception("unexpected", trace_id=trace.decode(), path=path.decode("latin-1"))
             status, lines, *parts = replies.unexpected(trace, request_id, allowance)
+        if status == 200 or status >= 500:
+            self._answered(writing, perf_counter() - began, status)
         if reply is None or not reply(status, lines, parts):
             await send({"type": "http.response.start", "status": status, "headers": replies.headers(lines)})
             await send({"type": "http.response.body", "body": b"".join(parts)})

@@ -66,13 +66,20 @@ def pages(document: Callable[[], bytes], code_of: CodeOf, svg: Draw, png: Draw) 
 
 
 def with_console(pages: Starlette, console: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
-    """The console below /console, the pages elsewhere."""
+    """The console below /console, the pages elsewhere. A browser that comes to / is led to the console."""
 
     async def served(scope: Any, receive: Any, send: Any) -> None:
         inside = scope["path"] == "/console" or scope["path"].startswith("/console/")
-        await (console if inside else pages)(scope, receive, send)
+        await (console if inside or _browser_at_root(scope) else pages)(scope, receive, send)
 
     return served
+
+
+def _browser_at_root(scope: Any) -> bool:
+    """Whether somebody typed our address; to programs / is a path as unknown as any other."""
+    if scope["raw_path"] != b"/" or scope["method"] not in ("GET", "HEAD"):
+        return False
+    return any(b"text/html" in value.lower() for name, value in scope["headers"] if name == b"accept")
 
 
 def _number(text: str) -> int | None:

@@ -140,11 +140,10 @@ def _rows(parts: Parts) -> Iterable[Operation]:
 
     async def webhook_test(caller: Caller, _: calls.Empty) -> bytes:
         currency = caller.access.prices.currency
-        return encode(
-            await trial.send(
-                parts.database, parts.master_keys, parts.outbound, caller.tenant_id, currency, parts.clock()
-            )
+        tried = await trial.send(
+            parts.database, parts.master_keys, parts.outbound, caller.tenant_id, currency, parts.clock()
         )
+        return encode(tried.test)
 
     async def delivery_list(caller: Caller, call: calls.DeliveryList) -> bytes:
         return encode(await webhook.list_deliveries(parts.database, caller.tenant_id, call))

@@ -17,7 +17,7 @@ app = App(name="user", help="Who may use the console.")
 
 @app.command(name="create")
 def user_create(name: str, *, role: str = "admin", tenant: int | None = None, as_json: AsJson = False) -> None:
-    """Let somebody use the console; the password is shown this once.
+    """Let somebody use the console; the password is shown this once, and must be changed at the first sign-in.
 
     Args:
         name: What they sign in with, such as an e-mail address.
@@ -37,7 +37,8 @@ def user_create(name: str, *, role: str = "admin", tenant: int | None = None, as
 
 @app.command(name="reset")
 def user_reset(name: str, *, as_json: AsJson = False) -> None:
-    """Give somebody a new password, shown this once; one-time codes are off, and all sessions end."""
+    """Give somebody a new password, shown this once and to be changed at the next sign-in; one-time codes are off, and
+    all sessions end."""
 
     async def reset() -> None:
         from dealer_server.operations import user
@@ -78,6 +79,8 @@ def user_list(*, as_json: AsJson = False) -> None:
 
 def _show(made: "Made", as_json: bool) -> None:
     if as_json:
-        print(msgspec.json.encode({"name": made.name, "role": made.role, "password": made.password}).decode())
+        said = {"name": made.name, "role": made.role, "password": made.password, "mustChange": True}
+        print(msgspec.json.encode(said).decode())
     else:
         print(f"name      {made.name}\nrole      {made.role}\npassword  {made.password}   shown this once")
+        print("It must be changed at the first sign-in.")

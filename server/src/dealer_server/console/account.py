@@ -19,7 +19,8 @@ EVERYBODY = (
     "dealer:developer",
     "dealer:finance",
 )
-ACCOUNT, TOTP = "/console/account", "/console/account/totp"
+ACCOUNT, TOTP, PASSWORD = "/console/account", "/console/account/totp", "/console/account/password"
+FIRST = "/console"
 ISSUER = "eSIM Dealer"
 _BROWSERS = {"Edg/": "Edge", "OPR/": "Opera", "Firefox/": "Firefox", "Chrome/": "Chrome", "Safari/": "Safari"}
 _SYSTEMS = {
@@ -36,21 +37,27 @@ async def show(visit: Visit) -> Answer:
     return await _page(visit)
 
 
+async def choose_password(visit: Visit) -> Answer:
+    """A page of its own, and the only one that opens until somebody has a password that nobody else knows."""
+    return _password_page(visit)
+
+
 async def change_password(visit: Visit) -> Answer:
     parts, form = visit.parts, visit.form
     if form.get("new") != form.get("again"):
-        return await _page(visit, "The two new passwords are not the same.")
+        return await _not_changed(visit, "The two new passwords are not the same.")
     visitor = Visitor(visit.address, "")
     try:
         old, new = form.get("old", ""), form.get("new", "")
         await user.change_password(parts.database, parts.passwords, visit.session, old, new, visitor, visit.now)
     except NotSignedIn:
-        return await _page(visit, "The password you have now is another one.")
+        return await _not_changed(visit, "The password you have now is another one.")
     except TooManyTries as many:
-        return await _page(visit, sign_in.wait(many.seconds))
+        return await _not_changed(visit, sign_in.wait(many.seconds))
     except OperatorError as why:
-        return await _page(visit, str(why))
-    return Go(ACCOUNT, "The password is changed. You are signed out everywhere else.")
+        return await _not_changed(visit, str(why))
+    to = FIRST if visit.session.must_change else ACCOUNT
+    return Go(to, "The password is changed. You are signed out everywhere else.")
 
 
 async def totp_page(visit: Visit) -> Answer:
@@ -92,6 +99,14 @@ async def end_session(visit: Visit) -> Answer:
     return Go(ACCOUNT, "That session is ended.")
 
 
+async def _not_changed(visit: Visit, error: str) -> Page:
+    return _password_page(visit, error) if visit.session.must_change else await _page(visit, error)
+
+
+def _password_page(visit: Visit, error: str = "") -> Page:
+    return Page("account/password.html", {"error": error, "must": visit.session.must_change}, 400 if error else 200)
+
+
 async def _page(visit: Visit, error: str = "") -> Page:
     account, places = await user.places(visit.parts.database, visit.user.user_id, visit.now)
     fields = {
@@ -120,7 +135,8 @@ def _device(place: Place) -> str:
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", ACCOUNT, EVERYBODY, show),
-    Route("POST", "/console/account/password", EVERYBODY, change_password),
+    Route("GET", PASSWORD, EVERYBODY, choose_password),
+    Route("POST", PASSWORD, EVERYBODY, change_password),
     Route("GET", TOTP, EVERYBODY, totp_page),
     Route("POST", TOTP, EVERYBODY, switch_on),
     Route("POST", "/console/account/totp/off", EVERYBODY, switch_off),

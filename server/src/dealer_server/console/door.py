@@ -3,6 +3,7 @@
 Every answer forbids what it does not need. Whatever goes wrong becomes a page that says what to do.
 """
 
+import re
 import secrets
 from collections.abc import Mapping, MutableMapping
 from typing import Any, NamedTuple
@@ -16,17 +17,30 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 
 from dealer_server import acting
 from dealer_server.clock import Clock
-from dealer_server.console import account, look, sign_in, users
+from dealer_server.console import account, api_log, look, sign_in, users
 from dealer_server.console.sign_in import Here
 from dealer_server.console.table import Absent, MayNot, table
-from dealer_server.console.visit import Answer, Download, Go, MustBeSure, NotHere, Page, Parts, Route, User, Visit
+from dealer_server.console.visit import (
+    Answer,
+    Download,
+    Go,
+    MustBeSure,
+    NotHere,
+    Page,
+    Parts,
+    Route,
+    User,
+    View,
+    Visit,
+)
+from dealer_server.operations import form as forms
 from dealer_server.operations import user
 from dealer_server.operations.password import Busy
 from dealer_server.operations.tenant import OperatorError
 from dealer_server.operations.user import NotSignedIn, TooManyTries, Visitor
 from dealer_server.rules import access
 from dealer_server.rules.refusal import Refusal
-from dealer_server.store.database import DatabaseLost
+from dealer_server.store.database import DatabaseLost, TooSlow
 
 log = structlog.get_logger(__name__)
 SURE_SECONDS = 300
@@ -39,8 +53,13 @@ HEADERS = {
     "X-Frame-Options": "DENY",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
+OVER_TLS = {"Strict-Transport-Security": "max-age=31536000"}
 NO_STORE = "no-store"
 FOR_EVER = "public, max-age=31536000, immutable"
+
+OWN_FIELDS = ("csrf", "once")
+ONCE = re.compile(r"[0-9a-f]{32}").fullmatch
+TWICE = "This form was sent before; it is not done a second time."
 
 
 class TooLarge(Exception):
@@ -76,7 +95,7 @@ class Door:
     def __init__(self, parts: Parts, clock: Clock):
         self._parts = parts
         self._clock = clock
-        self.table = table(account, users)
+        self.table = table(account, users, api_log)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         limit = SIGN_IN_BYTES if scope["path"].startswith(sign_in.PATH) else FORM_BYTES
@@ -87,7 +106,8 @@ class Door:
             return
         finally:
             await request.close()
-        for name, value in HEADERS.items():
+        encrypted = sign_in.by_tls(self._parts.settings, request)
+        for name, value in {**HEADERS, **(OVER_TLS if encrypted else {})}.items():
             answer.headers[name] = value
         answer.headers.setdefault("Cache-Control", NO_STORE)
         await answer(scope, receive, send)
@@ -103,6 +123,9 @@ class Door:
             return self._plain(request, 403, trace, "forged")
         except (TooLarge, HTTPException):
             return self._plain(request, 413, trace)
+        except TooSlow:
+            log.warning("console_too_slow", path=request.url.path)
+            return self._plain(request, 503, trace, "slow")
         except (DatabaseLost, Busy):
             return self._plain(request, 503, trace)
         except ClientDisconnect:
@@ -118,6 +141,8 @@ class Door:
         writes = request.method == "POST"
         if request.method not in ("GET", "HEAD", "POST") or (writes and self._foreign(request)):
             raise Forged
+        if path == "/":
+            return RedirectResponse(sign_in.HOME, 303)
         now, parts = self._clock(), self._parts
         visitor = self._visitor(request)
         acting.source.set(visitor.address)
@@ -134,8 +159,10 @@ class Door:
         if writes and not inside.wrote(form):
             raise Forged
         if path == sign_in.OUT and writes:
-            return await sign_in.leave(parts, inside)
+            return await sign_in.leave(parts, request, inside)
         session = inside.session
+        if session.must_change and path != account.PASSWORD:
+            return sign_in.led(request, account.PASSWORD)
         person = User(session.user_id, session.name, session.role, session.tenant_id)
         return await self._opened(Asked(request, inside, person, form, files, visitor.address), visitor)
 
@@ -161,13 +188,27 @@ class Door:
             return await self._error(asked, visit, 404)
 
     async def _run(self, route: Route, asked: Asked, visit: Visit) -> Response:
-        try:
-            answer = await route.view(visit)
-        except (OperatorError, Refusal) as why:
-            if route.method == "GET":
-                raise
-            answer = Go(self._back(asked), str(why), failed=True)
+        answer = await (self._once(route.view, asked, visit) if route.method == "POST" else route.view(visit))
         return await self._response(answer, asked, visit)
+
+    async def _once(self, view: View, asked: Asked, visit: Visit) -> Answer:
+        """A write is made once, however often its form is sent; what was refused may be sent again. Raises Forged, and
+        what the view raises."""
+        sent = self._parts.database, visit.session.session_id, asked.form.get("once", "")
+        if not ONCE(sent[-1]):
+            raise Forged
+        if not await forms.take(*sent):
+            return Go(self._back(asked), TWICE)
+        try:
+            answer = await view(visit)
+        except (OperatorError, Refusal) as why:
+            answer = Go(self._back(asked), str(why), failed=True)
+        except (MustBeSure, NotHere):
+            await forms.give_back(*sent)
+            raise
+        if _refused(answer):
+            await forms.give_back(*sent)
+        return answer
 
     async def _response(self, answer: Answer, asked: Asked, visit: Visit) -> Response:
         if isinstance(answer, Go):
@@ -224,20 +265,19 @@ class Door:
         """A page that asks for the password and sends again what was to be done. Files are to be chosen again."""
         if asked.renewing:
             return Response(status_code=401, headers={"HX-Redirect": asked.here})
-        kept = {name: text for name, text in asked.form.items() if name != "csrf" and not name.startswith("sure_")}
+        kept = _filled(asked.form)
         sure_for = asked.form.get("sure_for", asked.request.method.replace("HEAD", "GET"))
         return await self._page(Page("sure.html", {"kept": kept, "sure_for": sure_for, "error": error}), asked, visit)
 
     def _visit(self, asked: Asked, names: Mapping[str, str]) -> Visit:
         now, session = self._clock(), asked.inside.session
-        form = {name: text for name, text in asked.form.items() if name != "csrf" and not name.startswith("sure_")}
         return Visit(
             user=asked.user,
             parts=self._parts,
             now=now,
             path=names,
             query=dict(asked.request.query_params),
-            form=form,
+            form=_filled(asked.form),
             files=asked.files,
             csrf=asked.inside.csrf,
             sure=(now - session.sure_at).total_seconds() < SURE_SECONDS,
@@ -282,6 +322,16 @@ async def _form(request: Request) -> tuple[dict[str, str], dict[str, bytes]]:
     return texts, files
 
 
+def _filled(form: Mapping[str, str]) -> dict[str, str]:
+    """What somebody filled in; the rest is ours."""
+    return {name: text for name, text in form.items() if name not in OWN_FIELDS and not name.startswith("sure_")}
+
+
+def _refused(answer: Answer) -> bool:
+    """Whether a write says that it was not made."""
+    return (isinstance(answer, Go) and answer.failed) or (isinstance(answer, Page) and answer.status >= 400)
+
+
 def _bounded(receive: Any, limit: int) -> Any:
     """A body of more bytes ends in TooLarge."""
     left = limit
@@ -305,6 +355,6 @@ def _asset(request: Request, path: str) -> Response:
     named = request.query_params.get("v") == look.version() or path.endswith(".woff2")  # style sheets name no version
     kept = FOR_EVER if named else "no-cache"
     headers = {"Cache-Control": kept, "Vary": "Accept-Encoding"}
-    if asset.zipped is not None and "gzip" in request.headers.get("accept-encoding", ""):
-        return Response(asset.zipped, media_type=asset.media_type, headers={**headers, "Content-Encoding": "gzip"})
+    if asset.text and "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(look.zipped(path), media_type=asset.media_type, headers={**headers, "Content-Encoding": "gzip"})
     return Response(asset.body, media_type=asset.media_type, headers=headers)

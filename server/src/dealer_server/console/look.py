@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import json
 import mimetypes
+import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -63,13 +64,13 @@ def drawn(name: str) -> Markup:
 
 class Asset(NamedTuple):
     body: bytes
-    zipped: bytes | None
+    text: bool
     media_type: str
 
 
 @functools.cache
 def assets() -> Mapping[str, Asset]:
-    """Every file below static/ by its path there; texts also zipped."""
+    """Every file below static/ by its path there."""
     folder = HERE / "static"
     return {file.relative_to(folder).as_posix(): _asset(file) for file in sorted(folder.rglob("*")) if file.is_file()}
 
@@ -90,10 +91,20 @@ def address(path: str) -> str:
 def _asset(file: Path) -> Asset:
     body, kind = file.read_bytes(), mimetypes.guess_type(file.name)[0] or "application/octet-stream"
     if file.suffix == ".woff2":
-        return Asset(body, None, "font/woff2")
-    text = kind.startswith("text/") or kind in ("image/svg+xml", "application/json")
-    zipped = gzip.compress(body, mtime=0) if text or file.suffix == ".js" else None
-    return Asset(body, zipped, f"{kind}; charset=utf-8" if text or file.suffix == ".js" else kind)
+        return Asset(body, False, "font/woff2")
+    text = kind.startswith("text/") or kind in ("image/svg+xml", "application/json") or file.suffix == ".js"
+    return Asset(body, text, f"{kind}; charset=utf-8" if text else kind)
+
+
+@functools.cache
+def zipped(path: str) -> bytes:
+    """A text of ours, for browsers that take it so."""
+    return gzip.compress(assets()[path].body, mtime=0)
+
+
+def once() -> str:
+    """A form's own value: the door does what a form asks for once, however often it is sent."""
+    return secrets.token_hex(16)
 
 
 @functools.cache
@@ -106,8 +117,15 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {"tone": tone, "grouped": grouped, "polyline": polyline, "json": as_json, "epochs": _epochs}
-    made.globals |= {"drawn": drawn, "asset": address}
+    made.globals |= {"drawn": drawn, "asset": address, "once": once}
     return made
+
+
+def warm() -> None:
+    """Reads and compiles all that pages are made of, so that the first visitor does not wait for it."""
+    version()
+    for name in environment().list_templates():
+        environment().get_template(name)
 
 
 def render(template: str, fields: Mapping[str, Any]) -> str:

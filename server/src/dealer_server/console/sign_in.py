@@ -17,6 +17,7 @@ from dealer_server.console.visit import Parts
 from dealer_server.operations import user
 from dealer_server.operations.password import Busy
 from dealer_server.operations.user import Entered, NotSignedIn, TooManyTries, Visitor
+from dealer_server.rules import access
 from dealer_server.settings import Settings
 from dealer_server.store.console_user import Session
 
@@ -68,7 +69,7 @@ async def page(parts: Parts, request: Request, form: Mapping[str, str], visitor:
         )
     await _end_before(parts, request)
     to = after if entered.complete else f"{CODE}?next={quote(after)}"
-    return _entered(parts, entered, to)
+    return _entered(parts, request, entered, to)
 
 
 async def code_page(
@@ -89,23 +90,27 @@ async def code_page(
         return _code_form(parts, inside, after, error=WRONG_CODE, status=403)
     except TooManyTries as many:
         return _code_form(parts, inside, after, error=wait(many.seconds), status=429)
-    return _entered(parts, entered, after)
+    return _entered(parts, request, entered, after)
 
 
-async def leave(parts: Parts, inside: Here) -> Response:
+async def leave(parts: Parts, request: Request, inside: Here) -> Response:
     await user.sign_out(parts.database, inside.token)
     answer = RedirectResponse(PATH, 303)
-    answer.delete_cookie(COOKIE, path="/console", secure=secure(parts.settings), httponly=True, samesite="lax")
+    answer.delete_cookie(COOKIE, path="/console", secure=_secure(parts, request), httponly=True, samesite="lax")
     return answer
 
 
 def to_sign_in(request: Request) -> Response:
-    """For a page that renews itself the browser is sent, not the part of the page."""
-    if "hx-request" in request.headers:
-        return Response(status_code=401, headers={"HX-Redirect": PATH})
     after = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     shown = request.method in ("GET", "HEAD") and after not in (HOME, OUT)
-    return RedirectResponse(f"{PATH}?next={quote(after)}" if shown else PATH, 303)
+    return led(request, PATH, f"?next={quote(after)}" if shown else "")
+
+
+def led(request: Request, path: str, query: str = "") -> Response:
+    """To a page that has to come first. For a page that renews itself the browser is sent, not the part of the page."""
+    if "hx-request" in request.headers:
+        return Response(status_code=401, headers={"HX-Redirect": path})
+    return RedirectResponse(path + query, 303)
 
 
 def local(path: str) -> str:
@@ -115,11 +120,19 @@ def local(path: str) -> str:
     return path if inside and clean and not urlsplit(path).netloc else HOME
 
 
-def secure(settings: Settings) -> bool:
-    """Cookies go over TLS alone, except where a developer tries things on the own machine."""
-    there = urlsplit(settings.base_url)
-    trial = settings.environment == "test" and there.scheme == "http"
-    return not (trial and there.hostname in ("127.0.0.1", "localhost", "::1"))
+def by_tls(settings: Settings, request: Request) -> bool:
+    """Whether the browser's connection is encrypted; a trusted proxy that says nothing serves what is public."""
+    peer, public = request.client.host if request.client else "", urlsplit(settings.base_url).scheme
+    said = request.headers.getlist("x-forwarded-proto") or [public]
+    return access.came_by_tls(request.scope["scheme"], peer, said, settings.proxies)
+
+
+def _secure(parts: Parts, request: Request) -> bool:
+    """Cookies go over TLS alone, except where a developer tries things on the own machine, without it."""
+    there = urlsplit(parts.settings.base_url)
+    trial = parts.settings.environment == "test" and there.scheme == "http"
+    loopback = there.hostname in ("127.0.0.1", "localhost", "::1")
+    return by_tls(parts.settings, request) or not (trial and loopback)
 
 
 def wait(seconds: int) -> str:
@@ -133,10 +146,10 @@ async def _end_before(parts: Parts, request: Request) -> None:
         await user.sign_out(parts.database, before)
 
 
-def _entered(parts: Parts, entered: Entered, to: str) -> Response:
+def _entered(parts: Parts, request: Request, entered: Entered, to: str) -> Response:
     answer = RedirectResponse(to, 303)
     answer.set_cookie(
-        COOKIE, entered.token, path="/console", secure=secure(parts.settings), httponly=True, samesite="lax"
+        COOKIE, entered.token, path="/console", secure=_secure(parts, request), httponly=True, samesite="lax"
     )
     return answer
 

@@ -10,11 +10,13 @@ USERS = "/console/users"
 
 
 async def show(visit: Visit) -> Answer:
-    return await _page(visit)
+    """Also a password that was just made, once."""
+    parts = visit.parts
+    return await _page(visit, made=await user.take_made(parts.database, parts.data_keys, visit.session, visit.now))
 
 
 async def create(visit: Visit) -> Answer:
-    """The password is shown this once, on the answer itself."""
+    """The password is shown once, on the page that comes next."""
     parts, form = visit.parts, visit.form
     try:
         tenant_id = _tenant_of(visit, form.get("tenant", ""))
@@ -22,13 +24,18 @@ async def create(visit: Visit) -> Answer:
         made = await user.create(parts.database, parts.passwords, tenant_id, name, role, visit.author)
     except OperatorError as why:
         return await _page(visit, error=str(why))
-    return await _page(visit, made=made)
+    return await _shown_next(visit, made)
 
 
 async def reset(visit: Visit) -> Answer:
     parts, user_id = visit.parts, _number(visit.path["user_id"])
     made = await user.reset(parts.database, parts.passwords, user_id, visit.user.tenant_id, visit.author)
-    return await _page(visit, made=made)
+    return await _shown_next(visit, made)
+
+
+async def _shown_next(visit: Visit, made: Made) -> Go:
+    await user.keep_made(visit.parts.database, visit.parts.data_keys, visit.session, made, visit.now)
+    return Go(USERS)
 
 
 async def change(visit: Visit) -> Answer:

@@ -1,11 +1,16 @@
-"""Is a supplier well? Asked once a minute, for whoever watches the metrics; nothing here decides anything."""
+"""Is a supplier well? Asked once a minute, for whoever watches the metrics or the console; nothing here decides
+anything."""
 
 import asyncio
+import contextlib
 
 import structlog
 
 from dealer_server import metrics
+from dealer_server.clock import Clock
 from dealer_server.fulfillment.ask import fault_text
+from dealer_server.store import supplier
+from dealer_server.store.database import Database, DatabaseLost
 from dealer_server.suppliers.contract import CALL_SECONDS, Health, Remote
 
 log = structlog.get_logger()
@@ -14,11 +19,13 @@ LOOK_SECONDS = 60.0
 
 
 class Pulse:
-    """Asks one Remote how it is, and counts what it says. Says in the log when that changes."""
+    """Asks one Remote how it is, counts what it says and writes it down. Says in the log when that changes."""
 
-    def __init__(self, remote: Remote):
+    def __init__(self, database: Database, remote: Remote, clock: Clock):
         self.wake = asyncio.Event()
+        self._database = database
         self._remote = remote
+        self._clock = clock
         self._up: bool | None = None
 
     async def run(self) -> None:
@@ -30,7 +37,15 @@ class Pulse:
                 level = log.info if health.up else log.error
                 level("supplier_up" if health.up else "supplier_down", supplier=self._remote.code, detail=health.detail)
                 self._up = health.up
+            await self._write(health)
             await asyncio.sleep(LOOK_SECONDS)
+
+    async def _write(self, health: Health) -> None:
+        """The metrics have it too, so a lost database takes nothing from anybody."""
+        said = health.up, health.detail, health.balance, health.currency
+        with contextlib.suppress(DatabaseLost):
+            async with self._database.transaction() as connection:
+                await supplier.put_health(connection, self._remote.code, *said, self._clock())
 
     async def _asked(self) -> Health:
         try:

@@ -175,17 +175,27 @@ async def reset_secret(
 
 
 async def disable_credential(database: Database, app_key: str, author: str) -> None:
+    """Every call of it is refused from now on. Raises OperatorError."""
+    await _set_credential(database, app_key, "DISABLED", "credentials.disable", author)
+
+
+async def enable_credential(database: Database, app_key: str, author: str) -> None:
+    """Its calls are taken again, with the secret it had. Raises OperatorError."""
+    await _set_credential(database, app_key, "ACTIVE", "credentials.enable", author)
+
+
+async def _set_credential(database: Database, app_key: str, status: str, action: str, author: str) -> None:
     """Raises OperatorError."""
 
     async def work(connection: Connection) -> None:
-        found = await store.tenant.set_credential_status(connection, app_key, "DISABLED")
+        found = await store.tenant.set_credential_status(connection, app_key, status)
         if found is None:
             raise OperatorError(f"no credential {app_key!r}")
         tenant_id, before = found
         await store.tenant.touch(connection, "tenant")
         await _record(
-            *(connection, author, "credentials.disable", tenant_id, {"appKey": app_key}),
-            *({"status": before}, {"status": "DISABLED"}),
+            *(connection, author, action, tenant_id, {"appKey": app_key}),
+            *({"status": before}, {"status": status}),
         )
 
     await database.run(work)
@@ -243,7 +253,11 @@ async def _set_balance(
 
 
 async def _set_price(connection: Connection, tenant_id: int, currency: str, package_code: str, text: str) -> None:
-    """`off`: not on sale for this dealer."""
+    """`off`: not on sale for this dealer; `list`: no price of its own any more."""
+    if text == "list":
+        if not await store.tenant.remove_price(connection, tenant_id, package_code):
+            raise OperatorError(f"{package_code!r} has no price of this dealer's own")
+        return
     price = None if text == "off" else _money(text, currency, f"price of {package_code}")
     try:
         await store.tenant.set_price(connection, tenant_id, package_code, price)
@@ -289,9 +303,16 @@ async def _shown(connection: Connection, tenant_id: int, packages: Collection[st
         "qps": one.qps,
         "ipAllow": one.ip_allow,
         "markupBasisPoints": one.markup_basis_points,
-        **{f"price {code}": "off" if price is None else money.text(price, one.currency)
-           for code, price in prices.items()},
-    }  # fmt: skip
+        **{f"price {code}": _priced(prices, code, one.currency) for code in packages},
+    }
+
+
+def _priced(prices: Mapping[str, int | None], package_code: str, currency: str) -> str:
+    """A price as operators write it: `list` where the dealer has none of its own."""
+    if package_code not in prices:
+        return "list"
+    price = prices[package_code]
+    return "off" if price is None else money.text(price, currency)
 
 
 async def _record(

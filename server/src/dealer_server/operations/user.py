@@ -33,6 +33,7 @@ WINDOW = timedelta(minutes=15)
 TRIES_OF_NAME = 10  # in a window
 TRIES_OF_ADDRESS = 50
 SEEN_EVERY = timedelta(minutes=1)
+MADE_WITHIN = timedelta(minutes=10)
 log = structlog.get_logger(__name__)
 
 
@@ -91,7 +92,7 @@ async def sign_in(
     async def work(connection: Connection) -> Entered:
         if await rows.account(connection, known.user_id) != known:  # changed while it was looked at
             raise NotSignedIn
-        await rows.sweep(connection, now - LONGEST, now - WINDOW)
+        await rows.sweep(connection, now - LONGEST, now - WINDOW, now)
         await _forgive(connection, of_name, visitor.address)
         return await _enter(connection, known, not known.totp_on, visitor, now)
 
@@ -159,11 +160,13 @@ async def change_password(
 ) -> None:
     """Ends all other sessions. Raises OperatorError, NotSignedIn, TooManyTries, passwords.Busy."""
     passwords.require_good(new, here.name)
+    if new == old:
+        raise OperatorError("the new password is the one you have now")
     await _prove(database, hasher, here.user_id, old, visitor, now)
     encoded = await hasher.hash(new)
 
     async def work(connection: Connection) -> None:
-        await rows.set_password(connection, here.user_id, encoded)
+        await rows.set_password(connection, here.user_id, encoded, must_change=False)
         await rows.end_sessions(connection, here.user_id, but=here.session_id)
         await _record(connection, f"console:{here.name}", "user.password", here.tenant_id, {"user": here.name})
 
@@ -247,14 +250,14 @@ async def create(
     author: str,
     password: str | None = None,
 ) -> Made:
-    """A new user of the operator, or of a dealer; a password is made up where none is given. Raises OperatorError,
-    passwords.Busy."""
+    """A new user of the operator, or of a dealer. Without a password one is made up, which must be changed at the first
+    sign-in. Raises OperatorError, passwords.Busy."""
     _require_role(tenant_id, role)
-    password = password or passwords.made()
+    must_change, password = password is None, password or passwords.made()
     encoded = await hasher.hash(password)
 
     async def work(connection: Connection) -> int:
-        user_id = await rows.create(connection, tenant_id, name, role, encoded)
+        user_id = await rows.create(connection, tenant_id, name, role, encoded, must_change)
         await _record(connection, author, "user.create", tenant_id, {"user": name, "role": role})
         return user_id
 
@@ -269,14 +272,14 @@ async def create(
 
 
 async def reset(database: Database, hasher: Passwords, user_id: int, within: int | None, author: str) -> Made:
-    """A new password, no one-time codes, and every session ends. `within`: the dealer it has to belong to, None for
-    any. Raises OperatorError, passwords.Busy."""
+    """A new password, which must be changed, no one-time codes, and every session ends. `within`: the dealer it has to
+    belong to, None for any. Raises OperatorError, passwords.Busy."""
     password = passwords.made()
     encoded = await hasher.hash(password)
 
     async def work(connection: Connection) -> Made:
         known = await _account(connection, user_id, within)
-        await rows.set_password(connection, user_id, encoded)
+        await rows.set_password(connection, user_id, encoded, must_change=True)
         await rows.set_totp(connection, user_id, None, on=False)
         await rows.end_sessions(connection, user_id)
         await rows.forgive(connection, _subject("name", known.name.lower()))
@@ -284,6 +287,23 @@ async def reset(database: Database, hasher: Passwords, user_id: int, within: int
         return Made(user_id, known.name, known.role, password)
 
     return await database.run(work)
+
+
+async def keep_made(database: Database, keys: DataKeys, here: Session, made: Made, now: datetime) -> None:
+    """A password that was just made stays, sealed, in its maker's session, which shows it once within ten minutes."""
+    sealed = keys.seal(msgspec.json.encode(made), _made_context(here))
+    async with database.connection() as connection:
+        await rows.keep_made(connection, here.session_id, sealed, now + MADE_WITHIN)
+
+
+async def take_made(database: Database, keys: DataKeys, here: Session, now: datetime) -> Made | None:
+    """What was kept; from then on it is nowhere."""
+    sealed, until = here.sealed_made, here.made_until
+    if sealed is None or until is None or until < now:
+        return None
+    async with database.connection() as connection:
+        taken = await rows.take_made(connection, here.session_id, sealed)
+    return msgspec.json.decode(keys.open(sealed, _made_context(here)), type=Made) if taken else None
 
 
 async def change(database: Database, user_id: int, within: int | None, role: str, status: str, author: str) -> None:
@@ -408,6 +428,10 @@ def _lasts(found: Session, now: datetime) -> bool:
     if not found.complete:
         return now - found.created_at < CODE_WITHIN
     return now - found.seen_at < IDLE and now - found.created_at < LONGEST
+
+
+def _made_context(here: Session) -> bytes:
+    return f"made|{here.session_id}".encode()
 
 
 def _context(user_id: int) -> bytes:

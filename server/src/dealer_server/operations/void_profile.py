@@ -1,13 +1,14 @@
 """Voiding a profile without giving money back: /esim/profile/cancel and /esim/profile/revoke (specification 4.4)."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 
 import msgspec
 from msgspec import UNSET
 
-from dealer_server import kill_points, store
+from dealer_server import acting, kill_points, store
 from dealer_server.clock import Clock
+from dealer_server.operations.tenant import OperatorError
 from dealer_server.rules import identity, refund, refusal
 from dealer_server.rules.model import Item, Order, Profile
 from dealer_server.rules.refund import Way
@@ -22,12 +23,21 @@ VOIDS_PER_BATCH = 200
 OrderKey = tuple[int, int]
 
 
+class Act(msgspec.Struct, frozen=True):
+    """An operator's doing, for the audit log: who, from where, and why."""
+
+    author: str
+    source: str | None
+    reason: str
+
+
 class Wanted(msgspec.Struct, frozen=True):
-    """A profile a dealer wants void: by its id, or by its iccid."""
+    """A profile that is to be void: by its id, or by its iccid. `act`: where an operator wants it, not its dealer."""
 
     tenant_id: int
     profile_id: int | None
     iccid: str | None
+    act: Act | None = None
 
 
 class VoidDesk:
@@ -59,6 +69,13 @@ class VoidDesk:
             raise refusal.ProfileNotFound
         return await self._desk.submit(Wanted(tenant_id, profile_id, call.iccid))
 
+    async def void_by_operator(self, tenant_id: int, profile_id: int, author: str, reason: str) -> calls.Voided:
+        """The same for an operator: the act is in the audit log. Raises OperatorError without a reason, and 310404,
+        200004, 200002."""
+        if not reason.strip():
+            raise OperatorError("a cancellation needs a reason, for the audit log")
+        return await self._desk.submit(Wanted(tenant_id, profile_id, None, Act(author, acting.source.get(), reason)))
+
     async def drain(self) -> None:
         await self._desk.drain()
 
@@ -88,6 +105,7 @@ class VoidDesk:
                 await webhook.order_changed(
                     session, [(after.tenant_id, after.order_id, after.version) for _, after in changes], now
                 )
+            await _record(session, zip(batch, answers, strict=True))
             kill_points.reach("void.written")
         kill_points.reach("void.committed")
         if changes or voids:
@@ -126,6 +144,23 @@ class VoidDesk:
             async_status="PENDING" if profile_id in voiding else "COMPLETED",
             cancelled=profile.cancelled,
             lifecycle_status=profile.lifecycle_status,
+        )
+
+
+async def _record(session: Session, done: Iterable[tuple[Wanted, calls.Voided | Exception]]) -> None:
+    """The acts of operators that were carried out."""
+    for wanted, answer in done:
+        if wanted.act is None or isinstance(answer, Exception):
+            continue
+        detail = {
+            "orderNo": answer.order_no,
+            "profileId": answer.profile_id,
+            "reason": wanted.act.reason,
+            "asyncStatus": answer.async_status,
+        }
+        acting.source.set(wanted.act.source)  # of this batch alone: it is no request of anybody
+        await store.tenant.record_act(
+            session, wanted.act.author, "profile.cancel", wanted.tenant_id, msgspec.json.encode(detail).decode()
         )
 
 

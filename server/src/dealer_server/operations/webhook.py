@@ -6,6 +6,7 @@ from datetime import datetime
 import msgspec
 from msgspec import UNSET
 
+from dealer_server import store
 from dealer_server.operations.lists import paged, utc, window
 from dealer_server.rules import endpoint, identity, snapshot
 from dealer_server.rules.endpoint import Policy
@@ -22,20 +23,27 @@ SKIPPED_AT_ONCE = 5_000  # the worker gives up the rest
 __all__ = ["Policy", "list_deliveries", "resend", "set_webhook", "webhook_state"]
 
 
-async def set_webhook(database: Database, policy: Policy, tenant_id: int, call: SetWebhook, now: datetime) -> Webhook:
+async def set_webhook(
+    database: Database, policy: Policy, tenant_id: int, call: SetWebhook, now: datetime, author: str | None = None
+) -> Webhook:
     """/webhook/set: puts the callback URL in place and enables it, also after a 410; "" or null removes it.
 
     What waits for a URL that is removed is SKIPPED. Whether the host resolves is seen when something is sent.
-    Raises 310501.
+    `author`: a person, whose act is written down; calls of the interface are none. Raises 310501.
     """
     url = call.callback_url or ""
     if url and (fault := endpoint.fault(url, policy)):
         raise CallbackUrlRefused(f"callbackUrl: {fault}")
 
     async def work(connection: Connection) -> None:
+        before = await rows.endpoint(connection, tenant_id)
         await rows.set_endpoint(connection, tenant_id, url, now)
         if not url:
             await rows.skip_unfinished(connection, now, SKIPPED_AT_ONCE, tenant_id)
+        if author is not None:
+            detail = {"before": {"callbackUrl": before.url if before else ""}, "after": {"callbackUrl": url}}
+            text = msgspec.json.encode(detail).decode()
+            await store.tenant.record_act(connection, author, "webhook.set", tenant_id, text)
 
     await database.run(work)
     return Webhook(callback_url=url, enabled=bool(url), update_time=snapshot.whole_seconds(now))

@@ -98,6 +98,16 @@ def client_address(peer: str, forwarded_for: Sequence[str], trusted: Sequence[Ne
     return str(address)
 
 
+def came_by_tls(scheme: str, peer: str, forwarded_proto: Sequence[str], trusted: Sequence[Network]) -> bool:
+    """Whether the client's connection is encrypted: it is this one, or a trusted proxy says so. The proxy next to us
+    speaks last."""
+    address = _address(peer)
+    if scheme == "https" or address is None or not _is_trusted(address, trusted):
+        return scheme == "https"
+    said = [one.strip().lower() for line in forwarded_proto for one in line.split(",")]
+    return said[-1:] == ["https"]
+
+
 def plain(address: Address) -> Address:
     """An IPv4 address that came as an IPv4-mapped IPv6 one, as itself."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None

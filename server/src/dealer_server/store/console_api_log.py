@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from dealer_server.store.database import Connection
 
 KEPT = 1_000
-Step = Literal["HEALTH", "BALANCE", "WEBHOOK"]
+Step = Literal["HEALTH", "BALANCE", "WEBHOOK", "CREDENTIALS", "LIVE"]
 
 
 class RefusedCall(NamedTuple):

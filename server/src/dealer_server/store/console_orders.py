@@ -12,7 +12,7 @@ from dealer_server.rules import identity
 from dealer_server.store.database import Connection
 from dealer_server.store.sealing import DataKeys, delivery_context
 
-LOOKED = 20_000
+LOOKED = 10_000
 """How many orders a page looks at, at most: where few match, it is short and the next one goes on."""
 _FIRST_SPAN_SECONDS = 60
 

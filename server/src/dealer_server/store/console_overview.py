@@ -1,10 +1,11 @@
-"""What happened in an hour, over all dealers; and how long delivery took of late."""
+"""What happened hour by hour, over all dealers; and how long delivery took of late."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from dealer_server.rules import identity
+from dealer_server.rules import identity, spread
 from dealer_server.store.database import Connection
 
 HOUR = timedelta(hours=1)
@@ -12,31 +13,71 @@ HOUR = timedelta(hours=1)
 
 class Hour(NamedTuple):
     """`turnover`: what orders came to, in ten-thousandths by currency. `attempts`: webhooks posted, `answered` of them
-    with success."""
+    with success. `reads`, `writes`: calls of the API by how long they took (rules/spread.py), `failed` of them answered
+    with a fault of ours."""
 
     start: datetime
     orders: int
     turnover: Mapping[str, int]
     attempts: int
     answered: int
+    reads: Sequence[int]
+    writes: Sequence[int]
+    failed: int
 
 
-async def hour(connection: Connection, start: datetime) -> Hour:
-    """The orders by primary key, dealer by dealer; the attempts by their times' block ranges."""
-    orders = await connection.fetch(
-        "SELECT o.currency, count(*)::bigint, sum(o.amount)::bigint FROM tenant t CROSS JOIN LATERAL ("
-        " SELECT currency, amount FROM orders o WHERE o.tenant_id = t.tenant_id AND order_id >= $1 AND order_id < $2"
-        ") o GROUP BY o.currency",
-        *identity.ids_between(start, start + HOUR),
+async def hours(connection: Connection, start: datetime, count: int) -> list[Hour]:
+    """So many hours from `start` on, oldest first. Orders are found by primary key, dealer by dealer; attempts by their
+    times' block ranges."""
+    end = start + count * HOUR
+    orders: dict[int, dict[str, tuple[int, int]]] = defaultdict(dict)
+    for row in await connection.fetch(_ORDERS, *identity.ids_between(start, end), _seconds(start)):
+        orders[row[0]][row[1]] = row[2], row[3]
+    attempts = {row[0]: (row[1], row[2]) for row in await connection.fetch(_ATTEMPTS, start, end)}
+    calls: dict[tuple[int, bool], list[int]] = defaultdict(lambda: [0] * spread.CLASSES)
+    for row in await connection.fetch(_CALLS, start, end):
+        calls[row[0], row[1]][row[2]] = row[3]
+    failed = {row[0]: row[1] for row in await connection.fetch(_FAILED, start, end)}
+    return [
+        Hour(
+            start + at * HOUR,
+            sum(number for number, _ in orders[at].values()),
+            {currency: amount for currency, (_, amount) in orders[at].items()},
+            *attempts.get(at, (0, 0)),
+            *(calls[at, False], calls[at, True], failed.get(at, 0)),
+        )
+        for at in range(count)
+    ]
+
+
+# $1, $2: from the first id on, before the second; $3: the second, counted as ids count, in which the first hour begins.
+_ORDERS = f"""
+SELECT ((order_id / {identity.SEQUENCE} - $3) / 3600)::int AS at, o.currency, count(*)::bigint, sum(o.amount)::bigint
+FROM tenant t CROSS JOIN LATERAL (
+    SELECT order_id, currency, amount FROM orders o WHERE o.tenant_id = t.tenant_id AND order_id >= $1 AND order_id < $2
+) o GROUP BY at, o.currency
+"""
+
+
+def _by_hour(time: str, columns: str, source: str, also: str = "") -> str:
+    return (
+        f"SELECT floor(extract(epoch FROM {time} - $1) / 3600)::int AS at, {columns} FROM {source}"
+        f" WHERE {time} >= $1 AND {time} < $2 GROUP BY at{also}"
     )
-    attempts = await connection.fetchrow(
-        "SELECT count(*)::bigint, count(*) FILTER (WHERE error IS NULL)::bigint FROM webhook_attempt"
-        " WHERE started_at >= $1 AND started_at < $2",
-        start,
-        start + HOUR,
-    )
-    assert attempts is not None
-    return Hour(start, sum(row[1] for row in orders), {row[0]: row[2] for row in orders}, attempts[0], attempts[1])
+
+
+_ATTEMPTS = _by_hour("started_at", "count(*)::bigint, count(*) FILTER (WHERE error IS NULL)::bigint", "webhook_attempt")
+_CALLS = _by_hour(
+    "minute",
+    "writes, (place - 1)::int, sum(calls)::bigint",
+    "api_minute CROSS JOIN unnest(spread) WITH ORDINALITY AS class(calls, place)",
+    ", writes, place",
+)
+_FAILED = _by_hour("minute", "sum(failed)::bigint", "api_minute")
+
+
+def _seconds(at: datetime) -> int:
+    return int(at.timestamp()) - identity.EPOCH_SECONDS
 
 
 async def delivery_seconds(connection: Connection, keys: Sequence[tuple[int, int]]) -> list[float]:

@@ -20,18 +20,27 @@ class Listed(NamedTuple):
     free: int | None
 
 
-async def page(
-    connection: Connection, text: str | None, status: str | None, after: str | None, limit: int
-) -> list[Listed]:
-    """`text` is a part of the code or the name, or the code of its place."""
+class Wanted(NamedTuple):
+    """Which packages: all that is given must match. `text` is a part of the code or the name, or the code of its place;
+    `place` is the code of what it is sold for, `covers` of a country that is only a part of that."""
+
+    text: str | None = None
+    status: str | None = None
+    place: str | None = None
+    covers: str | None = None
+
+
+async def page(connection: Connection, wanted: Wanted, after: str | None, limit: int) -> list[Listed]:
     rows = await connection.fetch(
         "SELECT document::text, updated_at, free FROM package LEFT JOIN stock_level USING (package_code)"
         " WHERE ($1::text IS NULL OR position(lower($1) IN lower(package_code)) > 0"
         "  OR position(lower($1) IN lower(document ->> 'package_name')) > 0"
         "  OR document ->> 'location_code' = upper($1))"
-        " AND ($2::text IS NULL OR document ->> 'status' = $2) AND ($3::text IS NULL OR package_code > $3)"
-        " ORDER BY package_code LIMIT $4",
-        *(text, status, after, limit),
+        " AND ($2::text IS NULL OR document ->> 'status' = $2)"
+        " AND ($3::text IS NULL OR document ->> 'location_code' = $3)"
+        " AND ($4::text IS NULL OR document -> 'locations' ? $4 AND document ->> 'location_code' <> $4)"
+        " AND ($5::text IS NULL OR package_code > $5) ORDER BY package_code LIMIT $6",
+        *(*wanted, after, limit),
     )
     return [Listed(_decode(row[0]), row[1], row[2]) for row in rows]
 

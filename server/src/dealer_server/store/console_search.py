@@ -1,5 +1,6 @@
 """What does a word that an operator types stand for? Orders and profiles are looked up by index, tenant by tenant."""
 
+from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.store.database import Connection
@@ -20,6 +21,17 @@ class ProfileHit(NamedTuple):
     order_id: int
     profile_id: int
     iccid: str | None
+
+
+class CallHit(NamedTuple):
+    """A refused call."""
+
+    tenant_id: int
+    dealer: str
+    number: int
+    at: datetime
+    path: str
+    code: str
 
 
 class DealerHit(NamedTuple):
@@ -64,3 +76,14 @@ async def dealers(connection: Connection, text: str) -> list[DealerHit]:
         text,
     )
     return [DealerHit(*row) for row in rows]
+
+
+async def refused_calls(connection: Connection, text: str) -> list[CallHit]:
+    """By RT-RequestID as it came, or by X-Trace-Id; the newest first."""
+    rows = await connection.fetch(
+        "SELECT t.tenant_id, t.name, c.number, c.at, c.path, c.code FROM ("
+        "  SELECT * FROM refused_call WHERE request_id = $1 UNION SELECT * FROM refused_call WHERE trace_id = $1"
+        f" ) c JOIN tenant t USING (tenant_id) ORDER BY c.at DESC LIMIT {MOST}",
+        text,
+    )
+    return [CallHit(*row) for row in rows]

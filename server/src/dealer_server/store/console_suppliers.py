@@ -10,11 +10,24 @@ CALLS = 50
 
 
 class Listed(NamedTuple):
+    """`up` and what follows: how it was when a worker asked it last; None where none has asked yet."""
+
     code: str
     kind: str
     status: str
     updated_at: datetime
     packages: int
+    up: bool | None
+    since: datetime | None
+    asked_at: datetime | None
+    detail: str | None
+    balance: int | None
+    currency: str | None
+
+    @property
+    def health(self) -> str:
+        """A word for it."""
+        return "NOT ASKED" if self.up is None else "UP" if self.up else "DOWN"
 
 
 class Open(NamedTuple):
@@ -37,8 +50,10 @@ class Stock(NamedTuple):
 
 async def listed(connection: Connection) -> list[Listed]:
     rows = await connection.fetch(
-        "SELECT s.code, s.kind, s.status, s.updated_at, count(r.package_code)::int FROM supplier s"
-        " LEFT JOIN route r ON r.supplier = s.code GROUP BY s.code ORDER BY s.code"
+        "SELECT s.code, s.kind, s.status, s.updated_at,"
+        " (SELECT count(*)::int FROM route r WHERE r.supplier = s.code),"
+        " h.up, h.since, h.asked_at, h.detail, h.balance, h.currency"
+        " FROM supplier s LEFT JOIN supplier_health h USING (code) ORDER BY s.code"
     )
     return [Listed(*row) for row in rows]
 

@@ -8,7 +8,8 @@ from dealer_server.store.database import Connection
 
 
 class Account(NamedTuple):
-    """All that signing in needs. `password`: argon2id, encoded. `dealer_disabled`: then its people stay outside."""
+    """All that signing in needs. `password`: argon2id, encoded; `must_change`: somebody else made it.
+    `dealer_disabled`: then its people stay outside."""
 
     user_id: int
     tenant_id: int | None
@@ -19,6 +20,7 @@ class Account(NamedTuple):
     sealed_totp: bytes | None
     totp_on: bool
     totp_step: int
+    must_change: bool
     dealer_disabled: bool
 
 
@@ -37,7 +39,8 @@ class Listed(NamedTuple):
 
 
 class Session(NamedTuple):
-    """A signed-in browser with its user."""
+    """A signed-in browser with its user. `sealed_made`: a password made for somebody, shown once and not after
+    `made_until`."""
 
     session_id: int
     complete: bool
@@ -46,6 +49,9 @@ class Session(NamedTuple):
     sure_at: datetime
     said: str
     said_failed: bool
+    sealed_made: bytes | None
+    made_until: datetime | None
+    must_change: bool
     user_id: int
     tenant_id: int | None
     name: str
@@ -63,7 +69,7 @@ class Place(NamedTuple):
 
 
 _ACCOUNT = (
-    "user_id, tenant_id, name, role, password, status, sealed_totp, totp_on, totp_step, EXISTS"
+    "user_id, tenant_id, name, role, password, status, sealed_totp, totp_on, totp_step, must_change, EXISTS"
     " (SELECT FROM tenant t WHERE t.tenant_id = console_user.tenant_id AND t.status = 'DISABLED')"
 )
 
@@ -80,14 +86,18 @@ async def account(connection: Connection, user_id: int, *, lock: bool = True) ->
     return Account(*row) if row else None
 
 
-async def create(connection: Connection, tenant_id: int | None, name: str, role: str, password: str) -> int:
+async def create(
+    connection: Connection, tenant_id: int | None, name: str, role: str, password: str, must_change: bool
+) -> int:
     """Raises asyncpg.UniqueViolationError, CheckViolationError, ForeignKeyViolationError."""
     user_id = await connection.fetchval(
-        "INSERT INTO console_user (tenant_id, name, role, password) VALUES ($1, $2, $3, $4) RETURNING user_id",
+        "INSERT INTO console_user (tenant_id, name, role, password, must_change) VALUES ($1, $2, $3, $4, $5)"
+        " RETURNING user_id",
         tenant_id,
         name,
         role,
         password,
+        must_change,
     )
     return user_id or 0
 
@@ -104,8 +114,10 @@ async def listed(connection: Connection, tenant_id: int | None = None, limit: in
     return [Listed(*row) for row in rows]
 
 
-async def set_password(connection: Connection, user_id: int, password: str) -> None:
-    await connection.execute("UPDATE console_user SET password = $2 WHERE user_id = $1", user_id, password)
+async def set_password(connection: Connection, user_id: int, password: str, *, must_change: bool) -> None:
+    await connection.execute(
+        "UPDATE console_user SET password = $2, must_change = $3 WHERE user_id = $1", user_id, password, must_change
+    )
 
 
 async def set_role(connection: Connection, user_id: int, role: str, status: str) -> None:
@@ -157,8 +169,9 @@ async def open_session(
 async def session(connection: Connection, token_hash: bytes) -> Session | None:
     """The session of an active user of an active dealer, however old."""
     row = await connection.fetchrow(
-        "SELECT s.session_id, s.complete, s.created_at, s.seen_at, s.sure_at, s.said, s.said_failed,"
-        " u.user_id, u.tenant_id, u.name, u.role FROM console_session s JOIN console_user u USING (user_id)"
+        "SELECT s.session_id, s.complete, s.created_at, s.seen_at, s.sure_at, s.said, s.said_failed, s.sealed_made,"
+        " s.made_until, u.must_change, u.user_id, u.tenant_id, u.name, u.role"
+        " FROM console_session s JOIN console_user u USING (user_id)"
         " LEFT JOIN tenant t USING (tenant_id)"
         " WHERE s.token_hash = $1 AND u.status = 'ACTIVE' AND t.status IS DISTINCT FROM 'DISABLED'",
         token_hash,
@@ -179,6 +192,22 @@ async def say(connection: Connection, session_id: int, said: str, failed: bool) 
     await connection.execute(
         "UPDATE console_session SET said = $2, said_failed = $3 WHERE session_id = $1", session_id, said, failed
     )
+
+
+async def keep_made(connection: Connection, session_id: int, sealed: bytes, until: datetime) -> None:
+    await connection.execute(
+        "UPDATE console_session SET sealed_made = $2, made_until = $3 WHERE session_id = $1", session_id, sealed, until
+    )
+
+
+async def take_made(connection: Connection, session_id: int, sealed: bytes) -> bool:
+    """Takes it away; False where another page has."""
+    done = await connection.execute(
+        "UPDATE console_session SET sealed_made = NULL, made_until = NULL WHERE session_id = $1 AND sealed_made = $2",
+        session_id,
+        sealed,
+    )
+    return done == "UPDATE 1"
 
 
 async def places(connection: Connection, user_id: int, seen_after: datetime, since: datetime) -> list[Place]:
@@ -210,9 +239,14 @@ async def end_by_token(connection: Connection, token_hash: bytes) -> None:
     await connection.execute("DELETE FROM console_session WHERE token_hash = $1", token_hash)
 
 
-async def sweep(connection: Connection, created_before: datetime, tried_before: datetime) -> None:
-    """Takes away what nobody asks for again."""
+async def sweep(
+    connection: Connection, created_before: datetime, tried_before: datetime, made_before: datetime
+) -> None:
+    """Takes away what nobody asks for again; with a session go its forms."""
     await connection.execute("DELETE FROM console_session WHERE created_at < $1", created_before)
+    await connection.execute(
+        "UPDATE console_session SET sealed_made = NULL, made_until = NULL WHERE made_until < $1", made_before
+    )
     await connection.execute("DELETE FROM console_try WHERE since < $1", tried_before)
 
 

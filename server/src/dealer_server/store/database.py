@@ -35,6 +35,10 @@ class DatabaseLost(Exception):
         super().__init__("the database was lost")
 
 
+class TooSlow(Exception):
+    """A statement took longer than its connection allows; it was undone."""
+
+
 async def connect(dsn: str, **options: Any) -> asyncpg.Connection:
     """A connection of the caller's own. Raises DatabaseLost."""
     try:
@@ -46,14 +50,18 @@ async def connect(dsn: str, **options: Any) -> asyncpg.Connection:
 class Database:
     """One PostgreSQL database: a small pool for rare work; `session()` for hot lanes."""
 
-    def __init__(self, dsn: str, pool: asyncpg.Pool):
+    def __init__(self, dsn: str, pool: asyncpg.Pool, look_seconds: float | None = None):
         self.dsn = dsn
         self._pool = pool
+        self._look_seconds = look_seconds
 
     @classmethod
-    async def open(cls, dsn: str, *, size: int = 4) -> "Database":
-        """Raises DatabaseLost."""
+    async def open(cls, dsn: str, *, size: int = 4, look_seconds: float | None = None) -> "Database":
+        """`look_seconds`: a statement outside of transactions, which only looks, ends after so long as TooSlow. Raises
+        DatabaseLost."""
         settings = {"application_name": "esim-dealer"}
+        if look_seconds is not None:
+            settings["statement_timeout"] = str(round(look_seconds * 1000))
         try:
             pool = await asyncpg.create_pool(
                 dsn,
@@ -65,14 +73,14 @@ class Database:
             )
         except LOST as error:
             raise DatabaseLost(sent=False) from error
-        return cls(dsn, pool)
+        return cls(dsn, pool, look_seconds)
 
     async def close(self) -> None:
         await self._pool.close()
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection for single statements. Raises DatabaseLost."""
+        """A connection for single statements. Raises DatabaseLost, TooSlow."""
         try:
             connection = await self._pool.acquire()
         except (*LOST, asyncpg.PostgresError) as error:  # whatever refuses a connection, nothing was asked of it
@@ -83,13 +91,18 @@ class Database:
             raise DatabaseLost(sent=False) from error
         except LOST as error:
             raise DatabaseLost(sent=True) from error
+        except asyncpg.QueryCanceledError as error:
+            raise TooSlow from error
         finally:
             with suppress(*LOST):  # a lost connection cannot be reset; the pool opens another
                 await self._pool.release(connection)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
+        """Takes as long as it takes: a large file is stored whole."""
         async with self.connection() as connection, connection.transaction():
+            if self._look_seconds is not None:
+                await connection.execute("SET LOCAL statement_timeout = 0")
             yield connection
 
     async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:

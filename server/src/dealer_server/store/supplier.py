@@ -90,6 +90,20 @@ async def set_status(connection: Connection, code: str, status: str) -> bool:
     return row is not None
 
 
+async def put_health(
+    connection: Connection, code: str, up: bool, detail: str, balance: int | None, currency: str | None, now: datetime
+) -> None:
+    """How it was when it was asked last; of a supplier that is gone nothing is written."""
+    await connection.execute(
+        "INSERT INTO supplier_health AS h (code, up, since, asked_at, detail, balance, currency)"
+        " SELECT code, $2, $6, $6, $3, $4, $5 FROM supplier WHERE code = $1"
+        " ON CONFLICT (code) DO UPDATE SET up = excluded.up, asked_at = excluded.asked_at, detail = excluded.detail,"
+        "  balance = excluded.balance, currency = excluded.currency,"
+        "  since = CASE WHEN h.up = excluded.up THEN h.since ELSE excluded.since END",
+        *(code, up, detail, balance, currency, now),
+    )
+
+
 async def set_route(connection: Connection, package_code: str, hops: Sequence[Hop]) -> None:
     await connection.execute("DELETE FROM route WHERE package_code = $1", package_code)
     await connection.executemany(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from dealer_server import acting
 from dealer_server.rules.pricing import Own, PriceList
-from dealer_server.store.database import Connection
+from dealer_server.store.database import Connection, Session
 
 
 class Access(NamedTuple):
@@ -153,6 +153,19 @@ async def set_price(connection: Connection, tenant_id: int, package_code: str, p
     )
 
 
+async def remove_price(connection: Connection, tenant_id: int, package_code: str) -> bool:
+    """Back to the default price with the markup; False where the dealer had no price of its own. What follows the
+    markup counts as changed from now on, as mirrors of the catalogue hear of a removal by nothing else."""
+    removed = await connection.fetchval(
+        "WITH removed AS (DELETE FROM price WHERE tenant_id = $1 AND package_code = $2 RETURNING tenant_id)"
+        " UPDATE tenant t SET markup_updated_at = now() FROM removed WHERE t.tenant_id = removed.tenant_id"
+        " RETURNING true",
+        tenant_id,
+        package_code,
+    )
+    return bool(removed)
+
+
 async def prices(connection: Connection, tenant_id: int, package_codes: Sequence[str]) -> dict[str, int | None]:
     """A dealer's own prices of these packages; None: not on sale. Those without one are missing."""
     rows = await connection.fetch(
@@ -191,12 +204,14 @@ ACT = (
 )
 
 
-async def record_act(connection: Connection, author: str, action: str, tenant_id: int | None, detail: str) -> None:
+async def record_act(
+    connection: Connection | Session, author: str, action: str, tenant_id: int | None, detail: str
+) -> None:
     """One row of the audit log; `detail` is JSON text and holds no secret.
 
     Acts are chained one behind the other, so call it last: others wait for the commit.
     """
-    await connection.execute(
+    await connection.fetch(
         "WITH act AS ("
         " SELECT now() AS at, $1::text AS author, $2::text AS source, $3::text AS action, $4::bigint AS tenant_id,"
         "  $5::jsonb AS detail"

@@ -5,6 +5,7 @@ Nothing is written: a trial is no delivery, and says nothing of the endpoint's h
 
 import time
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -22,9 +23,16 @@ from esim_dealer.wire.envelope import encoder
 from esim_dealer.wire.snapshot import Snapshot
 
 
+class Tried(NamedTuple):
+    """What came of it, and the first 2 KiB of what the receiver said."""
+
+    test: calls.WebhookTest
+    head: str
+
+
 async def send(
     database: Database, master_keys: MasterKeys, outbound: Outbound, tenant_id: int, currency: str, now: datetime
-) -> calls.WebhookTest:
+) -> Tried:
     """/webhook/test. Raises 200002 where no callback URL is set; one that is disabled is tried all the same."""
     async with database.connection() as connection:
         endpoint = await rows.endpoint(connection, tenant_id)
@@ -35,12 +43,13 @@ async def send(
     headers = signature.headers(signer, master_keys, body, now) | {signing.TEST: "true"}
     begun = time.monotonic()
     answer = await outbound.post(endpoint.url, body, headers, now)
-    return calls.WebhookTest(
+    test = calls.WebhookTest(
         delivered=answer.error is None,
         http_status=UNSET if answer.status is None else answer.status,
         duration_ms=round((time.monotonic() - begun) * 1000),
         error=answer.error or UNSET,
     )
+    return Tried(test, answer.head)
 
 
 def sample(currency: str, now: datetime) -> Snapshot:

@@ -2,10 +2,10 @@
 
 from dealer_server.console.dealer import own
 from dealer_server.console.dealer.own import SECRETS
-from dealer_server.console.visit import Answer, Go, MustBeSure, NotHere, Page, Route, Visit
+from dealer_server.console.visit import Go, MustBeSure, NotHere, Page, Route, Visit
 from dealer_server.operations import tenant
 from dealer_server.operations.tenant import OperatorError
-from dealer_server.store import console_dealer, console_dealers
+from dealer_server.store import console_api_log, console_dealer, console_dealers
 from dealer_server.store.console_dealers import Credential
 
 
@@ -18,29 +18,29 @@ async def credentials(visit: Visit) -> Page:
 
 
 async def secret(visit: Visit) -> Page:
-    """The page that shows a secret when its button is pressed, or makes a new one. Raises MustBeSure, NotHere."""
-    found = await _sure_of(visit)
-    return own.page(visit, "secret", credential=found, secret="", fresh=False, now=visit.now)
+    """The secret in force where its button was pressed, or it is `fresh`; who looked is in the audit log. Raises
+    MustBeSure, NotHere."""
+    found, fresh = await _sure_of(visit), "fresh" in visit.query
+    text = await _seen(visit, found) if fresh or "show" in visit.query else ""
+    return own.page(visit, "secret", credential=found, secret=text, fresh=fresh, now=visit.now)
 
 
-async def show(visit: Visit) -> Page:
-    """Shows the secret in force; who looked is in the audit log. Raises MustBeSure, NotHere."""
-    found = await _sure_of(visit)
+async def _seen(visit: Visit, found: Credential) -> str:
     parts = visit.parts
     text = await tenant.view_secret(parts.database, parts.master_keys, found.app_key, visit.author)
-    return own.page(visit, "secret", credential=found, secret=text, fresh=False, now=visit.now)
+    async with parts.database.connection() as connection:
+        await console_api_log.record_steps(connection, [(visit.tenant_id, "CREDENTIALS")], visit.now)
+    return text
 
 
-async def reset(visit: Visit) -> Answer:
-    """A new secret; the old one opens calls for 24 hours more. Raises MustBeSure, NotHere."""
+async def reset(visit: Visit) -> Go:
+    """Leads to the new secret; the old one opens calls for 24 hours more. Raises MustBeSure, NotHere."""
     found, parts = await _sure_of(visit), visit.parts
     try:
-        text = await tenant.reset_secret(
-            parts.database, parts.master_keys, found.app_key, visit.author, lambda: visit.now
-        )
+        await tenant.reset_secret(parts.database, parts.master_keys, found.app_key, visit.author, lambda: visit.now)
     except OperatorError as why:
         return Go("/console/credentials", str(why), failed=True)
-    return own.page(visit, "secret", credential=await _own(visit), secret=text, fresh=True, now=visit.now)
+    return Go(f"/console/credentials/{found.app_key}/secret?fresh=reset")
 
 
 async def _sure_of(visit: Visit) -> Credential:
@@ -63,6 +63,5 @@ async def _own(visit: Visit) -> Credential:
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/console/credentials", SECRETS, credentials, "Credentials"),
     Route("GET", "/console/credentials/{app_key}/secret", SECRETS, secret),
-    Route("POST", "/console/credentials/{app_key}/secret", SECRETS, show),
     Route("POST", "/console/credentials/{app_key}/reset", SECRETS, reset),
 )

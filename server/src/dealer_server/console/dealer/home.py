@@ -1,15 +1,18 @@
 """Where a dealer begins: how far its first run is, what it has, and its newest orders."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.console.dealer import own
 from dealer_server.console.dealer.own import EVERYONE
-from dealer_server.console.visit import Page, Route, Visit
-from dealer_server.store import console_api_log, console_dealer, console_dealers, webhook
+from dealer_server.console.visit import Go, Page, Route, Visit
+from dealer_server.store import console_api_log, console_dealer, webhook
+from dealer_server.store.console_api_log import Step as Managed
 from dealer_server.store.console_dealer import Span, Wallet
-from dealer_server.store.database import Connection
+from dealer_server.store.webhook import Endpoint
 
+HOME = "/console"
 ORDERS = 5
 FAILED = 99
 
@@ -28,9 +31,10 @@ class Step(NamedTuple):
 async def home(visit: Visit) -> Page:
     async with visit.parts.database.connection() as connection:
         wallet = await console_dealer.wallet(connection, visit.tenant_id)
-        steps = await _steps(connection, visit.tenant_id, wallet)
+        managed = await console_api_log.steps(connection, visit.tenant_id)
         newest, _ = await console_dealer.orders(connection, visit.tenant_id, Span(0, 2**53), None, ORDERS)
         endpoint = await webhook.endpoint(connection, visit.tenant_id)
+        steps = _steps(managed, wallet, endpoint)
         failed = await console_dealer.failed_deliveries(connection, visit.tenant_id, FAILED)
         written, dropped = await console_api_log.counts(connection, visit.tenant_id)
     return own.page(
@@ -39,6 +43,7 @@ async def home(visit: Visit) -> Page:
         wallet=wallet,
         steps=steps,
         todo=[step for step in steps if not step.done],
+        live_seen="LIVE" in managed,
         orders=newest,
         endpoint=endpoint,
         failed=failed,
@@ -47,14 +52,13 @@ async def home(visit: Visit) -> Page:
     )
 
 
-async def _steps(connection: Connection, tenant_id: int, wallet: Wallet) -> list[Step]:
-    credentials = await console_dealers.credentials(connection, tenant_id)
-    managed = await console_api_log.steps(connection, tenant_id)
-    endpoint = await webhook.endpoint(connection, tenant_id)
+def _steps(managed: Mapping[Managed, datetime], wallet: Wallet, endpoint: Endpoint | None) -> list[Step]:
+    """Credentials are taken by looking at the secret, or got from the operator: then a signed call says so."""
     verified = managed.get("WEBHOOK") or (endpoint.last_success_at if endpoint else None)
+    called = "HEALTH" in managed or "BALANCE" in managed or wallet.order_count > 0
     return [
         Step("Take your credentials", "An AppKey says who calls, its AppSecret signs.", "/console/credentials",
-             "Credentials", any(one.status == "ACTIVE" for one in credentials)),
+             "Credentials", "CREDENTIALS" in managed or called, managed.get("CREDENTIALS")),
         Step("Make a signed call to /health", "It proves that your signature is right. Refused? The API log shows the"
              " string that was to be signed.", "/console/api-log", "API log", "HEALTH" in managed,
              managed.get("HEALTH")),
@@ -67,4 +71,14 @@ async def _steps(connection: Connection, tenant_id: int, wallet: Wallet) -> list
     ]  # fmt: skip
 
 
-ROUTES: tuple[Route, ...] = (Route("GET", "/console", EVERYONE, home, "Home"),)
+async def live(visit: Visit) -> Go:
+    """That all steps are done was read: the first page says it no more, to nobody of this dealer."""
+    async with visit.parts.database.connection() as connection:
+        await console_api_log.record_steps(connection, [(visit.tenant_id, "LIVE")], visit.now)
+    return Go(HOME)
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", HOME, EVERYONE, home, "Home"),
+    Route("POST", "/console/live", EVERYONE, live),
+)

@@ -22,6 +22,7 @@ from esim_dealer.wire.vocabulary import EntryType, PayMethod
 ENTRY_TYPES = get_args(EntryType)
 PAY_METHODS = (("BANK_TRANSFER", "Bank transfer"), ("CARD", "Card"), ("USDT", "USDT"), ("OTHER", "Other"))
 assert tuple(word for word, _ in PAY_METHODS) == get_args(PayMethod), "every way to pay has a name"
+FILTERS = ("type", "from", "to")
 TOPUPS = 10
 ROWS_PER_CHUNK = 500
 COLUMNS = ("entryNo", "createTime", "entryType", "amount", "balanceAfter", "currency", "orderNo", "topupNo")
@@ -68,6 +69,7 @@ async def _span(connection: Connection, visit: Visit, held: Wallet) -> Span:
 
 async def statement(visit: Visit) -> Download:
     """What the page shows, all of it, a few hundred rows at a time."""
+    await own.record(visit, "statement.export", {name: asked.text(visit.query, name) for name in FILTERS})
     return Download(f"statement-{visit.now:%Y%m%d-%H%M%S}.csv", "text/csv; charset=utf-8", _csv(visit))
 
 

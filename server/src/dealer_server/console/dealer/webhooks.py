@@ -15,6 +15,7 @@ from dealer_server.store import webhook as rows
 from dealer_server.store.database import Connection
 from dealer_server.store.webhook_log import Delivery
 from dealer_server.webhook import trial
+from dealer_server.webhook.trial import Tried
 from esim_dealer.wire import calls
 from esim_dealer.wire.vocabulary import DeliveryState, EventType
 
@@ -26,8 +27,8 @@ async def webhooks(visit: Visit) -> Page:
     return await _page(visit, None)
 
 
-async def _page(visit: Visit, test: calls.WebhookTest | None) -> Page:
-    """`test`: what the receiver said to the sample event."""
+async def _page(visit: Visit, tried: Tried | None) -> Page:
+    """`tried`: what the receiver said to the sample event."""
     async with visit.parts.database.connection() as connection:
         endpoint = await rows.endpoint(connection, visit.tenant_id)
         found, following = await _deliveries(connection, visit)
@@ -35,7 +36,7 @@ async def _page(visit: Visit, test: calls.WebhookTest | None) -> Page:
         visit,
         "webhooks",
         endpoint=endpoint,
-        test=test,
+        tried=tried,
         deliveries=found,
         pages=asked.pager(visit, "/console/webhooks", following),
         events=EVENTS,
@@ -66,10 +67,10 @@ async def set_url(visit: Visit) -> Go:
     async def work() -> str:
         wanted = own.call(calls.SetWebhook, callbackUrl=url)
         parts = visit.parts
-        await webhook.set_webhook(parts.database, parts.callbacks, visit.tenant_id, wanted, visit.now)
+        await webhook.set_webhook(parts.database, parts.callbacks, visit.tenant_id, wanted, visit.now, visit.author)
         return "Webhooks go there from now on" if url else "No webhooks are sent any more"
 
-    return await own.done(visit, work(), "/console/webhooks", "webhook.set", callbackUrl=url)
+    return await own.done(visit, work(), "/console/webhooks")
 
 
 async def test(visit: Visit) -> Answer:
@@ -78,13 +79,13 @@ async def test(visit: Visit) -> Answer:
     async with parts.database.connection() as connection:
         currency = (await console_dealer.wallet(connection, tenant_id)).currency
     try:
-        said = await trial.send(parts.database, parts.master_keys, parts.outbound, tenant_id, currency, visit.now)
+        tried = await trial.send(parts.database, parts.master_keys, parts.outbound, tenant_id, currency, visit.now)
     except Refusal as why:
         return Go("/console/webhooks", str(why), failed=True)
-    if said.delivered:
+    if tried.test.delivered:
         async with parts.database.connection() as connection:
             await console_api_log.record_steps(connection, [(tenant_id, "WEBHOOK")], visit.now)
-    return await _page(visit, said)
+    return await _page(visit, tried)
 
 
 async def one(visit: Visit) -> Page:

@@ -22,8 +22,10 @@ from esim_dealer.wire.calls import SetWebhook
 
 ENTRY_TYPES = ("ORDER_PAY", "REFUND", "TOPUP", "ADJUST")
 CURRENCIES = sorted(money.EXPONENTS)
+FILTERS = ("type", "from", "to")
 PRICES = 200
 LATEST = 8
+FRESH = ("created", "reset", "replaced")
 ROWS_PER_CHUNK = 1_000
 STATEMENT = ("entryNo", "createTime", "entryType", "amount", "balanceAfter", "currency", "orderNo", "topupNo")
 
@@ -47,9 +49,11 @@ def _form(visit: Visit, values: Mapping[str, str], fault: str) -> Page:
     )
 
 
-async def create(visit: Visit) -> Page:
-    """The one page that shows the new AppSecret."""
+async def create(visit: Visit) -> Answer:
+    """Leads to the new AppSecret; so whoever creates is sure. Raises MustBeSure."""
     parts, form = visit.parts, visit.form
+    if not visit.sure:
+        raise MustBeSure
     try:
         created = await tenant.create_tenant(
             *(parts.database, parts.master_keys, parts.settings.environment, form.get("currency", "")),
@@ -57,7 +61,7 @@ async def create(visit: Visit) -> Page:
         )
     except OperatorError as why:
         return _form(visit, form, str(why))
-    return own.page(visit, "dealer_created", created=created)
+    return Go(f"/console/dealers/{created.tenant_id}/credentials/{created.app_key}?fresh=created")
 
 
 def _terms(form: Mapping[str, str], *, new: bool) -> Terms:
@@ -125,14 +129,15 @@ async def set_terms(visit: Visit) -> Answer:
 
 
 async def set_price(visit: Visit) -> Answer:
-    """One package's price for this dealer; `off`: not on sale for it."""
+    """One package's price for this dealer; `off`: not on sale for it; `list`: the price list's again."""
     dealer = await _dealer(visit)
     package, price = asked.text(visit.form, "package"), asked.text(visit.form, "price")
     if not package or not price:
         return Go(_home(dealer), "A package code and a price are needed", failed=True)
     terms = Terms(prices={package: price})
     work = tenant.set_tenant(visit.parts.database, dealer.tenant_id, terms, visit.author, lambda: visit.now)
-    return await own.done(work, _home(dealer), f"{package} is {'off sale' if price == 'off' else price} now")
+    said = {"off": "is off sale now", "list": "follows the price list again"}.get(price, f"is {price} now")
+    return await own.done(work, _home(dealer), f"{package} {said}")
 
 
 async def adjust(visit: Visit) -> Answer:
@@ -151,17 +156,11 @@ async def set_callback(visit: Visit) -> Answer:
     if len(url) > 512:
         return Go(_home(dealer), "A callback URL has at most 512 characters", failed=True)
 
-    async def work() -> None:
-        call, database = SetWebhook(callback_url=url), visit.parts.database
-        await webhook.set_webhook(database, visit.parts.callbacks, dealer.tenant_id, call, visit.now)
-        detail = msgspec.json.encode({"callbackUrl": url}).decode()
-        await database.run(
-            lambda connection: store.tenant.record_act(
-                connection, visit.author, "webhook.set", dealer.tenant_id, detail
-            )
-        )
-
-    return await own.done(work(), _home(dealer), "The callback URL is set" if url else "The callback URL is removed")
+    work = webhook.set_webhook(
+        *(visit.parts.database, visit.parts.callbacks, dealer.tenant_id, SetWebhook(callback_url=url), visit.now),
+        visit.author,
+    )
+    return await own.done(work, _home(dealer), "The callback URL is set" if url else "The callback URL is removed")
 
 
 # Credentials
@@ -180,28 +179,35 @@ async def _credential(visit: Visit) -> tuple[Dealer, str]:
 
 
 async def secret(visit: Visit) -> Page:
-    """Who looked is in the audit log."""
+    """Who looked is in the audit log. `fresh`: what was just done, for the page's words."""
     dealer, app_key = await _credential(visit)
     parts = visit.parts
     shown = await tenant.view_secret(parts.database, parts.master_keys, app_key, visit.author)
-    return own.page(visit, "secret", dealer=dealer, app_key=app_key, secret=shown, fresh=False, at_once=False)
+    fresh = asked.one_of(visit.query, "fresh", FRESH) or ""
+    return own.page(visit, "secret", dealer=dealer, app_key=app_key, secret=shown, fresh=fresh)
 
 
-async def reset(visit: Visit) -> Page:
-    """The new secret; `now`: the old one ends at once."""
+async def reset(visit: Visit) -> Go:
+    """Leads to the new secret; `now`: the old one ends at once."""
     dealer, app_key = await _credential(visit)
     parts, at_once = visit.parts, "now" in visit.form
-    shown = await tenant.reset_secret(
+    await tenant.reset_secret(
         *(parts.database, parts.master_keys, app_key, visit.author, lambda: visit.now),
         tenant.OVERLAP * (not at_once),
     )
-    return own.page(visit, "secret", dealer=dealer, app_key=app_key, secret=shown, fresh=True, at_once=at_once)
+    return Go(f"{_home(dealer)}/credentials/{app_key}?fresh={'replaced' if at_once else 'reset'}")
 
 
 async def disable(visit: Visit) -> Answer:
     dealer, app_key = await _credential(visit)
     work = tenant.disable_credential(visit.parts.database, app_key, visit.author)
     return await own.done(work, _home(dealer), f"{app_key} is disabled")
+
+
+async def enable(visit: Visit) -> Answer:
+    dealer, app_key = await _credential(visit)
+    work = tenant.enable_credential(visit.parts.database, app_key, visit.author)
+    return await own.done(work, _home(dealer), f"{app_key} is enabled")
 
 
 # The statement
@@ -233,6 +239,7 @@ async def statement(visit: Visit) -> Page:
 
 async def export(visit: Visit) -> Download:
     dealer = await _dealer(visit)
+    await own.exported(visit, "statement.export", dealer.tenant_id, FILTERS)
     name = f"statement-{dealer.tenant_id}-{visit.now:%Y%m%d-%H%M%S}.csv"
     return Download(name, "text/csv; charset=utf-8", _csv(visit, dealer))
 
@@ -272,6 +279,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", f"{_ONE}/credentials/{{app_key}}", TERMS, secret),
     Route("POST", f"{_ONE}/credentials/{{app_key}}/reset", TERMS, reset),
     Route("POST", f"{_ONE}/credentials/{{app_key}}/disable", TERMS, disable),
+    Route("POST", f"{_ONE}/credentials/{{app_key}}/enable", TERMS, enable),
     Route("GET", f"{_ONE}/statement", LOOK, statement),
     Route("GET", f"{_ONE}/statement.csv", LOOK, export),
 )

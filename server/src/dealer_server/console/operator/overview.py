@@ -9,7 +9,7 @@ from dealer_server.console.operator import own, queues
 from dealer_server.console.operator.own import LOOK
 from dealer_server.console.operator.timeline import spoken
 from dealer_server.console.visit import Page, Route, Visit
-from dealer_server.rules import money
+from dealer_server.rules import money, spread
 from dealer_server.store import console_orders, console_overview, console_suppliers
 from dealer_server.store.console_orders import Wanted
 from dealer_server.store.console_overview import HOUR, Hour
@@ -34,12 +34,21 @@ class Took(NamedTuple):
     orders: int
 
 
+class Pace(NamedTuple):
+    """Calls, and the seconds within which 95 % of them were answered: over all, and hour by hour."""
+
+    calls: int
+    most: float | None
+    by_hour: Sequence[float]
+
+
 async def overview(visit: Visit) -> Page:
     async with visit.parts.database.connection() as connection:
         every = await _hours(connection, visit.parts.database.dsn, visit.now)
         latest = await console_orders.page(connection, Wanted(), None, LATEST)
         took = await _took(connection)
         unfinished = await console_suppliers.unfinished(connection)
+        suppliers = await console_suppliers.listed(connection)
     hours = [one for one in every if one is not None]
     totals = _turnover(hours)
     currency = totals[0][0] if totals else "USD"
@@ -57,10 +66,13 @@ async def overview(visit: Visit) -> Page:
         attempts=attempts,
         success=None if not attempts else 100 * answered / attempts,
         successes=[100 * one.answered / one.attempts if one.attempts else 100 for one in hours],
+        reads=_pace([one.reads for one in hours]),
+        writes=_pace([one.writes for one in hours]),
+        failed=sum(one.failed for one in hours),
         took=took,
         spoken=spoken,
         latest=latest.orders,
-        unfinished=unfinished,
+        suppliers=[(one, [open for open in unfinished if open.supplier == one.code]) for one in suppliers],
         waiting=[
             ("Top-ups", "/console/topups", await queues.pending(visit)),
             ("Refunds in review", "/console/refunds", await queues.in_review(visit)),
@@ -74,16 +86,24 @@ async def _hours(connection: Connection, dsn: str, now: datetime) -> list[Hour |
     current = now.replace(minute=0, second=0, microsecond=0)
     for old in [key for key in _counted if key[1] < current - 2 * HOURS * HOUR]:
         del _counted[old]
-    found: list[Hour | None] = []
-    work = 0
-    for start in (current - back * HOUR for back in range(HOURS)):
-        known = _known(dsn, start, now)
-        if known is None and work < COUNTED_AT_ONCE:
-            known = await console_overview.hour(connection, start)
-            _counted[dsn, start] = known, now
-            work += known.orders + known.attempts
-        found.append(known)
-    return found[::-1]
+    starts = [current - back * HOUR for back in range(HOURS)]
+    unknown = [start for start in starts if _known(dsn, start, now) is None]
+    work, most = 0, 1
+    while unknown and work < COUNTED_AT_ONCE:
+        some, unknown = _adjoining(unknown, most)
+        for one in await console_overview.hours(connection, some[-1], len(some)):
+            _counted[dsn, one.start] = one, now
+            work += one.orders + one.attempts
+        most *= 2
+    return [_known(dsn, start, now) for start in reversed(starts)]
+
+
+def _adjoining(starts: Sequence[datetime], most: int) -> tuple[Sequence[datetime], Sequence[datetime]]:
+    """The first hours that follow each other backwards, and the others."""
+    together = 1
+    while together < min(most, len(starts)) and starts[together - 1] - starts[together] == HOUR:
+        together += 1
+    return starts[:together], starts[together:]
 
 
 def _known(dsn: str, start: datetime, now: datetime) -> Hour | None:
@@ -97,6 +117,11 @@ def _turnover(hours: Sequence[Hour]) -> list[tuple[str, int]]:
     for one in hours:
         totals.update(one.turnover)
     return totals.most_common()
+
+
+def _pace(hours: Sequence[Sequence[int]]) -> Pace:
+    whole = [sum(counts) for counts in zip(*hours, strict=True)]
+    return Pace(sum(whole), spread.percentile(whole, 95), [spread.percentile(one, 95) or 0.0 for one in hours])
 
 
 async def _took(connection: Connection) -> Took | None:

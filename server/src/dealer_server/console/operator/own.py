@@ -1,12 +1,16 @@
 """Who of the operators may do what, and what every page of theirs is written with. Shared by the views beside it."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
+from dealer_server.console import asked
 from dealer_server.console.visit import Go, Page, Visit
 from dealer_server.operations.tenant import OperatorError
 from dealer_server.rules import identity, money
 from dealer_server.rules.refusal import Refusal
+from dealer_server.store import tenant as rows
 
 LOOK = ("op:admin", "op:finance", "op:support", "op:readonly")
 MONEY = ("op:admin", "op:finance")
@@ -44,3 +48,12 @@ async def done(work: Awaitable[object], to: str, said: str) -> Go:
     except (OperatorError, Refusal) as why:
         return Go(to, str(why), failed=True)
     return Go(to, said)
+
+
+async def exported(visit: Visit, action: str, tenant_id: int | None, filters: Sequence[str]) -> None:
+    """Somebody takes a file with them: which one, and with which of the filters set."""
+    said = {name: text for name in filters if (text := asked.text(visit.query, name))}
+    detail = msgspec.json.encode(said).decode()
+    await visit.parts.database.run(
+        lambda connection: rows.record_act(connection, visit.author, action, tenant_id, detail)
+    )

@@ -16,6 +16,7 @@ from dealer_server.rules import money
 from dealer_server.rules.catalogue import importing
 from dealer_server.rules.catalogue.package import FIELDS, SUPPLIED_FIELDS, Package, data_text
 from dealer_server.store import console_packages
+from dealer_server.store.console_packages import Wanted
 
 STATUSES = ("ON_SALE", "OFF_SALE")
 FAULTS = 200
@@ -32,17 +33,17 @@ class Change(NamedTuple):
 
 
 async def packages(visit: Visit) -> Page:
-    text, status = asked.text(visit.query, "q"), asked.one_of(visit.query, "status", STATUSES)
-    after = asked.text(visit.query, "before")
+    query = visit.query
+    status = asked.one_of(query, "status", STATUSES)
+    wanted = Wanted(asked.text(query, "q"), status, asked.text(query, "region"), asked.text(query, "covers"))
     async with visit.parts.database.connection() as connection:
-        found = await console_packages.page(connection, text, status, after, PAGE + 1)
+        found = await console_packages.page(connection, wanted, asked.text(query, "before"), PAGE + 1)
     following = found[PAGE - 1].package.package_code if len(found) > PAGE else None
     return own.page(
         visit,
         "packages",
         packages=found[:PAGE],
-        text=text or "",
-        chosen=status,
+        wanted=wanted,
         data_text=data_text,
         pager=asked.pager(visit, "/console/packages", following),
     )
@@ -51,7 +52,7 @@ async def packages(visit: Visit) -> Page:
 async def set_status(visit: Visit) -> Answer:
     code, status = visit.form.get("package", ""), "OFF_SALE" if visit.form.get("status") == "OFF_SALE" else "ON_SALE"
     work = sale.set_status(visit.parts.database, [code], status, visit.author, lambda: visit.now)
-    back = asked.address("/console/packages", {"q": visit.form.get("q", "")})
+    back = asked.address("/console/packages", {name: visit.form.get(name) for name in ("q", "region", "covers")})
     return await own.done(work, back, f"{code} is {'on' if status == 'ON_SALE' else 'off'} sale")
 
 

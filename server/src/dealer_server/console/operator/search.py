@@ -11,10 +11,11 @@ LONGEST = 200
 
 
 async def search(visit: Visit) -> Answer:
-    """An orderNo, a transactionId, an ICCID, a profileId, a refundNo or topupNo, a dealer's name or AppKey."""
+    """An orderNo, a transactionId, an ICCID, a profileId, a refundNo or topupNo, a dealer's name or AppKey, and the
+    RT-RequestID or X-Trace-Id of a call that was refused."""
     text = (asked.text(visit.query, "q") or "")[:LONGEST]
     if not text:
-        return own.page(visit, "search", text="", orders=(), profiles=(), dealers=())
+        return own.page(visit, "search", text="", orders=(), profiles=(), dealers=(), calls=())
     if (queue := _queue(text)) is not None:
         return Go(queue)
     async with visit.parts.database.connection() as connection:
@@ -23,13 +24,16 @@ async def search(visit: Visit) -> Answer:
             connection, identity.profile_id(text) if text.isdigit() else None, text
         )
         dealers = await console_search.dealers(connection, text)
+        calls = await console_search.refused_calls(connection, text) if own.may(visit).codes else []
     targets = {
-        *(f"/console/orders/{identity.order_no(one.order_id)}" for one in (*orders, *profiles)),
+        *(f"/console/orders/{identity.order_no(one.order_id)}" for one in orders),
+        *(f"/console/profiles/{one.profile_id}" for one in profiles),
         *(f"/console/dealers/{one.tenant_id}" for one in dealers),
+        *(f"/console/dealers/{one.tenant_id}/api-log/{one.number}" for one in calls),
     }
     if len(targets) == 1:
         return Go(targets.pop())
-    return own.page(visit, "search", text=text, orders=orders, profiles=profiles, dealers=dealers)
+    return own.page(visit, "search", text=text, orders=orders, profiles=profiles, dealers=dealers, calls=calls)
 
 
 def _queue(text: str) -> str | None:

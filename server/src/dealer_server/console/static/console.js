@@ -80,9 +80,14 @@
     if (event.target.dataset.sent) { event.preventDefault(); return; }
     event.target.dataset.sent = "yes";
     event.submitter?.classList.add("btn-loading");
+    const buttons = [...event.target.elements].filter((one) => one.type === "submit" && !one.disabled);
+    setTimeout(() => { for (const one of buttons) one.disabled = true; });  // once what is sent is gathered
   });
   addEventListener("pageshow", () => {
-    for (const form of all("form[data-sent]")) delete form.dataset.sent;
+    for (const form of all("form[data-sent]")) {
+      delete form.dataset.sent;
+      for (const one of form.elements) if (one.type === "submit") one.disabled = false;
+    }
     for (const button of all(".btn-loading")) button.classList.remove("btn-loading");
   });
 
@@ -92,11 +97,15 @@
     if (event.key === "/" && search && !event.target.closest("input, textarea, select")) { event.preventDefault(); search.focus(); }
   });
 
-  // A part that renews itself waits while somebody reads what was opened in it, or the page is not looked at.
-  document.addEventListener("htmx:before:request", (event) => {
+  // A part that renews itself waits while somebody reads what was opened in it, a form is on its way (its button would
+  // come back), or the page is not looked at.
+  const waits = (event) => {
     const part = event.target;
-    if (part.matches?.("[hx-trigger^=every]") && (document.hidden || part.querySelector("dialog[open], details[open]"))) event.preventDefault();
-  });
+    if (!part.matches?.("[hx-trigger^=every]")) return;
+    if (document.hidden || document.querySelector("form[data-sent]") || part.querySelector("dialog[open], details[open]")) event.preventDefault();
+  };
+  document.addEventListener("htmx:before:request", waits);
+  document.addEventListener("htmx:before:swap", waits);
   // What scrolls sideways can be scrolled by keyboard.
   const reachable = () => { for (const box of all(".table-responsive")) if (box.scrollWidth > box.clientWidth) box.tabIndex = 0; };
   const renewed = () => { localTimes(); drawAll(); reachable(); };

@@ -1,15 +1,18 @@
-"""Why was my call refused? The dealer's last refused calls, and for each what the service received and signed."""
+"""Why was my call refused? A dealer's last refused calls, and for each what the service received and signed.
+
+Dealers see their own; operators who may see activation codes see any dealer's, since bodies stand in them too.
+"""
 
 from typing import NamedTuple
 
 import msgspec
 
 from dealer_server.console import asked
-from dealer_server.console.dealer import own
 from dealer_server.console.dealer.own import PAGE, SECRETS
+from dealer_server.console.operator.own import CODES
 from dealer_server.console.visit import NotHere, Page, Route, Visit
 from dealer_server.rules import missigned
-from dealer_server.store import console_api_log, tenant
+from dealer_server.store import console_api_log, console_dealers, tenant
 from dealer_server.store.console_api_log import KEPT, RefusedCall
 from dealer_server.store.sealing import credential_context
 
@@ -35,6 +38,14 @@ CHECKS = (
 )
 _SIGNED = ("rt-timestamp", "rt-requestid", "rt-accesscode")
 _ROUNDABOUT = 24
+
+
+class Log(NamedTuple):
+    """Whose log, and where its pages are. `dealer` is its name where an operator looks."""
+
+    tenant_id: int
+    path: str
+    dealer: str = ""
 
 
 class Signed(NamedTuple):
@@ -63,61 +74,72 @@ class Difference(NamedTuple):
 
 
 async def api_log(visit: Visit) -> Page:
-    code = asked.text(visit.query, "code")
+    log, code = await _log(visit), asked.text(visit.query, "code")
     async with visit.parts.database.connection() as connection:
-        codes = await console_api_log.codes(connection, visit.tenant_id)
+        codes = await console_api_log.codes(connection, log.tenant_id)
         before = asked.number(visit.query, "before")
-        found = await console_api_log.page(connection, visit.tenant_id, code, before, PAGE + 1)
-        written, dropped = await console_api_log.counts(connection, visit.tenant_id)
+        found = await console_api_log.page(connection, log.tenant_id, code, before, PAGE + 1)
+        written, dropped = await console_api_log.counts(connection, log.tenant_id)
     following = found[PAGE - 1].number if len(found) > PAGE else None
-    pages = asked.pager(visit, "/console/api-log", following)
-    return own.page(
-        visit, "api_log", calls=found[:PAGE], codes=codes, code=code, pages=pages, written=written, dropped=dropped,
-        kept=KEPT,
-    )  # fmt: skip
+    pages = asked.pager(visit, log.path, following)
+    fields = {"calls": found[:PAGE], "codes": codes, "code": code, "pages": pages, "written": written}
+    return Page("api_log.html", {**fields, "log": log, "dropped": dropped, "kept": KEPT})
+
+
+async def _log(visit: Visit) -> Log:
+    """Raises NotHere."""
+    if visit.user.tenant_id is not None:
+        return Log(visit.user.tenant_id, "/console/api-log")
+    async with visit.parts.database.connection() as connection:
+        found = await console_dealers.dealer(connection, asked.number(visit.path, "tenant_id") or 0)
+    if found is None:
+        raise NotHere
+    return Log(found.tenant_id, f"/console/dealers/{found.tenant_id}/api-log", found.name)
 
 
 async def one(visit: Visit) -> Page:
-    return await _page(visit, await _load(visit), "", None)
+    log = await _log(visit)
+    return await _page(visit, log, await _load(visit, log), "", None)
 
 
 async def compare(visit: Visit) -> Page:
     """Where the dealer's own string to sign parts from the one here."""
-    call = await _load(visit)
+    log = await _log(visit)
+    call = await _load(visit, log)
     ours, theirs = signed(call).whole, visit.form.get("theirs", "")
     if "\r\n" not in ours:  # browsers send every end of line so
         theirs = theirs.replace("\r\n", "\n")
-    return await _page(visit, call, theirs, difference(ours, theirs))
+    return await _page(visit, log, call, theirs, difference(ours, theirs))
 
 
-async def _load(visit: Visit) -> RefusedCall:
+async def _load(visit: Visit, log: Log) -> RefusedCall:
     """Raises NotHere."""
-    number = visit.path["number"]
-    if not (number.isascii() and number.isdigit() and len(number) <= 18):
+    number = asked.number(visit.path, "number")
+    if number is None:
         raise NotHere
     async with visit.parts.database.connection() as connection:
-        found = await console_api_log.find(connection, visit.tenant_id, int(number))
+        found = await console_api_log.find(connection, log.tenant_id, number)
     if found is None:
         raise NotHere
     return found
 
 
-async def _page(visit: Visit, call: RefusedCall, theirs: str, parting: Difference | None) -> Page:
+async def _page(visit: Visit, log: Log, call: RefusedCall, theirs: str, parting: Difference | None) -> Page:
     places = [word for word, _ in CHECKS]
-    return own.page(
-        visit,
-        "refused",
-        call=call,
-        number=visit.path["number"],
-        headers=_headers(call),
-        answer=_answer(call),
-        signed=signed(call),
-        checks=CHECKS,
-        failed_at=places.index(call.failed) if call.failed in places else len(places),
-        mistake=await _mistake(visit, call),
-        theirs=theirs,
-        parting=parting,
-    )
+    fields = {
+        "call": call,
+        "number": visit.path["number"],
+        "headers": _headers(call),
+        "answer": _answer(call),
+        "signed": signed(call),
+        "checks": CHECKS,
+        "failed_at": places.index(call.failed) if call.failed in places else len(places),
+        "mistake": await _mistake(visit, call),
+        "theirs": theirs,
+        "parting": parting,
+        "log": log,
+    }
+    return Page("refused.html", fields)
 
 
 async def _mistake(visit: Visit, call: RefusedCall) -> str:
@@ -130,7 +152,7 @@ async def _mistake(visit: Visit, call: RefusedCall) -> str:
         return ""
     async with visit.parts.database.connection() as connection:
         access = await tenant.access(connection, call.app_key)
-    if access is None or access.tenant_id != visit.tenant_id:
+    if access is None or access.tenant_id != call.tenant_id:
         return ""
     parts = [came.get(name, "").encode() for name in _SIGNED]
     secret, previous = _secrets(visit, access)
@@ -179,8 +201,12 @@ def _answer(call: RefusedCall) -> str:
         return f"{call.code} {call.message}\n{call.data}"
 
 
+_OF_ANY = "/console/dealers/{tenant_id}/api-log"
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/console/api-log", SECRETS, api_log, "API log"),
     Route("GET", "/console/api-log/{number}", SECRETS, one),
     Route("POST", "/console/api-log/{number}/compare", SECRETS, compare),
+    Route("GET", _OF_ANY, CODES, api_log),
+    Route("GET", f"{_OF_ANY}/{{number}}", CODES, one),
+    Route("POST", f"{_OF_ANY}/{{number}}/compare", CODES, compare),
 )

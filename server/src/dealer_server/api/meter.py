@@ -1,0 +1,90 @@
+"""How many calls are answered, and how fast? Counted in memory as they are answered, written every few seconds."""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+
+import structlog
+
+from dealer_server.clock import Clock
+from dealer_server.rules import spread
+from dealer_server.store import api_minute
+from dealer_server.store.api_minute import Minute
+from dealer_server.store.database import Database, DatabaseLost
+
+FLUSH_SECONDS = 5.0
+OURS = 500
+log = structlog.get_logger(__name__)
+
+
+class Meter:
+    """One per process. `answered` only counts; `running` writes."""
+
+    def __init__(self, database: Database, clock: Clock):
+        self._database = database
+        self._clock = clock
+        self._process = secrets.randbits(62)
+        self._begin(clock())
+
+    def _begin(self, now: datetime) -> None:
+        self._minute = _minute(now)
+        self._spread = [0] * spread.CLASSES, [0] * spread.CLASSES
+        self._failed = [0, 0]
+        self._written = 0
+
+    def answered(self, writes: bool, seconds: float, status: int) -> None:
+        """A call that was not refused took so long from its last byte to its answer."""
+        self._spread[writes][spread.place(seconds)] += 1
+        if status >= OURS:
+            self._failed[writes] += 1
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Writes while it is open, and what is left at the end."""
+        writing = asyncio.create_task(self._run())
+        try:
+            yield
+        finally:
+            writing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await writing
+            await self.flush()
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            await asyncio.shield(asyncio.ensure_future(self.flush()))
+
+    async def flush(self) -> None:
+        """Writes the minute that runs, or the one that has just ended; one that a lost database cannot take is gone."""
+        now, minute, counted = self._clock(), self._minute, self._counted()
+        total = sum(sum(one.spread) for one in counted)
+        changed = total != self._written
+        self._written = total
+        if ended := _minute(now) != minute:
+            self._begin(now)
+        if not changed:
+            return
+        try:
+            async with self._database.transaction() as connection:
+                await api_minute.put(connection, minute, self._process, counted)
+                if ended:
+                    await api_minute.sweep(connection, now)
+        except DatabaseLost:
+            self._written = 0
+        except Exception as error:
+            log.error("api_minute_not_written", error=repr(error))
+
+    def _counted(self) -> list[Minute]:
+        return [
+            Minute(writes, list(counts), failed)
+            for writes, counts, failed in zip((False, True), self._spread, self._failed, strict=True)
+            if any(counts)
+        ]
+
+
+def _minute(at: datetime) -> datetime:
+    return at.replace(second=0, microsecond=0)

@@ -1,0 +1,164 @@
+"""eSIMs of all dealers: the list, one of them with all that is known of it, its code for those who may see it."""
+
+from base64 import b64encode
+from typing import NamedTuple
+
+from dealer_server.console import asked
+from dealer_server.console.operator import own, timeline
+from dealer_server.console.operator.own import CODES, LOOK, PAGE, PUSH
+from dealer_server.console.operator.timeline import Known
+from dealer_server.console.visit import Answer, Go, NotHere, Page, Route, Visit
+from dealer_server.operations.tenant import OperatorError
+from dealer_server.operations.view_code import view_code
+from dealer_server.rules import activation_code, identity, qr
+from dealer_server.rules.model import STOCK, Item, Profile
+from dealer_server.rules.refusal import Refusal
+from dealer_server.store import console_dealers, console_orders, console_profiles, order, refund
+from dealer_server.store.console_orders import Bought
+from dealer_server.store.console_profiles import Life, Owner, Wanted
+from dealer_server.store.console_spans import Page as Found
+from dealer_server.store.database import Connection
+
+STATES = ("PENDING", "DELIVERED", "ACTIVATING", "ACTIVATED", "CANCELLED", "FAILED", "REFUNDED")
+EVENTS = 200
+
+
+class Shown(NamedTuple):
+    """A profile with all that is known of it. `bought`: the latest of its purchases, where it was bought from somebody
+    who is called; `voiding`: its supplier is asked to void it."""
+
+    owner: Owner
+    item: Item
+    profile: Profile
+    life: Life | None
+    bought: Bought | None
+    voiding: bool
+    events: list[timeline.Event]
+
+    @property
+    def reported(self) -> bool:
+        return self.item.supplier != STOCK
+
+    @property
+    def voidable(self) -> bool:
+        return not (self.profile.cancelled or self.profile.held or self.voiding)
+
+
+class Code(NamedTuple):
+    """An activation code as people need it; `picture` is the QR code as SVG in a data: address."""
+
+    text: str
+    smdp_address: str
+    matching_id: str
+    picture: str
+
+
+async def profiles(visit: Visit) -> Page:
+    query = visit.query
+    wanted = Wanted(asked.number(query, "dealer"), asked.one_of(query, "state", STATES), asked.text(query, "iccid"))
+    async with visit.parts.database.connection() as connection:
+        found = await console_profiles.page(connection, wanted, asked.number(query, "before"), PAGE)
+        dealers = await console_dealers.names(connection)
+    return own.page(
+        visit,
+        "profiles",
+        profiles=found.rows,
+        wanted=wanted,
+        filtered=wanted != Wanted(),
+        dealers=dealers,
+        states=STATES,
+        pager=asked.pager(visit, "/console/profiles", found.next, _looked(found)),
+    )
+
+
+def _looked(found: Found) -> str:
+    """How far a page that came out short has looked back."""
+    if found.next is None or len(found.rows) == PAGE:
+        return ""
+    return f"Looked back to {identity.created_at(found.next):%Y-%m-%d %H:%M} UTC"
+
+
+async def one(visit: Visit) -> Page:
+    return await _page(visit, None)
+
+
+async def code(visit: Visit) -> Page:
+    """The same with its code; who looked is in the audit log."""
+    parts, owner, profile_id = visit.parts, *await _owner(visit)
+    text = await view_code(parts.database, parts.data_keys, owner.tenant_id, profile_id, visit.author)
+    if text is None:
+        raise NotHere
+    picture = f"data:image/svg+xml;base64,{b64encode(qr.svg(text)).decode()}"
+    return await _page(visit, Code(text, *activation_code.fields(text), picture))
+
+
+async def _page(visit: Visit, shown: Code | None) -> Page:
+    owner, profile_id = await _owner(visit)
+    async with visit.parts.database.connection() as connection:
+        found = await _shown(connection, visit, owner, profile_id)
+    return own.page(visit, "profile", one=found, profile=found.profile, code=shown)
+
+
+async def _owner(visit: Visit) -> tuple[Owner, int]:
+    """Raises NotHere."""
+    profile_id = identity.profile_id(visit.path["number"])
+    async with visit.parts.database.connection() as connection:
+        owner = None if profile_id is None else await console_profiles.whose(connection, profile_id)
+    if profile_id is None or owner is None:
+        raise NotHere
+    return owner, profile_id
+
+
+async def _shown(connection: Connection, visit: Visit, owner: Owner, profile_id: int) -> Shown:
+    tenant_id, key, span = owner.tenant_id, (owner.tenant_id, owner.order_id), range(profile_id, profile_id + 1)
+    found = (await order.load(connection, [key], visit.parts.data_keys))[key]
+    item, profile = next((item, one) for item in found.items for one in item.profiles if one.profile_id == profile_id)
+    purchases = await console_orders.purchases(connection, tenant_id, span, EVENTS)
+    void = await console_profiles.void(connection, tenant_id, profile_id)
+    refunds = await refund.of_orders(connection, [key])
+    known = Known(
+        order=found,
+        movements=(),
+        purchases=purchases,
+        calls=await console_orders.calls(connection, tenant_id, span, EVENTS),
+        lives=await console_orders.lives(connection, tenant_id, span, EVENTS),
+        voids=[void] if void else (),
+        refunds=[one for one in refunds if any(line.profile_id == profile_id for line in one.lines)],
+        deliveries=(),
+        attempts={},
+        bodies={},
+    )
+    return Shown(
+        owner,
+        item,
+        profile,
+        await console_profiles.life(connection, tenant_id, profile_id),
+        purchases[-1] if purchases else None,
+        void is not None and void.outcome is None,
+        [event._replace(title=_alone(event.title, profile_id)) for event in timeline.tell(known)],
+    )
+
+
+def _alone(title: str, profile_id: int) -> str:
+    """What happened, on a page of this profile alone."""
+    said = title.removeprefix(f"Profile {profile_id}: ").replace(f" profile {profile_id}", " it")
+    return said if said.startswith("eSIM") else said[:1].upper() + said[1:]
+
+
+async def cancel(visit: Visit) -> Answer:
+    """Voids the profile without money back, as its dealer could."""
+    owner, profile_id = await _owner(visit)
+    to, reason = f"/console/profiles/{profile_id}", visit.form.get("reason", "")
+    try:
+        given = await visit.parts.voids.void_by_operator(owner.tenant_id, profile_id, visit.author, reason)
+    except (OperatorError, Refusal) as why:
+        return Go(to, str(why), failed=True)
+    return Go(to, "The eSIM is cancelled" if given.async_status == "COMPLETED" else "Its supplier is asked to void it")
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/console/profiles", LOOK, profiles, "Profiles"),
+    Route("GET", "/console/profiles/{number}", LOOK, one),
+    Route("GET", "/console/profiles/{number}/code", CODES, code),
+    Route("POST", "/console/profiles/{number}/cancel", PUSH, cancel),
+)

@@ -1,0 +1,60 @@
+"""A real browser for tests of the console, and what it is asked about a page. Tests are skipped where there is none."""
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser as Chromium
+from playwright.async_api import Dialog, Page, Response, async_playwright
+from playwright.async_api import Request as Asked
+
+PROGRAM = shutil.which("chromium")
+FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
+AXE = (Path(__file__).parent / "vendor/axe/axe.min.js").read_text()
+needs_chromium = pytest.mark.skipif(PROGRAM is None, reason="no chromium here")
+
+
+@asynccontextmanager
+async def opened() -> AsyncIterator[Chromium]:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=PROGRAM, args=FLAGS)
+        yield browser
+        await browser.close()
+
+
+def ear(page: Page) -> list[str]:
+    """What nobody wants to hear of a page from now on: dialogs, any word in its console, what failed."""
+    heard: list[str] = []
+
+    async def dialog(opened: Dialog) -> None:
+        heard.append(f"{page.url}: a dialog says {opened.message}")
+        await opened.dismiss()
+
+    def answered(response: Response) -> None:
+        if response.status >= 400:
+            heard.append(f"{response.url}: {response.status}")
+
+    def failed(asked: Asked) -> None:
+        if asked.failure != "net::ERR_ABORTED":  # a page that renews itself was left
+            heard.append(f"{asked.url}: {asked.failure}")
+
+    page.on("dialog", dialog)
+
+    page.on("console", lambda message: heard.append(f"{page.url}: {message.text}"))
+    page.on("pageerror", lambda error: heard.append(f"{page.url}: {error}"))
+    page.on("response", answered)
+    page.on("requestfailed", failed)
+    return heard
+
+
+async def barriers(page: Page, *rules: str) -> list[str]:
+    """What keeps people out of a page, as axe-core finds it by all of its rules or by these. The page's context has AXE
+    as a script of its own."""
+    asked = {"preload": False, "resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
+    found = await page.evaluate("async (asked) => (await axe.run(asked)).violations", asked)
+    return [f"{one['id']}: {node['html'][:200]}" for one in found for node in one["nodes"]]

@@ -1,0 +1,259 @@
+"""What is sent to the console acts once however often it is sent; what is asked of it ends in time."""
+
+import asyncio
+import re
+import secrets
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+from playwright.async_api import Page, expect
+
+from browser import Browser, said, signed_in
+from chromium import needs_chromium, opened
+from dealer_server.store.database import Database, TooSlow
+from door import Door, Service, running_service
+
+TWICE = "This form was sent before; it is not done a second time."
+
+
+@pytest.fixture
+async def admin(service: Service) -> AsyncIterator[Browser]:
+    async with signed_in(service) as one:
+        yield one
+
+
+async def value(service: Service, sql: str, *args: object) -> object:
+    async with service.database.connection() as connection:
+        return await connection.fetchval(sql, *args)
+
+
+async def form(one: Browser, path: str, **fields: str) -> dict[str, str]:
+    """The first form of a page, filled in."""
+    found = re.search(
+        r'name="csrf" value="(\w+)"><input type="hidden" name="once" value="(\w+)"', await page(one, path)
+    )
+    assert found
+    return {"csrf": found[1], "once": found[2], **fields}
+
+
+async def page(one: Browser, path: str) -> str:
+    answer = await one.get(path)
+    assert answer.status_code == 200, (path, answer.status_code)
+    return answer.text
+
+
+async def sent_at_once(one: Browser, path: str, fields: dict[str, str], back: str) -> list[httpx2.Response]:
+    """The same form, as a double click sends it."""
+    return await asyncio.gather(*(one.send(path, fields, Referer=f"{one.url}{back}") for _ in range(2)))
+
+
+# Once
+
+
+async def test_each_form_has_a_value_of_its_own(admin: Browser) -> None:
+    texts = await page(admin, "/console/users") + await page(admin, "/console/users")
+    values = re.findall(r'name="once" value="([0-9a-f]{32})"', texts)
+    assert len(values) > 4 and len(set(values)) == len(values)
+
+
+async def test_an_adjustment_sent_twice_moves_money_once(service: Service, dealer: Door, admin: Browser) -> None:
+    home = f"/console/dealers/{dealer.tenant_id}"
+    fields = await form(admin, home, direction="add", amount="12.50", reason="a gift")
+    answers = await sent_at_once(admin, f"{home}/adjust", fields, home)
+    assert [(one.status_code, one.headers["location"]) for one in answers] == [(303, home)] * 2
+    assert (await dealer.post("/account/balance")).data["balance"] == "1012.50"
+    again = await admin.send(f"{home}/adjust", fields, Referer=f"{admin.url}{home}")
+    assert again.status_code == 303 and said(await admin.get(home)) == TWICE
+    assert (await dealer.post("/account/balance")).data["balance"] == "1012.50"
+    await admin.send(f"{home}/adjust", await form(admin, home, direction="add", amount="12.50", reason="another"))
+    assert (await dealer.post("/account/balance")).data["balance"] == "1025.00"
+
+
+async def test_a_reset_sent_twice_makes_one_secret(service: Service, dealer: Door, admin: Browser) -> None:
+    """Two would end the one that signs at this moment."""
+    path = f"/console/dealers/{dealer.tenant_id}/credentials/{dealer.app_key}"
+    answers = await sent_at_once(admin, f"{path}/reset", await form(admin, path), path)
+    assert sorted(one.headers["location"] for one in answers) == [path, f"{path}?fresh=reset"]
+    assert await value(service, "SELECT secret_version FROM credential WHERE app_key = $1", dealer.app_key) == 2
+
+
+async def test_a_user_made_twice_is_made_once_and_the_password_is_not_lost(admin: Browser) -> None:
+    name = f"twice-{secrets.token_hex(4)}"
+    fields = await form(admin, "/console/users", name=name, role="support", tenant="")
+    answers = await sent_at_once(admin, "/console/users", fields, "/console/users")
+    assert [one.headers["location"] for one in answers] == ["/console/users"] * 2
+    assert f"The password of {name}" in await page(admin, "/console/users")
+
+
+@pytest.mark.parametrize("once", [None, "", "x" * 32, "A" * 32, "0" * 31])
+async def test_a_form_without_its_value_is_refused(service: Service, admin: Browser, once: str | None) -> None:
+    fields = {"csrf": await admin.csrf(), "name": "no-value", "role": "support", "tenant": ""}
+    answer = await admin.send("/console/users", fields | ({} if once is None else {"once": once}))
+    assert answer.status_code == 403
+    assert not await value(service, "SELECT 1 FROM console_user WHERE name = 'no-value'")
+
+
+async def test_a_form_that_was_refused_can_be_sent_again(service: Service, dealer: Door, admin: Browser) -> None:
+    """With a page that says why (a user), and with a word on the page it led to (an adjustment)."""
+    fields = await form(admin, "/console/users", name="two words", role="support", tenant="")
+    assert (await admin.send("/console/users", fields)).status_code == 400
+    fields["name"] = f"mended-{secrets.token_hex(4)}"
+    assert (await admin.send("/console/users", fields)).status_code == 303
+    assert await value(service, "SELECT count(*) FROM console_user WHERE name = $1", fields["name"]) == 1
+    home = f"/console/dealers/{dealer.tenant_id}"
+    fields = await form(admin, home, direction="add", amount="1", reason=" ")
+    await admin.send(f"{home}/adjust", fields)
+    await admin.send(f"{home}/adjust", fields | {"reason": "mended"})
+    assert (await dealer.post("/account/balance")).data["balance"] == "1001.00"
+
+
+async def test_a_form_acts_after_the_password_was_asked_for_and_then_once(
+    service: Service, dealer: Door, admin: Browser
+) -> None:
+    path = f"/console/dealers/{dealer.tenant_id}/credentials/{dealer.app_key}"
+    fields = await form(admin, path, now="on")
+    await value(service, "UPDATE console_session SET sure_at = sure_at - interval '6 minutes'")
+    asked = (await admin.send(f"{path}/reset", fields)).text
+    kept = dict(re.findall(r'<input type="hidden" name="(\w+)" value="(\w+)"', asked.split('id="main"')[1]))
+    assert kept == {"csrf": fields["csrf"], "once": kept["once"], "sure_for": "POST", "now": "on"}
+    assert kept["once"] != fields["once"] and asked.count('name="once"') == 1
+    given = kept | {"sure_password": admin.password}
+    answers = [await admin.send(f"{path}/reset", given) for _ in range(2)]
+    assert [one.status_code for one in answers] == [303, 303]
+    assert await value(service, "SELECT secret_version FROM credential WHERE app_key = $1", dealer.app_key) == 2
+
+
+async def test_what_one_session_sent_is_nothing_to_another(service: Service, admin: Browser) -> None:
+    once = secrets.token_hex(16)
+    async with signed_in(service) as other:
+        for one in (admin, other):
+            name = f"s-{secrets.token_hex(4)}"
+            await one.post("/console/users", {"once": once, "name": name, "role": "support", "tenant": ""})
+            assert await value(service, "SELECT 1 FROM console_user WHERE name = $1", name)
+
+
+async def test_with_a_session_goes_what_it_sent(service: Service) -> None:
+    async with signed_in(service) as one:
+        await one.post("/console/users", {"name": "x y", "role": "support"})
+        await one.post("/console/users", {"name": f"g-{secrets.token_hex(4)}", "role": "support", "tenant": ""})
+        sent = "SELECT count(*) FROM console_form JOIN console_session USING (session_id) WHERE user_id = $1"
+        assert await value(service, sent, one.user_id) == 1
+        everything = await value(service, "SELECT count(*) FROM console_form")
+        await one.post("/console/sign-out")
+        assert await value(service, "SELECT count(*) FROM console_form") == int(str(everything)) - 1
+
+
+# No secret is an answer to a form
+
+
+async def test_no_form_is_answered_with_a_secret(dealer: Door, admin: Browser) -> None:
+    """What was sent can be loaded again by mistake; an answer to it stands in no history."""
+    path = f"/console/dealers/{dealer.tenant_id}/credentials/{dealer.app_key}"
+    dealers = {"name": "Once & Sons", "currency": "USD", "qps": "10"}
+    for place, fields in ((f"{path}/reset", {}), ("/console/dealers", dealers)):
+        answer = await admin.post(place, fields)
+        assert (answer.status_code, answer.text) == (303, "")
+        assert "sk_test_" in await page(admin, answer.headers["location"])
+
+
+async def test_a_dealer_is_made_by_somebody_who_is_sure(service: Service, admin: Browser) -> None:
+    await value(service, "UPDATE console_session SET sure_at = sure_at - interval '6 minutes'")
+    fields = {"name": f"Sure {secrets.token_hex(4)}", "currency": "USD", "qps": "10", "ip_allow": "203.0.113.7\n::1"}
+    asked = await admin.post("/console/dealers", fields)
+    assert "sure_password" in asked.text and 'value="203.0.113.7\n::1"' in asked.text
+    assert not await value(service, "SELECT 1 FROM tenant WHERE name = $1", fields["name"])
+    done = await admin.post("/console/dealers", fields | {"sure_for": "POST", "sure_password": admin.password})
+    assert "sk_test_" in await page(admin, done.headers["location"])
+
+
+# In time
+
+
+async def test_a_page_that_takes_too_long_ends_with_what_to_do(database_url: str) -> None:
+    """Here a table is held by somebody else for as long as the page would wait."""
+    async with running_service(database_url, worker=False, console_seconds=0.3) as service, signed_in(service) as one:
+        async with service.database.transaction() as connection:
+            await connection.execute("LOCK TABLE webhook_delivery IN ACCESS EXCLUSIVE MODE")
+            answer = await one.get("/console/webhooks")
+            part = await one.get("/console/webhooks", **{"HX-Request": "true"})
+        assert answer.status_code == 503 and "Narrow the filter" in answer.text
+        assert (part.status_code, part.headers["hx-reswap"]) == (503, "none")
+        assert (await one.get("/console/webhooks")).status_code == 200
+
+
+async def test_what_only_looks_ends_in_time_and_what_writes_takes_its_own(database_url: str) -> None:
+    database = await Database.open(database_url, size=1, look_seconds=0.2)
+    try:
+        with pytest.raises(TooSlow):
+            async with database.connection() as connection:
+                await connection.execute("SELECT pg_sleep(30)")
+        assert await database.run(lambda connection: connection.fetchval("SELECT 1 FROM pg_sleep(0.5)")) == 1
+        async with database.connection() as connection:
+            assert await connection.fetchval("SHOW statement_timeout") == "200ms"
+    finally:
+        await database.close()
+
+
+# In a browser
+
+
+@needs_chromium
+@pytest.mark.parametrize("scripts", [True, False])
+async def test_a_button_pressed_twice_acts_once_with_scripts_and_without(
+    service: Service, dealer: Door, scripts: bool
+) -> None:
+    async with opened() as chromium, signed_in(service) as one:
+        context = await chromium.new_context(java_script_enabled=scripts)
+        await context.add_cookies([{"name": "dealer_console", "value": one.token, "url": f"{service.url}/console"}])
+        seen = await context.new_page()
+        sent: list[str] = []
+        seen.on("request", lambda asked: sent.append(asked.method) if asked.method == "POST" else None)
+        await seen.goto(f"{service.url}/console/dealers/{dealer.tenant_id}")
+        await adjust(seen)
+        await expect(seen.locator(".flash")).to_be_visible()
+        assert (await dealer.post("/account/balance")).data["balance"] == "1002.50"
+        assert len(sent) == 1 or not scripts
+        await context.close()
+
+
+async def adjust(seen: Page) -> None:
+    """By 2.50, with a button that is pressed twice."""
+    form = seen.locator("form[action$='/adjust']")
+    await seen.get_by_role("button", name="Adjust balance").click()
+    await form.locator("[name=amount]").fill("2.50")
+    await form.locator("[name=reason]").fill("pressed twice")
+    await form.locator("button[type=submit]").dblclick()
+
+
+@needs_chromium
+async def test_a_button_works_again_when_somebody_comes_back(service: Service) -> None:
+    async with opened() as chromium, signed_in(service) as one:
+        seen = await chromium.new_page()
+        await seen.context.add_cookies(
+            [{"name": "dealer_console", "value": one.token, "url": f"{service.url}/console"}]
+        )
+        await seen.goto(f"{service.url}/console/account/password")
+        button = seen.get_by_role("button", name="Change the password")
+        await seen.route("**/console/account/password", lambda route: route.fulfill(status=204))
+        await seen.get_by_label("Password now").fill("x")
+        await seen.get_by_label("New password", exact=True).fill("correct horse battery")
+        await seen.get_by_label("New password, again").fill("correct horse battery")
+        await button.click(no_wait_after=True)
+        await expect(button).to_be_disabled()
+        assert not await renews(seen), "what came now would bring the button back"
+        await seen.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")
+        await expect(button).to_be_enabled()
+        assert await renews(seen)
+
+
+async def renews(seen: Page) -> bool:
+    """Whether a part that renews itself would take its new content now."""
+    return await seen.evaluate(
+        """() => {
+            const part = document.createElement("div");
+            part.setAttribute("hx-trigger", "every 2s");
+            document.body.append(part);
+            return part.dispatchEvent(new CustomEvent("htmx:before:swap", { bubbles: true, cancelable: true }));
+        }"""
+    )

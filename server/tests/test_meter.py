@@ -1,0 +1,99 @@
+"""How fast calls were answered is counted minute by minute, of all processes, and never in the way of a call."""
+
+from bisect import bisect_left
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dealer_server import clock
+from dealer_server.api.meter import Meter
+from dealer_server.rules import spread
+from dealer_server.store import console_overview
+from dealer_server.store.console_overview import HOUR, Hour
+from door import Service, running_service
+
+AT = datetime(2026, 11, 20, 8, 15, 30, tzinfo=UTC)
+EIGHT = datetime(2026, 11, 20, 8, tzinfo=UTC)
+
+
+class Hands:
+    """A clock that is moved by hand."""
+
+    def __init__(self, now: datetime):
+        self.now = now
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+async def hours(service: Service, start: datetime, count: int) -> list[Hour]:
+    async with service.database.connection() as connection:
+        return await console_overview.hours(connection, start, count)
+
+
+@given(st.lists(st.floats(0, 30, exclude_min=True), min_size=1, max_size=200), st.integers(1, 100))
+def test_a_percentile_is_never_below_the_true_one_and_at_most_a_fifth_above(seconds: list[float], percent: int):
+    counts = [0] * spread.CLASSES
+    for one in seconds:
+        counts[spread.place(one)] += 1
+    true = sorted(seconds)[-(-len(seconds) * percent // 100) - 1]
+    found = spread.percentile(counts, percent)
+    assert found == spread.BOUNDS[min(bisect_left(spread.BOUNDS, true), len(spread.BOUNDS) - 1)]
+
+
+def test_no_call_has_no_percentile():
+    assert spread.percentile([0] * spread.CLASSES, 95) is None
+
+
+async def test_what_several_processes_counted_is_added_up_by_the_hour(service: Service):
+    hands = Hands(AT)
+    one, other = Meter(service.database, hands), Meter(service.database, hands)
+    async with one.running(), other.running():
+        for meter in (one, other):
+            meter.answered(False, 0.001, 200)
+            meter.answered(True, 0.010, 200)
+        other.answered(True, 1.0, 503)
+    [eight, nine] = await hours(service, EIGHT, 2)
+    assert (sum(eight.reads), sum(eight.writes), eight.failed) == (2, 3, 1)
+    assert eight.writes[spread.place(1.0)] == 1
+    assert (sum(nine.reads), sum(nine.writes), nine.failed) == (0, 0, 0)
+
+
+async def test_a_minute_that_is_written_again_is_not_counted_twice(service: Service):
+    hands = Hands(AT + 3 * HOUR)
+    meter = Meter(service.database, hands)
+    for _ in range(3):
+        meter.answered(False, 0.001, 200)
+        await meter.flush()
+    await meter.flush()
+    hands.now += timedelta(minutes=1)
+    await meter.flush()  # the minute before has ended
+    meter.answered(False, 0.001, 200)
+    await meter.flush()
+    [eleven] = await hours(service, EIGHT + 3 * HOUR, 1)
+    assert sum(eleven.reads) == 4
+
+
+async def test_what_is_two_days_old_is_swept_away(service: Service):
+    hands = Hands(AT + 6 * HOUR)
+    meter = Meter(service.database, hands)
+    meter.answered(False, 0.001, 200)
+    await meter.flush()
+    hands.now += timedelta(days=2, minutes=1)
+    for _ in range(2):  # the sweep comes with the first minute that ends
+        meter.answered(False, 0.001, 200)
+        await meter.flush()
+        hands.now += timedelta(minutes=1)
+    [then] = await hours(service, EIGHT + 6 * HOUR, 1)
+    assert sum(then.reads) == 0
+
+
+async def test_calls_that_were_answered_are_counted_and_refused_ones_are_not(service: Service, database_url: str):
+    this_hour = clock.now().replace(minute=0, second=0, microsecond=0)
+    async with running_service(database_url, worker=False) as mine, mine.door(await mine.tenant(balance="9")) as door:
+        assert (await door.post("/health")).code == "000000"
+        assert (await door.post("/esim/query", {"orderNo": "D261120081530000001"})).code != "000000"
+        assert (await door.order()).code == "000000"
+    counted = await hours(service, this_hour, 2)  # it has written what it counted before it ended
+    assert (sum(sum(one.reads) for one in counted), sum(sum(one.writes) for one in counted)) == (1, 1)
