@@ -7,13 +7,15 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import argon2
 import httpx2
 
 from dealer_server.operations import user
 from dealer_server.operations.password import Passwords
 from door import Service
 
-PASSWORDS = Passwords()
+# Cheap to check: tests sign in hundreds of times. The tests of signing in itself use dear ones too.
+PASSWORDS = Passwords(argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
 ROLES = [("op", role) for role in user.OPERATOR_ROLES] + [("dealer", role) for role in user.DEALER_ROLES]
 _CSRF = re.compile(r'name="csrf" value="([0-9a-f]{64})"')
 

@@ -377,8 +377,8 @@ async def test_a_port_in_use_is_named(env: dict[str, str]):
 
 async def test_every_command_explains_itself(env: dict[str, str]):
     commands = ["", "dev", "serve", "work", "migrate", "audit", "tenant", "tenant create", "tenant list", "tenant set",
-                "credentials reset", "credentials disable", "catalog import", "stock load", "user create", "user reset",
-                "user list"]  # fmt: skip
+                "credentials reset", "credentials disable", "credentials enable", "catalog import", "stock load",
+                "user create", "user reset", "user list"]  # fmt: skip
     for done in await in_turn([((*command.split(), "--help"), env) for command in commands]):
         assert done.status == 0 and done.out.startswith("Usage: dealer-server") and not done.err
 

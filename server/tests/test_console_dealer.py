@@ -17,11 +17,11 @@ from typing import Any
 import httpx2
 import pytest
 
+from browser import PASSWORDS
 from dealer_server.console import api_log
 from dealer_server.console.dealer import credentials, home, orders, own, profiles, wallet, webhooks
 from dealer_server.console.visit import Route
 from dealer_server.operations import tenant, user
-from dealer_server.operations.password import Passwords
 from dealer_server.rules import qr
 from dealer_server.store import console_dealer
 from dealer_server.store.console_dealer import Span
@@ -62,7 +62,7 @@ People = dict[str, Browser]
 async def signed_in(service: Service, tenant_id: int, role: str, http: httpx2.AsyncClient) -> Browser:
     name = f"{role}-{secrets.token_hex(4)}@example.com"
     password = secrets.token_urlsafe(12)
-    await user.create(service.database, Passwords(), tenant_id, name, role, "test", password)
+    await user.create(service.database, PASSWORDS, tenant_id, name, role, "test", password)
     answer = await http.post("/console/sign-in", data={"name": name, "password": password})
     assert answer.status_code == 303, answer.text
     return Browser(http)

@@ -160,7 +160,7 @@ async def test_pages_of_all_dealers_lose_no_order_and_show_none_twice(service: S
         before: int | None = None
         while True:
             found = await console_orders.page(connection, Wanted(), before, 5)
-            seen += [one.order_id for one in found.orders]
+            seen += [one.order_id for one in found.rows]
             if (before := found.next) is None:
                 break
         rows = await connection.fetch("SELECT order_id FROM orders ORDER BY order_id DESC")
@@ -176,7 +176,7 @@ async def test_older_orders_are_found_far_behind_the_newest(service: Service, de
     async with service.database.connection() as connection:
         wanted = Wanted(tenant_id=dealer.tenant_id, end=later)
         found = await console_orders.page(connection, wanted, identity.first_id_at(int(later.timestamp())), 5)
-    assert [one.order_id for one in found.orders] == [order_id]
+    assert [one.order_id for one in found.rows] == [order_id]
 
 
 # Search

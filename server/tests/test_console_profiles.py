@@ -20,6 +20,7 @@ from door import Door, Service
 from test_console_operator import acts, does, fill, see
 from test_refunds import bought, query
 from test_refunds import profiles as profiles_of
+from webhook_stage import PATIENCE
 
 ROLES = ("admin", "finance", "support", "readonly")
 EVIL = '"><script>alert(1)</script>'
@@ -238,6 +239,18 @@ async def test_each_of_many_who_cancel_at_once_stands_in_the_audit_log_with_the_
         assert said == {
             (f"console:{who.name}", int(number), f"of {number}") for who, number in zip(people, numbers, strict=True)
         }
+
+
+async def test_a_supplier_that_has_a_say_is_asked(service: Service, dealer: Door, admin: Browser):
+    profile = await one_bought(dealer, "TEST-ASYNC")
+    page = f"/console/profiles/{profile['profileId']}"
+    told = await does(admin, f"{page}/cancel", reason="lost")
+    assert "Its supplier is asked to void it" in told and "simulated was asked to void it" in told
+    [act] = [act for act in await acts(service, "profile.cancel") if act.tenant_id == dealer.tenant_id]
+    assert json.loads(act.detail)["asyncStatus"] == "PENDING"
+    async with asyncio.timeout(PATIENCE):
+        while "CANCELLED" not in await see(admin, page):
+            await asyncio.sleep(0.05)
 
 
 async def test_a_profile_that_a_refund_holds_is_not_cancelled(service: Service, dealer: Door, admin: Browser):

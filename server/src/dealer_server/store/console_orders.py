@@ -1,20 +1,14 @@
-"""What the console shows of orders, of all dealers or of one: the list, and what happened to one order.
-
-There is no index over the orders of all dealers, as every order would pay for it. An orderId holds its time, so a list
-looks at spans of time, dealer by dealer by primary key, and at a bounded number of orders per page.
-"""
+"""What the console shows of orders, of all dealers or of one: the list, and what happened to one order."""
 
 from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.rules import identity
+from dealer_server.store import console_spans
+from dealer_server.store.console_spans import Page, Reach
 from dealer_server.store.database import Connection
 from dealer_server.store.sealing import DataKeys, delivery_context
-
-LOOKED = 10_000
-"""How many orders a page looks at, at most: where few match, it is short and the next one goes on."""
-_FIRST_SPAN_SECONDS = 60
 
 
 class Wanted(NamedTuple):
@@ -43,64 +37,16 @@ class Listed(NamedTuple):
     lines: Sequence[tuple[str, int]]
 
 
-class Found(NamedTuple):
-    """A page. `next`: the id it goes on before; None where there are no more."""
-
-    orders: Sequence[Listed]
-    next: int | None
-
-
-async def page(connection: Connection, wanted: Wanted, before: int | None, size: int) -> Found:
+async def page(connection: Connection, wanted: Wanted, before: int | None, size: int) -> Page[Listed]:
     """The newest orders that match, of those before an id."""
     first, end = identity.ids_between(wanted.start, wanted.end)
+
+    async def matching(begin: int, end: int, limit: int) -> list[Listed]:
+        return await _matching(connection, wanted, begin, end, limit)
+
+    reach = Reach("orders", "order_id", wanted.tenant_id, first)
     until = end if before is None else min(before, end)
-    found: list[Listed] = []
-    looked, seconds = 0, _FIRST_SPAN_SECONDS
-    while len(found) <= size and looked < LOOKED:
-        newest = await _newest(connection, wanted.tenant_id, first, until)
-        if newest is None:
-            return Found(found, None)
-        seconds, count = await _span(connection, wanted.tenant_id, first, newest, seconds)
-        begin = max(first, newest + 1 - seconds * identity.SEQUENCE)
-        found += await _matching(connection, wanted, begin, newest + 1, size + 1 - len(found))
-        looked, until, seconds = looked + count, begin, seconds * 4
-    if len(found) > size:
-        return Found(found[:size], found[size - 1].order_id)
-    return Found(found, until)
-
-
-async def _newest(connection: Connection, tenant_id: int | None, first: int, end: int) -> int | None:
-    return await connection.fetchval(
-        "SELECT max(order_id) FROM tenant t CROSS JOIN LATERAL (SELECT order_id FROM orders o"
-        "  WHERE o.tenant_id = t.tenant_id AND order_id >= $2 AND order_id < $3 ORDER BY order_id DESC LIMIT 1) o"
-        " WHERE $1::bigint IS NULL OR t.tenant_id = $1",
-        tenant_id,
-        first,
-        end,
-    )
-
-
-async def _span(
-    connection: Connection, tenant_id: int | None, first: int, newest: int, seconds: int
-) -> tuple[int, int]:
-    """How many seconds up to this order hold no more orders than a page looks at, and how many they hold."""
-    while True:
-        begin = max(first, newest + 1 - seconds * identity.SEQUENCE)
-        count = await _count(connection, tenant_id, begin, newest + 1)
-        if count <= LOOKED or seconds == 1:
-            return seconds, count
-        seconds = max(seconds // 16, 1)
-
-
-async def _count(connection: Connection, tenant_id: int | None, begin: int, end: int) -> int:
-    """How many orders, or one more than a page looks at."""
-    found: int | None = await connection.fetchval(
-        "SELECT count(*) FROM (SELECT FROM tenant t CROSS JOIN LATERAL (SELECT FROM orders o"
-        "  WHERE o.tenant_id = t.tenant_id AND order_id >= $2 AND order_id < $3 LIMIT $4) o"
-        " WHERE $1::bigint IS NULL OR t.tenant_id = $1 LIMIT $4) counted",
-        *(tenant_id, begin, end, LOOKED + 1),
-    )
-    return found or 0
+    return await console_spans.back(connection, reach, until, size, matching, lambda one: one.order_id)
 
 
 # A condition that is not always there, so that the lines are joined and not looked up one by one.

@@ -5,10 +5,9 @@ from typing import NamedTuple
 
 from dealer_server.store import console_spans
 from dealer_server.store.console_orders import VoidAsked
-from dealer_server.store.console_spans import LOOKED, Kind, Page
+from dealer_server.store.console_spans import LOOKED, Page, Reach
 from dealer_server.store.database import Connection
 
-_PROFILES = Kind("profile", "profile_id")
 NEWEST = 2**53
 
 
@@ -73,9 +72,8 @@ async def page(
     async def matching(begin: int, end: int, limit: int) -> list[Listed]:
         return await _listed(connection, _SPAN, wanted.tenant_id, wanted.state, begin, end, limit)
 
-    return await console_spans.back(
-        connection, _PROFILES, wanted.tenant_id, until, size, matching, lambda one: one.profile_id, most
-    )
+    reach = Reach("profile", "profile_id", wanted.tenant_id)
+    return await console_spans.back(connection, reach, until, size, matching, lambda one: one.profile_id, most)
 
 
 async def _named(connection: Connection, wanted: Wanted, until: int, limit: int) -> list[Listed]:

@@ -1,7 +1,7 @@
 """How does a list of all dealers look back in time, where no index runs over all of them?
 
-Ids hold their time, so it looks at spans of time, tenant by tenant by primary key, and at a bounded number of rows:
-where few match, the page is short and the next one goes on from there.
+Every order would pay for such an index. Ids hold their time, so it looks at spans of time, tenant by tenant by primary
+key, and at a bounded number of rows: where few match, the page is short and the next one goes on from there.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,11 +16,14 @@ LOOKED = 10_000
 _FIRST_SPAN_SECONDS, _GROWTH = 60, 16
 
 
-class Kind(NamedTuple):
-    """A table whose key is tenant_id and an id that holds its time."""
+class Reach(NamedTuple):
+    """Where it looks: a table whose key is tenant_id and an id that holds its time (`column`), from the id `first` on;
+    one dealer's rows or, None, everybody's."""
 
     table: str
     column: str
+    tenant_id: int | None
+    first: int = 0
 
 
 class Page(NamedTuple, Generic[T]):
@@ -32,8 +35,7 @@ class Page(NamedTuple, Generic[T]):
 
 async def back(
     connection: Connection,
-    kind: Kind,
-    tenant_id: int | None,
+    reach: Reach,
     until: int,
     size: int,
     matching: Callable[[int, int, int], Awaitable[Sequence[T]]],
@@ -41,18 +43,18 @@ async def back(
     most: int = LOOKED,
 ) -> Page[T]:
     """The newest rows that match, before an id. `matching(begin, end, limit)` gives those of a span, newest first;
-    `tenant_id` None: of all dealers; `most`: how many rows it looks at."""
+    `most`: how many rows it looks at."""
     found: list[T] = []
     looked, seconds = 0, _FIRST_SPAN_SECONDS
     while len(found) <= size and looked < most:
-        seconds, count = await _span(connection, kind, tenant_id, until, seconds, most)
+        seconds, count = await _span(connection, reach, until, seconds, most)
         if not count:  # over the gap
-            newest = await _newest(connection, kind, tenant_id, until)
+            newest = await _newest(connection, reach, until)
             if newest is None:
                 return Page(found, None)
             until = newest + 1
             continue
-        begin = _begin(until, seconds)
+        begin = _begin(reach, until, seconds)
         found += await matching(begin, until, size + 1 - len(found))
         looked, until = looked + count, begin
         seconds *= min(_GROWTH, max(1, (most - looked) // count))
@@ -61,37 +63,35 @@ async def back(
     return Page(found, until)
 
 
-def _begin(until: int, seconds: int) -> int:
-    return max(until - seconds * identity.SEQUENCE, 0)
+def _begin(reach: Reach, until: int, seconds: int) -> int:
+    return max(until - seconds * identity.SEQUENCE, reach.first)
 
 
-async def _newest(connection: Connection, kind: Kind, tenant_id: int | None, end: int) -> int | None:
+async def _newest(connection: Connection, reach: Reach, until: int) -> int | None:
     return await connection.fetchval(
         "SELECT max(id) FROM tenant t CROSS JOIN LATERAL ("
-        f" SELECT {kind.column} AS id FROM {kind.table} o WHERE o.tenant_id = t.tenant_id AND {kind.column} < $2"
-        f" ORDER BY {kind.column} DESC LIMIT 1) o WHERE $1::bigint IS NULL OR t.tenant_id = $1",
-        tenant_id,
-        end,
+        f" SELECT {reach.column} AS id FROM {reach.table} o"
+        f" WHERE o.tenant_id = t.tenant_id AND {reach.column} >= $2 AND {reach.column} < $3"
+        f" ORDER BY {reach.column} DESC LIMIT 1) o WHERE $1::bigint IS NULL OR t.tenant_id = $1",
+        *(reach.tenant_id, reach.first, until),
     )
 
 
-async def _span(
-    connection: Connection, kind: Kind, tenant_id: int | None, until: int, seconds: int, most: int
-) -> tuple[int, int]:
+async def _span(connection: Connection, reach: Reach, until: int, seconds: int, most: int) -> tuple[int, int]:
     """How many seconds up to this id hold no more rows than that, and how many they hold; one second at least."""
     while True:
-        count = await _count(connection, kind, tenant_id, _begin(until, seconds), until, most + 1)
+        count = await _count(connection, reach, _begin(reach, until, seconds), until, most + 1)
         if count <= most or seconds == 1:
             return seconds, count
         seconds = max(seconds // _GROWTH, 1)
 
 
-async def _count(connection: Connection, kind: Kind, tenant_id: int | None, begin: int, end: int, most: int) -> int:
+async def _count(connection: Connection, reach: Reach, begin: int, end: int, most: int) -> int:
     """How many rows, and no more than so many."""
     found: int | None = await connection.fetchval(
         "SELECT count(*) FROM (SELECT FROM tenant t CROSS JOIN LATERAL ("
-        f" SELECT FROM {kind.table} o WHERE o.tenant_id = t.tenant_id AND {kind.column} >= $2 AND {kind.column} < $3"
+        f" SELECT FROM {reach.table} o WHERE o.tenant_id = t.tenant_id AND {reach.column} >= $2 AND {reach.column} < $3"
         " LIMIT $4) o WHERE $1::bigint IS NULL OR t.tenant_id = $1 LIMIT $4) counted",
-        *(tenant_id, begin, end, most),
+        *(reach.tenant_id, begin, end, most),
     )
     return found or 0

@@ -12,7 +12,7 @@ from dealer_server.rules import identity, money
 from dealer_server.rules.model import Order
 from dealer_server.rules.snapshot import whole_seconds
 from dealer_server.store import console_dealers, console_orders, order, refund, webhook_log
-from dealer_server.store.console_orders import Found, Listed, Wanted
+from dealer_server.store.console_orders import Listed, Wanted
 from dealer_server.store.database import Connection
 from dealer_server.store.listing import Window
 from dealer_server.store.webhook_log import Filter
@@ -47,20 +47,13 @@ async def orders(visit: Visit) -> Page:
     return own.page(
         visit,
         "orders",
-        orders=found.orders,
-        pager=asked.pager(visit, "/console/orders", found.next, _looked(found)),
+        orders=found.rows,
+        pager=own.pager(visit, "/console/orders", found),
         dealers=dealers,
         statuses=STATUSES,
         filtered=wanted != Wanted(),
         export=asked.address("/console/orders.csv", filters),
     )
-
-
-def _looked(found: Found) -> str:
-    """How far a page that came out short has looked back."""
-    if found.next is None or len(found.orders) == PAGE:
-        return ""
-    return f"Looked back to {identity.created_at(found.next):%Y-%m-%d %H:%M} UTC"
 
 
 async def export(visit: Visit) -> Download:
@@ -76,8 +69,8 @@ async def _csv(visit: Visit, wanted: Wanted) -> AsyncIterator[bytes]:
     while True:
         async with visit.parts.database.connection() as connection:
             found = await console_orders.page(connection, wanted, before, ROWS_PER_CHUNK)
-        if found.orders:
-            yield asked.csv_lines([_cells(one) for one in found.orders])
+        if found.rows:
+            yield asked.csv_lines([_cells(one) for one in found.rows])
         if (before := found.next) is None:
             return
 

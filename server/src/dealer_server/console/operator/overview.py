@@ -71,7 +71,7 @@ async def overview(visit: Visit) -> Page:
         failed=sum(one.failed for one in hours),
         took=took,
         spoken=spoken,
-        latest=latest.orders,
+        latest=latest.rows,
         suppliers=[(one, [open for open in unfinished if open.supplier == one.code]) for one in suppliers],
         waiting=[
             ("Top-ups", "/console/topups", await queues.pending(visit)),
@@ -126,7 +126,7 @@ def _pace(hours: Sequence[Sequence[int]]) -> Pace:
 
 async def _took(connection: Connection) -> Took | None:
     found = await console_orders.page(connection, Wanted(status="DELIVERED"), None, SAMPLE)
-    keys = [(one.tenant_id, one.order_id) for one in found.orders]
+    keys = [(one.tenant_id, one.order_id) for one in found.rows]
     seconds = await console_overview.delivery_seconds(connection, keys)
     if not seconds:
         return None

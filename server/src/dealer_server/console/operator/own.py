@@ -1,16 +1,18 @@
 """Who of the operators may do what, and what every page of theirs is written with. Shared by the views beside it."""
 
 from collections.abc import Awaitable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from dealer_server.console import asked
+from dealer_server.console.asked import Pager
 from dealer_server.console.visit import Go, Page, Visit
 from dealer_server.operations.tenant import OperatorError
 from dealer_server.rules import identity, money
 from dealer_server.rules.refusal import Refusal
 from dealer_server.store import tenant as rows
+from dealer_server.store.console_spans import Page as Found
 
 LOOK = ("op:admin", "op:finance", "op:support", "op:readonly")
 MONEY = ("op:admin", "op:finance")
@@ -39,6 +41,13 @@ def page(visit: Visit, template: str, *, status: int = 200, **fields: object) ->
     """A page of the operator's, with what every one of them writes with."""
     written = {"major": money.text, "order_no": identity.order_no, "created_at": identity.created_at}
     return Page(f"operator/{template}.html", {"may": may(visit), **written, **fields}, status)
+
+
+def pager(visit: Visit, path: str, found: Found[Any]) -> Pager:
+    """Of a list that looks back in time: says how far, where a page came out short."""
+    short = found.next is not None and len(found.rows) < PAGE
+    words = f"Looked back to {identity.created_at(found.next or 0):%Y-%m-%d %H:%M} UTC" if short else ""
+    return asked.pager(visit, path, found.next, words)
 
 
 async def done(work: Awaitable[object], to: str, said: str) -> Go:

@@ -16,7 +16,6 @@ from dealer_server.rules.refusal import Refusal
 from dealer_server.store import console_dealers, console_orders, console_profiles, order, refund
 from dealer_server.store.console_orders import Bought
 from dealer_server.store.console_profiles import Life, Owner, Wanted
-from dealer_server.store.console_spans import Page as Found
 from dealer_server.store.database import Connection
 
 STATES = ("PENDING", "DELIVERED", "ACTIVATING", "ACTIVATED", "CANCELLED", "FAILED", "REFUNDED")
@@ -67,15 +66,8 @@ async def profiles(visit: Visit) -> Page:
         filtered=wanted != Wanted(),
         dealers=dealers,
         states=STATES,
-        pager=asked.pager(visit, "/console/profiles", found.next, _looked(found)),
+        pager=own.pager(visit, "/console/profiles", found),
     )
-
-
-def _looked(found: Found) -> str:
-    """How far a page that came out short has looked back."""
-    if found.next is None or len(found.rows) == PAGE:
-        return ""
-    return f"Looked back to {identity.created_at(found.next):%Y-%m-%d %H:%M} UTC"
 
 
 async def one(visit: Visit) -> Page:
@@ -141,7 +133,9 @@ async def _shown(connection: Connection, visit: Visit, owner: Owner, profile_id:
 
 def _alone(title: str, profile_id: int) -> str:
     """What happened, on a page of this profile alone."""
-    said = title.removeprefix(f"Profile {profile_id}: ").replace(f" profile {profile_id}", " it")
+    head, _, said = title.partition(f"Profile {profile_id}: ")
+    if head:
+        return title.replace(f" profile {profile_id}", " it")
     return said if said.startswith("eSIM") else said[:1].upper() + said[1:]
 
 

@@ -25,6 +25,7 @@
     probe.remove();
     return found;
   };
+  const hour = (seconds) => { const text = written(new Date(seconds * 1000)); return text.endsWith("00:00:00") ? text.slice(5, 10) : text.slice(11, 16); };
   const plots = new Map();
   const draw = (box) => {
     plots.get(box)?.destroy();
@@ -36,7 +37,7 @@
     }));
     const options = {
       width: box.clientWidth, height: 240, cursor: { y: false },
-      axes: [axis, { ...axis, size: 64 }], series: [{ value: (_, at) => (at == null ? "–" : written(new Date(at * 1000))) }, ...lines],
+      axes: [{ ...axis, values: (_, ticks) => ticks.map(hour) }, { ...axis, size: 64 }], series: [{ value: (_, at) => (at == null ? "–" : written(new Date(at * 1000))) }, ...lines],
       scales: { y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
     };
     plots.set(box, new uPlot(options, [times, ...series.map(([, numbers]) => numbers)], box));
