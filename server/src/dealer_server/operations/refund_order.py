@@ -4,13 +4,14 @@ Find, lock wallets and orders, load, decide one after the other, write all, comm
 is credited in that transaction; the rest is held, and settled by the worker (fulfillment/refunds.py).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
 from msgspec import UNSET
 
-from dealer_server import kill_points, store
+from dealer_server import acting, kill_points, store
+from dealer_server.acting import Act
 from dealer_server.clock import Clock
 from dealer_server.rules import identity, refund, refusal, wallet
 from dealer_server.rules.model import Item, Order, Profile
@@ -31,10 +32,11 @@ WayOf = Callable[[Item, Profile], Way]
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """A refund a dealer asks for."""
+    """A refund a dealer asks for. `act`: of a person, for the audit log."""
 
     tenant_id: int
     call: calls.RefundOrder
+    act: Act | None = None
 
 
 class Decided(msgspec.Struct, frozen=True):
@@ -65,12 +67,13 @@ class RefundDesk:
         self._refunded = refunded
         self._desk: Desk[Wanted, Decided] = Desk(self._run, bound=REFUNDS_PER_BATCH)
 
-    async def refund(self, tenant_id: int, call: calls.RefundOrder) -> calls.Refund:
-        """/esim/refund. Raises 000105, 310272, 310274, 310403, 310402, 200004, 200003."""
+    async def refund(self, tenant_id: int, call: calls.RefundOrder, act: Act | None = None) -> calls.Refund:
+        """/esim/refund. A person's `act` stands in the audit log. Raises 000105, 310272, 310274, 310403, 310402,
+        200004, 200003."""
         _refuse_foreign(call)
         if call.order_no is None and call.transaction_id is None:
             raise refusal.ParameterMissing("orderNo is required; accepted: orderNo or transactionId, or both")
-        return answer(await self._desk.submit(Wanted(tenant_id, call)))
+        return answer(await self._desk.submit(Wanted(tenant_id, call, act)))
 
     async def drain(self) -> None:
         await self._desk.drain()
@@ -97,6 +100,7 @@ class RefundDesk:
             kill_points.reach("refund.decided")
             if books.new:
                 await books.write(session, self._data_keys, self._links)
+                await _record(session, zip(batch, decisions, strict=True))
             kill_points.reach("refund.written")
         kill_points.reach("refund.committed")
         if books.new:
@@ -208,6 +212,24 @@ class Books:
         await rows.add(session, self.new)
         await rows.ask_suppliers(session, self.new, self._orders, self._now)
         await rows.settle(session, changes, self._credits, self._told, data_keys, links, self._now)
+
+
+async def _record(session: Session, done: Iterable[tuple[Wanted, Decided | Exception]]) -> None:
+    """The acts of people that were carried out."""
+    for wanted, decided in done:
+        if wanted.act is None or isinstance(decided, Exception) or decided.duplicate:
+            continue
+        given = answer(decided)
+        detail = {
+            "orderNo": given.order_no,
+            "refundNo": given.refund_no,
+            "amount": given.refund_amount,
+            "reason": wanted.act.reason,
+        }
+        acting.source.set(wanted.act.source)  # of this batch alone: it is no request of anybody
+        await store.tenant.record_act(
+            session, wanted.act.author, "order.refund", wanted.tenant_id, msgspec.json.encode(detail).decode()
+        )
 
 
 def answer(decided: Decided) -> calls.Refund:

@@ -19,8 +19,11 @@ from esim_dealer.wire import calls
 MOST_PENDING = 20
 
 
-async def request(database: Database, tenant_id: int, call: calls.RequestTopup, now: datetime) -> calls.Topup:
-    """/account/topup: the request as it stands; a repeat is the original. Raises 200015, 000108, 310402, 200021."""
+async def request(
+    database: Database, tenant_id: int, call: calls.RequestTopup, now: datetime, author: str | None = None
+) -> calls.Topup:
+    """/account/topup: the request as it stands; a repeat is the original. A person's (`author`) stands in the audit log
+    too. Raises 200015, 000108, 310402, 200021."""
 
     async def work(connection: Connection) -> calls.Topup:
         wallet = (await store.wallet.lock(connection, [tenant_id]))[tenant_id]
@@ -44,6 +47,10 @@ async def request(database: Database, tenant_id: int, call: calls.RequestTopup, 
             *(now, None),
         )
         assert await rows.add(connection, new), "the wallet is locked"
+        if author is not None:
+            detail = {"topupNo": identity.topup_no(new.topup_id), "amount": money.text(amount, wallet.currency)}
+            text = msgspec.json.encode(detail).decode()
+            await store.tenant.record_act(connection, author, "topup.request", tenant_id, text)
         return answer(new, duplicate=False)
 
     return await database.run(work)

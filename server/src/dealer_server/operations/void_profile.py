@@ -7,6 +7,7 @@ import msgspec
 from msgspec import UNSET
 
 from dealer_server import acting, kill_points, store
+from dealer_server.acting import Act
 from dealer_server.clock import Clock
 from dealer_server.operations.tenant import OperatorError
 from dealer_server.rules import identity, refund, refusal
@@ -23,16 +24,8 @@ VOIDS_PER_BATCH = 200
 OrderKey = tuple[int, int]
 
 
-class Act(msgspec.Struct, frozen=True):
-    """An operator's doing, for the audit log: who, from where, and why."""
-
-    author: str
-    source: str | None
-    reason: str
-
-
 class Wanted(msgspec.Struct, frozen=True):
-    """A profile that is to be void: by its id, or by its iccid. `act`: where an operator wants it, not its dealer."""
+    """A profile that is to be void: by its id, or by its iccid. `act`: of a person, for the audit log."""
 
     tenant_id: int
     profile_id: int | None
@@ -58,8 +51,9 @@ class VoidDesk:
         self._voided = voided
         self._desk: Desk[Wanted, calls.Voided] = Desk(self._run, bound=VOIDS_PER_BATCH)
 
-    async def void(self, tenant_id: int, call: calls.VoidProfile) -> calls.Voided:
-        """Repeating it is success, unless the supplier refused. Raises 000105, 000111, 310404, 200004, 200002."""
+    async def void(self, tenant_id: int, call: calls.VoidProfile, act: Act | None = None) -> calls.Voided:
+        """Repeating it is success, unless the supplier refused. A person's `act` stands in the audit log. Raises
+        000105, 000111, 310404, 200004, 200002."""
         if call.profile_id is not None and call.iccid is not None:
             raise refusal.ParameterNotAccepted("profileId and iccid exclude each other; send exactly one of them")
         if call.profile_id is None and call.iccid is None:
@@ -67,14 +61,14 @@ class VoidDesk:
         profile_id = None if call.profile_id is None else identity.profile_id(call.profile_id)
         if call.profile_id is not None and profile_id is None:
             raise refusal.ProfileNotFound
-        return await self._desk.submit(Wanted(tenant_id, profile_id, call.iccid))
+        return await self._desk.submit(Wanted(tenant_id, profile_id, call.iccid, act))
 
     async def void_by_operator(self, tenant_id: int, profile_id: int, author: str, reason: str) -> calls.Voided:
         """The same for an operator: the act is in the audit log. Raises OperatorError without a reason, and 310404,
         200004, 200002."""
         if not reason.strip():
             raise OperatorError("a cancellation needs a reason, for the audit log")
-        return await self._desk.submit(Wanted(tenant_id, profile_id, None, Act(author, acting.source.get(), reason)))
+        return await self._desk.submit(Wanted(tenant_id, profile_id, None, Act.here(author, reason)))
 
     async def drain(self) -> None:
         await self._desk.drain()
@@ -148,7 +142,7 @@ class VoidDesk:
 
 
 async def _record(session: Session, done: Iterable[tuple[Wanted, calls.Voided | Exception]]) -> None:
-    """The acts of operators that were carried out."""
+    """The acts of people that were carried out."""
     for wanted, answer in done:
         if wanted.act is None or isinstance(answer, Exception):
             continue

@@ -90,10 +90,13 @@ async def list_deliveries(database: Database, tenant_id: int, call: calls.Delive
     )
 
 
-async def resend(database: Database, tenant_id: int, call: calls.ResendDelivery, now: datetime) -> calls.Delivery:
+async def resend(
+    database: Database, tenant_id: int, call: calls.ResendDelivery, now: datetime, author: str | None = None
+) -> calls.Delivery:
     """/webhook/delivery/resend: the delivery, about to go once more with the same bytes and RT-Delivery-ID.
 
-    Also one that was delivered, and past an open breaker. One that waits for a retry goes now instead.
+    Also one that was delivered, and past an open breaker. One that waits for a retry goes now instead. A person's
+    (`author`) resend stands in the audit log.
     Raises 310272 for no delivery of this dealer, 200002 without an active callback URL.
     """
     delivery_id = identity.profile_id(call.delivery_id)
@@ -107,6 +110,9 @@ async def resend(database: Database, tenant_id: int, call: calls.ResendDelivery,
         await webhook_repush.resend(connection, tenant_id, [delivery_id], now)
         found = await webhook_log.find(connection, tenant_id, delivery_id)
         assert found is not None, "deliveries are never deleted"
+        if author is not None:
+            detail = msgspec.json.encode({"deliveryId": str(delivery_id)}).decode()
+            await store.tenant.record_act(connection, author, "webhook.resend", tenant_id, detail)
         return _delivery(found, (await webhook_log.attempts(connection, tenant_id, [delivery_id]))[delivery_id])
 
     return await database.run(work)

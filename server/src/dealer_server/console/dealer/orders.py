@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
+from dealer_server.acting import Act
 from dealer_server.console import asked
 from dealer_server.console.dealer import own
 from dealer_server.console.dealer.own import EVERYONE, MONEY, PAGE, SECRETS
@@ -122,12 +123,11 @@ async def refund_order(visit: Visit) -> Go:
 
     async def work() -> str:
         wanted = own.call(calls.RefundOrder, orderNo=order_no, items=items, remark=remark)
-        given = await visit.parts.refunds.refund(visit.tenant_id, wanted)
+        given = await visit.parts.refunds.refund(visit.tenant_id, wanted, Act.here(visit.author, remark))
         amount = f"{given.refund_amount} {given.currency}"
         return f"{amount} is refunded" if given.status == "REFUNDED" else f"The refund of {amount} is in progress"
 
-    detail = {"orderNo": order_no, "itemNo": item_no, "profileId": profile_id, "reason": remark}
-    return await own.done(visit, work(), f"/console/orders/{order_no}", "order.refund", **detail)
+    return await own.done(work(), f"/console/orders/{order_no}")
 
 
 async def load(visit: Visit, order_id: int) -> Order:

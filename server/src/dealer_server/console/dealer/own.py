@@ -50,16 +50,12 @@ def call(kind: type[T], **fields: object) -> T:
         raise ParameterInvalid(str(why)) from None
 
 
-async def done(visit: Visit, work: Awaitable[str], to: str, action: str = "", **detail: object) -> Go:
-    """On to a page, with what was done or why it was not. An `action` stands in the audit log: the interface's
-    operations do not know which person acts."""
+async def done(work: Awaitable[str], to: str) -> Go:
+    """On to a page, with what was done or why it was not."""
     try:
-        said = await work
+        return Go(to, await work)
     except (OperatorError, Refusal) as why:
         return Go(to, str(why), failed=True)
-    if action:
-        await record(visit, action, detail)
-    return Go(to, said)
 
 
 async def record(visit: Visit, action: str, detail: Mapping[str, object]) -> None:

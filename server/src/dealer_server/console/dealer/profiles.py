@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import get_args
 
+from dealer_server.acting import Act
 from dealer_server.console import asked
 from dealer_server.console.dealer import own
 from dealer_server.console.dealer.orders import Shown, load, shown, span_of
@@ -76,16 +77,14 @@ async def _once(content: bytes) -> AsyncIterator[bytes]:
 
 async def cancel(visit: Visit) -> Go:
     """Voids the eSIM without money back, as /esim/profile/cancel does."""
-    profile_id = visit.path["profile_id"]
 
     async def work() -> str:
-        wanted = own.call(calls.VoidProfile, profileId=profile_id)
-        given = await visit.parts.voids.void(visit.tenant_id, wanted)
+        wanted = own.call(calls.VoidProfile, profileId=visit.path["profile_id"])
+        act = Act.here(visit.author, asked.text(visit.form, "reason"))
+        given = await visit.parts.voids.void(visit.tenant_id, wanted, act)
         return "The eSIM is cancelled" if given.async_status == "COMPLETED" else "The supplier is asked to cancel it"
 
-    return await own.done(
-        visit, work(), _address(visit), "profile.cancel", profileId=profile_id, reason=asked.text(visit.form, "reason")
-    )
+    return await own.done(work(), _address(visit))
 
 
 async def refresh(visit: Visit) -> Go:
@@ -96,7 +95,7 @@ async def refresh(visit: Visit) -> Go:
         given = await usage(visit.parts.database, lambda: visit.now, _nobody_waits, visit.tenant_id, wanted)
         return "The usage is as of now" if given.real_time else "The supplier is asked"
 
-    return await own.done(visit, work(), _address(visit))
+    return await own.done(work(), _address(visit))
 
 
 def _nobody_waits() -> None:

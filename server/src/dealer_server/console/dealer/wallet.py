@@ -119,10 +119,10 @@ async def ask(visit: Visit) -> Go:
             payReference=asked.text(given, "pay_reference"),
             remark=asked.text(given, "remark"),
         )
-        asked_for = await topup.request(visit.parts.database, visit.tenant_id, wanted, visit.now)
+        asked_for = await topup.request(visit.parts.database, visit.tenant_id, wanted, visit.now, visit.author)
         return f"Top-up {asked_for.topup_no} of {asked_for.amount} {asked_for.currency} waits for approval"
 
-    return await own.done(visit, work(), "/console/wallet", "topup.request", amount=amount)
+    return await own.done(work(), "/console/wallet")
 
 
 async def threshold(visit: Visit) -> Go:
@@ -133,7 +133,7 @@ async def threshold(visit: Visit) -> Go:
         await tenant.set_tenant(visit.parts.database, visit.tenant_id, terms, visit.author, lambda: visit.now)
         return "The low-balance threshold is set"
 
-    return await own.done(visit, work(), "/console/wallet")
+    return await own.done(work(), "/console/wallet")
 
 
 ROUTES: tuple[Route, ...] = (

@@ -70,7 +70,7 @@ async def set_url(visit: Visit) -> Go:
         await webhook.set_webhook(parts.database, parts.callbacks, visit.tenant_id, wanted, visit.now, visit.author)
         return "Webhooks go there from now on" if url else "No webhooks are sent any more"
 
-    return await own.done(visit, work(), "/console/webhooks")
+    return await own.done(work(), "/console/webhooks")
 
 
 async def test(visit: Visit) -> Answer:
@@ -105,11 +105,11 @@ async def resend(visit: Visit) -> Go:
 
     async def work() -> str:
         wanted = own.call(calls.ResendDelivery, deliveryId=delivery_id)
-        await webhook.resend(visit.parts.database, visit.tenant_id, wanted, visit.now)
+        await webhook.resend(visit.parts.database, visit.tenant_id, wanted, visit.now, visit.author)
         return "It is sent once more"
 
     to = f"/console/webhooks/{delivery_id}"
-    return await own.done(visit, work(), to, "webhook.resend", deliveryId=str(delivery_id))
+    return await own.done(work(), to)
 
 
 def _delivery_id(visit: Visit) -> int:
