@@ -3,7 +3,8 @@ complains, nobody is kept out, nothing jumps, and it is what tests/looks/ shows.
 
     NEW_LOOKS=1 pytest server/tests/test_console_looks.py
 
-writes anew the pictures that differ; those of pages that are gone are to be removed by hand. Skipped where there is no Chromium."""
+writes anew the pictures that differ; those of pages that are gone are to be removed by hand. Skipped where there is no
+Chromium."""
 
 import asyncio
 import os

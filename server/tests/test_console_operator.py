@@ -16,10 +16,14 @@ import pytest
 
 from browser import Browser, signed_in
 from dealer_server import clock
+from dealer_server.fulfillment.pulse import Pulse
 from dealer_server.rules import identity
 from dealer_server.rules.catalogue import generate, importing
-from dealer_server.store import console_audit, console_orders
+from dealer_server.store import console_audit, console_orders, console_suppliers
 from dealer_server.store.console_orders import Wanted
+from dealer_server.suppliers.contract import Health
+from dealer_server.suppliers.rt_calls import RtSettings
+from dealer_server.suppliers.rt_upstream import RtUpstream
 from door import Door, Service, running_service
 from shop import stock_csv
 from sourcing import Source, fresh, set_up
@@ -519,6 +523,48 @@ async def test_a_supplier_is_paused_checked_and_resumed(postgres: str, template:
             checked = text_of((await fill(admin, "/console/suppliers/rt:near/check")).text)
             assert "It does not answer" in checked
             assert "is ACTIVE" in await does(admin, "/console/suppliers/rt:near/status", status="ACTIVE")
+
+
+class Odd(RtUpstream):
+    """A supplier that says of itself what few say."""
+
+    def __init__(self, said: Health):
+        super().__init__("rt:near", RtSettings(base_url="http://127.0.0.1:9", access_code="ours", secret_key="hush"))
+        self.said = said
+
+    async def health(self) -> Health:
+        return self.said
+
+
+async def test_what_a_supplier_says_of_itself_is_shown_however_odd(postgres: str, template: str):
+    """Its balance may be in a currency that is none of ours, and in fractions that no bank knows."""
+    odd = [Health(True, "", 12_345_678, "USD"), Health(True, "", 12_345_600, "USDT"), Health(True, "", -1, None)]
+    async with fresh(postgres, template) as url:
+        settings = {"baseUrl": "http://127.0.0.1:9", "accessCode": "ours", "secretKey": "hush hush"}
+        await set_up(url, [Source("rt:near", "rt_upstream", settings)], {})
+        async with running_service(url, worker=False) as service, signed_in(service) as admin:
+            for health, shown in zip(odd, ("1,234.5678 USD", "1,234.56 USDT", "−0.0001"), strict=True):
+                await heartbeat(service, health)
+                for path in ("/console/suppliers", "/console/suppliers/rt:near"):
+                    assert shown in await see(admin, path)
+
+
+async def test_what_cannot_be_stored_of_a_supplier_ends_nothing(postgres: str, template: str):
+    async with fresh(postgres, template) as url:
+        settings = {"baseUrl": "http://127.0.0.1:9", "accessCode": "ours", "secretKey": "hush hush"}
+        await set_up(url, [Source("rt:near", "rt_upstream", settings)], {})
+        async with running_service(url, worker=False) as service:
+            await heartbeat(service, Health(True, "fine", 5, "USD"))
+            for spoiled in (Health(False, "no\0thing"), Health(True, "", 2**70, "USD"), Health(True, "", 1, "\0")):
+                await heartbeat(service, spoiled)
+            async with service.database.connection() as connection:
+                [kept] = await console_suppliers.listed(connection)
+    assert (kept.detail, kept.balance) == ("fine", 5)
+
+
+async def heartbeat(service: Service, said: Health) -> None:
+    """What a worker does about once a minute."""
+    await Pulse(service.database, Odd(said), clock.now).look()
 
 
 async def park(service: Service, door: Door) -> tuple[str, str]:

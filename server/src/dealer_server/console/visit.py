@@ -21,9 +21,6 @@ from dealer_server.store.database import Database
 from dealer_server.store.sealing import DataKeys, MasterKeys
 from dealer_server.webhook.outbound import Outbound
 
-OperatorRole = Literal["admin", "finance", "support", "readonly"]
-DealerRole = Literal["admin", "developer", "finance"]
-
 
 class User(msgspec.Struct, frozen=True):
     """Who signed in. tenant_id None: an operator; else a person of that dealer, who sees only what is the dealer's."""

@@ -2,7 +2,6 @@
 anything."""
 
 import asyncio
-import contextlib
 
 import structlog
 
@@ -31,21 +30,30 @@ class Pulse:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            health = await self._asked()
-            metrics.supplier_health(self._remote.code, health.up, health.balance, health.stock)
-            if health.up != self._up:
-                level = log.info if health.up else log.error
-                level("supplier_up" if health.up else "supplier_down", supplier=self._remote.code, detail=health.detail)
-                self._up = health.up
-            await self._write(health)
+            await self.look()
             await asyncio.sleep(LOOK_SECONDS)
 
+    async def look(self) -> None:
+        """Once."""
+        health = await self._asked()
+        metrics.supplier_health(self._remote.code, health.up, health.balance, health.stock)
+        if health.up != self._up:
+            level = log.info if health.up else log.error
+            level("supplier_up" if health.up else "supplier_down", supplier=self._remote.code, detail=health.detail)
+            self._up = health.up
+        await self._write(health)
+
     async def _write(self, health: Health) -> None:
-        """The metrics have it too, so a lost database takes nothing from anybody."""
+        """The metrics have it too, so a lost database takes nothing from anybody; and no words or number of a stranger
+        that cannot be stored end the loops of its purchases."""
         said = health.up, health.detail, health.balance, health.currency
-        with contextlib.suppress(DatabaseLost):
+        try:
             async with self._database.transaction() as connection:
                 await supplier.put_health(connection, self._remote.code, *said, self._clock())
+        except DatabaseLost:
+            pass
+        except Exception as error:
+            log.error("supplier_health_not_written", supplier=self._remote.code, error=fault_text(error))
 
     async def _asked(self) -> Health:
         try:

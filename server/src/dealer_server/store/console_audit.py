@@ -3,10 +3,8 @@
 from datetime import datetime
 from typing import NamedTuple
 
+from dealer_server.store.console_spans import LOOKED
 from dealer_server.store.database import Connection
-
-LOOKED = 20_000
-"""How many acts a page looks at, at most: where few match, it is short and the next one goes on."""
 
 
 class Act(NamedTuple):
@@ -39,6 +37,7 @@ class Found(NamedTuple):
 
 
 async def page(connection: Connection, wanted: Wanted, before: int | None, size: int) -> Found:
+    """Looks at LOOKED acts at most: where few match, it is short and the next one goes on."""
     rows = await connection.fetch(
         "SELECT audit_id, at, author, source, action, tenant_id, detail::text FROM ("
         " SELECT * FROM audit_log WHERE audit_id < coalesce($1, 9223372036854775807) ORDER BY audit_id DESC LIMIT $2"

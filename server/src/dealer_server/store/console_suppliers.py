@@ -6,7 +6,6 @@ from typing import NamedTuple
 from dealer_server.store.database import Connection
 
 COUNTED = 10_000
-CALLS = 50
 
 
 class Listed(NamedTuple):

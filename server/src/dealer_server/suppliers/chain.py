@@ -6,6 +6,7 @@ What it tells us by webhook is signed; still it is only a reason to ask, so that
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import closing
 from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any, TypeVar
@@ -173,8 +174,9 @@ class Chain:
         return Line(purchase.sku, 1, price, purchase.unit.period_num if self._by_day[purchase.sku] else None)
 
     async def _paced(self, call: Coroutine[Any, Any, T]) -> T:
-        await self._pace.step()
-        return await call
+        with closing(call):  # also where its turn never comes
+            await self._pace.step()
+            return await call
 
     def _remark(self, inbound: str | None) -> str:
         """The instances this order has come through, ourselves at the end. Raises LoopError."""

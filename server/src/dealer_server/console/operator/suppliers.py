@@ -1,7 +1,9 @@
 """Suppliers: how they are, what is under way with them, and what became of purchases that nobody knows about."""
 
+from decimal import Decimal
+
 from dealer_server.console.operator import own
-from dealer_server.console.operator.own import LOOK, TERMS
+from dealer_server.console.operator.own import LOOK, PUSH, TERMS
 from dealer_server.console.visit import Answer, Go, NotHere, Page, Route, Visit
 from dealer_server.operations import supplier
 from dealer_server.operations.tenant import OperatorError
@@ -19,6 +21,7 @@ async def suppliers(visit: Visit) -> Page:
         visit,
         "suppliers",
         suppliers=[(one, [open for open in unfinished if open.supplier == one.code]) for one in found],
+        left=_left,
         stock=stock,
         parked=await supplier.parked(visit.parts.database),
     )
@@ -47,10 +50,16 @@ async def _shown(visit: Visit, health: Health | None) -> Page:
         unfinished=unfinished,
         free=free,
         health=health,
-        balance=None if health is None or health.balance is None else f"{health.balance / 10_000:.4f}",
+        left=_left,
         totals=totals,
         parked=await supplier.parked(parts.database, code),
     )
+
+
+def _left(balance: int) -> str:
+    """What we have with a supplier, in major units: its currency, and what is small change there, are its own affair."""
+    text = f"{Decimal(balance).scaleb(-4):.4f}"
+    return text.removesuffix("00")
 
 
 async def check(visit: Visit) -> Answer:
@@ -86,6 +95,6 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/console/suppliers", LOOK, suppliers, "Suppliers"),
     Route("POST", "/console/suppliers/resolve", TERMS, resolve),
     Route("GET", "/console/suppliers/{code}", LOOK, one_supplier),
-    Route("POST", "/console/suppliers/{code}/check", ("op:admin", "op:support"), check),
+    Route("POST", "/console/suppliers/{code}/check", PUSH, check),
     Route("POST", "/console/suppliers/{code}/status", TERMS, set_status),
 )

@@ -6,6 +6,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import NamedTuple
 
+from dealer_server.console.look import grouped
 from dealer_server.rules import identity, money
 from dealer_server.rules.model import Order
 from dealer_server.store.console_orders import Bought, Called, Lived, Movement, VoidAsked
@@ -56,16 +57,18 @@ def tell(known: Known) -> list[Event]:
 def _money(known: Known) -> Iterator[Event]:
     currency = known.order.currency
     for one in known.movements:
-        amount = money.text(abs(one.amount), currency)
-        after = [("balance after", f"{money.text(one.balance_after, currency)} {currency}")]
+        amount = _written(abs(one.amount), currency)
+        after = [("balance after", _written(one.balance_after, currency))]
         if one.entry_type == "ORDER_PAY":
             facts = [("transactionId", known.order.transaction_id), *after]
-            yield Event(
-                one.created_at, "shopping-cart", f"Order placed, {amount} {currency} debited", "PAID", "", facts
-            )
+            yield Event(one.created_at, "shopping-cart", f"Order placed, {amount} debited", "PAID", "", facts)
         else:
             facts = [("refund", identity.refund_no(one.reference)), *after]
-            yield Event(one.created_at, "cash", f"{amount} {currency} credited", "REFUND", "", facts)
+            yield Event(one.created_at, "cash", f"{amount} credited", "REFUND", "", facts)
+
+
+def _written(amount: int, currency: str) -> str:
+    return f"{grouped(money.text(amount, currency))} {currency}"
 
 
 def _purchases(known: Known) -> Iterator[Event]:
@@ -130,12 +133,12 @@ def _voids(voids: Sequence[VoidAsked]) -> Iterator[Event]:
 def _refunds(known: Known) -> Iterator[Event]:
     currency = known.order.currency
     for one in known.refunds:
-        number, asked = identity.refund_no(one.refund_id), money.text(one.amount, currency)
+        number, asked = identity.refund_no(one.refund_id), _written(one.amount, currency)
         waiting = sum(line.way == "REVIEW" and line.status == "PENDING" for line in one.lines)
         facts = [("refund", number), ("profiles", _some([str(line.profile_id) for line in one.lines]))]
         text = f"{waiting} of {len(one.lines)} profiles wait for an operator" if waiting else ""
         state = one.status if one.settled_at is None else ""
-        yield Event(one.created_at, "receipt-refund", f"Refund of {asked} {currency} asked for", state, text, facts)
+        yield Event(one.created_at, "receipt-refund", f"Refund of {asked} asked for", state, text, facts)
         if one.settled_at is not None and one.status == "REJECTED":
             yield Event(one.settled_at, "receipt-refund", f"Refund {number} came to nothing", one.status)
 
