@@ -70,6 +70,12 @@ async def test_an_adjustment_sent_twice_moves_money_once(service: Service, deale
     assert (await dealer.post("/account/balance")).data["balance"] == "1025.00"
 
 
+async def test_a_browser_that_says_nonsense_of_where_it_was_is_led_to_the_first_page(admin: Browser) -> None:
+    fields = await form(admin, "/console/users", role="readonly", status="NONE")
+    answer = await admin.send(f"/console/users/{admin.user_id}", fields, Referer="http://[")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/console")
+
+
 async def test_a_reset_sent_twice_makes_one_secret(service: Service, dealer: Door, admin: Browser) -> None:
     """Two would end the one that signs at this moment."""
     path = f"/console/dealers/{dealer.tenant_id}/credentials/{dealer.app_key}"

@@ -525,6 +525,23 @@ async def test_a_supplier_is_paused_checked_and_resumed(postgres: str, template:
             assert "is ACTIVE" in await does(admin, "/console/suppliers/rt:near/status", status="ACTIVE")
 
 
+async def test_a_dealer_that_is_filtered_by_stays_chosen_among_however_many(postgres: str, template: str):
+    async with (
+        fresh(postgres, template) as url,
+        running_service(url, worker=False) as service,
+        signed_in(service) as admin,
+    ):
+        async with service.database.connection() as connection:
+            await connection.execute(
+                "INSERT INTO tenant (tenant_id, name) SELECT 20000 + n, lpad(n::text, 4, '0')"
+                " FROM generate_series(1, 600) n"
+            )
+        for page in ("orders", "profiles", "webhooks/failed"):
+            html = (await admin.get(f"/console/{page}?dealer=20600")).text
+            assert '<option value="20600" selected>0600 · 20600</option>' in html
+            assert "0500 · 20500" not in html
+
+
 class Odd(RtUpstream):
     """A supplier that says of itself what few say."""
 

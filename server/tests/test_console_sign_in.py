@@ -355,6 +355,7 @@ async def test_a_write_without_the_token_is_refused(admin: Browser, service: Ser
     [
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
+        {"Origin": "http://["},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
     ],

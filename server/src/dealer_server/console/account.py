@@ -2,7 +2,9 @@
 
 import segno
 
-from dealer_server.console import sign_in
+from dealer_server.console import asked, sign_in
+from dealer_server.console.dealer.own import EVERYONE
+from dealer_server.console.operator.own import LOOK
 from dealer_server.console.visit import Answer, Go, MustBeSure, NotHere, Page, Route, Visit
 from dealer_server.operations import user
 from dealer_server.operations.tenant import OperatorError
@@ -10,15 +12,7 @@ from dealer_server.operations.user import NotSignedIn, TooManyTries, Visitor
 from dealer_server.rules import totp
 from dealer_server.store.console_user import Place
 
-EVERYBODY = (
-    "op:admin",
-    "op:finance",
-    "op:support",
-    "op:readonly",
-    "dealer:admin",
-    "dealer:developer",
-    "dealer:finance",
-)
+EVERYBODY = LOOK + EVERYONE
 ACCOUNT, TOTP, PASSWORD = "/console/account", "/console/account/totp", "/console/account/password"
 FIRST = "/console"
 ISSUER = "eSIM Dealer"
@@ -91,10 +85,7 @@ async def switch_off(visit: Visit) -> Answer:
 
 
 async def end_session(visit: Visit) -> Answer:
-    number = visit.path["session_id"]
-    if not (number.isascii() and number.isdigit() and len(number) < 19):
-        raise NotHere
-    if not await user.end_session(visit.parts.database, visit.session, int(number)):
+    if not await user.end_session(visit.parts.database, visit.session, asked.named(visit, "session_id")):
         raise NotHere
     return Go(ACCOUNT, "That session is ended.")
 

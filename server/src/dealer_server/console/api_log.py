@@ -91,7 +91,7 @@ async def _log(visit: Visit) -> Log:
     if visit.user.tenant_id is not None:
         return Log(visit.user.tenant_id, "/console/api-log")
     async with visit.parts.database.connection() as connection:
-        found = await console_dealers.dealer(connection, asked.number(visit.path, "tenant_id") or 0)
+        found = await console_dealers.dealer(connection, asked.named(visit, "tenant_id"))
     if found is None:
         raise NotHere
     return Log(found.tenant_id, f"/console/dealers/{found.tenant_id}/api-log", found.name)
@@ -114,11 +114,8 @@ async def compare(visit: Visit) -> Page:
 
 async def _load(visit: Visit, log: Log) -> RefusedCall:
     """Raises NotHere."""
-    number = asked.number(visit.path, "number")
-    if number is None:
-        raise NotHere
     async with visit.parts.database.connection() as connection:
-        found = await console_api_log.find(connection, log.tenant_id, number)
+        found = await console_api_log.find(connection, log.tenant_id, asked.named(visit, "number"))
     if found is None:
         raise NotHere
     return found

@@ -8,7 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from dealer_server.console.visit import Visit
+import msgspec
+
+from dealer_server.console.visit import NotHere, Visit
+from dealer_server.rules import identity, money
+from dealer_server.store import tenant
 
 TRAIL = 40
 
@@ -31,6 +35,13 @@ def number(given: Mapping[str, str], name: str) -> int | None:
     return int(said) if said.isascii() and said.isdigit() and len(said) <= 18 else None
 
 
+def named(visit: Visit, name: str) -> int:
+    """The number that a page's path names. Raises NotHere."""
+    if (said := number(visit.path, name)) is None:
+        raise NotHere
+    return said
+
+
 def one_of(given: Mapping[str, str], name: str, words: tuple[str, ...]) -> str | None:
     return said if (said := given.get(name, "")) in words else None
 
@@ -42,6 +53,22 @@ def day(given: Mapping[str, str], name: str, *, after: bool = False) -> datetime
         return at + timedelta(days=1) if after else at
     except (ValueError, OverflowError):
         return None
+
+
+def choices(anything: str, words: Sequence[str]) -> list[tuple[str, str]]:
+    """What a filter can be set to; `anything` is its word where it is not."""
+    return [("", anything), *((word, word) for word in words)]
+
+
+WRITTEN: Mapping[str, object] = {
+    "major": money.text,
+    "order_no": identity.order_no,
+    "topup_no": identity.topup_no,
+    "refund_no": identity.refund_no,
+    "created_at": identity.created_at,
+    "choices": choices,
+}
+"""What templates write numbers, amounts and filters with."""
 
 
 def address(path: str, query: Mapping[str, object]) -> str:
@@ -59,6 +86,15 @@ def pager(visit: Visit, path: str, following: int | str | None, words: str = "")
     on = {"before": following, "trail": "~".join([*trail, before][-TRAIL:]).strip("~")}
     return Pager(
         address(path, kept | back) if before else "", "" if following is None else address(path, kept | on), words
+    )
+
+
+async def exported(visit: Visit, action: str, tenant_id: int | None, filters: Sequence[str]) -> None:
+    """Somebody takes a file with them: which one, and with which of the filters set, is in the audit log."""
+    said = {name: given for name in filters if (given := text(visit.query, name))}
+    detail = msgspec.json.encode(said).decode()
+    await visit.parts.database.run(
+        lambda connection: tenant.record_act(connection, visit.author, action, tenant_id, detail)
     )
 
 

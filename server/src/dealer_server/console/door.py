@@ -203,7 +203,7 @@ class Door:
             answer = await view(visit)
         except (OperatorError, Refusal) as why:
             answer = Go(self._back(asked), str(why), failed=True)
-        except (MustBeSure, NotHere):
+        except (MustBeSure, NotHere, Busy):
             await forms.give_back(*sent)
             raise
         if _refused(answer):
@@ -305,11 +305,14 @@ class Door:
             return True
         origin = request.headers.get("origin")
         ours = {request.headers.get("host", ""), urlsplit(self._parts.settings.base_url).netloc}
-        return origin is not None and urlsplit(origin).netloc not in ours
+        return origin is not None and origin.partition("://")[2] not in ours
 
     def _back(self, asked: Asked) -> str:
         """The page a form was on."""
-        sent_by = urlsplit(asked.request.headers.get("referer", ""))
+        try:
+            sent_by = urlsplit(asked.request.headers.get("referer", ""))
+        except ValueError:
+            return sign_in.HOME
         return sign_in.local(sent_by.path + (f"?{sent_by.query}" if sent_by.query else ""))
 
 

@@ -1,6 +1,7 @@
 """Who may use the console: operators' admins see everybody, a dealer's admins the dealer's own people."""
 
-from dealer_server.console.visit import Answer, Go, NotHere, Page, Route, Visit
+from dealer_server.console import asked
+from dealer_server.console.visit import Answer, Go, Page, Route, Visit
 from dealer_server.operations import tenant, user
 from dealer_server.operations.tenant import OperatorError
 from dealer_server.operations.user import DEALER_ROLES, OPERATOR_ROLES, Made
@@ -19,7 +20,7 @@ async def create(visit: Visit) -> Answer:
     """The password is shown once, on the page that comes next."""
     parts, form = visit.parts, visit.form
     try:
-        tenant_id = _tenant_of(visit, form.get("tenant", ""))
+        tenant_id = _tenant_of(visit)
         name, role = form.get("name", "").strip(), form.get("role", "")
         made = await user.create(parts.database, parts.passwords, tenant_id, name, role, visit.author)
     except OperatorError as why:
@@ -28,7 +29,7 @@ async def create(visit: Visit) -> Answer:
 
 
 async def reset(visit: Visit) -> Answer:
-    parts, user_id = visit.parts, _number(visit.path["user_id"])
+    parts, user_id = visit.parts, asked.named(visit, "user_id")
     made = await user.reset(parts.database, parts.passwords, user_id, visit.user.tenant_id, visit.author)
     return await _shown_next(visit, made)
 
@@ -40,7 +41,7 @@ async def _shown_next(visit: Visit, made: Made) -> Go:
 
 async def change(visit: Visit) -> Answer:
     role, status = visit.form.get("role", ""), visit.form.get("status", "")
-    user_id = _number(visit.path["user_id"])
+    user_id = asked.named(visit, "user_id")
     await user.change(visit.parts.database, user_id, visit.user.tenant_id, role, status, visit.author)
     return Go(USERS, "The user is changed.")
 
@@ -60,20 +61,14 @@ async def _page(visit: Visit, *, made: Made | None = None, error: str = "") -> P
     return Page("account/users.html", fields, 400 if error else 200)
 
 
-def _tenant_of(visit: Visit, given: str) -> int | None:
+def _tenant_of(visit: Visit) -> int | None:
     """Whose user is made: a dealer's admin makes the dealer's own, whatever the form says. Raises OperatorError."""
     if visit.user.tenant_id is not None:
         return visit.user.tenant_id
-    if given and not (given.isascii() and given.isdigit() and len(given) < 16):
+    tenant_id = asked.number(visit.form, "tenant")
+    if tenant_id is None and visit.form.get("tenant"):
         raise OperatorError("choose the operator or a dealer")
-    return int(given) if given else None
-
-
-def _number(text: str) -> int:
-    """Raises NotHere."""
-    if not (text.isascii() and text.isdigit() and len(text) < 16):
-        raise NotHere
-    return int(text)
+    return tenant_id
 
 
 ROUTES: tuple[Route, ...] = (

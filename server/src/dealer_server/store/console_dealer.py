@@ -9,11 +9,10 @@ from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.rules import identity
+from dealer_server.store.console_spans import LOOKED
 from dealer_server.store.database import Connection
 from dealer_server.store.topup import Topup
 from dealer_server.store.webhook_log import Delivery
-
-LOOKED = 10_000
 
 
 class OrderLine(NamedTuple):

@@ -72,9 +72,13 @@ class Price(NamedTuple):
     updated_at: datetime
 
 
-async def names(connection: Connection) -> list[tuple[int, str]]:
-    """To choose from: the first few hundred by name."""
-    rows = await connection.fetch("SELECT tenant_id, name FROM tenant ORDER BY lower(name), tenant_id LIMIT $1", NAMES)
+async def names(connection: Connection, chosen: int | None = None) -> list[tuple[int, str]]:
+    """To choose from: the one that is chosen, and the first few hundred by name."""
+    rows = await connection.fetch(
+        "SELECT tenant_id, name FROM tenant ORDER BY tenant_id IS NOT DISTINCT FROM $2 DESC, lower(name), tenant_id"
+        " LIMIT $1",
+        *(NAMES, chosen),
+    )
     return [(row[0], row[1]) for row in rows]
 
 

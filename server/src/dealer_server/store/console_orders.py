@@ -113,8 +113,6 @@ class Bought(NamedTuple):
     state: str
     supplier_ref: str | None
     reason: str | None
-    cost: int | None
-    cost_currency: str | None
     created_at: datetime
     finished_at: datetime | None
 
@@ -171,7 +169,7 @@ async def movements(connection: Connection, tenant_id: int, order_id: int) -> li
 async def purchases(connection: Connection, tenant_id: int, profiles: range, limit: int) -> list[Bought]:
     """What was bought for these profiles, by profile and attempt."""
     rows = await connection.fetch(
-        "SELECT profile_id, position, unit_key, supplier, sku, state, supplier_ref, reason, cost, cost_currency,"
+        "SELECT profile_id, position, unit_key, supplier, sku, state, supplier_ref, reason,"
         " created_at, finished_at FROM purchase WHERE tenant_id = $1 AND profile_id >= $2 AND profile_id < $3"
         " ORDER BY profile_id, position LIMIT $4",
         *(tenant_id, profiles.start, profiles.stop, limit),

@@ -1,33 +1,29 @@
 """Dealers: who they are, on which terms they buy, how they prove who they are, what is in their wallets."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 
 import msgspec
 
 from dealer_server import store
-from dealer_server.console import asked
+from dealer_server.console import asked, statement
 from dealer_server.console.operator import own
 from dealer_server.console.operator.own import LOOK, MONEY, PAGE, TERMS
 from dealer_server.console.visit import Answer, Download, Go, MustBeSure, NotHere, Page, Route, Visit
 from dealer_server.operations import tenant, webhook
 from dealer_server.operations.tenant import OperatorError, Terms
-from dealer_server.rules import identity, money
-from dealer_server.store import console_dealers, ledger
+from dealer_server.rules import money
+from dealer_server.store import console_dealer, console_dealers, ledger
 from dealer_server.store.console_dealers import Dealer
 from dealer_server.store.database import Connection
-from dealer_server.store.ledger import Entry, Filter
+from dealer_server.store.ledger import Filter
 from dealer_server.store.listing import Window
 from esim_dealer.wire.calls import SetWebhook
 
-ENTRY_TYPES = ("ORDER_PAY", "REFUND", "TOPUP", "ADJUST")
 CURRENCIES = sorted(money.EXPONENTS)
-FILTERS = ("type", "from", "to")
 PRICES = 200
 LATEST = 8
 FRESH = ("created", "reset", "replaced")
-ROWS_PER_CHUNK = 1_000
-STATEMENT = ("entryNo", "createTime", "entryType", "amount", "balanceAfter", "currency", "orderNo", "topupNo")
 
 
 async def dealers(visit: Visit) -> Page:
@@ -101,8 +97,7 @@ async def one_dealer(visit: Visit) -> Page:
 
 async def _found(connection: Connection, visit: Visit) -> Dealer:
     """Raises NotHere."""
-    tenant_id = asked.number(visit.path, "tenant_id")
-    found = None if tenant_id is None else await console_dealers.dealer(connection, tenant_id)
+    found = await console_dealers.dealer(connection, asked.named(visit, "tenant_id"))
     if found is None:
         raise NotHere
     return found
@@ -213,57 +208,17 @@ async def enable(visit: Visit) -> Answer:
 # The statement
 
 
-def _filter(query: Mapping[str, str]) -> Filter:
-    kind = asked.one_of(query, "type", ENTRY_TYPES)
-    return Filter(kind, asked.day(query, "from"), asked.day(query, "to", after=True))  # type: ignore[arg-type]
-
-
-async def statement(visit: Visit) -> Page:
-    wanted, after = _filter(visit.query), asked.number(visit.query, "before")
+async def show_statement(visit: Visit) -> Page:
     async with visit.parts.database.connection() as connection:
         dealer = await _found(connection, visit)
-        found = await ledger.page(connection, dealer.tenant_id, wanted, Window(PAGE + 1, 0, after))
-    path = f"{_home(dealer)}/statement"
-    filters = {name: value for name, value in visit.query.items() if name not in ("before", "trail")}
-    return own.page(
-        visit,
-        "statement",
-        dealer=dealer,
-        entries=found[:PAGE],
-        types=ENTRY_TYPES,
-        filtered=not wanted.empty,
-        pager=asked.pager(visit, path, found[PAGE - 1].version if len(found) > PAGE else None),
-        export=asked.address(f"{path}.csv", filters),
-    )
+        held = await console_dealer.wallet(connection, dealer.tenant_id)
+        path = f"{_home(dealer)}/statement"
+        listed = await statement.page(connection, visit, held, dealer.tenant_id, path, f"{path}.csv")
+    return own.page(visit, "statement", dealer=dealer, listed=listed, types=statement.ENTRY_TYPES)
 
 
 async def export(visit: Visit) -> Download:
-    dealer = await _dealer(visit)
-    await own.exported(visit, "statement.export", dealer.tenant_id, FILTERS)
-    name = f"statement-{dealer.tenant_id}-{visit.now:%Y%m%d-%H%M%S}.csv"
-    return Download(name, "text/csv; charset=utf-8", _csv(visit, dealer))
-
-
-async def _csv(visit: Visit, dealer: Dealer) -> AsyncIterator[bytes]:
-    yield asked.csv_lines([STATEMENT])
-    after: int | None = None
-    while True:
-        async with visit.parts.database.connection() as connection:
-            window = Window(ROWS_PER_CHUNK, 0, after)
-            found = await ledger.page(connection, dealer.tenant_id, _filter(visit.query), window)
-        if not found:
-            return
-        yield asked.csv_lines([_cells(one, dealer.currency) for one in found])
-        after = found[-1].version
-
-
-def _cells(one: Entry, currency: str) -> tuple[str, ...]:
-    return (
-        *(str(one.version), f"{one.created_at:%Y-%m-%dT%H:%M:%SZ}", one.entry_type),
-        *(money.text(one.amount, currency), money.text(one.balance_after, currency), currency),
-        "" if one.order_id is None else identity.order_no(one.order_id),
-        "" if one.topup_id is None else identity.topup_no(one.topup_id),
-    )
+    return await statement.export(visit, (await _dealer(visit)).tenant_id)
 
 
 _ONE = "/console/dealers/{tenant_id}"
@@ -280,6 +235,6 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", f"{_ONE}/credentials/{{app_key}}/reset", TERMS, reset),
     Route("POST", f"{_ONE}/credentials/{{app_key}}/disable", TERMS, disable),
     Route("POST", f"{_ONE}/credentials/{{app_key}}/enable", TERMS, enable),
-    Route("GET", f"{_ONE}/statement", LOOK, statement),
+    Route("GET", f"{_ONE}/statement", LOOK, show_statement),
     Route("GET", f"{_ONE}/statement.csv", LOOK, export),
 )

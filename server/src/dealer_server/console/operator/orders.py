@@ -42,7 +42,7 @@ async def orders(visit: Visit) -> Page:
     wanted = _wanted(visit.query)
     async with visit.parts.database.connection() as connection:
         found = await console_orders.page(connection, wanted, asked.number(visit.query, "before"), PAGE)
-        dealers = await console_dealers.names(connection)
+        dealers = await console_dealers.names(connection, wanted.tenant_id)
     filters = {name: value for name, value in visit.query.items() if name not in ("before", "trail")}
     return own.page(
         visit,
@@ -57,9 +57,9 @@ async def orders(visit: Visit) -> Page:
 
 
 async def export(visit: Visit) -> Download:
-    """What the list shows, all of it, a few hundred rows at a time."""
+    """What the list shows, all of it, a few thousand rows at a time."""
     wanted = _wanted(visit.query)
-    await own.exported(visit, "orders.export", wanted.tenant_id, FILTERS)
+    await asked.exported(visit, "orders.export", wanted.tenant_id, FILTERS)
     return Download(f"orders-{visit.now:%Y%m%d-%H%M%S}.csv", "text/csv; charset=utf-8", _csv(visit, wanted))
 
 

@@ -1,17 +1,14 @@
 """Who of the operators may do what, and what every page of theirs is written with. Shared by the views beside it."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from typing import Any, NamedTuple
-
-import msgspec
 
 from dealer_server.console import asked
 from dealer_server.console.asked import Pager
 from dealer_server.console.visit import Go, Page, Visit
 from dealer_server.operations.tenant import OperatorError
-from dealer_server.rules import identity, money
+from dealer_server.rules import identity
 from dealer_server.rules.refusal import Refusal
-from dealer_server.store import tenant as rows
 from dealer_server.store.console_spans import Page as Found
 
 LOOK = ("op:admin", "op:finance", "op:support", "op:readonly")
@@ -39,8 +36,7 @@ def may(visit: Visit) -> May:
 
 def page(visit: Visit, template: str, *, status: int = 200, **fields: object) -> Page:
     """A page of the operator's, with what every one of them writes with."""
-    written = {"major": money.text, "order_no": identity.order_no, "created_at": identity.created_at}
-    return Page(f"operator/{template}.html", {"may": may(visit), **written, **fields}, status)
+    return Page(f"operator/{template}.html", {"may": may(visit), **asked.WRITTEN, **fields}, status)
 
 
 def pager(visit: Visit, path: str, found: Found[Any]) -> Pager:
@@ -57,12 +53,3 @@ async def done(work: Awaitable[object], to: str, said: str) -> Go:
     except (OperatorError, Refusal) as why:
         return Go(to, str(why), failed=True)
     return Go(to, said)
-
-
-async def exported(visit: Visit, action: str, tenant_id: int | None, filters: Sequence[str]) -> None:
-    """Somebody takes a file with them: which one, and with which of the filters set."""
-    said = {name: text for name in filters if (text := asked.text(visit.query, name))}
-    detail = msgspec.json.encode(said).decode()
-    await visit.parts.database.run(
-        lambda connection: rows.record_act(connection, visit.author, action, tenant_id, detail)
-    )

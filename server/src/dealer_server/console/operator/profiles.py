@@ -57,7 +57,7 @@ async def profiles(visit: Visit) -> Page:
     wanted = Wanted(asked.number(query, "dealer"), asked.one_of(query, "state", STATES), asked.text(query, "iccid"))
     async with visit.parts.database.connection() as connection:
         found = await console_profiles.page(connection, wanted, asked.number(query, "before"), PAGE)
-        dealers = await console_dealers.names(connection)
+        dealers = await console_dealers.names(connection, wanted.tenant_id)
     return own.page(
         visit,
         "profiles",

@@ -5,7 +5,6 @@ from dealer_server.console.operator import own
 from dealer_server.console.operator.own import LOOK, MONEY, PAGE
 from dealer_server.console.visit import Answer, Count, Page, Route, Visit
 from dealer_server.operations import review, topup
-from dealer_server.rules import identity
 from dealer_server.store import console_queues
 from dealer_server.store.console_queues import Queue
 
@@ -36,7 +35,6 @@ async def topups(visit: Visit) -> Page:
         topups=found[:PAGE],
         tab=tab,
         tabs=TOPUPS,
-        topup_no=identity.topup_no,
         pager=asked.pager(visit, "/console/topups", following),
     )
 
@@ -65,7 +63,6 @@ async def refunds(visit: Visit) -> Page:
         refunds=found[:PAGE],
         tab=tab,
         tabs=REFUNDS,
-        refund_no=identity.refund_no,
         pager=asked.pager(visit, "/console/refunds", following),
     )
 

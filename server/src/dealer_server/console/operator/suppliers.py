@@ -57,7 +57,7 @@ async def _shown(visit: Visit, health: Health | None) -> Page:
 
 
 def _left(balance: int) -> str:
-    """What we have with a supplier, in major units: its currency, and what is small change there, are its own affair."""
+    """What we have with a supplier, in major units; its currency and its small change are no bank's."""
     text = f"{Decimal(balance).scaleb(-4):.4f}"
     return text.removesuffix("00")
 

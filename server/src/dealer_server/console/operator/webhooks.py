@@ -31,6 +31,7 @@ async def webhooks(visit: Visit) -> Page:
         visit,
         "webhooks",
         health=found[:PAGE],
+        sample=console_webhooks.SAMPLE,
         jobs=await repush.jobs(visit.parts.database, JOBS),
         names=dict(dealers),
         dealers=dealers,
@@ -44,7 +45,7 @@ async def failed(visit: Visit) -> Page:
     tenant_id = asked.number(visit.query, "dealer")
     async with visit.parts.database.connection() as connection:
         found = await console_webhooks.failed(connection, tenant_id, asked.number(visit.query, "before"), PAGE + 1)
-        dealers = await console_dealers.names(connection)
+        dealers = await console_dealers.names(connection, tenant_id)
     following = found[PAGE - 1].delivery_id if len(found) > PAGE else None
     return own.page(
         visit,
@@ -58,9 +59,7 @@ async def failed(visit: Visit) -> Page:
 
 async def delivery(visit: Visit) -> Page:
     """One delivery: what was sent, and what each attempt met."""
-    tenant_id, delivery_id = asked.number(visit.path, "tenant_id"), asked.number(visit.path, "delivery_id")
-    if tenant_id is None or delivery_id is None:
-        raise NotHere
+    tenant_id, delivery_id = asked.named(visit, "tenant_id"), asked.named(visit, "delivery_id")
     async with visit.parts.database.connection() as connection:
         dealer = await console_dealers.dealer(connection, tenant_id)
         found = await webhook_log.find(connection, tenant_id, delivery_id)
@@ -77,9 +76,7 @@ async def delivery(visit: Visit) -> Page:
 
 
 async def resend(visit: Visit) -> Answer:
-    tenant_id, delivery_id = asked.number(visit.path, "tenant_id"), asked.number(visit.path, "delivery_id")
-    if tenant_id is None or delivery_id is None:
-        raise NotHere
+    tenant_id, delivery_id = asked.named(visit, "tenant_id"), asked.named(visit, "delivery_id")
     work = repush.resend(visit.parts.database, tenant_id, [delivery_id], visit.author, lambda: visit.now)
     return await own.done(work, f"/console/deliveries/{tenant_id}/{delivery_id}", "The delivery goes once more")
 
@@ -120,9 +117,7 @@ async def begin(visit: Visit) -> Answer:
 
 
 async def stop(visit: Visit) -> Answer:
-    job_id = asked.number(visit.path, "job_id")
-    if job_id is None:
-        raise NotHere
+    job_id = asked.named(visit, "job_id")
     work = repush.stop(visit.parts.database, job_id, visit.author, lambda: visit.now)
     return await own.done(work, "/console/webhooks", f"Job {job_id} is stopped")
 

@@ -113,6 +113,5 @@
   document.addEventListener("htmx:after:swap", renewed);
   document.addEventListener("theme", () => { for (const box of plots.keys()) draw(box); });
   addEventListener("resize", () => { for (const [box, plot] of plots) plot.setSize({ width: box.clientWidth, height: 240 }); });
-  document.documentElement.classList.add("scripted");
   renewed();
 })();
