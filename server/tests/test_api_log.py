@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from dealer_server import clock
 from dealer_server.api.authenticate import read_head
 from dealer_server.api.refused import HEAD_BYTES, PER_KEY, CallLog, described
+from dealer_server.console.api_log import CHECKS
 from dealer_server.operations.memory import Memory
 from dealer_server.rules import refusal
 from dealer_server.store import console_api_log as rows
-from dealer_server.store.console_api_log import KEPT, Line, RefusedCall
+from dealer_server.store.console_api_log import KEPT, KEPT_SIGNED, KEPT_UNSIGNED, UNSIGNED, Line, RefusedCall
 from dealer_server.store.database import Database
 from door import PREFIX, Door, Service
 from processes import PATIENCE
@@ -45,10 +46,10 @@ async def newest(service: Service, door: Door, count: int = 1) -> RefusedCall:
     return found
 
 
-def call(tenant_id: int, trace_id: str = "trace") -> RefusedCall:
+def call(tenant_id: int, trace_id: str = "trace", failed: str = "operation") -> RefusedCall:
     return RefusedCall(
         *(tenant_id, AT, "192.0.2.1", "POST", "/open-api/v1/health", "ak_test_1", None, trace_id, "101003"),
-        *("signature", "message", "{}", "[]", b"{}", 2, hashlib.sha256(b"{}").hexdigest()),
+        *(failed, "message", "{}", "[]", b"{}", 2, hashlib.sha256(b"{}").hexdigest()),
     )
 
 
@@ -161,25 +162,47 @@ async def test_a_dealer_finds_its_own_refused_calls_only(service: Service, deale
         assert await rows.find(connection, stranger.tenant_id, again.number) is None
 
 
-# The ring
+# The rings
 
 
-async def test_the_last_thousand_are_kept(service: Service, dealer: Door, stranger: Door):
+@pytest.mark.parametrize(("failed", "most"), [("operation", KEPT_SIGNED), ("signature", KEPT_UNSIGNED)])
+async def test_the_last_of_each_kind_are_kept(service: Service, dealer: Door, stranger: Door, failed: str, most: int):
     async with service.database.connection() as connection:
         await rows.write(connection, [call(stranger.tenant_id)], {})
         for batch in range(21):
-            calls = [call(dealer.tenant_id, str(batch * 50 + number)) for number in range(1, 51)]
+            calls = [call(dealer.tenant_id, str(batch * 50 + number), failed) for number in range(1, 51)]
             await rows.write(connection, calls, {dealer.tenant_id: 1})
         found = await rows.page(connection, dealer.tenant_id, None, None, 2 * KEPT)
-        assert [line.number for line in found] == list(range(1050, 50, -1))
-        assert await rows.find(connection, dealer.tenant_id, 50) is None
-        oldest = await rows.find(connection, dealer.tenant_id, 51)
-        assert oldest is not None and oldest.trace_id == "51"
+        assert [line.number for line in found] == list(range(1050, 1050 - most, -1))
+        assert await rows.find(connection, dealer.tenant_id, 1050 - most) is None
+        oldest = await rows.find(connection, dealer.tenant_id, 1051 - most)
+        assert oldest is not None and oldest.trace_id == str(1051 - most)
         assert await rows.counts(connection, dealer.tenant_id) == (1050, 21)
-        assert await rows.codes(connection, dealer.tenant_id) == [("101003", KEPT)]
+        assert await rows.codes(connection, dealer.tenant_id) == [("101003", most)]
         assert len(await rows.page(connection, stranger.tenant_id, None, None, KEPT)) == 1
         page = await rows.page(connection, dealer.tenant_id, "101003", 1000, 2)
         assert [line.number for line in page] == [999, 998]
+
+
+async def test_each_kind_of_call_leaves_the_other_where_it_is(service: Service, dealer: Door):
+    """One count goes over both, in whatever order they come, and more may come at once than a ring holds."""
+    kinds = ["operation", "signature", "signature", "path"] * 400
+    async with service.database.connection() as connection:
+        await rows.write(connection, [call(dealer.tenant_id, failed=failed) for failed in kinds], {})
+        await rows.write(connection, [call(dealer.tenant_id, failed="QPS")], {})
+        found = await rows.page(connection, dealer.tenant_id, None, None, 2 * KEPT)
+        assert await rows.counts(connection, dealer.tenant_id) == (1601, 0)
+        assert await rows.find(connection, dealer.tenant_id, 1601) is not None
+    numbered = [(number, failed) for number, failed in enumerate([*kinds, "QPS"], 1)]
+    signed = [one for one in numbered if one[1] not in UNSIGNED]
+    unsigned = [one for one in numbered if one[1] in UNSIGNED]
+    expected = sorted(signed[-KEPT_SIGNED:] + unsigned[-KEPT_UNSIGNED:], reverse=True)
+    assert [(line.number, line.failed) for line in found] == expected
+
+
+def test_nobody_need_have_signed_what_fails_at_the_signature_or_before():
+    checks = [check for check, _ in CHECKS]
+    assert set(checks[: checks.index("signature") + 1]) == UNSIGNED
 
 
 async def test_processes_that_write_at_once_share_the_numbers(service: Service, dealer: Door, stranger: Door):
@@ -210,10 +233,16 @@ async def alone(service: Service, memory: Memory) -> CallLog:
     return CallLog(service.database, memory, clock.now, ())
 
 
-def refuse(log: CallLog, app_key: str, body: bytes = b"{}", path: bytes = b"/open-api/v1/health") -> None:
+def refuse(
+    log: CallLog,
+    app_key: str,
+    body: bytes = b"{}",
+    path: bytes = b"/open-api/v1/health",
+    why: refusal.Refusal | None = None,
+) -> None:
     headers = [(b"rt-accesscode", app_key.encode("latin-1"))]
     scope = {"method": "POST", "raw_path": path, "query_string": b"", "headers": headers, "client": ("192.0.2.7", 1)}
-    log.refused(refusal.SignatureMismatch(), scope, read_head(headers), body, b"trace")
+    log.refused(why or refusal.SignatureMismatch(), scope, read_head(headers), body, b"trace")
 
 
 async def test_what_comes_too_fast_is_counted_and_hides_nobody_elses(
@@ -230,6 +259,21 @@ async def test_what_comes_too_fast_is_counted_and_hides_nobody_elses(
     async with service.database.connection() as connection:
         assert await rows.counts(connection, dealer.tenant_id) == (PER_KEY, 30)
         assert await rows.counts(connection, stranger.tenant_id) == (2, 0)
+
+
+async def test_a_flood_of_calls_that_nobody_signed_leaves_room_for_signed_ones(
+    service: Service, dealer: Door, stranger: Door, memory: Memory, alone: CallLog
+):
+    for door in (dealer, stranger):
+        await memory.load_caller(door.app_key)
+    async with alone.running():
+        for _ in range(PER_KEY + 30):
+            refuse(alone, dealer.app_key)
+        for _ in range(PER_KEY + 2):
+            refuse(alone, dealer.app_key, why=refusal.RequestIdUsed())
+    async with service.database.connection() as connection:
+        assert await rows.counts(connection, dealer.tenant_id) == (2 * PER_KEY, 32)
+        assert await rows.codes(connection, dealer.tenant_id) == [("101003", PER_KEY), ("101004", PER_KEY)]
 
 
 async def test_a_flood_of_made_up_app_keys_leaves_room_for_dealers(

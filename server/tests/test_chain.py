@@ -2,14 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from dealer_server import clock
 from dealer_server.operations import supplier as suppliers
 from dealer_server.operations import tenant
 from dealer_server.store.sealing import DataKeys
+from dealer_server.suppliers.chain import Chain, ChainSettings
+from dealer_server.suppliers.contract import Bought, Sighting, Unasked
 from door import Door, Service, running_service
 from sourcing import Source, Sourcing, free_address, fresh, hop, set_up
 
@@ -84,6 +88,14 @@ async def routed(database_url: str, base_url: str, account: tenant.Created, code
     )
 
 
+@asynccontextmanager
+async def opened(chain: Chain) -> AsyncIterator[Chain]:
+    try:
+        yield chain
+    finally:
+        await chain.close()
+
+
 def only(order: dict[str, Any]) -> dict[str, Any]:
     """The one eSIM of an order."""
     [item] = order["items"]
@@ -119,6 +131,24 @@ async def test_use_at_a_is_seen_at_b(two: Two):
     assert (seen["lifecycleStatus"], seen["planUseStatus"], seen["usagePercent"]) == ("ACTIVATED", "STARTED", 50)
     assert seen["planUseEndTime"] == only(await two.bought())["planUseEndTime"]
     assert await two.audits() == []
+
+
+async def test_what_the_pace_leaves_no_time_for_is_not_taken_for_asked(two: Two):
+    for _ in range(3):
+        await two.delivered()
+    orders = (await two.at_a.post("/esim/order/list")).data["orders"]
+    bought = [
+        Bought(number, order["transactionId"], "TEST-OK", only(order)["iccid"])
+        for number, order in enumerate(orders, 1)
+    ]
+    settings = ChainSettings(base_url=two.a.url, app_key=two.at_a.app_key, app_secret=two.at_a.app_secret)
+    async with opened(Chain("chain:a", settings, refresh_seconds=0)) as hurried:
+        seen, *left = await hurried.refresh(bought, clock.now())
+    assert isinstance(seen, Sighting) and seen.iccid == bought[0].iccid
+    assert left == [Unasked(2), Unasked(3)]
+    async with opened(Chain("chain:a", settings)) as patient:
+        told = await patient.refresh(bought, clock.now())
+    assert [one.iccid for one in told if isinstance(one, Sighting)] == [one.iccid for one in bought]
 
 
 async def test_a_cancellation_is_passed_on_without_money(two: Two):

@@ -92,17 +92,20 @@ async def test_an_order_is_told_in_one_line_of_time(service: Service, dealer: Do
     assert f'"orderNo": "{order["orderNo"]}"' in page, "the body is opened"
 
 
-async def test_activation_codes_are_for_admins_and_support(service: Service, dealer: Door, receiver: Receiver):
+async def test_bodies_are_for_admins_and_support_and_hold_no_codes(service: Service, dealer: Door, receiver: Receiver):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     order_no = (await dealer.order()).data["orderNo"]
-    code = (await dealer.delivered(order_no))["items"][0]["profiles"][0]["activationCode"]
+    profile = (await dealer.delivered(order_no))["items"][0]["profiles"][0]
+    secret = (profile["activationCode"].split("$")[2], profile["qrCodeUrl"].rpartition("/")[2])
     await receiver.received(2)
     for role in ROLES:
         async with signed_in(service, role) as one:
             page = (await one.get(f"/console/orders/{order_no}")).text
-            assert (code in page) == (role in ("admin", "support")), role
-            for link in set(re.findall(r"/console/deliveries/\d+/\d+", page)):
-                assert role in ("admin", "support") or code not in (await one.get(link)).text
+            links = set(re.findall(r"/console/deliveries/\d+/\d+", page))
+            pages = [page, *[(await one.get(link)).text for link in links]]
+            assert len(pages) == 3
+            assert not [code for code in secret for page in pages if code in page], role
+            assert all(("LPA:1$" in page) == (role in ("admin", "support")) for page in pages[:1]), role
 
 
 async def test_a_refund_and_its_credit_stand_in_the_order(dealer: Door, admin: Browser):

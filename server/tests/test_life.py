@@ -22,6 +22,7 @@ from dealer_server.suppliers.contract import (
     Purchase,
     Rejected,
     Sighting,
+    Unasked,
     Unknown,
     VoidDone,
     VoidOutcome,
@@ -45,22 +46,26 @@ async def shop(database_url: str) -> AsyncIterator[Shop]:
 
 @dataclass
 class Upstream:
-    """A supplier over a network that knows its eSIMs by ICCID, and remembers what it was asked."""
+    """A supplier over a network that knows its eSIMs by ICCID, and remembers what it was asked. `most`: of how many it
+    has the time to tell at once."""
 
     says: Callable[[Bought, datetime], Report | None] = lambda bought, now: Report(now)
     caps: Caps = field(default_factory=lambda: Caps(polled=True))
     asked: list[Bought] = field(default_factory=list)
     code: str = CODE
+    most: int | None = None
     open: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self.open.set()
 
-    async def refresh(self, bought: Sequence[Bought], now: datetime) -> list[Sighting]:
-        self.asked.extend(bought)
+    async def refresh(self, bought: Sequence[Bought], now: datetime) -> Sequence[Sighting | Unasked]:
+        asked = bought[: self.most]
+        self.asked.extend(asked)
         await self.open.wait()
-        told = ((one, self.says(one, now)) for one in bought)
-        return [Sighting(report, iccid=one.iccid) for one, report in told if report is not None]
+        told = ((one, self.says(one, now)) for one in asked)
+        sightings = [Sighting(report, iccid=one.iccid) for one, report in told if report is not None]
+        return [*sightings, *(Unasked(one.profile_id) for one in bought[len(asked) :])]
 
     async def allocate(self, purchase: Purchase, now: datetime) -> Outcome:
         return Rejected("NOT_ALLOWED", False, "it sells nothing here")
@@ -302,6 +307,30 @@ async def test_a_supplier_that_does_not_answer_is_asked_again_later_and_later(sh
     upstream.says = lambda bought, now: Report(now)
     assert await lives.look(Polled(upstream)) == 1
     assert await shop.rows("SELECT claims, claim FROM profile_life") == [(0, None)]
+
+
+async def test_what_there_was_no_time_to_ask_of_is_asked_of_at_once(shop: Shop):
+    lives, upstream = await elsewhere(shop, quantity=5), Upstream(most=2)
+    assert await lives.look(Polled(upstream)) == 5 + 3 + 1, "each time all that is left"
+    assert len(upstream.asked) == len({one.iccid for one in upstream.asked}) == 5
+    found = await shop.rows(
+        "SELECT claims, claim, reported_at = $1, due_at > $1 + interval '800 s' FROM profile_life", shop.time()
+    )
+    assert found == [(0, None, True, True)] * 5
+
+
+async def test_to_leave_an_esim_for_later_is_not_to_hear_of_it(shop: Shop):
+    def no_answer(bought: Bought, now: datetime) -> Report:
+        raise TimeoutError
+
+    lives, upstream = await elsewhere(shop), Upstream(no_answer)
+    await lives.look(Polled(upstream))
+    shop.time.passes(5)
+    upstream.says, upstream.most = lambda bought, now: Report(now), 0
+    worker = lives.follower(Polled(upstream))
+    assert await worker.run_once() == 1 and await lives.due() == 0
+    await worker._session.close()
+    assert await shop.rows("SELECT claims, claim, reported_at FROM profile_life") == [(1, None, None)]
 
 
 async def test_a_plan_ends_also_while_its_supplier_does_not_answer(shop: Shop):

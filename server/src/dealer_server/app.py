@@ -22,7 +22,6 @@ from dealer_server.api.gateway import Gateway
 from dealer_server.api.meter import Meter
 from dealer_server.api.pages import pages, with_console
 from dealer_server.api.refused import CallLog
-from dealer_server.console import look
 from dealer_server.console.door import Door
 from dealer_server.console.visit import Parts as ConsoleParts
 from dealer_server.fulfillment import follow
@@ -204,32 +203,33 @@ async def doors(base: Foundation) -> AsyncIterator[Doors]:
 async def console_door(base: Foundation, parts: routes.Parts) -> AsyncIterator[Door]:
     """The console, on connections of its own: however many look at pages, calls of dealers do not wait for them."""
     database = await Database.open(base.settings.database_url, look_seconds=base.settings.console_seconds)
-    warming = asyncio.create_task(_warm_console())
+    door = Door(
+        ConsoleParts(
+            database=database,
+            data_keys=base.data_keys,
+            master_keys=base.settings.master_keys,
+            links=base.links,
+            settings=base.settings,
+            refunds=parts.refunds,
+            voids=parts.voids,
+            outbound=parts.outbound,
+            callbacks=parts.callbacks,
+            passwords=Passwords(),
+        ),
+        clock.now,
+    )
+    warming = asyncio.create_task(_warm(door))
     try:
-        yield Door(
-            ConsoleParts(
-                database=database,
-                data_keys=base.data_keys,
-                master_keys=base.settings.master_keys,
-                links=base.links,
-                settings=base.settings,
-                refunds=parts.refunds,
-                voids=parts.voids,
-                outbound=parts.outbound,
-                callbacks=parts.callbacks,
-                passwords=Passwords(),
-            ),
-            clock.now,
-        )
+        yield door
     finally:
         warming.cancel()
         await database.close()
 
 
-async def _warm_console() -> None:
+async def _warm(door: Door) -> None:
     """A little later, so that starting does not take longer for it."""
     await asyncio.sleep(WARM_SECONDS)
-    await asyncio.to_thread(look.warm)
+    await door.warm()
 
 
 def admission(settings: Settings) -> LocalAdmission | SharedAdmission:

@@ -66,17 +66,17 @@ class Meter:
         self._written = total
         if ended := _minute(now) != minute:
             self._begin(now)
-        if not changed:
+        if not changed and not ended:
             return
         try:
             async with self._database.transaction() as connection:
                 await api_minute.put(connection, minute, self._process, counted)
                 if ended:
                     await api_minute.sweep(connection, now)
-        except DatabaseLost:
-            self._written = 0
         except Exception as error:
-            log.error("api_minute_not_written", error=repr(error))
+            self._written = 0
+            if not isinstance(error, DatabaseLost):
+                log.error("api_minute_not_written", error=repr(error))
 
     def _counted(self) -> list[Minute]:
         return [

@@ -69,7 +69,8 @@ def with_console(pages: Starlette, console: Callable[..., Awaitable[None]]) -> C
     """The console below /console, the pages elsewhere. A browser that comes to / is led to the console."""
 
     async def served(scope: Any, receive: Any, send: Any) -> None:
-        inside = scope["path"] == "/console" or scope["path"].startswith("/console/")
+        path = scope["raw_path"]  # as it is written: a proxy that keeps /console to itself sees no more
+        inside = path == b"/console" or path.startswith(b"/console/")
         await (console if inside or _browser_at_root(scope) else pages)(scope, receive, send)
 
     return served

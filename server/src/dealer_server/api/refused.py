@@ -1,13 +1,15 @@
 """Why was a dealer's call refused? What is kept of it for the dealer's developers, off the path of calls.
 
 The gateway hands over what it refused; a task writes it about once a second, in one statement. What comes faster than
-it can be written is counted and not kept, each dealer for itself: nobody's flood hides the refusals of others.
+it can be written is counted and not kept, each dealer for itself: nobody's flood hides the refusals of others. Calls
+that nobody need have signed have places of their own: with them anybody who knows an AppKey could flood a dealer.
 """
 
 import asyncio
 import contextlib
 import hashlib
 import re
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, MutableMapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -23,11 +25,11 @@ from dealer_server.operations.memory import Memory
 from dealer_server.rules import access
 from dealer_server.rules.refusal import AppKeyUnknown, Refusal
 from dealer_server.store import console_api_log as rows
-from dealer_server.store.console_api_log import RefusedCall, Step
+from dealer_server.store.console_api_log import UNSIGNED, RefusedCall, Step
 from dealer_server.store.database import Database, DatabaseLost
 
-PER_KEY = 50
-MOST_WAITING = 1_000
+PER_KEY = 50  # of calls that were signed, and as many of others
+MOST_WAITING = 1_000  # likewise
 MOST_STRANGERS = 20  # calls with an AppKey that has to be looked up first
 FLUSH_SECONDS = 1.0
 HEAD_BYTES = 8_192
@@ -113,7 +115,9 @@ class CallLog:
     def _empty(self) -> None:
         self._waiting: dict[str, list[RefusedCall]] = {}
         self._dropped: dict[str, int] = {}
-        self._count = self._strangers = 0
+        self._places: Counter[tuple[str, bool]] = Counter()  # by AppKey and whether nobody need have signed them
+        self._count: Counter[bool] = Counter()
+        self._strangers = 0
         self._steps: set[tuple[int, Step]] = set()
 
     def refused(
@@ -125,11 +129,13 @@ class CallLog:
             return
         app_key = key.decode()
         known = self._memory.caller(app_key) is not None
-        if not self._has_room(app_key, known):
+        unsigned = check_of(why, query=bool(scope["query_string"])) in UNSIGNED
+        if not self._has_room(app_key, known, unsigned):
             if known:
                 self._dropped[app_key] = self._dropped.get(app_key, 0) + 1
             return
-        self._count += 1
+        self._places[app_key, unsigned] += 1
+        self._count[unsigned] += 1
         call = described(why, scope, head, body, trace, app_key, self._clock(), self._trusted)
         self._waiting.setdefault(app_key, []).append(call)
         self._bell.set()
@@ -153,8 +159,8 @@ class CallLog:
                 await writing
             await self._flush()
 
-    def _has_room(self, app_key: str, known: bool) -> bool:
-        if len(self._waiting.get(app_key, ())) >= PER_KEY or self._count >= MOST_WAITING:
+    def _has_room(self, app_key: str, known: bool, unsigned: bool) -> bool:
+        if self._places[app_key, unsigned] >= PER_KEY or self._count[unsigned] >= MOST_WAITING:
             return False
         self._strangers += not known
         return known or self._strangers <= MOST_STRANGERS

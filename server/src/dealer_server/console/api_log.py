@@ -13,7 +13,7 @@ from dealer_server.console.operator.own import CODES
 from dealer_server.console.visit import NotHere, Page, Route, Visit
 from dealer_server.rules import missigned
 from dealer_server.store import console_api_log, console_dealers, tenant
-from dealer_server.store.console_api_log import KEPT, RefusedCall
+from dealer_server.store.console_api_log import KEPT_SIGNED, KEPT_UNSIGNED, RefusedCall
 from dealer_server.store.sealing import credential_context
 
 # The order of decisions 1. What a call failed at says that it has passed all before.
@@ -83,7 +83,8 @@ async def api_log(visit: Visit) -> Page:
     following = found[PAGE - 1].number if len(found) > PAGE else None
     pages = asked.pager(visit, log.path, following)
     fields = {"calls": found[:PAGE], "codes": codes, "code": code, "pages": pages, "written": written}
-    return Page("api_log.html", {**fields, "log": log, "dropped": dropped, "kept": KEPT})
+    kept = {"kept_unsigned": KEPT_UNSIGNED, "kept_signed": KEPT_SIGNED}
+    return Page("api_log.html", {**fields, **kept, "log": log, "dropped": dropped})
 
 
 async def _log(visit: Visit) -> Log:

@@ -3,9 +3,11 @@
 Every answer forbids what it does not need. Whatever goes wrong becomes a page that says what to do.
 """
 
+import asyncio
 import re
 import secrets
 from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -18,6 +20,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from dealer_server import acting
 from dealer_server.clock import Clock
 from dealer_server.console import account, api_log, look, sign_in, users
+from dealer_server.console.operator import overview
 from dealer_server.console.sign_in import Here
 from dealer_server.console.table import Absent, MayNot, table
 from dealer_server.console.visit import (
@@ -44,7 +47,8 @@ from dealer_server.store.database import DatabaseLost, TooSlow
 
 log = structlog.get_logger(__name__)
 SURE_SECONDS = 300
-FORM_BYTES, SIGN_IN_BYTES = 32 * 1024 * 1024, 16 * 1024
+# Who has not signed in sends little; files are sent to few pages.
+MOST_BYTES = {sign_in.PATH: 16 * 1024, "/console/packages/": 32 * 1024 * 1024, "": 1024 * 1024}
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
     " form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
@@ -97,8 +101,14 @@ class Door:
         self._clock = clock
         self.table = table(account, users, api_log)
 
+    async def warm(self) -> None:
+        """Makes ready what the first visitor would wait for."""
+        await asyncio.to_thread(look.warm)
+        with suppress(DatabaseLost):
+            await overview.counted(self._parts.database, self._clock())
+
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-        limit = SIGN_IN_BYTES if scope["path"].startswith(sign_in.PATH) else FORM_BYTES
+        limit = next(most for path, most in MOST_BYTES.items() if scope["path"].startswith(path))
         request = Request(scope, _bounded(receive, limit))
         try:
             answer = await self._guarded(request)
@@ -143,6 +153,8 @@ class Door:
             raise Forged
         if path == "/":
             return RedirectResponse(sign_in.HOME, 303)
+        if "\0" in path:
+            raise NotHere
         now, parts = self._clock(), self._parts
         visitor = self._visitor(request)
         acting.source.set(visitor.address)
@@ -317,10 +329,11 @@ class Door:
 
 
 async def _form(request: Request) -> tuple[dict[str, str], dict[str, bytes]]:
-    """The texts of a form, and its files by the fields' names. Raises TooLarge, HTTPException."""
+    """The texts of a form, without what no database can hold, and its files by the fields' names. Raises TooLarge,
+    HTTPException."""
     request.scope.setdefault("app", None)  # so that a spoiled form is an HTTPException
     given = await request.form(max_files=5, max_fields=500)
-    texts = {name: value for name, value in given.items() if isinstance(value, str)}
+    texts = {name: value.replace("\0", "") for name, value in given.items() if isinstance(value, str)}
     files = {name: await value.read() for name, value in given.items() if isinstance(value, UploadFile)}
     return texts, files
 

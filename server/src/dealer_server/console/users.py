@@ -1,13 +1,15 @@
 """Who may use the console: operators' admins see everybody, a dealer's admins the dealer's own people."""
 
-from dealer_server.console import asked
+from dealer_server.console import asked, sign_in
 from dealer_server.console.visit import Answer, Go, Page, Route, Visit
-from dealer_server.operations import tenant, user
+from dealer_server.operations import user
 from dealer_server.operations.tenant import OperatorError
-from dealer_server.operations.user import DEALER_ROLES, OPERATOR_ROLES, Made
+from dealer_server.operations.user import DEALER_ROLES, OPERATOR_ROLES, Made, Maker, TooManyTries
+from dealer_server.store import console_dealers, console_user
 
 ADMINS = ("op:admin", "dealer:admin")
 USERS = "/console/users"
+PAGE = 50
 
 
 async def show(visit: Visit) -> Answer:
@@ -22,16 +24,28 @@ async def create(visit: Visit) -> Answer:
     try:
         tenant_id = _tenant_of(visit)
         name, role = form.get("name", "").strip(), form.get("role", "")
-        made = await user.create(parts.database, parts.passwords, tenant_id, name, role, visit.author)
+        made = await user.create(
+            *(parts.database, parts.passwords, tenant_id, name, role, visit.author), maker=_maker(visit)
+        )
     except OperatorError as why:
         return await _page(visit, error=str(why))
+    except TooManyTries as many:
+        return await _page(visit, error=sign_in.wait(many.seconds))
     return await _shown_next(visit, made)
 
 
 async def reset(visit: Visit) -> Answer:
     parts, user_id = visit.parts, asked.named(visit, "user_id")
-    made = await user.reset(parts.database, parts.passwords, user_id, visit.user.tenant_id, visit.author)
+    within, maker = visit.user.tenant_id, _maker(visit)
+    try:
+        made = await user.reset(parts.database, parts.passwords, user_id, within, visit.author, maker)
+    except TooManyTries as many:
+        return Go(USERS, sign_in.wait(many.seconds), failed=True)
     return await _shown_next(visit, made)
+
+
+def _maker(visit: Visit) -> Maker:
+    return Maker(visit.user.user_id, visit.now)
 
 
 async def _shown_next(visit: Visit, made: Made) -> Go:
@@ -47,14 +61,22 @@ async def change(visit: Visit) -> Answer:
 
 
 async def _page(visit: Visit, *, made: Made | None = None, error: str = "") -> Page:
-    database, operator = visit.parts.database, visit.user.tenant_id is None
-    dealers = await tenant.list_tenants(database) if operator else []
+    """Operators choose: everybody, or one dealer's people, to whom a new one then belongs too."""
+    operator = visit.user.tenant_id is None
+    asked_for = asked.number(visit.query, "dealer") or asked.number(visit.form, "tenant")
+    chosen = asked_for if operator else visit.user.tenant_id
+    async with visit.parts.database.connection() as connection:
+        found = await console_user.listed(connection, chosen, asked.number(visit.query, "before"), PAGE + 1)
+        dealers = await console_dealers.names(connection, chosen) if operator else []
+    following = found[PAGE - 1].user_id if len(found) > PAGE else None
     fields = {
-        "users": await user.listed(database, visit.user.tenant_id),
+        "users": found[:PAGE],
+        "pages": asked.pager(visit, USERS, following),
         "made": made,
         "error": error,
         "operator": operator,
-        "dealers": list({str(one.tenant_id): one.name for one in dealers}.items()),
+        "chosen": str(chosen or ""),
+        "dealers": [(str(tenant_id), f"{name} · {tenant_id}") for tenant_id, name in dealers],
         "operator_roles": OPERATOR_ROLES,
         "dealer_roles": DEALER_ROLES,
     }

@@ -27,7 +27,7 @@ from dealer_server.store import life as rows
 from dealer_server.store.database import Connection, Database, DatabaseLost, Session
 from dealer_server.store.life import Row, Written
 from dealer_server.store.sealing import DataKeys
-from dealer_server.suppliers.contract import CALL_SECONDS, Bought, Remote, Sighting
+from dealer_server.suppliers.contract import CALL_SECONDS, Bought, Remote, Sighting, Unasked
 from dealer_server.suppliers.simulated import Delivered, Simulated
 
 log = structlog.get_logger()
@@ -153,7 +153,7 @@ class Source(Protocol):
     asks: bool
     timed: bool
 
-    async def look(self, lives: Sequence[Row], now: datetime) -> list[Sighting]: ...
+    async def look(self, lives: Sequence[Row], now: datetime) -> Sequence[Sighting | Unasked]: ...
 
     def again(self, one: Row, now: datetime) -> datetime | None:
         """When it is asked next, if ever."""
@@ -185,7 +185,7 @@ class Polled:
         self.timed = not remote.caps.own_plan_end
         self._remote = remote
 
-    async def look(self, lives: Sequence[Row], now: datetime) -> list[Sighting]:
+    async def look(self, lives: Sequence[Row], now: datetime) -> Sequence[Sighting | Unasked]:
         if not self.asks:
             return []
         return await self._remote.refresh([_bought(one) for one in lives], now)
@@ -242,17 +242,20 @@ class Follower:
         return len(due)
 
     async def _ask(self, due: Sequence[Row]) -> dict[int, list[Report]] | None:
-        """What is told of each, by profileId; None where no answer came."""
+        """What is told of each that was asked, by profileId; None where no answer came."""
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                sightings = await self._source.look(due, self._clock())
+                told = await self._source.look(due, self._clock())
         except Exception as error:
             log.warning("lives_not_told", supplier=self._source.code, lives=len(due), error=fault_text(error))
             return None
-        heard: dict[int, list[Report]] = {}
-        for one in due:
-            heard[one.profile_id] = [sighting.report for sighting in sightings if _names(sighting, one)]
-        return heard
+        left = {one.profile_id for one in told if isinstance(one, Unasked)}
+        sightings = [one for one in told if isinstance(one, Sighting)]
+        return {
+            one.profile_id: [sighting.report for sighting in sightings if _names(sighting, one)]
+            for one in due
+            if one.profile_id not in left
+        }
 
     async def _record_or_split(
         self, claim_id: int, due: Sequence[Row], heard: Mapping[int, Sequence[Report]] | None
@@ -289,14 +292,23 @@ class Follower:
         return Moved(row, known, profile)
 
     def _after(self, one: Moved, heard: Mapping[int, Sequence[Report]] | None, now: datetime) -> Written:
-        """Asked again in a while, sooner where no answer came. A call that fails is no reason to let a plan run on."""
-        row, failed = one.row, heard is None
-        wait = timedelta(seconds=answers.retry_seconds(row.claims))
-        again = now + wait if failed else self._source.again(row, now)
+        """Asked again in a while, sooner where no answer came, at once where there was no time to ask. A call that
+        fails is no reason to let a plan run on."""
+        row = one.row
+        again, claims = self._again(row, heard, now)
         due = life.next_due(one.profile, one.life, again, timed=self._source.timed)
-        claims = row.claims if failed else 0
-        reported = bool(heard and heard[row.profile_id])
+        reported = bool(heard and heard.get(row.profile_id))
         return Written(row.key, one.life, due, None, claims, reported, self._source.asks)
+
+    def _again(
+        self, row: Row, heard: Mapping[int, Sequence[Report]] | None, now: datetime
+    ) -> tuple[datetime | None, int]:
+        """When, and how many claims in a row have led to nothing by now."""
+        if heard is None:
+            return now + timedelta(seconds=answers.retry_seconds(row.claims)), row.claims
+        if row.profile_id not in heard:
+            return now, row.claims - 1  # as before this claim
+        return self._source.again(row, now), 0
 
 
 def _names(sighting: Sighting, one: Row) -> bool:

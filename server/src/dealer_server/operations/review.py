@@ -6,7 +6,7 @@ import msgspec
 
 from dealer_server import store
 from dealer_server.clock import Clock
-from dealer_server.operations.tenant import OperatorError
+from dealer_server.operations.tenant import OperatorError, require_reason
 from dealer_server.rules import identity
 from dealer_server.store import refund as rows
 from dealer_server.store.database import Connection, Database
@@ -26,8 +26,7 @@ async def approve(database: Database, refund_no: str, author: str, clock: Clock)
 
 async def reject(database: Database, refund_no: str, reason: str, author: str, clock: Clock) -> Row:
     """Raises OperatorError."""
-    if not reason.strip():
-        raise OperatorError("a rejection needs a reason, for the audit log")
+    require_reason(reason, "a rejection needs a reason, for the audit log")
     return await _review(database, refund_no, reason, author, clock)
 
 

@@ -18,8 +18,20 @@ BASE62 = string.ascii_letters + string.digits
 OVERLAP = timedelta(hours=24)
 
 
+LONGEST_REASON = 500  # characters
+
+
 class OperatorError(Exception):
     """What an operator asked for cannot be done; the message is one line and nothing was changed."""
+
+
+def require_reason(reason: str, needed: str = "") -> None:
+    """The audit log keeps it for ever, so it is short; `needed` says for what there has to be one. Raises
+    OperatorError."""
+    if needed and not reason.strip():
+        raise OperatorError(needed)
+    if len(reason) > LONGEST_REASON:
+        raise OperatorError(f"a reason has at most {LONGEST_REASON} characters; this one has {len(reason):,}")
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,8 +114,7 @@ async def adjust(
 ) -> store.tenant.Tenant:
     """Moves a dealer's money by hand: one ADJUST entry of a signed amount, down to minus the credit limit. Gives the
     dealer as it then stands. Raises OperatorError."""
-    if not reason.strip():
-        raise OperatorError("an adjustment needs a reason, for the audit log")
+    require_reason(reason, "an adjustment needs a reason, for the audit log")
 
     async def work(connection: Connection) -> store.tenant.Tenant:
         found = await _found(connection, tenant_id)

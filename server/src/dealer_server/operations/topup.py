@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from dealer_server import store
 from dealer_server.clock import Clock
-from dealer_server.operations.tenant import OperatorError
+from dealer_server.operations.tenant import OperatorError, require_reason
 from dealer_server.rules import identity, money, order, refusal, snapshot
 from dealer_server.store import topup as rows
 from dealer_server.store.database import Connection, Database
@@ -84,8 +84,7 @@ async def approve(database: Database, topup_no: str, author: str, clock: Clock) 
 
 async def reject(database: Database, topup_no: str, reason: str, author: str, clock: Clock) -> Topup:
     """Raises OperatorError."""
-    if not reason.strip():
-        raise OperatorError("a rejection needs a reason: the dealer reads it")
+    require_reason(reason, "a rejection needs a reason: the dealer reads it")
     return await _review(database, topup_no, reason, author, clock)
 
 

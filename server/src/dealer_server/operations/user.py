@@ -16,7 +16,7 @@ import structlog
 
 from dealer_server import store
 from dealer_server.operations import password as passwords
-from dealer_server.operations.password import Passwords
+from dealer_server.operations.password import Busy, Passwords
 from dealer_server.operations.tenant import OperatorError
 from dealer_server.rules import totp
 from dealer_server.store import console_user as rows
@@ -31,6 +31,7 @@ LONGEST = timedelta(hours=12)
 CODE_WITHIN = timedelta(minutes=5)
 WINDOW = timedelta(minutes=15)
 TRIES_OF_NAME = 10  # in a window
+MADE = 20  # passwords for others, in a window
 TRIES_OF_ADDRESS = 50
 SEEN_EVERY = timedelta(minutes=1)
 MADE_WITHIN = timedelta(minutes=10)
@@ -80,12 +81,17 @@ async def sign_in(
 ) -> Entered:
     """A new session, whatever the browser had before. Unknown, disabled and wrong are one answer after one time.
     Raises NotSignedIn, TooManyTries, passwords.Busy."""
-    of_name = _subject("name", name.lower())
-    await _count(database, of_name, visitor.address, now)
     async with database.connection() as connection:
         found = await rows.named(connection, name)
+    of_name = _subject("name", (found.name if found else name).lower())  # the database knows more letters that are one
+    await _count(database, of_name, visitor.address, now)
     known = found if found is not None and _may_enter(found) else None
-    if not await hasher.fits(known.password if known else None, password) or known is None:
+    try:
+        fits = await hasher.fits(known.password if known else None, password)
+    except Busy:
+        await _take_back(database, of_name, visitor.address)
+        raise
+    if not fits or known is None:
         log.warning("console_sign_in_refused", address=visitor.address, user_id=found.user_id if found else None)
         raise NotSignedIn
 
@@ -110,7 +116,8 @@ async def enter_code(
         known = await rows.account(connection, pending.user_id)
         if known is None or not _may_enter(known) or not await _code_fits(connection, keys, known, code, now):
             raise NotSignedIn
-        await rows.end_by_token(connection, token_hash(token))
+        if not await rows.end_by_token(connection, token_hash(token)):  # ended by its owner meanwhile
+            raise NotSignedIn
         await _forgive(connection, of_user, visitor.address)
         return await _enter(connection, known, True, visitor, now)
 
@@ -241,6 +248,13 @@ async def end_session(database: Database, here: Session, session_id: int) -> boo
 # Admins
 
 
+class Maker(NamedTuple):
+    """Who makes a password for somebody at the console, and when: so often in a while, as each costs much to hash."""
+
+    user_id: int
+    at: datetime
+
+
 async def create(
     database: Database,
     hasher: Passwords,
@@ -249,10 +263,14 @@ async def create(
     role: str,
     author: str,
     password: str | None = None,
+    maker: Maker | None = None,
 ) -> Made:
     """A new user of the operator, or of a dealer. Without a password one is made up, which must be changed at the first
-    sign-in. Raises OperatorError, passwords.Busy."""
+    sign-in. Raises OperatorError, TooManyTries, passwords.Busy."""
     _require_role(tenant_id, role)
+    if not name.isprintable():  # marks that nobody sees make two names look like one
+        raise OperatorError("a name is written in letters, digits and signs that can be seen")
+    await _count_made(database, maker)
     must_change, password = password is None, password or passwords.made()
     encoded = await hasher.hash(password)
 
@@ -271,9 +289,14 @@ async def create(
         raise OperatorError("a name has 1 to 100 characters and no spaces, such as an e-mail address") from None
 
 
-async def reset(database: Database, hasher: Passwords, user_id: int, within: int | None, author: str) -> Made:
+async def reset(
+    database: Database, hasher: Passwords, user_id: int, within: int | None, author: str, maker: Maker | None = None
+) -> Made:
     """A new password, which must be changed, no one-time codes, and every session ends. `within`: the dealer it has to
-    belong to, None for any. Raises OperatorError, passwords.Busy."""
+    belong to, None for any. Raises OperatorError, TooManyTries, passwords.Busy."""
+    if maker is not None and maker.user_id == user_id:  # nobody would be left to see it
+        raise OperatorError("change your own password on the page Account")
+    await _count_made(database, maker)
     password = passwords.made()
     encoded = await hasher.hash(password)
 
@@ -390,15 +413,30 @@ async def _code_fits(connection: Connection, keys: DataKeys, known: Account, cod
     return step is not None and await rows.use_totp_step(connection, known.user_id, step)
 
 
-async def _count(database: Database, of_name: bytes, address: str | None, now: datetime) -> None:
+async def _count_made(database: Database, maker: Maker | None) -> None:
     """Raises TooManyTries."""
-    most = {of_name: TRIES_OF_NAME} | ({} if address is None else {_of_address(address): TRIES_OF_ADDRESS})
+    if maker is not None:
+        await _count(database, _subject("make", str(maker.user_id)), None, maker.at, MADE)
+
+
+async def _count(
+    database: Database, subject: bytes, address: str | None, now: datetime, tries: int = TRIES_OF_NAME
+) -> None:
+    """Raises TooManyTries."""
+    most = {subject: tries} | ({} if address is None else {_of_address(address): TRIES_OF_ADDRESS})
     async with database.connection() as connection:
         counted = await rows.count_tries(connection, list(most), WINDOW, now)
     until = [since + WINDOW for subject, (tries, since) in counted.items() if tries > most[subject]]
     if until:
         log.warning("console_tries_throttled", address=address)
         raise TooManyTries(max(1, round((max(until) - now).total_seconds())))
+
+
+async def _take_back(database: Database, of_name: bytes, address: str) -> None:
+    """A try that was not looked at was none."""
+    async with database.connection() as connection:
+        for subject in (of_name, _of_address(address)):
+            await rows.take_back(connection, subject)
 
 
 async def _forgive(connection: Connection, of_name: bytes, address: str) -> None:

@@ -1,6 +1,6 @@
 """Voiding a profile without giving money back: /esim/profile/cancel and /esim/profile/revoke (specification 4.4)."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -9,7 +9,7 @@ from msgspec import UNSET
 from dealer_server import acting, kill_points, store
 from dealer_server.acting import Act
 from dealer_server.clock import Clock
-from dealer_server.operations.tenant import OperatorError
+from dealer_server.operations.tenant import require_reason
 from dealer_server.rules import identity, refund, refusal
 from dealer_server.rules.model import Item, Order, Profile
 from dealer_server.rules.refund import Way
@@ -53,7 +53,9 @@ class VoidDesk:
 
     async def void(self, tenant_id: int, call: calls.VoidProfile, act: Act | None = None) -> calls.Voided:
         """Repeating it is success, unless the supplier refused. A person's `act` stands in the audit log. Raises
-        000105, 000111, 310404, 200004, 200002."""
+        000105, 000111, 310404, 200004, 200002, OperatorError for a long reason."""
+        if act is not None:
+            require_reason(act.reason or "")
         if call.profile_id is not None and call.iccid is not None:
             raise refusal.ParameterNotAccepted("profileId and iccid exclude each other; send exactly one of them")
         if call.profile_id is None and call.iccid is None:
@@ -66,8 +68,7 @@ class VoidDesk:
     async def void_by_operator(self, tenant_id: int, profile_id: int, author: str, reason: str) -> calls.Voided:
         """The same for an operator: the act is in the audit log. Raises OperatorError without a reason, and 310404,
         200004, 200002."""
-        if not reason.strip():
-            raise OperatorError("a cancellation needs a reason, for the audit log")
+        require_reason(reason, "a cancellation needs a reason, for the audit log")
         return await self._desk.submit(Wanted(tenant_id, profile_id, None, Act.here(author, reason)))
 
     async def drain(self) -> None:
@@ -99,7 +100,8 @@ class VoidDesk:
                 await webhook.order_changed(
                     session, [(after.tenant_id, after.order_id, after.version) for _, after in changes], now
                 )
-            await _record(session, zip(batch, answers, strict=True))
+            fresh = {one[2] for one in found if one is not None and _open(before, one, asked.waiting)}
+            await _record(session, zip(batch, answers, strict=True), fresh)
             kill_points.reach("void.written")
         kill_points.reach("void.committed")
         if changes or voids:
@@ -141,11 +143,18 @@ class VoidDesk:
         )
 
 
-async def _record(session: Session, done: Iterable[tuple[Wanted, calls.Voided | Exception]]) -> None:
-    """The acts of people that were carried out."""
+def _open(before: Mapping[OrderKey, Order], located: tuple[int, int, int], waiting: Collection[int]) -> bool:
+    """Whether the profile was neither void nor about to be."""
+    tenant_id, order_id, profile_id = located
+    return profile_id not in waiting and not _profile(before[tenant_id, order_id], profile_id)[1].cancelled
+
+
+async def _record(session: Session, done: Iterable[tuple[Wanted, calls.Voided | Exception]], fresh: set[int]) -> None:
+    """The acts of people that were carried out: of each of these profiles one."""
     for wanted, answer in done:
-        if wanted.act is None or isinstance(answer, Exception):
+        if wanted.act is None or isinstance(answer, Exception) or answer.profile_id not in fresh:
             continue
+        fresh.remove(answer.profile_id)
         detail = {
             "orderNo": answer.order_no,
             "profileId": answer.profile_id,

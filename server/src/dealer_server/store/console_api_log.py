@@ -1,4 +1,8 @@
-"""Refused calls of dealers, the last 1 000 of each, and what a dealer has managed for the first time."""
+"""Refused calls of dealers, the last of each, and what a dealer has managed for the first time.
+
+Whoever knows an AppKey, which is no secret, can have calls refused that nobody signed. These have a ring of their own,
+so that they take no signed one out of the log.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -6,7 +10,12 @@ from typing import Literal, NamedTuple
 
 from dealer_server.store.database import Connection
 
-KEPT = 1_000
+KEPT_UNSIGNED = 200
+KEPT_SIGNED = 800
+KEPT = KEPT_UNSIGNED + KEPT_SIGNED
+UNSIGNED = frozenset(("path", "query string", "method", "size", "content type", "failed authentications", "headers",
+                      "header form", "active", "address", "timestamp", "signature"))  # fmt: skip
+"""What a call failed at that nobody need have signed."""
 Step = Literal["HEALTH", "BALANCE", "WEBHOOK", "CREDENTIALS", "LIVE"]
 
 
@@ -51,23 +60,34 @@ _ARRAYS = ", ".join(
 _REPLACED = ", ".join(f"{name} = excluded.{name}" for name in ("number", *RefusedCall._fields) if name != "tenant_id")
 _COUNTED = len(RefusedCall._fields)
 # Counters are locked in tenant order, so that two processes that write at once wait for each other in one direction.
+# turn: which of its kind a call is. Of two that come to one slot at once the newer one stays.
 _WRITE = f"""
 WITH call AS (
-    SELECT *, row_number() OVER (PARTITION BY tenant_id ORDER BY nth) AS place
+    SELECT *, failed = ANY(${_COUNTED + 1}::text[]) AS unsigned,
+        row_number() OVER (PARTITION BY tenant_id ORDER BY nth) AS place,
+        row_number() OVER (PARTITION BY tenant_id, failed = ANY(${_COUNTED + 1}::text[]) ORDER BY nth) AS turn
     FROM unnest({_ARRAYS}) WITH ORDINALITY AS call({_COLUMNS}, nth)
 ), fresh AS (
-    SELECT * FROM unnest(${_COUNTED + 1}::bigint[], ${_COUNTED + 2}::bigint[], ${_COUNTED + 3}::bigint[])
-        AS fresh(tenant_id, kept, dropped)
+    SELECT tenant_id, dropped, count(place) AS kept, count(place) FILTER (WHERE unsigned) AS unsigned
+    FROM unnest(${_COUNTED + 2}::bigint[], ${_COUNTED + 3}::bigint[]) AS lost(tenant_id, dropped)
+        LEFT JOIN call USING (tenant_id) GROUP BY tenant_id, dropped
 ), counted AS (
-    INSERT INTO refused_count AS c (tenant_id, written, dropped)
-    SELECT tenant_id, kept, dropped FROM fresh ORDER BY tenant_id
-    ON CONFLICT (tenant_id) DO UPDATE SET written = c.written + excluded.written, dropped = c.dropped + excluded.dropped
-    RETURNING tenant_id, written
+    INSERT INTO refused_count AS c (tenant_id, written, dropped, unsigned)
+    SELECT tenant_id, kept, dropped, unsigned FROM fresh ORDER BY tenant_id
+    ON CONFLICT (tenant_id) DO UPDATE SET written = c.written + excluded.written,
+        dropped = c.dropped + excluded.dropped, unsigned = c.unsigned + excluded.unsigned
+    RETURNING tenant_id, written, unsigned
+), begun AS (
+    SELECT tenant_id, counted.written - kept AS written, counted.unsigned - fresh.unsigned AS unsigned
+    FROM fresh JOIN counted USING (tenant_id)
 ), numbered AS (
-    SELECT call.*, counted.written - fresh.kept + place AS number
-    FROM call JOIN fresh USING (tenant_id) JOIN counted USING (tenant_id)
+    SELECT call.*, written + place AS number,
+        CASE WHEN call.unsigned THEN (begun.unsigned + turn) % {KEPT_UNSIGNED}
+            ELSE {KEPT_UNSIGNED} + (written - begun.unsigned + turn) % {KEPT_SIGNED} END AS slot
+    FROM call JOIN begun USING (tenant_id)
 )
-INSERT INTO refused_call (slot, number, {_COLUMNS}) SELECT number % {KEPT}, number, {_COLUMNS} FROM numbered
+INSERT INTO refused_call (slot, number, {_COLUMNS})
+SELECT DISTINCT ON (tenant_id, slot) slot, number, {_COLUMNS} FROM numbered ORDER BY tenant_id, slot, number DESC
 ON CONFLICT (tenant_id, slot) DO UPDATE SET {_REPLACED}
 """
 
@@ -78,13 +98,10 @@ async def hurry(connection: Connection) -> None:
 
 
 async def write(connection: Connection, calls: Sequence[RefusedCall], dropped: Mapping[int, int]) -> None:
-    """Puts them into the rings, oldest first and at most 1 000 of a tenant; counts those that were `dropped`."""
-    kept = dict.fromkeys(dropped, 0)
-    for call in calls:
-        kept[call.tenant_id] = kept.get(call.tenant_id, 0) + 1
+    """Puts them into the rings, oldest first; counts those that were `dropped`."""
+    lost = {**dict.fromkeys([call.tenant_id for call in calls], 0), **dropped}
     columns = list(zip(*calls, strict=True)) or [()] * _COUNTED
-    lost = [dropped.get(tenant_id, 0) for tenant_id in kept]
-    await connection.execute(_WRITE, *columns, list(kept), list(kept.values()), lost)
+    await connection.execute(_WRITE, *columns, list(UNSIGNED), list(lost), list(lost.values()))
 
 
 async def page(
@@ -109,10 +126,9 @@ async def codes(connection: Connection, tenant_id: int) -> Sequence[tuple[str, i
 
 
 async def find(connection: Connection, tenant_id: int, number: int) -> RefusedCall | None:
-    """None also where it has left the ring."""
+    """None also where it has left its ring. At most 1 000 rows are looked at."""
     row = await connection.fetchrow(
-        f"SELECT {_COLUMNS} FROM refused_call WHERE tenant_id = $1 AND slot = $2 AND number = $3",
-        *(tenant_id, number % KEPT, number),
+        f"SELECT {_COLUMNS} FROM refused_call WHERE tenant_id = $1 AND number = $2", tenant_id, number
     )
     return RefusedCall(*row) if row else None
 

@@ -102,14 +102,17 @@ async def create(
     return user_id or 0
 
 
-async def listed(connection: Connection, tenant_id: int | None = None, limit: int = 500) -> list[Listed]:
-    """The people of one dealer; without one, everybody, operators first."""
+async def listed(
+    connection: Connection, tenant_id: int | None = None, after: int | None = None, limit: int | None = None
+) -> list[Listed]:
+    """The people of one dealer; without one, everybody, operators first. Those that come `after` this userId."""
     rows = await connection.fetch(
         "SELECT u.user_id, u.tenant_id, t.name, u.name, u.role, u.status, u.totp_on, u.created_at, u.signed_in_at"
-        " FROM console_user u LEFT JOIN tenant t USING (tenant_id) WHERE $1::bigint IS NULL OR u.tenant_id = $1"
-        " ORDER BY u.tenant_id NULLS FIRST, u.user_id LIMIT $2",
-        tenant_id,
-        limit,
+        " FROM console_user u LEFT JOIN tenant t USING (tenant_id) WHERE ($1::bigint IS NULL OR u.tenant_id = $1)"
+        " AND ($2::bigint IS NULL OR (coalesce(u.tenant_id, 0), u.user_id) >"
+        "  (SELECT coalesce(tenant_id, 0), user_id FROM console_user WHERE user_id = $2))"
+        " ORDER BY coalesce(u.tenant_id, 0), u.user_id LIMIT $3",
+        *(tenant_id, after, limit),
     )
     return [Listed(*row) for row in rows]
 
@@ -235,8 +238,10 @@ async def end_sessions(connection: Connection, user_id: int, but: int | None = N
     )
 
 
-async def end_by_token(connection: Connection, token_hash: bytes) -> None:
-    await connection.execute("DELETE FROM console_session WHERE token_hash = $1", token_hash)
+async def end_by_token(connection: Connection, token_hash: bytes) -> bool:
+    """Whether there was one."""
+    ended = await connection.fetchval("DELETE FROM console_session WHERE token_hash = $1 RETURNING 1", token_hash)
+    return ended is not None
 
 
 async def sweep(

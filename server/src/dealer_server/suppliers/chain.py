@@ -30,6 +30,7 @@ from dealer_server.suppliers.contract import (
     Rejected,
     RejectedCode,
     Sighting,
+    Unasked,
     Unknown,
     VoidDone,
     VoidOutcome,
@@ -70,10 +71,11 @@ class ChainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
 class Chain:
     kind = "chain"
 
-    def __init__(self, code: str, settings: ChainSettings):
+    def __init__(self, code: str, settings: ChainSettings, refresh_seconds: float = REFRESH_SECONDS):
         self.code = code
         self.caps = Caps(parallel=settings.parallel, polled=True, own_plan_end=True)
         self._settings = settings
+        self._refresh_seconds = refresh_seconds
         self._pace = Pace(settings.per_second)
         self._by_day: dict[str, bool] = {}  # by sku: whether their package is sold by the day, which never changes
         self._dealer = AsyncDealer(
@@ -119,20 +121,25 @@ class Chain:
             return VoidDone()
         return Pending(POLL_SECONDS[0]) if refund.status == "REFUNDING" else NotVoided("its refund was rejected")
 
-    async def refresh(self, bought: Sequence[Bought], now: datetime) -> list[Sighting]:
-        """One by one; those that its pace leaves no time for are missing until the next time."""
-        seen, clock = [], asyncio.get_running_loop().time
-        until = clock() + REFRESH_SECONDS
-        for one in bought:
-            if clock() > until:
-                break
-            try:
-                snapshot = await self._paced(self._dealer.query(transaction_id=one.unit_key))
-            except DealerError:
-                continue
-            if profile := _profile(snapshot):
-                seen.append(Sighting(_report(profile, snapshot, now), iccid=one.iccid, unit_key=one.unit_key))
-        return seen
+    async def refresh(self, bought: Sequence[Bought], now: datetime) -> list[Sighting | Unasked]:
+        """One by one, for as long as there is time: what its pace leaves over is Unasked."""
+        told: list[Sighting | Unasked] = []
+        clock = asyncio.get_running_loop().time
+        until = clock() + self._refresh_seconds
+        for at, one in enumerate(bought):
+            if at and clock() > until:
+                return told + [Unasked(left.profile_id) for left in bought[at:]]
+            told += await self._sighted(one, now)
+        return told
+
+    async def _sighted(self, one: Bought, now: datetime) -> list[Sighting]:
+        """What they say of it, if anything."""
+        try:
+            snapshot = await self._paced(self._dealer.query(transaction_id=one.unit_key))
+        except DealerError:
+            return []
+        profile = _profile(snapshot)
+        return [Sighting(_report(profile, snapshot, now), iccid=one.iccid, unit_key=one.unit_key)] if profile else []
 
     def parse_event(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Event:
         try:

@@ -184,6 +184,12 @@ class Sighting(msgspec.Struct, frozen=True):
     unit_key: str | None = None
 
 
+class Unasked(msgspec.Struct, frozen=True):
+    """An eSIM that there was no time to ask of: it is due again at once."""
+
+    profile_id: int
+
+
 class Event(msgspec.Struct, frozen=True):
     """What a supplier's message means. `sightings` are taken as they are (the message was proven or is harmless);
     `look_at` are supplier_refs, unit_keys or ICCIDs about which the supplier is to be asked now, because a message that
@@ -251,8 +257,9 @@ class Remote(Protocol):
         """Voids the eSIM, or says how far that is; asked again, it answers the same."""
         ...
 
-    async def refresh(self, bought: Sequence[Bought], now: datetime) -> list[Sighting]:
-        """How these eSIMs are and what was used; those it cannot tell of are missing. Not called unless `polled`."""
+    async def refresh(self, bought: Sequence[Bought], now: datetime) -> Sequence[Sighting | Unasked]:
+        """How these eSIMs are and what was used; those it cannot tell of are missing. At least one is asked of, so that
+        those left for the next time grow fewer. Not called unless `polled`."""
         ...
 
     def parse_event(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Event:

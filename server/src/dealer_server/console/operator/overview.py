@@ -13,9 +13,10 @@ from dealer_server.rules import money, spread
 from dealer_server.store import console_orders, console_overview, console_suppliers
 from dealer_server.store.console_orders import Wanted
 from dealer_server.store.console_overview import HOUR, Hour
-from dealer_server.store.database import Connection
+from dealer_server.store.database import Connection, Database, TooSlow
 
 HOURS = 24
+HOURS_AT_ONCE = 8
 SAMPLE = 200
 LATEST = 8
 CLOSED_AFTER = timedelta(minutes=5)
@@ -43,8 +44,8 @@ class Pace(NamedTuple):
 
 
 async def overview(visit: Visit) -> Page:
+    every = await counted(visit.parts.database, visit.now)
     async with visit.parts.database.connection() as connection:
-        every = await _hours(connection, visit.parts.database.dsn, visit.now)
         latest = await console_orders.page(connection, Wanted(), None, LATEST)
         took = await _took(connection)
         unfinished = await console_suppliers.unfinished(connection)
@@ -81,8 +82,9 @@ async def overview(visit: Visit) -> Page:
     )
 
 
-async def _hours(connection: Connection, dsn: str, now: datetime) -> list[Hour | None]:
+async def counted(database: Database, now: datetime) -> list[Hour | None]:
     """The last hours, the one that runs included; None for those that are still to be counted."""
+    dsn = database.dsn
     current = now.replace(minute=0, second=0, microsecond=0)
     for old in [key for key in _counted if key[1] < current - 2 * HOURS * HOUR]:
         del _counted[old]
@@ -91,10 +93,14 @@ async def _hours(connection: Connection, dsn: str, now: datetime) -> list[Hour |
     work, most = 0, 1
     while unknown and work < COUNTED_AT_ONCE:
         some, unknown = _adjoining(unknown, most)
-        for one in await console_overview.hours(connection, some[-1], len(some)):
-            _counted[dsn, one.start] = one, now
-            work += one.orders + one.attempts
-        most *= 2
+        try:
+            async with database.connection() as connection:
+                found = await console_overview.hours(connection, some[-1], len(some))
+        except TooSlow:  # the page shows what was counted
+            break
+        _counted.update({(dsn, one.start): (one, now) for one in found})
+        work += sum(one.orders + one.attempts for one in found)
+        most = min(2 * most, HOURS_AT_ONCE)
     return [_known(dsn, start, now) for start in reversed(starts)]
 
 

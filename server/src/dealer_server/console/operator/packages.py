@@ -1,7 +1,6 @@
 """What is sold: packages on and off sale, an import with a preview of what it changes, and stock."""
 
 import base64
-import binascii
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -139,7 +138,7 @@ def _unpacked(packed: str) -> str | None:
     unzip = zlib.decompressobj()
     try:
         return unzip.decompress(base64.b64decode(packed, validate=True), UNPACKED).decode() or None
-    except (binascii.Error, zlib.error, UnicodeDecodeError):
+    except (ValueError, zlib.error):
         return None
 
 

@@ -1,12 +1,12 @@
 """What happened to an order, told in one line of time."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from typing import NamedTuple
 
 from dealer_server.console.look import grouped
+from dealer_server.console.operator import codes
 from dealer_server.rules import identity, money
 from dealer_server.rules.model import Order
 from dealer_server.store.console_orders import Bought, Called, Lived, Movement, VoidAsked
@@ -145,22 +145,15 @@ def _refunds(known: Known) -> Iterator[Event]:
 
 def _deliveries(known: Known) -> Iterator[Event]:
     for one in known.deliveries:
+        body = known.bodies.get(one.delivery_id, b"")
         facts = [("delivery", str(one.delivery_id)), ("order version", str(one.order_version))]
         if one.trigger != "AUTO":
             facts.append(("trigger", one.trigger))
         yield Event(
             *(one.created_at, "webhook", f"Webhook {one.event_type}", one.state, ", ".join(one.hints or ()), facts),
-            *(known.attempts.get(one.delivery_id, ()), one.delivery_id),
-            indented(known.bodies.get(one.delivery_id, b""), BODY_SHOWN),
+            *(codes.answered(known.attempts.get(one.delivery_id, ()), body), one.delivery_id),
+            codes.indented(body, BODY_SHOWN),
         )
-
-
-def indented(body: bytes, most: int | None = None) -> str:
-    """A JSON document to be read by people, its first `most` characters."""
-    if not body:
-        return ""
-    text = json.dumps(json.loads(body), indent=2, ensure_ascii=False)
-    return text if most is None or len(text) <= most else f"{text[:most]}\n…"
 
 
 def _some(ids: Sequence[str], most: int = 5) -> str:

@@ -5,9 +5,8 @@ from datetime import UTC, datetime
 from typing import get_args
 
 from dealer_server.console import asked
-from dealer_server.console.operator import own
+from dealer_server.console.operator import codes, own
 from dealer_server.console.operator.own import LOOK, PAGE, PUSH
-from dealer_server.console.operator.timeline import indented
 from dealer_server.console.visit import Answer, Go, NotHere, Page, Route, Visit
 from dealer_server.operations import repush
 from dealer_server.operations.repush import Chosen, Resendable
@@ -68,9 +67,10 @@ async def delivery(visit: Visit) -> Page:
         attempts = await webhook_log.attempts(connection, tenant_id, [delivery_id])
         shown = [delivery_id] if own.may(visit).codes else []
         bodies = await console_orders.bodies(connection, tenant_id, shown, visit.parts.data_keys)
-    body = indented(bodies.get(delivery_id, b""))
+    body = bodies.get(delivery_id, b"")
     return own.page(
-        visit, "delivery", delivery=found, dealer=dealer, attempts=attempts[delivery_id], body=body,
+        visit, "delivery", delivery=found, dealer=dealer, attempts=codes.answered(attempts[delivery_id], body),
+        body=codes.indented(body),
         finished=found.state in STATES,
     )  # fmt: skip
 

@@ -1,7 +1,8 @@
 -- How the API and suppliers do, for the console; and a way from a call's id to the log of refused calls.
 
--- The API minute by minute and process by process, for two days. writes: calls that change something, apart from those that only read. spread: how many calls took how long
--- (rules/spread.py). failed: of these, how many were answered with a fault of ours.
+-- The API minute by minute and process by process, for two days. writes: calls that change something, apart from those
+-- that only read. spread: how many calls took how long (rules/spread.py). failed: of these, how many were answered with
+-- a fault of ours.
 CREATE TABLE api_minute (
     minute timestamptz NOT NULL,
     process bigint NOT NULL,
@@ -24,3 +25,7 @@ CREATE TABLE supplier_health (
 
 CREATE INDEX refused_call_request_id ON refused_call (request_id);
 CREATE INDEX refused_call_trace_id ON refused_call (trace_id);
+
+-- Of `written`, the calls that nobody need have signed. Whoever knows an AppKey can have as many of these refused as
+-- they like, so they go round slots 0 to 199 of refused_call, and the others round 200 to 999.
+ALTER TABLE refused_count ADD COLUMN unsigned bigint NOT NULL DEFAULT 0;

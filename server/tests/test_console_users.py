@@ -1,0 +1,79 @@
+"""The list of users: of more than a page of people each one is found, and changed."""
+
+import re
+import secrets
+from collections.abc import AsyncIterator
+
+import pytest
+
+from browser import PASSWORDS, Browser, signed_in
+from dealer_server.console.users import PAGE
+from dealer_server.operations import user
+from door import Door, Service
+
+
+@pytest.fixture
+async def admin(service: Service) -> AsyncIterator[Browser]:
+    async with signed_in(service) as one:
+        yield one
+
+
+async def crowd(service: Service, tenant_id: int, count: int) -> list[str]:
+    """Their userIds, in the order in which they came."""
+    prefix = secrets.token_hex(4)
+    made = [
+        await user.create(service.database, PASSWORDS, tenant_id, f"{prefix}-{number}", "finance", "test", "a password")
+        for number in range(count)
+    ]
+    return [str(one.user_id) for one in made]
+
+
+def shown(text: str) -> list[str]:
+    return re.findall(r'action="/console/users/(\d+)/reset"', text)
+
+
+async def paged(one: Browser, path: str) -> list[list[str]]:
+    """The userIds of each page, from the first to the last."""
+    pages: list[list[str]] = []
+    while path:
+        page = await one.get(path)
+        assert page.status_code == 200
+        pages.append(shown(page.text))
+        following = re.search(r'rel="next" href="([^"]+)"', page.text)
+        path = following[1].replace("&amp;", "&") if following else ""
+    return pages
+
+
+async def test_of_more_than_a_page_of_people_each_is_on_one_page(service: Service, dealer: Door, stranger: Door):
+    [other] = await crowd(service, stranger.tenant_id, 1)
+    async with signed_in(service, "admin", dealer.tenant_id) as one:
+        expected = [str(one.user_id), *await crowd(service, dealer.tenant_id, 2 * PAGE)]
+        pages = await paged(one, "/console/users")
+        assert pages == [expected[:PAGE], expected[PAGE : 2 * PAGE], expected[2 * PAGE :]]
+        foreign = await one.get(f"/console/users?dealer={stranger.tenant_id}")
+        assert shown(foreign.text) == expected[:PAGE] and other not in shown(foreign.text)
+        await one.post(f"/console/users/{expected[-1]}", {"role": "finance", "status": "DISABLED"})
+        last = await one.get(f"/console/users?before={expected[-2]}")
+        assert shown(last.text) == expected[-1:] and "DISABLED" in last.text
+
+
+async def test_an_operator_comes_to_everybody_operators_first(service: Service, admin: Browser, dealer: Door):
+    theirs = await crowd(service, dealer.tenant_id, PAGE + 1)
+    everybody = [user_id for page in await paged(admin, "/console/users") for user_id in page]
+    assert everybody == [str(one.user_id) for one in await user.listed(service.database)]
+    assert everybody.index(str(admin.user_id)) < everybody.index(theirs[0])
+
+
+async def test_an_operator_looks_at_one_dealers_people_and_makes_another(
+    service: Service, admin: Browser, dealer: Door, stranger: Door
+):
+    theirs = await crowd(service, dealer.tenant_id, 2)
+    await crowd(service, stranger.tenant_id, 1)
+    page = (await admin.get(f"/console/users?dealer={dealer.tenant_id}")).text
+    assert shown(page) == theirs
+    assert page.count(f'<option value="{dealer.tenant_id}" selected>') == 2, "in the filter and in the form"
+    refused = await admin.post(
+        "/console/users", {"name": "two words", "role": "finance", "tenant": str(dealer.tenant_id)}
+    )
+    assert refused.status_code == 400 and f'<option value="{dealer.tenant_id}" selected>' in refused.text
+    assert "All users" in (await admin.get("/console/users?dealer=999999")).text
