@@ -15,9 +15,9 @@ BIN := .venv/bin
 dev: .venv
 	@$(BIN)/dealer-server dev
 
-# Tests wait more than they compute: a process per core, each with a PostgreSQL of its own.
+# Tests wait as much as they compute: one process more than cores, each with a PostgreSQL of its own.
 test: .venv
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --maxprocesses 4 --dist loadfile
 
 check: format lint types imports test
 

@@ -62,6 +62,7 @@ PAGES: tuple[Seen, ...] = (
     *_of("operator", "/console/account/password"),
     *_of("operator", "/console/dealers", "/console/dealers/new", "/console/dealers/{tenant_id}"),
     *_of("operator", "/console/dealers/{tenant_id}/statement", "/console/dealers/{tenant_id}/credentials/{app_key}"),
+    *_of("operator", "/console/dealers/{tenant_id}/api-log", "/console/dealers/{tenant_id}/api-log/{number}"),
     *_of("operator", "/console/orders", "/console/orders/{order_no}", "/console/topups", "/console/refunds"),
     *_of("operator", "/console/packages", "/console/packages/import", "/console/suppliers", "/console/webhooks"),
     *_of("operator", "/console/webhooks/failed", "/console/deliveries/{tenant_id}/{delivery_id}"),
@@ -127,6 +128,7 @@ async def world(database_url: str) -> AsyncIterator[World]:
                 await _signed_in(service, people[who], who, role, tenant_id)
         async with service.door(mine) as door:
             things = await _life(service, door, receiver, people)
+        await _all_counted(service, people["operator"])
         await _unsure(service, people["forgetful"])
         names = dict.fromkeys(("operator", "reader", "forgetful", "dealer", "clerk"), things)
         theirs = {"newcomer": _credentials(new)}
@@ -226,6 +228,15 @@ async def _number(dealer: Browser) -> str:
         while "101003" not in (text := (await dealer.get("/console/api-log")).text):
             await asyncio.sleep(0.05)
     return text.partition('data-href="/console/api-log/')[2].partition('"')[0]
+
+
+async def _all_counted(service: Service, operator: Browser) -> None:
+    """Until the overview shows all of it: it counts again every few seconds."""
+    async with service.database.connection() as connection:
+        orders = await connection.fetchval("SELECT count(*) FROM orders")
+    async with asyncio.timeout(PATIENCE):
+        while f">{orders}</div>" not in (text := (await operator.get("/console")).text) or "No call was" in text:
+            await asyncio.sleep(0.5)
 
 
 async def _unsure(service: Service, one: Browser) -> None:

@@ -20,7 +20,7 @@ from playwright.async_api import Page, ViewportSize
 
 import looks
 from chromium import AXE, barriers, ear, needs_chromium, opened
-from dealer_server.console import account, users
+from dealer_server.console import account, api_log, users
 from dealer_server.console.table import table
 from looks import FOLDER, PHONE, THEMES, VIEWS, WIDE, Picture
 from pages import PAGES, PEOPLE, Seen, World, world
@@ -191,7 +191,7 @@ def test_every_page_of_the_table_is_looked_at() -> None:
     looked = {(PEOPLE[page.who][0], page.path) for page in PAGES}
     missing = [
         (kind, row.route.path)
-        for row in table(account, users).rows
+        for row in table(account, users, api_log).rows
         if row.route.method == "GET" and not row.route.path.endswith((".csv", ".svg"))
         for kind in sorted({role.partition(":")[0] for role in row.route.roles})
         if (kind, row.route.path) not in looked
