@@ -21,6 +21,8 @@ SAMPLE = 200
 LATEST = 8
 CLOSED_AFTER = timedelta(minutes=5)
 RENEWED = timedelta(seconds=10)
+COUNTED_EACH_TIME = 1_000
+"""Orders and attempts: an hour that runs and has more is counted again in a while, not for each page."""
 COUNTED_AT_ONCE = 50_000
 """Orders and attempts: where there are more, a page counts some hours, and the page that follows the others."""
 _counted: dict[tuple[str, datetime], tuple[Hour, datetime]] = {}
@@ -89,7 +91,8 @@ async def counted(database: Database, now: datetime) -> list[Hour | None]:
     for old in [key for key in _counted if key[1] < current - 2 * HOURS * HOUR]:
         del _counted[old]
     starts = [current - back * HOUR for back in range(HOURS)]
-    unknown = [start for start in starts if _known(dsn, start, now) is None]
+    known = {start: hour for start in starts if (hour := _known(dsn, start, now)) is not None}
+    unknown = [start for start in starts if start not in known]
     work, most = 0, 1
     while unknown and work < COUNTED_AT_ONCE:
         some, unknown = _adjoining(unknown, most)
@@ -98,10 +101,11 @@ async def counted(database: Database, now: datetime) -> list[Hour | None]:
                 found = await console_overview.hours(connection, some[-1], len(some))
         except TooSlow:  # the page shows what was counted
             break
+        known |= {one.start: one for one in found}
         _counted.update({(dsn, one.start): (one, now) for one in found})
         work += sum(one.orders + one.attempts for one in found)
         most = min(2 * most, HOURS_AT_ONCE)
-    return [_known(dsn, start, now) for start in reversed(starts)]
+    return [known.get(start) for start in reversed(starts)]
 
 
 def _adjoining(starts: Sequence[datetime], most: int) -> tuple[Sequence[datetime], Sequence[datetime]]:
@@ -114,7 +118,9 @@ def _adjoining(starts: Sequence[datetime], most: int) -> tuple[Sequence[datetime
 
 def _known(dsn: str, start: datetime, now: datetime) -> Hour | None:
     hour, at = _counted.get((dsn, start), (None, now))
-    return hour if at > start + HOUR + CLOSED_AFTER or now - at < RENEWED else None
+    if hour is None or at > start + HOUR + CLOSED_AFTER:
+        return hour
+    return hour if now - at < RENEWED and hour.orders + hour.attempts > COUNTED_EACH_TIME else None
 
 
 def _turnover(hours: Sequence[Hour]) -> list[tuple[str, int]]:
