@@ -54,6 +54,7 @@ class Pending:
     refund_no: str
     order: Bought
     held: dict[int, str]  # profileId → packageCode
+    call: dict[str, Any]
     approved: bool | None = None
     answered: bool = False
 
@@ -133,7 +134,7 @@ class Story:
             assert reply.data["status"] == "REFUNDING"
             self._become(bought, live, "HELD")
             held = {one: packages[one] for one in live}
-            self.model.pending.append(Pending(reply.data["refundNo"], bought, held))
+            self.model.pending.append(Pending(reply.data["refundNo"], bought, held, call))
         self.model.asked_today.append(call)
 
     async def repeat_refund(self) -> None:
@@ -245,6 +246,8 @@ class Story:
         self._become(one.order, given, "REFUNDED")
         self._become(one.order, [each for each in one.held if each not in given], "LIVE")
         self.model.pending.remove(one)
+        if not given and one.call in self.model.asked_today:  # all of it was rejected: it may be asked for anew
+            self.model.asked_today.remove(one.call)
 
     async def _refund_id(self, one: Pending) -> int:
         from dealer_server.rules import identity
