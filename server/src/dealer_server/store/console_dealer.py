@@ -185,12 +185,6 @@ async def order_of(connection: Connection, tenant_id: int, profile_id: int) -> i
     )
 
 
-async def remark(connection: Connection, tenant_id: int, order_id: int) -> str | None:
-    return await connection.fetchval(
-        "SELECT remark FROM orders WHERE tenant_id = $1 AND order_id = $2", tenant_id, order_id
-    )
-
-
 async def refunds(connection: Connection, tenant_id: int, order_id: int, limit: int) -> Sequence[RefundLine]:
     """Newest first."""
     rows = await connection.fetch(

@@ -11,7 +11,7 @@ from dealer_server.console.dealer.own import EVERYONE, MONEY, PAGE, SECRETS
 from dealer_server.console.visit import Answer, Go, NotHere, Page, Route, Visit
 from dealer_server.rules import identity, money, refund, snapshot
 from dealer_server.rules.model import Item, Order, Profile
-from dealer_server.store import console_dealer, order
+from dealer_server.store import console_dealer, console_orders, order
 from dealer_server.store.console_dealer import Span
 from esim_dealer.wire import calls
 from esim_dealer.wire import snapshot as wire
@@ -64,13 +64,8 @@ def span_of(visit: Visit) -> Span:
 
 
 async def _sought(visit: Visit, sought: str) -> Answer:
-    """Straight to the one order or profile a word stands for."""
-    async with visit.parts.database.connection() as connection:
-        order_id, profile_id = await console_dealer.locate(connection, visit.tenant_id, sought)
-    if profile_id is not None:
-        return Go(f"/console/profiles/{profile_id}")
-    if order_id is not None:
-        return Go(f"/console/orders/{identity.order_no(order_id)}")
+    if there := await own.meant(visit, sought):
+        return there
     pages = asked.pager(visit, "/console/orders", None)
     return own.page(visit, "orders", orders=(), pages=pages, statuses=STATUSES, sought=sought)
 
@@ -82,7 +77,7 @@ async def one(visit: Visit) -> Page:
         about = (connection, visit.tenant_id, found.order_id)
         voiding = await console_dealer.voids_waiting(*about)
         refunds = await console_dealer.refunds(*about, REFUNDS)
-        remark = await console_dealer.remark(*about)
+        remark = await console_orders.remark(*about)
         deliveries = await console_dealer.deliveries_of(*about, DELIVERIES)
     profiles = shown(visit, found, voiding)
     return own.page(

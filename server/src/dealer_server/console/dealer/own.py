@@ -8,7 +8,9 @@ import msgspec
 from dealer_server.console import asked
 from dealer_server.console.visit import Go, Page, Visit
 from dealer_server.operations.tenant import OperatorError
+from dealer_server.rules import identity
 from dealer_server.rules.refusal import ParameterInvalid, Refusal
+from dealer_server.store import console_dealer
 
 EVERYONE = ("dealer:admin", "dealer:developer", "dealer:finance")
 SECRETS = ("dealer:admin", "dealer:developer")
@@ -40,6 +42,15 @@ def call(kind: type[T], **fields: object) -> T:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as why:
         raise ParameterInvalid(str(why)) from None
+
+
+async def meant(visit: Visit, word: str) -> Go | None:
+    """Straight to the one order or profile of the dealer's that a word stands for."""
+    async with visit.parts.database.connection() as connection:
+        order_id, profile_id = await console_dealer.locate(connection, visit.tenant_id, word)
+    if profile_id is not None:
+        return Go(f"/console/profiles/{profile_id}")
+    return None if order_id is None else Go(f"/console/orders/{identity.order_no(order_id)}")
 
 
 async def done(work: Awaitable[str], to: str) -> Go:

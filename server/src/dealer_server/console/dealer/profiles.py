@@ -46,12 +46,8 @@ async def _span(connection: Connection, visit: Visit) -> Span:
 
 
 async def _sought(visit: Visit, sought: str) -> Answer:
-    async with visit.parts.database.connection() as connection:
-        order_id, profile_id = await console_dealer.locate(connection, visit.tenant_id, sought)
-    if profile_id is not None:
-        return Go(f"/console/profiles/{profile_id}")
-    if order_id is not None:
-        return Go(f"/console/orders/{identity.order_no(order_id)}")
+    if there := await own.meant(visit, sought):
+        return there
     pages = asked.pager(visit, "/console/profiles", None)
     return own.page(visit, "profiles", profiles=(), pages=pages, statuses=LIFECYCLE, plans=PLAN_USE, sought=sought)
 
