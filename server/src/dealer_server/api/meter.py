@@ -1,7 +1,6 @@
 """How many calls are answered, and how fast? Counted in memory as they are answered, written every few seconds."""
 
 import asyncio
-import contextlib
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,6 +8,7 @@ from datetime import datetime
 
 import structlog
 
+from dealer_server.api.behind import behind
 from dealer_server.clock import Clock
 from dealer_server.rules import spread
 from dealer_server.store import api_minute
@@ -44,14 +44,8 @@ class Meter:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Writes while it is open, and what is left at the end."""
-        writing = asyncio.create_task(self._run())
-        try:
+        async with behind(self._run(), self.flush):
             yield
-        finally:
-            writing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await writing
-            await self.flush()
 
     async def _run(self) -> None:
         while True:

@@ -6,7 +6,6 @@ that nobody need have signed have places of their own: with them anybody who kno
 """
 
 import asyncio
-import contextlib
 import hashlib
 import re
 from collections import Counter
@@ -20,6 +19,7 @@ import structlog
 
 from dealer_server.api import authenticate
 from dealer_server.api.authenticate import Head, TooManyCalls
+from dealer_server.api.behind import behind
 from dealer_server.clock import Clock
 from dealer_server.operations.memory import Memory
 from dealer_server.rules import access
@@ -150,14 +150,8 @@ class CallLog:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Writes while it is open, and what is left at the end."""
-        writing = asyncio.create_task(self._run())
-        try:
+        async with behind(self._run(), self._flush):
             yield
-        finally:
-            writing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await writing
-            await self._flush()
 
     def _has_room(self, app_key: str, known: bool, unsigned: bool) -> bool:
         if self._places[app_key, unsigned] >= PER_KEY or self._count[unsigned] >= MOST_WAITING:
