@@ -116,6 +116,11 @@ class Instance:
     def serve(self, name: str) -> "Served":
         return Served(self._process(name, "serve"))
 
+    def serve_switched(self, name: str) -> "Served":
+        """It stops keeping what the console shows of calls when it is told to (bench/keeping.py)."""
+        command = [sys.executable, "-m", "bench.keeping", "serve"]
+        return Served(Process("serve, switched", command, self._log(name, "switched"), self.environment(name)))
+
     def work(self, name: str) -> Process:
         process = self._process(name, "work")
         process.said("ready: ")
@@ -140,8 +145,11 @@ class Instance:
 
     def _process(self, name: str, command: str) -> Process:
         program = Path(sys.executable).with_name("dealer-server")
-        log = self.folder / f"{command}-{name}.log"
-        return Process(f"dealer-server {command}", [str(program), command], log, self.environment(name))
+        command_line = [str(program), command]
+        return Process(f"dealer-server {command}", command_line, self._log(name, command), self.environment(name))
+
+    def _log(self, name: str, command: str) -> Path:
+        return self.folder / f"{command}-{name}.log"
 
     def _administer(self, statement: str) -> None:
         async def run() -> None:

@@ -55,6 +55,9 @@ class Process:
         if self._popen.poll() is not None:
             raise Failed(f"{self.name} ended with status {self._popen.returncode}: {self.tail()}")
 
+    def tell(self, number: signal.Signals) -> None:
+        self._popen.send_signal(number)
+
     def tail(self) -> str:
         return self._log.read_text(errors="replace")[-2000:].strip() or "it said nothing"
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import calls, claims, contest, drain, growth, life, measure, pages, pgbench, processes, refunds, start
+from bench import calls, claims, contest, drain, growth, kept, life, measure, pages, pgbench, processes, refunds, start
 from bench.failure import Failed
 from bench.instance import Instance, Served, secrets_file
 from bench.measure import Load, Reading, Replay, Target
@@ -253,6 +253,21 @@ def console(bench: Bench) -> None:
         bench.note("console.slowest", "console: the slowest page", pages.slowest(others))
         bench.note("console.search", "console: the slowest search", pages.slowest(searches))
     bench.instance.drop(database)
+    _kept(bench)
+
+
+def _kept(bench: Bench) -> None:
+    """What the console shows of calls, kept and not kept, in turn."""
+    replay = Replay(bench.instance, max(2, bench.options.seconds // 4))
+    for _ in range(bench.options.runs):
+        database = bench.instance.fresh()
+        with bench.instance.serve_switched(database) as served:
+            stranger = bench.instance.dealers[-1]
+            for keeping, reading in kept.pairs(bench.hot_orders(64), replay, _target(served), stranger):
+                key, title = ("kept", "calls kept for the console") if keeping else ("not_kept", "no call is kept")
+                bench.note(f"orders.hot.64.{key}", f"order, one dealer, 64 connections, {title}", reading)
+        bench.instance.drop(database)
+    replay.close()
 
 
 def memory(bench: Bench) -> None:

@@ -19,6 +19,8 @@ from sourcing import Source, fresh, hop, set_up
 
 PER_ORDER = 20
 PATIENCE = 300.0
+UNSETTLED = """SELECT EXISTS (SELECT FROM purchase WHERE state IN ('PLANNED', 'SENT', 'PENDING', 'UNKNOWN'))
+    OR EXISTS (SELECT FROM order_item WHERE due_at IS NOT NULL)"""
 LOST = [Fault(how, executed) for how in ("RESET", "HTTP 500", "HTML", "HALF", "EXPIRED") for executed in (True, False)]
 
 
@@ -34,10 +36,8 @@ async def bought_and_delivered(service: Service, door: Door, count: int) -> list
     async with asyncio.timeout(PATIENCE):
         while True:
             async with service.database.connection() as connection:
-                open_states = "('PLANNED', 'SENT', 'PENDING', 'UNKNOWN')"
-                left = await connection.fetchval(f"SELECT count(*) FROM purchase WHERE state IN {open_states}")
-                waiting = await connection.fetchval("SELECT count(*) FROM order_item WHERE due_at IS NOT NULL")
-                if not left and not waiting:
+                # In one statement: between two of them what waits becomes a purchase, or a purchase waits again.
+                if not await connection.fetchval(UNSETTLED):
                     break
                 await connection.execute(
                     "UPDATE purchase SET due_at = now() WHERE state IN ('PLANNED', 'PENDING', 'UNKNOWN')"

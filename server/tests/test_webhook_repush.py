@@ -218,6 +218,12 @@ async def test_a_job_goes_through_what_was_counted_and_no_further(stage: Stage, 
         worker = Repusher(stage.database, stage.clock, wake)
         while await worker.step():
             assert await on_their_way(stage, dealer) <= 16, "half of the dealer's cap"
+        await receiver.received(40)
+
+        async def over() -> bool:
+            return await on_their_way(stage, dealer) == 0
+
+        await eventually(over)
     ended = await repush.job(stage.database, job.job_id)
     assert (ended.done, ended.total) == (40, 40) and ended.finished_at
     assert len(receiver.requests) == 40

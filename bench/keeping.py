@@ -1,0 +1,35 @@
+"""`dealer-server`, which stops and goes on keeping what the console shows of calls at each SIGUSR1: the API log and how
+fast calls are answered (programs measure what that costs: bench/kept.py)."""
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from dealer_server import __main__
+from dealer_server.api.meter import Meter
+from dealer_server.api.refused import CallLog
+
+
+def switch(*keepers: tuple[type, str]) -> None:
+    """Each SIGUSR1 turns these methods off, or on again."""
+    keeping = True
+
+    def turn(*_: object) -> None:
+        nonlocal keeping
+        keeping = not keeping
+
+    def switched(keep: Callable[..., None]) -> Callable[..., None]:
+        def only_then(*given: Any) -> None:
+            if keeping:
+                keep(*given)
+
+        return only_then
+
+    for kind, name in keepers:
+        setattr(kind, name, switched(getattr(kind, name)))
+    signal.signal(signal.SIGUSR1, turn)
+
+
+if __name__ == "__main__":
+    switch((Meter, "answered"), (CallLog, "refused"), (CallLog, "managed"))
+    __main__.main()
