@@ -249,9 +249,13 @@ async def test_many_guesses_at_once_are_no_more_than_one_by_one(admin: Browser, 
     assert sorted(answer.status_code for answer in answers) == [403] * 10 + [429] * 15
 
 
-async def test_an_address_may_try_fifty_names(visitor: Browser) -> None:
-    answers = [(await visitor.sign_in(f"name-{number}", "")).status_code for number in range(51)]
-    assert answers == [403] * 50 + [429]
+async def test_an_address_may_try_fifty_names(service: Service, visitor: Browser) -> None:
+    for number in range(48):
+        with pytest.raises(user.NotSignedIn):
+            here = user.Visitor("127.0.0.1", "")
+            await user.sign_in(service.database, PASSWORDS, f"name-{number}", "", here, clock.now())
+    answers = [(await visitor.sign_in(f"another-{number}", "")).status_code for number in range(3)]
+    assert answers == [403] * 2 + [429]
 
 
 async def test_a_good_sign_in_forgives_the_tries_before(admin: Browser, visitor: Browser) -> None:

@@ -320,12 +320,22 @@ class Door:
         return origin is not None and origin.partition("://")[2] not in ours
 
     def _back(self, asked: Asked) -> str:
-        """The page a form was on."""
+        """The page a form was on; where that was the answer to another form, the one above it."""
         try:
             sent_by = urlsplit(asked.request.headers.get("referer", ""))
         except ValueError:
             return sign_in.HOME
-        return sign_in.local(sent_by.path + (f"?{sent_by.query}" if sent_by.query else ""))
+        page = path = sign_in.local(sent_by.path)
+        while not self._opens(page, asked.user):
+            page = page.rpartition("/")[0]
+        return sign_in.local(f"{path}?{sent_by.query}") if page == path and sent_by.query else page
+
+    def _opens(self, path: str, person: User) -> bool:
+        try:
+            self.table.find("GET", path, person)
+        except (Absent, MayNot):
+            return path == sign_in.HOME
+        return True
 
 
 async def _form(request: Request) -> tuple[dict[str, str], dict[str, bytes]]:

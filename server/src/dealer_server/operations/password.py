@@ -1,6 +1,7 @@
 """How is a password kept, and does one fit? argon2id, one at a time, so that calls of dealers do not feel it."""
 
 import asyncio
+import functools
 import secrets
 from collections.abc import Callable
 from typing import TypeVar
@@ -26,9 +27,13 @@ class Passwords:
 
     def __init__(self, hasher: argon2.PasswordHasher = DEAR) -> None:
         self._hasher = hasher
-        self._nobodys = self._hasher.hash(secrets.token_hex(16))
         self._running = asyncio.Semaphore(AT_ONCE)
         self._wanted = 0
+
+    @functools.cached_property
+    def _nobodys(self) -> str:
+        """What a password is compared with where there is no such user. Not made before somebody signs in."""
+        return self._hasher.hash(secrets.token_hex(16))
 
     async def hash(self, password: str) -> str:
         """The encoded form. Raises Busy."""
@@ -38,8 +43,9 @@ class Passwords:
         """None, where there is no such user, takes as long as any other and is False. Raises Busy."""
 
         def verified() -> bool:
+            nobodys = self._nobodys
             try:
-                return self._hasher.verify(encoded or self._nobodys, password)
+                return self._hasher.verify(encoded or nobodys, password)
             except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError):
                 return False
 

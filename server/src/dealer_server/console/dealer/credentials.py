@@ -4,7 +4,6 @@ from dealer_server.console.dealer import own
 from dealer_server.console.dealer.own import SECRETS
 from dealer_server.console.visit import Go, MustBeSure, NotHere, Page, Route, Visit
 from dealer_server.operations import tenant
-from dealer_server.operations.tenant import OperatorError
 from dealer_server.store import console_api_log, console_dealer, console_dealers
 from dealer_server.store.console_dealers import Credential
 
@@ -36,10 +35,7 @@ async def _seen(visit: Visit, found: Credential) -> str:
 async def reset(visit: Visit) -> Go:
     """Leads to the new secret; the old one opens calls for 24 hours more. Raises MustBeSure, NotHere."""
     found, parts = await _sure_of(visit), visit.parts
-    try:
-        await tenant.reset_secret(parts.database, parts.master_keys, found.app_key, visit.author, lambda: visit.now)
-    except OperatorError as why:
-        return Go("/console/credentials", str(why), failed=True)
+    await tenant.reset_secret(parts.database, parts.master_keys, found.app_key, visit.author, lambda: visit.now)
     return Go(f"/console/credentials/{found.app_key}/secret?fresh=reset")
 
 

@@ -115,14 +115,11 @@ async def refund_order(visit: Visit) -> Go:
     if items and profile_id:
         items[0]["profiles"] = [{"profileId": profile_id}]
     remark = asked.text(visit.form, "reason")
-
-    async def work() -> str:
-        wanted = own.call(calls.RefundOrder, orderNo=order_no, items=items, remark=remark)
-        given = await visit.parts.refunds.refund(visit.tenant_id, wanted, Act.here(visit.author, remark))
-        amount = f"{given.refund_amount} {given.currency}"
-        return f"{amount} is refunded" if given.status == "REFUNDED" else f"The refund of {amount} is in progress"
-
-    return await own.done(work(), f"/console/orders/{order_no}")
+    wanted = own.call(calls.RefundOrder, orderNo=order_no, items=items, remark=remark)
+    given = await visit.parts.refunds.refund(visit.tenant_id, wanted, Act.here(visit.author, remark))
+    amount = f"{given.refund_amount} {given.currency}"
+    said = f"{amount} is refunded" if given.status == "REFUNDED" else f"The refund of {amount} is in progress"
+    return Go(f"/console/orders/{order_no}", said)
 
 
 async def load(visit: Visit, order_id: int) -> Order:

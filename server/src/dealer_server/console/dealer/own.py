@@ -1,15 +1,13 @@
 """Who of a dealer may do what, and what every page of a dealer's is written with. Shared by the views beside it."""
 
-from collections.abc import Awaitable
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from dealer_server.console import asked
 from dealer_server.console.visit import Go, Page, Visit
-from dealer_server.operations.tenant import OperatorError
 from dealer_server.rules import identity
-from dealer_server.rules.refusal import ParameterInvalid, Refusal
+from dealer_server.rules.refusal import ParameterInvalid
 from dealer_server.store import console_dealer
 
 EVERYONE = ("dealer:admin", "dealer:developer", "dealer:finance")
@@ -51,11 +49,3 @@ async def meant(visit: Visit, word: str) -> Go | None:
     if profile_id is not None:
         return Go(f"/console/profiles/{profile_id}")
     return None if order_id is None else Go(f"/console/orders/{identity.order_no(order_id)}")
-
-
-async def done(work: Awaitable[str], to: str) -> Go:
-    """On to a page, with what was done or why it was not."""
-    try:
-        return Go(to, await work)
-    except (OperatorError, Refusal) as why:
-        return Go(to, str(why), failed=True)

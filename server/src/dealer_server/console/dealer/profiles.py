@@ -73,25 +73,18 @@ async def _once(content: bytes) -> AsyncIterator[bytes]:
 
 async def cancel(visit: Visit) -> Go:
     """Voids the eSIM without money back, as /esim/profile/cancel does."""
-
-    async def work() -> str:
-        wanted = own.call(calls.VoidProfile, profileId=visit.path["profile_id"])
-        act = Act.here(visit.author, asked.text(visit.form, "reason"))
-        given = await visit.parts.voids.void(visit.tenant_id, wanted, act)
-        return "The eSIM is cancelled" if given.async_status == "COMPLETED" else "The supplier is asked to cancel it"
-
-    return await own.done(work(), _address(visit))
+    wanted = own.call(calls.VoidProfile, profileId=visit.path["profile_id"])
+    act = Act.here(visit.author, asked.text(visit.form, "reason"))
+    given = await visit.parts.voids.void(visit.tenant_id, wanted, act)
+    done = given.async_status == "COMPLETED"
+    return Go(_address(visit), "The eSIM is cancelled" if done else "The supplier is asked to cancel it")
 
 
 async def refresh(visit: Visit) -> Go:
     """Has the supplier asked for the usage, as /esim/profile/usage does; the page renews itself when it answers."""
-
-    async def work() -> str:
-        wanted = own.call(calls.ProfileUsage, profileId=visit.path["profile_id"], refresh=True)
-        given = await usage(visit.parts.database, lambda: visit.now, _nobody_waits, visit.tenant_id, wanted)
-        return "The usage is as of now" if given.real_time else "The supplier is asked"
-
-    return await own.done(work(), _address(visit))
+    wanted = own.call(calls.ProfileUsage, profileId=visit.path["profile_id"], refresh=True)
+    given = await usage(visit.parts.database, lambda: visit.now, _nobody_waits, visit.tenant_id, wanted)
+    return Go(_address(visit), "The usage is as of now" if given.real_time else "The supplier is asked")
 
 
 def _nobody_waits() -> None:

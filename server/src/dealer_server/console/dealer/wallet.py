@@ -53,31 +53,23 @@ async def ask(visit: Visit) -> Go:
     transactionId, so that sending it twice asks once."""
     given = visit.form
     amount = asked.text(given, "amount") or ""
-
-    async def work() -> str:
-        wanted = own.call(
-            calls.RequestTopup,
-            transactionId=given.get("transaction_id", ""),
-            amount=msgspec.Raw(msgspec.json.encode(amount)),
-            payMethod=asked.one_of(given, "pay_method", get_args(PayMethod)),
-            payReference=asked.text(given, "pay_reference"),
-            remark=asked.text(given, "remark"),
-        )
-        asked_for = await topup.request(visit.parts.database, visit.tenant_id, wanted, visit.now, visit.author)
-        return f"Top-up {asked_for.topup_no} of {asked_for.amount} {asked_for.currency} waits for approval"
-
-    return await own.done(work(), "/console/wallet")
+    wanted = own.call(
+        calls.RequestTopup,
+        transactionId=given.get("transaction_id", ""),
+        amount=msgspec.Raw(msgspec.json.encode(amount)),
+        payMethod=asked.one_of(given, "pay_method", get_args(PayMethod)),
+        payReference=asked.text(given, "pay_reference"),
+        remark=asked.text(given, "remark"),
+    )
+    made = await topup.request(visit.parts.database, visit.tenant_id, wanted, visit.now, visit.author)
+    return Go("/console/wallet", f"Top-up {made.topup_no} of {made.amount} {made.currency} waits for approval")
 
 
 async def threshold(visit: Visit) -> Go:
     """Below this available balance /account/balance says lowBalance, and the console warns; 0 is never."""
     terms = tenant.Terms(low_balance=asked.text(visit.form, "threshold") or "0")
-
-    async def work() -> str:
-        await tenant.set_tenant(visit.parts.database, visit.tenant_id, terms, visit.author, lambda: visit.now)
-        return "The low-balance threshold is set"
-
-    return await own.done(work(), "/console/wallet")
+    await tenant.set_tenant(visit.parts.database, visit.tenant_id, terms, visit.author, lambda: visit.now)
+    return Go("/console/wallet", "The low-balance threshold is set")
 
 
 ROUTES: tuple[Route, ...] = (

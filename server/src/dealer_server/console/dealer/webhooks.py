@@ -9,7 +9,6 @@ from dealer_server.console.dealer.own import PAGE, SECRETS
 from dealer_server.console.visit import Answer, Go, NotHere, Page, Route, Visit
 from dealer_server.operations import webhook
 from dealer_server.rules import identity
-from dealer_server.rules.refusal import Refusal
 from dealer_server.store import console_api_log, console_dealer, webhook_log
 from dealer_server.store import webhook as rows
 from dealer_server.store.database import Connection
@@ -62,15 +61,10 @@ async def _deliveries(connection: Connection, visit: Visit) -> tuple[Sequence[De
 
 async def set_url(visit: Visit) -> Go:
     """Sets the callback URL, or removes it where it is empty, as /webhook/set does."""
-    url = asked.text(visit.form, "callback_url") or ""
-
-    async def work() -> str:
-        wanted = own.call(calls.SetWebhook, callbackUrl=url)
-        parts = visit.parts
-        await webhook.set_webhook(parts.database, parts.callbacks, visit.tenant_id, wanted, visit.now, visit.author)
-        return "Webhooks go there from now on" if url else "No webhooks are sent any more"
-
-    return await own.done(work(), "/console/webhooks")
+    parts, url = visit.parts, asked.text(visit.form, "callback_url") or ""
+    wanted = own.call(calls.SetWebhook, callbackUrl=url)
+    await webhook.set_webhook(parts.database, parts.callbacks, visit.tenant_id, wanted, visit.now, visit.author)
+    return Go("/console/webhooks", "Webhooks go there from now on" if url else "No webhooks are sent any more")
 
 
 async def test(visit: Visit) -> Answer:
@@ -78,10 +72,7 @@ async def test(visit: Visit) -> Answer:
     parts, tenant_id = visit.parts, visit.tenant_id
     async with parts.database.connection() as connection:
         currency = (await console_dealer.wallet(connection, tenant_id)).currency
-    try:
-        tried = await trial.send(parts.database, parts.master_keys, parts.outbound, tenant_id, currency, visit.now)
-    except Refusal as why:
-        return Go("/console/webhooks", str(why), failed=True)
+    tried = await trial.send(parts.database, parts.master_keys, parts.outbound, tenant_id, currency, visit.now)
     if tried.test.delivered:
         async with parts.database.connection() as connection:
             await console_api_log.record_steps(connection, [(tenant_id, "WEBHOOK")], visit.now)
@@ -102,14 +93,9 @@ async def one(visit: Visit) -> Page:
 async def resend(visit: Visit) -> Go:
     """The same bytes once more, as /webhook/delivery/resend does."""
     delivery_id = _delivery_id(visit)
-
-    async def work() -> str:
-        wanted = own.call(calls.ResendDelivery, deliveryId=delivery_id)
-        await webhook.resend(visit.parts.database, visit.tenant_id, wanted, visit.now, visit.author)
-        return "It is sent once more"
-
-    to = f"/console/webhooks/{delivery_id}"
-    return await own.done(work(), to)
+    wanted = own.call(calls.ResendDelivery, deliveryId=delivery_id)
+    await webhook.resend(visit.parts.database, visit.tenant_id, wanted, visit.now, visit.author)
+    return Go(f"/console/webhooks/{delivery_id}", "It is sent once more")
 
 
 def _delivery_id(visit: Visit) -> int:

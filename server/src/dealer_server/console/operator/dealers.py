@@ -115,12 +115,9 @@ def _home(dealer: Dealer) -> str:
 
 async def set_terms(visit: Visit) -> Answer:
     dealer = await _dealer(visit)
-    try:
-        terms = _terms(visit.form, new=False)
-    except OperatorError as why:
-        return Go(_home(dealer), str(why), failed=True)
-    work = tenant.set_tenant(visit.parts.database, dealer.tenant_id, terms, visit.author, lambda: visit.now)
-    return await own.done(work, _home(dealer), "The terms are changed")
+    terms = _terms(visit.form, new=False)
+    await tenant.set_tenant(visit.parts.database, dealer.tenant_id, terms, visit.author, lambda: visit.now)
+    return Go(_home(dealer), "The terms are changed")
 
 
 async def set_price(visit: Visit) -> Answer:
@@ -128,34 +125,33 @@ async def set_price(visit: Visit) -> Answer:
     dealer = await _dealer(visit)
     package, price = asked.text(visit.form, "package"), asked.text(visit.form, "price")
     if not package or not price:
-        return Go(_home(dealer), "A package code and a price are needed", failed=True)
+        raise OperatorError("A package code and a price are needed")
     terms = Terms(prices={package: price})
-    work = tenant.set_tenant(visit.parts.database, dealer.tenant_id, terms, visit.author, lambda: visit.now)
+    await tenant.set_tenant(visit.parts.database, dealer.tenant_id, terms, visit.author, lambda: visit.now)
     said = {"off": "is off sale now", "list": "follows the price list again"}.get(price, f"is {price} now")
-    return await own.done(work, _home(dealer), f"{package} {said}")
+    return Go(_home(dealer), f"{package} {said}")
 
 
 async def adjust(visit: Visit) -> Answer:
     dealer = await _dealer(visit)
     amount = ("-" if visit.form.get("direction") == "take" else "") + visit.form.get("amount", "").strip()
-    work = tenant.adjust(
+    await tenant.adjust(
         *(visit.parts.database, dealer.tenant_id, amount, visit.form.get("reason", ""), visit.author),
         lambda: visit.now,
     )
-    return await own.done(work, _home(dealer), f"The wallet is adjusted by {amount} {dealer.currency}")
+    return Go(_home(dealer), f"The wallet is adjusted by {amount} {dealer.currency}")
 
 
 async def set_callback(visit: Visit) -> Answer:
     dealer = await _dealer(visit)
     url = visit.form.get("callback_url", "").strip()
     if len(url) > 512:
-        return Go(_home(dealer), "A callback URL has at most 512 characters", failed=True)
-
-    work = webhook.set_webhook(
+        raise OperatorError("A callback URL has at most 512 characters")
+    await webhook.set_webhook(
         *(visit.parts.database, visit.parts.callbacks, dealer.tenant_id, SetWebhook(callback_url=url), visit.now),
         visit.author,
     )
-    return await own.done(work, _home(dealer), "The callback URL is set" if url else "The callback URL is removed")
+    return Go(_home(dealer), "The callback URL is set" if url else "The callback URL is removed")
 
 
 # Credentials
@@ -195,14 +191,14 @@ async def reset(visit: Visit) -> Go:
 
 async def disable(visit: Visit) -> Answer:
     dealer, app_key = await _credential(visit)
-    work = tenant.disable_credential(visit.parts.database, app_key, visit.author)
-    return await own.done(work, _home(dealer), f"{app_key} is disabled")
+    await tenant.disable_credential(visit.parts.database, app_key, visit.author)
+    return Go(_home(dealer), f"{app_key} is disabled")
 
 
 async def enable(visit: Visit) -> Answer:
     dealer, app_key = await _credential(visit)
-    work = tenant.enable_credential(visit.parts.database, app_key, visit.author)
-    return await own.done(work, _home(dealer), f"{app_key} is enabled")
+    await tenant.enable_credential(visit.parts.database, app_key, visit.author)
+    return Go(_home(dealer), f"{app_key} is enabled")
 
 
 # The statement

@@ -6,7 +6,7 @@ from datetime import timedelta
 from dealer_server.console import asked
 from dealer_server.console.operator import own, timeline
 from dealer_server.console.operator.own import LOOK, PAGE, PUSH
-from dealer_server.console.visit import Answer, Download, NotHere, Page, Route, Visit
+from dealer_server.console.visit import Answer, Download, Go, NotHere, Page, Route, Visit
 from dealer_server.operations import repush
 from dealer_server.rules import identity, money
 from dealer_server.rules.model import Order
@@ -147,8 +147,8 @@ async def send_again(visit: Visit) -> Answer:
         owner = None if order_id is None else await console_orders.whose(connection, order_id)
     if owner is None:
         raise NotHere
-    work = repush.sync(visit.parts.database, owner[0], [number], visit.author, lambda: visit.now)
-    return await own.done(work, f"/console/orders/{number}", "The snapshot goes out")
+    await repush.sync(visit.parts.database, owner[0], [number], visit.author, lambda: visit.now)
+    return Go(f"/console/orders/{number}", "The snapshot goes out")
 
 
 ROUTES: tuple[Route, ...] = (

@@ -1,14 +1,11 @@
 """Who of the operators may do what, and what every page of theirs is written with. Shared by the views beside it."""
 
-from collections.abc import Awaitable
 from typing import Any, NamedTuple
 
 from dealer_server.console import asked
 from dealer_server.console.asked import Pager
-from dealer_server.console.visit import Go, Page, Visit
-from dealer_server.operations.tenant import OperatorError
+from dealer_server.console.visit import Page, Visit
 from dealer_server.rules import identity
-from dealer_server.rules.refusal import Refusal
 from dealer_server.store.console_spans import Page as Found
 
 LOOK = ("op:admin", "op:finance", "op:support", "op:readonly")
@@ -44,12 +41,3 @@ def pager(visit: Visit, path: str, found: Found[Any]) -> Pager:
     short = found.next is not None and len(found.rows) < PAGE
     words = f"Looked back to {identity.created_at(found.next or 0):%Y-%m-%d %H:%M} UTC" if short else ""
     return asked.pager(visit, path, found.next, words)
-
-
-async def done(work: Awaitable[object], to: str, said: str) -> Go:
-    """On to a page, with what was done or why it was not."""
-    try:
-        await work
-    except (OperatorError, Refusal) as why:
-        return Go(to, str(why), failed=True)
-    return Go(to, said)

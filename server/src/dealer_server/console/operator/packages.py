@@ -50,9 +50,9 @@ async def packages(visit: Visit) -> Page:
 
 async def set_status(visit: Visit) -> Answer:
     code, status = visit.form.get("package", ""), "OFF_SALE" if visit.form.get("status") == "OFF_SALE" else "ON_SALE"
-    work = sale.set_status(visit.parts.database, [code], status, visit.author, lambda: visit.now)
+    await sale.set_status(visit.parts.database, [code], status, visit.author, lambda: visit.now)
     back = asked.address("/console/packages", {name: visit.form.get(name) for name in ("q", "region", "covers")})
-    return await own.done(work, back, f"{code} is {'on' if status == 'ON_SALE' else 'off'} sale")
+    return Go(back, f"{code} is {'on' if status == 'ON_SALE' else 'off'} sale")
 
 
 # The import

@@ -8,11 +8,9 @@ from dealer_server.console.operator import own, timeline
 from dealer_server.console.operator.own import CODES, LOOK, PAGE, PUSH
 from dealer_server.console.operator.timeline import Known
 from dealer_server.console.visit import Answer, Go, NotHere, Page, Route, Visit
-from dealer_server.operations.tenant import OperatorError
 from dealer_server.operations.view_code import view_code
 from dealer_server.rules import activation_code, identity, qr
 from dealer_server.rules.model import STOCK, Item, Profile
-from dealer_server.rules.refusal import Refusal
 from dealer_server.store import console_dealers, console_orders, console_profiles, order, refund
 from dealer_server.store.console_orders import Bought
 from dealer_server.store.console_profiles import Life, Owner, Wanted
@@ -143,10 +141,7 @@ async def cancel(visit: Visit) -> Answer:
     """Voids the profile without money back, as its dealer could."""
     owner, profile_id = await _owner(visit)
     to, reason = f"/console/profiles/{profile_id}", visit.form.get("reason", "")
-    try:
-        given = await visit.parts.voids.void_by_operator(owner.tenant_id, profile_id, visit.author, reason)
-    except (OperatorError, Refusal) as why:
-        return Go(to, str(why), failed=True)
+    given = await visit.parts.voids.void_by_operator(owner.tenant_id, profile_id, visit.author, reason)
     return Go(to, "The eSIM is cancelled" if given.async_status == "COMPLETED" else "Its supplier is asked to void it")
 
 

@@ -3,7 +3,7 @@
 from dealer_server.console import asked
 from dealer_server.console.operator import own
 from dealer_server.console.operator.own import LOOK, MONEY, PAGE
-from dealer_server.console.visit import Answer, Count, Page, Route, Visit
+from dealer_server.console.visit import Answer, Count, Go, Page, Route, Visit
 from dealer_server.operations import review, topup
 from dealer_server.store import console_queues
 from dealer_server.store.console_queues import Queue
@@ -41,14 +41,14 @@ async def topups(visit: Visit) -> Page:
 
 async def approve_topup(visit: Visit) -> Answer:
     number = visit.path["number"]
-    work = topup.approve(visit.parts.database, number, visit.author, lambda: visit.now)
-    return await own.done(work, "/console/topups", f"{number} is approved and credited")
+    await topup.approve(visit.parts.database, number, visit.author, lambda: visit.now)
+    return Go("/console/topups", f"{number} is approved and credited")
 
 
 async def reject_topup(visit: Visit) -> Answer:
     number = visit.path["number"]
-    work = topup.reject(visit.parts.database, number, visit.form.get("reason", ""), visit.author, lambda: visit.now)
-    return await own.done(work, "/console/topups", f"{number} is rejected")
+    await topup.reject(visit.parts.database, number, visit.form.get("reason", ""), visit.author, lambda: visit.now)
+    return Go("/console/topups", f"{number} is rejected")
 
 
 async def refunds(visit: Visit) -> Page:
@@ -69,14 +69,14 @@ async def refunds(visit: Visit) -> Page:
 
 async def approve_refund(visit: Visit) -> Answer:
     number = visit.path["number"]
-    work = review.approve(visit.parts.database, number, visit.author, lambda: visit.now)
-    return await own.done(work, "/console/refunds", f"{number} is approved; the credit follows")
+    await review.approve(visit.parts.database, number, visit.author, lambda: visit.now)
+    return Go("/console/refunds", f"{number} is approved; the credit follows")
 
 
 async def reject_refund(visit: Visit) -> Answer:
     number = visit.path["number"]
-    work = review.reject(visit.parts.database, number, visit.form.get("reason", ""), visit.author, lambda: visit.now)
-    return await own.done(work, "/console/refunds", f"{number} is rejected")
+    await review.reject(visit.parts.database, number, visit.form.get("reason", ""), visit.author, lambda: visit.now)
+    return Go("/console/refunds", f"{number} is rejected")
 
 
 ROUTES: tuple[Route, ...] = (

@@ -6,7 +6,6 @@ from dealer_server.console.operator import own
 from dealer_server.console.operator.own import LOOK, PUSH, TERMS
 from dealer_server.console.visit import Answer, Go, NotHere, Page, Route, Visit
 from dealer_server.operations import supplier
-from dealer_server.operations.tenant import OperatorError
 from dealer_server.store import console_suppliers
 from dealer_server.store.supplier import free_iccids
 from dealer_server.suppliers.contract import Health
@@ -65,16 +64,13 @@ def _left(balance: int) -> str:
 async def check(visit: Visit) -> Answer:
     """Asks the supplier now."""
     code, parts = visit.path["code"], visit.parts
-    try:
-        return await _shown(visit, await supplier.check(parts.database, parts.data_keys, code))
-    except OperatorError as why:
-        return Go("/console/suppliers", str(why), failed=True)
+    return await _shown(visit, await supplier.check(parts.database, parts.data_keys, code))
 
 
 async def set_status(visit: Visit) -> Answer:
     code, status = visit.path["code"], "PAUSED" if visit.form.get("status") == "PAUSED" else "ACTIVE"
-    work = supplier.set_status(visit.parts.database, code, status, visit.author)
-    return await own.done(work, f"/console/suppliers/{code}", f"{code} is {status}")
+    await supplier.set_status(visit.parts.database, code, status, visit.author)
+    return Go(f"/console/suppliers/{code}", f"{code} is {status}")
 
 
 async def resolve(visit: Visit) -> Answer:
@@ -82,13 +78,13 @@ async def resolve(visit: Visit) -> Answer:
     form, parts = visit.form, visit.parts
     unit_key = form.get("unit", "")
     if form.get("outcome") == "bought":
-        work = supplier.bought(
+        await supplier.bought(
             *(parts.database, parts.data_keys, unit_key, form.get("iccid", "").strip()),
             *(form.get("code", "").strip(), visit.author, lambda: visit.now),
         )
     else:
-        work = supplier.not_bought(parts.database, parts.data_keys, unit_key, visit.author, lambda: visit.now)
-    return await own.done(work, "/console/suppliers", f"{unit_key} goes on: {form.get('outcome', 'not bought')}")
+        await supplier.not_bought(parts.database, parts.data_keys, unit_key, visit.author, lambda: visit.now)
+    return Go("/console/suppliers", f"{unit_key} goes on: {form.get('outcome', 'not bought')}")
 
 
 ROUTES: tuple[Route, ...] = (

@@ -77,8 +77,8 @@ async def delivery(visit: Visit) -> Page:
 
 async def resend(visit: Visit) -> Answer:
     tenant_id, delivery_id = asked.named(visit, "tenant_id"), asked.named(visit, "delivery_id")
-    work = repush.resend(visit.parts.database, tenant_id, [delivery_id], visit.author, lambda: visit.now)
-    return await own.done(work, f"/console/deliveries/{tenant_id}/{delivery_id}", "The delivery goes once more")
+    await repush.resend(visit.parts.database, tenant_id, [delivery_id], visit.author, lambda: visit.now)
+    return Go(f"/console/deliveries/{tenant_id}/{delivery_id}", "The delivery goes once more")
 
 
 def _chosen(form: Mapping[str, str], now: datetime) -> Chosen:
@@ -98,28 +98,23 @@ def _chosen(form: Mapping[str, str], now: datetime) -> Chosen:
 
 async def count(visit: Visit) -> Answer:
     """How much would be sent again, before anything is."""
-    try:
-        chosen = _chosen(visit.form, visit.now)
-        parts = await repush.count(visit.parts.database, chosen)
-    except OperatorError as why:
-        return Go("/console/webhooks", str(why), failed=True)
+    chosen = _chosen(visit.form, visit.now)
+    parts = await repush.count(visit.parts.database, chosen)
     form = {name: visit.form.get(name, "") for name in ("kind", "dealer", "from", "to", "state", "event")}
     return own.page(visit, "repush", chosen=chosen, counted=parts, total=sum(part.total for part in parts), form=form)
 
 
 async def begin(visit: Visit) -> Answer:
-    async def work() -> None:
-        chosen = _chosen(visit.form, visit.now)
-        parts = await repush.count(visit.parts.database, chosen)
-        await repush.begin(visit.parts.database, chosen, parts, visit.author, lambda: visit.now)
-
-    return await own.done(work(), "/console/webhooks", "The worker sends them again")
+    chosen = _chosen(visit.form, visit.now)
+    parts = await repush.count(visit.parts.database, chosen)
+    await repush.begin(visit.parts.database, chosen, parts, visit.author, lambda: visit.now)
+    return Go("/console/webhooks", "The worker sends them again")
 
 
 async def stop(visit: Visit) -> Answer:
     job_id = asked.named(visit, "job_id")
-    work = repush.stop(visit.parts.database, job_id, visit.author, lambda: visit.now)
-    return await own.done(work, "/console/webhooks", f"Job {job_id} is stopped")
+    await repush.stop(visit.parts.database, job_id, visit.author, lambda: visit.now)
+    return Go("/console/webhooks", f"Job {job_id} is stopped")
 
 
 ROUTES: tuple[Route, ...] = (
