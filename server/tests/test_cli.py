@@ -71,14 +71,7 @@ def refusal(done: Done) -> str:
 
 
 async def in_turn(calls: list[tuple[tuple[str, ...], dict[str, str]]]) -> list[Done]:
-    """Two at a time: most of a command's life is spent loading Python."""
-    two = asyncio.Semaphore(2)
-
-    async def one(arguments: tuple[str, ...], env: dict[str, str]) -> Done:
-        async with two:
-            return await run(*arguments, env=env)
-
-    return await asyncio.gather(*[one(*call) for call in calls])
+    return [await run(*arguments, env=env) for arguments, env in calls]
 
 
 async def content(look: asyncpg.Connection) -> list[object]:
@@ -170,7 +163,7 @@ async def test_a_dealer_created_without_options_has_nothing_but_a_key(env: dict[
     assert (row["balance"], row["creditLimit"], row["qps"], row["ipAllow"]) == ("0.00", "0.00", 10, [])
 
 
-async def test_every_term_of_a_dealer_can_be_changed_and_the_others_stay(env: dict[str, str]):
+async def test_every_term_of_a_dealer_can_be_changed_and_the_others_stay(env: dict[str, str], service: Service):
     made = json.loads(await ok("tenant", "create", "--name", "one", "--balance", "50", "--json", env=env))
     expected = (await listed(env))[made["tenantId"]]
     for options, changed in [

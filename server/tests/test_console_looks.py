@@ -48,6 +48,8 @@ _SHIFTED = """async () => {
   await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
   return shifts.reduce((sum, one) => sum + one, 0);
 }"""
+_CUT = """[...document.querySelectorAll(".table-responsive")].filter((box) => box.scrollWidth > box.clientWidth)
+  .map((box) => `a table is cut off: ${box.innerText.slice(0, 60)}`)"""
 # What is another one each time, and what grows with the hour.
 _STILL = """() => {
   const sheet = new CSSStyleSheet();
@@ -168,7 +170,8 @@ async def _sight(town: World, seen: Seen, windows: Sequence[Window], blank: Page
 async def _jumps(page: Page) -> list[str]:
     shift = await page.evaluate(_SHIFTED)
     wide = await page.evaluate("document.scrollingElement.scrollWidth > innerWidth")
-    return [f"it jumps by {shift:.3f}"] * (shift >= SHIFT) + ["it is wider than its window"] * wide
+    cut = await page.evaluate(_CUT)
+    return [f"it jumps by {shift:.3f}"] * (shift >= SHIFT) + ["it is wider than its window"] * wide + cut
 
 
 async def _shots(page: Page) -> list[bytes]:
@@ -185,9 +188,10 @@ async def _shots(page: Page) -> list[bytes]:
 async def _keeps_out(page: Page, *, every: bool) -> list[str]:
     """What axe finds, and what no key reaches. Of its rules only contrast depends on the theme, few on the width."""
     found = [f"light: {one}" for one in await barriers(page, *(() if every else NARROW))]
-    await page.emulate_media(color_scheme="dark")
-    found += [f"dark: {one}" for one in await barriers(page, "color-contrast")]
-    await page.emulate_media(color_scheme=THEMES[0])
+    if every:
+        await page.emulate_media(color_scheme="dark")
+        found += [f"dark: {one}" for one in await barriers(page, "color-contrast")]
+        await page.emulate_media(color_scheme=THEMES[0])
     await page.keyboard.press("Tab")
     return found + await page.evaluate(_UNREACHABLE)
 

@@ -10,7 +10,8 @@ import pytest
 
 from dealer_server import clock
 from dealer_server.operations import review
-from door import Door, Reply, Service
+from door import Door, Reply, Service, running_service
+from sourcing import fresh
 from webhook_stage import Receiver, listening
 
 PRICE = Decimal("1.80")
@@ -120,13 +121,19 @@ async def test_a_line_is_refunded_whole_by_its_item_number_in_either_form(dealer
     assert again.data["duplicate"] is True and again.data["refundNo"] == reply.data["refundNo"]
 
 
-async def test_what_is_not_delivered_yet_is_refunded_and_never_delivered(dealer: Door):
-    order_no = (await dealer.order("TEST-DELAY")).data["orderNo"]
-    order = {"orderNo": order_no}
-    reply = await refund(dealer, order)
-    assert reply.data["status"] == "REFUNDED" and reply.data["items"][0]["iccids"] == []
-    after = await query(dealer, order)
-    assert after["orderStatus"] == "REFUNDED" and "iccid" not in profiles(after)[0]
+async def test_what_is_not_delivered_yet_is_refunded_and_never_delivered(postgres: str, template: str):
+    async with fresh(postgres, template) as url:
+        async with running_service(url, worker=False) as service:
+            created = await service.tenant(balance="1000")
+            async with service.door(created) as dealer:
+                order = {"orderNo": (await dealer.order()).data["orderNo"]}
+                reply = await refund(dealer, order)
+        assert reply.data["status"] == "REFUNDED" and reply.data["items"][0]["iccids"] == []
+        async with running_service(url) as service, service.door(created) as dealer:
+            await bought(dealer)  # a worker has been past it
+            after = await query(dealer, order)
+            assert after["orderStatus"] == "REFUNDED" and "iccid" not in profiles(after)[0]
+            assert await service.audit() == []
 
 
 async def test_an_order_is_found_by_either_of_its_names(dealer: Door):
@@ -367,13 +374,16 @@ async def test_the_profiles_of_others_cannot_be_voided(dealer: Door, stranger: D
     assert not profiles(await query(dealer, order))[0]["cancelled"]
 
 
-async def test_a_void_before_delivery_stops_the_fulfillment(dealer: Door):
-    placed = (await dealer.order("TEST-DELAY")).data
-    reply = await dealer.post("/esim/profile/cancel", {"profileId": profiles(placed)[0]["profileId"]})
-    assert reply.data["cancelled"] and "iccid" not in reply.data
-    after = await query(dealer, placed)
-    assert (after["orderStatus"], after["deliveryStatus"]) == ("COMPLETED", "PENDING")
-    assert (await refund(dealer, placed)).code == "200003", "dealers refund instead of cancelling"
+async def test_a_void_before_delivery_stops_the_fulfillment(postgres: str, template: str):
+    async with fresh(postgres, template) as url, running_service(url, worker=False) as idle:
+        async with idle.door(await idle.tenant(balance="1000")) as dealer:
+            placed = (await dealer.order()).data
+            reply = await dealer.post("/esim/profile/cancel", {"profileId": profiles(placed)[0]["profileId"]})
+            assert reply.data["cancelled"] and "iccid" not in reply.data
+            after = await query(dealer, placed)
+            assert (after["orderStatus"], after["deliveryStatus"]) == ("COMPLETED", "PENDING")
+            assert (await refund(dealer, placed)).code == "200003", "dealers refund instead of cancelling"
+        assert await idle.audit() == []
 
 
 async def test_a_supplier_may_take_its_time(dealer: Door):

@@ -37,7 +37,7 @@
     }));
     const options = {
       width: box.clientWidth, height: 240, cursor: { y: false },
-      axes: [{ ...axis, values: (_, ticks) => ticks.map(hour) }, { ...axis, size: 64 }], series: [{ value: (_, at) => (at == null ? "–" : written(new Date(at * 1000))) }, ...lines],
+      axes: [{ ...axis, size: 32, values: (_, ticks) => ticks.map(hour) }, { ...axis, size: 64 }], series: [{ value: (_, at) => (at == null ? "–" : written(new Date(at * 1000))) }, ...lines],
       scales: { y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
     };
     plots.set(box, new uPlot(options, [times, ...series.map(([, numbers]) => numbers)], box));
