@@ -301,7 +301,7 @@ async def see_failures(page: Page, order_no: str) -> None:
     await page.get_by_role("link", name="Failed deliveries").click()
     for event in ("ORDER_PAID", "DELIVERY_UPDATED"):
         await in_time(page, row(page, order_no, event))
-        await expect(row(page, order_no, event)).to_contain_text("500 STATUS")
+        await expect(row(page, order_no, event)).to_contain_text("HTTP 500")
 
 
 async def push_again(page: Page, receiver: Receiver, order_no: str, event: str, app_secret: str) -> None:
