@@ -115,6 +115,7 @@ async def test_who_signed_out_sees_nothing_by_going_back(chromium: Chromium, ser
     await page.goto(f"{service.url}/console/users")
     await page.locator(".top-user").click()
     await page.get_by_role("button", name="Sign out").click()
+    await page.wait_for_url("**/console/sign-in")
     await page.go_back()
     await expect(page.get_by_role("button", name="Sign in")).to_be_visible()
     await page.close()

@@ -265,7 +265,7 @@ async def load_stock(page: Page) -> None:
     file = {"name": "stock.csv", "mimeType": "text/csv", "buffer": stock_csv(3).encode()}
     await page.get_by_label("CSV file").set_input_files(file)  # type: ignore[arg-type]
     await press(page, "Load")
-    await expect(main(page)).to_contain_text("3 profiles are loaded; 3 can be sold now")
+    await expect(main(page)).to_contain_text("3 profiles loaded; 3 can be sold now")
 
 
 async def approve_topup(page: Page, topup_no: str) -> None:

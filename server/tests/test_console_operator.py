@@ -483,7 +483,7 @@ async def test_an_import_is_previewed_before_it_changes_anything(service: Servic
     assert "Quite another name" not in await see(admin, "/console/packages?q=DEMO-STOCK")
     packed = re.search('name="packed" value="([^"]+)"', shown.text)
     assert packed is not None
-    assert "1 packages, 1 of them new or changed" in await does(admin, "/console/packages/import", packed=packed[1])
+    assert "1 package, 1 of them new or changed" in await does(admin, "/console/packages/import", packed=packed[1])
     assert "Quite another name" in await see(admin, "/console/packages?q=DEMO-STOCK")
 
 
@@ -507,7 +507,7 @@ async def test_stock_is_loaded_whole_or_not_at_all(service: Service, admin: Brow
     answered = await fill(admin, path, files={"file": spoiled.encode()})
     assert answered.status_code == 400 and "nothing was loaded" in text_of(answered.text)
     page = text_of((await fill(admin, path, files={"file": text.encode()})).text)
-    assert "3 profiles are loaded; 3 can be sold now" in page
+    assert "3 profiles loaded; 3 can be sold now" in page
     assert "3" in await see(admin, "/console/suppliers")
 
 

@@ -39,6 +39,11 @@ def grouped(text: object) -> str:
     return f"{sign}{int(whole):,}{point}{fraction}" if whole.isdigit() else str(text)
 
 
+def many(count: int, word: str) -> str:
+    """1 order, 1,234 orders."""
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
 def polyline(values: Sequence[float]) -> str:
     """Points of a line in a box of 100 by 24, y from 22 down to 2."""
     if not values:
@@ -116,7 +121,14 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"tone": tone, "grouped": grouped, "polyline": polyline, "json": as_json, "epochs": _epochs}
+    made.filters |= {
+        "tone": tone,
+        "grouped": grouped,
+        "many": many,
+        "polyline": polyline,
+        "json": as_json,
+        "epochs": _epochs,
+    }
     made.globals |= {"drawn": drawn, "asset": address, "once": once}
     return made
 

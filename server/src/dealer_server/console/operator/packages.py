@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from dealer_server import store
 from dealer_server.console import asked
+from dealer_server.console.look import many
 from dealer_server.console.operator import own
 from dealer_server.console.operator.own import LOOK, PAGE, TERMS
 from dealer_server.console.visit import Answer, Go, NotHere, Page, Route, Visit
@@ -117,8 +118,10 @@ async def apply(visit: Visit) -> Answer:
         return Go("/console/packages/import", "The file got lost: choose it again", failed=True)
     imported = await catalogue.import_csv(visit.parts.database, text, visit.author, lambda: visit.now)
     if imported.faults:
-        return Go("/console/packages/import", f"{len(imported.faults)} faults; nothing was imported", failed=True)
-    return Go("/console/packages", f"{imported.packages} packages, {imported.changed} of them new or changed")
+        return Go(
+            "/console/packages/import", f"{many(len(imported.faults), 'fault')}; nothing was imported", failed=True
+        )
+    return Go("/console/packages", f"{many(imported.packages, 'package')}, {imported.changed} of them new or changed")
 
 
 def _text(file: bytes) -> str | None:
