@@ -72,7 +72,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 async def acts(service: Service, action: str) -> list[console_audit.Act]:
     async with service.database.connection() as connection:
-        return (await console_audit.page(connection, console_audit.Wanted(action=action), None, 50)).acts
+        return (await console_audit.page(connection, console_audit.Wanted(action=action), None, 50)).rows
 
 
 # Orders

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import NamedTuple
 
-from dealer_server.store.console_spans import LOOKED
+from dealer_server.store.console_spans import LOOKED, Page
 from dealer_server.store.database import Connection
 
 
@@ -29,14 +29,7 @@ class Wanted(NamedTuple):
     end: datetime | None = None
 
 
-class Found(NamedTuple):
-    """A page. `next`: the id it goes on before; None where there are no more."""
-
-    acts: list[Act]
-    next: int | None
-
-
-async def page(connection: Connection, wanted: Wanted, before: int | None, size: int) -> Found:
+async def page(connection: Connection, wanted: Wanted, before: int | None, size: int) -> Page[Act]:
     """Looks at LOOKED acts at most: where few match, it is short and the next one goes on."""
     rows = await connection.fetch(
         "SELECT audit_id, at, author, source, action, tenant_id, detail::text FROM ("
@@ -49,8 +42,8 @@ async def page(connection: Connection, wanted: Wanted, before: int | None, size:
     )
     acts = [Act(*row) for row in rows]
     if len(acts) > size:
-        return Found(acts[:size], acts[size - 1].audit_id)
-    return Found(acts, await _reached(connection, before))
+        return Page(acts[:size], acts[size - 1].audit_id)
+    return Page(acts, await _reached(connection, before))
 
 
 async def _reached(connection: Connection, before: int | None) -> int | None:

@@ -24,7 +24,7 @@ async def audit(visit: Visit) -> Page:
     return own.page(
         visit,
         "audit",
-        acts=[(one, *_told(one)) for one in found.acts],
+        acts=[(one, *_told(one)) for one in found.rows],
         filtered=wanted != Wanted(),
         pager=asked.pager(visit, "/console/audit", found.next),
     )

@@ -1,5 +1,8 @@
 """What waits for an operator's word: top-ups and refunds; and how many there are, for the menu."""
 
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
 from dealer_server.console import asked
 from dealer_server.console.operator import own
 from dealer_server.console.operator.own import LOOK, MONEY, PAGE
@@ -7,7 +10,11 @@ from dealer_server.console.visit import Answer, Count, Go, Page, Route, Visit
 from dealer_server.operations import review, topup
 from dealer_server.store import console_queues
 from dealer_server.store.console_queues import Queue
+from dealer_server.store.database import Connection
 
+T = TypeVar("T")
+Load = Callable[[Connection, str | None, int | None, int], Awaitable[list[T]]]
+"""(connection, status, before, limit) to rows."""
 TOPUPS = ("PENDING", "APPROVED", "REJECTED", "ALL")
 REFUNDS = ("REVIEW", "REFUNDING", "REFUNDED", "REJECTED", "ALL")
 
@@ -24,19 +31,7 @@ pending, in_review, parked = _waiting("topups"), _waiting("refunds"), _waiting("
 
 
 async def topups(visit: Visit) -> Page:
-    tab = asked.one_of(visit.query, "status", TOPUPS) or "PENDING"
-    status, before = None if tab == "ALL" else tab, asked.number(visit.query, "before")
-    async with visit.parts.database.connection() as connection:
-        found = await console_queues.topups(connection, status, before, PAGE + 1)
-    following = found[PAGE - 1].topup_id if len(found) > PAGE else None
-    return own.page(
-        visit,
-        "topups",
-        topups=found[:PAGE],
-        tab=tab,
-        tabs=TOPUPS,
-        pager=asked.pager(visit, "/console/topups", following),
-    )
+    return await _page(visit, "topups", TOPUPS, console_queues.topups, lambda one: one.topup_id)
 
 
 async def approve_topup(visit: Visit) -> Answer:
@@ -52,19 +47,7 @@ async def reject_topup(visit: Visit) -> Answer:
 
 
 async def refunds(visit: Visit) -> Page:
-    tab = asked.one_of(visit.query, "status", REFUNDS) or "REVIEW"
-    status, before = None if tab == "ALL" else tab, asked.number(visit.query, "before")
-    async with visit.parts.database.connection() as connection:
-        found = await console_queues.refunds(connection, status, before, PAGE + 1)
-    following = found[PAGE - 1].refund_id if len(found) > PAGE else None
-    return own.page(
-        visit,
-        "refunds",
-        refunds=found[:PAGE],
-        tab=tab,
-        tabs=REFUNDS,
-        pager=asked.pager(visit, "/console/refunds", following),
-    )
+    return await _page(visit, "refunds", REFUNDS, console_queues.refunds, lambda one: one.refund_id)
 
 
 async def approve_refund(visit: Visit) -> Answer:
@@ -77,6 +60,17 @@ async def reject_refund(visit: Visit) -> Answer:
     number = visit.path["number"]
     await review.reject(visit.parts.database, number, visit.form.get("reason", ""), visit.author, lambda: visit.now)
     return Go("/console/refunds", f"{number} is rejected")
+
+
+async def _page(visit: Visit, name: str, tabs: tuple[str, ...], load: Load[T], number: Callable[[T], int]) -> Page:
+    """One tab of a queue, as `load` gives it. The first tab is what waits."""
+    tab = asked.one_of(visit.query, "status", tabs) or tabs[0]
+    status, before = None if tab == "ALL" else tab, asked.number(visit.query, "before")
+    async with visit.parts.database.connection() as connection:
+        found = await load(connection, status, before, PAGE + 1)
+    following = number(found[PAGE - 1]) if len(found) > PAGE else None
+    pager = asked.pager(visit, f"/console/{name}", following)
+    return own.page(visit, name, rows=found[:PAGE], tab=tab, tabs=tabs, pager=pager)
 
 
 ROUTES: tuple[Route, ...] = (
