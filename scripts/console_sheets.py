@@ -48,7 +48,7 @@ def sheets() -> Iterator[tuple[str, View, list[Seen]]]:
     for kind, name in (("op", "operators"), ("dealer", "dealers")):
         pages = [page for page in PAGES if PEOPLE[page.who][0] == kind or (kind == "dealer" and page.who == "nobody")]
         for view, how in VIEWS.items():
-            yield f"console-{name}-{view}", how, pages
+            yield f"console-pages-{name}-{view}", how, pages
 
 
 async def taken(browser: Browser, town: World, view: View, pages: Sequence[Seen]) -> list[bytes]:
