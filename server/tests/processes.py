@@ -5,19 +5,21 @@ import multiprocessing
 import os
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from dealer_server import __main__, kill_points
+import command
+from dealer_server import kill_points
 from door import SEALING_KEYS
 
 PATIENCE = 30.0  # seconds after which a test that waits for an event gives up
 PROGRAM = (sys.executable, "-m", "dealer_server")
 _forks = multiprocessing.get_context("forkserver")
-_forks.set_forkserver_preload(["dealer_server.__main__", "dealer_server.app"])
+_forks.set_forkserver_preload(["asyncpg", "cryptography.hazmat.primitives.ciphers.aead", "cyclopts", "msgspec",
+                               "pydantic_settings", "rich.progress", "structlog"])  # fmt: skip
 
 
 class Done(NamedTuple):
@@ -129,23 +131,17 @@ async def running(
 
 
 async def run(*arguments: str, env: Mapping[str, str]) -> Done:
-    """A command from start to end: a process of its own, forked from one that has imported what all of them import,
-    since tests run hundreds."""
+    """A command from start to end: a process of its own, forked from one that has loaded the libraries and nothing of
+    ours, since tests run hundreds. One at a time."""
     with TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
-        process = _forks.Process(target=_main, args=(arguments, dict(env), out, err))
+        for file in (out, err):
+            file.touch()
+        process = _forks.Process(target=command.main, args=(arguments, dict(env), out, err))
         process.start()
         await asyncio.to_thread(process.join, PATIENCE)
         if process.exitcode is None:
             process.kill()
+            process.join()
             raise TimeoutError(f"{arguments} goes on and on: {err.read_text()}")
         return Done(process.exitcode, out.read_text(), err.read_text().rstrip("\n"))
-
-
-def _main(arguments: Sequence[str], env: Mapping[str, str], out: Path, err: Path) -> None:
-    os.environ.clear()
-    os.environ.update(env)
-    for number, file in ((1, out), (2, err)):
-        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), number)
-    sys.argv = ["dealer-server", *arguments]
-    __main__.main()

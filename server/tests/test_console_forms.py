@@ -76,6 +76,50 @@ async def test_a_browser_that_says_nonsense_of_where_it_was_is_led_to_the_first_
     assert (answer.status_code, answer.headers["location"]) == (303, "/console")
 
 
+@pytest.mark.parametrize(
+    ("action", "fields", "page", "back"),
+    [
+        ("/topups/T1/approve", {}, "/topups?status=ALL", "/topups?status=ALL"),
+        ("/webhooks/begin", {"kind": "SYNC"}, "/webhooks/count", "/webhooks"),  # the answer to another form
+        ("/webhooks/begin", {"kind": "SYNC"}, "/wallet", ""),  # a page of other people's
+        ("/topups/T1/approve", {}, None, "/topups"),  # a browser that does not say
+    ],
+)
+async def test_what_is_refused_leads_back_to_where_its_form_was(
+    admin: Browser, action: str, fields: dict[str, str], page: str | None, back: str
+) -> None:
+    assert await refused(admin, action, fields, page) == f"/console{back}"
+    assert said(await admin.get(f"/console{back}"))
+
+
+async def refused(one: Browser, action: str, fields: dict[str, str], page: str | None) -> str:
+    """Where a form that is refused leads."""
+    sent = {"csrf": await one.csrf(), "once": secrets.token_hex(16), **fields}
+    answer = await one.send(f"/console{action}", sent, **({"Referer": f"{one.url}/console{page}"} if page else {}))
+    assert answer.status_code == 303
+    return answer.headers["location"]
+
+
+async def test_a_page_that_answered_a_form_is_no_page_to_go_back_to(service: Service, dealer: Door) -> None:
+    """/webhooks/test would be read as the page of a delivery."""
+    async with signed_in(service, "developer", dealer.tenant_id) as developer:
+        assert (
+            await refused(developer, "/webhooks/url", {"callback_url": "no"}, "/webhooks/test") == "/console/webhooks"
+        )
+
+
+async def test_what_is_refused_after_the_password_leads_back_to_before_it(
+    service: Service, dealer: Door, admin: Browser
+) -> None:
+    home = f"/dealers/{dealer.tenant_id}"
+    action, sent = f"{home}/credentials/{dealer.app_key}/enable", {"csrf": await admin.csrf(), "once": "0" * 32}
+    await value(service, "UPDATE console_session SET sure_at = sure_at - interval '6 minutes'")
+    asked = await admin.send(f"/console{action}", sent, Referer=f"{admin.url}/console{home}")
+    kept = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', asked.text))
+    fields = {**kept, "sure_password": admin.password}
+    assert await refused(admin, action, fields, action) == f"/console{home}"
+
+
 async def test_a_reset_sent_twice_makes_one_secret(service: Service, dealer: Door, admin: Browser) -> None:
     """Two would end the one that signs at this moment."""
     path = f"/console/dealers/{dealer.tenant_id}/credentials/{dealer.app_key}"

@@ -279,7 +279,8 @@ class Door:
             return Response(status_code=401, headers={"HX-Redirect": asked.here})
         kept = _filled(asked.form)
         sure_for = asked.form.get("sure_for", asked.request.method.replace("HEAD", "GET"))
-        return await self._page(Page("sure.html", {"kept": kept, "sure_for": sure_for, "error": error}), asked, visit)
+        fields = {"kept": kept, "sure_for": sure_for, "sure_back": self._back(asked), "error": error}
+        return await self._page(Page("sure.html", fields), asked, visit)
 
     def _visit(self, asked: Asked, names: Mapping[str, str]) -> Visit:
         now, session = self._clock(), asked.inside.session
@@ -320,22 +321,17 @@ class Door:
         return origin is not None and origin.partition("://")[2] not in ours
 
     def _back(self, asked: Asked) -> str:
-        """The page a form was on; where that was the answer to another form, the one above it."""
+        """The page a form was on. Where that was the answer to another form, or is not said, the one above it."""
+        if before := asked.form.get("sure_back"):
+            return sign_in.local(before)
         try:
             sent_by = urlsplit(asked.request.headers.get("referer", ""))
         except ValueError:
             return sign_in.HOME
-        page = path = sign_in.local(sent_by.path)
-        while not self._opens(page, asked.user):
+        page = path = sign_in.local(sent_by.path or asked.request.url.path)
+        while page != sign_in.HOME and not self.table.is_page(page, asked.user):
             page = page.rpartition("/")[0]
         return sign_in.local(f"{path}?{sent_by.query}") if page == path and sent_by.query else page
-
-    def _opens(self, path: str, person: User) -> bool:
-        try:
-            self.table.find("GET", path, person)
-        except (Absent, MayNot):
-            return path == sign_in.HOME
-        return True
 
 
 async def _form(request: Request) -> tuple[dict[str, str], dict[str, bytes]]:

@@ -84,6 +84,12 @@ class Table:
                 return row.route, found.groupdict()
         raise Absent
 
+    def is_page(self, path: str, user: User) -> bool:
+        """Whether this person can open a path; the most literal one decides, also where it only takes forms."""
+        role = role_of(user)
+        routes = [row.route for row in self.rows if row.pattern.match(path) and _same_kind(role, row.route.roles)]
+        return any((one.method, one.path) == ("GET", routes[0].path) and role in one.roles for one in routes)
+
     async def menu(self, visit: Visit, path: str) -> list[Entry]:
         """What this person's menu shows; the entry furthest down the path is the current one."""
         role = role_of(visit.user)
