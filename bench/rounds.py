@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -258,16 +259,16 @@ def console(bench: Bench) -> None:
 
 def _kept(bench: Bench) -> None:
     """What the console shows of calls, kept and not kept, in turn."""
-    replay = Replay(bench.instance, max(2, bench.options.seconds // 4))
-    for _ in range(bench.options.runs):
-        database = bench.instance.fresh()
-        with bench.instance.serve_switched(database) as served:
-            stranger = bench.instance.dealers[-1]
-            for keeping, reading in kept.pairs(bench.hot_orders(64), replay, _target(served), stranger):
-                key, title = ("kept", "calls kept for the console") if keeping else ("not_kept", "no call is kept")
-                bench.note(f"orders.hot.64.{key}", f"order, one dealer, 64 connections, {title}", reading)
-        bench.instance.drop(database)
-    replay.close()
+    with closing(Replay(bench.instance, max(2, bench.options.seconds // 4))) as replay:
+        for _ in range(bench.options.runs):
+            database = bench.instance.fresh()
+            with bench.instance.serve_switched(database) as served:
+                load, stranger = bench.hot_orders(64), bench.instance.dealers[-1]
+                for pair in kept.pairs(load, replay, _target(served), stranger):
+                    bench.note(f"{load.key}.kept", f"{load.title}, calls kept", pair.kept)
+                    bench.note(f"{load.key}.not_kept", f"{load.title}, no call is kept", pair.not_kept)
+                    bench.note("console.kept", "console: orders, calls kept ÷ not, pair by pair", pair.ratios())
+            bench.instance.drop(database)
 
 
 def memory(bench: Bench) -> None:

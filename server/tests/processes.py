@@ -18,8 +18,13 @@ from door import SEALING_KEYS
 PATIENCE = 30.0  # seconds after which a test that waits for an event gives up
 PROGRAM = (sys.executable, "-m", "dealer_server")
 _forks = multiprocessing.get_context("forkserver")
-_forks.set_forkserver_preload(["asyncpg", "cryptography.hazmat.primitives.ciphers.aead", "cyclopts", "msgspec",
-                               "pydantic_settings", "rich.progress", "structlog"])  # fmt: skip
+_forks.set_forkserver_preload(
+    [
+        *("aiohttp.web", "argon2", "asyncpg", "cryptography.x509", "cyclopts", "httpx2", "jinja2", "msgspec"),
+        *("prometheus_client", "pydantic_settings", "rich.progress", "segno", "starlette.applications", "structlog"),
+        *("uvicorn.protocols.http.httptools_impl", "valkey.asyncio"),
+    ]
+)
 
 
 class Done(NamedTuple):
