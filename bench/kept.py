@@ -1,10 +1,14 @@
-"""What does it cost orders that calls are counted and refused ones kept for the console? One process does both in turn
-(bench/keeping.py), while somebody's calls are refused."""
+"""What does it cost orders that calls are counted and refused ones kept for the console? In one long run one process does
+so and does not, slice by slice (bench/keeping.py), while somebody's calls are refused. Each slice is compared with the two
+around it, so that drift disturbs neither."""
 
+import asyncio
 import signal
+import statistics
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPException, HTTPResponse
 from itertools import cycle
@@ -12,44 +16,74 @@ from socket import create_connection
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+import asyncpg
 import msgspec
 
-from bench import calls
+from bench import calls, processes
 from bench.calls import Calls, Dealer
 from bench.failure import Failed
+from bench.instance import Instance
 from bench.measure import Load, Reading, Replay, Target
 
-PAIRS = 8
+SLICE_SECONDS = 2
 REFUSED_A_SECOND = 100
+_BUSY = 0.5  # of the median: slices with fewer orders lie before, between and after the runs
 
 
-class Pair(NamedTuple):
-    """Two runs, one after the other."""
+class Slice(NamedTuple):
+    """`orders` a second, and CPU of the server for one of them."""
 
-    kept: Reading
-    not_kept: Reading
-
-    def ratios(self) -> Reading:
-        return {
-            "orders_ratio": self.kept["per_second"] / self.not_kept["per_second"],
-            "cpu_ratio": self.kept["server_us"] / self.not_kept["server_us"],
-        }
+    kept: bool
+    orders: float
+    server_us: float
 
 
-def pairs(load: Load, replay: Replay, target: Target, stranger: Dealer) -> Iterator[Pair]:
-    """Every other one begins without, so that drift disturbs both alike."""
+def measure(instance: Instance, database: str, load: Load, replay: Replay, target: Target) -> Reading:
+    """`load` is of orders of the hot dealer. orders_ratio, cpu_ratio: kept ÷ not kept."""
+    stop = threading.Event()
+    with refused(target.address, instance.dealers[-1]), ThreadPoolExecutor(1) as threads:
+        watched = threads.submit(asyncio.run, _watch(instance, database, target, stop))
+        try:
+            reading = replay.run(load, target)
+        finally:
+            stop.set()
+    return reading | compared(watched.result())
 
-    def run_after_turning(turn: bool) -> Reading:
-        if turn:
-            target.process.tell(signal.SIGUSR1)
-        return replay.run(load, target)
 
-    with refused(target.address, stranger):
-        for _ in range(PAIRS // 2):
-            kept = run_after_turning(False)
-            yield Pair(kept, run_after_turning(True))
-            not_kept = run_after_turning(False)
-            yield Pair(run_after_turning(True), not_kept)
+def compared(slices: Sequence[Slice]) -> Reading:
+    """Raises Failed where there are too few."""
+    usual = statistics.median(one.orders for one in slices)
+    orders: list[float] = []
+    cpu: list[float] = []
+    for before, one, after in zip(slices, slices[1:], slices[2:], strict=False):
+        if one.kept and min(before.orders, one.orders, after.orders) > _BUSY * usual:
+            orders.append(2 * one.orders / (before.orders + after.orders))
+            cpu.append(2 * one.server_us / (before.server_us + after.server_us))
+    if not orders:
+        raise Failed(f"of {len(slices)} slices none has orders beside it")
+    return {"orders_ratio": statistics.mean(orders), "cpu_ratio": statistics.mean(cpu)}
+
+
+async def _watch(instance: Instance, database: str, target: Target, stop: threading.Event) -> list[Slice]:
+    """Turns the keeping off and on until it is told to stop; then all is kept again."""
+    connection = await asyncpg.connect(instance.dsn(database))
+    slices: list[Slice] = []
+    kept, before = True, await _look(connection, instance.hot, target)
+    while not stop.is_set() or not kept:
+        await asyncio.sleep(SLICE_SECONDS)
+        now = await _look(connection, instance.hot, target)
+        orders, cpu, seconds = (a - b for a, b in zip(now, before, strict=True))
+        slices.append(Slice(kept, orders / seconds, cpu / orders * 1e6 if orders else 0.0))
+        target.process.tell(signal.SIGUSR1)
+        kept, before = not kept, now
+    await connection.close()
+    return slices
+
+
+async def _look(connection: asyncpg.Connection, dealer: Dealer, target: Target) -> tuple[float, float, float]:
+    """Orders ever (each is one version of the wallet), CPU seconds of the server, the time."""
+    version = await connection.fetchval("SELECT version FROM wallet WHERE tenant_id = $1", dealer.tenant_id)
+    return version, processes.cpu_seconds(target.process.pid), time.monotonic()
 
 
 @contextmanager
@@ -60,9 +94,8 @@ def refused(address: str, dealer: Dealer) -> Iterator[None]:
     def run() -> None:
         try:
             while not stop.is_set():
-                _refused(
-                    address, calls.in_memory(Calls("/esim/query", cycle([(dealer, b'{"orderNo":"D1"}')])), 1_000), stop
-                )
+                refusable = Calls("/esim/query", cycle([(dealer, b'{"orderNo":"D1"}')]))
+                _refused(address, calls.in_memory(refusable, 1_000), stop)
         except (OSError, HTTPException, Failed) as error:
             wrong.append(error)
 

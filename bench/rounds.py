@@ -258,16 +258,14 @@ def console(bench: Bench) -> None:
 
 
 def _kept(bench: Bench) -> None:
-    """What the console shows of calls, kept and not kept, in turn."""
-    with closing(Replay(bench.instance, max(2, bench.options.seconds // 4))) as replay:
+    """What the console shows of calls, kept and not kept in turn."""
+    with closing(Replay(bench.instance, 3 * bench.options.seconds)) as replay:
         for _ in range(bench.options.runs):
             database = bench.instance.fresh()
             with bench.instance.serve_switched(database) as served:
-                load, stranger = bench.hot_orders(64), bench.instance.dealers[-1]
-                for pair in kept.pairs(load, replay, _target(served), stranger):
-                    bench.note(f"{load.key}.kept", f"{load.title}, calls kept", pair.kept)
-                    bench.note(f"{load.key}.not_kept", f"{load.title}, no call is kept", pair.not_kept)
-                    bench.note("console.kept", "console: orders, calls kept ÷ not, pair by pair", pair.ratios())
+                load = bench.hot_orders(64)
+                reading = kept.measure(bench.instance, database, load, replay, _target(served))
+                bench.note("console.kept", f"{load.title}, calls kept every other {kept.SLICE_SECONDS} s", reading)
             bench.instance.drop(database)
 
 
