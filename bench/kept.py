@@ -1,6 +1,6 @@
-"""What does it cost orders that calls are counted and refused ones kept for the console? In one long run one process does
-so and does not, slice by slice (bench/keeping.py), while somebody's calls are refused. Each slice is compared with the two
-around it, so that drift disturbs neither."""
+"""What does it cost orders that calls are counted and refused ones kept for the console? In one long run one process
+does so and does not, slice by slice (bench/keeping.py), while somebody's calls are refused. Each slice is compared with
+the two around it, so that drift disturbs neither."""
 
 import asyncio
 import signal
@@ -83,7 +83,7 @@ async def _watch(instance: Instance, database: str, target: Target, stop: thread
 async def _look(connection: asyncpg.Connection, dealer: Dealer, target: Target) -> tuple[float, float, float]:
     """Orders ever (each is one version of the wallet), CPU seconds of the server, the time."""
     version = await connection.fetchval("SELECT version FROM wallet WHERE tenant_id = $1", dealer.tenant_id)
-    return version, processes.cpu_seconds(target.process.pid), time.monotonic()
+    return version or 0, processes.cpu_seconds(target.process.pid), time.monotonic()
 
 
 @contextmanager

@@ -259,7 +259,7 @@ def console(bench: Bench) -> None:
 
 def _kept(bench: Bench) -> None:
     """What the console shows of calls, kept and not kept in turn."""
-    with closing(Replay(bench.instance, 3 * bench.options.seconds)) as replay:
+    with closing(Replay(bench.instance, 4 * bench.options.seconds)) as replay:
         for _ in range(bench.options.runs):
             database = bench.instance.fresh()
             with bench.instance.serve_switched(database) as served:

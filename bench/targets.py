@@ -91,7 +91,6 @@ TARGETS = (
     Target("console: slowest search, p50", False, 50, _value("console.search", "p50_ms"), " ms"),
     Target("console: memory of serve after the export of all", False, 200, _value("console.export", "rss_mb"), " MB"),
     Target("console: orders, calls kept for it ÷ not", True, 0.97, _value("console.kept", "orders_ratio")),
-    Target("console: CPU of an order, kept ÷ not", False, 1.03, _value("console.kept", "cpu_ratio")),
     Target("memory of serve after its calls", False, 150, _value("memory.serve", "rss_mb"), " MB"),
     Target("dev to ready, cold", False, 3.0, _value("dev.cold", "seconds"), " s"),
     Target("dev to ready, warm", False, 1.5, _value("dev.warm", "seconds"), " s"),
