@@ -1,5 +1,5 @@
 """`dealer-server`, which stops and goes on keeping what the console shows of calls at each SIGUSR1: the API log and how
-fast calls are answered (programs measure what that costs: bench/kept.py)."""
+fast calls are answered. bench/kept.py measures what that costs."""
 
 import signal
 from collections.abc import Callable
