@@ -205,14 +205,15 @@ class Story:
             self._become(bought, [profile_id], "VOIDING" if asked else "CANCELLED")
 
     async def answer(self) -> None:
-        """Every supplier that was asked answers."""
-        await self.service.database.run(
-            lambda connection: connection.execute(
-                "UPDATE void_request SET created_at = created_at - interval '1 year', due_at = now()"
-                " WHERE outcome IS NULL"
-            )
+        """Every supplier that was asked answers. A worker that asked just before puts its next question off: so again
+        and again."""
+        sql = (
+            "UPDATE void_request SET created_at = now() - interval '1 year', due_at = now() WHERE outcome IS NULL"
+            " RETURNING 1"
         )
-        await self._quiet("SELECT NOT EXISTS (SELECT FROM void_request WHERE outcome IS NULL)")
+        async with asyncio.timeout(20):
+            while await self.service.database.run(lambda connection: connection.fetchval(sql)):
+                await asyncio.sleep(0.1)
         for bought in self.model.orders:
             self._become(bought, [one for one, fate in bought.fates().items() if fate == "VOIDING"], "CANCELLED")
         for one in list(self.model.pending):
