@@ -91,8 +91,8 @@ def refund(door: Door, order_no: str) -> asyncio.Task[Reply]:
 
 @asynccontextmanager
 async def impatient(door: Door) -> AsyncIterator[Door]:
-    """The same dealer, whose client waits for a quarter of a second."""
-    async with httpx2.AsyncClient(trust_env=False, timeout=0.25) as http:
+    """The same dealer, whose client waits for two seconds."""
+    async with httpx2.AsyncClient(trust_env=False, timeout=2) as http:
         yield replace(door, http=http)
 
 
