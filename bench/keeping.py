@@ -9,9 +9,11 @@ from dealer_server import __main__
 from dealer_server.api.meter import Meter
 from dealer_server.api.refused import CallLog
 
+KEEPERS = ((Meter, "answered"), (CallLog, "refused"), (CallLog, "managed"))
 
-def switch(*keepers: tuple[type, str]) -> None:
-    """Each SIGUSR1 turns these methods off, or on again."""
+
+def switch() -> None:
+    """Each SIGUSR1 turns KEEPERS off, or on again."""
     keeping = True
 
     def turn(*_: object) -> None:
@@ -25,11 +27,11 @@ def switch(*keepers: tuple[type, str]) -> None:
 
         return only_then
 
-    for kind, name in keepers:
+    for kind, name in KEEPERS:
         setattr(kind, name, switched(getattr(kind, name)))
     signal.signal(signal.SIGUSR1, turn)
 
 
 if __name__ == "__main__":
-    switch((Meter, "answered"), (CallLog, "refused"), (CallLog, "managed"))
+    switch()
     __main__.main()

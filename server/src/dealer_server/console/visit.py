@@ -112,8 +112,9 @@ Count = Callable[[Visit], Awaitable[int]]
 
 
 class Route(NamedTuple):
-    """A page. `roles`: who may open it. GET pages change nothing; a POST carries the CSRF token and a value of its
-    form's own: the view is called for a form of ours, and once. `menu`: where it stands in the menu, if it does."""
+    """A page. `roles`: who may open it. A GET changes nothing, save that looking at secrets is written down; a POST
+    carries the CSRF token and a value of its form's own: the view is called for a form of ours, and once. What an
+    operation refuses the view lets pass: the door leads back. `menu`: where it stands in the menu, if it does."""
 
     method: Literal["GET", "POST"]
     path: str
