@@ -9,6 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
+from browser import Browser, browser, signed_in
 from dealer_server.store import embedded, schema
 from door import Door, Service, running_service
 
@@ -71,3 +72,17 @@ async def stranger(service: Service) -> AsyncIterator[Door]:
     """Another dealer of the same service."""
     async with service.door(await service.tenant(balance="1000", qps=0)) as door:
         yield door
+
+
+@pytest.fixture
+async def admin(service: Service) -> AsyncIterator[Browser]:
+    """Somebody at the console who is an operator's admin."""
+    async with signed_in(service) as one:
+        yield one
+
+
+@pytest.fixture
+async def visitor(service: Service) -> AsyncIterator[Browser]:
+    """A browser in which nobody has signed in."""
+    async with browser(service) as one:
+        yield one

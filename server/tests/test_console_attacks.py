@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from browser import PASSWORDS, Browser, browser, said, signed_in
+from browser import PASSWORDS, Browser, said, signed_in
 from dealer_server import clock
 from dealer_server.api.meter import Meter
 from dealer_server.api.refused import PER_KEY, CallLog
@@ -43,19 +43,6 @@ BOMBS = {
 async def no_tries(service: Service) -> None:
     """Whatever the test before tried, this one's tries are the first of its address."""
     await value(service, "DELETE FROM console_try")
-
-
-@pytest.fixture
-async def admin(service: Service) -> AsyncIterator[Browser]:
-    async with signed_in(service) as one:
-        yield one
-
-
-@pytest.fixture
-async def visitor(service: Service) -> AsyncIterator[Browser]:
-    """A browser in which nobody has signed in."""
-    async with browser(service) as one:
-        yield one
 
 
 @pytest.fixture

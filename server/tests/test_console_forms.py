@@ -3,7 +3,6 @@
 import asyncio
 import re
 import secrets
-from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
@@ -15,12 +14,6 @@ from dealer_server.store.database import Database, TooSlow
 from door import Door, Service, running_service
 
 TWICE = "This form was sent before; it is not done a second time."
-
-
-@pytest.fixture
-async def admin(service: Service) -> AsyncIterator[Browser]:
-    async with signed_in(service) as one:
-        yield one
 
 
 async def value(service: Service, sql: str, *args: object) -> object:

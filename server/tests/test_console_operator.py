@@ -58,12 +58,6 @@ def text_of(html: str) -> str:
 
 
 @pytest.fixture
-async def admin(service: Service) -> AsyncIterator[Browser]:
-    async with signed_in(service) as one:
-        yield one
-
-
-@pytest.fixture
 async def receiver() -> AsyncIterator[Receiver]:
     one = await Receiver().start()
     yield one

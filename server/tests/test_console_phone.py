@@ -7,7 +7,7 @@ import pytest
 from playwright.async_api import Browser as Chromium
 from playwright.async_api import Page, expect
 
-from browser import Browser, signed_in
+from browser import Browser
 from chromium import needs_chromium, opened
 from door import Door, Service
 from test_console_operator import failed_for_good, park
@@ -23,12 +23,6 @@ pytestmark = needs_chromium
 async def chromium() -> AsyncIterator[Chromium]:
     async with opened() as browser:
         yield browser
-
-
-@pytest.fixture
-async def admin(service: Service) -> AsyncIterator[Browser]:
-    async with signed_in(service) as one:
-        yield one
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
-import pytest
 
 from browser import Browser, signed_in
 from dealer_server.rules import identity, qr
@@ -25,12 +24,6 @@ from webhook_stage import PATIENCE
 ROLES = ("admin", "finance", "support", "readonly")
 EVIL = '"><script>alert(1)</script>'
 LINK = re.compile(r'<tr data-href="/console/profiles/(\d+)"')
-
-
-@pytest.fixture
-async def admin(service: Service) -> AsyncIterator[Browser]:
-    async with signed_in(service) as one:
-        yield one
 
 
 async def one_bought(dealer: Door, package: str = "TEST-OK") -> dict[str, Any]:

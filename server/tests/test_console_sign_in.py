@@ -6,7 +6,6 @@ import json
 import re
 import secrets
 import socket
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import httpx2
@@ -36,19 +35,6 @@ WRONG = "That name and password do not go together."
 async def no_tries(service: Service) -> None:
     """Whatever the test before tried, this one's tries are the first of its address."""
     await change(service, "DELETE FROM console_try")
-
-
-@pytest.fixture
-async def visitor(service: Service) -> AsyncIterator[Browser]:
-    """A browser in which nobody has signed in."""
-    async with browser(service) as one:
-        yield one
-
-
-@pytest.fixture
-async def admin(service: Service) -> AsyncIterator[Browser]:
-    async with signed_in(service) as one:
-        yield one
 
 
 async def change(service: Service, sql: str, *args: object) -> None:

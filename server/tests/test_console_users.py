@@ -2,20 +2,11 @@
 
 import re
 import secrets
-from collections.abc import AsyncIterator
-
-import pytest
 
 from browser import PASSWORDS, Browser, signed_in
 from dealer_server.console.users import PAGE
 from dealer_server.operations import user
 from door import Door, Service
-
-
-@pytest.fixture
-async def admin(service: Service) -> AsyncIterator[Browser]:
-    async with signed_in(service) as one:
-        yield one
 
 
 async def crowd(service: Service, tenant_id: int, count: int) -> list[str]:
