@@ -136,11 +136,12 @@ async def _recorded(instance: Instance, opened: Database, order_id: int) -> list
     async with opened.connection() as connection:
         keys = await data_key.load(connection, instance.master_keys)
     recorder = _Recorder(opened.dsn)
-    desk = RefundDesk(recorder, keys, Links("https://bench.example"), lambda *_: "AT_ONCE", clock.now)
+    opened.session = lambda **_: recorder
+    desk = RefundDesk(opened, keys, Links("https://bench.example"), lambda *_: "AT_ONCE", clock.now)
     profiles = (RefundProfile(profile_id=order_id),)
     item = RefundItem(item_no=identity.item_no(order_id, 0), profiles=profiles)
     await desk.refund(instance.hot.tenant_id, RefundOrder(order_no=identity.order_no(order_id), items=(item,)))
-    await recorder.close()
+    await desk.close()
     return recorder.sent
 
 

@@ -130,7 +130,7 @@ class Shop:
 async def opened(database_url: str) -> AsyncIterator[Shop]:
     """A shop that nobody has bought in yet, with the test catalogue."""
     database, time = await Database.open(database_url, size=8), Time()
-    sessions = [database.session() for _ in range(3)]
+    sessions = [database.session()]
     try:
         async with database.connection() as connection:
             await connection.execute(
@@ -138,9 +138,11 @@ async def opened(database_url: str) -> AsyncIterator[Shop]:
             )
             data_keys = await store.data_key.load(connection, MASTER_KEYS)
             await store.package.put(connection, list(PACKAGES.values()), time())
-        shop = Shop(database, data_keys, OrderDesk(sessions[0], sessions[1], Numbers(sessions[2], time), time), time)
+        desk = OrderDesk(database, Numbers(sessions[0], time), time)
+        shop = Shop(database, data_keys, desk, time)
         yield shop
         await shop.close()
+        await desk.close()
     finally:
         for session in sessions:
             await session.close()

@@ -100,13 +100,14 @@ def wanted(tenant_id: int, transaction_id: str, *lines: Line) -> Wanted:
 
 async def place(database: Database, orders: list[Wanted]) -> dict[str, int]:
     """Through the desk that the API uses; the orderIds by transactionId."""
-    sessions = [database.session() for _ in range(3)]
-    desk = OrderDesk(sessions[0], sessions[1], Numbers(sessions[2], clock), clock)
+    sessions = [database.session()]
+    desk = OrderDesk(database, Numbers(sessions[0], clock), clock)
     ids = {}
     for future in [desk.submit(order) for order in orders]:
         placed = await future
         assert isinstance(placed, Placed)
         ids[placed.wanted.transaction_id] = placed.order_id
+    await desk.close()
     for session in sessions:
         await session.close()
     return ids
@@ -408,8 +409,8 @@ FAULTS = (
     ),
     Fault(
         "a stock code for another profile",
-        "UPDATE stock_profile SET taken_by = (SELECT profile_id FROM profile WHERE order_id = {a_stock_paid})"
-        " WHERE taken_by IS NOT NULL",
+        "UPDATE stock_profile SET taken_by = (SELECT min(profile_id) FROM profile WHERE order_id = {a_paid})"
+        " WHERE taken_by = (SELECT profile_id FROM profile WHERE order_id = {a_stock})",
         "A9",
         "a",
         "a-stock",
@@ -692,11 +693,24 @@ FAULTS = (
     Fault(
         "a stock code of another tenant",
         "UPDATE stock_profile SET taken_tenant_id = {b} WHERE taken_by IS NOT NULL",
-        "A20 A9",
+        "A20 A9 A21",
         "a",
     ),
-    Fault("more to sell than there is", "UPDATE stock_level SET free = free + 1", "A21", None),
-    Fault("codes without a level", "DELETE FROM stock_level", "A21", None),
+    Fault(
+        "a waiting profile's code can be sold once more",
+        "UPDATE stock_profile SET taken_tenant_id = NULL, taken_by = NULL, taken_at = NULL"
+        " FROM profile p WHERE taken_by = p.profile_id AND p.iccid IS NULL",
+        "A21",
+        "a",
+        "a-stock-paid",
+    ),
+    Fault(
+        "a stock code for what is made elsewhere",
+        "UPDATE stock_profile SET taken_by = (SELECT min(profile_id) FROM profile WHERE order_id = {a_paid}),"
+        " taken_tenant_id = {a} WHERE iccid = (SELECT min(iccid) FROM stock_profile WHERE taken_by IS NULL)",
+        "A9",
+        "a",
+    ),
     Fault("a miscounted order", "UPDATE wallet SET order_count = order_count + 1 WHERE tenant_id = {a}", "A22", "a"),
     Fault("a miscounted profile", "UPDATE wallet SET profile_count = 0 WHERE tenant_id = {b}", "A22", "b"),
     Fault("orderIds handed out again", "UPDATE id_block SET next = {a_paid} WHERE kind = 'order'", "A23", "a"),

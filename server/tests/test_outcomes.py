@@ -165,8 +165,8 @@ async def refuses_connections(door: Door) -> bool:
 
 
 async def test_a_cancelled_wait_for_a_decision_leaves_the_order_placed(service: Service, dealer: Door):
-    sessions = [service.database.session() for _ in range(3)]
-    desk = OrderDesk(sessions[0], sessions[1], Numbers(sessions[2], clock.now), clock.now)
+    numbers = service.database.session()
+    desk = OrderDesk(service.database, Numbers(numbers, clock.now), clock.now)
     line = Line("TEST-OK", 1, 1, 18_000, "simulated")
     wanted = Wanted(dealer.tenant_id, f"t-{secrets.token_hex(8)}", secrets.token_bytes(16), 18_000, (line,))
     async with held_wallet(service.database.dsn, dealer.tenant_id) as watch:
@@ -175,8 +175,8 @@ async def test_a_cancelled_wait_for_a_decision_leaves_the_order_placed(service: 
         waiting.cancel()
     await desk.drain()
     assert isinstance(await desk.submit(wanted), Repeated)
-    for session in sessions:
-        await session.close()
+    await desk.close()
+    await numbers.close()
 
 
 async def test_a_cancelled_change_of_terms_is_made_whole(service: Service, dealer: Door):

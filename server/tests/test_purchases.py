@@ -197,6 +197,22 @@ async def test_a_message_is_a_reason_to_ask(market: Market):
     assert await market.rows("SELECT count(*)::int FROM supplier_event") == [(1,)]
 
 
+async def test_the_stock_is_sold_first(market: Market):
+    """Also once the process knows the dealer's wallet and decides without asking the database."""
+    database, keys = market.service.database, market.sourcing.keys
+    assert (await stock.load_stock(database, keys, "DEMO-STOCK", stock_csv(3), "ann")).faults == ()
+    hops = [Hop("stock", "DEMO-STOCK", None, None), hop("rt:far", "JC016")]
+    await suppliers.set_route(database, "DEMO-STOCK", hops, "ann", clock.now)
+    line = {"packageCode": "DEMO-STOCK", "quantity": 1, "price": "2.50"}
+    async with asyncio.timeout(20):
+        while (await market.door.order(items=[line], amount="2.50")).code != "000000":
+            await asyncio.sleep(0.02)  # the process does not know the package yet
+    for _ in range(4):
+        assert (await market.door.order(items=[line], amount="2.50")).code == "000000"
+    orders = await market.rows("SELECT supplier FROM order_item ORDER BY order_id")
+    assert orders == [("stock",)] * 3 + [("rt:far",)] * 2
+
+
 async def test_what_the_stock_no_longer_has_is_bought_at_the_next(market: Market):
     """DEMO-STOCK has one code left; the first order takes it."""
     database = market.service.database
@@ -213,4 +229,4 @@ async def test_what_the_stock_no_longer_has_is_bought_at_the_next(market: Market
         placed = (await market.door.post("/esim/query", {"transactionId": name})).data
         await market.door.delivered(placed["orderNo"])
     assert market.sold() == (0, 1)
-    assert await market.rows("SELECT free FROM stock_level") == [(0,)]
+    assert await market.rows("SELECT count(*) FROM stock_profile WHERE taken_by IS NULL") == [(0,)]

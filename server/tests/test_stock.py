@@ -196,7 +196,7 @@ async def test_a_file_with_a_fault_changes_nothing(shop: Shop, text: str):
     assert (report.loaded, report.free) == (0, None)
     assert [fault.line for fault in report.faults] == [4]
     assert await stored(shop) == [OLD]
-    assert await shop.rows("SELECT free FROM stock_level") == [(1,)]
+    assert await shop.rows("SELECT count(*) FROM stock_profile WHERE taken_by IS NULL") == [(1,)]
     assert await shop.rows("SELECT count(*) FROM audit_log WHERE action = 'stock.load'") == [(1,)]
 
 
@@ -227,7 +227,7 @@ async def test_the_same_file_loaded_by_many_at_once_is_loaded_once(shop: Shop):
     reports = await asyncio.gather(*[load(shop, stock_csv(300)) for _ in range(6)])
     assert sorted(report.loaded for report in reports) == [0, 0, 0, 0, 0, 300]
     assert all(len(report.faults) == 600 for report in reports if not report.loaded)
-    assert await shop.rows("SELECT free FROM stock_level") == [(300,)]
+    assert await shop.rows("SELECT count(*) FROM stock_profile WHERE taken_by IS NULL") == [(300,)]
 
 
 # Selling
@@ -263,11 +263,14 @@ async def test_codes_from_stock_come_without_reports(shop: Shop):
 
 
 async def test_stock_that_is_short_is_waited_for(shop: Shop, capfd: pytest.CaptureFixture[str]):
-    """Cannot come about by selling: what is sold is off the level."""
+    """Cannot come about by selling: each profile takes its code when it is paid."""
     dealer = await shop.dealer()
     await shop.load_stock(2)
     order_id = await shop.order(dealer, ("DEMO-STOCK", 2))
-    held = "UPDATE stock_profile SET package_code = $1 WHERE iccid = (SELECT max(iccid) FROM stock_profile) RETURNING 1"
+    held = (
+        "UPDATE stock_profile SET package_code = $1, taken_tenant_id = NULL, taken_by = NULL"
+        " WHERE iccid = (SELECT max(iccid) FROM stock_profile) RETURNING 1"
+    )
     await shop.rows(held, "TEST-OK")
     await shop.fulfil()
     order = await shop.load(dealer, order_id)
@@ -285,9 +288,10 @@ async def test_two_transactions_take_different_codes_without_waiting(shop: Shop)
     await shop.load_stock(5)
     profiles = (await shop.load(dealer, await shop.order(dealer, ("DEMO-STOCK", 5)))).profiles
     wanted = [(dealer, profile.profile_id) for profile in profiles]
+    await shop.rows("UPDATE stock_profile SET taken_tenant_id = NULL, taken_by = NULL")
     async with asyncio.timeout(10), shop.database.transaction() as one, shop.database.transaction() as two:
         first = await store.stock.take(one, "DEMO-STOCK", wanted[:3], shop.data_keys, shop.time())
-        second = await store.stock.take(two, "DEMO-STOCK", wanted[2:], shop.data_keys, shop.time())
+        second = await store.stock.take(two, "DEMO-STOCK", wanted[3:], shop.data_keys, shop.time())
     assert (len(first), len(second)) == (3, 2)
     assert len({taken.iccid for taken in (*first, *second)}) == 5
 

@@ -138,8 +138,7 @@ async def doors(base: Foundation) -> AsyncIterator[Doors]:
             stack.push_async_callback(admitting.close)
         # Blocks of ids need no flush of their own: what uses them is written to the same log later.
         numbers = Numbers(await session(synchronous_commit="off"), clock.now)
-        orders = OrderDesk(await session(), await session(), numbers, clock.now, base.wakes.order_placed)
-        stack.push_async_callback(orders.drain)
+        orders = OrderDesk(database, numbers, clock.now, base.wakes.order_placed)
         makers = suppliers(settings, base)
 
         def way(for_refund: bool) -> Callable[[Item, Profile], Way]:
@@ -149,10 +148,11 @@ async def doors(base: Foundation) -> AsyncIterator[Doors]:
             )
 
         settled = base.wakes.refund_asked
-        refunds = RefundDesk(await session(), base.data_keys, base.links, way(True), clock.now, settled)
-        voids = VoidDesk(await session(), base.data_keys, way(False), clock.now, settled)
-        stack.push_async_callback(refunds.drain)
-        stack.push_async_callback(voids.drain)
+        refunds = RefundDesk(database, base.data_keys, base.links, way(True), clock.now, settled)
+        voids = VoidDesk(database, base.data_keys, way(False), clock.now, settled)
+        for desk in (orders, refunds, voids):
+            stack.push_async_callback(desk.close)
+            await desk.open()
         call_log = CallLog(database, base.memory, clock.now, settings.proxies)
         await stack.enter_async_context(call_log.running())
         meter = Meter(database, clock.now)

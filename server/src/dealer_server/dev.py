@@ -145,7 +145,7 @@ async def _seed(database: Database, opened: Settings) -> str:
     await catalogue.put(database, generate.catalogue("test"), "dev", clock.now)
     async with database.connection() as connection:
         data_keys = await store.data_key.load(connection, opened.master_keys)
-        free = await connection.fetchval("SELECT free FROM stock_level WHERE package_code = $1", DEMO_STOCK)
+        free = await store.stock.count_free(connection, DEMO_STOCK)
     if not free:
         await stock.load_stock(database, data_keys, DEMO_STOCK, _stock_file(), "dev")
     terms = tenant.Terms(name=DEMO_NAME, balance="1000", qps=100)

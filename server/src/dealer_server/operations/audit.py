@@ -37,7 +37,7 @@ TITLES = {
     "A18": "every adjustment has an author in the audit log",
     "A19": "every secret opens under a known key",
     "A20": "no row's tenant differs from its parent's",
-    "A21": "what can be sold from stock is what is loaded less what is sold",
+    "A21": "a profile sold from stock has taken a code of its own until it is delivered or void",
     "A22": "wallets count their orders and profiles",
     "A23": "no id is used twice, nor will be",
     "A24": "the audit log is whole: nothing in it was changed or taken out",

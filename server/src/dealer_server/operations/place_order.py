@@ -1,12 +1,13 @@
 """Buying: orders are decided and written in batches (specification 4.2, architecture: group commit).
 
 The fast path sends one statement: a process that knows a wallet's version and balance from its own last commit decides
-on those, and the statement undoes itself where they are stale or a transactionId is known. Then, and for what memory
-must not decide (refusals, stock), the batch takes the locking path: find, lock, find again, decide, write, commit.
+on those, and the statement writes nothing where they are stale, a transactionId is known or the stock is short. Then,
+and for refusals, which memory must not decide, the batch takes the locking path: find, lock, find again, decide, write,
+commit. Orders of a wallet that another transaction holds wait for it apart from all others.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import asyncpg
 import structlog
@@ -17,7 +18,7 @@ from dealer_server.operations.numbers import Numbers
 from dealer_server.rules import order, refusal
 from dealer_server.rules.order import Decision, Placed, Wanted
 from dealer_server.rules.wallet import Wallet
-from dealer_server.store.database import DatabaseLost, Desk, Session
+from dealer_server.store.database import Answer, Database, DatabaseLost, Desk, LockWaiters, Session
 
 log = structlog.get_logger()
 
@@ -31,31 +32,49 @@ class OrderDesk:
 
     def __init__(
         self,
-        session: Session,
-        lookups: Session,
+        database: Database,
         numbers: Numbers,
         clock: Clock,
         placed: Callable[[], None] = lambda: None,
     ):
-        self._session = session
-        self._lookups = lookups
+        self._session = database.session()
+        self._lookups = database.session()
         self._numbers = numbers
         self._clock = clock
         self._placed = placed
         self._known: dict[int, Wallet] = {}
+        self._short: set[str] = set()  # stock packages that did not suffice when they were looked at last
         self._distrust = 0  # batches that go straight to the locking path
         self._next_distrust = 1
         self._desk: Desk[Wanted, Decision] = Desk(self._run, bound=ROWS_PER_BATCH, weight=_rows)
         self._refused: Desk[Wanted, Decision] = Desk(self._look_up, bound=ROWS_PER_BATCH)
+        self._waiters: LockWaiters[Wanted, Decision] = LockWaiters(
+            database, self._wait_for_lock, lambda wanted: wanted.tenant_id, bound=ROWS_PER_BATCH
+        )
 
     def submit(self, wanted: Wanted) -> asyncio.Future[Decision]:
         """The order's decision; a refusal is raised. What its lines refuse already needs no wallet, only a look whether
         it is a repeat."""
-        return (self._desk if wanted.refused is None else self._refused).submit(wanted)
+        if wanted.refused is not None:
+            return self._refused.submit(wanted)
+        return (self._waiters if wanted.tenant_id in self._waiters else self._desk).submit(wanted)
 
     async def drain(self) -> None:
         await self._desk.drain()
         await self._refused.drain()
+        await self._waiters.drain()
+
+    async def open(self) -> None:
+        """Opens what the first call will need. Raises DatabaseLost."""
+        await self._session.open()
+        await self._lookups.open()
+
+    async def close(self) -> None:
+        """Returns once everything submitted is answered, with its connections closed."""
+        await self.drain()
+        await self._session.close()
+        await self._lookups.close()
+        await self._waiters.close()
 
     async def _look_up(self, batch: Sequence[Wanted]) -> Sequence[Decision]:
         keys = [(wanted.tenant_id, wanted.transaction_id) for wanted in batch]
@@ -68,8 +87,8 @@ class OrderDesk:
             decisions.append(order.repeat(before[key], wanted) if key in before else wanted.refused)
         return decisions
 
-    async def _run(self, batch: Sequence[Wanted]) -> Sequence[Decision]:
-        decisions = await self._from_memory(batch) or await self._locked(batch)
+    async def _run(self, batch: Sequence[Wanted]) -> Sequence[Answer[Decision]]:
+        decisions = await self._from_memory(batch) or await self._with_free_wallets(batch)
         self._placed()
         return decisions
 
@@ -78,73 +97,100 @@ class OrderDesk:
         if self._distrust:
             self._distrust -= 1
             return None
-        if not all(wanted.tenant_id in self._known for wanted in batch):
+        stock = order.demand(batch)
+        if not all(wanted.tenant_id in self._known for wanted in batch) or not self._short.isdisjoint(stock):
             return None
         known = {wanted.tenant_id: self._known[wanted.tenant_id] for wanted in batch}
         decisions: Sequence[Decision] = []
+        placed: Sequence[Placed] = []
         try:
-            await self._provide_numbers(batch)
-            decisions = order.decide(batch, known, {}, {}, self._numbers.take, self._clock())
+            number = await self._numbers.reserve(len(batch), sum([wanted.profile_count for wanted in batch]))
+            decisions = order.decide(batch, known, {}, stock, number, self._clock())
             placed = order.placements(decisions)
             if len(placed) != len(batch):
                 return None
             kill_points.reach("order.fast.before")
-            await store.order.write(self._session, placed)
+            written = await store.order.write(self._session, placed)
             kill_points.reach("order.fast.committed")
-        except (store.order.WalletMoved, asyncpg.UniqueViolationError, asyncpg.CheckViolationError):
+        except asyncpg.UniqueViolationError:
+            written = False
+        except DatabaseLost as lost:
+            return await self._after_loss(self._session, lost, batch, decisions)
+        if not written:
             self._distrust, self._next_distrust = self._next_distrust, min(self._next_distrust * 2, MOST_DISTRUST)
             return None
-        except DatabaseLost as lost:
-            return await self._after_loss(lost, batch, decisions)
         self._next_distrust = 1
-        self._remember(placed)
+        self._remember(placed, known)
         return decisions
 
-    async def _locked(self, batch: Sequence[Wanted]) -> Sequence[Decision]:
+    async def _with_free_wallets(self, batch: Sequence[Wanted]) -> Sequence[Answer[Decision]]:
+        """Decides under locks; what asks for a wallet that another transaction holds is left to wait for it."""
+        return await self._locked(self._session, batch, wait=False)
+
+    async def _wait_for_lock(self, session: Session, batch: Sequence[Wanted]) -> Sequence[Answer[Decision]]:
+        decisions = await self._locked(session, batch, wait=True)
+        self._placed()
+        return decisions
+
+    async def _locked(self, session: Session, batch: Sequence[Wanted], *, wait: bool) -> Sequence[Answer[Decision]]:
         keys = [(wanted.tenant_id, wanted.transaction_id) for wanted in batch]
-        decisions: Sequence[Decision] = []
-        session = self._session
+        wallets: Mapping[int, Wallet] = {}
+        mine, placed, decisions = batch, [], []
         try:
             before = await store.order.find(session, keys)
             if len(before) == len(set(keys)):
                 await store.order.confirm(session)
                 return [order.repeat(before[key], wanted) for key, wanted in zip(keys, batch, strict=True)]
-            await self._provide_numbers(batch)
+            number = await self._numbers.reserve(len(batch), sum([wanted.profile_count for wanted in batch]))
             kill_points.reach("order.before_begin")
             async with session.transaction():
-                wallets = await store.wallet.lock(session, sorted({wanted.tenant_id for wanted in batch}))
-                kill_points.reach("order.locked")
-                existing = await store.order.find(session, keys)
-                codes = sorted({code for wanted in batch for code in wanted.from_stock})
-                stock = await store.stock.levels(session, codes) if codes else {}
-                decisions = order.decide(batch, wallets, existing, stock, self._numbers.take, self._clock())
-                placed = order.placements(decisions)
-                if placed:
-                    await store.order.write(session, placed)
-                if sold := order.sold(placed):
-                    await store.stock.sell(session, sold)
+                wallets = await store.wallet.lock(session, sorted({key[0] for key in keys}), wait=wait)
+                if not wait:
+                    mine = [wanted for wanted in batch if wanted.tenant_id in wallets]
+                if mine:
+                    kill_points.reach("order.locked")
+                    existing = await store.order.find(session, keys)
+                    stock = await self._lock_stock(session, order.demand(mine))
+                    decisions = order.decide(mine, wallets, existing, stock, number, self._clock())
+                    placed = order.placements(decisions)
+                    if placed and not await store.order.write(session, placed):
+                        raise AssertionError("what is locked does not move")
                 kill_points.reach("order.written")
             kill_points.reach("order.committed")
         except DatabaseLost as lost:
-            return await self._after_loss(lost, batch, decisions)
+            decided = await self._after_loss(session, lost, mine, decisions)
+            return self._answers(batch, wallets, decided)
         self._known.update(wallets)
-        self._remember(placed)
-        return decisions
+        self._remember(placed, wallets)
+        return self._answers(batch, wallets, decisions)
 
-    async def _provide_numbers(self, batch: Sequence[Wanted]) -> None:
-        await self._numbers.provide(len(batch), sum([wanted.profile_count for wanted in batch]))
+    def _answers(
+        self, batch: Sequence[Wanted], decided: Collection[int], decisions: Sequence[Decision]
+    ) -> Sequence[Answer[Decision]]:
+        """The decisions, and in their places the orders whose wallets were held elsewhere."""
+        following = iter(decisions)
+        return [next(following) if wanted.tenant_id in decided else self._waiters.submit(wanted) for wanted in batch]
 
-    def _remember(self, placed: Sequence[Placed]) -> None:
-        """Keeps each wallet as the last of these placements left it."""
+    async def _lock_stock(self, session: Session, demand: Mapping[str, int]) -> Mapping[str, int]:
+        """How many codes of each package are free, as far as they are asked for; locked."""
+        if not demand:
+            return {}
+        free = await store.stock.lock(session, demand)
+        self._short.difference_update(demand)
+        self._short.update(code for code, count in demand.items() if free[code] < count)
+        return free
+
+    def _remember(self, placed: Sequence[Placed], wallets: Mapping[int, Wallet]) -> None:
+        """Keeps each wallet as the last of these placements left it; `wallets` as they were before."""
         last = {one.wanted.tenant_id: one for one in placed}
         for tenant_id, one in last.items():
-            before = self._known[tenant_id]
+            before = wallets[tenant_id]
             self._known[tenant_id] = Wallet(
                 tenant_id, before.currency, one.balance_after, before.credit_limit, one.version, before.frozen
             )
 
     async def _after_loss(
-        self, lost: DatabaseLost, batch: Sequence[Wanted], decisions: Sequence[Decision]
+        self, session: Session, lost: DatabaseLost, batch: Sequence[Wanted], decisions: Sequence[Decision]
     ) -> Sequence[Decision]:
         """A connection lost inside a commit leaves the outcome unknown: looks the orders up on a new one.
 
@@ -157,8 +203,8 @@ class OrderDesk:
         keys = [(wanted.tenant_id, wanted.transaction_id) for wanted in batch]
         for attempt in range(LOOK_UP_TRIES):
             try:
-                found = await store.order.find(self._session, keys)
-                await store.order.confirm(self._session)
+                found = await store.order.find(session, keys)
+                await store.order.confirm(session)
                 break
             except DatabaseLost:
                 await asyncio.sleep(0.2 * 2**attempt)

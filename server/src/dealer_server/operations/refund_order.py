@@ -19,7 +19,7 @@ from dealer_server.rules.refund import Way
 from dealer_server.rules.snapshot import Links
 from dealer_server.rules.wallet import Wallet
 from dealer_server.store import refund as rows
-from dealer_server.store.database import Desk, Session
+from dealer_server.store.database import Answer, Database, Desk, LockWaiters, Session
 from dealer_server.store.refund import Credit, Line, New, Row
 from dealer_server.store.sealing import DataKeys
 from esim_dealer.wire import calls
@@ -52,20 +52,23 @@ class RefundDesk:
 
     def __init__(
         self,
-        session: Session,
+        database: Database,
         data_keys: DataKeys,
         links: Links,
         way: WayOf,
         clock: Clock,
         refunded: Callable[[], None] = lambda: None,
     ):
-        self._session = session
+        self._session = database.session()
         self._data_keys = data_keys
         self._links = links
         self._way = way
         self._clock = clock
         self._refunded = refunded
         self._desk: Desk[Wanted, Decided] = Desk(self._run, bound=REFUNDS_PER_BATCH)
+        self._waiters: LockWaiters[Wanted, Decided] = LockWaiters(
+            database, self._wait_for_lock, lambda wanted: wanted.tenant_id, bound=REFUNDS_PER_BATCH
+        )
 
     async def refund(self, tenant_id: int, call: calls.RefundOrder, act: Act | None = None) -> calls.Refund:
         """/esim/refund. A person's `act` stands in the audit log. Raises 000105, 310272, 310274, 310403, 310402,
@@ -73,48 +76,69 @@ class RefundDesk:
         _refuse_foreign(call)
         if call.order_no is None and call.transaction_id is None:
             raise refusal.ParameterMissing("orderNo is required; accepted: orderNo or transactionId, or both")
-        return answer(await self._desk.submit(Wanted(tenant_id, call, act)))
+        waits = tenant_id in self._waiters
+        return answer(await (self._waiters if waits else self._desk).submit(Wanted(tenant_id, call, act)))
 
-    async def drain(self) -> None:
+    async def open(self) -> None:
+        """Opens what the first call will need. Raises DatabaseLost."""
+        await self._session.open()
+
+    async def close(self) -> None:
+        """Returns once everything submitted is answered, with its connections closed."""
         await self._desk.drain()
+        await self._waiters.drain()
+        await self._session.close()
+        await self._waiters.close()
 
-    async def _run(self, batch: Sequence[Wanted]) -> Sequence[Decided | Exception]:
-        session, now = self._session, self._clock()
-        located = await self._locate(batch)
+    async def _run(self, batch: Sequence[Wanted]) -> Sequence[Answer[Decided]]:
+        return await self._decide(self._session, batch, wait=False)
+
+    async def _wait_for_lock(self, session: Session, batch: Sequence[Wanted]) -> Sequence[Answer[Decided]]:
+        return await self._decide(session, batch, wait=True)
+
+    async def _decide(self, session: Session, batch: Sequence[Wanted], *, wait: bool) -> Sequence[Answer[Decided]]:
+        """Decides under locks; without `wait`, what another transaction holds is left to wait for it."""
+        now = self._clock()
+        located = await self._locate(session, batch)
         keys = sorted({key for key in located if key is not None})
         if not keys:
             return [refusal.OrderNotFound() for _ in batch]
         async with session.transaction():
-            wallets = await store.wallet.lock(session, sorted({tenant_id for tenant_id, _ in keys}))
-            await store.order.lock(session, keys)
+            wallets = await store.wallet.lock(session, sorted({tenant_id for tenant_id, _ in keys}), wait=wait)
+            locked = await store.order.lock(session, [key for key in keys if key[0] in wallets], wait=wait)
             orders = await store.order.load(session, keys, self._data_keys)
-            used = [(one.tenant_id, one.call.refund_transaction_id) for one in batch if one.call.refund_transaction_id]
+            held = orders.keys() - locked
+            mine = [(one, key) for one, key in zip(batch, located, strict=True) if key not in held]
+            used = [
+                (one.tenant_id, one.call.refund_transaction_id) for one, _ in mine if one.call.refund_transaction_id
+            ]
             known = await rows.of_orders(session, keys) + await rows.by_transaction(session, used)
             voiding = (await rows.cancellations(session, keys)).waiting
-            books = Books(orders, wallets, known, voiding, self._way, now)
+            books = Books({key: orders[key] for key in locked}, wallets, known, voiding, self._way, now)
             first = await store.order.next_block(session, "refund", _first_id(now), len(batch))
-            decisions = [
-                books.decide(wanted, key, first + number)
-                for number, (wanted, key) in enumerate(zip(batch, located, strict=True))
-            ]
+            decisions = [books.decide(wanted, key, first + number) for number, (wanted, key) in enumerate(mine)]
             kill_points.reach("refund.decided")
             if books.new:
                 await books.write(session, self._data_keys, self._links)
-                await _record(session, zip(batch, decisions, strict=True))
+                await _record(session, zip([one for one, _ in mine], decisions, strict=True))
             kill_points.reach("refund.written")
         kill_points.reach("refund.committed")
         if books.new:
             self._refunded()
-        return decisions
+        following = iter(decisions)
+        return [
+            self._waiters.submit(one) if key in held else next(following)
+            for one, key in zip(batch, located, strict=True)
+        ]
 
-    async def _locate(self, batch: Sequence[Wanted]) -> list[OrderKey | None]:
+    async def _locate(self, session: Session, batch: Sequence[Wanted]) -> list[OrderKey | None]:
         """(tenant_id, orderId) of each call's order; None where it cannot be one of this dealer's."""
         unresolved = [
             (one.tenant_id, one.call.transaction_id)
             for one in batch
             if one.call.order_no is None and one.call.transaction_id is not None
         ]
-        ids = await store.order.ids(self._session, unresolved) if unresolved else {}
+        ids = await store.order.ids(session, unresolved) if unresolved else {}
         keys: list[OrderKey | None] = []
         for one in batch:
             order_no = one.call.order_no

@@ -1,5 +1,6 @@
 """Voiding a profile without giving money back: /esim/profile/cancel and /esim/profile/revoke (specification 4.4)."""
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
@@ -15,7 +16,7 @@ from dealer_server.rules.model import Item, Order, Profile
 from dealer_server.rules.refund import Way
 from dealer_server.store import refund as rows
 from dealer_server.store import webhook
-from dealer_server.store.database import Desk, Session
+from dealer_server.store.database import Answer, Database, Desk, LockWaiters, Session
 from dealer_server.store.refund import Void
 from dealer_server.store.sealing import DataKeys
 from esim_dealer.wire import calls
@@ -38,18 +39,21 @@ class VoidDesk:
 
     def __init__(
         self,
-        session: Session,
+        database: Database,
         data_keys: DataKeys,
         way: Callable[[Item, Profile], Way],
         clock: Clock,
         voided: Callable[[], None] = lambda: None,
     ):
-        self._session = session
+        self._session = database.session()
         self._data_keys = data_keys
         self._way = way
         self._clock = clock
         self._voided = voided
         self._desk: Desk[Wanted, calls.Voided] = Desk(self._run, bound=VOIDS_PER_BATCH)
+        self._waiters: LockWaiters[Wanted, calls.Voided] = LockWaiters(
+            database, self._wait_for_lock, lambda wanted: wanted.tenant_id, bound=VOIDS_PER_BATCH
+        )
 
     async def void(self, tenant_id: int, call: calls.VoidProfile, act: Act | None = None) -> calls.Voided:
         """Repeating it is success, unless the supplier refused. A person's `act` stands in the audit log. Raises
@@ -63,25 +67,50 @@ class VoidDesk:
         profile_id = None if call.profile_id is None else identity.profile_id(call.profile_id)
         if call.profile_id is not None and profile_id is None:
             raise refusal.ProfileNotFound
-        return await self._desk.submit(Wanted(tenant_id, profile_id, call.iccid, act))
+        return await self._submit(Wanted(tenant_id, profile_id, call.iccid, act))
 
     async def void_by_operator(self, tenant_id: int, profile_id: int, author: str, reason: str) -> calls.Voided:
         """The same for an operator: the act is in the audit log. Raises OperatorError without a reason, and 310404,
         200004, 200002."""
         require_reason(reason, "a cancellation needs a reason, for the audit log")
-        return await self._desk.submit(Wanted(tenant_id, profile_id, None, Act.here(author, reason)))
+        return await self._submit(Wanted(tenant_id, profile_id, None, Act.here(author, reason)))
 
-    async def drain(self) -> None:
+    async def open(self) -> None:
+        """Opens what the first call will need. Raises DatabaseLost."""
+        await self._session.open()
+
+    async def close(self) -> None:
+        """Returns once everything submitted is answered, with its connections closed."""
         await self._desk.drain()
+        await self._waiters.drain()
+        await self._session.close()
+        await self._waiters.close()
 
-    async def _run(self, batch: Sequence[Wanted]) -> Sequence[calls.Voided | Exception]:
-        session, now = self._session, self._clock()
-        found = await rows.locate_profiles(session, [(one.tenant_id, one.profile_id, one.iccid) for one in batch])
-        keys = sorted({one[:2] for one in found if one is not None})
+    def _submit(self, wanted: Wanted) -> asyncio.Future[calls.Voided]:
+        return (self._waiters if wanted.tenant_id in self._waiters else self._desk).submit(wanted)
+
+    async def _run(self, batch: Sequence[Wanted]) -> Sequence[Answer[calls.Voided]]:
+        return await self._decide_all(self._session, batch, wait=False)
+
+    async def _wait_for_lock(self, session: Session, batch: Sequence[Wanted]) -> Sequence[Answer[calls.Voided]]:
+        return await self._decide_all(session, batch, wait=True)
+
+    async def _decide_all(
+        self, session: Session, batch: Sequence[Wanted], *, wait: bool
+    ) -> Sequence[Answer[calls.Voided]]:
+        """Decides under locks; without `wait`, what another transaction holds is left to wait for it."""
+        now = self._clock()
+        located = await rows.locate_profiles(session, [(one.tenant_id, one.profile_id, one.iccid) for one in batch])
+        keys = sorted({one[:2] for one in located if one is not None})
         if not keys:
             return [refusal.ProfileNotFound() for _ in batch]
         async with session.transaction():
-            await store.order.lock(session, keys)
+            locked = await store.order.lock(session, keys, wait=wait)
+            mine = [
+                (wanted, one) for wanted, one in zip(batch, located, strict=True) if one is None or one[:2] in locked
+            ]
+            found = [one for _, one in mine]
+            keys = sorted(locked)
             before = await store.order.load(session, keys, self._data_keys)
             asked = await rows.cancellations(session, keys)
             orders, voids, voiding = dict(before), [], set(asked.waiting)
@@ -101,12 +130,16 @@ class VoidDesk:
                     session, [(after.tenant_id, after.order_id, after.version) for _, after in changes], now
                 )
             fresh = {one[2] for one in found if one is not None and _open(before, one, asked.waiting)}
-            await _record(session, zip(batch, answers, strict=True), fresh)
+            await _record(session, zip([wanted for wanted, _ in mine], answers, strict=True), fresh)
             kill_points.reach("void.written")
         kill_points.reach("void.committed")
         if changes or voids:
             self._voided()
-        return answers
+        following = iter(answers)
+        return [
+            next(following) if one is None or one[:2] in locked else self._waiters.submit(wanted)
+            for wanted, one in zip(batch, located, strict=True)
+        ]
 
     def _decide(
         self,

@@ -159,7 +159,8 @@ def decide(
 ) -> list[Decision]:
     """One decision per order, in the order of the batch. `number(profiles)` gives an orderId and a first profileId.
 
-    Later orders of the batch see what earlier ones took: debits, transactionIds, stock (free profiles by packageCode).
+    `stock` holds how many codes of each stock package are free, at least as far as the batch asks for them. Later
+    orders of the batch see what earlier ones took: debits, transactionIds, stock.
     """
     seen = dict(existing)
     free = dict(stock)
@@ -387,10 +388,10 @@ def _refuse_amount_form(name: str, literal: msgspec.Raw, currency: str) -> refus
     return None
 
 
-def sold(placed: Iterable[Placed]) -> dict[str, int]:
-    """How many profiles of each stock package these placements take."""
+def demand(batch: Iterable[Wanted]) -> dict[str, int]:
+    """How many profiles of each stock package these orders ask for."""
     total: dict[str, int] = {}
-    for one in placed:
-        for package_code, quantity in one.wanted.from_stock.items():
+    for wanted in batch:
+        for package_code, quantity in wanted.from_stock.items():
             total[package_code] = total.get(package_code, 0) + quantity
-    return dict(sorted(total.items()))
+    return total

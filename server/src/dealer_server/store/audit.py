@@ -309,11 +309,13 @@ QUERIES = (
     ),
     Query(
         "A9",
-        "a stock code was taken for a profile that does not have it",
-        """
+        "a stock code was taken for a profile that neither has it nor waits for it",
+        f"""
         SELECT taken_tenant_id AS tenant_id, s.iccid, taken_by AS profile_id, p.iccid AS profile_iccid
         FROM stock_profile s LEFT JOIN profile p ON p.tenant_id = s.taken_tenant_id AND p.profile_id = s.taken_by
+            LEFT JOIN order_item i USING (tenant_id, order_id, line)
         WHERE s.taken_by IS NOT NULL AND s.iccid IS DISTINCT FROM p.iccid
+            AND (p.profile_id IS NULL OR p.iccid IS NOT NULL OR p.cancelled OR i.supplier <> '{STOCK}')
         """,
     ),
     Query(
@@ -640,17 +642,12 @@ QUERIES = (
     ),
     Query(
         "A21",
-        "free is not the codes not taken less the profiles that wait for one",
+        "a profile sold from stock waits and has taken no code",
         f"""
-        SELECT NULL::bigint AS tenant_id, package_code, l.free, coalesce(not_taken, 0) AS not_taken,
-            coalesce(waiting, 0) AS waiting
-        FROM stock_level l FULL JOIN
-            (SELECT package_code, count(*) AS not_taken FROM stock_profile WHERE taken_by IS NULL
-            GROUP BY package_code) s USING (package_code)
-        FULL JOIN
-            (SELECT package_code, count(*) AS waiting FROM profile JOIN order_item USING (tenant_id, order_id, line)
-            WHERE supplier = '{STOCK}' AND {_UNSOLD} GROUP BY package_code) p USING (package_code)
-        WHERE coalesce(l.free, 0) <> coalesce(not_taken, 0) - coalesce(waiting, 0)
+        SELECT p.tenant_id, order_id, profile_id, package_code
+        FROM profile p JOIN order_item USING (tenant_id, order_id, line)
+        WHERE supplier = '{STOCK}' AND {_UNSOLD} AND NOT EXISTS
+            (SELECT FROM stock_profile WHERE taken_tenant_id = p.tenant_id AND taken_by = p.profile_id)
         """,
     ),
     Query(

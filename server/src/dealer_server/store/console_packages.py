@@ -32,7 +32,9 @@ class Wanted(NamedTuple):
 
 async def page(connection: Connection, wanted: Wanted, after: str | None, limit: int) -> list[Listed]:
     rows = await connection.fetch(
-        "SELECT document::text, updated_at, free FROM package LEFT JOIN stock_level USING (package_code)"
+        "SELECT document::text, updated_at, CASE WHEN document ->> 'supplier' = 'stock' THEN"
+        "  (SELECT count(*) FROM stock_profile s WHERE s.package_code = package.package_code AND taken_by IS NULL) END"
+        " FROM package"
         " WHERE ($1::text IS NULL OR position(lower($1) IN lower(package_code)) > 0"
         "  OR position(lower($1) IN lower(document ->> 'package_name')) > 0"
         "  OR document ->> 'location_code' = upper($1))"

@@ -72,9 +72,9 @@ async def unfinished(connection: Connection, code: str | None = None) -> list[Op
 async def stock(connection: Connection) -> list[Stock]:
     """The shortest first."""
     rows = await connection.fetch(
-        "SELECT p.package_code, p.document ->> 'package_name', coalesce(l.free, 0), p.document ->> 'status'"
-        " FROM package p LEFT JOIN stock_level l USING (package_code)"
-        " WHERE p.document ->> 'supplier' = 'stock' OR l.package_code IS NOT NULL"
-        " ORDER BY 3, 1 LIMIT 500"
+        "SELECT p.package_code, p.document ->> 'package_name', free.count, p.document ->> 'status'"
+        " FROM package p CROSS JOIN LATERAL (SELECT count(*) FROM stock_profile s"
+        "  WHERE s.package_code = p.package_code AND taken_by IS NULL) free"
+        " WHERE p.document ->> 'supplier' = 'stock' OR free.count > 0 ORDER BY 3, 1 LIMIT 500"
     )
     return [Stock(*row) for row in rows]

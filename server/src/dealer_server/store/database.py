@@ -7,6 +7,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import asyncpg
@@ -17,13 +18,26 @@ T = TypeVar("T")
 R = TypeVar("R")
 Connection = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
 
-LOST = (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.AdminShutdownError, EOFError,
+# What asyncpg raises where a connection is lost in use. It wraps errors of the socket, so that an OSError is ours.
+LOST = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.AdminShutdownError,
         asyncpg.CrashShutdownError, asyncpg.CannotConnectNowError, asyncpg.TooManyConnectionsError,
         asyncpg.IdleInTransactionSessionTimeoutError, asyncpg.InternalClientError)  # fmt: skip
+# What may also come up while a connection is opened or closed.
+UNREACHABLE = (*LOST, OSError, EOFError, TimeoutError)
 # No disk, no memory, no connection left: the statement was undone, and may do later.
 FULL = (asyncpg.InsufficientResourcesError,)
 PLANS_LIVE_SECONDS = 1.0
 RECONNECT_SECONDS = 5
+# A client machine that vanished holds its locks no longer than that.
+_ENDS_WHEN_ITS_CLIENT_IS_GONE = {
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+}
+LOCK_WAITER_SESSIONS = 4
+LANE_LOCK_MS, WAITER_LOCK_MS, POOL_LOCK_MS = 250, 2_000, 10_000
+LANE_IDLE_IN_TRANSACTION_MS, POOL_IDLE_IN_TRANSACTION_MS = 10_000, 60_000
 
 
 class DatabaseLost(Exception):
@@ -36,14 +50,18 @@ class DatabaseLost(Exception):
 
 
 class TooSlow(Exception):
-    """A statement took longer than its connection allows; it was undone."""
+    """A statement took longer than its connection allows, or waited too long for a lock; it was undone."""
+
+
+class LockTimeout(Exception):
+    """Another transaction holds a lock for longer than this connection waits; nothing was done."""
 
 
 async def connect(dsn: str, **options: Any) -> asyncpg.Connection:
     """A connection of the caller's own. Raises DatabaseLost."""
     try:
         return await asyncpg.connect(dsn, timeout=RECONNECT_SECONDS, command_timeout=None, **options)
-    except (*LOST, asyncpg.PostgresError, TimeoutError) as error:
+    except (*UNREACHABLE, asyncpg.PostgresError) as error:
         raise DatabaseLost(sent=False) from error
 
 
@@ -59,7 +77,12 @@ class Database:
     async def open(cls, dsn: str, *, size: int = 4, look_seconds: float | None = None) -> "Database":
         """`look_seconds`: a statement outside of transactions, which only looks, ends after so long as TooSlow. Raises
         DatabaseLost."""
-        settings = {"application_name": "esim-dealer"}
+        settings = {
+            "application_name": "esim-dealer",
+            "lock_timeout": str(POOL_LOCK_MS),
+            "idle_in_transaction_session_timeout": str(POOL_IDLE_IN_TRANSACTION_MS),
+            **_ENDS_WHEN_ITS_CLIENT_IS_GONE,
+        }
         if look_seconds is not None:
             settings["statement_timeout"] = str(round(look_seconds * 1000))
         try:
@@ -71,7 +94,7 @@ class Database:
                 command_timeout=None,
                 server_settings=settings,
             )
-        except LOST as error:
+        except UNREACHABLE as error:
             raise DatabaseLost(sent=False) from error
         return cls(dsn, pool, look_seconds)
 
@@ -83,7 +106,7 @@ class Database:
         """A connection for single statements. Raises DatabaseLost, TooSlow."""
         try:
             connection = await self._pool.acquire()
-        except (*LOST, asyncpg.PostgresError) as error:  # whatever refuses a connection, nothing was asked of it
+        except (*UNREACHABLE, asyncpg.PostgresError) as error:  # whatever refuses a connection, nothing was asked of it
             raise DatabaseLost(sent=False) from error
         try:
             yield connection
@@ -91,10 +114,10 @@ class Database:
             raise DatabaseLost(sent=False) from error
         except LOST as error:
             raise DatabaseLost(sent=True) from error
-        except asyncpg.QueryCanceledError as error:
+        except (asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError) as error:
             raise TooSlow from error
         finally:
-            with suppress(*LOST):  # a lost connection cannot be reset; the pool opens another
+            with suppress(*UNREACHABLE):  # a lost connection cannot be reset; the pool opens another
                 await self._pool.release(connection)
 
     @asynccontextmanager
@@ -132,13 +155,15 @@ class Session:
         self._in_transaction = False
 
     async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
-        """The rows of one statement. Raises DatabaseLost."""
+        """The rows of one statement. Raises DatabaseLost, LockTimeout."""
         connection = await self.open()
         try:
             statement = self._prepared.get(sql)
             if statement is None:
                 statement = self._prepared[sql] = await connection.prepare(sql)
             return await statement.fetch(*args)
+        except asyncpg.LockNotAvailableError as error:
+            raise LockTimeout from error
         except FULL as error:
             raise DatabaseLost(sent=False) from error
         except LOST as error:
@@ -191,7 +216,7 @@ class Session:
             self._plans_from = now
             try:
                 await self._connection.execute("DISCARD PLANS")
-            except LOST:
+            except UNREACHABLE:
                 self.drop()
                 return await self.open()
         return self._connection
@@ -213,6 +238,9 @@ class Session:
             server_settings={
                 "application_name": "esim-dealer lane",
                 "statement_timeout": "0",
+                "lock_timeout": str(LANE_LOCK_MS),
+                "idle_in_transaction_session_timeout": str(LANE_IDLE_IN_TRANSACTION_MS),
+                **_ENDS_WHEN_ITS_CLIENT_IS_GONE,
                 "jit": "off",
                 # Every hot statement finds rows by key; a plan that scans could only come from stale statistics.
                 "enable_seqscan": "off",
@@ -228,14 +256,14 @@ class Session:
 class Desk(Generic[T, R]):
     """Group commit: what arrives while one batch runs forms the next one. No timer: a lone item goes at once.
 
-    `run` answers a whole batch, in order; an answer that is an exception is raised to its own caller only. Where `run`
-    itself fails, the batch's items are run one by one, so that a poisonous one fails alone. A `weight` bounds batches
-    by what they cost rather than by how many they are.
+    `run` answers a whole batch, in order; an answer that is an exception is raised to its own caller only, and one that
+    is a future answers when it is done. Where `run` itself fails, the batch's items are run one by one, so that a
+    poisonous one fails alone. A `weight` bounds batches by what they cost rather than by how many they are.
     """
 
     def __init__(
         self,
-        run: Callable[[Sequence[T]], Awaitable[Sequence[R | Exception]]],
+        run: Callable[[Sequence[T]], Awaitable[Sequence["Answer[R]"]]],
         *,
         bound: int,
         weight: Callable[[T], int] | None = None,
@@ -259,6 +287,10 @@ class Desk(Generic[T, R]):
         while self._task is not None:
             await asyncio.shield(self._task)
 
+    @property
+    def idle(self) -> bool:
+        return self._task is None
+
     async def _work(self) -> None:
         batch: list[tuple[T, asyncio.Future[R]]] = []
         try:
@@ -266,18 +298,18 @@ class Desk(Generic[T, R]):
                 batch = self._take()
                 answers = await self._answer([item for item, _ in batch])
                 for (_, future), answer in zip(batch, answers, strict=True):
-                    if future.done():  # its caller has gone
-                        continue
-                    if isinstance(answer, Exception):
-                        future.set_exception(answer)
+                    if isinstance(answer, asyncio.Future):
+                        answer.add_done_callback(partial(_pass_on, future))
                     else:
-                        future.set_result(answer)
+                        _settle(future, answer)
                 batch = []
         finally:
             self._task = None
-            for _, future in batch:  # only where this task itself was ended
-                if not future.done():
-                    future.set_exception(DatabaseLost(sent=True))
+            # There are any only where this task itself was ended.
+            for _, future in batch:
+                _settle(future, DatabaseLost(sent=True))
+            while self._waiting:
+                _settle(self._waiting.popleft()[1], DatabaseLost(sent=False))
 
     def _take(self) -> list[tuple[T, asyncio.Future[R]]]:
         waiting, weight = self._waiting, self._weight
@@ -290,7 +322,7 @@ class Desk(Generic[T, R]):
             total += following
         return batch
 
-    async def _answer(self, items: list[T]) -> Sequence[R | Exception]:
+    async def _answer(self, items: list[T]) -> Sequence["Answer[R]"]:
         try:
             answers = await self._run(items)
             assert len(answers) == len(items), "one answer per item"
@@ -299,9 +331,87 @@ class Desk(Generic[T, R]):
             return [lost] * len(items)
         except Exception as error:
             if len(items) == 1:
-                return [error]
+                return [DatabaseLost(sent=False) if isinstance(error, LockTimeout) else error]
             log.warning("batch_failed", items=len(items), error=repr(error))
             return [(await self._answer([item]))[0] for item in items]
+
+
+Answer = R | Exception | asyncio.Future[R]
+
+
+class LockWaiters(Generic[T, R]):
+    """Items whose rows another transaction holds. They wait for the lock here, each dealer's in batches of its own, so
+    that no other dealer waits with them. One dealer keeps one session busy; all share a few of them."""
+
+    def __init__(
+        self,
+        database: Database,
+        run: Callable[[Session, Sequence[T]], Awaitable[Sequence[Answer[R]]]],
+        tenant: Callable[[T], int],
+        *,
+        bound: int,
+    ):
+        self._run = run
+        self._tenant = tenant
+        self._bound = bound
+        self._free: asyncio.LifoQueue[Session] = asyncio.LifoQueue()
+        self._sessions = [database.session(lock_timeout=str(WAITER_LOCK_MS)) for _ in range(LOCK_WAITER_SESSIONS)]
+        for one in self._sessions:
+            self._free.put_nowait(one)
+        self._desks: dict[int, Desk[T, R]] = {}
+
+    def __contains__(self, tenant_id: int) -> bool:
+        """Whether items of this dealer wait: then later ones had better wait behind them."""
+        return tenant_id in self._desks
+
+    def submit(self, item: T) -> asyncio.Future[R]:
+        tenant_id = self._tenant(item)
+        desk = self._desks.get(tenant_id)
+        if desk is None:
+            log.info("lock_waited_for", tenant_id=tenant_id)
+            desk = self._desks[tenant_id] = Desk(self._with_session, bound=self._bound)
+        future = desk.submit(item)
+        future.add_done_callback(lambda _: self._forget(tenant_id))
+        return future
+
+    async def drain(self) -> None:
+        for desk in list(self._desks.values()):
+            await desk.drain()
+
+    async def close(self) -> None:
+        for one in self._sessions:
+            await one.close()
+
+    def _forget(self, tenant_id: int) -> None:
+        desk = self._desks.get(tenant_id)
+        if desk is not None and desk.idle:
+            del self._desks[tenant_id]
+
+    async def _with_session(self, items: Sequence[T]) -> Sequence[Answer[R]]:
+        session = await self._free.get()
+        try:
+            return await self._run(session, items)
+        except LockTimeout:
+            return [DatabaseLost(sent=False) for _ in items]
+        finally:
+            self._free.put_nowait(session)
+
+
+def _settle(future: asyncio.Future[R], answer: R | Exception) -> None:
+    if future.done():  # its caller has gone
+        return
+    if isinstance(answer, Exception):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)
+
+
+def _pass_on(future: asyncio.Future[R], answered: asyncio.Future[R]) -> None:
+    error = asyncio.CancelledError() if answered.cancelled() else answered.exception()
+    if isinstance(error, asyncio.CancelledError):
+        future.cancel()
+    else:
+        _settle(future, error if isinstance(error, Exception) else answered.result())
 
 
 async def poll(seconds: float, look: Callable[[], Awaitable[None]]) -> None:

@@ -1,53 +1,57 @@
 """Orders with their lines and profiles: written in batches, found by key."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import asyncpg
 
-from dealer_server.rules.model import Item, Order, Profile
+from dealer_server.rules.model import STOCK, Item, Order, Profile
 from dealer_server.rules.order import Existing, Placed
 from dealer_server.store.database import Connection, Session
 from dealer_server.store.sealing import DataKeys, profile_context
 
-
-class WalletMoved(Exception):
-    """A wallet is no longer at the version the batch was decided on; nothing was written."""
-
-
-# One statement writes a whole batch. Every wallet must still be at the version the batch was decided on and not be
-# frozen: a count that differs divides by zero, which undoes all of it. The wallets come in tenant order and the session
-# allows no join but nested loops, so that two batches lock them in the same order.
+# One statement writes a whole batch, or nothing where the batch was decided on what no longer holds: each wallet must
+# be at the version it was decided on, not frozen, cover its debits and be locked by nobody else; every transactionId
+# must be new; the stock must have the codes. Nothing waits: what is locked elsewhere does not hold.
 _WRITE = """
-WITH moved AS (
-    UPDATE wallet SET balance = balance - debit.total, version = wallet.version + debit.orders,
-        order_count = order_count + debit.orders, profile_count = profile_count + debit.profiles, updated_at = $24
-    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
+WITH debit AS MATERIALIZED (
+    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
         AS debit(tenant_id, known_version, orders, profiles, total)
-    WHERE wallet.tenant_id = debit.tenant_id AND wallet.version = debit.known_version AND NOT wallet.frozen
-    RETURNING wallet.tenant_id
-), placed AS (
+), fit AS MATERIALIZED (
+    SELECT 1 FROM debit JOIN wallet USING (tenant_id)
+    WHERE version = known_version AND NOT frozen AND balance + credit_limit >= total
+    FOR NO KEY UPDATE OF wallet SKIP LOCKED
+), placed AS MATERIALIZED (
     SELECT * FROM unnest($6::bigint[], $7::bigint[], $8::text[], $9::bytea[], $10::text[], $11::bigint[], $12::bigint[],
         $13::bigint[], $14::text[])
         AS placed(tenant_id, order_id, transaction_id, digest, currency, amount, version, balance_after, remark)
-), line AS (
+), line AS MATERIALIZED (
     SELECT * FROM unnest($15::bigint[], $16::bigint[], $17::smallint[], $18::text[], $19::text[], $20::smallint[],
         $21::smallint[], $22::bigint[], $23::bigint[])
         AS line(tenant_id, order_id, line, package_code, supplier, quantity, period_num, price, first_profile_id)
+),{free} holds AS MATERIALIZED (
+    SELECT (SELECT count(*) FROM fit) = cardinality($1)
+        AND NOT EXISTS (SELECT FROM placed JOIN orders USING (tenant_id, transaction_id)){enough} AS whole
+), moved AS (
+    UPDATE wallet SET balance = balance - debit.total, version = wallet.version + debit.orders,
+        order_count = order_count + debit.orders, profile_count = profile_count + debit.profiles, updated_at = $24
+    FROM debit, holds WHERE whole AND wallet.tenant_id = debit.tenant_id
 ), new_order AS (
     INSERT INTO orders (tenant_id, order_id, transaction_id, digest, currency, amount, remark, updated_at)
-    SELECT tenant_id, order_id, transaction_id, digest, currency, amount, remark, $24 FROM placed
+    SELECT tenant_id, order_id, transaction_id, digest, currency, amount, remark, $24 FROM placed, holds WHERE whole
 ), new_entry AS (
     INSERT INTO ledger_entry (tenant_id, version, entry_type, reference, amount, balance_after, created_at)
-    SELECT tenant_id, version, 'ORDER_PAY', order_id, -amount, balance_after, $24 FROM placed
+    SELECT tenant_id, version, 'ORDER_PAY', order_id, -amount, balance_after, $24 FROM placed, holds WHERE whole
 ), new_item AS (
     INSERT INTO order_item (tenant_id, order_id, line, package_code, supplier, quantity, period_num, price,
         first_profile_id, due_at)
     SELECT tenant_id, order_id, line, package_code, supplier, quantity, period_num, price, first_profile_id, $24
-    FROM line
+    FROM line, holds WHERE whole
 ), new_profile AS (
     INSERT INTO profile (tenant_id, profile_id, order_id, line, updated_at)
-    SELECT tenant_id, first_profile_id + n, order_id, line, $24 FROM line, generate_series(0, quantity - 1) AS n
+    SELECT tenant_id, first_profile_id + n, order_id, line, $24
+    FROM holds, line, generate_series(0, quantity - 1) AS n WHERE whole
 ), new_event AS (
     INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, due_at, created_at,
         finished_at)
@@ -55,25 +59,54 @@ WITH moved AS (
         CASE WHEN endpoint.tenant_id IS NULL THEN 'SKIPPED' ELSE 'READY' END,
         CASE WHEN endpoint.tenant_id IS NULL THEN NULL ELSE $24 END, $24,
         CASE WHEN endpoint.tenant_id IS NULL THEN $24 END
-    FROM placed LEFT JOIN webhook_endpoint endpoint
-        ON endpoint.tenant_id = placed.tenant_id AND endpoint.state = 'ACTIVE'
-)
-SELECT 1 / (count(*) = cardinality($1))::int FROM moved
+    FROM holds CROSS JOIN placed LEFT JOIN webhook_endpoint endpoint
+        ON endpoint.tenant_id = placed.tenant_id AND endpoint.state = 'ACTIVE' WHERE whole
+){taken}
+SELECT whole FROM holds
 """
 
+# The codes that a batch takes: of each package the first free ones, the unit's `number` of them.
+_FREE = """ unit AS MATERIALIZED (
+    SELECT * FROM unnest($25::text[], $26::bigint[], $27::bigint[], $28::int[])
+        AS unit(package_code, tenant_id, profile_id, number)
+), free AS MATERIALIZED (
+    SELECT package_code, ARRAY(SELECT iccid FROM stock_profile s WHERE s.package_code = wanted.package_code
+        AND taken_by IS NULL ORDER BY iccid LIMIT wanted.count FOR NO KEY UPDATE SKIP LOCKED) AS iccids
+    FROM (SELECT package_code, count(*) FROM unit GROUP BY package_code) wanted
+),"""
+_ENOUGH = "\n        AND (SELECT sum(cardinality(iccids)) FROM free) = (SELECT count(*) FROM unit)"
+_TAKEN = """, taken AS (
+    UPDATE stock_profile s SET taken_tenant_id = tenant_id, taken_by = profile_id, taken_at = $24
+    FROM holds, unit JOIN free USING (package_code) WHERE whole AND s.iccid = iccids[number]
+)"""
+_WRITE_FROM_STOCK = _WRITE.format(free=_FREE, enough=_ENOUGH, taken=_TAKEN)
+_WRITE = _WRITE.format(free="", enough="", taken="")
 
-async def write(session: Session, placed: Sequence[Placed]) -> None:
-    """Writes orders, lines, profiles, debits, their ORDER_PAID events and their fulfillment work, all or nothing.
 
-    Raises WalletMoved; asyncpg.UniqueViolationError for a known transactionId; asyncpg.CheckViolationError where a
-    wallet does not cover its debits.
+async def write(session: Session, placed: Sequence[Placed]) -> bool:
+    """Writes orders, lines, profiles, debits, the stock codes they take, their ORDER_PAID events and their fulfillment
+    work. False: the batch was decided on what no longer holds, and nothing was written.
+
+    Raises asyncpg.UniqueViolationError where the same transactionId is placed elsewhere in this moment.
     """
-    try:
-        await session.fetch(
-            _WRITE, *_wallet_columns(placed), *_order_columns(placed), *_line_columns(placed), placed[0].at
-        )
-    except asyncpg.DivisionByZeroError:
-        raise WalletMoved from None
+    columns = [*_wallet_columns(placed), *_order_columns(placed), *_line_columns(placed), placed[0].at]
+    units = _stock_columns(placed)
+    rows = await (session.fetch(_WRITE_FROM_STOCK, *columns, *units) if units else session.fetch(_WRITE, *columns))
+    return rows[0]["whole"]
+
+
+def _stock_columns(placed: Sequence[Placed]) -> list[tuple[Any, ...]]:
+    """Per profile that takes a code: package, tenant, profile, and its number among those of the package."""
+    rows, numbers = [], Counter[str]()
+    for one in placed:
+        profile_id = one.first_profile_id
+        for line in one.wanted.lines:
+            if line.supplier == STOCK:
+                for n in range(line.quantity):
+                    numbers[line.package_code] += 1
+                    rows.append((line.package_code, one.wanted.tenant_id, profile_id + n, numbers[line.package_code]))
+            profile_id += line.quantity
+    return list(zip(*rows, strict=True))
 
 
 def _wallet_columns(placed: Sequence[Placed]) -> list[list[int]]:
@@ -213,14 +246,19 @@ def _profile(tenant_id: int, row: asyncpg.Record, data_keys: DataKeys) -> Profil
     return Profile(*columns)
 
 
-async def lock(session: Connection | Session, keys: Sequence[tuple[int, int]]) -> None:
-    """Locks orders, in order, until the transaction ends."""
-    await session.fetch(
-        "SELECT 1 FROM orders JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)"
-        " USING (tenant_id, order_id) ORDER BY tenant_id, order_id FOR NO KEY UPDATE OF orders",
+async def lock(
+    session: Connection | Session, keys: Sequence[tuple[int, int]], *, wait: bool = True
+) -> set[tuple[int, int]]:
+    """Locks orders, in order, until the transaction ends; without `wait` only those that nobody else holds. Gives the
+    (tenant_id, orderId) of those that are locked."""
+    rows = await session.fetch(
+        "SELECT tenant_id, order_id FROM orders JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)"
+        " USING (tenant_id, order_id) ORDER BY tenant_id, order_id FOR NO KEY UPDATE OF orders"
+        + ("" if wait else " SKIP LOCKED"),
         [key[0] for key in keys],
         [key[1] for key in keys],
     )
+    return {(row["tenant_id"], row["order_id"]) for row in rows}
 
 
 async def next_block(connection: Session | Connection, kind: str, first_now: int, size: int) -> int:

@@ -456,19 +456,17 @@ async def settle(
 
 
 async def give_back_stock(session: Connection | Session, changes: Sequence[tuple[Order, Order]]) -> None:
-    """What was sold from stock and is void before it was handed out can be sold again."""
-    free: dict[str, int] = {}
-    for before, after in changes:
-        for old, new in zip(before.items, after.items, strict=True):
-            if new.supplier == STOCK:
-                count = sum(
-                    one.iccid is None and one.cancelled and not was.cancelled and not was.failed
-                    for was, one in zip(old.profiles, new.profiles, strict=True)
-                )
-                if count:
-                    free[new.package_code] = free.get(new.package_code, 0) + count
-    if free:
-        await stock.sell(session, {code: -count for code, count in sorted(free.items())})
+    """What was sold from stock and is void before its code was shown can be sold again."""
+    freed = [
+        (after.tenant_id, one.profile_id)
+        for before, after in changes
+        for old, new in zip(before.items, after.items, strict=True)
+        if new.supplier == STOCK
+        for was, one in zip(old.profiles, new.profiles, strict=True)
+        if one.iccid is None and one.cancelled and not was.cancelled
+    ]
+    if freed:
+        await stock.release(session, freed)
 
 
 async def locate_profiles(

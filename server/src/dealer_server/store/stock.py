@@ -1,10 +1,10 @@
-"""Activation codes an operator loaded: how many are free, and handing them out, each once."""
+"""Activation codes an operator loaded: each is taken once, by the order that pays for it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from dealer_server.store.database import Connection, Session
+from dealer_server.store.database import Connection, Session, columns
 from dealer_server.store.sealing import DataKeys, stock_context
 
 
@@ -20,25 +20,27 @@ class Taken(NamedTuple):
     activation_code: str
 
 
-async def levels(session: Session, package_codes: Sequence[str]) -> dict[str, int]:
-    """How many profiles of each package can still be sold, locked until the transaction ends."""
-    rows = await session.fetch(
-        "SELECT package_code, free FROM stock_level WHERE package_code = ANY($1::text[]) ORDER BY package_code"
-        " FOR NO KEY UPDATE",
-        package_codes,
-    )
-    return {row[0]: row[1] for row in rows}
+_LOCK = """
+SELECT wanted.package_code, count(free.iccid)
+FROM unnest($1::text[], $2::int[]) AS wanted(package_code, quantity)
+LEFT JOIN LATERAL (SELECT iccid FROM stock_profile s WHERE s.package_code = wanted.package_code AND taken_by IS NULL
+    ORDER BY iccid LIMIT wanted.quantity FOR NO KEY UPDATE{}) free ON true
+GROUP BY wanted.package_code
+"""
 
 
-async def sell(session: Connection | Session, sold: dict[str, int]) -> None:
-    """Takes sold profiles off the levels. The CHECK refuses to go below zero."""
-    changed = await session.fetch(
-        "UPDATE stock_level SET free = free - sold.n FROM unnest($1::text[], $2::int[]) AS sold(package_code, n)"
-        " WHERE stock_level.package_code = sold.package_code RETURNING 1",
-        list(sold),
-        list(sold.values()),
-    )
-    assert len(changed) == len(sold), "every package sold has its level"
+async def lock(session: Session, wanted: Mapping[str, int]) -> dict[str, int]:
+    """Locks free codes of each package until the transaction ends, as many as are wanted; gives how many there are.
+
+    Passes over those that another order is about to take, and waits for them only where the others do not suffice.
+    """
+    found: dict[str, int] = {}
+    for how in (" SKIP LOCKED", ""):
+        short = {code: count for code, count in sorted(wanted.items()) if found.get(code, 0) < count}
+        if short:
+            rows = await session.fetch(_LOCK.format(how), list(short), list(short.values()))
+            found.update({row["package_code"]: row["count"] for row in rows})
+    return found
 
 
 async def clashes(connection: Connection, loaded: Sequence[Loaded]) -> tuple[set[str], set[bytes]]:
@@ -62,13 +64,15 @@ async def load(connection: Connection, package_code: str, loaded: Sequence[Loade
         [keys.seal(one.activation_code.encode(), stock_context(one.iccid)) for one in loaded],
         [one.digest for one in loaded],
     )
+    return await count_free(connection, package_code)
+
+
+async def count_free(connection: Connection, package_code: str) -> int:
+    """How many profiles of a package can still be sold."""
     rows = await connection.fetch(
-        "INSERT INTO stock_level (package_code, free) VALUES ($1, $2) ON CONFLICT (package_code)"
-        " DO UPDATE SET free = stock_level.free + excluded.free RETURNING free",
-        package_code,
-        len(loaded),
+        "SELECT count(*) FROM stock_profile WHERE package_code = $1 AND taken_by IS NULL", package_code
     )
-    return rows[0][0]
+    return rows[0]["count"]
 
 
 async def free(connection: Connection | Session, package_code: str, wanted: int) -> list[tuple[str, bytes]]:
@@ -96,6 +100,17 @@ async def hand_out(connection: Connection | Session, taken: Sequence[tuple[str, 
     assert len(written) == len(taken), "a stock profile was handed out meanwhile"
 
 
+async def sold(connection: Connection | Session, wanted: Sequence[tuple[int, int]]) -> dict[int, tuple[str, bytes]]:
+    """(ICCID, sealed code) that these (tenant_id, profile_id) took when they were paid, by profile_id."""
+    rows = await connection.fetch(
+        "SELECT s.taken_by, s.iccid, s.activation_code FROM unnest($1::bigint[], $2::bigint[])"
+        " AS wanted(tenant_id, profile_id) JOIN stock_profile s"
+        " ON s.taken_tenant_id = wanted.tenant_id AND s.taken_by = wanted.profile_id",
+        *columns(wanted, 2),
+    )
+    return {row["taken_by"]: (row["iccid"], row["activation_code"]) for row in rows}
+
+
 async def take(
     connection: Connection | Session,
     package_code: str,
@@ -103,15 +118,29 @@ async def take(
     keys: DataKeys,
     now: datetime,
 ) -> list[Taken]:
-    """Hands a free profile to each (tenant_id, profile_id), as far as they last; never one to two of them."""
-    found = await free(connection, package_code, len(wanted))
-    pairs = list(zip(found, wanted, strict=False))
-    if pairs:
-        await hand_out(connection, [(iccid, *owner) for (iccid, _), owner in pairs], now)
+    """The codes of these (tenant_id, profile_id): those they took when they were paid. Who has none, since its line was
+    given to the stock later, gets a free one, as far as they last; never one to two of them."""
+    found = await sold(connection, wanted)
+    without = [one for one in wanted if one[1] not in found]
+    if without:
+        pairs = list(zip(await free(connection, package_code, len(without)), without, strict=False))
+        if pairs:
+            await hand_out(connection, [(iccid, *owner) for (iccid, _), owner in pairs], now)
+        found |= {profile_id: code for code, (_, profile_id) in pairs}
     return [
         Taken(profile_id, iccid, keys.open(sealed, stock_context(iccid)).decode())
-        for (iccid, sealed), (_, profile_id) in pairs
+        for profile_id, (iccid, sealed) in found.items()
     ]
+
+
+async def release(connection: Connection | Session, profiles: Sequence[tuple[int, int]]) -> None:
+    """Gives back the codes that these (tenant_id, profile_id) took and nobody has seen."""
+    await connection.fetch(
+        "UPDATE stock_profile s SET taken_tenant_id = NULL, taken_by = NULL, taken_at = NULL"
+        " FROM unnest($1::bigint[], $2::bigint[]) AS freed(tenant_id, profile_id)"
+        " WHERE s.taken_tenant_id = freed.tenant_id AND s.taken_by = freed.profile_id",
+        *columns(profiles, 2),
+    )
 
 
 async def supplier_of(connection: Connection, package_code: str) -> str | None:

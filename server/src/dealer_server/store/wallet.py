@@ -23,10 +23,11 @@ class Account(NamedTuple):
     updated_at: datetime
 
 
-async def lock(session: Session | Connection, tenant_ids: Sequence[int]) -> dict[int, Wallet]:
-    """The wallets, locked in tenant order until the transaction ends."""
+async def lock(session: Session | Connection, tenant_ids: Sequence[int], *, wait: bool = True) -> dict[int, Wallet]:
+    """The wallets, locked in tenant order until the transaction ends; without `wait` only those nobody else holds."""
     rows = await session.fetch(
-        f"SELECT {_COLUMNS} FROM wallet WHERE tenant_id = ANY($1::bigint[]) ORDER BY tenant_id FOR NO KEY UPDATE",
+        f"SELECT {_COLUMNS} FROM wallet WHERE tenant_id = ANY($1::bigint[]) ORDER BY tenant_id FOR NO KEY UPDATE"
+        + ("" if wait else " SKIP LOCKED"),
         tenant_ids,
     )
     return {row[0]: Wallet(*row) for row in rows}
