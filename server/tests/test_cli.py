@@ -200,6 +200,7 @@ BAD_TERMS = [
     ((*CREATE, "--low-balance=-5"), "low balance '-5'"),
     ((*CREATE, "--ip-allow", "10.0.0.1/8"), "10.0.0.1/8"),
     ((*CREATE, "--markup", "half"), "markup 'half'"),
+    ((*CREATE, "--markup", "²"), "markup '²'"),
     ((*CREATE, "--price", "TEST-OK"), "PACKAGE=PRICE"),
     ((*CREATE, "--price", "TEST-OK=cheap"), "price of TEST-OK"),
     ((*CREATE, "--price", "NO-SUCH=1"), "no package 'NO-SUCH'"),

@@ -63,6 +63,23 @@ async def test_an_adjustment_sent_twice_moves_money_once(service: Service, deale
     assert (await dealer.post("/account/balance")).data["balance"] == "1025.00"
 
 
+async def test_a_form_that_failed_may_be_sent_again(service: Service, dealer: Door, admin: Browser) -> None:
+    """A true fault: the database refuses to write, for a reason that nobody thought of."""
+    home = f"/console/dealers/{dealer.tenant_id}"
+    fields = await form(admin, home, direction="add", amount="12.50", reason="a gift")
+    one_entry = f"EXCLUDE (tenant_id WITH =) WHERE (tenant_id = {dealer.tenant_id})"
+    await value(service, f"ALTER TABLE ledger_entry ADD CONSTRAINT broken {one_entry}")
+    answer = await admin.send(f"{home}/adjust", fields, Referer=f"{admin.url}{home}")
+    assert answer.status_code == 500, answer.headers
+    await value(service, "ALTER TABLE ledger_entry DROP CONSTRAINT broken")
+    await admin.send(f"{home}/adjust", fields, Referer=f"{admin.url}{home}")
+    assert said(await admin.get(home)) == "The wallet is adjusted by 12.50 USD"
+    await admin.send(f"{home}/adjust", fields, Referer=f"{admin.url}{home}")
+    assert said(await admin.get(home)) == TWICE
+    assert (await dealer.post("/account/balance")).data["balance"] == "1012.50"
+    assert await service.audit() == []
+
+
 async def test_a_browser_that_says_nonsense_of_where_it_was_is_led_to_the_first_page(admin: Browser) -> None:
     fields = await form(admin, "/console/users", role="readonly", status="NONE")
     answer = await admin.send(f"/console/users/{admin.user_id}", fields, Referer="http://[")

@@ -228,6 +228,12 @@ async def test_a_form_that_makes_no_sense_says_so_and_keeps_what_was_typed(admin
     assert answered.status_code == 400 and "decimal" in text_of(answered.text) and 'value="Acme"' in answered.text
 
 
+@pytest.mark.parametrize("markup", ["²", "1²", "12.²", "١٢", "１２", "1.½", "-²", "+5", "1 2", "9" * 5_000])
+async def test_a_markup_that_is_no_number_of_ours_is_refused(dealer: Door, admin: Browser, markup: str):
+    home = f"/console/dealers/{dealer.tenant_id}"
+    assert f"markup {markup!r}" in await does(admin, f"{home}/terms", name="Acme", markup=markup, status="ACTIVE")
+
+
 async def test_terms_are_changed_by_one_form_and_its_change_is_in_the_audit_log(
     service: Service, dealer: Door, admin: Browser
 ):

@@ -10,6 +10,7 @@ import pytest
 
 from dealer_server import clock
 from dealer_server.operations import review
+from dealer_server.store import refund as refunds
 from door import Door, Reply, Service, running_service
 from sourcing import fresh
 from webhook_stage import Receiver, listening
@@ -316,6 +317,79 @@ async def test_a_part_that_was_rejected_is_held_until_the_rest_is_decided(servic
     assert await balance(dealer) == before + PRICE
     assert (await refund(dealer, order, items=[{"itemNo": order["items"][0]["itemNo"]}])).code == "000000"
     await settled(dealer, order)
+
+
+async def test_refunds_that_cannot_be_settled_stop_none_behind_them(service: Service, dealer: Door):
+    orders = [await bought(dealer, "TEST-REVIEW") for _ in range(4)]
+    sealed, over = [int(one["orderId"]) for one in orders[:2]]
+    before = await balance(dealer)
+    pending = [(await refund(dealer, one)).data for one in orders]
+    async with service.database.connection() as connection:
+        # One holds a code that cannot be opened; of the other, more would be refunded than was paid.
+        await connection.execute(
+            "UPDATE profile SET activation_code = activation_code || '!' WHERE order_id = $1", sealed
+        )
+        await connection.execute("UPDATE orders SET refund_amount = amount WHERE order_id = $1", over)
+        for one in pending:
+            await review.approve(service.database, one["refundNo"], "ops", clock.now)
+        for one in orders[2:]:
+            assert (await settled(dealer, one))["orderStatus"] == "REFUNDED"
+        assert await balance(dealer) == before + 2 * PRICE
+        waits = "SELECT count(*) FROM refund WHERE order_id = ANY($1) AND settle_failures > 0 AND due_at > now()"
+        async with asyncio.timeout(20):
+            while await connection.fetchval(waits, [sealed, over]) < 2:
+                await asyncio.sleep(0.02)
+        await connection.execute(
+            "UPDATE profile SET activation_code = substr(activation_code, 1, length(activation_code) - 1)"
+            " WHERE order_id = $1",
+            sealed,
+        )
+        await connection.execute("UPDATE orders SET refund_amount = 0 WHERE order_id = $1", over)
+        await connection.execute("UPDATE refund SET due_at = now() WHERE order_id = ANY($1)", [sealed, over])
+    for one in orders[:2]:
+        assert (await settled(dealer, one))["orderStatus"] == "REFUNDED"
+    assert await balance(dealer) == before + 4 * PRICE
+
+
+LINES = (
+    "SELECT tenant_id, refund_id, profile_id FROM refund_line JOIN refund USING (tenant_id, refund_id)"
+    " WHERE order_id = $1 ORDER BY profile_id"
+)
+WAITS_FOR_A_LOCK = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock')"
+
+
+async def test_the_last_two_lines_decided_at_the_same_time_settle_their_refund(service: Service, dealer: Door):
+    order = await bought(dealer, "TEST-REVIEW", quantity=2)
+    before = await balance(dealer)
+    assert (await refund(dealer, order)).data["status"] == "REFUNDING"
+    database = service.database
+    async with database.connection() as watch, database.connection() as first, database.connection() as second:
+        one, other = await watch.fetch(LINES, int(order["orderId"]))
+
+        async def decide_other() -> None:
+            async with second.transaction():
+                await refunds.decide_lines(second, [(*other, True, None)], clock.now())
+
+        async with first.transaction():
+            await refunds.decide_lines(first, [(*one, True, None)], clock.now())
+            deciding = asyncio.create_task(decide_other())
+            async with asyncio.timeout(20):
+                while not deciding.done() and not await watch.fetchval(WAITS_FOR_A_LOCK, second.get_server_pid()):
+                    await asyncio.sleep(0.01)
+        await deciding
+    assert (await settled(dealer, order))["orderStatus"] == "REFUNDED"
+    assert await balance(dealer) == before + 2 * PRICE
+
+
+async def test_a_refund_that_was_left_over_is_found_and_settled(service: Service, dealer: Door):
+    order = await bought(dealer, "TEST-REVIEW")
+    before = await balance(dealer)
+    assert (await refund(dealer, order)).data["status"] == "REFUNDING"
+    async with service.database.connection() as connection:
+        await connection.execute("UPDATE refund_line SET status = 'READY' WHERE tenant_id = $1", dealer.tenant_id)
+    async with running_service(service.settings.database_url):  # a worker looks when it starts, and every minute
+        assert (await settled(dealer, order))["orderStatus"] == "REFUNDED"
+    assert await balance(dealer) == before + PRICE
 
 
 async def test_what_fails_for_good_is_refunded_by_itself(dealer: Door):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 AsJson = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON for programs.")]
-_AGO = re.compile(r"(\d{1,6})([smhd])")
+_AGO = re.compile(r"([0-9]{1,6})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 

@@ -204,8 +204,8 @@ class Door:
         return await self._response(answer, asked, visit)
 
     async def _once(self, view: View, asked: Asked, visit: Visit) -> Answer:
-        """A write is made once, however often its form is sent; what was refused may be sent again. Raises Forged, and
-        what the view raises."""
+        """A write is made once, however often its form is sent; what was refused or failed may be sent again, unless it
+        may have been done. Raises Forged, and what the view raises."""
         sent = self._parts.database, visit.session.session_id, asked.form.get("once", "")
         if not ONCE(sent[-1]):
             raise Forged
@@ -215,8 +215,10 @@ class Door:
             answer = await view(visit)
         except (OperatorError, Refusal) as why:
             answer = Go(self._back(asked), str(why), failed=True)
-        except (MustBeSure, NotHere, Busy):
-            await forms.give_back(*sent)
+        except Exception as why:
+            if not (isinstance(why, DatabaseLost) and why.sent):
+                with suppress(DatabaseLost, TooSlow):
+                    await forms.give_back(*sent)
             raise
         if _refused(answer):
             await forms.give_back(*sent)

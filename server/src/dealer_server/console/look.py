@@ -36,7 +36,7 @@ def grouped(text: object) -> str:
     """1234.50 as 1,234.50."""
     sign, digits = ("−", str(text)[1:]) if str(text).startswith("-") else ("", str(text))
     whole, point, fraction = digits.partition(".")
-    return f"{sign}{int(whole):,}{point}{fraction}" if whole.isdigit() else str(text)
+    return f"{sign}{int(whole):,}{point}{fraction}" if whole.isascii() and whole.isdigit() else str(text)
 
 
 def many(count: int, word: str) -> str:

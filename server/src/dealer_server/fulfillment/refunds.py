@@ -6,27 +6,29 @@ while it is REFUNDING, and the ledger takes a refund's credit once: two workers,
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 
 from dealer_server import kill_points, store
 from dealer_server.clock import Clock
+from dealer_server.fulfillment import answers
 from dealer_server.fulfillment.ask import fault_text
 from dealer_server.fulfillment.batches import keep_working
-from dealer_server.rules import refund, wallet
+from dealer_server.rules import identity, refund, wallet
 from dealer_server.rules.model import Order
 from dealer_server.rules.refund import Part
 from dealer_server.rules.snapshot import Links
 from dealer_server.store import refund as rows
 from dealer_server.store import webhook_repush
 from dealer_server.store.database import Database, DatabaseLost
-from dealer_server.store.refund import Credit, Row
+from dealer_server.store.refund import Credit, Due, Row
 from dealer_server.store.sealing import DataKeys
 
 log = structlog.get_logger()
 
 REFUNDS_PER_BATCH = 100
+SWEEP_SECONDS = 60.0
 
 
 class Settler:
@@ -41,6 +43,7 @@ class Settler:
         self._links = links
         self._clock = clock
         self._changed = changed
+        self._sweep_at: datetime | None = None
 
     async def run(self) -> None:
         """Until cancelled; a settlement that is begun is ended."""
@@ -50,8 +53,11 @@ class Settler:
             await self._session.close()
 
     async def run_once(self) -> int:
-        """Settles a batch; how many refunds it had. One that cannot be settled harms no other."""
-        due = await rows.due(self._session, self._clock(), REFUNDS_PER_BATCH)
+        """Settles a batch; how many refunds it had. One that cannot be settled is tried again later."""
+        now = self._clock()
+        if self._sweep_at is None or now >= self._sweep_at:
+            await self._sweep(now)
+        due = await rows.due(self._session, now, REFUNDS_PER_BATCH)
         if not due:
             return 0
         try:
@@ -59,22 +65,38 @@ class Settler:
         except DatabaseLost:
             raise
         except Exception as error:
-            if len(due) == 1:
-                raise
             log.warning("batch_failed", refunds=len(due), error=fault_text(error))
             for one in due:
-                await self._settle([one])
+                await self._settle_alone(one)
         self._changed()
         return len(due)
 
-    async def _settle(self, due: Sequence[tuple[int, int, int]]) -> None:
+    async def _sweep(self, now: datetime) -> None:
+        """Finds refunds whose last word was given and which nobody settles."""
+        for tenant_id, refund_id in await rows.sweep(self._session, now):
+            log.warning("refund_left_over", tenant_id=tenant_id, refund=identity.refund_no(refund_id))
+        self._sweep_at = now + timedelta(seconds=SWEEP_SECONDS)
+
+    async def _settle_alone(self, one: Due) -> None:
+        try:
+            await self._settle([one])
+        except DatabaseLost:
+            raise
+        except Exception as error:
+            failures, now = one.failures + 1, self._clock()
+            until = now + timedelta(seconds=answers.retry_seconds(failures))
+            log.error("refund_not_settled", tenant_id=one.tenant_id, refund=identity.refund_no(one.refund_id),
+                      failures=failures, again_at=until.isoformat(), error=fault_text(error))  # fmt: skip
+            await rows.postpone(self._session, one, until, now)
+
+    async def _settle(self, due: Sequence[Due]) -> None:
         session, now = self._session, self._clock()
-        keys = sorted({(tenant_id, order_id) for tenant_id, order_id, _ in due})
+        keys = sorted({(one.tenant_id, one.order_id) for one in due})
         async with session.transaction():
             wallets = await store.wallet.lock(session, sorted({tenant_id for tenant_id, _ in keys}))
             await store.order.lock(session, keys)
             before = await store.order.load(session, keys, self._data_keys)
-            taken = await rows.take(session, [(tenant_id, refund_id) for tenant_id, _, refund_id in due], now)
+            taken = await rows.take(session, [(one.tenant_id, one.refund_id) for one in due], now)
             kill_points.reach("refund.taken")
             orders, credits, told, released = dict(before), [], [], []
             for row in taken:

@@ -295,7 +295,8 @@ def _basis_points(percent: str) -> int:
     """12.5 (percent) as 1250."""
     sign, digits = (-1, percent[1:]) if percent.startswith("-") else (1, percent)
     whole, _, fraction = digits.partition(".")
-    if not (whole.isdigit() and (fraction or "0").isdigit() and len(fraction) <= 2):
+    numbers = percent.isascii() and whole.isdigit() and (fraction or "0").isdigit()
+    if not (numbers and len(whole) <= 9 and len(fraction) <= 2):
         raise OperatorError(f"markup {percent!r}: a percentage with at most two decimals, such as 12.5")
     return sign * (int(whole) * 100 + int((fraction + "00")[:2]))
 

@@ -502,10 +502,11 @@ QUERIES = (
     ),
     Query(
         "A16",
-        "the refund is due since long, or waits for nobody's word",
+        "the refund is due since long, cannot be settled, or waits for nobody's word",
         """
         SELECT tenant_id, order_id, refund_id, due_at FROM refund r
-        WHERE due_at < $2::timestamptz - interval '15 minutes' OR (status = 'REFUNDING' AND due_at IS NULL
+        WHERE due_at < $2::timestamptz - interval '15 minutes'
+            OR (status = 'REFUNDING' AND settle_failures > 5) OR (status = 'REFUNDING' AND due_at IS NULL
             AND NOT EXISTS (SELECT FROM refund_line l WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id
                 AND l.status = 'PENDING'))
         """,

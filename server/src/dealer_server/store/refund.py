@@ -362,6 +362,7 @@ async def decide_lines(
     left to be decided is due. How many were still PENDING."""
     if not decided:
         return 0
+    await _lock(session, sorted({(tenant_id, refund_id) for tenant_id, refund_id, *_ in decided}))
     rows = await session.fetch(
         "UPDATE refund_line l SET status = CASE WHEN new.yes THEN 'READY' ELSE 'REJECTED' END, reason = new.reason"
         " FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bool[], $5::text[])"
@@ -383,17 +384,66 @@ async def decide_lines(
     return len(rows)
 
 
+async def _lock(session: Connection | Session, refunds: Sequence[Key]) -> None:
+    """Locks refunds, in order, until the transaction ends. Without it, two transactions that decide the last two lines
+    would each see the other's line still PENDING, and neither would make the refund due."""
+    await session.fetch(
+        "SELECT 1 FROM refund JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, refund_id)"
+        " USING (tenant_id, refund_id) ORDER BY tenant_id, refund_id FOR NO KEY UPDATE OF refund",
+        *columns(refunds, 2),
+    )
+
+
 # Settling what was pending
 
 
-async def due(session: Session, now: datetime, limit: int) -> list[tuple[int, int, int]]:
-    """(tenant_id, order_id, refund_id) of refunds of which nothing is left to be decided."""
+class Due(NamedTuple):
+    """A refund of which nothing is left to be decided; `failures`: how often settling it failed."""
+
+    tenant_id: int
+    order_id: int
+    refund_id: int
+    failures: int
+
+
+async def due(session: Session, now: datetime, limit: int) -> list[Due]:
+    """What may be settled now, the longest due first."""
     rows = await session.fetch(
-        "SELECT tenant_id, order_id, refund_id FROM refund WHERE status = 'REFUNDING' AND due_at <= $1 LIMIT $2",
+        "SELECT tenant_id, order_id, refund_id, settle_failures FROM refund"
+        " WHERE status = 'REFUNDING' AND due_at <= $1 ORDER BY due_at LIMIT $2",
         now,
         limit,
     )
-    return [(row[0], row[1], row[2]) for row in rows]
+    return [Due(*row) for row in rows]
+
+
+async def postpone(session: Session, one: Due, until: datetime, now: datetime) -> None:
+    """Settling it failed once more: it is due again later, unless somebody has settled it meanwhile."""
+    await session.fetch(
+        "UPDATE refund SET settle_failures = settle_failures + 1, due_at = $3"
+        " WHERE tenant_id = $1 AND refund_id = $2 AND status = 'REFUNDING' AND due_at <= $4",
+        one.tenant_id,
+        one.refund_id,
+        until,
+        now,
+    )
+
+
+async def sweep(session: Session, now: datetime) -> list[Key]:
+    """Makes refunds due that wait for nobody's word any more and yet are not; (tenant_id, refund_id) of each.
+
+    One that somebody is deciding right now is left to them.
+    """
+    rows = await session.fetch(
+        "WITH left_over AS (SELECT tenant_id, refund_id FROM refund r WHERE status = 'REFUNDING' AND due_at IS NULL"
+        "  AND NOT EXISTS (SELECT FROM refund_line l WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id"
+        "   AND l.status = 'PENDING') FOR NO KEY UPDATE SKIP LOCKED"
+        ") UPDATE refund r SET due_at = $1 FROM left_over"
+        " WHERE r.tenant_id = left_over.tenant_id AND r.refund_id = left_over.refund_id"
+        " RETURNING r.tenant_id, r.refund_id",
+        now,
+    )
+    return [(row[0], row[1]) for row in rows]
 
 
 async def take(session: Session, keys: Sequence[Key], now: datetime) -> list[Row]:

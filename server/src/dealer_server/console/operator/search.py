@@ -20,9 +20,7 @@ async def search(visit: Visit) -> Answer:
         return Go(queue)
     async with visit.parts.database.connection() as connection:
         orders = await console_search.orders(connection, identity.order_id(text), text)
-        profiles = await console_search.profiles(
-            connection, identity.profile_id(text) if text.isdigit() else None, text
-        )
+        profiles = await console_search.profiles(connection, identity.profile_id(text), text)
         dealers = await console_search.dealers(connection, text)
         calls = await console_search.refused_calls(connection, text) if own.may(visit).codes else []
     targets = {
