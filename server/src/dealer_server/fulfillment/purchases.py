@@ -201,7 +201,7 @@ class Purchaser:
     def _judge(self, one: Claimed, outcome: Outcome, profile: Profile, route: Sequence[rows.Hop]) -> Judged:
         now = self._clock()
         wanted = _wanted(profile)
-        if one.was == "PLANNED" and not wanted and isinstance(outcome, Rejected):
+        if one.was == "PLANNED" and not wanted and isinstance(outcome, Rejected) and not outcome.written_off:
             return Judged(Answered(one.key, "DROPPED", None, reason="not wanted any more", outcome="DROPPED"))
         if wanted and profile.held and isinstance(outcome, Verdict):
             if one.was == "PLANNED" and isinstance(outcome, Rejected):
@@ -241,7 +241,7 @@ class Purchaser:
     def _tell(self, mine: Sequence[tuple[Claimed, Outcome]], judged: Sequence[Judged]) -> None:
         for (one, _), what in zip(mine, judged, strict=True):
             metrics.purchases.labels(self.code, what.answered.outcome.split()[0]).inc()
-            if what.answered.state in ("PARKED", "REJECTED", "UNKNOWN") and what.answered.reason:
+            if what.answered.state in ("PARKED", "REJECTED", "WRITTEN_OFF", "UNKNOWN") and what.answered.reason:
                 log.warning("purchase_" + what.answered.state.lower(), unit_key=one.unit_key, supplier=self.code,
                             reason=what.answered.reason)  # fmt: skip
 
