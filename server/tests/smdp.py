@@ -108,12 +108,14 @@ class Fault(NamedTuple):
     """What goes wrong with a call, and whether the function is executed first.
 
     how: RESET and HANG (no answer), HTTP 500, HTML, HALF (broken off), EXPIRED, or a status code such as 8.2.5/3.7.
+    TWICE: it is executed twice, and the second answer is given.
     """
 
     how: str
     executed: bool = False
 
 
+TWICE = Fault("TWICE", executed=True)
 Faults = Callable[[str, Mapping[str, Any]], Fault | None]
 """(function, body) of a call to what goes wrong with it."""
 
@@ -296,6 +298,8 @@ class Smdp:
         if fault is not None and not fault.executed:
             return await self._fail(request, fault.how, self._failed(fault.how))
         answer = self._execute(function, body, request.headers)
+        if fault == TWICE:
+            return _json(self._execute(function, body, request.headers))
         return await self._fail(request, fault.how, answer) if fault else _json(answer)
 
     def _execute(self, function: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:

@@ -39,10 +39,11 @@ from dealer_server.suppliers.contract import (
     VoidDone,
     VoidUnit,
 )
-from dealer_server.suppliers.es2plus import Es2Plus, Es2PlusSettings
+from dealer_server.suppliers.es2plus import CONFIRM_TAKEN, Es2Plus, Es2PlusSettings
 from dealer_server.suppliers.kinds import BadSettings
 from door import Door, Service, running_service
-from smdp import HOST, Authority, Fault, Faults, Smdp, handshakes, iccids, plan, progress, running_smdp
+from smdp import HOST, TWICE, Authority, Fault, Faults, Smdp, handshakes, iccids, plan, progress, running_smdp
+from smdp import Profile as SmdpProfile
 from sourcing import Source, free_address, fresh, hop, set_up
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -154,8 +155,7 @@ async def rejected(supplier: Es2Plus, one: Purchase | None = None) -> Rejected:
     ("code", "word", "elsewhere"),
     [
         ("8.2.5/3.7", "OUT_OF_STOCK", True), ("8.2.5/3.9", "CONFIG", True), ("1.1/3.9", "CONFIG", True),
-        ("1.6/2.2", "BAD_REQUEST", True), ("1.2/4.4", "TEMPORARY", True), ("8.2.1/3.3", "CONFLICT", False),
-        ("8.2.6/3.3", "CONFLICT", False), ("8.2.6/3.10", "CONFLICT", False),
+        ("1.6/2.2", "BAD_REQUEST", True), ("1.2/4.4", "TEMPORARY", True),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("step", [FIRST, CONFIRM])
@@ -163,7 +163,73 @@ async def test_a_failure_that_is_understood_rejects(tmp_path: Path, code: str, w
     async with ground(tmp_path, fault=[Fault(code)]) as (smdp, supplier):
         found = await rejected(supplier, purchase(step=step))
         assert (found.code, found.retry_elsewhere) == (word, elsewhere) and code in found.message
-        assert not smdp.book
+        assert not smdp.book and not found.written_off
+
+
+async def test_a_clash_of_other_ids_rejects_an_order(tmp_path: Path):
+    async with ground(tmp_path, fault=[Fault("8.2.6/3.10")]) as (_, supplier):
+        found = await rejected(supplier)
+        assert (found.code, found.retry_elsewhere, found.written_off) == ("CONFLICT", False, False)
+
+
+# Calls that are carried out twice: we see the second answer only
+
+
+async def test_a_doubled_order_goes_on_with_its_own_reservation(tmp_path: Path):
+    async with ground(tmp_path, fault=[TWICE]) as (smdp, supplier):
+        assert await supplier.allocate(purchase(), NOW) == Pending(0, step=CONFIRM_TAKEN)
+        outcome, _ = await story(supplier, purchase(step=CONFIRM_TAKEN))
+        assert outcome == Done(ICCID, f"LPA:1${HOST}$M-{ICCID}") and smdp.profiles[ICCID].confirmations == 1
+
+
+@pytest.mark.parametrize("doubled", [[None, TWICE], [TWICE, TWICE]])
+async def test_a_doubled_confirmation_is_proven_by_the_profile_status(tmp_path: Path, doubled: list[Fault | None]):
+    async with ground(tmp_path, fault=doubled, traits={"profile_status": True}) as (smdp, supplier):
+        done = await buy(supplier)
+        assert smdp.functions() == ["downloadOrder", "confirmOrder", "getProfileStatus"]
+        assert smdp.download(done.activation_code) == ICCID
+
+
+async def test_without_a_profile_status_a_doubled_confirmation_is_burnt_and_written_off(tmp_path: Path):
+    async with ground(tmp_path, fault=[None, TWICE, TWICE]) as (smdp, supplier):
+        outcome, _ = await story(supplier, purchase())
+        assert isinstance(outcome, Rejected)
+        assert (outcome.code, outcome.retry_elsewhere, outcome.written_off) == ("CONFLICT", False, True)
+        assert smdp.functions() == ["downloadOrder", "confirmOrder", "cancelOrder"]
+        assert not smdp.book and smdp.profiles[ICCID].state == "UNAVAILABLE"
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_our_matching_id_in_use_proves_that_we_have_confirmed(tmp_path: Path, lost: bool):
+    """Nobody else has it: it is random, and went to this SM-DP+ only with this ICCID."""
+    twice = [Fault("RESET", True), Fault("8.2.6/3.3")] if lost else [Fault("8.2.6/3.3", True)]
+    async with ground(tmp_path, fault=[None, *twice]) as (smdp, supplier):
+        done = await buy(supplier)
+        assert smdp.book == {done.iccid: f"M-{ICCID}"}
+
+
+async def test_what_somebody_else_may_have_sold_is_left_alone_and_written_off(tmp_path: Path):
+    async with ground(tmp_path) as (smdp, supplier):
+        await buy(supplier)
+        outcome, _ = await story(supplier, purchase(ICCID, matching_id="MINE"))
+        assert isinstance(outcome, Rejected) and (outcome.code, outcome.written_off) == ("CONFLICT", True)
+        assert smdp.book == {ICCID: f"M-{ICCID}"} and "cancelOrder" not in smdp.functions()
+
+
+async def test_what_somebody_else_has_sold_surely_is_not_written_off(tmp_path: Path):
+    async with ground(tmp_path, traits={"profile_status": True}) as (smdp, supplier):
+        await buy(supplier)
+        outcome, _ = await story(supplier, purchase(ICCID, matching_id="MINE"))
+        assert isinstance(outcome, Rejected) and (outcome.code, outcome.written_off) == ("CONFLICT", False)
+        assert smdp.book == {ICCID: f"M-{ICCID}"} and "cancelOrder" not in smdp.functions()
+
+
+async def test_a_profile_status_that_is_refused_proves_nothing(tmp_path: Path):
+    async with ground(tmp_path, fault=[None, TWICE, Fault("1.2/4.4")], traits={"profile_status": True}) as (
+        smdp,
+        supplier,
+    ):
+        assert isinstance(await buy(supplier), Done) and "cancelOrder" not in smdp.functions()
 
 
 async def test_the_sm_dp_plus_itself_refuses_what_it_does_not_know_or_gave_away(tmp_path: Path):
@@ -172,12 +238,6 @@ async def test_the_sm_dp_plus_itself_refuses_what_it_does_not_know_or_gave_away(
         assert (await rejected(supplier, purchase(iccids(1, first=900)[0]))).code == "CONFIG"
         assert (await rejected(supplier, purchase(sku="NONE"))).code == "CONFIG"
         assert (await rejected(supplier, purchase(unknown_type))).code == "CONFIG"
-        await buy(supplier)
-        assert (await rejected(supplier, purchase(ICCID))).code == "CONFLICT"
-        assert await supplier.allocate(purchase(OTHER), NOW) == Pending(0, step=CONFIRM)
-        clash = purchase(OTHER, CONFIRM, matching_id=f"M-{ICCID}")
-        assert (await rejected(supplier, clash)).code == "CONFLICT"
-        assert smdp.book == {ICCID: f"M-{ICCID}"}
 
 
 async def test_a_requester_it_does_not_know_is_a_matter_for_the_operator(tmp_path: Path):
@@ -378,7 +438,8 @@ async def test_burning_goes_on_until_it_is_sure(tmp_path: Path, fault: Fault):
 async def test_a_repeated_confirmation_refused_for_another_reason_burns_what_the_first_may_have_made(tmp_path: Path):
     async with ground(tmp_path, fault=[None, Fault("RESET", True), Fault("1.1/1.2")]) as (smdp, supplier):
         outcome, one = await story(supplier, purchase())
-        assert isinstance(outcome, Rejected) and outcome.code == "CONFIG" and one.step == "CANCEL 1.1/1.2"
+        assert isinstance(outcome, Rejected) and outcome.written_off and one.step == "CANCEL 1.1/1.2"
+        assert "1.1/1.2" in outcome.message
         assert not smdp.book
 
 
@@ -400,6 +461,7 @@ async def test_a_lost_order_for_what_is_unknown_there_is_rejected(tmp_path: Path
 FAULT = st.one_of(
     st.none(),
     st.builds(Fault, st.sampled_from(["RESET", "HTTP 500", "HTML", "HALF", "EXPIRED", "1.2/4.2"]), st.booleans()),
+    st.just(TWICE),
     st.builds(Fault, st.sampled_from(["1.2/4.4", "8.2.5/3.7", "1.1/1.2", "1.6/2.1", "8.9/4.2"]), st.just(False)),
 )
 
@@ -424,7 +486,7 @@ async def test_whatever_goes_wrong_the_book_is_what_we_hold(
     smdp.profiles.clear()
     smdp.load("TYPE", fresh := iccids(30))
     for iccid in fresh[:given_away]:
-        smdp.profiles[iccid].state = "DOWNLOADED"  # by somebody else's customer
+        smdp.profiles[iccid] = SmdpProfile("TYPE", "DOWNLOADED", f"THEIRS-{iccid}")  # by somebody else's customer
     left, at_a_time = iter(faults), list[int]()
 
     def fault(function: str, body: Mapping[str, Any]) -> Fault | None:
@@ -432,19 +494,24 @@ async def test_whatever_goes_wrong_the_book_is_what_we_hold(
         return next(left, None)
 
     smdp.fault = fault
-    outcome = await _bought_in_the_end(supplier, fresh)
+    outcome, written_off = await _bought_in_the_end(supplier, fresh)
     held = {outcome.iccid: outcome.activation_code} if isinstance(outcome, Done) else {}
-    there = {iccid: f"LPA:1${HOST}${one}" for iccid, one in smdp.book.items()}
-    assert there == held and max(at_a_time) <= 1
+    there = {iccid: f"LPA:1${HOST}${one}" for iccid, one in smdp.book.items() if iccid not in written_off}
+    assert there == held and max(at_a_time) <= 1 + len(written_off)
+    bought = {iccid for iccid, one in smdp.profiles.items() if one.confirmations}
+    assert bought <= held.keys() | written_off and not held.keys() & written_off
     assert all(one.orders <= 1 and one.confirmations <= 1 for one in smdp.profiles.values())
 
 
-async def _bought_in_the_end(supplier: Es2Plus, fresh: list[str]) -> Outcome:
-    """A CONFLICT takes the next ids, as whoever drives a supplier does."""
+async def _bought_in_the_end(supplier: Es2Plus, fresh: list[str]) -> tuple[Outcome, set[str]]:
+    """A CONFLICT takes the next ids, as whoever drives a supplier does; and what was written off."""
+    written_off = set[str]()
     for iccid in fresh:
         outcome, _ = await story(supplier, purchase(iccid))
         if not (isinstance(outcome, Rejected) and outcome.code == "CONFLICT"):
-            return outcome
+            return outcome, written_off
+        if outcome.written_off:
+            written_off.add(iccid)
     raise AssertionError("there are fewer faults than ids")
 
 

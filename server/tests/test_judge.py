@@ -136,6 +136,13 @@ def test_a_clash_of_our_ids_is_answered_with_fresh_ones_a_few_times():
     assert last.instead is None and last.failed
 
 
+def test_what_is_written_off_is_no_plain_refusal_and_is_bought_again_under_fresh_ids():
+    burnt = Rejected("CONFLICT", False, "words", written_off=True)
+    judged = asked(burnt, plans_ids=True, was="PENDING", step="CANCEL 8.2.1/3.3")
+    assert (judged.answered.state, judged.answered.outcome) == ("WRITTEN_OFF", "WRITTEN_OFF CONFLICT")
+    assert judged.instead is not None and judged.instead[6:] == NEAR
+
+
 def test_a_line_begins_at_the_supplier_it_was_sold_from():
     def first(supplier: str, route: list[Hop]) -> tuple[object, ...]:
         return first_of((10_001, 7), 5, 0, "u-5-0-1", supplier, "TEST-OK", route)[6:]

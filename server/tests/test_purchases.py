@@ -150,6 +150,30 @@ async def test_what_stays_unknown_goes_on_at_the_next_once_an_operator_knows_tha
     assert market.sold() == (0, 1)
 
 
+async def test_a_verdict_that_cannot_be_opened_is_kept_and_stops_no_other(market: Market):
+    market.near.fault("esim/order", "LOST_BEFORE", "LOST_BEFORE")
+    market.near.fault("esim/query", *["500_BEFORE"] * 50)
+    line = {"packageCode": "TEST-OK", "quantity": 2, "price": "1.80"}
+    assert (await market.door.order(items=[line], amount="3.60")).code == "000000"
+    await market.becomes("SELECT count(*)::int FROM purchase WHERE state = 'UNKNOWN'", 2)
+    await market.rows("UPDATE purchase SET unknown_since = now() - interval '2 hours', due_at = now()")
+    await market.becomes("SELECT count(*)::int FROM purchase WHERE state = 'PARKED'", 2)
+    bad, good = (one.unit_key for one in await suppliers.parked(market.service.database))
+    await market.rows(
+        "UPDATE purchase SET state = 'UNKNOWN', verdict = 'nonsense', unknown_since = now(), due_at = now()"
+        " WHERE unit_key = $1",
+        bad,
+    )
+    async with asyncio.timeout(20):
+        while not await market.rows("SELECT 1 FROM supplier_call WHERE message LIKE '%could not be recorded%'"):
+            await asyncio.sleep(0.02)
+    [(state, verdict)] = await market.rows("SELECT state, verdict FROM purchase WHERE unit_key = $1", bad)
+    assert (state, verdict) == ("UNKNOWN", b"nonsense")
+    await suppliers.not_bought(market.service.database, market.sourcing.keys, good, "ann", clock.now)
+    await market.becomes("SELECT count(*)::int FROM purchase WHERE state = 'DONE'", 1)
+    assert market.sold()[1] == 1
+
+
 async def parked(market: Market, sold: bool = True) -> str:
     """A purchase that was unknown for more than an hour: nobody refunded it, bought it elsewhere or gave it up."""
     market.near.fault("esim/order", "LOST_AFTER" if sold else "LOST_BEFORE")

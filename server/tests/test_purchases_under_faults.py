@@ -1,5 +1,5 @@
-"""A tenth of all calls to suppliers goes wrong, before or after they were carried out: what was bought is what our
-dealers hold or what waits for an operator, nothing was bought twice, and each code is the one the supplier holds."""
+"""A tenth of all calls to suppliers goes wrong, before or after they were carried out, or is done twice: what was
+bought is held by our dealers or written off, nothing is sold twice, and each code is the one the supplier holds."""
 
 import asyncio
 import random
@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from dealer_server import metrics
 from dealer_server.operations import supplier as suppliers
 from door import Door, Service, running_service
 from rt_family import FAULTS, running_upstream
-from smdp import HOST, Fault, iccids, running_smdp
+from smdp import HOST, TWICE, Fault, Faults, iccids, running_smdp
 from sourcing import Source, fresh, hop, set_up
 
 PER_ORDER = 20
@@ -25,7 +26,12 @@ LOST = [Fault(how, executed) for how in ("RESET", "HTTP 500", "HTML", "HALF", "E
 
 
 def a_tenth(function: str, body: object) -> Fault | None:
-    return random.choice(LOST) if random.random() < 0.1 else None
+    return random.choice([TWICE, *LOST]) if random.random() < 0.1 else None
+
+
+def doubled(of: str) -> Faults:
+    """A tenth of the calls of one function is carried out twice."""
+    return lambda function, body: TWICE if function == of and random.random() < 0.1 else None
 
 
 async def bought_and_delivered(service: Service, door: Door, count: int) -> list[dict[str, Any]]:
@@ -69,22 +75,34 @@ async def served(url: str) -> AsyncIterator[tuple[Service, Door]]:
         assert await service.audit() == []
 
 
-async def at_an_smdp(postgres: str, template: str, folder: Path, count: int) -> None:
+async def at_an_smdp(
+    postgres: str, template: str, folder: Path, count: int, profile_status: bool = True, fault: Faults = a_tenth
+) -> None:
     spare = iccids(3 * count)
+    counted_before = written_off_counted()
     async with (
         fresh(postgres, template) as url,
-        running_smdp(folder, profiles={"TYPE": spare}, fault=a_tenth, profile_status=True) as smdp,
+        running_smdp(folder, profiles={"TYPE": spare}, fault=fault, profile_status=profile_status) as smdp,
     ):
         await set_up(url, [Source("es2:test", "es2plus", smdp.settings)], {"TEST-OK": [hop("es2:test", "TYPE")]})
         async with served(url) as (service, door):
             await suppliers.load_iccids(service.database, "es2:test", "TYPE", spare, "test")
             found = await bought_and_delivered(service, door, count)
             held = {one["iccid"]: one["activationCode"] for one in found if "iccid" in one}
-            parked = await suppliers.parked(service.database)
-        assert len(held) + len(parked) == count
+            async with service.database.connection() as connection:
+                rows = await connection.fetch("SELECT planned_iccid FROM purchase WHERE state = 'WRITTEN_OFF'")
+            written_off = {row[0] for row in rows}
+        assert len(held) == count and not held.keys() & written_off
         assert held == {iccid: f"LPA:1${HOST}${code}" for iccid, code in smdp.book.items() if iccid in held}
-        assert len(smdp.book) <= count, "what was released and is nobody's"
+        assert {iccid for iccid, one in smdp.profiles.items() if one.confirmations} == held.keys() | written_off
         assert all(profile.confirmations <= 1 for profile in smdp.profiles.values())
+        assert {iccid for iccid, one in smdp.profiles.items() if one.state == "ALLOCATED"} == set(), "reserved for ever"
+    assert written_off_counted() - counted_before == len(written_off)
+
+
+def written_off_counted() -> float:
+    labels = {"supplier": "es2:test", "outcome": "WRITTEN_OFF"}
+    return metrics.REGISTRY.get_sample_value("dealer_purchases_total", labels) or 0.0
 
 
 async def at_a_reseller(postgres: str, template: str, count: int) -> None:
@@ -106,8 +124,19 @@ async def at_a_reseller(postgres: str, template: str, count: int) -> None:
         assert max(Counter(order.transaction_id for order in upstream.book.orders).values()) == 1
 
 
-async def test_what_an_smdp_sold_under_faults_is_what_dealers_hold(postgres: str, template: str, tmp_path: Path):
-    await at_an_smdp(postgres, template, tmp_path, 60)
+@pytest.mark.parametrize("profile_status", [False, True])
+async def test_what_an_smdp_sold_under_faults_is_what_dealers_hold(
+    postgres: str, template: str, tmp_path: Path, profile_status: bool
+):
+    await at_an_smdp(postgres, template, tmp_path, 60, profile_status)
+
+
+@pytest.mark.parametrize("profile_status", [False, True])
+@pytest.mark.parametrize("function", ["downloadOrder", "confirmOrder"])
+async def test_what_a_proxy_repeats_is_sold_once(
+    postgres: str, template: str, tmp_path: Path, function: str, profile_status: bool
+):
+    await at_an_smdp(postgres, template, tmp_path, 60, profile_status, doubled(function))
 
 
 async def test_what_a_reseller_sold_under_faults_is_what_dealers_hold(postgres: str, template: str):

@@ -98,7 +98,8 @@ def _rejected(one: Claimed, outcome: Rejected, route: Sequence[Hop], plans_ids: 
     if outcome.code == "TEMPORARY" and one.was == "PENDING":
         late = (now - one.created_at).total_seconds() > PENDING_SECONDS
         return Judged(_parked(one, reason, now) if late else _again(one, "PENDING", reason, now))
-    rejected = Answered(one.key, "REJECTED", None, reason=reason, outcome=f"REJECTED {outcome.code}")
+    state: State = "WRITTEN_OFF" if outcome.written_off else "REJECTED"
+    rejected = Answered(one.key, state, None, reason=reason, outcome=f"{state} {outcome.code}")
     if outcome.code == "CONFLICT" and plans_ids and one.position + 1 < FRESH_IDS:
         return Judged(rejected, _instead(one, Hop(one.supplier, one.sku, one.cost, one.cost_currency)))
     following = _following(one.supplier, route) if outcome.retry_elsewhere else None

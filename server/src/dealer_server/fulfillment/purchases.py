@@ -6,10 +6,8 @@ A worker that dies leaves SENT rows; their lease runs out, and the supplier is a
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 import msgspec
 import structlog
@@ -19,13 +17,14 @@ from dealer_server.clock import Clock
 from dealer_server.fulfillment import judge, record
 from dealer_server.fulfillment.ask import checked, fault_text
 from dealer_server.fulfillment.breaker import Breaker
+from dealer_server.fulfillment.calls import Calls
 from dealer_server.fulfillment.judge import Judged
 from dealer_server.fulfillment.planning import Planner
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.delivery import Codes, Failed
 from dealer_server.rules.model import Order, Profile
 from dealer_server.store import purchase as rows
-from dealer_server.store.database import DatabaseLost, Session
+from dealer_server.store.database import Session
 from dealer_server.store.purchase import Answered, Claimed
 from dealer_server.store.refund import Void
 from dealer_server.store.sealing import DataKeys
@@ -43,9 +42,6 @@ from dealer_server.suppliers.contract import (
 log = structlog.get_logger()
 
 LEASE_SECONDS = 75.0  # a call ends before, with time left to record
-POLL_SECONDS = 0.2
-LOST_SECONDS = 1.0
-GRACE_SECONDS = 5.0
 OrderKey = tuple[int, int]
 Verdict = Done | Rejected
 _verdict: msgspec.json.Decoder[Verdict] = msgspec.json.Decoder(Verdict)
@@ -65,7 +61,6 @@ class Purchaser:
         refund_failed: bool = True,
     ):
         self.code = remote.code
-        self.wake = asyncio.Event()
         self._remote = remote
         self._session = session
         self._data_keys = data_keys
@@ -75,73 +70,29 @@ class Purchaser:
         self._refund_failed = refund_failed
         self._planner = Planner(remote.code, session, data_keys, clock, changed)
         self._breaker = Breaker()
-        self._calling: dict[asyncio.Task[Outcome], tuple[int, Claimed]] = {}
+        self._calls = Calls[tuple[int, Claimed], Outcome](
+            f"purchases at {self.code}", remote.caps.parallel, self._begin, self._record, self._unrecorded
+        )
+        self.wake = self._calls.wake
 
     async def run(self) -> None:
-        """Until cancelled; then calls that are under way get a moment to end, and what they brought is recorded."""
+        """Until cancelled; see Calls."""
         try:
-            while True:
-                await self._turn()
+            await self._calls.run()
         finally:
-            await asyncio.shield(asyncio.create_task(self._end()))
             await self._session.close()
 
     async def run_once(self) -> int:
         """What is due now, and the calls for it, to their end; how much there was."""
-        count = await self._planner.plan() + await self._claim()
-        while self._calling:
-            await asyncio.wait(self._calling, return_when=asyncio.FIRST_COMPLETED)
-            await self._record_ended()
-        return count
-
-    async def _turn(self) -> None:
-        pause = POLL_SECONDS
-        try:
-            busy = await self._uncancelled(self._planner.plan()) + await self._uncancelled(self._claim())
-            await self._uncancelled(self._record_ended())
-            if busy:
-                return
-        except DatabaseLost:
-            pause = LOST_SECONDS
-        except Exception as error:
-            log.error("purchasing_failed", supplier=self.code, error=fault_text(error))
-            pause = LOST_SECONDS
-        await self._something_happens(pause)
-
-    async def _uncancelled(self, work: Coroutine[Any, Any, int]) -> int:
-        """A transaction that was begun is ended, also when this is cancelled."""
-        task = asyncio.create_task(work)
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            await asyncio.wait([task])
-            raise
-
-    async def _something_happens(self, seconds: float) -> None:
-        """A call ends, the bell rings, or the time is over."""
-        ringing = asyncio.create_task(self.wake.wait())
-        try:
-            await asyncio.wait([ringing, *self._calling], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            ringing.cancel()
-        self.wake.clear()
-
-    async def _end(self) -> None:
-        if self._calling:
-            _, late = await asyncio.wait(self._calling, timeout=GRACE_SECONDS)
-            for task in late:
-                task.cancel()
-            await asyncio.wait(self._calling)
-        with suppress(DatabaseLost):
-            await self._record_ended()
+        return await self._calls.run_once()
 
     # Purchases are called for
 
-    async def _claim(self) -> int:
-        """Starts calls for due purchases, as many as may run; how many it took."""
-        room = self._remote.caps.parallel - len(self._calling)
-        if room <= 0:
-            return 0
+    async def _begin(self, room: int) -> int:
+        return await self._planner.plan() + (await self._claim(room) if room else 0)
+
+    async def _claim(self, room: int) -> int:
+        """Starts calls for due purchases; how many it took."""
         session, claim_id, now = self._session, secrets.randbits(62), self._clock()
         until = now + timedelta(seconds=LEASE_SECONDS)
         async with session.transaction():
@@ -149,7 +100,7 @@ class Purchaser:
             asked = await self._with_ids(taken)
         kill_points.reach("purchase.claimed")
         for one, ready in asked:
-            self._calling[asyncio.create_task(self._call(one, ready))] = claim_id, one
+            self._calls.start((claim_id, one), self._call(one, ready))
         return len(taken)
 
     async def _with_ids(self, taken: Sequence[Claimed]) -> list[tuple[Claimed, bool]]:
@@ -212,41 +163,20 @@ class Purchaser:
 
     # Answers are recorded
 
-    async def _record_ended(self) -> int:
-        """Records the calls that have ended; how many. They stay in hand while the database is away."""
-        ended = [task for task in self._calling if task.done()]
-        if not ended:
-            return 0
-        answers = [(*self._calling[task], task.result()) for task in ended]
-        await self._record_or_split(answers)
-        for task in ended:
-            del self._calling[task]
-        kill_points.reach("purchase.recorded")
-        return len(ended)
+    def _unrecorded(self, claim: tuple[int, Claimed], fault: str) -> Outcome:
+        _, one = claim
+        log.error("purchase_not_recorded", unit_key=one.unit_key, supplier=self.code, error=fault)
+        return Unknown(f"its answer could not be recorded: {fault}")
 
-    async def _record_or_split(self, answers: Sequence[tuple[int, Claimed, Outcome]]) -> None:
-        try:
-            await self._record(answers)
-        except DatabaseLost:
-            raise
-        except Exception as error:
-            if len(answers) > 1:
-                for answer in answers:
-                    await self._record_or_split([answer])
-                return
-            log.error("purchase_not_recorded", unit_key=answers[0][1].unit_key, error=fault_text(error))
-            claim_id, one, _ = answers[0]
-            await self._record([(claim_id, one, Unknown(f"its answer could not be recorded: {fault_text(error)}"))])
-
-    async def _record(self, answers: Sequence[tuple[int, Claimed, Outcome]]) -> None:
+    async def _record(self, answers: Sequence[tuple[tuple[int, Claimed], Outcome]]) -> None:
         session, now = self._session, self._clock()
-        keys = sorted({(one.tenant_id, one.order_id) for _, one, _ in answers})
+        keys = sorted({(one.tenant_id, one.order_id) for (_, one), _ in answers})
         async with session.transaction():
             await store.order.lock(session, keys)
             held = set[rows.Key]()
-            for claim_id in {claim_id for claim_id, _, _ in answers}:
-                held |= await rows.held(session, claim_id, [one.key for of, one, _ in answers if of == claim_id])
-            mine = [(one, outcome) for _, one, outcome in answers if one.key in held]
+            for claim_id in {claim_id for (claim_id, _), _ in answers}:
+                held |= await rows.held(session, claim_id, [one.key for (of, one), _ in answers if of == claim_id])
+            mine = [(one, outcome) for (_, one), outcome in answers if one.key in held]
             before = await store.order.load(session, keys, self._data_keys)
             routes = await rows.routes(session, sorted({one.package_code for one, _ in mine}))
             judged = [
@@ -266,11 +196,12 @@ class Purchaser:
         self._tell(mine, judged)
         if voids or any(after[key] is not before[key] for key in keys):
             self._changed()
+        kill_points.reach("purchase.recorded")
 
     def _judge(self, one: Claimed, outcome: Outcome, profile: Profile, route: Sequence[rows.Hop]) -> Judged:
         now = self._clock()
         wanted = _wanted(profile)
-        if one.was == "PLANNED" and not wanted and isinstance(outcome, Rejected):
+        if one.was == "PLANNED" and not wanted and isinstance(outcome, Rejected) and not outcome.written_off:
             return Judged(Answered(one.key, "DROPPED", None, reason="not wanted any more", outcome="DROPPED"))
         if wanted and profile.held and isinstance(outcome, Verdict):
             if one.was == "PLANNED" and isinstance(outcome, Rejected):
@@ -278,7 +209,10 @@ class Purchaser:
                 return Judged(Answered(one.key, "PLANNED", due, outcome="HELD"))
             sealed = rows.seal_verdict(self._data_keys, one.unit_key, msgspec.json.encode(outcome))
             return Judged(judge.kept(one, outcome, sealed, now))
-        return judge.judge(one, outcome, route if wanted else [], self._remote.caps.plans_ids and wanted, now)
+        judged = judge.judge(one, outcome, route if wanted else [], self._remote.caps.plans_ids and wanted, now)
+        if one.verdict is not None and isinstance(outcome, Unknown):  # it was given: it is not asked for again
+            return judged._replace(answered=judged.answered._replace(verdict=one.verdict))
+        return judged
 
     def _opened(self, one: Claimed) -> Outcome:
         assert one.verdict is not None
@@ -307,7 +241,7 @@ class Purchaser:
     def _tell(self, mine: Sequence[tuple[Claimed, Outcome]], judged: Sequence[Judged]) -> None:
         for (one, _), what in zip(mine, judged, strict=True):
             metrics.purchases.labels(self.code, what.answered.outcome.split()[0]).inc()
-            if what.answered.state in ("PARKED", "REJECTED", "UNKNOWN") and what.answered.reason:
+            if what.answered.state in ("PARKED", "REJECTED", "WRITTEN_OFF", "UNKNOWN") and what.answered.reason:
                 log.warning("purchase_" + what.answered.state.lower(), unit_key=one.unit_key, supplier=self.code,
                             reason=what.answered.reason)  # fmt: skip
 

@@ -15,7 +15,7 @@ from dealer_server import kill_points, store
 from dealer_server.clock import Clock
 from dealer_server.fulfillment import answers
 from dealer_server.fulfillment.ask import fault_text
-from dealer_server.fulfillment.batches import keep_working
+from dealer_server.fulfillment.calls import Calls
 from dealer_server.rules import refund
 from dealer_server.store import refund as rows
 from dealer_server.store import webhook
@@ -35,8 +35,7 @@ from dealer_server.suppliers.contract import (
 
 log = structlog.get_logger()
 
-VOIDS_PER_BATCH = 100
-LEASE_SECONDS = 60.0
+LEASE_SECONDS = 60.0  # a call ends before, with time left to record
 ASK_SECONDS = 45.0
 
 
@@ -53,53 +52,60 @@ class VoidQueue:
         changed: Callable[[], None],
         settle: Callable[[], None],
     ):
-        self.wake = asyncio.Event()
         self._supplier = supplier
-        self._parallel = parallel
         self._session = session
         self._data_keys = data_keys
         self._clock = clock
         self._changed = changed
         self._settle = settle
+        self._calls = Calls[tuple[int, Void], VoidOutcome](
+            f"voids at {supplier.code}", parallel, self._claim, self._record, self._unrecorded
+        )
+        self.wake = self._calls.wake
 
     async def run(self) -> None:
-        """Until cancelled; answers that came are recorded."""
+        """Until cancelled; see Calls."""
         try:
-            await keep_working(f"voids at {self._supplier.code}", self.run_once, self.wake)
+            await self._calls.run()
         finally:
             await self._session.close()
 
     async def run_once(self) -> int:
-        """One batch; how many voids it had."""
+        """As many as may be asked for at a time; how many there were."""
+        return await self._calls.run_once()
+
+    async def _claim(self, room: int) -> int:
+        if not room:
+            return 0
         now, claim = self._clock(), secrets.randbits(62)
         until = now + timedelta(seconds=LEASE_SECONDS)
-        voids = await rows.claim_voids(self._session, self._supplier.code, claim, now, until, VOIDS_PER_BATCH)
-        if not voids:
-            return 0
-        kill_points.reach("void.claimed")
-        outcomes = await self._ask(voids)
-        kill_points.reach("void.answered")
-        await self._record(claim, voids, outcomes)
-        kill_points.reach("void.recorded")
+        voids = await rows.claim_voids(self._session, self._supplier.code, claim, now, until, room)
+        if voids:
+            kill_points.reach("void.claimed")
+        for void in voids:
+            self._calls.start((claim, void), self._ask(void))
         return len(voids)
 
-    async def _ask(self, voids: Sequence[Void]) -> list[VoidOutcome]:
-        places = asyncio.Semaphore(self._parallel)
+    async def _ask(self, void: Void) -> VoidOutcome:
+        unit = VoidUnit(void.profile_id, void.package_code, void.iccid, void.refund_id is not None,
+                        void.created_at, void.claims > 1, *void.bought)  # fmt: skip
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                outcome = await self._supplier.void(unit, self._clock())
+        except asyncio.CancelledError:
+            return Unknown("this worker ended before the answer came")
+        except Exception as error:
+            outcome = Unknown(fault_text(error))
+        kill_points.reach("void.answered")
+        return outcome
 
-        async def one(void: Void) -> VoidOutcome:
-            unit = VoidUnit(void.profile_id, void.package_code, void.iccid, void.refund_id is not None,
-                            void.created_at, void.claims > 1, *void.bought)  # fmt: skip
-            try:
-                async with places, asyncio.timeout(ASK_SECONDS):
-                    return await self._supplier.void(unit, self._clock())
-            except Exception as error:
-                return Unknown(fault_text(error))
+    def _unrecorded(self, claim: tuple[int, Void], fault: str) -> VoidOutcome:
+        return Unknown(f"its answer could not be recorded: {fault}")
 
-        return list(await asyncio.gather(*(one(void) for void in voids)))
-
-    async def _record(self, claim: int, voids: Sequence[Void], outcomes: Sequence[VoidOutcome]) -> None:
+    async def _record(self, answers: Sequence[tuple[tuple[int, Void], VoidOutcome]]) -> None:
         session, now = self._session, self._clock()
-        voided = [_voided(void, outcome, now) for void, outcome in zip(voids, outcomes, strict=True)]
+        voids = [void for (_, void), _ in answers]
+        voided = [_voided(claim, void, outcome, now) for (claim, void), outcome in answers]
         gone = {(one.tenant_id, one.profile_id) for one in voided if one.outcome == "VOIDED"}
         cancelled = {
             (void.tenant_id, void.order_id)
@@ -108,7 +114,7 @@ class VoidQueue:
         }
         async with session.transaction():
             await store.order.lock(session, sorted(cancelled))
-            recorded = await rows.record_voids(session, claim, voided, now)
+            recorded = await rows.record_voids(session, voided, now)
             if cancelled:
                 await self._cancel(
                     {
@@ -122,6 +128,7 @@ class VoidQueue:
             self._changed()
         if any(void.refund_id is not None for void in voids):
             self._settle()
+        kill_points.reach("void.recorded")
 
     async def _cancel(self, profiles: set[tuple[int, int, int]], now: datetime) -> None:
         """Voids profiles whose dealers cancelled them, and tells."""
@@ -142,20 +149,20 @@ class VoidQueue:
             )
 
 
-def _voided(void: Void, outcome: VoidOutcome, now: datetime) -> Voided:
+def _voided(claim: int, void: Void, outcome: VoidOutcome, now: datetime) -> Voided:
     if isinstance(outcome, VoidDone):
-        return Voided(void.tenant_id, void.profile_id, "VOIDED", None, None)
+        return Voided(claim, void.tenant_id, void.profile_id, "VOIDED", None, None)
     if isinstance(outcome, NotVoided):
         log.warning("void_refused", tenant_id=void.tenant_id, profile_id=void.profile_id, supplier=void.supplier,
                     message=outcome.message)  # fmt: skip
-        return Voided(void.tenant_id, void.profile_id, "REFUSED", None, outcome.message)
+        return Voided(claim, void.tenant_id, void.profile_id, "REFUSED", None, outcome.message)
     if isinstance(outcome, Pending):
         seconds = min(max(outcome.poll_after_seconds, 0.05), 3_600.0)
     else:
         seconds = answers.retry_seconds(void.claims)
         log.warning("void_unknown", tenant_id=void.tenant_id, profile_id=void.profile_id, supplier=void.supplier,
                     reason=outcome.reason)  # fmt: skip
-    return Voided(void.tenant_id, void.profile_id, None, now + timedelta(seconds=seconds), None)
+    return Voided(claim, void.tenant_id, void.profile_id, None, now + timedelta(seconds=seconds), None)
 
 
 def queues(

@@ -53,9 +53,12 @@ _CODE = re.compile(r"[0-9.]{1,16}/[0-9.]{1,16}\Z")
 
 IN_USE = frozenset(("8.2.1/3.3", "8.2.6/3.3"))
 """One of our planned ids is taken: by ourselves, where the answer of an earlier call was lost (suppliers 3 rule 4)."""
-NOT_THERE = frozenset(("8.2.1/3.3", "8.2.1/3.9"))
-"""cancelOrder found nothing that could still be downloaded."""
+MATCHING_ID_IN_USE = "8.2.6/3.3"
+"""Ours are random, so one that is in use was given to our profile by an earlier call."""
+ICCID_UNKNOWN = "8.2.1/3.9"
 _PROFILE_LOST = frozenset(("8.8.5/4.1", "8.8.5/6.4", "8.2.7/6.4"))
+BURNT_BEFORE = frozenset(("8.2.1/3.3", *_PROFILE_LOST))
+"""cancelOrder found nothing that could still be downloaded."""
 
 _STATES = {
     "RELEASED": "RELEASED",

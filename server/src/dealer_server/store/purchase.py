@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from dealer_server.store.database import Connection, Session, columns
 from dealer_server.store.sealing import DataKeys
 
-State = Literal["PLANNED", "SENT", "PENDING", "UNKNOWN", "PARKED", "DONE", "REJECTED", "DROPPED"]
+State = Literal["PLANNED", "SENT", "PENDING", "UNKNOWN", "PARKED", "DONE", "REJECTED", "DROPPED", "WRITTEN_OFF"]
 Key = tuple[int, int, int]
 """tenant_id, profile_id, position"""
 
@@ -207,7 +207,7 @@ async def record(session: Session, answered: Sequence[Answered], now: datetime) 
         " supplier_ref = coalesce(new.supplier_ref, p.supplier_ref), unit_ref = coalesce(new.unit_ref, p.unit_ref),"
         " iccid = new.iccid, failures = new.failures, unknown_since = new.unknown_since, reason = new.reason,"
         " claim = NULL, verdict = new.verdict,"
-        " finished_at = CASE WHEN new.state IN ('DONE', 'REJECTED', 'DROPPED') THEN $1 END"
+        " finished_at = CASE WHEN new.state IN ('DONE', 'REJECTED', 'DROPPED', 'WRITTEN_OFF') THEN $1 END"
         " FROM new WHERE p.tenant_id = new.tenant_id AND p.profile_id = new.profile_id AND p.position = new.position",
         now,
         *columns([(*one.key, *one[1:]) for one in answered], 14),

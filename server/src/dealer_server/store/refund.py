@@ -329,6 +329,7 @@ async def claim_voids(
 class Voided(NamedTuple):
     """What came of a claimed void: its outcome, or when the supplier is asked again."""
 
+    claim: int
     tenant_id: int
     profile_id: int
     outcome: Literal["VOIDED", "REFUSED"] | None
@@ -336,16 +337,15 @@ class Voided(NamedTuple):
     reason: str | None
 
 
-async def record_voids(session: Session, claim: int, voided: Sequence[Voided], now: datetime) -> set[Key]:
-    """Records answers that are still this claim's, and lets their refunds go on; the profiles recorded."""
+async def record_voids(session: Session, voided: Sequence[Voided], now: datetime) -> set[Key]:
+    """Records answers whose claims still hold, and lets their refunds go on; the profiles recorded."""
     rows = await session.fetch(
         "UPDATE void_request v SET outcome = new.outcome, due_at = new.due_at, claim = NULL"
-        " FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::timestamptz[])"
-        " AS new(tenant_id, profile_id, outcome, due_at)"
-        " WHERE v.tenant_id = new.tenant_id AND v.profile_id = new.profile_id AND v.claim = $1"
+        " FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::timestamptz[])"
+        " AS new(claim, tenant_id, profile_id, outcome, due_at)"
+        " WHERE v.tenant_id = new.tenant_id AND v.profile_id = new.profile_id AND v.claim = new.claim"
         " RETURNING v.tenant_id, v.profile_id, v.refund_id, v.outcome",
-        claim,
-        *columns([one[:4] for one in voided], 4),
+        *columns([one[:5] for one in voided], 5),
     )
     reasons = {(one.tenant_id, one.profile_id): one.reason for one in voided}
     decided = [

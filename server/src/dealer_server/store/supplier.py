@@ -22,8 +22,8 @@ class Supplier(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """What a supplier was asked for: purchases by state, calls waiting for an operator first; sums of costs and of what
-    dealers paid, in ten-thousandths by currency."""
+    """What a supplier was asked for: purchases by state, calls waiting for an operator first; sums of costs (also of
+    what was written off) and of what dealers paid, in ten-thousandths by currency."""
 
     states: dict[str, int]
     cost: dict[str, int]
@@ -148,9 +148,10 @@ async def free_iccids(connection: Connection, code: str) -> dict[str, int]:
 async def totals(connection: Connection, code: str) -> Totals:
     states = await connection.fetch("SELECT state, count(*) FROM purchase WHERE supplier = $1 GROUP BY state", code)
     money = await connection.fetch(
-        "SELECT p.cost_currency, sum(p.cost)::bigint, o.currency, sum(i.price * i.period_num)::bigint FROM purchase p"
+        "SELECT p.cost_currency, sum(p.cost)::bigint, o.currency,"
+        " coalesce(sum(i.price * i.period_num) FILTER (WHERE p.state = 'DONE'), 0)::bigint FROM purchase p"
         " JOIN order_item i USING (tenant_id, order_id, line) JOIN orders o USING (tenant_id, order_id)"
-        " WHERE p.supplier = $1 AND p.state = 'DONE' GROUP BY p.cost_currency, o.currency",
+        " WHERE p.supplier = $1 AND p.state IN ('DONE', 'WRITTEN_OFF') GROUP BY p.cost_currency, o.currency",
         code,
     )
     cost: dict[str, int] = {}

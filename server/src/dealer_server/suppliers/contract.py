@@ -68,12 +68,14 @@ RejectedCode = Literal[
 class Rejected(msgspec.Struct, frozen=True, tag="REJECTED"):
     """Surely nothing was allocated. TEMPORARY: worth asking again; every other code is final at this supplier.
 
-    `message` is for the operator and holds no secret.
+    `message` is for the operator and holds no secret. written_off: an eSIM may have been bought, but nobody can have
+    it: it is burnt, or its code is known to nobody. It may cost money all the same.
     """
 
     code: RejectedCode
     retry_elsewhere: bool
     message: str
+    written_off: bool = False
 
 
 class Unknown(msgspec.Struct, frozen=True):

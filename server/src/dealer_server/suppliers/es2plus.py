@@ -4,8 +4,9 @@ A purchase is two calls: downloadOrder reserves the planned ICCID, confirmOrder 
 releases it. Before that nothing is bought, as nobody can download a profile without a MatchingID.
 
 ES2+ cannot be asked what became of a call whose answer was lost. But the ids are ours, so the call is repeated: that an
-id is in use then means that the lost call was carried out (suppliers 3 rule 4). Where it stays open whether a profile
-was confirmed, or with which MatchingID, it is burnt (step CANCEL), and only then the purchase is rejected.
+id is in use then means that the lost call was carried out (suppliers 3 rule 4). A proxy may repeat a call, too, so that
+the first answer we see is that of the second. Where it stays open whether a profile was confirmed, or with which
+MatchingID, it is burnt (step CANCEL) and written off, and only then other ids are taken.
 """
 
 import re
@@ -46,6 +47,7 @@ from dealer_server.suppliers.contract import (
 
 PATH = "/gsma/rsp2/es2plus/"
 CONFIRM, CANCEL = "CONFIRM", "CANCEL"
+CONFIRM_TAKEN = "CONFIRM TAKEN"  # the first downloadOrder found the ICCID in use: by itself, or by somebody else
 BURNT = {"finalProfileStatusIndicator": "Unavailable"}
 MOST_SECONDS = 20.0  # a probe is two calls
 MOST_ANSWER_BYTES = 1024 * 1024
@@ -126,11 +128,15 @@ class Es2Plus:
         if purchase.step.startswith(CANCEL):
             return await self._burn(purchase)
         answer = await self._take_step(purchase)
-        if isinstance(answer, Failed) and answer.meaning != "UNKNOWN":
-            return _refused(answer.meaning, answer.message)
         if isinstance(answer, NotSent):
             return _refused(answer.code, answer.message)
-        return self._after(purchase, answer)
+        if not isinstance(answer, Failed) or answer.meaning == "UNKNOWN":
+            return self._after(purchase, answer)
+        if answer.meaning == "CONFLICT" and purchase.step.startswith(CONFIRM):
+            return await self._confirmed_or_not(purchase, answer)
+        if answer.code in es2plus.IN_USE:
+            return Pending(0, step=CONFIRM_TAKEN)
+        return _refused(answer.meaning, answer.message)
 
     async def probe(self, purchase: Purchase, now: datetime) -> Outcome:
         """Repeats the step. What keeps the repeated call from being made tells nothing about the lost one."""
@@ -141,7 +147,7 @@ class Es2Plus:
             return Unknown(answer.message)
         if not isinstance(answer, Failed) or answer.meaning in ("TEMPORARY", "UNKNOWN"):
             return self._after(purchase, answer)
-        if purchase.step == CONFIRM:
+        if purchase.step.startswith(CONFIRM):
             return await self._confirmed_or_not(purchase, answer)
         if answer.code in es2plus.IN_USE:
             return Pending(0, step=CONFIRM)
@@ -149,7 +155,7 @@ class Es2Plus:
 
     async def _take_step(self, purchase: Purchase) -> Answer:
         iccid = self._wire(purchase.planned_iccid)
-        if purchase.step == CONFIRM:
+        if purchase.step.startswith(CONFIRM):
             return await self._call(
                 "confirmOrder", iccid=iccid, releaseFlag=True, matchingId=purchase.planned_matching_id
             )
@@ -160,7 +166,7 @@ class Es2Plus:
         """What a step leads to that was taken, or of which nobody knows."""
         if not isinstance(answer, Executed):
             return Unknown(_text(answer))
-        if purchase.step == CONFIRM:
+        if purchase.step.startswith(CONFIRM):
             return self._done(purchase, answer)
         if answer.iccid is not None and answer.iccid.rstrip("Ff") != purchase.planned_iccid:
             return Rejected("CONFIG", True, "the SM-DP+ reserved another ICCID than the one asked for")
@@ -175,29 +181,34 @@ class Es2Plus:
         return Done(purchase.planned_iccid or "", code)
 
     async def _confirmed_or_not(self, purchase: Purchase, refused: Failed) -> Outcome:
-        """confirmOrder was refused when it was repeated. That its ids are in use does not prove that the MatchingID is
-        ours: getProfileStatus does. Without it the profile is burnt."""
+        """confirmOrder was refused, but it, or an earlier one, may have been carried out. An ICCID in use does not
+        prove that the MatchingID is ours: getProfileStatus does, or that our MatchingID is in use. Else the profile is
+        burnt, but not one that somebody else may have sold."""
         burn = Pending(0, step=f"{CANCEL} {refused.code}")
-        if refused.meaning != "CONFLICT" or not self._settings.vendor_profile_status:
-            return burn
-        answer = await self._status([purchase.planned_iccid])
-        if isinstance(answer, Unclear | NotSent):
-            return Unknown(_text(answer))
-        found = _of(purchase.planned_iccid, answer)
-        if found is None or not found.matching_id:
-            return burn
-        if found.matching_id != purchase.planned_matching_id:
-            return _refused("CONFLICT", "the ICCID is another's: it has a MatchingID that is not ours")
-        return self._done(purchase, Executed()) if found.smdp_status else burn
+        if refused.meaning == "CONFLICT" and self._settings.vendor_profile_status:
+            answer = await self._status([purchase.planned_iccid])
+            if not isinstance(answer, Executed):
+                return Unknown(f"getProfileStatus: {_text(answer)}")
+            found = _of(purchase.planned_iccid, answer) or ProfileStatus("")
+            if found.burnt or found.matching_id not in (None, "", purchase.planned_matching_id):
+                return _refused("CONFLICT", "the ICCID is another's: it is burnt, or has a MatchingID that is not ours")
+            if found.matching_id:
+                return self._done(purchase, Executed()) if found.smdp_status else burn
+        elif refused.code == es2plus.MATCHING_ID_IN_USE:
+            return self._done(purchase, Executed())
+        if purchase.step == CONFIRM_TAKEN:
+            return _written_off("both calls were refused as the ICCID is in use, by us or by somebody else: left alone")
+        return burn
 
     async def _burn(self, purchase: Purchase) -> Outcome:
-        """Makes sure that nothing is there, and rejects with what the step remembers. Nobody was told the code, so what
-        is not available any more was not downloaded, but burnt by an earlier call."""
+        """Makes sure that nothing is there. Nobody was told the code, so what is not available any more was not
+        downloaded, but burnt by an earlier call."""
+        refused = Failed(purchase.step.removeprefix(CANCEL).strip()).message
         answer = await self._call("cancelOrder", iccid=self._wire(purchase.planned_iccid), **BURNT)
-        if isinstance(answer, Executed) or (isinstance(answer, Failed) and answer.code in es2plus.NOT_THERE):
-            was = Failed(purchase.step.removeprefix(CANCEL).strip())
-            code = "CONFLICT" if was.meaning == "UNKNOWN" else was.meaning
-            return _refused(code, f"confirmOrder was refused and the profile burnt; {was.message}")
+        if isinstance(answer, Executed) or (isinstance(answer, Failed) and answer.code in es2plus.BURNT_BEFORE):
+            return _written_off(f"confirmOrder was refused and the profile burnt; {refused}")
+        if isinstance(answer, Failed) and answer.code == es2plus.ICCID_UNKNOWN:
+            return _refused("CONFLICT", f"confirmOrder was refused and there is no such profile; {refused}")
         return Unknown(f"cancelOrder: {_text(answer)}")
 
     # After the sale
@@ -295,6 +306,10 @@ class Es2Plus:
 def _refused(code: RejectedCode, message: str) -> Rejected:
     """A CONFLICT is about the ids: with fresh ones the same SM-DP+ may be asked."""
     return Rejected(code, code != "CONFLICT", message)
+
+
+def _written_off(message: str) -> Rejected:
+    return Rejected("CONFLICT", False, message, written_off=True)
 
 
 def _text(answer: Answer) -> str:
