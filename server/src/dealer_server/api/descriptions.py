@@ -12,7 +12,7 @@ Sell eSIM data packages. Orders are paid from your BALANCE wallet; eSIM profiles
 `/esim/query` and by signed webhooks.
 
 Every operation is a `POST` with a JSON object in UTF-8, at most 262144 bytes, without a query string. An empty body
-counts as `{{}}`. Fields this document does not name are ignored.
+counts as `{{}}` and needs no Content-Type. Fields this document does not name are ignored.
 
 Begin in this order: `/health`, `/account/balance`, `/package/list`, `/esim/order`, `/esim/query`,
 `/esim/profile/list`, `/webhook/set`.
