@@ -15,7 +15,7 @@ import structlog
 from starlette.applications import Starlette
 
 from dealer_server import clock, store, worker
-from dealer_server.api import listener, replies, routes, status, supplier_events
+from dealer_server.api import listener, openapi, replies, routes, status, supplier_events
 from dealer_server.api.admission import LocalAdmission, SharedAdmission
 from dealer_server.api.authenticate import Authenticator
 from dealer_server.api.gateway import Gateway
@@ -180,11 +180,10 @@ async def doors(base: Foundation) -> AsyncIterator[Doors]:
         )
         console = await stack.enter_async_context(console_door(base, parts)) if settings.console != "" else None
         rows = routes.operations(parts)
+        openapi.require_complete(rows)
 
         @functools.cache
-        def document() -> bytes:
-            from dealer_server.api import openapi  # costs a tenth of a second, and few ask for it
-
+        def document() -> bytes:  # costs a tenth of a second, and few ask for it
             return msgspec.json.encode(openapi.document(rows, base_url=settings.base_url, version=VERSION))
 
         code_of = functools.partial(qr.code_of, database, base.data_keys)
