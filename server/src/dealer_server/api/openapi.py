@@ -264,6 +264,8 @@ def _corrected(field: str, schema: Json) -> Json:
     """A field's schema where msgspec's says less, or other, than what is sent."""
     if not schema:  # msgspec.Raw: the literal of an amount
         return dict(_MONEY_SENT)
+    if "type" not in schema and schema.get("description") == calls.NOT_ACCEPTED:
+        return {**schema, "type": "null"}
     if schema.get("format") == "decimal":  # Decimal is a number on the wire (wire/envelope.py)
         return {"type": "number", "minimum": 0}
     if schema == {"type": "string"} and field in _AMOUNTS:
