@@ -157,8 +157,9 @@ async def doors(base: Foundation) -> AsyncIterator[Doors]:
         await stack.enter_async_context(call_log.running())
         meter = Meter(database, clock.now)
         await stack.enter_async_context(meter.running())
+        reporting = functools.partial(follow.report, usage_interval=settings.usage_interval)
         moving = functools.partial(
-            advance.advance, database, base.data_keys, base.links, follow.report, clock.now, base.wakes.webhook.set
+            advance.advance, database, base.data_keys, base.links, reporting, clock.now, base.wakes.webhook.set
         )
         parts = routes.Parts(
             usage=functools.partial(usage.usage, database, clock.now, base.wakes.life.set),
@@ -287,7 +288,9 @@ async def work(base: Foundation) -> None:
     )
     voids = queues(base.database, makers, base.data_keys, clock.now, wakes.webhook.set, settler.wake.set)
     sources = [follow.Network(maker) for maker in makers.values() if isinstance(maker, Simulated)]
-    followers = follow.followers(base.database, sources, base.data_keys, clock.now, wakes.webhook.set)
+    followers = follow.followers(
+        base.database, sources, base.data_keys, clock.now, wakes.webhook.set, settings.usage_interval
+    )
     remotes = remotes_of(base, settler.wake.set)
     async with Outbound(policy) as outbound:
         deliverer = Deliverer(
@@ -330,7 +333,14 @@ def remotes_of(base: Foundation, settle: Callable[[], None]) -> Remotes:
                 base.settings.refund_failed,
             ),
             Pulse(database, remote, clock.now),
-            Follower(Polled(remote), database.session(), base.data_keys, clock.now, wakes.webhook.set),
+            Follower(
+                Polled(remote),
+                database.session(),
+                base.data_keys,
+                clock.now,
+                wakes.webhook.set,
+                usage_interval=base.settings.usage_interval,
+            ),
             VoidQueue(
                 remote, remote.caps.parallel, database.session(), base.data_keys, clock.now, wakes.webhook.set, settle
             ),
@@ -351,7 +361,14 @@ async def events_door(base: Foundation, remotes: Remotes) -> None:
         running = remotes.get(code)
         return None if running is None else supplier_events.Known(running.remote, running.supplier.event_token)
 
-    heard = Heard(base.database.session(), base.data_keys, clock.now, base.wakes.webhook.set, remotes.wake)
+    heard = Heard(
+        base.database.session(),
+        base.data_keys,
+        clock.now,
+        base.wakes.webhook.set,
+        remotes.wake,
+        settings.usage_interval,
+    )
     log.info("supplier_events_served", address=f"{host}:{bound.getsockname()[1]}")
     try:
         await listener.server(
