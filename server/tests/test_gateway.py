@@ -300,6 +300,22 @@ async def test_another_content_type_is_refused(dealer: Door, content_type: str |
     refused(await dealer.post("/health", **{"Content-Type": content_type}), "000109", "Content-Type", JSON)
 
 
+@pytest.mark.parametrize("path", ["/health", "/esim/profile/list"])
+async def test_an_empty_body_needs_no_content_type_and_counts_as_an_empty_object(dealer: Door, path: str):
+    headers = good_headers(dealer, b"", **{"Content-Type": None})
+    assert (await sent(dealer, headers, path=PREFIX + path, body=b"")).code == "000000"
+    headers = [*good_headers(dealer, b"", **{"Content-Type": None}), ("Transfer-Encoding", "chunked")]
+    raw = raw_http.request(PREFIX + path, headers, raw_http.chunked(b""), length=False)
+    assert (await raw_http.call(dealer.url, raw)).code == "000000"
+
+
+async def test_an_empty_body_is_checked_like_an_empty_object_by_all_that_follows(dealer: Door):
+    headers = good_headers(dealer, b"", **{"Content-Type": None})
+    refused(await sent(dealer, headers, path=f"{PREFIX}/esim/order", body=b""), "000105", "transactionId")
+    headers = good_headers(dealer, b"", **{"Content-Type": "text/plain"})
+    refused(await sent(dealer, headers, body=b""), "000109", "Content-Type")
+
+
 @pytest.mark.parametrize("second", ["text/plain", JSON])
 async def test_two_content_types_are_none(dealer: Door, second: str):
     refused(await sent(dealer, [*good_headers(dealer), ("Content-Type", second)]), "000109")

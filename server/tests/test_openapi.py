@@ -121,6 +121,26 @@ def test_every_code_of_the_rows_is_a_code_of_the_contract_and_has_an_example() -
         assert f"| `{code}` | {STATUS[code]} |" in DOCUMENT["info"]["description"]  # type: ignore[index]
 
 
+@pytest.mark.parametrize(
+    ("changed", "lacking"),
+    [
+        ({"path": "/esim/new"}, ["text in descriptions.OPERATIONS", "example call", "example answer"]),
+        ({"path": "/new/list"}, ["text for its tag new"]),
+        ({"refusals": ("310299",)}, ["text for 310299", "example of 310299"]),
+    ],
+)
+def test_an_operation_without_text_or_example_is_named_before_anybody_asks(
+    changed: dict[str, Any], lacking: list[str]
+) -> None:
+    openapi.require_complete(ROWS)
+    row = msgspec.structs.replace(ROWS[0], **changed)
+    with pytest.raises(openapi.Incomplete) as told:
+        openapi.require_complete([*ROWS, row])
+    assert row.path in str(told.value)
+    for one in lacking:
+        assert one in str(told.value)
+
+
 def test_every_code_that_a_refusal_of_every_call_has_is_common() -> None:
     """The classes of authentication and parsing (codes 000xxx and 1xxxxx) are common to all operations."""
     early = {one.code for one in refusal.Refusal.__subclasses__() if one.code[0] in "01" and one.code != "000111"}

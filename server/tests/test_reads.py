@@ -575,7 +575,8 @@ async def test_an_order_that_is_not_fulfilled_yet_is_a_normal_answer(service: Se
                 "cancelled": False,
             }
         ]
-        [record] = (await door.post("/esim/profile/list")).data["records"]
+        assert (await door.post("/esim/profile/list")).data["records"] == []
+        [record] = (await door.post("/esim/profile/list", {"lifecycleStatus": "PENDING"})).data["records"]
         assert record == {
             "orderNo": placed["orderNo"],
             "transactionId": placed["transactionId"],

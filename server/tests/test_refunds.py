@@ -299,6 +299,25 @@ async def test_a_review_is_an_operators(service: Service, dealer: Door):
     assert await balance(dealer) == before + PRICE
 
 
+async def test_a_refund_that_was_rejected_says_so_of_each_line(service: Service, dealer: Door):
+    order = await bought(dealer, "TEST-REVIEW", quantity=2)
+    first = (await refund(dealer, order, refundTransactionId="r-1")).data
+    assert [item["refundStatus"] for item in first["items"]] == ["PENDING"]
+    await review.reject(service.database, first["refundNo"], "used on the plane", "ops", clock.now)
+    await settled(dealer, order)
+    again = (await refund(dealer, order, refundTransactionId="r-1")).data
+    assert (again["status"], again["duplicate"]) == ("REJECTED", True)
+    assert again["items"] == [first["items"][0] | {"refundStatus": "REJECTED"}]
+
+
+async def test_null_counts_as_left_out_also_of_what_is_not_accepted(dealer: Door):
+    order = await bought(dealer)
+    named_so = [{**named(order, profiles(order)[0])[0], "esimTranNo": None}]
+    named_so[0]["profiles"] = [{"profileId": profiles(order)[0]["profileId"], "esimTranNo": None}]
+    reply = await refund(dealer, order, profiles=None, esimTranNo=None, items=named_so)
+    assert (reply.code, reply.data["status"]) == ("000000", "REFUNDED"), reply
+
+
 async def test_a_part_that_was_rejected_is_held_until_the_rest_is_decided(service: Service, dealer: Door):
     line = {"quantity": 1, "price": "1.80"}
     items = [line | {"packageCode": "TEST-REJECT"}, line | {"packageCode": "TEST-REVIEW"}]
@@ -315,6 +334,9 @@ async def test_a_part_that_was_rejected_is_held_until_the_rest_is_decided(servic
     after = await settled(dealer, order)
     assert (after["orderStatus"], after["refundAmount"]) == ("COMPLETED", 1.8)
     assert await balance(dealer) == before + PRICE
+    repeated = (await refund(dealer, order)).data
+    assert (repeated["refundNo"], repeated["status"]) == (pending["refundNo"], "REFUNDED")
+    assert [item["refundStatus"] for item in repeated["items"]] == ["REJECTED", "COMPLETED"]
     assert (await refund(dealer, order, items=[{"itemNo": order["items"][0]["itemNo"]}])).code == "000000"
     await settled(dealer, order)
 

@@ -10,7 +10,7 @@ import pytest
 
 from dealer_server.operations.stock import load_stock
 from dealer_server.store import data_key
-from door import Door, Reply, Service
+from door import Door, Reply, Service, running_service
 from shop import stock_csv
 from test_refunds import bought, named, profiles, query, refund
 from webhook_stage import Receiver, listening
@@ -116,6 +116,22 @@ async def test_mere_usage_is_told_once_in_a_while(dealer: Door, receiver: Receiv
     last = (await receiver.received(4))[-1]
     assert last.json["changeHints"] == ["USAGE_UPDATED"], "80 % is worth an event of its own"
     assert profiles(last.json)[0]["usagePercent"] == 80.0 and len(receiver.requests) == 4
+
+
+async def test_mere_usage_is_told_at_once_where_the_interval_is_zero(
+    service: Service, database_url: str, receiver: Receiver
+):
+    async with (
+        running_service(database_url, worker=False, usage_event_seconds=0) as at_once,
+        at_once.door(await at_once.tenant(balance="1000", qps=0)) as dealer,
+    ):
+        await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
+        order = await bought(dealer)
+        await receiver.received(2)
+        for number, used in enumerate((100, 200, 300), 3):
+            await advance(dealer, order, "USE", dataUsageBytes=used)
+            last = (await receiver.received(number))[-1].json
+            assert "USAGE_UPDATED" in last["changeHints"] and profiles(last)[0]["dataUsageBytes"] == used
 
 
 async def test_usage_below_what_was_told_is_no_news(dealer: Door):

@@ -3,15 +3,29 @@
 import asyncio
 import itertools
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+import msgspec
 import pytest
 
 from dealer_server import store
-from dealer_server.store.sealing import credential_context
+from dealer_server.store.sealing import credential_context, delivery_context
 from dealer_server.webhook.deliver import Batch, Outcome
 from dealer_server.webhook.outbound import Answer
-from webhook_stage import OK, Receiver, Request, Stage, answer, deliver_all, hang, listening, stage_on
+from webhook_stage import (
+    OK,
+    Receiver,
+    Request,
+    Stage,
+    StillClock,
+    answer,
+    deliver_all,
+    hang,
+    listening,
+    stage_on,
+)
+
+ADDED = ("amount", "createTime", "updateTime")  # to the first webhooks of this interface
 
 
 @pytest.fixture
@@ -281,6 +295,46 @@ async def test_an_update_that_says_nothing_new_is_not_sent(stage: Stage, receive
         await stage.use(dealer, order_id, 9)
         await deliver_all(deliverer)
     assert [request.json["changeHints"] for request in receiver.requests[1:]] == [["USAGE_UPDATED"]]
+
+
+async def test_a_later_update_time_alone_makes_no_event(stage: Stage, receiver: Receiver):
+    dealer = await stage.dealer(receiver.url)
+    stage.clock = StillClock()
+    async with stage.deliverer() as worker:
+        order_id = await stage.order(dealer, paid_event=False)
+        await stage.allocate(dealer, order_id)
+        await deliver_all(worker)
+        stage.clock.advance(60)
+        await stage.change(dealer, order_id)
+        await deliver_all(worker)
+    assert [one.event for one in receiver.requests] == ["DELIVERY_UPDATED"]
+    assert [state for _, state in await stage.states(dealer, order_id)] == ["DELIVERED", "SUPERSEDED"]
+
+
+async def test_what_was_delivered_before_webhooks_had_these_fields_is_a_baseline_all_the_same(
+    stage: Stage, receiver: Receiver
+):
+    dealer = await stage.dealer(receiver.url)
+    stage.clock = StillClock()
+    async with stage.deliverer() as worker:
+        order_id = await stage.order(dealer, paid_event=False)
+        await stage.allocate(dealer, order_id)
+        await deliver_all(worker)
+        first = receiver.requests[0].json
+        assert first.keys() >= {*ADDED}
+        [row] = await stage.deliveries(dealer, order_id)
+        old = msgspec.json.encode({name: value for name, value in first.items() if name not in ADDED})
+        sealed = stage.data_keys.seal(old, delivery_context(dealer.tenant_id, row["delivery_id"]))
+        await stage.execute("UPDATE webhook_delivery SET body = $2 WHERE delivery_id = $1", row["delivery_id"], sealed)
+        stage.clock.advance(60)
+        await stage.change(dealer, order_id)
+        await deliver_all(worker)
+        assert len(receiver.requests) == 1, "nothing but the fields that were added differs"
+        await stage.use(dealer, order_id, 100)
+        await deliver_all(worker)
+    assert receiver.requests[1].json["changeHints"] == ["USAGE_UPDATED"]
+    later = datetime.fromisoformat(receiver.requests[1].json["updateTime"])
+    assert later - datetime.fromisoformat(first["updateTime"]) == timedelta(seconds=60)
 
 
 async def test_a_change_that_no_hint_names_is_sent_as_a_snapshot_to_replace(stage: Stage, receiver: Receiver):

@@ -192,7 +192,7 @@ class Dealer:
         return self._each(call, lambda page: page.orders)
 
     def profiles(self, **query: Unpack[ProfileQuery]) -> Profiles:
-        """One page of the eSIMs bought, newest first.
+        """One page of the allocated eSIMs, newest first; others by lifecycle_status "PENDING" or their profile_id.
 
         Filters: order_no, transaction_id, item_no, profile_id, iccid, package_code, lifecycle_status (one or several),
         plan_use_status, cancelled, start_time, end_time, updated_since. Page: page_num, page_size, after.

@@ -1,5 +1,6 @@
 """What does a webhook look like? A sample of each event type, truly signed, to try a receiver with."""
 
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from msgspec.structs import replace
@@ -10,6 +11,7 @@ from esim_dealer.wire.envelope import encoder
 from esim_dealer.wire.snapshot import OrderItem, Profile, Snapshot
 from esim_dealer.wire.vocabulary import EventType
 
+_PAID_AT = datetime(2026, 11, 20, 8, 15, 30, tzinfo=UTC)
 _VERSIONS: dict[EventType, int] = {"ORDER_PAID": 1, "DELIVERY_UPDATED": 2, "REFUND_COMPLETED": 3}
 
 
@@ -54,8 +56,11 @@ def snapshot(event_type: EventType, order_no: str) -> Snapshot:
         delivery_status="PENDING",
         order_status="PAID",
         currency="USD",
+        amount="1.80",
         change_hints=("ORDER_PAID",),
         items=(item,),
+        create_time=_PAID_AT,
+        update_time=_PAID_AT,
     )
     delivered = replace(
         paid,
@@ -64,6 +69,7 @@ def snapshot(event_type: EventType, order_no: str) -> Snapshot:
         order_status="COMPLETED",
         change_hints=("ICCID_READY", "QR_CODE_READY", "ACTIVATION_CODE_READY", "DELIVERY_STATUS_CHANGED"),
         items=(replace(item, item_status="DELIVERED", profiles=(profile,)),),
+        update_time=_PAID_AT + timedelta(seconds=1),
     )
     voided = replace(profile, lifecycle_status="CANCELLED", cancelled=True)
     refunded = replace(
@@ -74,5 +80,6 @@ def snapshot(event_type: EventType, order_no: str) -> Snapshot:
         refund_amount=Decimal("1.80"),
         change_hints=("REFUND_COMPLETED", "REFUND_AMOUNT_UPDATED"),
         items=(replace(item, item_status="REFUNDED", profiles=(voided,)),),
+        update_time=_PAID_AT + timedelta(minutes=5),
     )
     return {"ORDER_PAID": paid, "DELIVERY_UPDATED": delivered, "REFUND_COMPLETED": refunded}[event_type]

@@ -15,7 +15,7 @@ import structlog
 from starlette.applications import Starlette
 
 from dealer_server import clock, store, worker
-from dealer_server.api import listener, replies, routes, status, supplier_events
+from dealer_server.api import listener, openapi, replies, routes, status, supplier_events
 from dealer_server.api.admission import LocalAdmission, SharedAdmission
 from dealer_server.api.authenticate import Authenticator
 from dealer_server.api.gateway import Gateway
@@ -157,8 +157,9 @@ async def doors(base: Foundation) -> AsyncIterator[Doors]:
         await stack.enter_async_context(call_log.running())
         meter = Meter(database, clock.now)
         await stack.enter_async_context(meter.running())
+        reporting = functools.partial(follow.report, usage_interval=settings.usage_interval)
         moving = functools.partial(
-            advance.advance, database, base.data_keys, base.links, follow.report, clock.now, base.wakes.webhook.set
+            advance.advance, database, base.data_keys, base.links, reporting, clock.now, base.wakes.webhook.set
         )
         parts = routes.Parts(
             usage=functools.partial(usage.usage, database, clock.now, base.wakes.life.set),
@@ -180,11 +181,10 @@ async def doors(base: Foundation) -> AsyncIterator[Doors]:
         )
         console = await stack.enter_async_context(console_door(base, parts)) if settings.console != "" else None
         rows = routes.operations(parts)
+        openapi.require_complete(rows)
 
         @functools.cache
-        def document() -> bytes:
-            from dealer_server.api import openapi  # costs a tenth of a second, and few ask for it
-
+        def document() -> bytes:  # costs a tenth of a second, and few ask for it
             return msgspec.json.encode(openapi.document(rows, base_url=settings.base_url, version=VERSION))
 
         code_of = functools.partial(qr.code_of, database, base.data_keys)
@@ -288,7 +288,9 @@ async def work(base: Foundation) -> None:
     )
     voids = queues(base.database, makers, base.data_keys, clock.now, wakes.webhook.set, settler.wake.set)
     sources = [follow.Network(maker) for maker in makers.values() if isinstance(maker, Simulated)]
-    followers = follow.followers(base.database, sources, base.data_keys, clock.now, wakes.webhook.set)
+    followers = follow.followers(
+        base.database, sources, base.data_keys, clock.now, wakes.webhook.set, settings.usage_interval
+    )
     remotes = remotes_of(base, settler.wake.set)
     async with Outbound(policy) as outbound:
         deliverer = Deliverer(
@@ -331,7 +333,14 @@ def remotes_of(base: Foundation, settle: Callable[[], None]) -> Remotes:
                 base.settings.refund_failed,
             ),
             Pulse(database, remote, clock.now),
-            Follower(Polled(remote), database.session(), base.data_keys, clock.now, wakes.webhook.set),
+            Follower(
+                Polled(remote),
+                database.session(),
+                base.data_keys,
+                clock.now,
+                wakes.webhook.set,
+                usage_interval=base.settings.usage_interval,
+            ),
             VoidQueue(
                 remote, remote.caps.parallel, database.session(), base.data_keys, clock.now, wakes.webhook.set, settle
             ),
@@ -352,7 +361,14 @@ async def events_door(base: Foundation, remotes: Remotes) -> None:
         running = remotes.get(code)
         return None if running is None else supplier_events.Known(running.remote, running.supplier.event_token)
 
-    heard = Heard(base.database.session(), base.data_keys, clock.now, base.wakes.webhook.set, remotes.wake)
+    heard = Heard(
+        base.database.session(),
+        base.data_keys,
+        clock.now,
+        base.wakes.webhook.set,
+        remotes.wake,
+        settings.usage_interval,
+    )
     log.info("supplier_events_served", address=f"{host}:{bound.getsockname()[1]}")
     try:
         await listener.server(

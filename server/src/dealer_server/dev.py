@@ -80,6 +80,7 @@ def _settings(folder: Path, dsn: str, port: int, speed: float | None) -> Setting
         port=port,
         webhook_allow_loopback=True,
         supplier_speed=speed,
+        usage_event_seconds=0,  # whoever tries things out need not wait for an event
     )
 
 

@@ -3,6 +3,7 @@
 import math
 import os
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -72,6 +73,9 @@ class Settings(BaseSettings):
         default=False, description="webhooks to loopback addresses; never in production"
     )
     webhook_schedule: str = Field(default="", description="seconds before each attempt, comma separated")
+    usage_event_seconds: float = Field(
+        default=900.0, ge=0, le=86_400, description="an order's events of mere usage are so far apart; 0 tells at once"
+    )
     refund_failed: bool = Field(default=True, description="what fails for good is refunded automatically")
     ios_install_url: str = "https://esimsetup.apple.com/esim_qrcode_provisioning?carddata={carddata}"
     android_install_url: str = "https://esimsetup.android.com/esim_qrcode_provisioning?carddata={carddata}"
@@ -132,6 +136,11 @@ class Settings(BaseSettings):
     def schedule(self) -> tuple[float, ...]:
         """The seconds before each attempt of a webhook."""
         return _seconds(self.webhook_schedule) or backoff.SCHEDULE_SECONDS
+
+    @property
+    def usage_interval(self) -> timedelta:
+        """How far apart an order's events are that tell of usage alone."""
+        return timedelta(seconds=self.usage_event_seconds)
 
     @property
     def base_url(self) -> str:

@@ -365,7 +365,8 @@ class Deliveries(Answer):
 
 # /esim/refund
 
-NotAccepted = Annotated[Any, Meta(description="Not accepted here: 000111")]
+NOT_ACCEPTED = "Not accepted here: 000111"
+NotAccepted = Annotated[Any, Meta(description=NOT_ACCEPTED)]
 
 
 class RefundProfile(Request):

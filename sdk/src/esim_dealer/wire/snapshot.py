@@ -65,8 +65,8 @@ class OrderItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An order in full (specification 2.3), never a delta.
 
-    `eventType` and `changeHints` stand in webhooks only; `amount`, `duplicate`, `createTime` and `updateTime` in
-    answers only. `refundAmount` is a JSON number, `amount` a decimal string.
+    `eventType` and `changeHints` stand in webhooks only, `duplicate` in answers of /esim/order only. `refundAmount` is
+    a JSON number, `amount` a decimal string.
     """
 
     event_type: EventType | UnsetType = UNSET

@@ -31,7 +31,7 @@ ItemStatus = Literal["PAID", "PENDING", "DELIVERED", "ACTIVATING", "ACTIVATED", 
 LifecycleStatus = Literal["PENDING", "DELIVERED", "ACTIVATING", "ACTIVATED", "CANCELLED"]
 PlanUseStatus = Literal["NOT_STARTED", "STARTED", "ENDED"]
 RefundStatus = Literal["REFUNDED", "REFUNDING", "REJECTED"]
-RefundItemStatus = Literal["PENDING", "COMPLETED"]
+RefundItemStatus = Literal["PENDING", "COMPLETED", "REJECTED"]
 AsyncStatus = Literal["COMPLETED", "PENDING"]
 
 AdvanceStep = Literal["DOWNLOAD", "INSTALL", "ENABLE", "START", "USE", "EXPIRE", "DELETE"]

@@ -67,12 +67,12 @@ def refuse_size(head: Head) -> refusal.Refusal | None:
     return None
 
 
-def refuse_content_type(head: Head) -> refusal.Refusal | None:
-    """000109: JSON in UTF-8, sent as it is."""
+def refuse_content_type(head: Head, body: bytes) -> refusal.Refusal | None:
+    """000109: JSON in UTF-8, sent as it is. An empty body has no type to name."""
     content_type, encoding = head.values[CONTENT_TYPE], head.values[CONTENT_ENCODING]
     if encoding is not None and encoding.strip().lower() != b"identity":
         return refusal.ContentTypeRefused("Content-Encoding is not accepted; send the body as it is")
-    if content_type == _PLAIN_JSON:
+    if content_type == _PLAIN_JSON or (content_type is None and not body):
         return None
     kind, *parameters = (content_type or b"").split(b";")
     charset = [parameter.strip().lower().replace(b'"', b"") for parameter in parameters]

@@ -12,7 +12,7 @@ Sell eSIM data packages. Orders are paid from your BALANCE wallet; eSIM profiles
 `/esim/query` and by signed webhooks.
 
 Every operation is a `POST` with a JSON object in UTF-8, at most 262144 bytes, without a query string. An empty body
-counts as `{{}}`. Fields this document does not name are ignored.
+counts as `{{}}` and needs no Content-Type. Fields this document does not name are ignored.
 
 Begin in this order: `/health`, `/account/balance`, `/package/list`, `/esim/order`, `/esim/query`,
 `/esim/profile/list`, `/webhook/set`.
@@ -86,8 +86,9 @@ OPERATIONS = {
     ),
     "/esim/order/list": "Your orders, newest first, from `startTime` until before `endTime`. All filters must match.",
     "/esim/profile/list": (
-        "Your eSIM profiles, newest first, each with the order and line it belongs to. All filters must match; ids that"
-        " name nothing of yours give an empty page."
+        "Your allocated eSIM profiles, newest first, each with the order and line it belongs to. Those that still wait"
+        " for their codes are listed where `lifecycleStatus` names `PENDING`, and one without codes where `profileId`"
+        " names it. All filters must match; ids that name nothing of yours give an empty page."
     ),
     "/esim/refund": (
         "Gives money back into the wallet: of the whole order without `items`, of whole lines, or of named profiles,"
@@ -377,7 +378,7 @@ _FIELDS = {
     "ios": "For iPhones.",
     "android": "For Android phones.",
     "lifecycleStatus": "Where the eSIM stands; use this in your logic.",
-    "ProfileList.lifecycleStatus": "One word or several.",
+    "ProfileList.lifecycleStatus": "One word or several. With `PENDING`, profiles that wait for their codes too.",
     "esimStatus": "The supplier's word, as it came. Supplementary.",
     "smdpStatus": "The SM-DP+'s word, as it came. Supplementary.",
     "planUseStatus": "Whether its plan has started or ended.",
@@ -407,8 +408,8 @@ _FIELDS = {
     "Refund.refundAmount": "Of this request.",
     "totalRefundAmount": "Of the order in all.",
     "Refund.items": "The lines it names something of.",
-    "refundStatus": "Whether this line's refund is credited.",
-    "profileIds": "The profiles refunded by this request.",
+    "refundStatus": "Whether this line's refund is credited. `REJECTED`, seen in repeats only, was not.",
+    "profileIds": "The profiles refunded by this request; not those that were rejected beside others of the line.",
     "iccids": "Their iccids; absent ones were never allocated.",
     "Refund.duplicate": "Whether this is the result of an earlier request; then nothing more is credited.",
     "asyncStatus": "`PENDING`: its supplier has to be asked.",

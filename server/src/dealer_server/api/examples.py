@@ -1,7 +1,7 @@
 """What do calls, answers, events and refusals look like? Made by the rules themselves, so that they are true."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -131,6 +131,14 @@ def request(path: str) -> msgspec.Struct:
 def answer(path: str, links: Links) -> Mapping[str, bytes]:
     """What this operation answers, encoded, by the name of the case."""
     return {name: envelope.encoder.encode(made) for name, made in _ANSWERS[path](links).items()}
+
+
+def lacking(path: str) -> Iterable[str]:
+    """What is missing here of an operation."""
+    if path not in _REQUESTS:
+        yield "example call in examples._REQUESTS"
+    if path not in _ANSWERS:
+        yield "example answer in examples._ANSWERS"
 
 
 _REQUESTS: dict[str, Callable[[], msgspec.Struct]] = {
@@ -405,6 +413,12 @@ _ANSWERS: dict[str, Callable[[Links], Mapping[str, object]]] = {
 def refused(code: str) -> refusal.Refusal:
     """A refusal of this code."""
     return _REFUSALS[code]()
+
+
+def lacking_refusal(code: str) -> Iterable[str]:
+    """What is missing here of a result code."""
+    if code not in _REFUSALS:
+        yield f"example of {code} in examples._REFUSALS"
 
 
 def _header_missing() -> refusal.Refusal:

@@ -109,7 +109,7 @@ async def _checked_body(operation: Operation | None, scope: Scope, head: authent
     if why := authenticate.refuse_size(head):
         raise why
     body = await _read(receive)
-    if why := authenticate.refuse_content_type(head):
+    if why := authenticate.refuse_content_type(head, body):
         raise why
     return body
 

@@ -29,7 +29,45 @@ _MONEY = r"^(0|[1-9][0-9]{0,11})(\.[0-9]{1,4})?$"
 _MONEY_SENT: Json = {"type": ["number", "string"], "pattern": _MONEY, "minimum": 0, "exclusiveMaximum": 10**12}
 _MONEY_ANSWERED: Json = {"type": "string", "pattern": r"^-?(0|[1-9][0-9]*)(\.[0-9]{1,4})?$"}
 _AMOUNTS = {"amount", "price", "retailPrice", "balance", "creditLimit", "availableBalance", "lowBalanceThreshold"}
+# Calls that name one thing by one of several parameters: oneOf where they exclude each other, else anyOf.
+_NAMED_BY: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "QueryOrder": ("anyOf", ("orderNo", "transactionId")),
+    "RefundOrder": ("anyOf", ("orderNo", "transactionId")),
+    "RefundProfile": ("anyOf", ("profileId", "iccid")),
+    "VoidProfile": ("oneOf", ("profileId", "iccid")),
+    "ProfileUsage": ("oneOf", ("profileId", "iccid")),
+    "AdvanceProfile": ("oneOf", ("profileId", "iccid")),
+    "QueryTopup": ("anyOf", ("topupNo", "transactionId")),
+}
 _CITATION = re.compile(r"\s*\((?:specification|decisions)[^)]*\)")
+
+
+class Incomplete(Exception):
+    """An operation that the document cannot describe, and what it lacks."""
+
+
+def require_complete(rows: Iterable[Operation]) -> None:
+    """Call it at start, so that a missing example is seen then and not in an answer of /openapi.json.
+
+    Raises Incomplete.
+    """
+    for row in rows:
+        if lacking := [*_lacking_of_path(row.path), *(one for code in row.refusals for one in _lacking_of_code(code))]:
+            raise Incomplete(f"operation {row.path} has no {', no '.join(lacking)}")
+
+
+def _lacking_of_path(path: str) -> Iterable[str]:
+    if path not in descriptions.OPERATIONS:
+        yield "text in descriptions.OPERATIONS"
+    if (tag := _tag(path)) not in descriptions.TAGS:
+        yield f"text for its tag {tag} in descriptions.TAGS"
+    yield from examples.lacking(path)
+
+
+def _lacking_of_code(code: str) -> Iterable[str]:
+    if code not in descriptions.CODES:
+        yield f"text for {code} in descriptions.CODES"
+    yield from examples.lacking_refusal(code)
 
 
 def document(rows: Iterable[Operation], *, base_url: str, version: str) -> Json:
@@ -65,14 +103,18 @@ def _operation(row: Operation, links: Links) -> Json:
     return {
         "operationId": re.sub(r"/(.)", lambda found: found[1].upper(), name),
         "summary": row.summary,
-        "description": descriptions.OPERATIONS.get(row.path, row.summary),
-        "tags": [name.partition("/")[0]],
+        "description": descriptions.OPERATIONS[row.path],
+        "tags": [_tag(row.path)],
         "requestBody": {
-            "required": bool(_schema(row.takes).get("required")),
+            "required": bool(_schema(row.takes).get("required")) or row.takes.__name__ in _NAMED_BY,
             "content": _content({"$ref": _SCHEMAS + row.takes.__name__}, {"call": _sent(examples.request(row.path))}),
         },
         "responses": _responses(row, links),
     }
+
+
+def _tag(path: str) -> str:
+    return path.removeprefix("/").partition("/")[0]
 
 
 def _responses(row: Operation, links: Links) -> Json:
@@ -205,15 +247,25 @@ def _as_on_the_wire(name: str, schema: Json) -> Json:
         field: _described(f"{name}.{field}", _corrected(field, inner)) for field, inner in schema["properties"].items()
     }
     corrected = {**schema, "properties": properties}
+    if name in _NAMED_BY:
+        keyword, names = _NAMED_BY[name]
+        corrected[keyword] = [_given(one) for one in names]
     if "description" in schema:
         corrected["description"] = " ".join(_CITATION.sub("", schema["description"]).split())
     return corrected
+
+
+def _given(name: str) -> Json:
+    """A call that has this parameter; null counts as left out."""
+    return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
 
 
 def _corrected(field: str, schema: Json) -> Json:
     """A field's schema where msgspec's says less, or other, than what is sent."""
     if not schema:  # msgspec.Raw: the literal of an amount
         return dict(_MONEY_SENT)
+    if "type" not in schema and schema.get("description") == calls.NOT_ACCEPTED:
+        return {**schema, "type": "null"}
     if schema.get("format") == "decimal":  # Decimal is a number on the wire (wire/envelope.py)
         return {"type": "number", "minimum": 0}
     if schema == {"type": "string"} and field in _AMOUNTS:

@@ -38,10 +38,11 @@ _TIME = "an RFC 3339 time such as 2026-11-20T08:15:30Z"
 
 def decode(decoder: Callable[[bytes], Any], body: bytes) -> Any:
     """The request in `body`; an empty body is `{}`. Raises the refusal a malformed one deserves."""
+    body = body or b"{}"
     try:
         if not body.isascii():
             body.decode()  # the decoder does not look into what it ignores
-        request = decoder(body or b"{}")
+        request = decoder(body)
         if b"\\u0000" in body:
             _refuse_nul(json.loads(body, parse_int=str), "")
         return request

@@ -190,7 +190,9 @@ def _rows(parts: Parts) -> Iterable[Operation]:
     yield Operation("/esim/order", "Create an order", calls.PlaceOrder, bought, place, True, refused)
     yield Operation("/esim/query", "Query an order", calls.QueryOrder, bought, query, False, ("310272",))
     yield Operation("/esim/order/list", "List orders", calls.OrderList, calls.Orders, order_list)
-    yield Operation("/esim/profile/list", "List eSIM profiles", calls.ProfileList, calls.Profiles, profile_list)
+    yield Operation(
+        "/esim/profile/list", "List allocated eSIM profiles", calls.ProfileList, calls.Profiles, profile_list
+    )
     refusals: tuple[ResultCode, ...] = ("310272", "310402", "310274", "310403", "000111", "200004", "200003")
     yield Operation("/esim/refund", "Refund", calls.RefundOrder, calls.Refund, refund_order, True, refusals)
     for path, summary in (("cancel", "Cancel a profile"), ("revoke", "Revoke a profile")):

@@ -27,6 +27,7 @@ from dealer_server.store import life as rows
 from dealer_server.store.database import Connection, Database, DatabaseLost, Session
 from dealer_server.store.life import Row, Written
 from dealer_server.store.sealing import DataKeys
+from dealer_server.store.webhook import USAGE_INTERVAL
 from dealer_server.suppliers.contract import CALL_SECONDS, Bought, Remote, Sighting, Unasked
 from dealer_server.suppliers.simulated import Delivered, Simulated
 
@@ -54,7 +55,13 @@ class Moved(NamedTuple):
 
 
 async def report(
-    session: Connection | Session, supplier: str, sightings: Sequence[Sighting], data_keys: DataKeys, now: datetime
+    session: Connection | Session,
+    supplier: str,
+    sightings: Sequence[Sighting],
+    data_keys: DataKeys,
+    now: datetime,
+    *,
+    usage_interval: timedelta = USAGE_INTERVAL,
 ) -> list[Changed]:
     """Takes in what a supplier said of its eSIMs, within the caller's transaction; the profiles that changed by it.
 
@@ -75,7 +82,7 @@ async def report(
     before = await store.order.load(session, orders, data_keys)
     moved = [_heard(row, before, heard[row.profile_id], now) for row in locked.values()]
     await rows.record(session, [_after_report(one) for one in moved], now)
-    return await _write(session, before, moved, now)
+    return await _write(session, before, moved, now, usage_interval)
 
 
 def _heard(row: Row, orders: Mapping[OrderKey, Order], reports: Sequence[Report], now: datetime) -> Moved:
@@ -92,7 +99,11 @@ def _after_report(one: Moved) -> Written:
 
 
 async def _write(
-    session: Connection | Session, before: Mapping[OrderKey, Order], moved: Sequence[Moved], now: datetime
+    session: Connection | Session,
+    before: Mapping[OrderKey, Order],
+    moved: Sequence[Moved],
+    now: datetime,
+    usage_interval: timedelta,
 ) -> list[Changed]:
     """Writes the orders whose profiles are shown otherwise, with the events that say so."""
     profiles = {one.profile.profile_id: one.profile for one in moved}
@@ -110,7 +121,7 @@ async def _write(
         await fulfillment.record_items(session, items)
     await fulfillment.record_orders(session, changes)
     versions = [(after.tenant_id, after.order_id, after.version) for _, after in changes]
-    await webhook.order_changed(session, versions, now, only_usage=_only_usage(changes))
+    await webhook.order_changed(session, versions, now, _only_usage(changes), usage_interval)
     kill_points.reach("life.written")
     return [Changed(order.tenant_id, order.order_id, profile.profile_id) for order, profile in changed]
 
@@ -210,7 +221,14 @@ class Follower:
     """Looks after the eSIMs of one supplier that are due. One connection, one batch at a time."""
 
     def __init__(
-        self, source: Source, session: Session, data_keys: DataKeys, clock: Clock, changed: Callable[[], None]
+        self,
+        source: Source,
+        session: Session,
+        data_keys: DataKeys,
+        clock: Clock,
+        changed: Callable[[], None],
+        *,
+        usage_interval: timedelta = USAGE_INTERVAL,
     ):
         self.wake = asyncio.Event()
         self._source = source
@@ -218,6 +236,7 @@ class Follower:
         self._data_keys = data_keys
         self._clock = clock
         self._changed = changed
+        self._usage_interval = usage_interval
 
     async def run(self) -> None:
         """Until cancelled; a batch that is begun is ended."""
@@ -281,7 +300,7 @@ class Follower:
             before = await store.order.load(session, orders, self._data_keys)
             moved = [self._moved(row, before, (heard or {}).get(row.profile_id, ()), now) for row in held.values()]
             await rows.record(session, [self._after(one, heard, now) for one in moved], now)
-            changed = await _write(session, before, moved, now)
+            changed = await _write(session, before, moved, now, self._usage_interval)
         return bool(changed)
 
     def _moved(self, row: Row, orders: Mapping[OrderKey, Order], reports: Sequence[Report], now: datetime) -> Moved:
@@ -321,6 +340,14 @@ def _names(sighting: Sighting, one: Row) -> bool:
 
 
 def followers(
-    database: Database, sources: Sequence[Source], data_keys: DataKeys, clock: Clock, changed: Callable[[], None]
+    database: Database,
+    sources: Sequence[Source],
+    data_keys: DataKeys,
+    clock: Clock,
+    changed: Callable[[], None],
+    usage_interval: timedelta,
 ) -> list[Follower]:
-    return [Follower(source, database.session(), data_keys, clock, changed) for source in sources]
+    return [
+        Follower(source, database.session(), data_keys, clock, changed, usage_interval=usage_interval)
+        for source in sources
+    ]

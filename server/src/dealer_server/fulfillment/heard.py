@@ -2,7 +2,8 @@
 comes."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -13,7 +14,7 @@ from dealer_server.store import purchase
 from dealer_server.store import supplier as rows
 from dealer_server.store.database import Session
 from dealer_server.store.sealing import DataKeys
-from dealer_server.suppliers.contract import Event
+from dealer_server.suppliers.contract import Event, Sighting
 
 log = structlog.get_logger()
 
@@ -29,12 +30,14 @@ class Heard:
         clock: Clock,
         changed: Callable[[], None],
         asked: Callable[[], None],
+        usage_interval: timedelta,
     ):
         self._session = session
         self._data_keys = data_keys
         self._clock = clock
         self._changed = changed
         self._asked = asked
+        self._usage_interval = usage_interval
         self._one_at_a_time = asyncio.Lock()
 
     async def take(self, code: str, event: Event, body: bytes) -> None:
@@ -49,7 +52,7 @@ class Heard:
         session, now = self._session, self._clock()
         async with session.transaction():
             told = event.sightings
-            changed = await follow.report(session, code, told, self._data_keys, now) if told else []
+            changed = await self._report(code, told, now) if told else []
             asked = await purchase.look_at(session, code, event.look_at, now) if event.look_at else 0
             state = "ASKED" if asked else "APPLIED" if event.sightings else "UNKNOWN"
             fresh = await rows.note_event(session, self._data_keys, code, event.key, event.kind, state, body, now)
@@ -61,3 +64,6 @@ class Heard:
             self._changed()
         if asked:
             self._asked()
+
+    async def _report(self, code: str, told: Sequence[Sighting], now: datetime) -> list[follow.Changed]:
+        return await follow.report(self._session, code, told, self._data_keys, now, usage_interval=self._usage_interval)

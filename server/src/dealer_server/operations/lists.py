@@ -26,7 +26,7 @@ async def list_orders(
     async with database.connection() as connection:
         ids = await store.listing.order_ids(connection, tenant_id, wanted, window(pager))
         if wanted.empty:
-            total, _ = await store.listing.totals(connection, tenant_id)
+            total = await store.listing.order_total(connection, tenant_id)
         else:
             total = await store.listing.order_count(connection, tenant_id, wanted)
         page, after = _cut(ids, pager)
@@ -40,7 +40,10 @@ async def list_orders(
 async def list_profiles(
     database: Database, data_keys: DataKeys, links: Links, tenant_id: int, call: calls.ProfileList
 ) -> calls.Profiles:
-    """All filters are AND-ed; ids that name nothing of this dealer give an empty page."""
+    """Profiles that have their codes; others only by lifecycleStatus PENDING or their profileId.
+
+    All filters are AND-ed; ids that name nothing of this dealer give an empty page.
+    """
     pager = call.pager or calls.Pager()
     shown = window(pager)
     async with database.connection() as connection:
@@ -50,7 +53,7 @@ async def list_profiles(
         wanted, span = located
         ids = await store.listing.profile_ids(connection, tenant_id, wanted, span, shown)
         if wanted.empty:
-            _, total = await store.listing.totals(connection, tenant_id)
+            total = await store.listing.allocated_total(connection, tenant_id)
         else:
             total = await store.listing.profile_count(connection, tenant_id, wanted, span)
         page, _ = _cut(ids, pager)

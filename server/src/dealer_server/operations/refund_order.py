@@ -23,9 +23,12 @@ from dealer_server.store.database import Answer, Database, Desk, LockWaiters, Se
 from dealer_server.store.refund import Credit, Line, New, Row
 from dealer_server.store.sealing import DataKeys
 from esim_dealer.wire import calls
+from esim_dealer.wire.vocabulary import RefundItemStatus
 
 REFUNDS_PER_BATCH = 200
 REPEATED_WITHIN = timedelta(hours=24)
+
+_LEFT_OUT = (UNSET, None)  # null counts as left out, also of what is not accepted
 
 OrderKey = tuple[int, int]
 WayOf = Callable[[Item, Profile], Way]
@@ -267,17 +270,23 @@ def answer(decided: Decided) -> calls.Refund:
         refund_amount=refund.text(row.credited if row.status == "REFUNDED" else row.amount, order),
         total_refund_amount=refund.text(order.refund_amount, order),
         currency=order.currency,
-        items=tuple(_item(order, number, [line for line in row.lines if line.line == number]) for number in numbers),
+        items=tuple(_item(row, order, number) for number in numbers),
         duplicate=decided.duplicate,
     )
 
 
-def _item(order: Order, number: int, lines: Sequence[Line]) -> calls.RefundedItem:
+def _item(row: Row, order: Order, number: int) -> calls.RefundedItem:
+    """One line of the answer. Of a settled refund, rejected profiles are named only where all of the line were."""
+    lines = [line for line in row.lines if line.line == number]
+    status: RefundItemStatus = "PENDING"
+    if row.status != "REFUNDING":
+        credited = [line for line in lines if line.status == "COMPLETED"]
+        status, lines = ("COMPLETED", credited) if credited else ("REJECTED", lines)
     iccids = {profile.profile_id: profile.iccid for profile in order.items[number].profiles}
     ids = [line.profile_id for line in lines]
     return calls.RefundedItem(
         item_no=identity.item_no(order.order_id, number),
-        refund_status="COMPLETED" if all(line.status == "COMPLETED" for line in lines) else "PENDING",
+        refund_status=status,
         profile_ids=tuple(ids),
         iccids=tuple(iccid for one in ids if (iccid := iccids[one]) is not None),
     )
@@ -285,14 +294,14 @@ def _item(order: Order, number: int, lines: Sequence[Line]) -> calls.RefundedIte
 
 def _refuse_foreign(call: calls.RefundOrder) -> None:
     """Raises 000111 for what belongs to other interfaces (specification 4.3 rule 4)."""
-    if call.profiles is not UNSET:
+    if call.profiles not in _LEFT_OUT:
         raise refusal.ParameterNotAccepted("profiles is not accepted here; name profiles in items[].profiles")
     places: list[tuple[str, calls.RefundOrder | calls.RefundItem | calls.RefundProfile]] = [("", call)]
     for index, item in enumerate(call.items or ()):
         places.append((f"items[{index}].", item))
         places += [(f"items[{index}].profiles[{at}].", one) for at, one in enumerate(item.profiles or ())]
     for where, place in places:
-        if place.esim_tran_no is not UNSET:
+        if place.esim_tran_no not in _LEFT_OUT:
             raise refusal.ParameterNotAccepted(
                 f"{where}esimTranNo is not accepted; name profiles by profileId or iccid"
             )

@@ -30,8 +30,14 @@ def change_hints(before: Snapshot | None, after: Snapshot) -> tuple[ChangeHint, 
 
 
 def comparable(snapshot: Snapshot) -> Snapshot:
-    """A snapshot without what says how it is sent rather than how the order stands."""
-    return msgspec.structs.replace(snapshot, change_hints=UNSET, event_type=UNSET)
+    """A snapshot without what says how it is sent rather than how the order stands, and without what is no news.
+
+    amount and createTime never change, and updateTime changes beside something else or for nothing that is shown;
+    snapshots delivered before webhooks carried the three lack them.
+    """
+    return msgspec.structs.replace(
+        snapshot, change_hints=UNSET, event_type=UNSET, amount=UNSET, create_time=UNSET, update_time=UNSET
+    )
 
 
 def _order_hints(before: Snapshot | None, after: Snapshot) -> Iterator[ChangeHint]:

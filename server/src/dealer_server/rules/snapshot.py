@@ -40,6 +40,7 @@ def of(order: Order, links: Links, *, duplicate: bool | None = None) -> wire.Sna
 
 def order_paid(order: Order) -> wire.Snapshot:
     """The ORDER_PAID event: the order as its payment left it, whatever became of it since (decisions 6)."""
+    paid_at = identity.created_at(order.order_id)
     return wire.Snapshot(
         event_type="ORDER_PAID",
         transaction_id=order.transaction_id,
@@ -49,6 +50,7 @@ def order_paid(order: Order) -> wire.Snapshot:
         delivery_status="PENDING",
         order_status="PAID",
         currency=order.currency,
+        amount=money.text(order.amount, order.currency),
         change_hints=("ORDER_PAID",),
         items=tuple(
             wire.OrderItem(
@@ -60,6 +62,8 @@ def order_paid(order: Order) -> wire.Snapshot:
             )
             for item in order.items
         ),
+        create_time=paid_at,
+        update_time=paid_at,
     )
 
 
@@ -74,8 +78,11 @@ def delivery_updated(order: Order, links: Links) -> wire.Snapshot:
         delivery_status=order.delivery_status,
         order_status=order.order_status,
         currency=order.currency,
+        amount=money.text(order.amount, order.currency),
         refund_amount=Decimal(money.text(order.refund_amount, order.currency)) if order.refund_amount else UNSET,
         items=tuple([_item(order, item, links) for item in order.items]),
+        create_time=identity.created_at(order.order_id),
+        update_time=whole_seconds(order.updated_at),
     )
 
 

@@ -72,6 +72,7 @@ def _order_arguments(tenant_id: int, wanted: OrderFilter) -> tuple[object, ...]:
     return tenant_id, *identity.ids_between(wanted.start, wanted.end), wanted.order_status, wanted.updated_since
 
 
+# Profiles without codes only where the call asks for them: by lifecycleStatus PENDING, or by their profileId.
 _PROFILES = (
     " FROM profile p WHERE tenant_id = $1 AND order_id >= $2 AND order_id < $3"
     " AND ($4::bigint IS NULL OR p.order_id = $4) AND ($5::int IS NULL OR p.line = $5)"
@@ -81,6 +82,7 @@ _PROFILES = (
     " AND ($9::text[] IS NULL OR lifecycle_status = ANY($9)) AND ($10::text IS NULL OR plan_use_status = $10)"
     " AND ($11::boolean IS NULL OR cancelled = $11) AND ($12::timestamptz IS NULL OR updated_at >= $12)"
     " AND profile_id >= $13 AND profile_id < $14"
+    " AND (iccid IS NOT NULL OR profile_id = $6 OR (lifecycle_status = 'PENDING' AND lifecycle_status = ANY($9)))"
 )
 
 
@@ -114,11 +116,19 @@ async def profile_span(connection: Connection, tenant_id: int, order_id: int) ->
     return (row[0], row[1]) if row and row[0] is not None else None
 
 
-async def totals(connection: Connection, tenant_id: int) -> tuple[int, int]:
-    """How many orders and profiles the tenant has bought."""
-    row = await connection.fetchrow("SELECT order_count, profile_count FROM wallet WHERE tenant_id = $1", tenant_id)
-    assert row is not None
-    return row[0], row[1]
+async def order_total(connection: Connection, tenant_id: int) -> int:
+    """How many orders the tenant has placed."""
+    return await connection.fetchval("SELECT order_count FROM wallet WHERE tenant_id = $1", tenant_id) or 0
+
+
+async def allocated_total(connection: Connection, tenant_id: int) -> int:
+    """How many profiles of the tenant have their codes: all it has bought less the few that have none."""
+    total: int | None = await connection.fetchval(
+        "SELECT profile_count - (SELECT count(*) FROM profile WHERE tenant_id = $1 AND iccid IS NULL)"
+        " FROM wallet WHERE tenant_id = $1",
+        tenant_id,
+    )
+    return total or 0
 
 
 def _profile_arguments(tenant_id: int, wanted: ProfileFilter, span: tuple[int, int]) -> tuple[object, ...]:

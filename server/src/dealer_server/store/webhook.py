@@ -190,13 +190,14 @@ async def order_changed(
     changes: Sequence[tuple[int, int, int]],
     now: datetime,
     only_usage: Collection[Key] = (),
+    usage_interval: timedelta = USAGE_INTERVAL,
 ) -> None:
     """Tells dealers of changed orders: one DELIVERY_UPDATED each of (tenant_id, order_id, version), as order it became.
 
     Called once in a transaction, with all its changes, after the orders' rows were locked and written. A change merges
     into the order's update that was never attempted, where there is one: that one will show the state at its freezing.
     Without an active endpoint the event is SKIPPED. Orders in `only_usage`, where nothing but usage changed and no
-    mark was crossed (rules/usage.py), are told of once in a quarter of an hour.
+    mark was crossed (rules/usage.py), are told of once in `usage_interval`.
     """
     if not changes:
         return
@@ -204,7 +205,7 @@ async def order_changed(
     columns = [[key[0] for key in latest], [key[1] for key in latest]]
     await connection.fetch(_LOCK, *columns)
     patient = [key in only_usage for key in latest]
-    rows = await connection.fetch(_ENQUEUE, *columns, list(latest.values()), patient, now, USAGE_INTERVAL)
+    rows = await connection.fetch(_ENQUEUE, *columns, list(latest.values()), patient, now, usage_interval)
     behind = [(row[0], row[1]) for row in rows if row[2] == "WAITING"]
     if behind:
         await promote(connection, behind, now)

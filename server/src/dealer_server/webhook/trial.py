@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from dealer_server.rules import identity, snapshot
+from dealer_server.rules import identity, money, snapshot
 from dealer_server.rules.model import Item, Order
 from dealer_server.rules.refusal import StatusForbids
 from dealer_server.store import webhook as rows
@@ -60,7 +60,7 @@ def sample(currency: str, now: datetime) -> Snapshot:
         order_id=order_id,
         transaction_id=f"TEST-{order_id}",
         currency=currency,
-        amount=0,
+        amount=money.SCALE,
         refund_amount=0,
         pay_status="PAID",
         delivery_status="PENDING",
