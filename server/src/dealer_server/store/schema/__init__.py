@@ -51,6 +51,7 @@ async def require_current(connection: Connection) -> None:
 
 async def migrate(connection: Connection) -> list[Migration]:
     """Applies what is pending, each in a transaction of its own; says which. Safe when several start at once."""
+    await connection.execute("SET lock_timeout = 0")  # another one may migrate for a while
     await connection.execute(f"SELECT pg_advisory_lock({_LOCK})")
     try:
         todo = await pending(connection)
