@@ -71,6 +71,7 @@ class Book:
         self.orders: list[Order] = []
         self.balance = BALANCE
         self.packages: dict[str, dict[str, Any]] = {"JC016": package("JC016")}
+        self.reused: deque[str] = deque()  # ICCIDs that the next eSIMs sold have again
         self._numbers = itertools.count(1)
 
     def of(self, transaction_id: str) -> list[Order]:
@@ -92,8 +93,9 @@ class Book:
 
     def _esim(self, order_no: str, transaction_id: str, code: str, number: int) -> Esim:
         digits = f"8901000{number:012}"
+        card = self.reused.popleft() if self.reused else digits + iccid.luhn_digit(digits)
         text = f"LPA:1$rsp.upstream.example$MATCHING-{number:06}"
-        return Esim(f"26112110{number:06}", order_no, transaction_id, digits + iccid.luhn_digit(digits), text, code)
+        return Esim(f"26112110{number:06}", order_no, transaction_id, card, text, code)
 
 
 def package(code: str, **more: Any) -> dict[str, Any]:

@@ -629,7 +629,7 @@ async def test_a_message_is_only_a_reason_to_ask():
     async with running_upstream() as upstream:
         told = heard(upstream.event("ESIM_STATUS", ESIM, esimStatus="IN_USE", smdpStatus="ENABLED"))
         assert (told.kind, told.sightings) == ("ESIM_STATUS", ())
-        assert told.look_at == (ESIM.orderNo, KEY, ESIM.iccid)
+        assert told.look_at == (ESIM.orderNo, KEY, ESIM.esimTranNo)
         assert heard(upstream.event("ORDER_STATUS", ESIM, transaction_id=False)).look_at == (ESIM.orderNo,)
         assert heard(upstream.event("DATA_USAGE", ESIM) | {"content": {"iccid": ESIM.iccid + "F"}}).look_at == (
             ESIM.iccid,

@@ -177,12 +177,14 @@ def supplier_resolve(
     not_bought: Annotated[bool, Parameter(negative="")] = False,
     iccid: str | None = None,
     activation_code: str | None = None,
+    ref: str | None = None,
 ) -> None:
     """Say what became of a purchase that waits for an operator.
 
     Args:
         unit_key: As `supplier show` lists it.
         bought: It was bought; --iccid and --activation-code are what the supplier gave.
+        ref: What the supplier calls the eSIM (esimTranNo, profileId); needed for an ICCID that it sold before.
         not_bought: Surely it was not: the next supplier is asked, or the dealer gets the money back.
     """
     if bought == not_bought:
@@ -198,7 +200,9 @@ def supplier_resolve(
         async with opened_database(opened) as database:
             keys = await opened_data_keys(database, opened)
             if bought:
-                await supplier.bought(database, keys, unit_key, iccid or "", activation_code or "", author(), clock.now)
+                await supplier.bought(
+                    database, keys, unit_key, iccid or "", activation_code or "", author(), clock.now, ref=ref
+                )
             else:
                 await supplier.not_bought(database, keys, unit_key, author(), clock.now)
         print(f"{unit_key} goes on: {'bought' if bought else 'not bought'}")

@@ -331,12 +331,12 @@ class Follower:
 
 
 def _names(sighting: Sighting, one: Row) -> bool:
-    """Whether it is this eSIM that is meant: by the first of its names that is given."""
-    if sighting.iccid is not None:
-        return sighting.iccid == one.iccid
+    """Whether it is this eSIM that is meant: by unit_key, else by supplier_ref, else by ICCID."""
     if sighting.unit_key is not None:
         return sighting.unit_key == one.unit_key
-    return sighting.supplier_ref is not None and sighting.supplier_ref == one.supplier_ref
+    if sighting.supplier_ref is not None:
+        return sighting.supplier_ref == one.supplier_ref
+    return sighting.iccid is not None and sighting.iccid == one.iccid
 
 
 def followers(

@@ -1,15 +1,16 @@
 """Writes what suppliers answered onto orders, in the transaction that also leaves the events that tell the dealers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from dealer_server import store
 from dealer_server.rules import delivery, identity, refund
 from dealer_server.rules.delivery import Codes, Failed
+from dealer_server.rules.life import SIMULATED
 from dealer_server.rules.model import Order, changed_items, changed_profiles
 from dealer_server.rules.refund import Part, Scope
 from dealer_server.store import fulfillment as rows
-from dealer_server.store import life, webhook
+from dealer_server.store import iccid, life, webhook
 from dealer_server.store.database import Session
 from dealer_server.store.refund import New
 from dealer_server.store.sealing import DataKeys
@@ -70,10 +71,21 @@ async def _write(session: Session, changes: Sequence[tuple[Order, Order]], data_
     if items := list(changed_items(changes)):
         await rows.record_items(session, items)
     if profiles := list(changed_profiles(changes)):
+        if bought := list(_bought(changes)):
+            await iccid.supersede(session, bought)
         await rows.record_profiles(session, profiles, data_keys, now)
         await life.born(session, changes, now, speed)
     await rows.record_orders(session, changes)
     await webhook.order_changed(session, [(order.tenant_id, order.order_id, order.version) for order in orders], now)
+
+
+def _bought(changes: Sequence[tuple[Order, Order]]) -> Iterator[tuple[int, int, str]]:
+    """(tenant_id, profile_id, iccid) of what got codes now. The simulated network never repeats an ICCID: left out."""
+    for before, after in changes:
+        for was, item in zip(before.items, after.items, strict=True):
+            for old, new in zip(was.profiles, item.profiles, strict=True):
+                if new.iccid is not None and old.iccid is None and item.supplier != SIMULATED:
+                    yield after.tenant_id, new.profile_id, new.iccid
 
 
 def _newly_failed(before: Order, after: Order) -> frozenset[int]:

@@ -216,11 +216,20 @@ async def parked(database: Database, code: str | None = None) -> list[Parked]:
 
 
 async def bought(
-    database: Database, keys: DataKeys, unit_key: str, digits: str, code: str, author: str, clock: Clock
+    database: Database,
+    keys: DataKeys,
+    unit_key: str,
+    digits: str,
+    code: str,
+    author: str,
+    clock: Clock,
+    *,
+    ref: str | None = None,
 ) -> None:
-    """An operator found out that a parked purchase was made: it is handed out. Raises OperatorError."""
+    """An operator found out that a parked purchase was made: it is handed out. `ref` is what the supplier calls the
+    eSIM. Raises OperatorError."""
     try:
-        verdict = Done(iccid.parse(digits), activation_code.parse(code).text)
+        verdict = Done(iccid.parse(digits), activation_code.parse(code).text, unit_ref=ref)
     except ValueError as error:
         raise OperatorError(str(error)) from None
     await _resolve(database, keys, unit_key, verdict, {"outcome": "bought", "iccid": verdict.iccid}, author, clock())
@@ -244,12 +253,26 @@ async def _resolve(
 ) -> None:
     async def work(connection: Connection) -> None:
         one = next((one for one in await rows.parked(connection) if one.unit_key == unit_key), None)
+        if one is not None and isinstance(verdict, Done):
+            await _own(connection, one.supplier, verdict)
         sealed = purchase.seal_verdict(keys, unit_key, msgspec.json.encode(verdict))
         if one is None or not await purchase.resolve(connection, one.key, sealed, now):
             raise OperatorError(f"{unit_key} does not wait for an operator")
         await _record(connection, author, "supplier.resolve", {"unitKey": unit_key, **detail}, one.tenant_id)
 
     await database.run(work)
+
+
+async def _own(connection: Connection, supplier: str, found: Done) -> None:
+    """Suppliers sell ICCIDs again, but no eSIM is two units'. Raises OperatorError."""
+    other = await purchase.known_by(connection, supplier, found.iccid, found.unit_ref)
+    if other is not None and found.unit_ref is not None:
+        raise OperatorError(f"reference {found.unit_ref} is already that of {other}")
+    if other is not None:
+        raise OperatorError(
+            f"ICCID {found.iccid} is that of {other}, which is still in use; if the supplier sold it again, give also"
+            " its own name for this eSIM (--ref: esimTranNo, or profileId of a chain)"
+        )
 
 
 async def _record(

@@ -91,10 +91,15 @@ def _profile(item: Item, named: RefundProfile, where: str) -> int:
     if named.profile_id is None and named.iccid is None:
         raise refusal.ParameterMissing(f"{where}.profileId is required; accepted: profileId or iccid, or both")
     wanted = None if named.profile_id is None else identity.profile_id(named.profile_id)
-    for profile in item.profiles:
-        if (named.profile_id is None or profile.profile_id == wanted) and named.iccid in (None, profile.iccid):
-            return profile.profile_id
-    raise refusal.ProfileNotInItem(f"{where} names no profile of its item")
+    found = [
+        profile
+        for profile in item.profiles
+        if (named.profile_id is None or profile.profile_id == wanted) and named.iccid in (None, profile.iccid)
+    ]
+    if not found:
+        raise refusal.ProfileNotInItem(f"{where} names no profile of its item")
+    # Suppliers sell ICCIDs again: the live profile is meant, else the newest.
+    return max(found, key=lambda one: (not one.cancelled and one.plan_use_status != "ENDED", one.profile_id)).profile_id
 
 
 def plan(

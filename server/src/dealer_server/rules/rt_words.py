@@ -97,6 +97,7 @@ class About(msgspec.Struct, frozen=True, rename="camel"):
 
     order_no: Name | None = None
     transaction_id: Name | None = None
+    esim_tran_no: Name | None = None
     iccid: Name | None = None
 
 

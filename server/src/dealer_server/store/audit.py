@@ -14,6 +14,7 @@ import asyncpg
 from dealer_server.rules.order import STOCK
 from dealer_server.store import sealing
 from dealer_server.store.database import Connection
+from dealer_server.store.iccid import OVER
 from dealer_server.store.tenant import ACT
 
 SAMPLES = 20
@@ -299,12 +300,20 @@ QUERIES = (
     ),
     Query(
         "A9",
-        "live profiles share an iccid",
-        """
+        "profiles share an iccid that was not sold again, or live ones of one dealer do",
+        f"""
         WITH shared AS (
-            SELECT iccid FROM profile WHERE iccid IS NOT NULL AND NOT refunded GROUP BY iccid HAVING count(*) > 1)
-        SELECT tenant_id, order_id, profile_id, iccid FROM profile JOIN shared USING (iccid)
-        WHERE NOT refunded
+            SELECT iccid FROM profile WHERE iccid IS NOT NULL AND NOT refunded GROUP BY iccid HAVING count(*) > 1
+        ), one AS (
+            SELECT p.*, {OVER} AS over, EXISTS (SELECT FROM purchase b WHERE b.tenant_id = p.tenant_id
+                AND b.profile_id = p.profile_id AND b.iccid = p.iccid AND b.state = 'DONE'
+                AND b.planned_iccid IS NULL) AS resold
+            FROM profile p JOIN shared USING (iccid) WHERE NOT refunded
+        )
+        SELECT tenant_id, order_id, profile_id, iccid FROM one WHERE EXISTS (SELECT FROM one other
+            WHERE other.iccid = one.iccid AND other.profile_id <> one.profile_id AND NOT (one.resold OR other.resold)
+                OR other.iccid = one.iccid AND other.profile_id <> one.profile_id AND NOT (one.over OR other.over)
+                    AND other.tenant_id = one.tenant_id)
         """,
     ),
     Query(
@@ -325,6 +334,8 @@ QUERIES = (
         SELECT p.tenant_id, order_id, profile_id, iccid, s.taken_tenant_id, s.taken_by
         FROM profile p JOIN stock_profile s USING (iccid)
         WHERE NOT refunded AND (s.taken_tenant_id, s.taken_by) IS DISTINCT FROM (p.tenant_id, p.profile_id)
+            AND NOT EXISTS (SELECT FROM purchase b WHERE b.tenant_id = p.tenant_id AND b.profile_id = p.profile_id
+                AND b.iccid = p.iccid AND b.state = 'DONE')
         UNION ALL
         SELECT tenant_id, order_id, profile_id, iccid, NULL, NULL
         FROM profile p JOIN order_item i USING (tenant_id, order_id, line)

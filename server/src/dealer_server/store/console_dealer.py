@@ -11,6 +11,7 @@ from typing import NamedTuple
 from dealer_server.rules import identity
 from dealer_server.store.console_spans import LOOKED
 from dealer_server.store.database import Connection
+from dealer_server.store.iccid import RANK
 from dealer_server.store.topup import Topup
 from dealer_server.store.webhook_log import Delivery
 
@@ -172,7 +173,8 @@ async def locate(connection: Connection, tenant_id: int, text: str) -> tuple[int
     row = await connection.fetchrow(
         "SELECT order_id, NULL::bigint FROM orders WHERE tenant_id = $1 AND order_id = $2"
         " UNION ALL SELECT order_id, NULL FROM orders WHERE tenant_id = $1 AND transaction_id = $3"
-        " UNION ALL SELECT order_id, profile_id FROM profile WHERE tenant_id = $1 AND iccid = $3"
+        " UNION ALL (SELECT order_id, profile_id FROM profile p WHERE tenant_id = $1 AND iccid = $3"
+        f"  ORDER BY {RANK} DESC LIMIT 1)"
         " UNION ALL SELECT order_id, profile_id FROM profile WHERE tenant_id = $1 AND profile_id = $4 LIMIT 1",
         *(tenant_id, identity.order_id(text), text, number),
     )

@@ -12,6 +12,7 @@ import asyncpg
 from dealer_server.rules.life import POLL_SECONDS, SIMULATED, STORIES, Life
 from dealer_server.rules.model import STOCK, Order, Profile
 from dealer_server.store.database import Connection, Session, columns
+from dealer_server.store.iccid import OF_SUPPLIER, RANK
 
 Key = tuple[int, int]
 """tenant_id, profile_id"""
@@ -126,21 +127,21 @@ async def named(
     connection: Connection | Session, supplier: str, names: Sequence[tuple[str | None, str | None, str | None]]
 ) -> list[list[tuple[int, int, int]]]:
     """For each (iccid, unit_key, supplier_ref) the (tenant_id, order_id, profile_id) of this supplier's eSIMs it names:
-    by the first of the three that is given. Empty where it is none of ours."""
+    by unit_key, else by supplier_ref, else by ICCID, which names the live one, else the newest. Empty where it is none
+    of ours."""
     rows = await connection.fetch(
-        "SELECT number, l.tenant_id, l.order_id, l.profile_id"
-        " FROM unnest($2::text[]) WITH ORDINALITY AS key(iccid, number)"
-        " JOIN profile_life l ON l.supplier = $1 AND l.iccid = key.iccid"
-        " UNION ALL SELECT number, l.tenant_id, l.order_id, l.profile_id"
-        " FROM unnest($2::text[], $3::text[], $4::text[]) WITH ORDINALITY AS key(iccid, unit_key, ref, number)"
+        "WITH key AS (SELECT * FROM unnest($2::text[], $3::text[], $4::text[])"
+        "  WITH ORDINALITY AS key(iccid, unit_key, ref, number))"
+        " SELECT number, l.tenant_id, l.order_id, l.profile_id FROM key"
         " JOIN purchase b ON b.supplier = $1 AND b.unit_key = key.unit_key"
         " JOIN profile_life l ON l.tenant_id = b.tenant_id AND l.profile_id = b.profile_id AND l.iccid = b.iccid"
-        " WHERE key.iccid IS NULL"
-        " UNION ALL SELECT number, l.tenant_id, l.order_id, l.profile_id"
-        " FROM unnest($2::text[], $3::text[], $4::text[]) WITH ORDINALITY AS key(iccid, unit_key, ref, number)"
+        " UNION ALL SELECT number, l.tenant_id, l.order_id, l.profile_id FROM key"
         " JOIN purchase b ON b.supplier = $1 AND b.supplier_ref = key.ref"
         " JOIN profile_life l ON l.tenant_id = b.tenant_id AND l.profile_id = b.profile_id AND l.iccid = b.iccid"
-        " WHERE key.iccid IS NULL AND key.unit_key IS NULL",
+        " WHERE key.unit_key IS NULL"
+        " UNION ALL SELECT number, l.tenant_id, l.order_id, l.profile_id FROM key"
+        f" JOIN LATERAL ({OF_SUPPLIER}) l ON true"
+        " WHERE key.unit_key IS NULL AND key.ref IS NULL",
         supplier,
         *columns(names, 3),
     )
@@ -251,7 +252,7 @@ async def look(connection: Connection, tenant_id: int, profile_id: int | None, i
         " p.data_total_bytes, p.data_usage_bytes"
         " FROM profile p JOIN order_item i USING (tenant_id, order_id, line)"
         " LEFT JOIN profile_life l USING (tenant_id, profile_id)"
-        " WHERE p.tenant_id = $1 AND (p.profile_id = $2 OR p.iccid = $3)",
+        f" WHERE p.tenant_id = $1 AND (p.profile_id = $2 OR p.iccid = $3) ORDER BY {RANK} DESC LIMIT 1",
         tenant_id,
         profile_id,
         iccid,

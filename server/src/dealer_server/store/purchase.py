@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from dealer_server.store.database import Connection, Session, columns
+from dealer_server.store.iccid import OF_SUPPLIER, OVER
 from dealer_server.store.sealing import DataKeys
 
 State = Literal["PLANNED", "SENT", "PENDING", "UNKNOWN", "PARKED", "DONE", "REJECTED", "DROPPED", "WRITTEN_OFF"]
@@ -215,11 +216,14 @@ async def record(session: Session, answered: Sequence[Answered], now: datetime) 
 
 
 async def look_at(session: Connection | Session, supplier: str, names: Sequence[str], now: datetime) -> int:
-    """A supplier's message is a reason to ask: purchases and lives of these supplier_refs, unit_keys or ICCIDs are due
-    now. How many there are."""
+    """A supplier's message is a reason to ask: purchases and lives of these supplier_refs, unit_keys, unit_refs or
+    ICCIDs are due now; an ICCID names the live eSIM, else the newest. How many there are."""
     rows = await session.fetch(
-        "WITH found AS (SELECT tenant_id, profile_id, position, state, claim FROM purchase WHERE supplier = $1"
-        "  AND (supplier_ref = ANY($2::text[]) OR unit_key = ANY($2::text[]) OR iccid = ANY($2::text[]))"
+        "WITH found AS (SELECT tenant_id, profile_id, position FROM purchase WHERE supplier = $1"
+        "  AND (supplier_ref = ANY($2::text[]) OR unit_key = ANY($2::text[]) OR unit_ref = ANY($2::text[]))"
+        "  UNION SELECT b.tenant_id, b.profile_id, b.position FROM unnest($2::text[]) AS key(iccid)"
+        f"  JOIN LATERAL ({OF_SUPPLIER}) l ON true"
+        "  JOIN purchase b ON b.tenant_id = l.tenant_id AND b.profile_id = l.profile_id AND b.iccid = l.iccid"
         "), asked AS (UPDATE purchase p SET due_at = $3 FROM found f WHERE p.tenant_id = f.tenant_id"
         "  AND p.profile_id = f.profile_id AND p.position = f.position AND p.state IN ('PENDING', 'UNKNOWN')"
         "), lives AS (UPDATE profile_life l SET due_at = $3 FROM found f WHERE l.tenant_id = f.tenant_id"
@@ -246,6 +250,23 @@ async def resolve(connection: Connection, key: Key, verdict: bytes, now: datetim
         now,
     )
     return bool(rows)
+
+
+async def known_by(connection: Connection, supplier: str, iccid: str, unit_ref: str | None) -> str | None:
+    """The unit_key of a purchase that such an eSIM cannot be told from: it has the reference or, where none is given,
+    the ICCID, while its profile is live or it has no reference either."""
+    if unit_ref is not None:
+        sql = "SELECT unit_key FROM purchase WHERE supplier = $1 AND unit_ref = $2"
+        return await connection.fetchval(sql, supplier, unit_ref)
+    return await connection.fetchval(
+        "SELECT b.unit_key FROM profile_life l JOIN profile p USING (tenant_id, profile_id)"
+        " JOIN purchase b ON b.tenant_id = l.tenant_id AND b.profile_id = l.profile_id AND b.iccid = l.iccid"
+        f" WHERE l.supplier = $1 AND l.iccid = $2 AND NOT {OVER}"
+        " UNION ALL SELECT unit_key FROM purchase WHERE supplier = $1 AND iccid = $2 AND unit_ref IS NULL"
+        " AND supplier_ref IS NULL LIMIT 1",
+        supplier,
+        iccid,
+    )
 
 
 def seal_verdict(keys: DataKeys, unit_key: str, verdict: bytes) -> bytes:

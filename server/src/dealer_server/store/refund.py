@@ -13,6 +13,7 @@ from dealer_server.rules.refund import Part, Way
 from dealer_server.rules.snapshot import Links
 from dealer_server.store import stock, webhook
 from dealer_server.store.database import Connection, Session, columns
+from dealer_server.store.iccid import RANK
 from dealer_server.store.sealing import DataKeys, delivery_context
 from esim_dealer.wire.envelope import encoder
 
@@ -529,7 +530,8 @@ async def locate_profiles(
         " JOIN profile p ON p.tenant_id = key.tenant_id AND p.profile_id = key.profile_id"
         " UNION ALL SELECT number, p.tenant_id, p.order_id, p.profile_id"
         " FROM unnest($1::bigint[], $3::text[]) WITH ORDINALITY AS key(tenant_id, iccid, number)"
-        " JOIN profile p ON p.tenant_id = key.tenant_id AND p.iccid = key.iccid",
+        " JOIN LATERAL (SELECT * FROM profile p WHERE p.tenant_id = key.tenant_id AND p.iccid = key.iccid"
+        f"  ORDER BY {RANK} DESC LIMIT 1) p ON true",
         *columns(wanted, 3),
     )
     found = {row[0]: (row[1], row[2], row[3]) for row in rows}

@@ -106,7 +106,8 @@ class Chain:
         """A refund is passed on as a refund, so that the money comes back to us too; a cancellation as one."""
         try:
             if not unit.for_refund:
-                voided = await self._paced(self._dealer.cancel(iccid=unit.iccid))
+                named = {"iccid": unit.iccid} if unit.unit_ref is None else {"profile_id": unit.unit_ref}
+                voided = await self._paced(self._dealer.cancel(**named))
                 return VoidDone() if voided.async_status == "COMPLETED" else Pending(POLL_SECONDS[0])
             refund = await self._paced(
                 self._dealer.refund(

@@ -178,7 +178,8 @@ class Bought(msgspec.Struct, frozen=True):
 
 
 class Sighting(msgspec.Struct, frozen=True):
-    """A report on one eSIM. It is named by at least one of the three."""
+    """A report on one eSIM. It is named by at least one of the three: unit_key counts first, then supplier_ref, then
+    the ICCID, which its supplier may have sold before."""
 
     report: Report
     iccid: str | None = None
@@ -194,8 +195,9 @@ class Unasked(msgspec.Struct, frozen=True):
 
 class Event(msgspec.Struct, frozen=True):
     """What a supplier's message means. `sightings` are taken as they are (the message was proven or is harmless);
-    `look_at` are supplier_refs, unit_keys or ICCIDs about which the supplier is to be asked now, because a message that
-    is not signed is only a reason to ask. `key` is the same for a message that comes twice. `kind` is for the log."""
+    `look_at` are supplier_refs, unit_keys or unit_refs, or else ICCIDs, about which the supplier is to be asked now,
+    because a message that is not signed is only a reason to ask. `key` is the same for a message that comes twice.
+    `kind` is for the log."""
 
     key: bytes
     kind: str

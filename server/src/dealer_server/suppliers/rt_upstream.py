@@ -108,7 +108,11 @@ class RtUpstream:
         told = await _in_time([self._usages(chunk) for chunk in chunks], USAGES_SECONDS)
         used = {usage.esim_tran_no: usage for usages in told for usage in usages or ()}
         return [
-            Sighting(rt_words.report(profile, used.get(profile.esim_tran_no or ""), now), one.iccid)
+            Sighting(
+                rt_words.report(profile, used.get(profile.esim_tran_no or ""), now),
+                one.iccid,
+                unit_key=one.unit_key or None,
+            )
             for one, profile in seen
         ]
 
@@ -121,8 +125,10 @@ class RtUpstream:
         key = hashlib.sha256(notice.notify_id.encode() if notice.notify_id else body).digest()
         if notice.notify_type == "CHECK_HEALTH":
             return Event(key, notice.notify_type)
-        names = (notice.content.order_no, notice.content.transaction_id, _bare(notice.content.iccid))
-        return Event(key, notice.notify_type, look_at=tuple([name for name in names if name]))
+        about = notice.content
+        names = [name for name in (about.order_no, about.transaction_id, about.esim_tran_no) if name]
+        names = names or [name for name in (_bare(about.iccid),) if name]  # they use ICCIDs again
+        return Event(key, notice.notify_type, look_at=tuple(names))
 
     async def health(self) -> Health:
         try:
@@ -233,7 +239,9 @@ class RtUpstream:
         said = await self._query(_by(one))
         if said.code:
             raise NoAnswer(said.words)
-        return rt_words.sole([each for each in rt_words.profiles(said.obj) if _bare(each.iccid) == one.iccid])
+        return rt_words.sole(
+            _alike([each for each in rt_words.profiles(said.obj) if _bare(each.iccid) == one.iccid], one)
+        )
 
     async def _state(self, one: Bought) -> RtProfile | None:
         async with self._asking:
@@ -311,6 +319,12 @@ def _age_seconds(purchase: Purchase, now: datetime) -> float:
 def _by(one: Bought | VoidUnit) -> dict[str, str]:
     """How an eSIM is asked for: an order of ours has one."""
     return {"orderNo": one.supplier_ref} if one.supplier_ref else {"iccid": one.iccid}
+
+
+def _alike(found: Sequence[RtProfile], one: Bought | VoidUnit) -> Sequence[RtProfile]:
+    """Of eSIMs with one ICCID those with our references; all where none has them, as of one bought by hand."""
+    ours = [each for each in found if one.unit_ref is not None and each.esim_tran_no == one.unit_ref]
+    return ours or [each for each in found if each.transaction_id == one.unit_key] or found
 
 
 def _named(profile: RtProfile) -> dict[str, str | None]:

@@ -81,6 +81,7 @@ async def resolve(visit: Visit) -> Answer:
         await supplier.bought(
             *(parts.database, parts.data_keys, unit_key, form.get("iccid", "").strip()),
             *(form.get("code", "").strip(), visit.author, lambda: visit.now),
+            ref=form.get("ref", "").strip() or None,
         )
     else:
         await supplier.not_bought(parts.database, parts.data_keys, unit_key, visit.author, lambda: visit.now)
