@@ -189,7 +189,8 @@ async def listed(connection: Connection, tenant_id: int | None = None) -> list[T
 
 
 async def touch(connection: Connection, subject: str) -> None:
-    """Says that what processes keep in memory has changed."""
+    """Says that what processes keep in memory has changed. Call it first where the catalogue is written, and after the
+    dealer's own rows where a dealer is (docs/decisions/0013-lock-order.md)."""
     await connection.execute("UPDATE change SET version = version + 1 WHERE subject = $1", subject)
 
 
