@@ -35,7 +35,7 @@ from dealer_server.fulfillment.remotes import Loop, Remotes
 from dealer_server.fulfillment.voids import VoidQueue, queues
 from dealer_server.operations import advance, qr, usage
 from dealer_server.operations.accounts import AccountDesk
-from dealer_server.operations.memory import Memory
+from dealer_server.operations.memory import LOAD_LIMIT_SECONDS, LOOK_LIMIT_SECONDS, Memory
 from dealer_server.operations.numbers import Numbers
 from dealer_server.operations.password import Passwords
 from dealer_server.operations.place_order import OrderDesk
@@ -104,14 +104,25 @@ async def foundation(settings: Settings) -> AsyncIterator[Foundation]:
         async with database.connection() as connection:
             await schema.require_current(connection)
             data_keys = await store.data_key.load(connection, settings.master_keys)
-        memory = await Memory.open(database)
-        watching = asyncio.create_task(memory.watch())
-        try:
+        async with remembering(settings.database_url) as memory:
             yield Foundation(settings, database, data_keys, memory)
-        finally:
-            watching.cancel()
     finally:
         await database.close()
+
+
+@asynccontextmanager
+async def remembering(dsn: str) -> AsyncIterator[Memory]:
+    """The memory of dealers and packages, on connections of its own: whoever lists does not keep others from being
+    authenticated. Raises DatabaseLost."""
+    async with AsyncExitStack() as stack:
+        pools = []
+        for seconds in (LOOK_LIMIT_SECONDS, LOAD_LIMIT_SECONDS):
+            pools.append(await Database.open(dsn, size=2, look_seconds=seconds))
+            stack.push_async_callback(pools[-1].close)
+        memory = await Memory.open(*pools)
+        watching = asyncio.create_task(memory.watch())
+        stack.callback(watching.cancel)
+        yield memory
 
 
 class Doors(NamedTuple):
@@ -155,6 +166,8 @@ async def doors(base: Foundation) -> AsyncIterator[Doors]:
         stack.push_async_callback(voids.drain)
         call_log = CallLog(database, base.memory, clock.now, settings.proxies)
         await stack.enter_async_context(call_log.running())
+        reads = await Database.open(settings.database_url, look_seconds=settings.list_seconds)
+        stack.push_async_callback(reads.close)
         meter = Meter(database, clock.now)
         await stack.enter_async_context(meter.running())
         moving = functools.partial(
@@ -166,6 +179,7 @@ async def doors(base: Foundation) -> AsyncIterator[Doors]:
             refunds=refunds,
             voids=voids,
             database=database,
+            reads=reads,
             memory=base.memory,
             orders=orders,
             queries=QueryDesk(await session(), base.data_keys),

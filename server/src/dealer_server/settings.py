@@ -55,6 +55,8 @@ class Settings(BaseSettings):
 
     console_seconds: float = Field(default=10.0, gt=0, description="how long a statement of a console page may take")
 
+    list_seconds: float = Field(default=5.0, gt=0, description="how long a statement of a dealer's list may take")
+
     supplier_events: str = Field(
         default="", description="HOST:PORT where the worker takes messages of suppliers; empty for none"
     )

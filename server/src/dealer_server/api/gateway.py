@@ -16,7 +16,7 @@ from dealer_server.api.listener import REPLY
 from dealer_server.api.routes import Operation
 from dealer_server.rules import access, refusal
 from dealer_server.rules.rate import Allowance
-from dealer_server.store.database import DatabaseLost
+from dealer_server.store.database import DatabaseLost, TooSlow
 from esim_dealer.wire import envelope
 from esim_dealer.wire.calls import MAX_BODY_BYTES
 
@@ -86,6 +86,8 @@ class Gateway:
         except DatabaseLost as lost:
             why = refusal.OutcomeUnknown() if lost.sent and writing else refusal.Busy()
             status, lines, *parts = replies.refused(why, trace, request_id, allowance)
+        except TooSlow:  # it only looked, so nothing was done
+            status, lines, *parts = replies.refused(refusal.Busy(), trace, request_id, allowance)
         except ClientGone:
             return
         except Exception:

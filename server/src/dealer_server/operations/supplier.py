@@ -89,7 +89,7 @@ async def set_route(database: Database, package_code: str, hops: Sequence[Hop], 
     """Says who makes a package's eSIMs, in order of preference. Raises OperatorError."""
 
     async def work(connection: Connection) -> None:
-        await store.tenant.touch(connection, "catalogue")  # first, as every write of the catalogue does
+        await store.tenant.touch_catalogue(connection)  # first, as every write of the catalogue does
         known = [*await rows.codes(connection), STOCK]
         for at, hop in enumerate(hops):
             if hop.supplier not in known:
@@ -195,7 +195,7 @@ async def take_over(database: Database, code: str, changes: Sequence[Change], au
     offers = [change.offer for change in changes if change.offer is not None]
 
     async def work(connection: Connection) -> None:
-        await store.tenant.touch(connection, "catalogue")
+        await store.tenant.touch_catalogue(connection)
         await store.package.put(connection, [offer.package for offer in offers], clock())
         before = await purchase.routes(connection, [offer.package.package_code for offer in offers])
         for offer in offers:
