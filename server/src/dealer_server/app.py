@@ -22,6 +22,7 @@ from dealer_server.api.gateway import Gateway
 from dealer_server.api.meter import Meter
 from dealer_server.api.pages import pages, with_console
 from dealer_server.api.refused import CallLog
+from dealer_server.api.written_ids import WrittenIds
 from dealer_server.console.door import Door
 from dealer_server.console.visit import Parts as ConsoleParts
 from dealer_server.fulfillment import follow
@@ -144,7 +145,10 @@ async def doors(base: Foundation) -> AsyncIterator[Doors]:
             await one.open()
             return one
 
-        admitting = admission(settings)
+        written = WrittenIds(database.session(), database.session()) if settings.valkey_url else None
+        if written is not None:
+            await stack.enter_async_context(written.running())
+        admitting = admission(settings, written)
         if isinstance(admitting, SharedAdmission):
             stack.push_async_callback(admitting.close)
         # Blocks of ids need no flush of their own: what uses them is written to the same log later.
@@ -246,11 +250,13 @@ async def _warm(door: Door) -> None:
     await door.warm()
 
 
-def admission(settings: Settings) -> LocalAdmission | SharedAdmission:
+def admission(settings: Settings, written: WrittenIds | None) -> LocalAdmission | SharedAdmission:
     share = 1 / settings.processes
     rate, burst = settings.failed_authentications_per_second, settings.failed_authentications_burst
     if settings.valkey_url:
-        return SharedAdmission(settings.valkey_url, share=share, failures_per_second=rate, failures_burst=burst)
+        return SharedAdmission(
+            settings.valkey_url, share=share, failures_per_second=rate, failures_burst=burst, written=written
+        )
     return LocalAdmission(share=share, failures_per_second=rate, failures_burst=burst)
 
 

@@ -72,7 +72,7 @@ class Gateway:
             body = await _checked_body(operation, scope, head, receive)
             began = perf_counter()
             assert operation is not None
-            caller, allowance = await self._authenticator.authenticate(head, _peer(scope), body)
+            caller, allowance = await self._authenticator.authenticate(head, _peer(scope), body, operation.writes)
             call = parameters.decode(operation.decode, body)
             writing = operation.writes
             answer = await operation.run(caller, call)
