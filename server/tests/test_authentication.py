@@ -1,9 +1,10 @@
 """Whose call it is stays known whatever others do: slow lists, changes of other dealers, a slow database."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -15,7 +16,7 @@ from dealer_server.rules import refusal
 from dealer_server.store import listing
 from dealer_server.store import tenant as tenants
 from dealer_server.store.listing import OrderFilter, Window
-from door import Door, Service, running_service
+from door import PREFIX, Door, Service, running_service
 from processes import PATIENCE
 
 LISTS = ("/esim/order/list", "/esim/profile/list", "/account/statement", "/webhook/delivery/list")
@@ -24,7 +25,7 @@ LISTS = ("/esim/order/list", "/esim/profile/list", "/account/statement", "/webho
 @pytest.fixture(scope="module")
 async def service(database_url: str) -> AsyncIterator[Service]:
     """Without a worker, which would wait for the locked tables too."""
-    async with running_service(database_url, worker=False, list_seconds=1.0) as service:
+    async with running_service(database_url, worker=False, list_seconds=1.0, stranger_idle_seconds=0.3) as service:
         yield service
 
 
@@ -103,6 +104,31 @@ async def test_dealers_are_trusted_for_a_while_when_changes_cannot_be_seen_and_n
         assert (await dealer.post("/health")).code == "000000"
         await answers(dealer, "900001")
     await answers(dealer, "000000")
+
+
+async def test_a_connection_of_a_dealer_is_kept_and_one_of_a_stranger_is_not(service: Service, dealer: Door):
+    parts = urlsplit(service.url)
+
+    def request(path: str, headers: Mapping[str, str]) -> bytes:
+        lines = [f"POST {path} HTTP/1.1", "Host: test", "Content-Length: 2", *(f"{n}: {v}" for n, v in headers.items())]
+        return "\r\n".join([*lines, "", "{}"]).encode()
+
+    async def status(connection: tuple[asyncio.StreamReader, asyncio.StreamWriter], raw: bytes) -> bytes:
+        reader, writer = connection
+        writer.write(raw)
+        head = await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]))
+        return head[9:12]
+
+    async with asyncio.timeout(PATIENCE):
+        known, stranger = [await asyncio.open_connection(parts.hostname, parts.port) for _ in range(2)]
+        assert await status(known, request(f"{PREFIX}/health", dealer.headers(b"{}"))) == b"200"
+        unsigned = {"Content-Type": "application/json"}
+        assert await status(stranger, request(f"{PREFIX}/health", unsigned)) == b"401"
+        assert await stranger[0].read() == b""
+        assert await status(known, request(f"{PREFIX}/health", dealer.headers(b"{}"))) == b"200"
+        for _, writer in (known, stranger):
+            writer.close()
 
 
 async def test_the_clock_of_authentication_is_the_one_it_was_given(service: Service, dealer: Door):

@@ -43,6 +43,7 @@ from dealer_server.operations.place_order import OrderDesk
 from dealer_server.operations.query_order import QueryDesk
 from dealer_server.operations.refund_order import RefundDesk
 from dealer_server.operations.void_profile import VoidDesk
+from dealer_server.rules import access
 from dealer_server.rules import qr as drawing
 from dealer_server.rules.endpoint import Policy
 from dealer_server.rules.model import Item, Profile
@@ -503,7 +504,12 @@ def console_socket(address: str) -> socket.socket:
 
 def http_server(settings: Settings, app: Gateway | Door) -> listener.Listener:
     return listener.server(
-        app, deadlines=deadlines(settings), tls=tls(settings), new_trace_id=lambda: replies.trace_id().decode()
+        app,
+        deadlines=deadlines(settings),
+        limits=listener.Limits(settings.connections, settings.connections_per_address),
+        tls=tls(settings),
+        new_trace_id=lambda: replies.trace_id().decode(),
+        exempt=lambda peer: access.is_trusted(peer, settings.proxies),
     )
 
 
@@ -523,7 +529,12 @@ def collect_rarely() -> None:
 
 
 def deadlines(settings: Settings) -> listener.Deadlines:
-    return listener.Deadlines(headers=settings.header_seconds, body=settings.body_seconds, idle=settings.idle_seconds)
+    return listener.Deadlines(
+        headers=settings.header_seconds,
+        body=settings.body_seconds,
+        idle=settings.idle_seconds,
+        stranger_idle=settings.stranger_idle_seconds,
+    )
 
 
 def tls(settings: Settings) -> tuple[Path, Path] | None:

@@ -12,7 +12,7 @@ import structlog
 
 from dealer_server.api import authenticate, parameters, replies
 from dealer_server.api.authenticate import Authenticator
-from dealer_server.api.listener import REPLY
+from dealer_server.api.listener import KNOWN, REPLY
 from dealer_server.api.routes import Operation
 from dealer_server.rules import access, refusal
 from dealer_server.rules.rate import Allowance
@@ -59,6 +59,7 @@ class Gateway:
         reply = scope.pop(
             REPLY, None
         )  # it knows the scope: left there, each call would wait for the collector of cycles
+        known = scope.pop(KNOWN, None)
         trace = replies.trace_id()
         head = authenticate.read_head(scope["headers"])
         request_id = head.values[authenticate.REQUEST_ID]
@@ -73,6 +74,8 @@ class Gateway:
             began = perf_counter()
             assert operation is not None
             caller, allowance = await self._authenticator.authenticate(head, _peer(scope), body, operation.writes)
+            if known is not None:
+                known()
             call = parameters.decode(operation.decode, body)
             writing = operation.writes
             answer = await operation.run(caller, call)
