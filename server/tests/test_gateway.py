@@ -541,7 +541,7 @@ async def test_an_app_key_that_was_unknown_opens_calls_as_soon_as_it_exists(serv
     sealed = service.settings.master_keys.seal(second.app_secret.encode(), context)
     async with service.database.connection() as connection:
         await store.tenant.add_credential(connection, dealer.tenant_id, second.app_key, sealed)
-        await store.tenant.touch(connection, "tenant")
+        await store.tenant.touch(connection, dealer.tenant_id)
     assert (await until("000000", lambda: second.post("/health"))).data["tenantId"] == str(dealer.tenant_id)
     assert (await dealer.post("/health")).code == "000000"
 
@@ -849,7 +849,7 @@ async def test_both_secrets_open_calls_during_the_overlap_and_the_old_one_not_af
         async with service.database.connection() as connection:
             ended = "UPDATE credential SET previous_until = now() WHERE app_key = $1"
             assert await connection.execute(ended, old.app_key) == "UPDATE 1"
-            await store.tenant.touch(connection, "tenant")
+            await store.tenant.touch(connection, old.tenant_id)
         for process in (service, proxied):
             await until(
                 "101003",

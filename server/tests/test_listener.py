@@ -48,6 +48,8 @@ class App:
             return
         self.seen.append((scope["method"], scope["path"], body))
         self.scopes.append(scope)
+        if scope["path"] == "/known":
+            scope[listener.KNOWN]()
         if scope["path"] == "/wait":
             self.entered.set()
             await asyncio.to_thread(self.released.wait, PATIENCE)
@@ -79,8 +81,8 @@ class Served:
     port: int
     thread: threading.Thread
 
-    def connect(self) -> socket.socket:
-        client = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
+    def connect(self, source: str = "127.0.0.1") -> socket.socket:
+        client = socket.create_connection(("127.0.0.1", self.port), PATIENCE, (source, 0))
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return client
 
@@ -517,17 +519,84 @@ def test_a_client_that_takes_its_answer_slowly_gets_it_whole(brisk: Served):
         assert received > LARGE
 
 
-def test_connections_over_the_cap_are_told_so_and_closed():
+def test_over_the_cap_the_connection_that_has_waited_longest_makes_room():
     with running(limits=Limits(connections=2)) as served, served.connect() as one, served.connect() as two:
         for client in (one, two):
             client.sendall(post("/a"))
             assert read_answer(client) == b"HTTP/1.1 200 OK /a"
+        with served.connect() as third:
+            third.sendall(post("/b"))
+            assert read_answer(third) == b"HTTP/1.1 200 OK /b"
+            assert read_to_end(one) == b""
+            for client in (two, third):
+                client.sendall(post("/c"))
+                assert read_answer(client) == b"HTTP/1.1 200 OK /c"
+        assert served.server.counts.closed_for_others == 1
+
+
+def test_where_all_connections_are_at_work_one_more_is_told_so_and_closed():
+    with running(limits=Limits(connections=1)) as served, served.connect() as one:
+        one.sendall(post("/wait"))
+        assert served.app.entered.wait(PATIENCE)
         answer = served.exchange()
         assert answer.startswith(b"HTTP/1.1 503 ") and b"retry-after: 1\r\n" in answer
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "900001"
-        one.sendall(post("/b"))
-        assert read_answer(one) == b"HTTP/1.1 200 OK /b"
+        served.app.released.set()
+        assert read_answer(one) == b"HTTP/1.1 200 OK /wait"
         assert served.server.counts.over_connections == 1
+
+
+def test_one_address_has_its_share_of_the_connections_and_others_find_room():
+    limits = Limits(connections=400, per_client=100)
+    with contextlib.ExitStack() as stack:
+        served = stack.enter_context(running(limits=limits))
+        neighbour = stack.enter_context(served.connect("127.0.0.2"))
+        neighbour.sendall(post("/a"))
+        assert read_answer(neighbour) == b"HTTP/1.1 200 OK /a"
+        kept = []
+        for _ in range(300):
+            kept.append(stack.enter_context(served.connect()))
+            kept[-1].sendall(post("/b"))
+            assert read_answer(kept[-1]) == b"HTTP/1.1 200 OK /b"
+        assert [read_to_end(client) for client in kept[:200]] == [b""] * 200
+        for client in (kept[200], kept[-1], neighbour):
+            client.sendall(post("/c"))
+            assert read_answer(client) == b"HTTP/1.1 200 OK /c"
+        assert served.server.open_connections == 101
+
+
+def test_a_trusted_proxy_has_as_many_connections_as_it_likes():
+    exempt = "127.0.0.1".__eq__
+    with contextlib.ExitStack() as stack:
+        served = stack.enter_context(running(limits=Limits(per_client=2), exempt=exempt))
+        clients = [stack.enter_context(served.connect()) for _ in range(20)]
+        for client in clients:
+            client.sendall(post("/a"))
+            assert read_answer(client) == b"HTTP/1.1 200 OK /a"
+        assert served.server.counts.closed_for_others == 0
+
+
+def test_strangers_make_room_before_those_that_were_authenticated():
+    with running(limits=Limits(connections=2)) as served, served.connect() as known, served.connect() as stranger:
+        for client, path in ((known, b"/known"), (stranger, b"/a")):
+            client.sendall(post(path.decode()))
+            assert read_answer(client) == b"HTTP/1.1 200 OK " + path
+        with served.connect() as third:
+            assert read_to_end(stranger) == b""
+            for client in (known, third):
+                client.sendall(post("/c"))
+                assert read_answer(client) == b"HTTP/1.1 200 OK /c"
+
+
+def test_a_connection_over_which_nobody_was_authenticated_waits_for_a_shorter_time():
+    deadlines = Deadlines(idle=60, stranger_idle=0.2, sweep=0.05)
+    with running(deadlines=deadlines) as served, served.connect() as known, served.connect() as stranger:
+        for client, path in ((known, b"/known"), (stranger, b"/a")):
+            client.sendall(post(path.decode()))
+            assert read_answer(client) == b"HTTP/1.1 200 OK " + path
+        assert read_to_end(stranger) == b""
+        known.sendall(post("/c"))
+        assert read_answer(known) == b"HTTP/1.1 200 OK /c"
 
 
 # TLS

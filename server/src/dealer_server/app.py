@@ -22,6 +22,7 @@ from dealer_server.api.gateway import Gateway
 from dealer_server.api.meter import Meter
 from dealer_server.api.pages import pages, with_console
 from dealer_server.api.refused import CallLog
+from dealer_server.api.written_ids import WrittenIds
 from dealer_server.console.door import Door
 from dealer_server.console.visit import Parts as ConsoleParts
 from dealer_server.fulfillment import follow
@@ -35,13 +36,14 @@ from dealer_server.fulfillment.remotes import Loop, Remotes
 from dealer_server.fulfillment.voids import VoidQueue, queues
 from dealer_server.operations import advance, qr, usage
 from dealer_server.operations.accounts import AccountDesk
-from dealer_server.operations.memory import Memory
+from dealer_server.operations.memory import LOAD_LIMIT_SECONDS, LOOK_LIMIT_SECONDS, Memory
 from dealer_server.operations.numbers import Numbers
 from dealer_server.operations.password import Passwords
 from dealer_server.operations.place_order import OrderDesk
 from dealer_server.operations.query_order import QueryDesk
 from dealer_server.operations.refund_order import RefundDesk
 from dealer_server.operations.void_profile import VoidDesk
+from dealer_server.rules import access
 from dealer_server.rules import qr as drawing
 from dealer_server.rules.endpoint import Policy
 from dealer_server.rules.model import Item, Profile
@@ -104,14 +106,25 @@ async def foundation(settings: Settings) -> AsyncIterator[Foundation]:
         async with database.connection() as connection:
             await schema.require_current(connection)
             data_keys = await store.data_key.load(connection, settings.master_keys)
-        memory = await Memory.open(database)
-        watching = asyncio.create_task(memory.watch())
-        try:
+        async with remembering(settings.database_url) as memory:
             yield Foundation(settings, database, data_keys, memory)
-        finally:
-            watching.cancel()
     finally:
         await database.close()
+
+
+@asynccontextmanager
+async def remembering(dsn: str) -> AsyncIterator[Memory]:
+    """The memory of dealers and packages, on connections of its own: whoever lists does not keep others from being
+    authenticated. Raises DatabaseLost."""
+    async with AsyncExitStack() as stack:
+        pools = []
+        for seconds in (LOOK_LIMIT_SECONDS, LOAD_LIMIT_SECONDS):
+            pools.append(await Database.open(dsn, size=2, look_seconds=seconds))
+            stack.push_async_callback(pools[-1].close)
+        memory = await Memory.open(*pools)
+        watching = asyncio.create_task(memory.watch())
+        stack.callback(watching.cancel)
+        yield memory
 
 
 class Doors(NamedTuple):
@@ -133,7 +146,10 @@ async def doors(base: Foundation) -> AsyncIterator[Doors]:
             await one.open()
             return one
 
-        admitting = admission(settings)
+        written = WrittenIds(database.session(), database.session()) if settings.valkey_url else None
+        if written is not None:
+            await stack.enter_async_context(written.running())
+        admitting = admission(settings, written)
         if isinstance(admitting, SharedAdmission):
             stack.push_async_callback(admitting.close)
         # Blocks of ids need no flush of their own: what uses them is written to the same log later.
@@ -155,6 +171,8 @@ async def doors(base: Foundation) -> AsyncIterator[Doors]:
             await desk.open()
         call_log = CallLog(database, base.memory, clock.now, settings.proxies)
         await stack.enter_async_context(call_log.running())
+        reads = await Database.open(settings.database_url, look_seconds=settings.list_seconds)
+        stack.push_async_callback(reads.close)
         meter = Meter(database, clock.now)
         await stack.enter_async_context(meter.running())
         reporting = functools.partial(follow.report, usage_interval=settings.usage_interval)
@@ -167,6 +185,7 @@ async def doors(base: Foundation) -> AsyncIterator[Doors]:
             refunds=refunds,
             voids=voids,
             database=database,
+            reads=reads,
             memory=base.memory,
             orders=orders,
             queries=QueryDesk(await session(), base.data_keys),
@@ -232,11 +251,13 @@ async def _warm(door: Door) -> None:
     await door.warm()
 
 
-def admission(settings: Settings) -> LocalAdmission | SharedAdmission:
+def admission(settings: Settings, written: WrittenIds | None) -> LocalAdmission | SharedAdmission:
     share = 1 / settings.processes
     rate, burst = settings.failed_authentications_per_second, settings.failed_authentications_burst
     if settings.valkey_url:
-        return SharedAdmission(settings.valkey_url, share=share, failures_per_second=rate, failures_burst=burst)
+        return SharedAdmission(
+            settings.valkey_url, share=share, failures_per_second=rate, failures_burst=burst, written=written
+        )
     return LocalAdmission(share=share, failures_per_second=rate, failures_burst=burst)
 
 
@@ -499,7 +520,12 @@ def console_socket(address: str) -> socket.socket:
 
 def http_server(settings: Settings, app: Gateway | Door) -> listener.Listener:
     return listener.server(
-        app, deadlines=deadlines(settings), tls=tls(settings), new_trace_id=lambda: replies.trace_id().decode()
+        app,
+        deadlines=deadlines(settings),
+        limits=listener.Limits(settings.connections, settings.connections_per_address),
+        tls=tls(settings),
+        new_trace_id=lambda: replies.trace_id().decode(),
+        exempt=lambda peer: access.is_trusted(peer, settings.proxies),
     )
 
 
@@ -519,7 +545,12 @@ def collect_rarely() -> None:
 
 
 def deadlines(settings: Settings) -> listener.Deadlines:
-    return listener.Deadlines(headers=settings.header_seconds, body=settings.body_seconds, idle=settings.idle_seconds)
+    return listener.Deadlines(
+        headers=settings.header_seconds,
+        body=settings.body_seconds,
+        idle=settings.idle_seconds,
+        stranger_idle=settings.stranger_idle_seconds,
+    )
 
 
 def tls(settings: Settings) -> tuple[Path, Path] | None:

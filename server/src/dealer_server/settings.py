@@ -56,6 +56,8 @@ class Settings(BaseSettings):
 
     console_seconds: float = Field(default=10.0, gt=0, description="how long a statement of a console page may take")
 
+    list_seconds: float = Field(default=5.0, gt=0, description="how long a statement of a dealer's list may take")
+
     supplier_events: str = Field(
         default="", description="HOST:PORT where the worker takes messages of suppliers; empty for none"
     )
@@ -66,6 +68,13 @@ class Settings(BaseSettings):
     header_seconds: float = Field(default=5.0, gt=0)
     body_seconds: float = Field(default=10.0, gt=0)
     idle_seconds: float = Field(default=75.0, gt=0)
+    stranger_idle_seconds: float = Field(
+        default=5.0, gt=0, description="the same, on a connection over which nobody was authenticated"
+    )
+    connections: int = Field(default=10_000, ge=1, description="how many may be open to one serve process")
+    connections_per_address: int = Field(
+        default=1_000, ge=1, description="of one IPv4 address or IPv6 /64; trusted proxies may have any number"
+    )
     failed_authentications_per_second: int = Field(default=50, ge=1)
     failed_authentications_burst: int = Field(default=200, ge=1)
 

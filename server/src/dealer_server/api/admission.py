@@ -20,10 +20,13 @@ from valkey.asyncio.retry import Retry
 from valkey.backoff import NoBackoff
 from valkey.exceptions import ValkeyError
 
+from dealer_server.api.written_ids import OwnIds, WrittenIds
 from dealer_server.rules import rate
 from dealer_server.rules.rate import Allowance
+from dealer_server.store.database import DatabaseLost
 
 REQUEST_ID_SECONDS = 660  # eleven minutes (decisions 1)
+OTHERS_BACK_SECONDS = 10.0  # within which all processes have found a Valkey that is back
 
 log = structlog.get_logger(__name__)
 
@@ -202,7 +205,14 @@ class LocalAdmission:
         self.authentication_blocked = self._failures.wait_seconds
 
     def admit(
-        self, app_key: str, request_id: str, tenant_id: int, qps: int, now: float, wall: float | None = None
+        self,
+        app_key: str,
+        request_id: str,
+        tenant_id: int,
+        qps: int,
+        now: float,
+        wall: float | None = None,
+        writes: bool = False,
     ) -> Admission:
         """The request id first, and only when it is fresh a token of the tenant. The id stays used either way.
 
@@ -276,6 +286,9 @@ class SharedAdmission:
     Calls that arrive during a round trip share the next one. Valkey lost: this process decides alone, by its own memory
     of request ids and with its share of each tenant's QPS, until a probe succeeds. Every id is remembered here as well,
     also while Valkey is there, so that its loss lets nothing in twice.
+
+    Calls that change something are taken once by all processes then too: their ids go to PostgreSQL (`written`), those
+    of the last eleven minutes first, and from there into Valkey before it is trusted again.
     """
 
     shared = True
@@ -291,7 +304,11 @@ class SharedAdmission:
         probe_seconds: float = 1.0,
         failures_per_second: float = 50,
         failures_burst: int = 200,
+        written: WrittenIds | None = None,
     ) -> None:
+        self._written = written
+        self._own = OwnIds()
+        self._settling: asyncio.Task[None] | None = None
         self._valkey: Any = Valkey.from_url(
             url,
             socket_timeout=timeout_seconds,
@@ -313,27 +330,44 @@ class SharedAdmission:
         self.authentication_blocked = self._alone.authentication_blocked
 
     async def admit(
-        self, app_key: str, request_id: str, tenant_id: int, qps: int, now: float, wall: float | None = None
+        self,
+        app_key: str,
+        request_id: str,
+        tenant_id: int,
+        qps: int,
+        now: float,
+        wall: float | None = None,
+        writes: bool = False,
     ) -> Admission:
-        """The request id first, and only when it is fresh a token of the tenant. The id stays used either way."""
-        if not self._alone.use_request_id(app_key, request_id, now if wall is None else wall):
+        """The request id first, and only when it is fresh a token of the tenant. The id stays used either way. Raises
+        DatabaseLost for a call that `writes` while Valkey is away."""
+        aging = now if wall is None else wall
+        if not self._alone.use_request_id(app_key, request_id, aging):
             return REUSED
         if self.degraded:
-            return self._decide_alone(tenant_id, qps, now)
-        admission = asyncio.get_running_loop().create_future()
-        self._waiting.append(Call(app_key, request_id, tenant_id, qps, now, admission))
-        if self._lane is None:
-            self._lane = asyncio.create_task(self._round_trips())
-        return await admission
+            admitted = self._decide_alone(tenant_id, qps, now)
+        else:
+            admission = asyncio.get_running_loop().create_future()
+            self._waiting.append(Call(app_key, request_id, tenant_id, qps, now, admission))
+            if self._lane is None:
+                self._lane = asyncio.create_task(self._round_trips())
+            admitted = await admission
+        if not (writes and admitted.fresh and self._written):
+            return admitted
+        self._own.add(app_key, request_id, aging)
+        if (self.degraded or self._settling) and not await self._written.use(app_key, request_id):
+            return REUSED
+        return admitted
 
     async def close(self) -> None:
         """Answer who still waits, then let the connection go."""
         if self._lane is not None:
             await self._lane
-        if self._probe is not None:
-            self._probe.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._probe
+        for task in (self._probe, self._settling):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
         await self._valkey.aclose()
 
     async def _round_trips(self) -> None:
@@ -376,17 +410,53 @@ class SharedAdmission:
     def _lose(self, error: Exception) -> None:
         self.degraded = True
         log.warning("shared_admission_lost", error=repr(error))
+        if self._settling is not None:
+            self._settling.cancel()
+            self._settling = None
         self._probe = asyncio.create_task(self._probe_until_found())
 
     async def _probe_until_found(self) -> None:
         """Run the real script on a call of nobody's, so that a server that answers but cannot write is not found."""
         nobody = Call("", "", 0, 0, 0.0, asyncio.get_running_loop().create_future())
+        kept = self._written is None
         while self.degraded:
-            await asyncio.sleep(self._probe_seconds)
-            with contextlib.suppress(ValkeyError, OSError, TimeoutError):
+            try:
+                if not kept and self._written:
+                    await self._written.keep(self._own)
+                    kept = True
+                await asyncio.sleep(self._probe_seconds)
                 await self._ask([nobody])
+                if self._written:
+                    await self._fill(self._written, REQUEST_ID_SECONDS)
+                    self._settling = asyncio.create_task(self._settle(self._written))
                 self.degraded = False
+            except (ValkeyError, OSError, TimeoutError, DatabaseLost):
+                if not kept:
+                    await asyncio.sleep(self._probe_seconds)
+            except Exception as unexpected:
+                log.error("shared_admission_probe_failed", error=repr(unexpected))
+                await asyncio.sleep(self._probe_seconds)
         log.info("shared_admission_found")
+
+    async def _fill(self, written: WrittenIds, seconds: float) -> None:
+        """Puts the ids of the last `seconds` into Valkey. Raises whatever the client raises, and DatabaseLost."""
+        async for ids in written.recent(seconds):
+            pipeline = self._valkey.pipeline(transaction=False)
+            for app_key, request_id in ids:
+                pipeline.set(f"{self._request_keys}{app_key}:{request_id}", "", nx=True, px=REQUEST_ID_SECONDS * 1000)
+            await pipeline.execute()
+
+    async def _settle(self, written: WrittenIds) -> None:
+        """Others may find Valkey a little later, and take calls by PostgreSQL until then: writing calls ask both, and
+        what was taken meanwhile is put into Valkey at the end."""
+        while True:
+            await asyncio.sleep(OTHERS_BACK_SECONDS)
+            try:
+                await self._fill(written, 6 * OTHERS_BACK_SECONDS)
+                break
+            except Exception as error:  # until it is done PostgreSQL is asked too
+                log.warning("request_ids_not_shared", error=repr(error))
+        self._settling = None
 
 
 def admission_of(decision: int, debt: float, qps: int) -> Admission:

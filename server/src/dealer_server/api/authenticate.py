@@ -99,8 +99,11 @@ class Authenticator:
         self._trusted = trusted_proxies
         self._sealed_for_nobody = master_keys.seal(_NOBODY, b"nobody")
 
-    async def authenticate(self, head: Head, peer: str, body: bytes) -> tuple[Caller, Allowance | None]:
-        """The caller of a well signed, fresh call, and what is left of its rate. Raises the refusal of decisions 1."""
+    async def authenticate(
+        self, head: Head, peer: str, body: bytes, writes: bool = False
+    ) -> tuple[Caller, Allowance | None]:
+        """The caller of a well signed, fresh call, and what is left of its rate. `writes`: the call changes something.
+        Raises the refusal of decisions 1, DatabaseLost."""
         address = peer
         if self._trusted:
             address = access.client_address(peer, head.forwarded_for, self._trusted)
@@ -134,7 +137,7 @@ class Authenticator:
             raise refusal.TenantDisabled
         if caller.allowed and (why := access.refuse_address(address, caller.allowed)):
             raise why
-        wall = time.time()
+        wall = self._clock().timestamp()
         if why := access.refuse_timestamp(int(timestamp), int(wall * 1000)):
             raise why
         if not self._verified(caller, timestamp + request_id + app_key + body, signature.lower()):
@@ -142,13 +145,13 @@ class Authenticator:
             raise refusal.SignatureMismatch(
                 data={"bodyLength": len(body), "bodySha256": hashlib.sha256(body).hexdigest()}
             )
-        return caller, await self._admit(caller, key, request_id, now, wall)
+        return caller, await self._admit(caller, key, request_id, now, wall, writes)
 
     async def _admit(
-        self, caller: Caller, app_key: str, request_id: bytes, now: float, wall: float
+        self, caller: Caller, app_key: str, request_id: bytes, now: float, wall: float, writes: bool
     ) -> Allowance | None:
         canonical = request_id.decode().replace("-", "").lower()
-        entered = self._admission.admit(app_key, canonical, caller.tenant_id, caller.access.qps, now, wall)
+        entered = self._admission.admit(app_key, canonical, caller.tenant_id, caller.access.qps, now, wall, writes)
         admitted = entered if isinstance(entered, Admission) else await entered
         if not admitted.fresh:
             raise refusal.RequestIdUsed

@@ -12,11 +12,11 @@ import structlog
 
 from dealer_server.api import authenticate, parameters, replies
 from dealer_server.api.authenticate import Authenticator
-from dealer_server.api.listener import REPLY
+from dealer_server.api.listener import KNOWN, REPLY
 from dealer_server.api.routes import Operation
 from dealer_server.rules import access, refusal
 from dealer_server.rules.rate import Allowance
-from dealer_server.store.database import DatabaseLost
+from dealer_server.store.database import DatabaseLost, TooSlow
 from esim_dealer.wire import envelope
 from esim_dealer.wire.calls import MAX_BODY_BYTES
 
@@ -59,6 +59,7 @@ class Gateway:
         reply = scope.pop(
             REPLY, None
         )  # it knows the scope: left there, each call would wait for the collector of cycles
+        known = scope.pop(KNOWN, None)
         trace = replies.trace_id()
         head = authenticate.read_head(scope["headers"])
         request_id = head.values[authenticate.REQUEST_ID]
@@ -72,7 +73,9 @@ class Gateway:
             body = await _checked_body(operation, scope, head, receive)
             began = perf_counter()
             assert operation is not None
-            caller, allowance = await self._authenticator.authenticate(head, _peer(scope), body)
+            caller, allowance = await self._authenticator.authenticate(head, _peer(scope), body, operation.writes)
+            if known is not None:
+                known()
             call = parameters.decode(operation.decode, body)
             writing = operation.writes
             answer = await operation.run(caller, call)
@@ -86,6 +89,8 @@ class Gateway:
         except DatabaseLost as lost:
             why = refusal.OutcomeUnknown() if lost.sent and writing else refusal.Busy()
             status, lines, *parts = replies.refused(why, trace, request_id, allowance)
+        except TooSlow:  # it only looked, so nothing was done
+            status, lines, *parts = replies.refused(refusal.Busy(), trace, request_id, allowance)
         except ClientGone:
             return
         except Exception:

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import socket
 import ssl
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,8 @@ import msgspec
 import structlog
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from dealer_server.api.admission import client_network
 
 log = structlog.get_logger(__name__)
 
@@ -33,6 +36,7 @@ class Deadlines:
     headers: float = 5.0  # from a request's first byte, or from connecting, to the end of its headers
     body: float = 10.0  # from the end of the headers to the end of the body
     idle: float = 75.0  # between two requests
+    stranger_idle: float = 75.0  # the same, on a connection over which nobody was authenticated
     stalled: float = 30.0  # for 64 KiB of an answer, or the rest of it, to be taken by the client
     linger: float = 2.0  # for a refused client to read the answer and hang up
     shutdown: float = 10.0  # for requests in flight when the server stops
@@ -44,6 +48,7 @@ class Limits:
     """What one server, and one connection of it, may hold."""
 
     connections: int = 10_000
+    per_client: int = 10_000  # connections of one IPv4 address or one IPv6 /64
     head_bytes: int = 32 * 1024
     request_line_bytes: int = 8 * 1024
     headers: int = 100
@@ -57,16 +62,86 @@ class Counts:
     malformed: int = 0
     overdue: int = 0
     over_connections: int = 0
+    closed_for_others: int = 0
+
+
+class Client:
+    """The connections of one address: how many, and which wait for a request, the longest first."""
+
+    __slots__ = ("count", "idle")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.idle: OrderedDict[GuardedProtocol, None] = OrderedDict()
+
+
+class Room:
+    """Which connections may stay. When there are too many, the one that has waited longest for a request goes: of the
+    same client, or of all, those first over which nobody was authenticated."""
+
+    def __init__(self) -> None:
+        self._clients: dict[str | bytes, Client] = {}
+        self._strangers: OrderedDict[GuardedProtocol, None] = OrderedDict()
+        self._known: OrderedDict[GuardedProtocol, None] = OrderedDict()
+
+    def enter(self, connection: "GuardedProtocol", limits: Limits) -> bool:
+        """Counts a new connection. False where there is no room, and none could be made."""
+        if not connection.exempt:
+            network = client_network(connection.peer)
+            client = connection.of = self._clients.setdefault(network, Client())
+            client.count += 1
+            if client.count > limits.per_client and not self._close_first(client.idle):
+                return False
+        too_many = len(connection.connections) > limits.connections
+        if too_many and not (self._close_first(self._strangers) or self._close_first(self._known)):
+            return False
+        self.waits(connection)
+        return True
+
+    def leave(self, connection: "GuardedProtocol") -> None:
+        self.busy(connection)
+        if connection.of is not None:
+            connection.of.count -= 1
+            if not connection.of.count:
+                self._clients.pop(client_network(connection.peer), None)
+            connection.of = None
+
+    def waits(self, connection: "GuardedProtocol") -> None:
+        """It is its client's turn: nothing is under way."""
+        (self._known if connection.known else self._strangers)[connection] = None
+        if connection.of is not None:
+            connection.of.idle[connection] = None
+
+    def busy(self, connection: "GuardedProtocol") -> None:
+        self._known.pop(connection, None)
+        self._strangers.pop(connection, None)
+        if connection.of is not None:
+            connection.of.idle.pop(connection, None)
+
+    def _close_first(self, idle: "OrderedDict[GuardedProtocol, None]") -> bool:
+        if not idle:
+            return False
+        connection = next(iter(idle))
+        self.busy(connection)
+        connection.make_room()
+        return True
+
+
+def nobody(_: str) -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What all connections of one server have in common."""
+    """What all connections of one server have in common. `exempt`: whether an address is a proxy's of ours, whose
+    connections are many clients'."""
 
     deadlines: Deadlines = Deadlines()
     limits: Limits = Limits()
     new_trace_id: Callable[[], str] | None = None
+    exempt: Callable[[str], bool] = nobody
     counts: Counts = field(default_factory=Counts)
+    room: Room = field(default_factory=Room)
 
 
 class Malformed(Exception):
@@ -87,6 +162,7 @@ FRAMING_HEADERS = frozenset({b"host", b"transfer-encoding", b"expect"})
 Reply = Callable[[int, bytes, Sequence[bytes]], bool]
 COPIED_BYTES = 16 * 1024  # a body smaller than this is cheaper copied than written apart
 REPLY = "dealer.reply"  # the scope's key of a Reply
+KNOWN = "dealer.known"  # the scope's key of what to call once the client was authenticated
 
 
 def reply(cycle: RequestResponseCycle, status: int, head: bytes, body: Sequence[bytes]) -> bool:
@@ -135,16 +211,37 @@ class GuardedProtocol(HttpToolsProtocol):
         self.before_head_bytes = 0  # ... of which at most so many come before it
         self.unsent_bytes = 0  # what the client had yet to take at the last progress seen
         self.stalled_deadline = 0.0
+        self.peer = ""
+        self.exempt = self.known = False
+        self.of: Client | None = None
 
     # Bytes in
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        if len(self.connections) > self.terms.limits.connections:
+        self.peer = self.client[0] if self.client else ""
+        self.exempt = self.known = self.terms.exempt(self.peer)
+        if not self.terms.room.enter(self, self.terms.limits):
             self.terms.counts.over_connections += 1
             self.refusal = self._answer(503, "900001", "Too many open connections. Retry later.", b"retry-after: 1\r\n")
             transport.write(self.refusal)
             transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.terms.room.leave(self)
+        super().connection_lost(exc)
+
+    def be_known(self) -> None:
+        """Somebody was authenticated over this connection."""
+        self.known = True
+
+    def make_room(self) -> None:
+        """Closes a connection on which nothing is under way, for another."""
+        self.terms.counts.closed_for_others += 1
+        if self.transport.can_write_eof():
+            self.transport.close()
+        else:
+            self.transport.abort()  # TLS would wait for the client's goodbye
 
     def data_received(self, data: bytes) -> None:
         if self.refusal is not None:
@@ -187,6 +284,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.terms.room.busy(self)
         self.before_head_bytes = self.chunk_bytes if self.awaited in (BODY, NOTHING) else 0
         self.awaited = HEADERS
         self.deadline = 0.0
@@ -223,6 +321,8 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         super().on_headers_complete()
         self.scope[REPLY] = functools.partial(reply, self.cycle)  # type: ignore[typeddict-unknown-key]
+        if not self.known:
+            self.scope[KNOWN] = self.be_known  # type: ignore[typeddict-unknown-key]
         self.awaited = BODY
         self.deadline = 0.0
 
@@ -255,6 +355,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.deadline = 0.0
         if cycle.response_complete:  # answered before it was all here
             self.awaited = IDLE
+            self.terms.room.waits(self)
         else:
             self.awaited = NOTHING
             cycle.more_body = False
@@ -281,6 +382,7 @@ class GuardedProtocol(HttpToolsProtocol):
             if self.awaited == NOTHING:
                 self.awaited = IDLE
                 self.deadline = 0.0
+                self.terms.room.waits(self)
 
     def _refuse_malformed(self, error: Exception) -> None:
         """Answer 400 in its turn: after the requests before it, and never into the middle of an answer."""
@@ -352,7 +454,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _seconds_allowed(self) -> float:
         deadlines = self.terms.deadlines
-        return (deadlines.headers, deadlines.body, deadlines.idle, deadlines.linger)[self.awaited]
+        idle = deadlines.idle if self.known else min(deadlines.idle, deadlines.stranger_idle)
+        return (deadlines.headers, deadlines.body, idle, deadlines.linger)[self.awaited]
 
     def _is_stalled(self, now: float) -> bool:
         unsent_bytes = self.transport.get_write_buffer_size()
@@ -453,13 +556,14 @@ def server(
     client_ca: Path | None = None,
     log_level: str = "warning",
     new_trace_id: Callable[[], str] | None = None,
+    exempt: Callable[[str], bool] = nobody,
 ) -> Listener:
     """A listener for `app`, not started. `tls` names the certificate's file and the key's; see `tls_context`.
 
     `host` and `port` count only when `serve` is given no sockets. `new_trace_id` gives the listener's own refusals an
-    X-Trace-Id.
+    X-Trace-Id. `exempt`: see Terms.
     """
-    terms = Terms(deadlines or Deadlines(), limits or Limits(), new_trace_id)
+    terms = Terms(deadlines or Deadlines(), limits or Limits(), new_trace_id, exempt)
     config = uvicorn.Config(
         app,
         host=host,

@@ -53,10 +53,11 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 class Parts(msgspec.Struct, frozen=True):
-    """What the operations work with. `managed` is told how far a dealer has come; `advance` is there in the test
-    environment only."""
+    """What the operations work with. `reads` is for what only reads and may take long. `managed` is told how far a
+    dealer has come; `advance` is there in the test environment only."""
 
     database: Database
+    reads: Database
     memory: Memory
     orders: OrderDesk
     queries: QueryDesk
@@ -127,16 +128,16 @@ def _rows(parts: Parts) -> Iterable[Operation]:
         return encode(snapshot.of(await query_order(parts.queries, caller.tenant_id, call), links))
 
     async def order_list(caller: Caller, call: calls.OrderList) -> bytes:
-        return encode(await lists.list_orders(parts.database, parts.data_keys, links, caller.tenant_id, call))
+        return encode(await lists.list_orders(parts.reads, parts.data_keys, links, caller.tenant_id, call))
 
     async def profile_list(caller: Caller, call: calls.ProfileList) -> bytes:
-        return encode(await lists.list_profiles(parts.database, parts.data_keys, links, caller.tenant_id, call))
+        return encode(await lists.list_profiles(parts.reads, parts.data_keys, links, caller.tenant_id, call))
 
     async def webhook_set(caller: Caller, call: calls.SetWebhook) -> bytes:
         return encode(await webhook.set_webhook(parts.database, parts.callbacks, caller.tenant_id, call, parts.clock()))
 
     async def webhook_query(caller: Caller, _: calls.Empty) -> bytes:
-        return encode(await webhook.webhook_state(parts.database, caller.tenant_id))
+        return encode(await webhook.webhook_state(parts.reads, caller.tenant_id))
 
     async def webhook_test(caller: Caller, _: calls.Empty) -> bytes:
         currency = caller.access.prices.currency
@@ -146,7 +147,7 @@ def _rows(parts: Parts) -> Iterable[Operation]:
         return encode(tried.test)
 
     async def delivery_list(caller: Caller, call: calls.DeliveryList) -> bytes:
-        return encode(await webhook.list_deliveries(parts.database, caller.tenant_id, call))
+        return encode(await webhook.list_deliveries(parts.reads, caller.tenant_id, call))
 
     async def delivery_resend(caller: Caller, call: calls.ResendDelivery) -> bytes:
         return encode(await webhook.resend(parts.database, caller.tenant_id, call, parts.clock()))
@@ -162,13 +163,13 @@ def _rows(parts: Parts) -> Iterable[Operation]:
 
     async def statement_of(caller: Caller, call: calls.Statement) -> bytes:
         currency = caller.access.prices.currency
-        return encode(await statement.statement(parts.database, caller.tenant_id, currency, call))
+        return encode(await statement.statement(parts.reads, caller.tenant_id, currency, call))
 
     async def request_topup(caller: Caller, call: calls.RequestTopup) -> bytes:
         return encode(await topup.request(parts.database, caller.tenant_id, call, parts.clock()))
 
     async def query_topup(caller: Caller, call: calls.QueryTopup) -> bytes:
-        return encode(await topup.query(parts.database, caller.tenant_id, call))
+        return encode(await topup.query(parts.reads, caller.tenant_id, call))
 
     empty, bought = calls.Empty, Snapshot
     refused: tuple[ResultCode, ...] = (

@@ -47,6 +47,7 @@ from dealer_server.store.database import DatabaseLost, TooSlow
 
 log = structlog.get_logger(__name__)
 SURE_SECONDS = 300
+KNOWN = "dealer.known"  # the listener's: what to call once somebody is known over this connection
 # Who has not signed in sends little; files are sent to few pages.
 MOST_BYTES = {sign_in.PATH: 16 * 1024, "/console/packages/": 32 * 1024 * 1024, "": 1024 * 1024}
 HEADERS = {
@@ -168,6 +169,8 @@ class Door:
             return await sign_in.code_page(parts, request, inside, form, visitor, now)
         if not inside.session.complete:
             return sign_in.to_sign_in(request)
+        if known := request.scope.get(KNOWN):
+            known()
         if writes and not inside.wrote(form):
             raise Forged
         if path == sign_in.OUT and writes:

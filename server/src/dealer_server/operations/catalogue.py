@@ -43,7 +43,7 @@ async def put(database: Database, packages: Sequence[Package], author: str, cloc
     """Writes packages and lets every process know; gives how many are new or different."""
 
     async def work(connection: Connection) -> int:
-        await store.tenant.touch(connection, "catalogue")
+        await store.tenant.touch_catalogue(connection)
         routes = await store.purchase.routes(connection, [package.package_code for package in packages])
         routed = [made_by(package, routes.get(package.package_code, [])) for package in packages]
         changed = await store.package.put(connection, routed, clock())

@@ -2,33 +2,40 @@
 
 Dealers' access rows, their secrets sealed, and the catalogue.
 
-A table counts changes; every process looks there a few times a second. Where it cannot look, it forgets what it knew of
-dealers, so that a disabled one is never let in for longer than a second.
+A table counts changes and names the dealers; every process looks there a few times a second and forgets those dealers
+only. Where it cannot look, what it knows of a dealer is trusted for five seconds more and then read again, so that a
+disabled one is never let in for longer. Looking, and reading a dealer, wait for no other use of the database.
 """
 
 import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection
 
 import structlog
 
 from dealer_server import store
 from dealer_server.operations.shelf import Shelf
 from dealer_server.rules import access
-from dealer_server.store.database import Database, DatabaseLost
+from dealer_server.store.database import Database, DatabaseLost, TooSlow
 from dealer_server.store.tenant import Access
 
 log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 0.25
+KNOWN_SECONDS = 5.0  # how long a dealer is trusted after the last look that succeeded
+LOOK_LIMIT_SECONDS = 10.0  # for one look; a large catalogue takes a while
+LOAD_LIMIT_SECONDS = 2.0  # for reading one dealer; its calls are then answered 900001
 UNKNOWN_KEPT = 10_000
 
 
 class Caller:
-    """A dealer that may call: its access row, and what is parsed of it once."""
+    """A dealer that may call: its access row, and what is parsed of it once. `read_at`: by time.monotonic()."""
 
-    __slots__ = ("access", "allowed", "app_key", "context", "previous_context", "tenant_id")
+    __slots__ = ("access", "allowed", "app_key", "context", "previous_context", "read_at", "tenant_id")
 
-    def __init__(self, row: Access):
+    def __init__(self, row: Access, read_at: float):
         self.access = row
+        self.read_at = read_at
         self.tenant_id = row.tenant_id
         self.app_key = row.app_key
         self.allowed = access.networks(row.ip_allow)
@@ -37,68 +44,117 @@ class Caller:
         self.previous_context = context(row.tenant_id, row.app_key, row.secret_version - 1)
 
 
-class Memory:
-    """One per process. `shelf` is the catalogue as it stands."""
+class Loading:
+    """A dealer that is being read. `changed`: dealers that changed meanwhile; None: perhaps all."""
 
-    def __init__(self, database: Database, shelf: Shelf):
-        self._database = database
+    def __init__(self) -> None:
+        self.changed: set[int] | None = set()
+        self.task: asyncio.Task[Caller | None] | None = None
+
+    def note(self, tenants: Collection[int] | None) -> None:
+        self.changed = None if tenants is None or self.changed is None else self.changed | set(tenants)
+
+
+class Memory:
+    """One per process. `shelf` is the catalogue as it stands. `looks` and `loads`: pools that serve nothing else."""
+
+    def __init__(self, looks: Database, loads: Database, shelf: Shelf, tenant_version: int):
+        self._looks = looks
+        self._loads = loads
         self.shelf = shelf
         self._callers: dict[str, Caller] = {}
-        self._unknown: set[str] = set()
-        self._tenant_version = 0
-        self._forgotten = 0
+        self._unknown: dict[str, float] = {}
+        self._loading: dict[str, Loading] = {}
+        self._tenant_version = tenant_version
+        self._looked_at = time.monotonic()
 
     @classmethod
-    async def open(cls, database: Database) -> "Memory":
-        async with database.connection() as connection:
-            return cls(database, Shelf(*await store.package.load(connection)))
+    async def open(cls, looks: Database, loads: Database | None = None) -> "Memory":
+        async with looks.connection() as connection:
+            changes = await store.tenant.changes(connection, 0)
+            return cls(looks, loads or looks, Shelf(*await store.package.load(connection)), changes.version)
 
     def caller(self, app_key: str) -> Caller | None:
-        """The dealer with this AppKey, if it is in memory."""
-        return self._callers.get(app_key)
+        """The dealer with this AppKey, if it is in memory and known to be as it was."""
+        caller = self._callers.get(app_key)
+        return caller if caller is not None and self._trusted(caller.read_at) else None
 
     async def load_caller(self, app_key: str) -> Caller | None:
-        """The dealer with this AppKey, or None. Raises DatabaseLost."""
-        if app_key in self._unknown:
+        """The dealer with this AppKey, or None; read once for all who ask meanwhile. Raises DatabaseLost."""
+        if app_key in self._unknown and self._trusted(self._unknown[app_key]):
             return None
-        forgotten = self._forgotten
-        async with self._database.connection() as connection:
-            row = await store.tenant.access(connection, app_key)
-        known = forgotten == self._forgotten  # else what was read may be old already
-        if row is None:
-            if known and len(self._unknown) < UNKNOWN_KEPT:
-                self._unknown.add(app_key)
-            return None
-        caller = Caller(row)
-        if known:
-            self._callers[app_key] = caller
-        return caller
+        loading = self._loading.get(app_key)
+        if loading is None:
+            loading = self._loading[app_key] = Loading()
+            loading.task = asyncio.create_task(self._load(app_key, loading))
+            loading.task.add_done_callback(lambda task: self._loaded(app_key, task))
+        assert loading.task is not None
+        return await asyncio.shield(loading.task)
 
-    def forget(self) -> None:
-        """Drops every dealer: the next call of each loads it anew."""
-        self._forgotten += 1
-        self._callers.clear()
+    def forget(self, tenants: Collection[int] | None) -> None:
+        """Drops these dealers, None for all: the next call of each reads it anew. Unknown AppKeys may be new ones."""
+        if tenants is None:
+            self._callers.clear()
+        else:
+            self._callers = {key: caller for key, caller in self._callers.items() if caller.tenant_id not in tenants}
         self._unknown.clear()
+        for loading in self._loading.values():
+            loading.note(tenants)
 
     async def look(self) -> None:
-        """Takes in what has changed since the last look. Raises DatabaseLost."""
-        async with self._database.connection() as connection:
-            changes = await store.tenant.changes(connection)
-            if changes["tenant"] != self._tenant_version:
-                self._tenant_version = changes["tenant"]
-                self.forget()
-            if changes["catalogue"] != self.shelf.version:
+        """Takes in which dealers have changed since the last look. Raises DatabaseLost, TooSlow."""
+        began = time.monotonic()
+        async with self._looks.connection() as connection:
+            changes = await store.tenant.changes(connection, self._tenant_version)
+        if changes.version != self._tenant_version:
+            self._tenant_version = changes.version
+            self.forget(changes.tenants)
+        self._looked_at = began
+
+    async def look_at_catalogue(self) -> None:
+        """Takes in the catalogue, if it has changed. Raises DatabaseLost, TooSlow."""
+        async with self._looks.connection() as connection:
+            changes = await store.tenant.changes(connection, self._tenant_version)
+            if changes.catalogue != self.shelf.version:
                 self.shelf = Shelf(*await store.package.load(connection))
 
     async def watch(self) -> None:
-        """Looks for changes until cancelled. Whatever goes wrong, it looks again: who does not look lets a disabled
-        dealer in."""
+        """Looks for changes until cancelled."""
+        await asyncio.gather(_again_and_again(self.look), _again_and_again(self.look_at_catalogue))
+
+    def _trusted(self, read_at: float) -> bool:
+        return time.monotonic() - max(read_at, self._looked_at) <= KNOWN_SECONDS
+
+    async def _load(self, app_key: str, loading: Loading) -> Caller | None:
         while True:
+            loading.changed = set()
+            read_at = time.monotonic()
             try:
-                await asyncio.wait_for(self.look(), 2 * LOOK_SECONDS)
-            except (DatabaseLost, TimeoutError):
-                self.forget()
-            except Exception as error:
-                log.error("memory_look_failed", error=repr(error))
-                self.forget()
-            await asyncio.sleep(LOOK_SECONDS)
+                async with self._loads.connection() as connection:
+                    row = await store.tenant.access(connection, app_key)
+            except TooSlow as error:
+                raise DatabaseLost(sent=False) from error
+            if row is None:
+                if loading.changed == set() and len(self._unknown) < UNKNOWN_KEPT:
+                    self._unknown[app_key] = read_at
+                return None
+            if loading.changed is not None and row.tenant_id not in loading.changed:  # else it may be old already
+                caller = self._callers[app_key] = Caller(row, read_at)
+                return caller
+
+    def _loaded(self, app_key: str, task: asyncio.Task[Caller | None]) -> None:
+        del self._loading[app_key]
+        if not task.cancelled():
+            task.exception()  # whoever asked has it, unless all have gone
+
+
+async def _again_and_again(look: Callable[[], Awaitable[None]]) -> None:
+    """Whatever goes wrong, it looks again: who does not look lets a disabled dealer in."""
+    while True:
+        try:
+            await asyncio.wait_for(look(), LOOK_LIMIT_SECONDS)
+        except (DatabaseLost, TooSlow, TimeoutError):
+            pass
+        except Exception as error:
+            log.error("memory_look_failed", error=repr(error))
+        await asyncio.sleep(LOOK_SECONDS)

@@ -19,7 +19,7 @@ async def set_status(
     """All or none; how many were not so before. Processes know within a second. Raises OperatorError."""
 
     async def work(connection: Connection) -> int:
-        await store.tenant.touch(connection, "catalogue")
+        await store.tenant.touch_catalogue(connection)
         packages = await _locked(connection, package_codes)
         changed = [msgspec.structs.replace(one, status=status) for one in packages if one.status != status]
         await store.package.put(connection, changed, clock())

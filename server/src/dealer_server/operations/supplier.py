@@ -89,6 +89,7 @@ async def set_route(database: Database, package_code: str, hops: Sequence[Hop], 
     """Says who makes a package's eSIMs, in order of preference. Raises OperatorError."""
 
     async def work(connection: Connection) -> None:
+        await store.tenant.touch_catalogue(connection)  # first, as every write of the catalogue does
         known = [*await rows.codes(connection), STOCK]
         for at, hop in enumerate(hops):
             if hop.supplier not in known:
@@ -96,7 +97,7 @@ async def set_route(database: Database, package_code: str, hops: Sequence[Hop], 
             if hop.supplier == STOCK and at:
                 raise OperatorError("stock can only be the first of a route")
         document = await connection.fetchval(
-            "SELECT document::text FROM package WHERE package_code = $1 FOR UPDATE", package_code
+            "SELECT document::text FROM package WHERE package_code = $1 FOR NO KEY UPDATE", package_code
         )
         if document is None:
             raise OperatorError(f"no package {package_code}")
@@ -104,7 +105,6 @@ async def set_route(database: Database, package_code: str, hops: Sequence[Hop], 
         before = await purchase.routes(connection, [package_code])
         await rows.set_route(connection, package_code, hops)
         await store.package.put(connection, [made_by(package, hops)], clock())
-        await store.tenant.touch(connection, "catalogue")
         detail = {"package": package_code, "before": before.get(package_code, []), "after": list(hops)}
         await _record(connection, author, "supplier.route", detail)
 
@@ -195,7 +195,7 @@ async def take_over(database: Database, code: str, changes: Sequence[Change], au
     offers = [change.offer for change in changes if change.offer is not None]
 
     async def work(connection: Connection) -> None:
-        await store.tenant.touch(connection, "catalogue")
+        await store.tenant.touch_catalogue(connection)
         await store.package.put(connection, [offer.package for offer in offers], clock())
         before = await purchase.routes(connection, [offer.package.package_code for offer in offers])
         for offer in offers:

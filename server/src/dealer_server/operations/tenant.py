@@ -177,7 +177,7 @@ async def reset_secret(
         secret = f"{app_key[:8].replace('ak', 'sk', 1)}{_base62(40)}"
         sealed = master_keys.seal(secret.encode(), credential_context(tenant_id, app_key, version + 1))
         assert await store.tenant.reset_secret(connection, app_key, tenant_id, version + 1, sealed, clock() + overlap)
-        await store.tenant.touch(connection, "tenant")
+        await store.tenant.touch(connection, tenant_id)
         was, now = {"secretVersion": version}, {"secretVersion": version + 1, "previousUntil": str(clock() + overlap)}
         await _record(connection, author, "credentials.reset", tenant_id, {"appKey": app_key}, was, now)
         return secret
@@ -203,7 +203,7 @@ async def _set_credential(database: Database, app_key: str, status: str, action:
         if found is None:
             raise OperatorError(f"no credential {app_key!r}")
         tenant_id, before = found
-        await store.tenant.touch(connection, "tenant")
+        await store.tenant.touch(connection, tenant_id)
         await _record(
             *(connection, author, action, tenant_id, {"appKey": app_key}),
             *({"status": before}, {"status": status}),
@@ -244,7 +244,7 @@ async def _apply(
         raise OperatorError(f"a limit or balance is out of range: {error}") from None
     for package_code, text in terms.prices.items():
         await _set_price(connection, tenant_id, currency, package_code, text)
-    await store.tenant.touch(connection, "tenant")
+    await store.tenant.touch(connection, tenant_id)
     return moved
 
 

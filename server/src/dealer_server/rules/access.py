@@ -108,6 +108,12 @@ def came_by_tls(scheme: str, peer: str, forwarded_proto: Sequence[str], trusted:
     return said[-1:] == ["https"]
 
 
+def is_trusted(peer: str, trusted: Sequence[Network]) -> bool:
+    """Whether a socket's peer is one of these proxies."""
+    address = _address(peer)
+    return address is not None and _is_trusted(address, trusted)
+
+
 def plain(address: Address) -> Address:
     """An IPv4 address that came as an IPv4-mapped IPv6 one, as itself."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None

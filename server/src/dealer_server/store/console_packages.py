@@ -56,9 +56,10 @@ async def named(connection: Connection, package_codes: Sequence[str]) -> dict[st
 
 
 async def lock(connection: Connection, package_codes: Sequence[str]) -> dict[str, Package]:
-    """The same, locked until the transaction ends."""
+    """The same, locked until the transaction ends; a dealer's own price may still name them."""
     rows = await connection.fetch(
-        "SELECT document::text FROM package WHERE package_code = ANY($1::text[]) ORDER BY package_code FOR UPDATE",
+        "SELECT document::text FROM package WHERE package_code = ANY($1::text[]) ORDER BY package_code"
+        " FOR NO KEY UPDATE",
         list(package_codes),
     )
     return {one.package_code: one for one in map(_decode, (row[0] for row in rows))}

@@ -75,8 +75,8 @@ class Database:
 
     @classmethod
     async def open(cls, dsn: str, *, size: int = 4, look_seconds: float | None = None) -> "Database":
-        """`look_seconds`: a statement outside of transactions, which only looks, ends after so long as TooSlow. Raises
-        DatabaseLost."""
+        """`look_seconds`: a statement outside of transactions, which only looks, ends after so long as TooSlow; so long
+        is also waited for a connection of the pool. Raises DatabaseLost."""
         settings = {
             "application_name": "esim-dealer",
             "lock_timeout": str(POOL_LOCK_MS),
@@ -105,7 +105,7 @@ class Database:
     async def connection(self) -> AsyncIterator[Connection]:
         """A connection for single statements. Raises DatabaseLost, TooSlow."""
         try:
-            connection = await self._pool.acquire()
+            connection = await self._pool.acquire(timeout=self._look_seconds)
         except (*UNREACHABLE, asyncpg.PostgresError) as error:  # whatever refuses a connection, nothing was asked of it
             raise DatabaseLost(sent=False) from error
         try:

@@ -188,13 +188,46 @@ async def listed(connection: Connection, tenant_id: int | None = None) -> list[T
     return [Tenant(*row) for row in rows]
 
 
-async def touch(connection: Connection, subject: str) -> None:
-    """Says that what processes keep in memory has changed."""
-    await connection.execute("UPDATE change SET version = version + 1 WHERE subject = $1", subject)
+class Changes(NamedTuple):
+    """What has changed since a version. `tenants`: the dealers that did; None where it is not known of all changes."""
+
+    version: int
+    tenants: frozenset[int] | None
+    catalogue: int
 
 
-async def changes(connection: Connection) -> dict[str, int]:
-    return {row[0]: row[1] for row in await connection.fetch("SELECT subject, version FROM change")}
+CHANGES_KEPT = 1000
+
+
+async def touch_catalogue(connection: Connection) -> None:
+    """Says that packages have changed. Call it first in the transaction (docs/decisions/0013-lock-order.md)."""
+    await connection.execute("UPDATE change SET version = version + 1 WHERE subject = 'catalogue'")
+
+
+async def touch(connection: Connection, tenant_id: int) -> None:
+    """Says that what processes keep of a dealer in memory has changed. Call it after all other writes but the audit
+    log's (docs/decisions/0013-lock-order.md): versions become visible in their order."""
+    await connection.execute(
+        "WITH changed AS ("
+        " UPDATE change SET version = version + 1 WHERE subject = 'tenant' RETURNING version"
+        "), gone AS ("
+        " DELETE FROM tenant_change t USING changed WHERE t.version <= changed.version - $2"
+        ") INSERT INTO tenant_change (version, tenant_id) SELECT version, $1 FROM changed",
+        tenant_id,
+        CHANGES_KEPT,
+    )
+
+
+async def changes(connection: Connection, since: int) -> Changes:
+    """What has changed since a version of the dealers."""
+    row = await connection.fetchrow(
+        "SELECT t.version, c.version, (SELECT array_agg(tenant_id) FROM tenant_change WHERE version > $1)"
+        " FROM change t, change c WHERE t.subject = 'tenant' AND c.subject = 'catalogue'",
+        since,
+    )
+    assert row is not None
+    named = row[2] or []
+    return Changes(row[0], frozenset(named) if len(named) == row[0] - since else None, row[1])
 
 
 # What an act says, as bytes: what its hash is made of, behind the hash of the act before.

@@ -1,0 +1,49 @@
+"""Operators' writes beside each other: all take their locks in one order, so none ends in a deadlock."""
+
+import asyncio
+
+from dealer_server import clock
+from dealer_server.operations import catalogue, sale, supplier, tenant
+from dealer_server.operations.tenant import Terms
+from dealer_server.rules.catalogue import generate
+from dealer_server.store.purchase import Hop
+from door import Service
+
+ROUNDS = 40
+
+
+async def test_routes_imports_sales_and_prices_beside_each_other_never_deadlock(service: Service):
+    database = service.database
+    packages = [one for one in generate.catalogue("test") if one.package_code.startswith("TEST-")]
+    codes = [one.package_code for one in packages]
+    dealers = [int((await service.tenant()).tenant_id) for _ in range(2)]
+
+    async def routes() -> None:
+        for number in range(ROUNDS):
+            await supplier.set_route(database, codes[number % 2], [Hop("stock", "", None, None)], "test", clock.now)
+
+    async def imports() -> None:
+        for _ in range(ROUNDS):
+            await catalogue.put(database, packages, "test", clock.now)
+
+    async def imports_backwards() -> None:
+        for _ in range(ROUNDS):
+            await catalogue.put(database, packages[::-1], "test", clock.now)
+
+    async def sales() -> None:
+        for number in range(ROUNDS):
+            status = "ON_SALE" if number % 2 else "OFF_SALE"
+            await sale.set_status(database, codes[::-1], status, "test", clock.now)
+
+    async def prices(dealer: int, order: list[str]) -> None:
+        for number in range(ROUNDS):
+            terms = Terms(prices=dict.fromkeys(order, f"{1 + number}.00"))
+            await tenant.set_tenant(database, dealer, terms, "test", clock.now)
+
+    async with asyncio.TaskGroup() as group:
+        for work in (routes(), imports(), imports_backwards(), sales()):
+            group.create_task(work)
+        group.create_task(prices(dealers[0], codes))
+        group.create_task(prices(dealers[1], codes[::-1]))
+    await catalogue.put(database, packages, "test", clock.now)
+    assert await service.audit() == []
