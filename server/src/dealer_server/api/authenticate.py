@@ -134,7 +134,7 @@ class Authenticator:
             raise refusal.TenantDisabled
         if caller.allowed and (why := access.refuse_address(address, caller.allowed)):
             raise why
-        wall = time.time()
+        wall = self._clock().timestamp()
         if why := access.refuse_timestamp(int(timestamp), int(wall * 1000)):
             raise why
         if not self._verified(caller, timestamp + request_id + app_key + body, signature.lower()):
