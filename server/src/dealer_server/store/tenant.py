@@ -142,15 +142,17 @@ async def update(
     return done == "UPDATE 1"
 
 
-async def set_price(connection: Connection, tenant_id: int, package_code: str, price: int | None) -> None:
-    """Raises asyncpg.ForeignKeyViolationError where there is no such package."""
-    await connection.execute(
-        "INSERT INTO price (tenant_id, package_code, price) VALUES ($1, $2, $3)"
+async def set_price(connection: Connection, tenant_id: int, package_code: str, price: int | None) -> bool:
+    """False where there is no such package."""
+    done = await connection.execute(
+        "INSERT INTO price (tenant_id, package_code, price)"
+        " SELECT $1, package_code, $3 FROM package WHERE package_code = $2"
         " ON CONFLICT (tenant_id, package_code) DO UPDATE SET price = excluded.price, updated_at = now()",
         tenant_id,
         package_code,
         price,
     )
+    return done == "INSERT 0 1"
 
 
 async def remove_price(connection: Connection, tenant_id: int, package_code: str) -> bool:
