@@ -4,7 +4,7 @@ import asyncio
 import multiprocessing
 import os
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -52,6 +52,19 @@ class Process:
     @property
     def said(self) -> str:
         return "\n".join(self._lines)
+
+    @property
+    def events(self) -> Counter[str]:
+        """How often it logged what: in a line the first word after the time and the level."""
+        texts = [line.partition("]")[2].split() for line in self._lines if "Z [" in line]
+        return Counter(words[0] for words in texts if words)
+
+    async def says(self, event: str, times: int = 1) -> None:
+        """Returns once it has logged this so often."""
+        async with asyncio.timeout(PATIENCE):
+            while self.events[event] < times:
+                assert self.lives, f"ended without {event}:\n{self.said}"
+                await asyncio.sleep(0.02)
 
     async def ready(self) -> str:
         """What it announced when it was ready: its base address, or "worker"."""

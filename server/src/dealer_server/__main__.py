@@ -112,11 +112,10 @@ def audit(*, tenant: int | None = None, log_head: str | None = None, as_json: As
     """
 
     async def check(opened: Settings) -> int:
-        from dealer_server import clock
         from dealer_server.operations import audit as audits
 
         async with opened_database(opened) as database:
-            report = await audits.audit(database, opened.master_keys, None, clock.now(), tenant, seen)
+            report = await audits.audit(database, opened.master_keys, None, database.clock.now(), tenant, seen)
         print(audits.as_json(report) if as_json else audits.as_text(report))
         return len(report.violated)
 
@@ -153,7 +152,6 @@ def tenant_create(
     """
 
     async def create(opened: Settings) -> None:
-        from dealer_server import clock
         from dealer_server.operations import tenant
 
         terms = tenant.Terms(
@@ -169,7 +167,7 @@ def tenant_create(
         async with opened_database(opened) as database:
             await opened_data_keys(database, opened)
             created = await tenant.create_tenant(
-                database, opened.master_keys, opened.environment, currency, terms, author(), clock.now
+                database, opened.master_keys, opened.environment, currency, terms, author(), database.clock.now
             )
         if as_json:
             print(msgspec.json.encode(created).decode())
@@ -236,7 +234,6 @@ def tenant_set(
     """
 
     async def change(opened: Settings) -> None:
-        from dealer_server import clock
         from dealer_server.operations import tenant
 
         terms = tenant.Terms(
@@ -252,7 +249,7 @@ def tenant_set(
             frozen=freeze,
         )
         async with opened_database(opened) as database:
-            await tenant.set_tenant(database, tenant_id, terms, author(), clock.now)
+            await tenant.set_tenant(database, tenant_id, terms, author(), database.clock.now)
         print(f"tenant {tenant_id} is changed")
 
     run(change(settings.read()))
@@ -267,12 +264,11 @@ def tenant_adjust(tenant_id: int, amount: str, *, reason: str, as_json: AsJson =
     """
 
     async def adjust(opened: Settings) -> None:
-        from dealer_server import clock
         from dealer_server.operations import tenant
         from dealer_server.rules import money
 
         async with opened_database(opened) as database:
-            done = await tenant.adjust(database, tenant_id, amount, reason, author(), clock.now)
+            done = await tenant.adjust(database, tenant_id, amount, reason, author(), database.clock.now)
         balance = money.text(done.balance, done.currency)
         print(json.dumps(_tenant_fields(done)) if as_json else f"tenant {tenant_id} has {balance} {done.currency} now")
 
@@ -304,13 +300,14 @@ def credentials_reset(
     """
 
     async def reset(opened: Settings) -> None:
-        from dealer_server import clock
         from dealer_server.operations import tenant
 
         async with opened_database(opened) as database:
             await opened_data_keys(database, opened)
             overlap = timedelta(0) if now else tenant.OVERLAP
-            secret = await tenant.reset_secret(database, opened.master_keys, app_key, author(), clock.now, overlap)
+            secret = await tenant.reset_secret(
+                database, opened.master_keys, app_key, author(), database.clock.now, overlap
+            )
         print(json.dumps({"appKey": app_key, "appSecret": secret}) if as_json else f"AppSecret  {secret}")
 
     run(reset(settings.read()))
@@ -373,11 +370,10 @@ def catalog_import(file: Path, *, as_json: AsJson = False) -> None:
     """Import packages from a CSV file: all of them or, with a report of every fault, none."""
 
     async def load(opened: Settings) -> int:
-        from dealer_server import clock
         from dealer_server.operations import catalogue
 
         async with opened_database(opened) as database:
-            done = await catalogue.import_csv(database, _text(file), author(), clock.now)
+            done = await catalogue.import_csv(database, _text(file), author(), database.clock.now)
         if as_json:
             print(msgspec.json.encode(done).decode())
         else:
@@ -423,8 +419,11 @@ async def _serve(host: str | None, port: int | None, share_nothing: bool) -> Non
         listening = listener.bind(opened.host, opened.port)
     except socket.gaierror as error:
         raise SettingsError(f"cannot listen on {opened.host}: {error.strerror}") from None
+    stop = _stopped()
+    if not await application.database_up(opened, stop):
+        return
     async with application.alone_or_shared(opened, share_nothing):
-        await application.run(opened, listening=listening, worker=False, ready=_announce, stop=_stopped())
+        await application.run(opened, listening=listening, worker=False, ready=_announce, stop=stop)
 
 
 async def _work(metrics: str | None) -> None:
@@ -432,8 +431,11 @@ async def _work(metrics: str | None) -> None:
 
     opened = settings.read(metrics=metrics)
     logs.configure(opened.environment == "production")
+    stop = _stopped()
+    if not await application.database_up(opened, stop):
+        return
     await application.run(
-        opened, listening=None, worker=True, watched=True, ready=lambda _: _announce("worker"), stop=_stopped()
+        opened, listening=None, worker=True, watched=True, ready=lambda _: _announce("worker"), stop=stop
     )
 
 

@@ -14,7 +14,7 @@ import msgspec
 import structlog
 from starlette.applications import Starlette
 
-from dealer_server import clock, store, worker
+from dealer_server import store, worker
 from dealer_server.api import listener, openapi, replies, routes, status, supplier_events
 from dealer_server.api.admission import LocalAdmission, SharedAdmission
 from dealer_server.api.authenticate import Authenticator
@@ -36,6 +36,7 @@ from dealer_server.fulfillment.remotes import Loop, Remotes
 from dealer_server.fulfillment.voids import VoidQueue, queues
 from dealer_server.operations import advance, qr, usage
 from dealer_server.operations.accounts import AccountDesk
+from dealer_server.operations.health import Health
 from dealer_server.operations.memory import LOAD_LIMIT_SECONDS, LOOK_LIMIT_SECONDS, Memory
 from dealer_server.operations.numbers import Numbers
 from dealer_server.operations.password import Passwords
@@ -51,7 +52,7 @@ from dealer_server.rules.refund import Way
 from dealer_server.rules.snapshot import Links
 from dealer_server.settings import CannotStart, Settings
 from dealer_server.store import embedded, schema
-from dealer_server.store.database import Database, Session, poll
+from dealer_server.store.database import Database, Session, poll, wait_until_up
 from dealer_server.store.sealing import DataKeys
 from dealer_server.suppliers.contract import Remote, Supplier
 from dealer_server.suppliers.simulated import Simulated
@@ -89,13 +90,28 @@ class Wakes:
 class Foundation:
     """What API and worker share: the database, the keys, the links."""
 
-    def __init__(self, settings: Settings, database: Database, data_keys: DataKeys, memory: Memory):
+    def __init__(self, settings: Settings, database: Database, data_keys: DataKeys, memory: Memory, health: Health):
         self.settings = settings
         self.database = database
         self.data_keys = data_keys
         self.memory = memory
+        self.clock = database.clock
+        self.health = health
         self.links = Links(settings.base_url, settings.ios_install_url, settings.android_install_url)
         self.wakes = Wakes()
+
+
+async def database_up(settings: Settings, stop: asyncio.Event) -> bool:
+    """Waits for a database that is still starting; false where `stop` came first. Raises DatabaseLost."""
+    waiting = asyncio.create_task(wait_until_up(settings.database_url, settings.database_wait_seconds))
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait([waiting, stopping], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if waiting.done():
+        waiting.result()
+        return True
+    waiting.cancel()
+    return False
 
 
 @asynccontextmanager
@@ -107,7 +123,14 @@ async def foundation(settings: Settings) -> AsyncIterator[Foundation]:
             await schema.require_current(connection)
             data_keys = await store.data_key.load(connection, settings.master_keys)
         async with remembering(settings.database_url) as memory:
-            yield Foundation(settings, database, data_keys, memory)
+            health = Health(database)
+            looking = asyncio.create_task(health.watch())
+            try:
+                yield Foundation(settings, database, data_keys, memory, health)
+            finally:
+                looking.cancel()
+                await asyncio.wait([looking])
+                await health.close()
     finally:
         await database.close()
 
@@ -137,7 +160,7 @@ class Doors(NamedTuple):
 @asynccontextmanager
 async def doors(base: Foundation) -> AsyncIterator[Doors]:
     """The API and the console; leaving them waits for the orders that were taken."""
-    settings, database = base.settings, base.database
+    settings, database, clock = base.settings, base.database, base.clock
     async with AsyncExitStack() as stack:
 
         async def session(**options: str) -> Session:
@@ -207,7 +230,7 @@ async def doors(base: Foundation) -> AsyncIterator[Doors]:
             return msgspec.json.encode(openapi.document(rows, base_url=settings.base_url, version=VERSION))
 
         code_of = functools.partial(qr.code_of, database, base.data_keys)
-        served = pages(document, code_of, drawing.svg, drawing.png)
+        served = pages(document, code_of, drawing.svg, drawing.png, base.health.not_ready)
         api = Gateway(
             Authenticator(base.memory, settings.master_keys, admitting, clock.now, settings.proxies),
             routes.table(rows),
@@ -235,7 +258,7 @@ async def console_door(base: Foundation, parts: routes.Parts) -> AsyncIterator[D
             callbacks=parts.callbacks,
             passwords=Passwords(),
         ),
-        clock.now,
+        base.clock.now,
     )
     warming = asyncio.create_task(_warm(door))
     try:
@@ -294,7 +317,7 @@ def watching(settings: Settings) -> socket.socket | None:
 
 async def work(base: Foundation) -> None:
     """The worker's loops, until cancelled."""
-    settings, wakes = base.settings, base.wakes
+    settings, wakes, clock = base.settings, base.wakes, base.clock
     policy = callback_policy(settings)
     makers = suppliers(settings, base)
     settler = Settler(base.database, base.data_keys, base.links, clock.now, wakes.webhook.set)
@@ -340,7 +363,7 @@ async def work(base: Foundation) -> None:
 
 def remotes_of(base: Foundation, settle: Callable[[], None]) -> Remotes:
     """Every Remote at work: what buys from it and what voids at it."""
-    database, wakes = base.database, base.wakes
+    database, wakes, clock = base.database, base.wakes, base.clock
 
     def loops(remote: Remote) -> list[Loop]:
         return [
@@ -372,7 +395,7 @@ def remotes_of(base: Foundation, settle: Callable[[], None]) -> Remotes:
 
 async def events_door(base: Foundation, remotes: Remotes) -> None:
     """Serves what suppliers tell us, where an address is set for it, until cancelled."""
-    settings = base.settings
+    settings, clock = base.settings, base.clock
     if not settings.supplier_events:
         return
     host, _, port = settings.supplier_events.rpartition(":")
@@ -477,7 +500,7 @@ async def run(
         if worker:
             ends.append(asyncio.create_task(work(base)))
         if watched and (bound := watching(settings)):
-            ends.append(asyncio.create_task(listener.server(status_pages(base.database)).serve(sockets=[bound])))
+            ends.append(asyncio.create_task(listener.server(status_pages(base)).serve(sockets=[bound])))
         servers: list[listener.Listener] = []
         if listening:
             opened = await stack.enter_async_context(doors(base))
@@ -490,6 +513,7 @@ async def run(
         collect_rarely()
         ready(settings.base_url)
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        base.health.draining = True
         for server in servers:
             server.should_exit = True
         if servers:
@@ -501,13 +525,13 @@ async def run(
                 raise ended
 
 
-def status_pages(database: Database) -> Starlette:
+def status_pages(base: Foundation) -> Starlette:
     async def gauges() -> tuple[Mapping[str, float], status.PurchasesOpen]:
-        async with database.connection() as connection:
-            webhooks = await store.webhook.gauges(connection, clock.now())
+        async with base.database.connection() as connection:
+            webhooks = await store.webhook.gauges(connection, base.clock.now())
             return webhooks, await store.supplier.gauges(connection)
 
-    return status.pages(gauges)
+    return status.pages(gauges, base.health.not_ready)
 
 
 def console_socket(address: str) -> socket.socket:

@@ -1,10 +1,60 @@
-"""What time is it? Read here only; handed inward as a value."""
+"""What time is it? The database's, for every process alike. Read at the edges only; handed inward as a value."""
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 Clock = Callable[[], datetime]
+STEP_SECONDS = 1.0
+APART_SECONDS = 5.0
 
 
 def now() -> datetime:
+    """This machine's time: for programs that have no database."""
     return datetime.now(UTC)
+
+
+class DatabaseClock:
+    """The database's time: as it was measured last, carried on by this process's monotonic clock.
+
+    The wall clock of this machine is only compared with it, so that somebody hears of one that is wrong. Until the
+    first measurement it has to do.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time):
+        self.monotonic = monotonic
+        self._wall = wall
+        self._offset = wall() - monotonic()
+        self._measured = False
+        self._latest = 0.0
+        self.ahead_seconds = 0.0
+        """How far this machine's wall clock was ahead of the database's when that was measured; negative: behind."""
+
+    def now(self) -> datetime:
+        """Never before what it said earlier, unless the database's time itself was set back by a second or more."""
+        at = self._offset + self.monotonic()
+        if at < self._latest:
+            at = self._latest
+        else:
+            self._latest = at
+        return datetime.fromtimestamp(at, UTC)
+
+    def measured(self, database: float, sent: float) -> None:
+        """The database answered that its time is `database`; it was asked when the monotonic clock stood at `sent`.
+
+        Its time was read somewhere between asking and now. A clock that fits in there stays as it is: a slow answer
+        says less than the quicker ones before it.
+        """
+        received = self.monotonic()
+        earliest, latest = database - received, database - sent
+        before = self._offset if self._measured else (earliest + latest) / 2
+        offset = min(max(before, earliest), latest)
+        if offset <= self._offset - STEP_SECONDS:
+            self._latest = 0.0  # another machine leads, or somebody set its clock: there is nothing to wait for
+        self._offset, self._measured = offset, True
+        self.ahead_seconds = self._wall() - (offset + received)
+
+    @property
+    def apart(self) -> bool:
+        """Whether this machine's clock is too far from the database's to be left as it is."""
+        return abs(self.ahead_seconds) > APART_SECONDS

@@ -1,24 +1,36 @@
 """How do logs look? Structured, on standard error, JSON in production; they hold ids and codes, never a secret."""
 
+import logging
 import sys
 
 import structlog
+from structlog.stdlib import ProcessorFormatter
 
 
 def configure(as_json: bool) -> None:
-    """Tracebacks are plain: the pretty ones show local variables, and those may be secrets."""
+    """Ours and, from warnings on, those of libraries: each a line alike. Tracebacks are plain: the pretty ones show
+    local variables, and those may be secrets."""
     if as_json:
         shown = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     else:
         plain = structlog.dev.plain_traceback
         shown = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
+    stamped = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *shown,
-        ],
+        processors=[*stamped, *shown],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+    libraries = logging.StreamHandler(sys.stderr)
+    named = [*stamped, structlog.stdlib.add_logger_name]
+    libraries.setFormatter(
+        ProcessorFormatter(foreign_pre_chain=named, processors=[ProcessorFormatter.remove_processors_meta, *shown])
+    )
+    logging.basicConfig(handlers=[libraries], level=logging.WARNING, force=True)
+    logging.captureWarnings(True)
+    # A pool that cannot connect tries again by itself; that the database is lost is said once, by operations/health.py.
+    logging.getLogger("asyncpg.pool").addFilter(lambda record: not record.exc_info)

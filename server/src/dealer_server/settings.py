@@ -33,6 +33,9 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="DEALER_", frozen=True, extra="ignore")
 
     database_url: str = Field(validation_alias=AliasChoices("DATABASE_URL", "DEALER_DATABASE_URL"))
+    database_wait_seconds: float = Field(
+        default=60.0, ge=0, description="how long serve and work wait for a database that is still starting"
+    )
     environment: Literal["production", "test"] = "production"
     sealing_keys: SecretStr = Field(description="id:base64 of 32 bytes, comma separated, newest first")
 

@@ -1,6 +1,6 @@
 """What is served without signing: QR codes, the OpenAPI document, and whether this process is alive."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import structlog
@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from dealer_server.api import replies
+from dealer_server.api.status import readiness
 from dealer_server.rules import access, refusal
 from dealer_server.store.database import DatabaseLost
 from esim_dealer.wire import signing
@@ -19,7 +20,9 @@ CodeOf = Callable[[int, int, str], Awaitable[str | None]]
 Draw = Callable[[str], bytes]
 
 
-def pages(document: Callable[[], bytes], code_of: CodeOf, svg: Draw, png: Draw) -> Starlette:
+def pages(
+    document: Callable[[], bytes], code_of: CodeOf, svg: Draw, png: Draw, not_ready: Callable[[], Sequence[str]]
+) -> Starlette:
     """`code_of` gives a profile's activation code when the token fits; `svg` and `png` draw it."""
 
     async def openapi(_: Request) -> Response:
@@ -27,6 +30,9 @@ def pages(document: Callable[[], bytes], code_of: CodeOf, svg: Draw, png: Draw) 
 
     async def alive(_: Request) -> Response:
         return JSONResponse({"status": "UP"})
+
+    async def ready(_: Request) -> Response:
+        return readiness(not_ready())
 
     async def qr(request: Request) -> Response:
         """An image that installs the eSIM: PNG, or SVG where the address ends so. The token in it is the key."""
@@ -57,6 +63,7 @@ def pages(document: Callable[[], bytes], code_of: CodeOf, svg: Draw, png: Draw) 
         routes=[
             Route("/openapi.json", openapi, methods=["GET"]),
             Route("/healthz", alive, methods=["GET"]),
+            Route("/readyz", ready, methods=["GET"]),
             Route("/qr/{tenant_id}/{profile_id}/{token}", qr, methods=["GET"]),
         ],
         exception_handlers={404: unknown, 405: unknown, DatabaseLost: lost, Exception: _unexpected},

@@ -15,7 +15,14 @@ Gauges = Callable[[], Awaitable[tuple[Mapping[str, float], PurchasesOpen]]]
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def pages(gauges: Gauges) -> Starlette:
+def readiness(reasons: Sequence[str]) -> Response:
+    """/readyz: whether calls may come to this process; if not, why."""
+    if reasons:
+        return JSONResponse({"status": "DOWN", "reasons": list(reasons)}, 503)
+    return JSONResponse({"status": "UP"})
+
+
+def pages(gauges: Gauges, not_ready: Callable[[], Sequence[str]]) -> Starlette:
     """`gauges` reads the database: of webhooks, and how many purchases of which supplier are in which state. While
     that is lost, /health answers 503."""
 
@@ -34,4 +41,7 @@ def pages(gauges: Gauges) -> Starlette:
             return Response("the database is lost", 503)
         return Response(metrics.text(webhooks, purchases), media_type=PROMETHEUS)
 
-    return Starlette(routes=[Route("/health", health), Route("/metrics", prometheus)])
+    async def ready(_: Request) -> Response:
+        return readiness(not_ready())
+
+    return Starlette(routes=[Route("/health", health), Route("/readyz", ready), Route("/metrics", prometheus)])

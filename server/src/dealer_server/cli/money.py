@@ -40,11 +40,10 @@ def topup_approve(topup_no: str, *, as_json: AsJson = False) -> None:
     """Credit the dealer's wallet, once."""
 
     async def approve() -> None:
-        from dealer_server import clock
         from dealer_server.operations import topup
 
         async with opened_database(settings.read()) as database:
-            done = await topup.approve(database, topup_no, author(), clock.now)
+            done = await topup.approve(database, topup_no, author(), database.clock.now)
         fields = _topup(done)
         _say(as_json, fields, f"{topup_no} is approved: {fields['amount']} {done.currency} to tenant {done.tenant_id}")
 
@@ -60,11 +59,10 @@ def topup_reject(topup_no: str, *, reason: str, as_json: AsJson = False) -> None
     """
 
     async def reject() -> None:
-        from dealer_server import clock
         from dealer_server.operations import topup
 
         async with opened_database(settings.read()) as database:
-            done = await topup.reject(database, topup_no, reason, author(), clock.now)
+            done = await topup.reject(database, topup_no, reason, author(), database.clock.now)
         _say(as_json, _topup(done), f"{topup_no} is rejected")
 
     run(reject())
@@ -93,11 +91,10 @@ def refund_approve(refund_no: str, *, as_json: AsJson = False) -> None:
     """Give back what waits for a review; the worker credits it."""
 
     async def approve() -> None:
-        from dealer_server import clock
         from dealer_server.operations import review
 
         async with opened_database(settings.read()) as database:
-            done = await review.approve(database, refund_no, author(), clock.now)
+            done = await review.approve(database, refund_no, author(), database.clock.now)
         _say(as_json, _refund(done), f"{refund_no} is approved")
 
     run(approve())
@@ -108,11 +105,10 @@ def refund_reject(refund_no: str, *, reason: str, as_json: AsJson = False) -> No
     """Give nothing back of what waits for a review."""
 
     async def reject() -> None:
-        from dealer_server import clock
         from dealer_server.operations import review
 
         async with opened_database(settings.read()) as database:
-            done = await review.reject(database, refund_no, reason, author(), clock.now)
+            done = await review.reject(database, refund_no, reason, author(), database.clock.now)
         _say(as_json, _refund(done), f"{refund_no} is rejected")
 
     run(reject())

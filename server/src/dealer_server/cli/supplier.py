@@ -69,12 +69,13 @@ def supplier_route(package_code: str, hops: list[str], *, currency: str = "USD")
     parsed = [_hop(text, currency) for text in hops]
 
     async def put() -> None:
-        from dealer_server import clock
         from dealer_server.operations import supplier
         from dealer_server.store.purchase import Hop
 
         async with opened_database(settings.read()) as database:
-            await supplier.set_route(database, package_code, [Hop(*hop) for hop in parsed], author(), clock.now)
+            await supplier.set_route(
+                database, package_code, [Hop(*hop) for hop in parsed], author(), database.clock.now
+            )
         print(f"{package_code} is made by {', then '.join(hop[0] for hop in parsed)}")
 
     run(put())
@@ -100,7 +101,6 @@ def supplier_import(
     """
 
     async def compare() -> None:
-        from dealer_server import clock
         from dealer_server.operations import supplier
 
         rule = _margin(markup, minimum, prefix)
@@ -112,7 +112,7 @@ def supplier_import(
             else:
                 _table(changes)
             if changes and (yes or (not as_json and _agreed(len(changes)))):
-                await supplier.take_over(database, code, changes, author(), clock.now)
+                await supplier.take_over(database, code, changes, author(), database.clock.now)
                 print(f"{sum(change.offer is not None for change in changes)} packages are written", file=sys.stderr)
 
     run(compare())
@@ -193,7 +193,6 @@ def supplier_resolve(
         raise SettingsError("--bought needs --iccid and --activation-code")
 
     async def resolve() -> None:
-        from dealer_server import clock
         from dealer_server.operations import supplier
 
         opened = settings.read()
@@ -201,10 +200,10 @@ def supplier_resolve(
             keys = await opened_data_keys(database, opened)
             if bought:
                 await supplier.bought(
-                    database, keys, unit_key, iccid or "", activation_code or "", author(), clock.now, ref=ref
+                    database, keys, unit_key, iccid or "", activation_code or "", author(), database.clock.now, ref=ref
                 )
             else:
-                await supplier.not_bought(database, keys, unit_key, author(), clock.now)
+                await supplier.not_bought(database, keys, unit_key, author(), database.clock.now)
         print(f"{unit_key} goes on: {'bought' if bought else 'not bought'}")
 
     run(resolve())

@@ -29,11 +29,10 @@ def failures(*, tenant: int | None = None, since: Since = None, until: Until = N
     """Show what ended FAILED, by dealer, event and what the last attempt met."""
 
     async def show() -> None:
-        from dealer_server import clock
         from dealer_server.operations import repush
 
-        now = clock.now()
         async with opened_database(settings.read()) as database:
+            now = database.clock.now()
             start, end = moment("--since", since, now), moment("--until", until, now)
             found = await repush.failures(database, tenant, start, end)
         if as_json:
@@ -81,15 +80,14 @@ def resend(
     """
 
     async def again() -> None:
-        from dealer_server import clock
         from dealer_server.operations import repush
 
         async with opened_database(settings.read()) as database:
             if delivery:
-                sent = await repush.resend(database, _needed(tenant), delivery, author(), clock.now)
+                sent = await repush.resend(database, _needed(tenant), delivery, author(), database.clock.now)
                 _say(as_json, {"resent": sent}, f"{sent} go again" if sent != 1 else "1 goes again")
                 return
-            start, end = _range(since, until, clock.now())
+            start, end = _range(since, until, database.clock.now())
             states: Any = tuple(state or ("FAILED",))
             kind: Any = event_type
             await _in_bulk(database, repush.Chosen("RESEND", tenant, start, end, states, kind), yes, wait, as_json)
@@ -115,17 +113,16 @@ def sync(
     """
 
     async def push() -> None:
-        from dealer_server import clock
         from dealer_server.operations import repush
 
         async with opened_database(settings.read()) as database:
             if order:
-                sent = await repush.sync(database, _needed(tenant), order, author(), clock.now)
+                sent = await repush.sync(database, _needed(tenant), order, author(), database.clock.now)
                 _say(as_json, {"sent": sent}, f"{sent} snapshots go out" if sent != 1 else "1 snapshot goes out")
                 return
             if since is None:
                 raise SettingsError("webhook sync takes orderNos, or --since for those placed since")
-            start, end = _range(since, until, clock.now())
+            start, end = _range(since, until, database.clock.now())
             await _in_bulk(database, repush.Chosen("SYNC", tenant, start, end), yes, wait, as_json)
 
     run(push())
@@ -156,11 +153,10 @@ def stop(job: int, *, as_json: AsJson = False) -> None:
     """End a job where it is."""
 
     async def end() -> None:
-        from dealer_server import clock
         from dealer_server.operations import repush
 
         async with opened_database(settings.read()) as database:
-            stopped = await repush.stop(database, job, author(), clock.now)
+            stopped = await repush.stop(database, job, author(), database.clock.now)
         _say(as_json, _fields(stopped), f"job {job} is stopped after {stopped.done} of {stopped.total}")
 
     run(end())
@@ -168,7 +164,6 @@ def stop(job: int, *, as_json: AsJson = False) -> None:
 
 async def _in_bulk(database: "Database", chosen: "Chosen", yes: bool, wait: bool, as_json: bool) -> None:
     """Shows the count, asks, makes the jobs, and waits for them where that is wanted."""
-    from dealer_server import clock
     from dealer_server.operations import repush
 
     parts = await repush.count(database, chosen)
@@ -177,7 +172,7 @@ async def _in_bulk(database: "Database", chosen: "Chosen", yes: bool, wait: bool
         return
     if not yes:
         _confirm(parts, chosen.kind)
-    jobs = await repush.begin(database, chosen, parts, author(), clock.now)
+    jobs = await repush.begin(database, chosen, parts, author(), database.clock.now)
     if wait:
         jobs = [await _done(database, job, as_json) for job in jobs]
     if as_json:

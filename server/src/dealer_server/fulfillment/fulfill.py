@@ -11,7 +11,7 @@ from dealer_server.fulfillment.ask import fault_text
 from dealer_server.fulfillment.supplier_queue import SupplierQueue
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.store import fulfillment as rows
-from dealer_server.store.database import Database
+from dealer_server.store.database import Database, DatabaseLost
 from dealer_server.store.sealing import DataKeys
 from dealer_server.suppliers.contract import Supplier
 
@@ -75,6 +75,8 @@ class Fulfiller:
             since = self._clock() - timedelta(seconds=UNSERVED_SECONDS)
             try:
                 unserved = await rows.unserved(self._session, known, since)
+            except DatabaseLost:
+                pass
             except Exception as error:
                 log.error("fulfillment_failed", error=fault_text(error))
             else:

@@ -92,6 +92,8 @@ class SupplierQueue:
             try:
                 while await self.run_once():
                     pass
+            except DatabaseLost:
+                pause = LOST_SECONDS
             except Exception as error:
                 log.error("fulfillment_failed", supplier=self.code, error=fault_text(error))
                 pause = LOST_SECONDS
@@ -170,7 +172,6 @@ class SupplierQueue:
             except DatabaseLost:
                 if self._stopping or asyncio.get_running_loop().time() > until:
                     raise
-                log.warning("database_lost", supplier=self.code, lines=len(batch.lines))
                 await asyncio.sleep(LOST_SECONDS / 4)
 
     async def _record(self, batch: Batch) -> None:

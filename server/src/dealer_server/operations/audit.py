@@ -1,4 +1,4 @@
-"""Does the database keep its promises? Every invariant of the ledger, of orders and of the work behind them, A1 to A24.
+"""Does the database keep its promises? Every invariant of the ledger, of orders and of the work behind them, A1 to A25.
 
 Read-only and on one snapshot, so that it may run beside everything else.
 """
@@ -41,6 +41,7 @@ TITLES = {
     "A22": "wallets count their orders and profiles",
     "A23": "no id is used twice, nor will be",
     "A24": "the audit log is whole: nothing in it was changed or taken out",
+    "A25": "nothing is dated in the future, or due later than any schedule sets it",
 }
 
 

@@ -45,7 +45,7 @@ async def load_stock(database: Database, data_keys: DataKeys, package_code: str,
         try:
             return await database.run(work)
         except (
-            asyncpg.UniqueViolationError,
+            store.stock.LoadedMeanwhile,
             asyncpg.DeadlockDetectedError,
         ):  # the same profiles, right now: look again
             if attempt == TRIES - 1:

@@ -1,12 +1,12 @@
 """What can an operator do with suppliers that are called? Set them up, route packages to them, see how they are, and
 say what became of purchases that nobody knows about."""
 
+import re
 import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-import asyncpg
 import msgspec
 
 from dealer_server import store
@@ -31,6 +31,7 @@ from dealer_server.suppliers.rt_calls import NoAnswer, NotSent
 from dealer_server.suppliers.rt_upstream import RtUpstream
 
 _package = msgspec.json.Decoder(Package)
+_CODE = re.compile("[a-z0-9][a-z0-9:_-]{0,63}")
 
 
 class Shown(msgspec.Struct, frozen=True, rename="camel"):
@@ -55,6 +56,8 @@ async def put(
     """Adds a supplier, or gives one new settings. Workers take them up within a second. Raises OperatorError."""
     if code in kinds.IN_THE_HOUSE:
         raise OperatorError(f"{code} is in the house: it needs no settings")
+    if _CODE.fullmatch(code) is None:
+        raise OperatorError(f"{code!r}: a code is 1 to 64 of a-z, 0-9, :, _ and -")
     try:
         read = kinds.read(kind, settings)
     except kinds.BadSettings as error:
@@ -68,10 +71,7 @@ async def put(
         await rows.put(connection, keys, code, kind, msgspec.json.encode(read), secrets.token_urlsafe(24))
         await _record(connection, author, "supplier.set", {"code": code, "kind": kind, "settings": _masked(read)})
 
-    try:
-        await database.run(work)
-    except asyncpg.CheckViolationError:
-        raise OperatorError(f"{code!r}: a code is 1 to 64 of a-z, 0-9, :, _ and -") from None
+    await database.run(work)
 
 
 async def set_status(database: Database, code: str, status: str, author: str) -> None:

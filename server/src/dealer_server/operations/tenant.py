@@ -5,7 +5,6 @@ import string
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 
-import asyncpg
 import msgspec
 
 from dealer_server import store
@@ -124,7 +123,7 @@ async def adjust(
         before = await _shown(connection, tenant_id)
         try:
             version = await store.wallet.move(connection, tenant_id, "ADJUST", moved, None, clock())
-        except (asyncpg.CheckViolationError, asyncpg.NumericValueOutOfRangeError):
+        except store.wallet.NotCovered:
             raise OperatorError(
                 f"balance {before['balance']} and credit limit {before['creditLimit']} do not cover {amount}"
             ) from None
@@ -222,26 +221,35 @@ async def _apply(
         allowed = None if terms.ip_allow is None else [str(one) for one in access.networks(terms.ip_allow)]
     except ValueError as error:
         raise OperatorError(str(error)) from None
+    markup = None if terms.markup is None else _basis_points(terms.markup)
+    credit_limit = _optional_money(terms.credit_limit, currency, "credit limit")
+    wallet = (await store.wallet.lock(connection, [tenant_id]))[tenant_id]
+    _require_range("qps", terms.qps, 0, 1_000_000)
+    _require_range("markup in hundredths of a percent", markup, -9_999, 1_000_000)
+    if credit_limit is not None and wallet.balance + credit_limit < 0:
+        raise OperatorError(
+            f"credit limit {terms.credit_limit} is out of range: the balance is {money.text(wallet.balance, currency)}"
+        )
+    await store.tenant.update(
+        connection,
+        tenant_id,
+        name=terms.name,
+        status=terms.status,
+        qps=terms.qps,
+        ip_allow=allowed,
+        markup_basis_points=markup,
+    )
+    await store.wallet.set_terms(
+        connection,
+        tenant_id,
+        credit_limit=credit_limit,
+        low_balance_threshold=_optional_money(terms.low_balance, currency, "low balance"),
+        frozen=terms.frozen,
+    )
     try:
-        await store.tenant.update(
-            connection,
-            tenant_id,
-            name=terms.name,
-            status=terms.status,
-            qps=terms.qps,
-            ip_allow=allowed,
-            markup_basis_points=None if terms.markup is None else _basis_points(terms.markup),
-        )
-        await store.wallet.set_terms(
-            connection,
-            tenant_id,
-            credit_limit=_optional_money(terms.credit_limit, currency, "credit limit"),
-            low_balance_threshold=_optional_money(terms.low_balance, currency, "low balance"),
-            frozen=terms.frozen,
-        )
         moved = await _set_balance(connection, tenant_id, currency, terms.balance, clock)
-    except asyncpg.CheckViolationError as error:
-        raise OperatorError(f"a limit or balance is out of range: {error}") from None
+    except store.wallet.NotCovered:
+        raise OperatorError(f"balance {terms.balance} is out of range: it is below minus the credit limit") from None
     for package_code, text in terms.prices.items():
         await _set_price(connection, tenant_id, currency, package_code, text)
     await store.tenant.touch(connection, tenant_id)
@@ -270,10 +278,13 @@ async def _set_price(connection: Connection, tenant_id: int, currency: str, pack
             raise OperatorError(f"{package_code!r} has no price of this dealer's own")
         return
     price = None if text == "off" else _money(text, currency, f"price of {package_code}")
-    try:
-        await store.tenant.set_price(connection, tenant_id, package_code, price)
-    except asyncpg.ForeignKeyViolationError:
-        raise OperatorError(f"no package {package_code!r}") from None
+    if not await store.tenant.set_price(connection, tenant_id, package_code, price):
+        raise OperatorError(f"no package {package_code!r}")
+
+
+def _require_range(what: str, value: int | None, least: int, most: int) -> None:
+    if value is not None and not least <= value <= most:
+        raise OperatorError(f"{what} {value} is out of range; accepted: {least} to {most}")
 
 
 def _money(text: str, currency: str, what: str) -> int:

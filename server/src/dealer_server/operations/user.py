@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-import asyncpg
 import msgspec
 import structlog
 
@@ -270,23 +269,22 @@ async def create(
     _require_role(tenant_id, role)
     if not name.isprintable():  # marks that nobody sees make two names look like one
         raise OperatorError("a name is written in letters, digits and signs that can be seen")
+    if not 1 <= len(name) <= 100 or any(map(str.isspace, name)):
+        raise OperatorError("a name has 1 to 100 characters and no spaces, such as an e-mail address")
     await _count_made(database, maker)
     must_change, password = password is None, password or passwords.made()
     encoded = await hasher.hash(password)
 
     async def work(connection: Connection) -> int:
+        if tenant_id is not None and not await store.tenant.listed(connection, tenant_id):
+            raise OperatorError(f"no tenant {tenant_id}")
         user_id = await rows.create(connection, tenant_id, name, role, encoded, must_change)
+        if user_id is None:
+            raise OperatorError(f"there is a user {name} already")
         await _record(connection, author, "user.create", tenant_id, {"user": name, "role": role})
         return user_id
 
-    try:
-        return Made(await database.run(work), name, role, password)
-    except asyncpg.UniqueViolationError:
-        raise OperatorError(f"there is a user {name} already") from None
-    except asyncpg.ForeignKeyViolationError:
-        raise OperatorError(f"no tenant {tenant_id}") from None
-    except asyncpg.CheckViolationError:
-        raise OperatorError("a name has 1 to 100 characters and no spaces, such as an e-mail address") from None
+    return Made(await database.run(work), name, role, password)
 
 
 async def reset(
@@ -332,6 +330,8 @@ async def take_made(database: Database, keys: DataKeys, here: Session, now: date
 async def change(database: Database, user_id: int, within: int | None, role: str, status: str, author: str) -> None:
     """Another role, or ACTIVE or DISABLED; every session of the user ends. One admin is always left. Raises
     OperatorError."""
+    if status not in ("ACTIVE", "DISABLED"):
+        raise OperatorError(f"{status!r}: ACTIVE or DISABLED")
 
     async def work(connection: Connection) -> None:
         tenant_id = (await _account(connection, user_id, within, lock=False)).tenant_id
@@ -346,10 +346,7 @@ async def change(database: Database, user_id: int, within: int | None, role: str
         detail = {"user": known.name, "before": before, "after": after}
         await _record(connection, author, "user.set", known.tenant_id, detail)
 
-    try:
-        await database.run(work)
-    except asyncpg.CheckViolationError:
-        raise OperatorError(f"{status!r}: ACTIVE or DISABLED") from None
+    await database.run(work)
 
 
 async def listed(database: Database, within: int | None = None) -> list[Listed]:

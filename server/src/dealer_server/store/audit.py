@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import asyncpg
 
+from dealer_server.rules.identity import EPOCH_SECONDS, SEQUENCE
 from dealer_server.rules.order import STOCK
 from dealer_server.store import sealing
 from dealer_server.store.database import Connection
@@ -600,6 +601,61 @@ QUERIES = (
             (SELECT count(*) AS acts, (SELECT hash FROM audit_log ORDER BY audit_id DESC LIMIT 1) AS hash
             FROM audit_log) log LEFT JOIN audit_head head ON true
         WHERE log.acts IS DISTINCT FROM head.acts OR coalesce(log.hash, '') IS DISTINCT FROM head.hash
+        """,
+    ),
+    # A process whose clock was wrong leaves such rows: nobody works on them until that time has come.
+    Query(
+        "A25",
+        "the order is of the future",
+        f"""
+        SELECT tenant_id, order_id, updated_at FROM orders
+        WHERE order_id >= (extract(epoch FROM $2::timestamptz + interval '1 minute')::bigint - {EPOCH_SECONDS})
+            * {SEQUENCE} OR updated_at > $2 + interval '1 minute'
+        """,
+    ),
+    Query(
+        "A25",
+        "the entry is of the future",
+        """
+        SELECT tenant_id, version, entry_type, created_at FROM ledger_entry
+        WHERE created_at > $2::timestamptz + interval '1 minute'
+        """,
+    ),
+    Query(
+        "A25",
+        "the line is due later than the first time is at once, and every other within the hour",
+        """
+        SELECT tenant_id, order_id, line, supplier, due_at, claims FROM order_item
+        WHERE due_at > $2::timestamptz + CASE WHEN claim IS NULL THEN interval '1 minute' ELSE interval '61 minutes' END
+        """,
+    ),
+    Query(
+        "A25",
+        "the purchase is due later than its longest wait",
+        """
+        SELECT tenant_id, order_id, line, profile_id, supplier, state, due_at, calls FROM purchase
+        WHERE due_at > $2::timestamptz + interval '15 minutes'
+        """,
+    ),
+    Query(
+        "A25",
+        "the refund or the void is due later than its longest wait",
+        """
+        SELECT tenant_id, order_id, refund_id, NULL::bigint AS profile_id, due_at FROM refund
+        WHERE due_at > $2::timestamptz + interval '15 minutes'
+        UNION ALL
+        SELECT tenant_id, order_id, refund_id, profile_id, due_at FROM void_request
+        WHERE due_at > $2::timestamptz + interval '61 minutes'
+        """,
+    ),
+    # READY: spread over a minute at most, or held back for usage alone. How long a RETRY waits is a setting.
+    Query(
+        "A25",
+        "the delivery is due later than its first attempt or its lease can be",
+        """
+        SELECT tenant_id, order_id, delivery_id, event_type, state, due_at, not_before FROM webhook_delivery
+        WHERE (state = 'IN_FLIGHT' OR (state = 'READY' AND due_at IS DISTINCT FROM not_before))
+            AND due_at > $2::timestamptz + interval '2 minutes'
         """,
     ),
     *(

@@ -88,18 +88,17 @@ async def account(connection: Connection, user_id: int, *, lock: bool = True) ->
 
 async def create(
     connection: Connection, tenant_id: int | None, name: str, role: str, password: str, must_change: bool
-) -> int:
-    """Raises asyncpg.UniqueViolationError, CheckViolationError, ForeignKeyViolationError."""
-    user_id = await connection.fetchval(
+) -> int | None:
+    """None where the name is taken."""
+    return await connection.fetchval(
         "INSERT INTO console_user (tenant_id, name, role, password, must_change) VALUES ($1, $2, $3, $4, $5)"
-        " RETURNING user_id",
+        " ON CONFLICT DO NOTHING RETURNING user_id",
         tenant_id,
         name,
         role,
         password,
         must_change,
     )
-    return user_id or 0
 
 
 async def listed(
@@ -124,7 +123,6 @@ async def set_password(connection: Connection, user_id: int, password: str, *, m
 
 
 async def set_role(connection: Connection, user_id: int, role: str, status: str) -> None:
-    """Raises asyncpg.CheckViolationError."""
     await connection.execute("UPDATE console_user SET role = $2, status = $3 WHERE user_id = $1", user_id, role, status)
 
 

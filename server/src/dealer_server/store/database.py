@@ -4,6 +4,7 @@ A COMMIT is never cancelled: batches run in tasks of their own, which no client 
 """
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -12,6 +13,8 @@ from typing import Any, Generic, TypeVar
 
 import asyncpg
 import structlog
+
+from dealer_server.clock import DatabaseClock
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -26,6 +29,11 @@ LOST = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.AdminSh
 UNREACHABLE = (*LOST, OSError, EOFError, TimeoutError)
 # No disk, no memory, no connection left: the statement was undone, and may do later.
 FULL = (asyncpg.InsufficientResourcesError,)
+# Not there yet, not ready yet, or another host will lead in a moment.
+STARTING = (OSError, asyncpg.PostgresConnectionError, asyncpg.CannotConnectNowError, asyncpg.TooManyConnectionsError,
+            asyncpg.AdminShutdownError, asyncpg.CrashShutdownError, asyncpg.TargetServerAttributeNotMatched, EOFError,
+            TimeoutError)  # fmt: skip
+WAITING_SECONDS, WAITING_SAID_SECONDS = 0.5, 10.0
 PLANS_LIVE_SECONDS = 1.0
 RECONNECT_SECONDS = 5
 # A client machine that vanished holds its locks no longer than that.
@@ -65,11 +73,32 @@ async def connect(dsn: str, **options: Any) -> asyncpg.Connection:
         raise DatabaseLost(sent=False) from error
 
 
+async def wait_until_up(dsn: str, seconds: float) -> None:
+    """Waits for a database that is still starting, for so long at most, and says so now and then. What waiting would
+    not mend, such as a wrong password, is raised at once. Raises DatabaseLost."""
+    clock = asyncio.get_running_loop().time
+    give_up = clock() + seconds
+    say = 0.0
+    while True:
+        try:
+            await (await connect(dsn, server_settings={"application_name": "esim-dealer"})).close()
+            return
+        except DatabaseLost as lost:
+            starting = isinstance(lost.__cause__, STARTING) and not isinstance(lost.__cause__, ssl.SSLError)
+            if not starting or clock() >= give_up:
+                raise
+            if clock() >= say:
+                log.warning("waiting_for_database", reason=repr(lost.__cause__))
+                say = clock() + WAITING_SAID_SECONDS
+        await asyncio.sleep(WAITING_SECONDS)
+
+
 class Database:
-    """One PostgreSQL database: a small pool for rare work; `session()` for hot lanes."""
+    """One PostgreSQL database: a small pool for rare work; `session()` for hot lanes. `clock` tells its time."""
 
     def __init__(self, dsn: str, pool: asyncpg.Pool, look_seconds: float | None = None):
         self.dsn = dsn
+        self.clock = DatabaseClock()
         self._pool = pool
         self._look_seconds = look_seconds
 
@@ -96,7 +125,10 @@ class Database:
             )
         except UNREACHABLE as error:
             raise DatabaseLost(sent=False) from error
-        return cls(dsn, pool, look_seconds)
+        database = cls(dsn, pool, look_seconds)
+        async with database.connection() as connection:
+            await measure(connection, database.clock)
+        return database
 
     async def close(self) -> None:
         await self._pool.close()
@@ -251,6 +283,13 @@ class Session:
                 **self._settings,
             },
         )
+
+
+async def measure(connection: Connection | Session, clock: DatabaseClock) -> None:
+    """Sets the clock by the database's. Raises DatabaseLost."""
+    sent = clock.monotonic()
+    [(at,)] = await connection.fetch("SELECT clock_timestamp()")
+    clock.measured(at.timestamp(), sent)
 
 
 class Desk(Generic[T, R]):

@@ -1,5 +1,5 @@
 """Which of a dealer's profiles does an ICCID name? The live one, else the newest: suppliers sell ICCIDs again
-(docs/decisions/0013-reused-iccids.md)."""
+(docs/decisions/0015-reused-iccids.md)."""
 
 from collections.abc import Sequence
 

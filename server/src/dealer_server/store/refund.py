@@ -143,7 +143,8 @@ async def add(session: Connection | Session, new: Sequence[New]) -> None:
 
 async def pay_back(session: Connection | Session, credits: Sequence[Credit], now: datetime) -> None:
     """Credits locked wallets, one ledger entry each. Raises UniqueViolationError for a refund credited before."""
-    await session.fetch(
+    wallets = len({one.tenant_id for one in credits})
+    [(moved,)] = await session.fetch(
         "WITH credit AS ("
         " SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])"
         "  AS credit(tenant_id, refund_id, amount, version, balance_after)"
@@ -156,11 +157,11 @@ async def pay_back(session: Connection | Session, credits: Sequence[Credit], now
         "), entries AS ("
         " INSERT INTO ledger_entry (tenant_id, version, entry_type, reference, amount, balance_after, created_at)"
         " SELECT tenant_id, version, 'REFUND', refund_id, amount, balance_after, $6 FROM credit"
-        ") SELECT 1 / (count(*) = $7)::int FROM moved",
+        ") SELECT count(*) FROM moved",
         *columns(credits, 5),
         now,
-        len({one.tenant_id for one in credits}),
     )
+    assert moved == wallets, "a wallet moved on while it was locked"
 
 
 # Orders as refunds and voids leave them

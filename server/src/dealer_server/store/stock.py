@@ -8,6 +8,10 @@ from dealer_server.store.database import Connection, Session, columns
 from dealer_server.store.sealing import DataKeys, stock_context
 
 
+class LoadedMeanwhile(Exception):
+    """Some of these profiles are in stock already."""
+
+
 class Loaded(NamedTuple):
     iccid: str
     activation_code: str
@@ -54,16 +58,18 @@ async def clashes(connection: Connection, loaded: Sequence[Loaded]) -> tuple[set
 
 
 async def load(connection: Connection, package_code: str, loaded: Sequence[Loaded], keys: DataKeys) -> int:
-    """Adds profiles to a package's stock; gives how many are free then. Raises asyncpg.UniqueViolationError."""
-    await connection.execute(
+    """Adds profiles to a package's stock; gives how many are free then. Raises LoadedMeanwhile."""
+    written = await connection.fetch(
         "INSERT INTO stock_profile (iccid, package_code, activation_code, code_digest)"
         " SELECT iccid, $1, code, digest FROM unnest($2::text[], $3::bytea[], $4::bytea[]) AS new(iccid, code, digest)"
-        " ORDER BY iccid",
+        " ORDER BY iccid ON CONFLICT DO NOTHING RETURNING 1",
         package_code,
         [one.iccid for one in loaded],
         [keys.seal(one.activation_code.encode(), stock_context(one.iccid)) for one in loaded],
         [one.digest for one in loaded],
     )
+    if len(written) < len(loaded):
+        raise LoadedMeanwhile
     return await count_free(connection, package_code)
 
 

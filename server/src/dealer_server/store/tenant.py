@@ -142,15 +142,17 @@ async def update(
     return done == "UPDATE 1"
 
 
-async def set_price(connection: Connection, tenant_id: int, package_code: str, price: int | None) -> None:
-    """Raises asyncpg.ForeignKeyViolationError where there is no such package."""
-    await connection.execute(
-        "INSERT INTO price (tenant_id, package_code, price) VALUES ($1, $2, $3)"
+async def set_price(connection: Connection, tenant_id: int, package_code: str, price: int | None) -> bool:
+    """False where there is no such package."""
+    done = await connection.execute(
+        "INSERT INTO price (tenant_id, package_code, price)"
+        " SELECT $1, package_code, $3 FROM package WHERE package_code = $2"
         " ON CONFLICT (tenant_id, package_code) DO UPDATE SET price = excluded.price, updated_at = now()",
         tenant_id,
         package_code,
         price,
     )
+    return done == "INSERT 0 1"
 
 
 async def remove_price(connection: Connection, tenant_id: int, package_code: str) -> bool:
@@ -200,13 +202,13 @@ CHANGES_KEPT = 1000
 
 
 async def touch_catalogue(connection: Connection) -> None:
-    """Says that packages have changed. Call it first in the transaction (docs/decisions/0013-lock-order.md)."""
+    """Says that packages have changed. Call it first in the transaction (docs/decisions/0016-lock-order.md)."""
     await connection.execute("UPDATE change SET version = version + 1 WHERE subject = 'catalogue'")
 
 
 async def touch(connection: Connection, tenant_id: int) -> None:
     """Says that what processes keep of a dealer in memory has changed. Call it after all other writes but the audit
-    log's (docs/decisions/0013-lock-order.md): versions become visible in their order."""
+    log's (docs/decisions/0016-lock-order.md): versions become visible in their order."""
     await connection.execute(
         "WITH changed AS ("
         " UPDATE change SET version = version + 1 WHERE subject = 'tenant' RETURNING version"

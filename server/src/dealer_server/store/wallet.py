@@ -7,7 +7,12 @@ from typing import NamedTuple
 from dealer_server.rules.wallet import Wallet
 from dealer_server.store.database import Connection, Session
 
+MOST = 2**63 - 1
 _COLUMNS = "tenant_id, currency, balance, credit_limit, version, frozen"
+
+
+class NotCovered(Exception):
+    """Balance and credit limit do not cover what is to be taken, or the sum is beyond any wallet; nothing was moved."""
 
 
 class Account(NamedTuple):
@@ -53,13 +58,12 @@ async def move(
 ) -> int:
     """Moves money and writes its entry; gives the entry's version. `reference` None: the entry is its own cause.
 
-    Raises asyncpg.CheckViolationError where balance and credit limit do not cover it, UniqueViolationError where this
-    entry_type and reference moved money before.
+    Raises NotCovered, and asyncpg.UniqueViolationError where this entry_type and reference moved money before.
     """
     version: int | None = await connection.fetchval(
         "WITH moved AS ("
         " UPDATE wallet SET balance = balance + $3, version = version + 1, updated_at = $5 WHERE tenant_id = $1"
-        " RETURNING version, balance)"
+        f" AND balance::numeric + $3 BETWEEN -credit_limit AND {MOST} RETURNING version, balance)"
         "INSERT INTO ledger_entry (tenant_id, version, entry_type, reference, amount, balance_after, created_at)"
         " SELECT $1, version, $2, coalesce($4, version), $3, balance, $5 FROM moved RETURNING version",
         tenant_id,
@@ -68,7 +72,8 @@ async def move(
         reference,
         now,
     )
-    assert version is not None, "the wallet exists"
+    if version is None:
+        raise NotCovered
     return version
 
 

@@ -211,7 +211,7 @@ class Deliverer:
         try:
             return await self.run_once()
         except DatabaseLost:
-            log.warning("webhook_database_lost")
+            pass
         except (asyncpg.UniqueViolationError, asyncpg.DeadlockDetectedError):
             log.info("webhook_claim_raced")  # another worker had the same order
             return 0
@@ -229,7 +229,7 @@ class Deliverer:
                     await self.forget()
                     forget_at = now + FORGET_SECONDS
             except DatabaseLost:
-                log.warning("webhook_database_lost")
+                pass
             except Exception:
                 log.exception("webhook_upkeep_failed")
             await _first_of(self._care_wanted, UPKEEP_SECONDS)

@@ -47,7 +47,7 @@ class Repusher:
         try:
             return await self.step()
         except DatabaseLost:
-            log.warning("webhook_database_lost")
+            pass
         except Exception:
             log.exception("webhook_job_failed")
         return 0

@@ -1,4 +1,4 @@
--- Suppliers sell an ICCID again once its eSIM is over (docs/decisions/0013-reused-iccids.md).
+-- Suppliers sell an ICCID again once its eSIM is over (docs/decisions/0015-reused-iccids.md).
 
 -- superseded: a later profile of this dealer has its ICCID, delivered before we heard that this one is over.
 ALTER TABLE profile ADD COLUMN superseded boolean NOT NULL DEFAULT false;

@@ -3,7 +3,7 @@
 from importlib import resources
 from typing import NamedTuple
 
-from dealer_server.store.database import Connection
+from dealer_server.store.database import Connection, Session
 
 _LOCK = 5_382_014  # one migration at a time per database
 
@@ -47,6 +47,15 @@ async def require_current(connection: Connection) -> None:
     """Raises OlderSchema, NewerSchema."""
     if missing := await pending(connection):
         raise OlderSchema(f"the database lacks migration {missing[0].number}: run `dealer-server migrate`")
+
+
+async def require_no_older(session: Session) -> None:
+    """That the schema was not replaced by an older one, as by a restore, under a running process. A newer one is
+    taken: it comes while processes are exchanged. Raises OlderSchema."""
+    needed = known()[-1].number
+    [(newest,)] = await session.fetch("SELECT coalesce(max(number), 0) FROM migration")
+    if newest < needed:
+        raise OlderSchema(f"the database has migration {newest}; this version needs {needed}")
 
 
 async def migrate(connection: Connection) -> list[Migration]:
