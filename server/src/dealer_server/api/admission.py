@@ -18,7 +18,6 @@ import structlog
 from valkey.asyncio import Valkey
 from valkey.asyncio.retry import Retry
 from valkey.backoff import NoBackoff
-from valkey.exceptions import ValkeyError
 
 from dealer_server.rules import rate
 from dealer_server.rules.rate import Allowance
@@ -383,7 +382,7 @@ class SharedAdmission:
         nobody = Call("", "", 0, 0, 0.0, asyncio.get_running_loop().create_future())
         while self.degraded:
             await asyncio.sleep(self._probe_seconds)
-            with contextlib.suppress(ValkeyError, OSError, TimeoutError):
+            with contextlib.suppress(Exception):  # whatever it is, it is asked again
                 await self._ask([nobody])
                 self.degraded = False
         log.info("shared_admission_found")
