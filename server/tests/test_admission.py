@@ -354,6 +354,36 @@ async def test_a_valkey_that_cannot_write_counts_as_lost(join: Join, valkey_serv
         await found(one)
 
 
+async def test_a_valkey_that_answers_nonsense_is_asked_until_it_does_not(tmp_path: Path):
+    path, writers = tmp_path / "s", list[asyncio.StreamWriter]()
+
+    async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answers every command with a text of three bytes."""
+        writers.append(writer)
+        while head := await reader.readline():
+            for _ in range(int(head[1:])):
+                length = int((await reader.readline())[1:])
+                await reader.readexactly(length + 2)
+            writer.write(b"$3\r\nabc\r\n")
+
+    async with await asyncio.start_unix_server(nonsense, path):
+        one = SharedAdmission(f"unix://{path}", share=0.5, timeout_seconds=5, probe_seconds=0.02)
+        assert (await one.admit("ak", new_id(), 1, 0, NOON)).fresh
+        assert one.degraded
+        await asyncio.sleep(0.1)  # a few probes
+        assert one.degraded
+    path.unlink()
+    for writer in writers:
+        writer.close()
+    healthy = ValkeyServer(port=0, unix_socket_path=path)
+    await asyncio.to_thread(healthy.start)
+    try:
+        await found(one)
+    finally:
+        await one.close()
+        healthy.terminate()
+
+
 async def test_a_caller_that_has_gone_disturbs_nobody(join: Join):
     one = join()
     gone = asyncio.create_task(one.admit("ak", new_id(), 1, 10, NOON))

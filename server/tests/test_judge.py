@@ -123,7 +123,7 @@ def test_a_supplier_that_is_down_is_tried_three_times_before_the_next():
 @pytest.mark.parametrize("code", ["TEMPORARY", "INSUFFICIENT_FUNDS"])
 def test_the_only_supplier_is_waited_for(code: RejectedCode):
     waiting = asked(rejected(code), [NEAR], failures=9)
-    assert (waiting.answered.state, waiting.failed) == ("PLANNED", False)
+    assert (waiting.answered.state, waiting.answered.outcome, waiting.failed) == ("PLANNED", f"REJECTED {code}", False)
     given_up = asked(rejected(code), [NEAR], created_at=ago(PATIENCE_SECONDS + 1))
     assert (given_up.answered.state, given_up.failed) == ("REJECTED", True)
 
@@ -166,6 +166,8 @@ def test_five_failures_in_a_row_keep_new_purchases_away_for_half_a_minute():
 def test_any_answer_that_counts_closes_the_breaker(outcome: Outcome):
     breaker = Breaker()
     for _ in range(FAILURES):
-        breaker.saw(Unknown("reset"), NOW)
-    breaker.saw(outcome, NOW)
+        assert not breaker.saw(Unknown("reset"), NOW)
+    assert breaker.saw(outcome, NOW)
     assert breaker.closed(NOW)
+    breaker.saw(Unknown("reset"), NOW)
+    assert not breaker.saw(outcome, NOW), "one failure is no outage"

@@ -174,6 +174,44 @@ async def test_a_verdict_that_cannot_be_opened_is_kept_and_stops_no_other(market
     assert market.sold()[1] == 1
 
 
+async def unknown(market: Market, quantity: int) -> str:
+    """An order whose units were asked for in vain and will be asked about in ten minutes."""
+    market.near.fault("esim/order", *["LOST_AFTER"] * quantity)
+    line = {"packageCode": "TEST-OK", "quantity": quantity, "price": "1.80"}
+    placed = await market.door.order(items=[line], amount=f"{1.8 * quantity:.2f}")
+    await market.becomes("SELECT count(*)::int FROM purchase WHERE state = 'UNKNOWN'", quantity)
+    await market.rows("UPDATE purchase SET due_at = now() + interval '10 minutes'")
+    return placed.data["orderNo"]
+
+
+async def test_after_an_outage_all_that_is_unknown_is_asked_about_once_the_supplier_answers(market: Market):
+    order_no = await unknown(market, 6)
+    await market.rows("UPDATE purchase SET due_at = now() WHERE unit_key LIKE '%-1'")
+    assert (await market.door.delivered(order_no))["orderStatus"] == "COMPLETED"
+    assert market.sold() == (6, 0)
+
+
+async def test_what_is_unknown_is_asked_about_when_the_supplier_is_seen_up(market: Market):
+    order_no = await unknown(market, 1)
+    for status in ("PAUSED", "ACTIVE"):
+        await suppliers.set_status(market.service.database, "rt:near", status, "ann")
+    assert (await market.door.delivered(order_no))["orderStatus"] == "COMPLETED"
+    assert market.sold() == (1, 0)
+
+
+async def test_what_a_supplier_does_not_void_is_looked_at_at_once(market: Market):
+    order_no = (await market.door.order()).data["orderNo"]
+    await market.door.delivered(order_no)
+    await market.becomes("SELECT asked_at IS NOT NULL OR due_at > now() + interval '1 minute' FROM profile_life", True)
+    [esim] = market.near.book.esims()
+    esim.esimStatus, esim.smdpStatus = "IN_USE", "ENABLED"
+    assert (await market.door.post("/esim/refund", {"orderNo": order_no})).data["status"] == "REFUNDING"
+    after = await market.until(
+        order_no, lambda order: order["items"][0]["profiles"][0]["lifecycleStatus"] == "ACTIVATED"
+    )
+    assert after["items"][0]["profiles"][0]["esimStatus"] == "IN_USE"
+
+
 async def parked(market: Market, sold: bool = True) -> str:
     """A purchase that was unknown for more than an hour: nobody refunded it, bought it elsewhere or gave it up."""
     market.near.fault("esim/order", "LOST_AFTER" if sold else "LOST_BEFORE")

@@ -366,17 +366,18 @@ def remotes_of(base: Foundation, settle: Callable[[], None]) -> Remotes:
     database, wakes, clock = base.database, base.wakes, base.clock
 
     def loops(remote: Remote) -> list[Loop]:
+        purchaser = Purchaser(
+            remote,
+            database.session(),
+            base.data_keys,
+            lambda code: base.memory.shelf.package(code),
+            clock.now,
+            wakes.refund_asked,
+            base.settings.refund_failed,
+        )
         return [
-            Purchaser(
-                remote,
-                database.session(),
-                base.data_keys,
-                lambda code: base.memory.shelf.package(code),
-                clock.now,
-                wakes.refund_asked,
-                base.settings.refund_failed,
-            ),
-            Pulse(database, remote, clock.now),
+            purchaser,
+            Pulse(database, remote, clock.now, purchaser.answers_again),
             Follower(
                 Polled(remote),
                 database.session(),

@@ -18,7 +18,10 @@ class Breaker:
     def closed(self, now: datetime) -> bool:
         return self._open_until is None or now >= self._open_until
 
-    def saw(self, outcome: Outcome, now: datetime) -> None:
+    def saw(self, outcome: Outcome, now: datetime) -> bool:
+        """Whether the supplier answers again after it was left alone."""
         failed = isinstance(outcome, Unknown) or (isinstance(outcome, Rejected) and outcome.code == "TEMPORARY")
+        again = not failed and self._failures >= FAILURES
         self._failures = self._failures + 1 if failed else 0
         self._open_until = now + timedelta(seconds=OPEN_SECONDS) if self._failures >= FAILURES else None
+        return again

@@ -42,15 +42,16 @@ class Heard:
 
     async def take(self, code: str, event: Event, body: bytes) -> None:
         """Raises DatabaseLost: the message is not taken, and the supplier may send it again."""
-        async with self._one_at_a_time:
-            await asyncio.shield(asyncio.create_task(self._take(code, event, body)))
+        await asyncio.shield(asyncio.create_task(self._take(code, event, body)))
 
     async def close(self) -> None:
-        await self._session.close()
+        async with self._one_at_a_time:
+            await self._session.close()
 
     async def _take(self, code: str, event: Event, body: bytes) -> None:
+        """Goes on when its caller has gone, and holds the lock until it ends: there is one session."""
         session, now = self._session, self._clock()
-        async with session.transaction():
+        async with self._one_at_a_time, session.transaction():
             told = event.sightings
             changed = await self._report(code, told, now) if told else []
             asked = await purchase.look_at(session, code, event.look_at, now) if event.look_at else 0

@@ -97,14 +97,14 @@ def _rejected(one: Claimed, outcome: Rejected, route: Sequence[Hop], plans_ids: 
         return Judged(_unknown(one, reason, now))  # the question did not get through: it is as unknown as before
     if outcome.code == "TEMPORARY" and one.was == "PENDING":
         late = (now - one.created_at).total_seconds() > PENDING_SECONDS
-        return Judged(_parked(one, reason, now) if late else _again(one, "PENDING", reason, now))
+        return Judged(_parked(one, reason, now) if late else _again(one, "PENDING", outcome, now))
     state: State = "WRITTEN_OFF" if outcome.written_off else "REJECTED"
     rejected = Answered(one.key, state, None, reason=reason, outcome=f"{state} {outcome.code}")
     if outcome.code == "CONFLICT" and plans_ids and one.position + 1 < FRESH_IDS:
         return Judged(rejected, _instead(one, Hop(one.supplier, one.sku, one.cost, one.cost_currency)))
     following = _following(one.supplier, route) if outcome.retry_elsewhere else None
     if outcome.code in _MAY_PASS and not _given_up(one, outcome, following is not None, now):
-        return Judged(_again(one, "PLANNED", reason, now))
+        return Judged(_again(one, "PLANNED", outcome, now))
     if following is not None:
         return Judged(rejected, _instead(one, following))
     return Judged(rejected, failed=True)
@@ -116,10 +116,11 @@ def _given_up(one: Claimed, outcome: Rejected, elsewhere: bool, now: datetime) -
     return (now - one.created_at).total_seconds() > PATIENCE_SECONDS
 
 
-def _again(one: Claimed, state: State, reason: str, now: datetime) -> Answered:
+def _again(one: Claimed, state: State, outcome: Rejected, now: datetime) -> Answered:
     failures = one.failures + 1
     due = now + timedelta(seconds=retry_seconds(failures))
-    return Answered(one.key, state, due, failures=failures, reason=reason, outcome="REJECTED TEMPORARY")
+    return Answered(one.key, state, due, failures=failures, reason=f"{outcome.code}: {outcome.message}",
+                    outcome=f"REJECTED {outcome.code}")  # fmt: skip
 
 
 def _following(supplier: str, route: Sequence[Hop]) -> Hop | None:

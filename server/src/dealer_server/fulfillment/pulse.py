@@ -1,7 +1,7 @@
-"""Is a supplier well? Asked once a minute, for whoever watches the metrics or the console; nothing here decides
-anything."""
+"""Is a supplier well? Asked once a minute, for whoever watches the metrics or the console, or waits until it is up."""
 
 import asyncio
+from collections.abc import Callable
 
 import structlog
 
@@ -18,13 +18,15 @@ LOOK_SECONDS = 60.0
 
 
 class Pulse:
-    """Asks one Remote how it is, counts what it says and writes it down. Says in the log when that changes."""
+    """Asks one Remote how it is, counts what it says and writes it down. Says in the log when that changes; `up` is
+    called when it is seen up for the first time, or again."""
 
-    def __init__(self, database: Database, remote: Remote, clock: Clock):
+    def __init__(self, database: Database, remote: Remote, clock: Clock, up: Callable[[], None]):
         self.wake = asyncio.Event()
         self._database = database
         self._remote = remote
         self._clock = clock
+        self._seen_up = up
         self._up: bool | None = None
 
     async def run(self) -> None:
@@ -41,6 +43,8 @@ class Pulse:
             level = log.info if health.up else log.error
             level("supplier_up" if health.up else "supplier_down", supplier=self._remote.code, detail=health.detail)
             self._up = health.up
+            if health.up:
+                self._seen_up()
         await self._write(health)
 
     async def _write(self, health: Health) -> None:

@@ -70,6 +70,7 @@ class Purchaser:
         self._refund_failed = refund_failed
         self._planner = Planner(remote.code, session, data_keys, clock, changed)
         self._breaker = Breaker()
+        self._answers_again = False
         self._calls = Calls[tuple[int, Claimed], Outcome](
             f"purchases at {self.code}", remote.caps.parallel, self._begin, self._record, self._unrecorded
         )
@@ -88,7 +89,15 @@ class Purchaser:
 
     # Purchases are called for
 
+    def answers_again(self) -> None:
+        """The supplier was seen to be up: what it left unknown is asked about now."""
+        self._answers_again = True
+        self.wake.set()
+
     async def _begin(self, room: int) -> int:
+        if self._answers_again:
+            await rows.ask_again(self._session, self.code, self._clock())
+            self._answers_again = False
         return await self._planner.plan() + (await self._claim(room) if room else 0)
 
     async def _claim(self, room: int) -> int:
@@ -139,7 +148,8 @@ class Purchaser:
         except Exception as error:
             outcome = Unknown(fault_text(error))
         kill_points.reach("purchase.answered")
-        self._breaker.saw(outcome, self._clock())
+        if self._breaker.saw(outcome, self._clock()):
+            self.answers_again()
         return outcome
 
     def _purchase(self, one: Claimed) -> Purchase:

@@ -17,8 +17,8 @@ from dealer_server.fulfillment import answers
 from dealer_server.fulfillment.ask import fault_text
 from dealer_server.fulfillment.calls import Calls
 from dealer_server.rules import refund
+from dealer_server.store import life, webhook
 from dealer_server.store import refund as rows
-from dealer_server.store import webhook
 from dealer_server.store.database import Database, Session
 from dealer_server.store.refund import Void, Voided
 from dealer_server.store.sealing import DataKeys
@@ -115,6 +115,9 @@ class VoidQueue:
         async with session.transaction():
             await store.order.lock(session, sorted(cancelled))
             recorded = await rows.record_voids(session, voided, now)
+            refused = {(one.tenant_id, one.profile_id) for one in voided if one.outcome == "REFUSED"} & recorded
+            if refused:  # perhaps it is in use: its dealer should see that
+                await life.look_at(session, sorted(refused), now)
             if cancelled:
                 await self._cancel(
                     {

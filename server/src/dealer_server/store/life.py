@@ -165,6 +165,16 @@ async def lock(connection: Connection | Session, keys: Sequence[Key], claim_id: 
     return {row[1]: _row(row) for row in rows}
 
 
+async def look_at(session: Connection | Session, keys: Sequence[Key], now: datetime) -> None:
+    """There is a reason to ask how these eSIMs are: their lives are due now, where they are followed."""
+    await session.fetch(
+        "UPDATE profile_life l SET due_at = $1 FROM unnest($2::bigint[], $3::bigint[]) AS key(tenant_id, profile_id)"
+        " WHERE l.tenant_id = key.tenant_id AND l.profile_id = key.profile_id AND l.due_at IS NOT NULL",
+        now,
+        *columns(keys, 2),
+    )
+
+
 class Written(NamedTuple):
     """What becomes of a locked life. `reported`: its supplier was heard; `asked` False: it cannot be asked, so that
     nobody waits for it. `claims` counts how often it was taken since."""

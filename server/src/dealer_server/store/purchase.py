@@ -5,7 +5,7 @@ A claim is the write-ahead: it commits SENT, so that after a crash SENT with its
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
 from dealer_server.store.database import Connection, Session, columns
@@ -13,6 +13,7 @@ from dealer_server.store.iccid import OF_SUPPLIER, OVER
 from dealer_server.store.sealing import DataKeys
 
 State = Literal["PLANNED", "SENT", "PENDING", "UNKNOWN", "PARKED", "DONE", "REJECTED", "DROPPED", "WRITTEN_OFF"]
+ASK_AGAIN_WITHIN_SECONDS = 5.0
 Key = tuple[int, int, int]
 """tenant_id, profile_id, position"""
 
@@ -234,6 +235,19 @@ async def look_at(session: Connection | Session, supplier: str, names: Sequence[
         now,
     )
     return rows[0][0]
+
+
+async def ask_again(session: Session, supplier: str, now: datetime) -> None:
+    """A supplier answers again: what is unknown there does not wait out its pauses, but is due within seconds."""
+    await session.fetch(
+        "UPDATE purchase p SET due_at = $2::timestamptz + random() * ($3::timestamptz - $2)"
+        " FROM (SELECT tenant_id, profile_id, position FROM purchase WHERE supplier = $1 AND state = 'UNKNOWN'"
+        "  AND verdict IS NULL AND due_at > $3 FOR NO KEY UPDATE SKIP LOCKED) u"
+        " WHERE p.tenant_id = u.tenant_id AND p.profile_id = u.profile_id AND p.position = u.position",
+        supplier,
+        now,
+        now + timedelta(seconds=ASK_AGAIN_WITHIN_SECONDS),
+    )
 
 
 def verdict_context(unit_key: str) -> bytes:

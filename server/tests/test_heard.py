@@ -1,0 +1,41 @@
+"""A supplier's message whose sender does not wait for the end disturbs none that comes after it."""
+
+import asyncio
+
+from dealer_server import clock
+from dealer_server.fulfillment.heard import Heard
+from dealer_server.store import data_key
+from dealer_server.suppliers.contract import Event
+from door import running_service
+from sourcing import fresh
+
+BLOCKED = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'supplier_event'::regclass"
+
+
+def nobody() -> None:
+    """Whom it would wake."""
+
+
+async def test_a_sender_that_gives_up_leaves_the_session_to_its_message(postgres: str, template: str):
+    async with fresh(postgres, template) as url, running_service(url, worker=False) as service:
+        async with service.database.connection() as connection:
+            keys = await data_key.load(connection, service.settings.master_keys)
+        heard = Heard(service.database.session(), keys, clock.now, nobody, nobody)
+        async with service.database.connection() as other:
+            blocking = other.transaction()
+            await blocking.start()
+            await other.execute("LOCK TABLE supplier_event IN EXCLUSIVE MODE")
+            first = asyncio.create_task(heard.take("rt:near", Event(b"first", "KIND"), b"{}"))
+            async with asyncio.timeout(20):
+                while not await other.fetchval(BLOCKED):
+                    await asyncio.sleep(0.01)
+            first.cancel()
+            await asyncio.wait([first])
+            second = asyncio.create_task(heard.take("rt:near", Event(b"second", "KIND"), b"{}"))
+            await asyncio.sleep(0)
+            await blocking.rollback()
+        await second
+        await heard.close()
+        async with service.database.connection() as connection:
+            rows = await connection.fetch("SELECT key FROM supplier_event ORDER BY event_id")
+        assert [row[0] for row in rows] == [b"first", b"second"]
