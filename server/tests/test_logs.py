@@ -1,5 +1,6 @@
 """Logs never hold a secret (style: structured, ids and codes)."""
 
+import json
 import subprocess
 import sys
 
@@ -25,3 +26,23 @@ def test_a_traceback_shows_no_local_variable(as_json: bool):
     )
     assert "cannot sign" in ran.stderr and "t-1" in ran.stderr
     assert "sk_test_canary" not in ran.stderr
+
+
+A_LIBRARY_COMPLAINS = """
+import logging
+from dealer_server import logs
+logs.configure(True)
+logging.getLogger("asyncpg").warning("oh %s", "no")
+logging.getLogger("uvicorn.error").info("nobody asked")
+try:
+    raise ValueError("cannot")
+except ValueError:
+    logging.getLogger("asyncio").exception("went wrong")
+"""
+
+
+def test_what_libraries_complain_of_is_a_line_of_json_each():
+    ran = subprocess.run([sys.executable, "-c", A_LIBRARY_COMPLAINS], capture_output=True, text=True, check=True)
+    first, second = [json.loads(line) for line in ran.stderr.splitlines()]
+    assert (first["event"], first["level"], first["logger"]) == ("oh no", "warning", "asyncpg")
+    assert second["event"] == "went wrong" and "cannot" in second["exception"]
