@@ -78,10 +78,10 @@ def _anywhere(points: Sequence[Armed], count: int) -> Iterable[Armed]:
 async def _survives(shop: Ground, serve_at: Iterable[Armed], work_at: Iterable[Armed]) -> dict[str, int]:
     """API and worker die again and again, each on its own; how many unknown outcomes were which."""
     over, env = asyncio.Event(), environment(shop.url)
-    working = asyncio.create_task(_kill_worker(shop, work_at))
-    working.add_done_callback(lambda _: over.set())
-    unseen = await _kill_api(shop, serve_at, over)
-    await working
+    async with asyncio.TaskGroup() as deaths:  # where one fails the other has no reason to go on
+        working = deaths.create_task(_kill_worker(shop, work_at))
+        working.add_done_callback(lambda _: over.set())
+        unseen = await _kill_api(shop, serve_at, over)
     await shop.all_sessions_end()
     await shop.leases_run_out()
     async with running("serve", "--port", "0", env=env) as serve, running("work", env=env):
