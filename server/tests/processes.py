@@ -73,10 +73,11 @@ class Process:
         assert self._ready.done(), f"ended before it was ready:\n{self.said}"
         return self._ready.result()
 
-    async def ended(self) -> int:
+    async def ended(self, patience: float = PATIENCE) -> int:
         """Its exit status, once it has ended; minus the signal that ended it."""
-        async with asyncio.timeout(PATIENCE):
-            return await asyncio.shield(self._ended)
+        await asyncio.wait([self._ended], timeout=patience)
+        assert self._ended.done(), f"still running after {patience} s:\n{self.said}"
+        return self._ended.result()
 
     @property
     def lives(self) -> bool:

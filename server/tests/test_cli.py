@@ -367,6 +367,9 @@ async def test_a_port_in_use_is_named(env: dict[str, str]):
         port = str(taken.getsockname()[1])
         for done in await in_turn([(("serve", "--port", port), env), (("dev", "--port", port), env)]):
             assert refusal(done) == f"cannot listen on 127.0.0.1 port {port}: Address already in use"
+    for port in ("-1", "65536", "99999"):  # the last would be 34463
+        words = f"cannot listen on 127.0.0.1 port {port}: a port is 0 to 65535"
+        assert refusal(await run("dev", f"--port={port}", env=env)) == words
 
 
 async def test_every_command_explains_itself(env: dict[str, str]):
@@ -454,6 +457,19 @@ async def stopped(process: Process, number: int, postgres: psutil.Process) -> No
     process.signal(number)
     assert await process.ended() == 0, process.said
     assert not postgres.is_running() or postgres.status() == psutil.STATUS_ZOMBIE
+
+
+async def test_dev_cuts_nothing_that_is_to_be_copied(folder: Path):
+    data = ("--data", str(folder / "data"))
+    env = environment(None, COLUMNS="40")
+    async with running("dev", "--port", "0", *data, env=env, ready=False) as process:
+        lines = []
+        while not lines or not lines[-1].startswith("export ESIM_DEALER_APP_SECRET="):
+            lines.append((await process.line()).rstrip("\n"))
+            assert lines[-1] or process.lives, process.said
+        key, secret = (line.partition("=")[2] for line in lines[-2:])
+        assert len(secret) == len("sk_test_") + 40
+        assert f"AppKey        {key}" in lines and f"AppSecret     {secret}" in lines
 
 
 async def test_dev_runs_everything_and_its_line_says_how_to_reach_it(folder: Path):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import runpy
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -35,6 +36,7 @@ class Placeholder:
 ROWS = routes.operations(routes.Parts(*(Placeholder() for _ in routes.Parts.__struct_fields__)))  # type: ignore[arg-type]
 DOCUMENT = json.loads(msgspec.json.encode(openapi.document(ROWS, base_url=BASE_URL, version="1.0.2")))
 OPERATIONS = {path: item["post"] for path, item in DOCUMENT["paths"].items()}
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 class Example(NamedTuple):
@@ -279,3 +281,13 @@ def test_times_are_marked_as_such() -> None:
                 if struct.__name__ in (schemas := DOCUMENT["components"]["schemas"]):
                     schema = schemas[struct.__name__]["properties"][field.encode_name]
                     assert schema["format"] == "date-time"
+
+
+def test_the_written_reference_is_current():
+    made = runpy.run_path(str(DOCS / "__main__.py"))
+    written = (DOCS / "reference.md").read_text()
+    assert written == made["reference"](made["document"]()), "run `make docs`"
+    headings = [line.removeprefix("### ") for line in written.splitlines() if line.startswith("### ")]
+    anchors = [re.sub(r"[^a-z0-9-]", "", heading.lower().replace(" ", "-")) for heading in headings]
+    assert len(set(anchors)) == len(anchors)
+    assert set(re.findall(r"\]\(#([^)]+)\)", written)) <= set(anchors)

@@ -1,5 +1,6 @@
 """`dealer-server supplier`, as an operator types it."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -7,10 +8,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 
+from dealer_server.suppliers.es2plus import Es2PlusSettings
 from door import running_service
-from processes import Done, environment, run
+from processes import PROGRAM, Done, environment, run
 from rt_family import SECRET, Upstream, package, running_upstream
+from smdp import Authority
 from sourcing import fresh
 
 
@@ -24,6 +29,16 @@ class Operator:
 
     async def types(self, *arguments: str) -> Done:
         return await run("supplier", *arguments, env=self.env)
+
+    async def types_into(self, given: str, *arguments: str) -> str:
+        """With something on standard input; what it prints."""
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            *PROGRAM, "supplier", *arguments, env=self.env, stdin=pipe, stdout=pipe, stderr=pipe
+        )
+        out, err = await process.communicate(given.encode())
+        assert process.returncode == 0, err
+        return out.decode()
 
     async def done(self, *arguments: str) -> str:
         ended = await self.types(*arguments)
@@ -68,6 +83,28 @@ async def test_a_supplier_is_set_up_shown_without_secrets_and_asked_how_it_is(op
     assert (await operator.shown())["events"] == shown["events"], "its address stays when it gets new settings"
     await operator.upstream.leave()
     assert (await operator.types("check", "rt:ea")).status == 1
+
+
+async def test_a_dash_reads_standard_input(operator: Operator):
+    settings = msgspec.json.encode(operator.upstream.settings).decode()
+    assert "is set" in await operator.types_into(settings, "set", "rt:ea", "-", "--kind", "rt_upstream")
+    assert "1 ICCIDs are new" in await operator.types_into("8944538532008160222\n", "iccids", "rt:ea", "TYPE", "-")
+
+
+async def test_certificates_are_shown_by_what_tells_them_apart(operator: Operator):
+    authority = Authority("Their CA")
+    mine = authority.issue("dealer")
+    settings = Es2PlusSettings(
+        base_url="https://smdp.example.com", requester_id="ACME", smdp_address="rsp.example.com", ca=authority.pem,
+        cert=mine.cert, key=mine.key,
+    )  # fmt: skip
+    await operator.done("set", "es2:a", operator.file(msgspec.json.encode(settings)), "--kind", "es2plus")
+    for shown in (await operator.done("show", "es2:a"), await operator.done("show", "es2:a", "--json")):
+        assert "BEGIN" not in shown and "PRIVATE" not in shown
+        for name, pem in (("Their CA", authority.pem), ("dealer", mine.cert)):
+            one = x509.load_pem_x509_certificate(pem.encode())
+            assert f"CN={name}, expires {one.not_valid_after_utc:%Y-%m-%d}" in shown
+            assert one.fingerprint(hashes.SHA256()).hex() in shown
 
 
 async def test_wrong_settings_are_refused_by_name(operator: Operator):

@@ -106,6 +106,8 @@ def listen(session: Session, options: argparse.Namespace) -> None:
     secret, app_key = session.setting(APP_SECRET), session.environment.get(APP_KEY)
     catching_up = options.catch_up if options.catch_up is not None else options.set is not None
     path = None if options.no_inbox else options.inbox or default_inbox(session.environment)
+    if not 0 <= options.port <= 65_535:
+        raise ValueError(f"--port {options.port}: 0 to 65535 is expected")
 
     def report(report: Report) -> None:
         print(_json_of(report) if session.as_json else _event_line(report), flush=True)
@@ -113,7 +115,10 @@ def listen(session: Session, options: argparse.Namespace) -> None:
     with contextlib.ExitStack() as open_until_the_end:
         inbox = open_until_the_end.enter_context(_open_inbox(path)) if path else None
         since = inbox.last_received() if inbox else None
-        receiver = Receiver((options.host, options.port), secret, app_key, report, inbox)
+        try:
+            receiver = Receiver((options.host, options.port), secret, app_key, report, inbox)
+        except OSError as error:
+            raise OSError(f"cannot listen on {options.host} port {options.port}: {error.strerror}") from error
         open_until_the_end.enter_context(receiver)
         _say(f"listening on {receiver.url}")
         if path:

@@ -8,7 +8,6 @@ import os
 import secrets
 import shlex
 import signal
-import sys
 from pathlib import Path
 
 import msgspec
@@ -170,23 +169,16 @@ def _show(demo: Demo, as_json: bool) -> None:
     if as_json:
         print(json.dumps(msgspec.to_builtins(demo)), flush=True)
         return
-    from rich.console import Console
-    from rich.panel import Panel
-
-    console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
-    console.print(
-        Panel.fit(
-            f"base address  [bold]{demo.base_url}[/]\nAppKey        [bold]{demo.app_key}[/]\n"
-            f"AppSecret     [bold]{demo.app_secret}[/]\n\n"
-            f"console       [bold]{demo.console_url}[/]\n"
-            f"  as operator [bold]{demo.operator.name}[/]  {demo.operator.password}\n"
-            f"  as dealer   [bold]{demo.dealer.name}[/]    {demo.dealer.password}\n\n"
-            f"interface     {demo.base_url}/openapi.json\nstop          Ctrl-C",
-            title="esim-dealer, test environment",
-            border_style="green",
-        )
+    # Plain lines: a box would wrap or cut what is to be copied where the terminal is narrow.
+    print(
+        "esim-dealer, test environment\n\n"
+        f"base address  {demo.base_url}\nAppKey        {demo.app_key}\nAppSecret     {demo.app_secret}\n\n"
+        f"console       {demo.console_url}\n"
+        f"  as operator {demo.operator.name}  {demo.operator.password}\n"
+        f"  as dealer   {demo.dealer.name}    {demo.dealer.password}\n\n"
+        f"interface     {demo.base_url}/openapi.json\nstop          Ctrl-C\n\n"
+        "A first call, in another terminal:\n"
     )
-    console.print("A first call, in another terminal:\n", style="bold")
     for name, value in (
         ("ESIM_DEALER_URL", demo.base_url),
         ("ESIM_DEALER_APP_KEY", demo.app_key),

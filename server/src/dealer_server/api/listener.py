@@ -7,6 +7,7 @@ answered 400, or closed. Nothing here knows the API; the answers it makes itself
 
 import asyncio
 import contextlib
+import errno
 import functools
 import socket
 import ssl
@@ -26,6 +27,7 @@ from dealer_server.api.admission import client_network
 
 log = structlog.get_logger(__name__)
 
+LAST_PORT = 65_535
 BACKLOG = 4096  # connections that wait to be accepted; the kernel caps it (net.core.somaxconn)
 
 
@@ -601,6 +603,8 @@ def bind(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
 
     Listening from here on: of two sockets bound to one port it is the second `listen` that fails.
     """
+    if not 0 <= port <= LAST_PORT:  # getaddrinfo would take its last 16 bits
+        raise OSError(errno.EINVAL, f"cannot listen on {host} port {port}: a port is 0 to {LAST_PORT}")
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 app = App(name="supplier", help="Suppliers that are called, and the routes of packages to them.")
 _FORM = "SUPPLIER=SKU or SUPPLIER=SKU@COST"
+FileOrInput = Annotated[Path, Parameter(allow_leading_hyphen=True)]
 
 
 @app.command(name="set")
-def supplier_set(code: str, file: Path, *, kind: str) -> None:
+def supplier_set(code: str, file: FileOrInput, *, kind: str) -> None:
     """Add a supplier, or give one new settings.
 
     Args:
@@ -119,11 +120,12 @@ def supplier_import(
 
 
 @app.command(name="iccids")
-def supplier_iccids(code: str, sku: str, file: Path) -> None:
+def supplier_iccids(code: str, sku: str, file: FileOrInput) -> None:
     """Load ICCIDs that an SM-DP+ has put aside for us, one a line: all or none.
 
     Args:
         sku: The profile type they belong to.
+        file: The list; - reads standard input.
     """
     lines = _read(file).decode(errors="replace").splitlines()
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 
 from dealer_server import store
 from dealer_server.clock import Clock
@@ -297,12 +299,28 @@ def _shown(one: Supplier, totals: Totals, free: dict[str, int], waiting: Sequenc
 
 
 _SECRET_WORDS = ("secret", "key", "password", "token", "cert")
+_CERTIFICATE = "-----BEGIN CERTIFICATE-----"
 
 
 def _masked(settings: msgspec.Struct) -> dict[str, object]:
-    """Settings without what must not be seen."""
+    """Settings without what must not be seen; of certificates what tells them apart and when they expire."""
     built: dict[str, object] = msgspec.to_builtins(settings)
-    return {
-        name: "…" if isinstance(value, str) and value and any(word in name.lower() for word in _SECRET_WORDS) else value
-        for name, value in built.items()
-    }
+    return {name: _seen(name, value) if isinstance(value, str) and value else value for name, value in built.items()}
+
+
+def _seen(name: str, value: str) -> str:
+    if _CERTIFICATE in value:
+        return _certificates(value)
+    return "…" if any(word in name.lower() for word in _SECRET_WORDS) else value
+
+
+def _certificates(pem: str) -> str:
+    try:
+        found = x509.load_pem_x509_certificates(pem.encode())
+    except ValueError:
+        return "…"
+    return "; ".join(
+        f"{one.subject.rfc4514_string()}, expires {one.not_valid_after_utc:%Y-%m-%d},"
+        f" SHA-256 {one.fingerprint(hashes.SHA256()).hex()}"
+        for one in found
+    )
