@@ -502,6 +502,11 @@ async def test_statement_and_topups(dealer: Either, service: Service):
     service.answers("/account/topup/query", success(topup | {"createTime": "2025-12-31T12:00:00Z", "duplicate": False}))
     assert (await dealer.topup("u-1", "50", pay_method="CARD")).status == "PENDING"
     assert (await dealer.query_topup("T1")).topup_no == "T1"
-    with pytest.raises(ValueError):
-        await dealer.query_topup()
+    cancelled = topup | {"status": "CANCELLED", "createTime": "2025-12-31T12:00:00Z", "duplicate": False}
+    service.answers("/account/topup/cancel", success(cancelled))
+    assert (await dealer.cancel_topup(transaction_id="u-1")).status == "CANCELLED"
+    assert service.bodies("/account/topup/cancel") == [{"transactionId": "u-1"}]
+    for find in (dealer.query_topup, dealer.cancel_topup):
+        with pytest.raises(ValueError):
+            await find()
     assert service.bodies("/account/topup") == [{"transactionId": "u-1", "amount": "50", "payMethod": "CARD"}]

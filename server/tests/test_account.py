@@ -17,6 +17,7 @@ from door import Door, Service
 from processes import environment, run
 
 STATEMENT, TOPUP, QUERY = "/account/statement", "/account/topup", "/account/topup/query"
+CANCEL = "/account/topup/cancel"
 
 
 @pytest.fixture(autouse=True)
@@ -98,6 +99,53 @@ async def test_a_rejected_request_says_why(service: Service, dealer: Door):
     assert await balance(dealer) == 1000
 
 
+async def test_a_request_is_withdrawn_by_its_dealer(service: Service, dealer: Door):
+    one, two = await asked(dealer), await asked(dealer)
+    withdrawn = (await dealer.post(CANCEL, {"topupNo": one["topupNo"]})).data
+    assert withdrawn == one | {"status": "CANCELLED", "reviewTime": withdrawn["reviewTime"]}
+    both = {"topupNo": one["topupNo"], "transactionId": one["transactionId"]}
+    for again in ({"topupNo": one["topupNo"]}, {"transactionId": one["transactionId"]}, both):
+        assert (await dealer.post(CANCEL, again)).data == withdrawn | {"duplicate": True}
+    assert (await dealer.post(QUERY, both)).data == withdrawn
+    assert (await dealer.post(QUERY, {"topupNo": two["topupNo"]})).data["status"] == "PENDING"
+    with pytest.raises(OperatorError, match="CANCELLED already, by dealer"):
+        await topup.approve(service.database, one["topupNo"], "ops", clock.now)
+    assert await balance(dealer) == 1000
+
+
+async def test_what_was_reviewed_is_withdrawn_no_more(service: Service, dealer: Door):
+    one, two = await asked(dealer), await asked(dealer)
+    await topup.approve(service.database, one["topupNo"], "ops", clock.now)
+    await topup.reject(service.database, two["topupNo"], "no such transfer", "ops", clock.now)
+    for ended, status in ((one, "APPROVED"), (two, "REJECTED")):
+        reply = await dealer.post(CANCEL, {"topupNo": ended["topupNo"]})
+        assert (reply.code, reply.data) == ("200002", {"status": status}) and status in reply.message
+    assert await balance(dealer) == 1050
+
+
+async def test_of_approval_and_withdrawal_exactly_one_happens(service: Service, dealer: Door):
+    for _ in range(12):
+        before, one = await balance(dealer), await asked(dealer)
+        approved, withdrawn = await asyncio.gather(
+            topup.approve(service.database, one["topupNo"], "ops", clock.now),
+            dealer.post(CANCEL, {"topupNo": one["topupNo"]}),
+            return_exceptions=True,
+        )
+        assert not isinstance(withdrawn, BaseException)
+        status = (await dealer.post(QUERY, {"topupNo": one["topupNo"]})).data["status"]
+        if isinstance(approved, OperatorError):
+            assert (withdrawn.code, status, await balance(dealer)) == ("000000", "CANCELLED", before)
+        else:
+            assert (withdrawn.code, status, await balance(dealer)) == ("200002", "APPROVED", before + 50)
+
+
+async def test_withdrawn_requests_make_room_for_others(dealer: Door):
+    made = [await asked(dealer) for _ in range(20)]
+    assert (await dealer.post(TOPUP, {"transactionId": "t-21", "amount": "10"})).code == "200021"
+    assert (await dealer.post(CANCEL, {"topupNo": made[0]["topupNo"]})).code == "000000"
+    assert (await dealer.post(TOPUP, {"transactionId": "t-21", "amount": "10"})).code == "000000"
+
+
 async def test_a_repeat_is_the_original(dealer: Door):
     call = {"transactionId": f"t-{secrets.token_hex(6)}", "amount": "10"}
     first, second = [(await dealer.post(TOPUP, call)).data for _ in range(2)]
@@ -134,18 +182,21 @@ async def test_too_many_pending_requests_are_refused(dealer: Door):
     assert (await dealer.post(TOPUP, {"transactionId": "t-21", "amount": "10"})).code == "200021"
 
 
+@pytest.mark.parametrize("path", [QUERY, CANCEL])
 @pytest.mark.parametrize("call", [{"topupNo": "T261120081530000001"}, {"topupNo": "x"}, {"transactionId": "none"}])
-async def test_what_was_not_asked_for_is_not_found(dealer: Door, call: dict[str, str]):
-    assert (await dealer.post(QUERY, call)).code == "310405"
+async def test_what_was_not_asked_for_is_not_found(dealer: Door, path: str, call: dict[str, str]):
+    assert (await dealer.post(path, call)).code == "310405"
 
 
-async def test_top_ups_are_ones_own(dealer: Door, stranger: Door):
+@pytest.mark.parametrize("path", [QUERY, CANCEL])
+async def test_top_ups_are_ones_own(dealer: Door, stranger: Door, path: str):
     one = await asked(dealer)
-    assert (await stranger.post(QUERY, {"topupNo": one["topupNo"]})).code == "310405"
-    assert (await dealer.post(QUERY, {})).code == "000105"
+    assert (await stranger.post(path, {"topupNo": one["topupNo"]})).code == "310405"
+    assert (await dealer.post(path, {})).code == "000105"
     two = await asked(dealer)
     disagreeing = {"topupNo": one["topupNo"], "transactionId": two["transactionId"]}
-    assert (await dealer.post(QUERY, disagreeing)).code == "310405"
+    assert (await dealer.post(path, disagreeing)).code == "310405"
+    assert (await dealer.post(QUERY, {"topupNo": one["topupNo"]})).data["status"] == "PENDING"
 
 
 async def test_the_operators_commands(service: Service, dealer: Door, database_url: str):

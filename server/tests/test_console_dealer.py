@@ -330,6 +330,26 @@ async def test_a_topup_is_asked_for_once_however_often_its_form_is_sent(service:
     assert (await dealer.post("/account/balance")).data["balance"] == "1000.00"
 
 
+async def test_a_topup_that_waits_is_withdrawn_and_who_did_is_written_down(
+    service: Service, people: People, dealer: Door
+):
+    call = {"transactionId": "console-withdrawn", "amount": "75"}
+    topup_no = (await dealer.post("/account/topup", call)).data["topupNo"]
+    path = f"/console/wallet/topups/{topup_no}/cancel"
+    assert path in await people["finance"].get("/console/wallet")
+    assert path not in await people["developer"].get("/console/wallet")
+    await people["developer"].post(path, status=403)
+    for _ in range(2):
+        assert f"{topup_no} is withdrawn" in await people["finance"].post(path)
+    text = await people["finance"].get("/console/wallet/topups")
+    assert "CANCELLED" in text and path not in text
+    async with service.database.connection() as connection:
+        sql = "SELECT author, detail FROM audit_log WHERE tenant_id = $1 AND action = 'topup.cancel'"
+        [[author, detail]] = await connection.fetch(sql, dealer.tenant_id)
+    assert author.startswith("console:finance-") and json.loads(detail)["topupNo"] == topup_no
+    assert (await dealer.post("/account/topup/query", {"topupNo": topup_no})).data["status"] == "CANCELLED"
+
+
 async def test_who_takes_a_statement_is_written_down_with_its_filter(service: Service, people: People, dealer: Door):
     await people["finance"].get("/console/wallet/statement.csv?type=REFUND&to=2026-01-01&before=7&other=x")
     async with service.database.connection() as connection:

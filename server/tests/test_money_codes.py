@@ -15,6 +15,7 @@ from test_refunds import bought, profiles, refund
 Json = Mapping[str, Any]
 REFUND, CANCEL, REVOKE = "/esim/refund", "/esim/profile/cancel", "/esim/profile/revoke"
 TOPUP, TOPUP_QUERY, STATEMENT = "/account/topup", "/account/topup/query", "/account/statement"
+TOPUP_CANCEL = "/account/topup/cancel"
 NOBODYS_ICCID = "89000000000000000009"
 LONG = "x" * 256
 
@@ -157,6 +158,12 @@ TOPUPS: list[Case] = [
     *named(TOPUP_QUERY, "000108", {"topupNo": 5}, {"transactionId": "a b"}),
     *named(TOPUP_QUERY, "310405", {"topupNo": "T200101000000000001"}, {"topupNo": "x"}, {"transactionId": "none"}),
     (TOPUP_QUERY, "310405", lambda one: {"topupNo": one.topup["topupNo"], "transactionId": "none"}),
+    *named(TOPUP_CANCEL, "000105", {}, {"topupNo": None}),
+    *named(TOPUP_CANCEL, "000106", {"topupNo": ""}, {"transactionId": ""}),
+    *named(TOPUP_CANCEL, "000107", {"topupNo": LONG}),
+    *named(TOPUP_CANCEL, "000108", {"topupNo": 5}, {"transactionId": "a b"}),
+    *named(TOPUP_CANCEL, "310405", {"topupNo": "T200101000000000001"}, {"topupNo": "x"}, {"transactionId": "none"}),
+    (TOPUP_CANCEL, "310405", lambda one: {"topupNo": one.topup["topupNo"], "transactionId": "none"}),
     *named(STATEMENT, "000108", {"entryType": "FEE"}, {"startTime": "yesterday"}, {"endTime": 5}),
     *named(STATEMENT, "000108", {"pager": {"pageSize": 501}}, {"pager": {"pageNum": 0}}, {"pager": {"after": "x"}}),
 ]
@@ -166,11 +173,12 @@ ELSEWHERE = {
     (CANCEL, "200002"): "test_refused_cancel.py",
     (REVOKE, "200002"): "test_refused_cancel.py",
     (TOPUP, "200021"): "test_account.py",
+    (TOPUP_CANCEL, "200002"): "test_account.py",
 }
 
 
 def test_every_code_that_an_operation_names_is_in_the_table():
-    paths = {REFUND, CANCEL, REVOKE, TOPUP, TOPUP_QUERY, STATEMENT}
+    paths = {REFUND, CANCEL, REVOKE, TOPUP, TOPUP_QUERY, TOPUP_CANCEL, STATEMENT}
     promised = {(row.path, code) for row in ROWS if row.path in paths for code in row.refusals}
     covered = {(path, code) for path, code, _ in CASES} | set(ELSEWHERE)
     assert promised <= covered
@@ -210,6 +218,7 @@ def theirs(mine: Estate, other: Estate) -> list[tuple[str, str, Json]]:
             (path, "310404", {name: profile[name]})
             for path, name in itertools.product((CANCEL, REVOKE), ("profileId", "iccid"))
         ),
+        (TOPUP_CANCEL, "310405", {"topupNo": other.topup["topupNo"]}),
         (TOPUP_QUERY, "310405", {"topupNo": other.topup["topupNo"]}),
         (TOPUP_QUERY, "310405", {"transactionId": other.topup["transactionId"]}),
         (TOPUP_QUERY, "310405", {"topupNo": mine.topup["topupNo"], "transactionId": other.topup["transactionId"]}),

@@ -31,6 +31,7 @@ CHOICES: list[tuple[str, tuple[str, str], dict[str, Any]]] = [
     ("/esim/profile/usage", PROFILE, {}),
     ("/test/profile/advance", PROFILE, {"step": "DOWNLOAD"}),
     ("/account/topup/query", ("topupNo", "transactionId"), {}),
+    ("/account/topup/cancel", ("topupNo", "transactionId"), {}),
 ]
 LEFT_OUT = object()
 

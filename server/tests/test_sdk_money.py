@@ -59,6 +59,11 @@ async def test_the_command_refunds_cancels_and_shows_the_wallet(dealer: Door):
     assert topup["status"] == "PENDING"
     status, out, _ = await command(dealer, "topup", "--query", topup["topupNo"])
     assert status == 0 and "25.00" in out
+    status, out, _ = await command(dealer, "topup", "cancel", topup["topupNo"], "--json")
+    assert status == 0 and json.loads(out)["status"] == "CANCELLED"
+    status, out, _ = await command(dealer, "topup", "cancel", "--transaction-id", topup["transactionId"], "--json")
+    assert status == 0 and json.loads(out)["duplicate"] is True
+    assert (await command(dealer, "topup", "cancel"))[0] == (await command(dealer, "topup", "25", "T1"))[0] == 2
     status, _, err = await command(dealer, "refund", one, "--refund-transaction-id", "again")
     assert status == 1 and "200003" in err
     assert (await command(dealer, "topup"))[0] == 2

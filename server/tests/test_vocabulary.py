@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from dealer_server.api import authenticate, openapi, replies, routes
-from dealer_server.rules import backoff, delivery
+from dealer_server.rules import backoff, delivery, refusal
 from dealer_server.rules.catalogue import generate
 from esim_dealer.wire import calls, signing, vocabulary
 from esim_dealer.wire.envelope import Envelope
@@ -204,10 +204,17 @@ def test_the_operations_served_and_their_parameters_are_those_of_the_routes() ->
     assert set(re.findall(r"`(/[^`]+)`", listed)) == set(served())
 
 
-def test_what_is_planned_is_not_served() -> None:
-    planned = {path for cell in words("Planned") for path in re.findall(r"`(/[^`]+)`", cell)}
-    assert planned == set(), "all operations are served"
+def test_nothing_is_promised_that_is_not_there() -> None:
+    """No table of plans, no header of answers that none carries."""
+    assert "planned" not in TEXT.lower()
+    assert not {"Deprecation", "Sunset"} & set(re.findall(r"\w+", TEXT))
     assert len(path_tables()) == 1
+
+
+def test_a_code_that_no_refusal_has_is_called_reserved() -> None:
+    raised = {one.code for one in refusal.Refusal.__subclasses__()} | {"000000", "000001"}
+    text = {row[0]: row[2] for head, rows in TABLES if head[0] == "code" for row in rows}
+    assert {code for code, said in text.items() if said.startswith("Reserved")} == set(text) - raised
 
 
 def test_profile_filters_are_those_of_the_contract() -> None:

@@ -296,6 +296,13 @@ class Dealer:
         """A top-up as it stands. Raises NotFound."""
         return self._perform(operations.query_topup(topup_no, transaction_id))
 
+    def cancel_topup(self, topup_no: str | None = None, transaction_id: str | None = None) -> Topup:
+        """Withdraw a top-up that waits for review; a repetition has `duplicate` true.
+
+        Raises NotFound, and Conflict where it was approved or rejected already.
+        """
+        return self._perform(operations.cancel_topup(topup_no, transaction_id))
+
     def set_webhook(self, callback_url: str | None) -> Webhook:
         """Send events to this URL from now on; None: send none (specification 4.5)."""
         return self._perform(operations.set_webhook(callback_url))
@@ -532,6 +539,10 @@ class AsyncDealer:
     async def query_topup(self, topup_no: str | None = None, transaction_id: str | None = None) -> Topup:
         """See Dealer.query_topup."""
         return await self._perform(operations.query_topup(topup_no, transaction_id))
+
+    async def cancel_topup(self, topup_no: str | None = None, transaction_id: str | None = None) -> Topup:
+        """See Dealer.cancel_topup."""
+        return await self._perform(operations.cancel_topup(topup_no, transaction_id))
 
     async def set_webhook(self, callback_url: str | None) -> Webhook:
         """See Dealer.set_webhook."""

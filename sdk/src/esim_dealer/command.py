@@ -17,7 +17,7 @@ import httpx2
 from esim_dealer.client import APP_KEY, APP_SECRET, URL
 from esim_dealer.errors import DealerError
 from esim_dealer.life_command import advance, usage
-from esim_dealer.money_command import cancel, refund, statement, topup
+from esim_dealer.money_command import amount_or_cancel, cancel, refund, statement, topup
 from esim_dealer.order import Line, money
 from esim_dealer.terminal import Session, given, print_json, print_table, volume
 from esim_dealer.webhook_command import (
@@ -292,8 +292,9 @@ def _parser() -> argparse.ArgumentParser:
     listed.add_argument("--type", choices=get_args(EntryType))
     _add_limit(listed)
 
-    asked = command(commands, "topup", topup, "ask for money in the wallet, or how such a request stands")
-    asked.add_argument("amount", nargs="?", type=money, metavar="AMOUNT")
+    asked = command(commands, "topup", topup, "ask for money in the wallet, how such a request stands, or withdraw it")
+    asked.add_argument("amount", nargs="?", type=amount_or_cancel, metavar="AMOUNT|cancel")
+    asked.add_argument("cancelled", nargs="?", metavar="TOPUP_NO", help="with cancel: the request to withdraw")
     asked.add_argument("--query", dest="topup_no", metavar="TOPUP_NO", help="show this one instead")
     asked.add_argument("--transaction-id", metavar="ID", help="your idempotency key (default: a new one, printed)")
     asked.add_argument("--method", choices=get_args(PayMethod))

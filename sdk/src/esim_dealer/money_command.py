@@ -4,12 +4,16 @@ import argparse
 import itertools
 import sys
 import uuid
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 
+from esim_dealer.order import money
 from esim_dealer.terminal import Session, given
 from esim_dealer.wire.calls import Refund
+
+CANCEL = "cancel"  # in place of an amount
 
 
 def refund(session: Session, options: argparse.Namespace) -> None:
@@ -73,12 +77,20 @@ def statement(session: Session, options: argparse.Namespace) -> None:
     )
 
 
+def amount_or_cancel(text: str) -> Decimal | str:
+    """What `topup` takes first."""
+    return text if text == CANCEL else money(text)
+
+
 def topup(session: Session, options: argparse.Namespace) -> None:
     if options.topup_no is not None:
         session.show(session.dealer.query_topup(options.topup_no))
         return
-    if options.amount is None:
-        raise ValueError("topup takes an amount, or --query TOPUP_NO")
+    if options.amount == CANCEL:
+        session.show(session.dealer.cancel_topup(options.cancelled, options.transaction_id))
+        return
+    if options.amount is None or options.cancelled is not None:
+        raise ValueError("topup takes an amount, --query TOPUP_NO, or cancel TOPUP_NO")
     key = options.transaction_id or f"cli-{uuid.uuid4()}"
     print(f"asking for {options.amount}, --transaction-id {key}", file=sys.stderr)
     session.show(

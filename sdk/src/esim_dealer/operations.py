@@ -12,6 +12,7 @@ from esim_dealer.order import Amount, Line, money, on_the_wire, place_order
 from esim_dealer.wire.calls import (
     AdvanceProfile,
     Balance,
+    CancelTopup,
     Deliveries,
     Delivery,
     DeliveryList,
@@ -97,6 +98,7 @@ ADVANCE = Operation("/test/profile/advance", Profile)
 STATEMENT = Operation("/account/statement", Entries)
 TOPUP = Operation("/account/topup", Topup)
 TOPUP_QUERY = Operation("/account/topup/query", Topup)
+TOPUP_CANCEL = Operation("/account/topup/cancel", Topup)
 WEBHOOK_SET = Operation("/webhook/set", Webhook)
 WEBHOOK_QUERY = Operation("/webhook/query", WebhookState)
 WEBHOOK_TEST = Operation("/webhook/test", WebhookTest)
@@ -304,6 +306,13 @@ def query_topup(topup_no: str | None, transaction_id: str | None) -> Call[Topup]
     if not (topup_no or transaction_id):
         raise ValueError("a top-up is found by its topup_no, its transaction_id, or both")
     return Call(TOPUP_QUERY, QueryTopup(topup_no=topup_no, transaction_id=transaction_id))
+
+
+def cancel_topup(topup_no: str | None, transaction_id: str | None) -> Call[Topup]:
+    """Raises ValueError where neither is given."""
+    if not (topup_no or transaction_id):
+        raise ValueError("a top-up is found by its topup_no, its transaction_id, or both")
+    return Call(TOPUP_CANCEL, CancelTopup(topup_no=topup_no, transaction_id=transaction_id))
 
 
 def set_webhook(callback_url: str | None) -> Call[Webhook]:

@@ -506,7 +506,7 @@ class Entries(Answer):
     pager: Page
 
 
-# /account/topup, /account/topup/query
+# /account/topup, /account/topup/query, /account/topup/cancel
 
 
 class RequestTopup(Request):
@@ -519,6 +519,13 @@ class RequestTopup(Request):
 
 
 class QueryTopup(Request):
+    topup_no: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
+    transaction_id: TransactionId | None = None
+
+
+class CancelTopup(Request):
+    """At least one of the two; both must name the same request."""
+
     topup_no: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
     transaction_id: TransactionId | None = None
 

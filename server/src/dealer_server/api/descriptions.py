@@ -123,6 +123,11 @@ OPERATIONS = {
         " true."
     ),
     "/account/topup/query": "A top-up as it stands, found by `topupNo`, `transactionId`, or both.",
+    "/account/topup/cancel": (
+        "Withdraws a top-up that waits for review, found by `topupNo`, `transactionId`, or both: it is `CANCELLED`, and"
+        " nothing is credited. Repeating it is success, with `duplicate` true. One that was approved or rejected is"
+        " `200002`; of approval and withdrawal at the same moment exactly one happens."
+    ),
     "/webhook/set": (
         'Where events are sent from now on. `""` or null: nowhere. A URL that had been disabled is enabled again.'
         " In production it must be https. Ports 80, 443, 8443 and those above 1023 are accepted, public addresses only."
@@ -440,8 +445,8 @@ _FIELDS = {
     "Topup.status": "`APPROVED` is credited.",
     "rejectReason": "Why it was rejected.",
     "Topup.createTime": "When it was asked for.",
-    "reviewTime": "When it was approved or rejected.",
-    "Topup.duplicate": "Whether an earlier request was found under this transactionId.",
+    "reviewTime": "When it was approved, rejected or withdrawn.",
+    "Topup.duplicate": "Whether this is the result of an earlier call.",
     "delivered": "Whether your receiver answered 2xx in time.",
     "httpStatus": "What your receiver answered; absent where it did not.",
     "durationMs": "How long that took, in milliseconds.",

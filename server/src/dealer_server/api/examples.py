@@ -170,6 +170,7 @@ _REQUESTS: dict[str, Callable[[], msgspec.Struct]] = {
         transaction_id="topup-20261120-1", amount=_raw('"500.00"'), pay_method="BANK_TRANSFER", pay_reference="INV-4711"
     ),
     "/account/topup/query": lambda: calls.QueryTopup(transaction_id="topup-20261120-1"),
+    "/account/topup/cancel": lambda: calls.CancelTopup(transaction_id="topup-20261120-1"),
     "/webhook/delivery/list": lambda: calls.DeliveryList(status="RETRY", pager=calls.Pager(page_size=20)),
     "/webhook/delivery/resend": lambda: calls.ResendDelivery(delivery_id=DELIVERY_ID),
 }
@@ -376,6 +377,14 @@ def _topup(links: Links) -> Mapping[str, object]:
     return {"pending": pending, "approved": approved}
 
 
+def _cancelled_topup(links: Links) -> Mapping[str, object]:
+    pending = _topup(links)["pending"]
+    assert isinstance(pending, calls.Topup)
+    return {
+        "cancelled": msgspec.structs.replace(pending, status="CANCELLED", review_time=PLACED_AT + timedelta(minutes=5))
+    }
+
+
 _ANSWERS: dict[str, Callable[[Links], Mapping[str, object]]] = {
     "/health": lambda links: {"up": calls.Health(status="UP", tenant_id=str(TENANT_ID), client_name="Example Travel")},
     "/account/balance": lambda links: {"balance": _balance()},
@@ -402,6 +411,7 @@ _ANSWERS: dict[str, Callable[[Links], Mapping[str, object]]] = {
     "/account/statement": _statement,
     "/account/topup": _topup,
     "/account/topup/query": _topup,
+    "/account/topup/cancel": _cancelled_topup,
     "/webhook/delivery/list": _deliveries,
     "/webhook/delivery/resend": lambda links: {"again": _delivery()},
 }

@@ -38,6 +38,7 @@ _NAMED_BY: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "ProfileUsage": ("oneOf", ("profileId", "iccid")),
     "AdvanceProfile": ("oneOf", ("profileId", "iccid")),
     "QueryTopup": ("anyOf", ("topupNo", "transactionId")),
+    "CancelTopup": ("anyOf", ("topupNo", "transactionId")),
 }
 _CITATION = re.compile(r"\s*\((?:specification|decisions)[^)]*\)")
 

@@ -171,6 +171,9 @@ def _rows(parts: Parts) -> Iterable[Operation]:
     async def query_topup(caller: Caller, call: calls.QueryTopup) -> bytes:
         return encode(await topup.query(parts.reads, caller.tenant_id, call))
 
+    async def cancel_topup(caller: Caller, call: calls.CancelTopup) -> bytes:
+        return encode(await topup.cancel(parts.database, caller.tenant_id, call, parts.clock()))
+
     empty, bought = calls.Empty, Snapshot
     refused: tuple[ResultCode, ...] = (
         "310402",
@@ -227,6 +230,15 @@ def _rows(parts: Parts) -> Iterable[Operation]:
     )
     yield Operation(
         "/account/topup/query", "Query a top-up", calls.QueryTopup, calls.Topup, query_topup, False, ("310405",)
+    )
+    yield Operation(
+        "/account/topup/cancel",
+        "Withdraw a top-up",
+        calls.CancelTopup,
+        calls.Topup,
+        cancel_topup,
+        True,
+        ("310405", "200002"),
     )
     yield Operation(
         "/webhook/set", "Set the callback URL", calls.SetWebhook, calls.Webhook, webhook_set, True, ("310501",)

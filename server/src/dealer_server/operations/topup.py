@@ -58,15 +58,53 @@ async def request(
 
 async def query(database: Database, tenant_id: int, call: calls.QueryTopup) -> calls.Topup:
     """/account/topup/query. Raises 000105, 310405."""
+    async with database.connection() as connection:
+        return answer(await _named(connection, tenant_id, call), duplicate=False)
+
+
+async def cancel(
+    database: Database, tenant_id: int, call: calls.CancelTopup, now: datetime, author: str | None = None
+) -> calls.Topup:
+    """/account/topup/cancel: withdraws a request that waits for review; a repeat is success.
+
+    Whoever ends the request first, dealer or operator, has ended it: both update the row only while it is PENDING. A
+    person's act (`author`) stands in the audit log. Raises 000105, 310405, 200002.
+    """
+
+    async def work(connection: Connection) -> calls.Topup:
+        found = await _named(connection, tenant_id, call)
+        who = author or "dealer"
+        if not await rows.review(connection, tenant_id, found.topup_id, "CANCELLED", None, who, now):
+            ended = await rows.by_id(connection, found.topup_id)
+            assert ended is not None
+            if ended.status != "CANCELLED":
+                raise refusal.StatusForbids(f"the top-up is {ended.status} already", data={"status": ended.status})
+            return answer(ended, duplicate=True)
+        if author is not None:
+            detail = {
+                "topupNo": identity.topup_no(found.topup_id),
+                "amount": money.text(found.amount, found.currency),
+                "before": {"status": "PENDING"},
+                "after": {"status": "CANCELLED"},
+            }
+            text = msgspec.json.encode(detail).decode()
+            await store.tenant.record_act(connection, author, "topup.cancel", tenant_id, text)
+        return answer(found._replace(status="CANCELLED", reviewer=who, reviewed_at=now), duplicate=False)
+
+    return await database.run(work)
+
+
+async def _named(connection: Connection, tenant_id: int, call: calls.QueryTopup | calls.CancelTopup) -> Topup:
+    """The request a call names by topupNo, transactionId or both. Raises 000105, 310405."""
     if call.topup_no is None and call.transaction_id is None:
         raise refusal.ParameterMissing("topupNo is required; accepted: topupNo or transactionId, or both")
     topup_id = None if call.topup_no is None else identity.topup_id(call.topup_no)
-    async with database.connection() as connection:
-        found = await rows.find(connection, tenant_id, -1 if call.topup_no and topup_id is None else topup_id,
-                                call.transaction_id)  # fmt: skip
+    if call.topup_no is not None and topup_id is None:
+        raise refusal.TopupNotFound
+    found = await rows.find(connection, tenant_id, topup_id, call.transaction_id)
     if found is None:
         raise refusal.TopupNotFound
-    return answer(found, duplicate=False)
+    return found
 
 
 # The operator

@@ -65,6 +65,13 @@ async def ask(visit: Visit) -> Go:
     return Go("/console/wallet", f"Top-up {made.topup_no} of {made.amount} {made.currency} waits for approval")
 
 
+async def cancel(visit: Visit) -> Go:
+    """Withdraws a top-up that waits, as /account/topup/cancel does."""
+    wanted = own.call(calls.CancelTopup, topupNo=visit.path["number"])
+    made = await topup.cancel(visit.parts.database, visit.tenant_id, wanted, visit.now, visit.author)
+    return Go("/console/wallet", f"Top-up {made.topup_no} is withdrawn")
+
+
 async def threshold(visit: Visit) -> Go:
     """Below this available balance /account/balance says lowBalance, and the console warns; 0 is never."""
     terms = tenant.Terms(low_balance=asked.text(visit.form, "threshold") or "0")
@@ -77,5 +84,6 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/console/wallet/statement.csv", EVERYONE, export),
     Route("GET", "/console/wallet/topups", EVERYONE, topups),
     Route("POST", "/console/wallet/topups", MONEY, ask),
+    Route("POST", "/console/wallet/topups/{number}/cancel", MONEY, cancel),
     Route("POST", "/console/wallet/threshold", MONEY, threshold),
 )

@@ -15,7 +15,7 @@ from dealer_server.store.database import Connection
 T = TypeVar("T")
 Load = Callable[[Connection, str | None, int | None, int], Awaitable[list[T]]]
 """(connection, status, before, limit) to rows."""
-TOPUPS = ("PENDING", "APPROVED", "REJECTED", "ALL")
+TOPUPS = ("PENDING", "APPROVED", "REJECTED", "CANCELLED", "ALL")
 REFUNDS = ("REVIEW", "REFUNDING", "REFUNDED", "REJECTED", "ALL")
 
 
