@@ -214,7 +214,7 @@ async def test_the_token_is_not_in_the_database(service: Service, admin: Browser
 # Guessing
 
 
-async def test_a_name_may_be_tried_ten_times_in_a_quarter_of_an_hour(
+async def test_a_name_may_be_tried_ten_times_in_a_quarter_of_an_hour_from_one_address(
     service: Service, admin: Browser, visitor: Browser
 ) -> None:
     answers = [(await visitor.sign_in(admin.name, f"guess {number}")).status_code for number in range(12)]
@@ -223,6 +223,57 @@ async def test_a_name_may_be_tried_ten_times_in_a_quarter_of_an_hour(
     assert refused.status_code == 429 and 0 < int(refused.headers["retry-after"]) <= 900
     await change(service, "UPDATE console_try SET since = since - interval '15 minutes'")
     assert (await visitor.sign_in(admin.name, admin.password)).status_code == 303
+
+
+async def test_wrong_passwords_from_elsewhere_lock_nobody_out(
+    service: Service, admin: Browser, visitor: Browser
+) -> None:
+    for number in range(2):
+        elsewhere = user.Visitor(f"192.0.2.{number}", "")
+        guesses = [
+            user.sign_in(service.database, PASSWORDS, admin.name, f"guess {guess}", elsewhere, clock.now())
+            for guess in range(11)
+        ]
+        said = await asyncio.gather(*guesses, return_exceptions=True)
+        assert sorted(type(one).__name__ for one in said) == ["NotSignedIn"] * 10 + ["TooManyTries"]
+    assert (await visitor.sign_in(admin.name, admin.password)).status_code == 303
+
+
+def test_many_tries_of_a_name_make_it_slower_up_to_a_bound() -> None:
+    assert [user.slow_down(tries) for tries in (0, 10, 11, 20, 21, 31, 51, 10**9)] == [0, 0, 0.25, 0.25, 0.5, 1, 4, 4]
+
+
+async def test_a_browser_that_is_known_is_not_kept_out_by_others_at_its_address(
+    admin: Browser, visitor: Browser
+) -> None:
+    answers = [(await visitor.sign_in(admin.name, f"guess {number}")).status_code for number in range(11)]
+    assert answers == [403] * 10 + [429]
+    assert (await admin.sign_in()).status_code == 303
+    answers = [(await admin.sign_in(password=f"guess {number}")).status_code for number in range(11)]
+    assert answers == [403] * 10 + [429], "it may try as often as any other"
+
+
+async def test_a_known_browser_is_known_for_its_user_and_password_alone(
+    service: Service, admin: Browser, visitor: Browser
+) -> None:
+    entered = await admin.sign_in()
+    [cookie] = [one for one in entered.headers.get_list("set-cookie") if one.startswith("dealer_device_")]
+    assert "httponly" in cookie.lower() and "path=/console/sign-in" in cookie.lower()
+    async with signed_in(service) as other:
+        for number in range(11):
+            last = await visitor.sign_in(other.name, f"guess {number}")
+        assert last.status_code == 429
+        assert (await admin.sign_in(other.name, other.password)).status_code == 429
+    for number in range(11):
+        last = await visitor.sign_in(admin.name, f"guess {number}")
+    assert last.status_code == 429 and (await admin.sign_in()).status_code == 303
+    made = await user.reset(service.database, PASSWORDS, admin.user_id, None, "test")
+    assert (await visitor.sign_in(admin.name, made.password)).status_code == 303, "a new password, a new count"
+    async with browser(service) as third:
+        for number in range(11):
+            last = await third.sign_in(admin.name, f"guess {number}")
+    assert last.status_code == 429
+    assert (await admin.sign_in(password=made.password)).status_code == 429
 
 
 async def test_unknown_names_are_throttled_like_known_ones(visitor: Browser) -> None:

@@ -22,6 +22,8 @@ from dealer_server.settings import Settings
 from dealer_server.store.console_user import Session
 
 COOKIE = "dealer_console"
+DEVICE = "dealer_device_"  # and the userId: says that this user has signed in with this browser before
+DEVICES = 20
 PATH, CODE, OUT, HOME = "/console/sign-in", "/console/sign-in/code", "/console/sign-out", "/console"
 WRONG = "That name and password do not go together."
 WRONG_CODE = "That code is not right, or was used before. Take the newest one."
@@ -57,8 +59,10 @@ async def page(parts: Parts, request: Request, form: Mapping[str, str], visitor:
     if request.method != "POST":
         return _form(parts, after)
     name, password = form.get("name", "").strip(), form.get("password", "")
+    devices = [value for cookie, value in request.cookies.items() if cookie.startswith(DEVICE)]
+    visitor = visitor._replace(devices=tuple(devices[:DEVICES]))
     try:
-        entered = await user.sign_in(parts.database, parts.passwords, name, password, visitor, now)
+        entered = await user.sign_in(parts.database, parts.passwords, name, password, visitor, now, parts.data_keys)
     except NotSignedIn:
         return _form(parts, after, name=name, error=WRONG, status=403)
     except TooManyTries as many:
@@ -151,6 +155,16 @@ def _entered(parts: Parts, request: Request, entered: Entered, to: str) -> Respo
     answer.set_cookie(
         COOKIE, entered.token, path="/console", secure=_secure(parts, request), httponly=True, samesite="lax"
     )
+    if entered.device:
+        answer.set_cookie(
+            f"{DEVICE}{entered.user_id}",
+            entered.device,
+            max_age=round(user.DEVICE_KNOWN.total_seconds()),
+            path=PATH,
+            secure=_secure(parts, request),
+            httponly=True,
+            samesite="lax",
+        )
     return answer
 
 

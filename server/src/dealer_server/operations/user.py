@@ -3,10 +3,12 @@
 Passwords are compared outside of transactions. Each try is counted before.
 """
 
+import asyncio
 import hashlib
+import hmac
 import ipaddress
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -29,7 +31,9 @@ IDLE = timedelta(minutes=30)
 LONGEST = timedelta(hours=12)
 CODE_WITHIN = timedelta(minutes=5)
 WINDOW = timedelta(minutes=15)
-TRIES_OF_NAME = 10  # in a window
+TRIES_OF_NAME = 10  # in a window, from one address
+SLOWEST_SECONDS = 4.0
+DEVICE_KNOWN = timedelta(days=180)
 MADE = 20  # passwords for others, in a window
 TRIES_OF_ADDRESS = 50
 SEEN_EVERY = timedelta(minutes=1)
@@ -50,10 +54,12 @@ class TooManyTries(Exception):
 
 
 class Visitor(NamedTuple):
-    """Where a request comes from: the client's address, and what its browser calls itself."""
+    """Where a request comes from: the client's address, what its browser calls itself, and the tokens of those who
+    have signed in there before."""
 
     address: str
     agent: str
+    devices: tuple[str, ...] = ()
 
 
 class Made(NamedTuple):
@@ -66,29 +72,51 @@ class Made(NamedTuple):
 
 
 class Entered(NamedTuple):
-    """A session. `token` is for its browser alone; not `complete`: the one-time code is still awaited."""
+    """A session. `token` is for its browser alone; not `complete`: the one-time code is still awaited. `device` tells
+    the browser of this user from others at the next sign-in."""
 
     token: str
     complete: bool
+    user_id: int
+    device: str = ""
 
 
 # Signing in
 
 
 async def sign_in(
-    database: Database, hasher: Passwords, name: str, password: str, visitor: Visitor, now: datetime
+    database: Database,
+    hasher: Passwords,
+    name: str,
+    password: str,
+    visitor: Visitor,
+    now: datetime,
+    keys: DataKeys | None = None,
 ) -> Entered:
     """A new session, whatever the browser had before. Unknown, disabled and wrong are one answer after one time.
+
+    Tries are counted by name and address, and by address. Many tries of one name from many addresses make it slower for
+    browsers nobody knows, and lock nobody out; a browser where this user has signed in before counts for itself.
     Raises NotSignedIn, TooManyTries, passwords.Busy."""
     async with database.connection() as connection:
         found = await rows.named(connection, name)
     of_name = _subject("name", (found.name if found else name).lower())  # the database knows more letters that are one
-    await _count(database, of_name, visitor.address, now)
+    device = _device(keys, found, visitor.devices, now) if keys and found else ""
+    if device:
+        own, shared = _subject("device", device), ()
+    else:  # a new password begins a new count
+        own = _subject("name and address", f"{of_name.hex()}|{found and found.password}|{_of_address(visitor.address)}")
+        shared = (of_name, _of_address(visitor.address))
+    most = {own: TRIES_OF_NAME, **dict.fromkeys(shared[1:], TRIES_OF_ADDRESS)}
+    counted = await _count_all(database, (own, *shared), most, visitor.address, now)
+    await asyncio.sleep(slow_down(counted.get(of_name, 0)))
     known = found if found is not None and _may_enter(found) else None
     try:
         fits = await hasher.fits(known.password if known else None, password)
     except Busy:
-        await _take_back(database, of_name, visitor.address)
+        async with database.connection() as connection:
+            for subject in (own, *shared):  # a try that was not looked at was none
+                await rows.take_back(connection, subject)
         raise
     if not fits or known is None:
         log.warning("console_sign_in_refused", address=visitor.address, user_id=found.user_id if found else None)
@@ -98,10 +126,18 @@ async def sign_in(
         if await rows.account(connection, known.user_id) != known:  # changed while it was looked at
             raise NotSignedIn
         await rows.sweep(connection, now - LONGEST, now - WINDOW, now)
-        await _forgive(connection, of_name, visitor.address)
-        return await _enter(connection, known, not known.totp_on, visitor, now)
+        await rows.forgive(connection, own)
+        if shared:
+            await _forgive(connection, of_name, visitor.address)
+        return await _enter(connection, known, not known.totp_on, visitor, now, keys)
 
     return await database.run(work)
+
+
+def slow_down(tries: int) -> float:
+    """The seconds a sign-in waits, by how often its name was tried in a quarter of an hour from everywhere."""
+    over = tries - TRIES_OF_NAME
+    return 0.0 if over <= 0 else min(0.25 * 2 ** min((over - 1) // 10, 10), SLOWEST_SECONDS)
 
 
 async def enter_code(
@@ -118,7 +154,7 @@ async def enter_code(
         if not await rows.end_by_token(connection, token_hash(token)):  # ended by its owner meanwhile
             raise NotSignedIn
         await _forgive(connection, of_user, visitor.address)
-        return await _enter(connection, known, True, visitor, now)
+        return await _enter(connection, known, True, visitor, now, keys)
 
     return await database.run(work)
 
@@ -391,14 +427,42 @@ async def _prove(
         await _forgive(connection, of_user, visitor.address)
 
 
-async def _enter(connection: Connection, known: Account, complete: bool, visitor: Visitor, now: datetime) -> Entered:
+async def _enter(
+    connection: Connection, known: Account, complete: bool, visitor: Visitor, now: datetime, keys: DataKeys | None
+) -> Entered:
     token = secrets.token_urlsafe(32)
     await rows.open_session(
         connection, token_hash(token), known.user_id, complete, visitor.address, visitor.agent[:200], now
     )
     if complete:
         await _record(connection, f"console:{known.name}", "user.sign_in", known.tenant_id, {"user": known.name})
-    return Entered(token, complete)
+    device = _new_device(keys, known, now) if complete and keys else ""
+    return Entered(token, complete, known.user_id, device)
+
+
+def _new_device(keys: DataKeys, known: Account, now: datetime) -> str:
+    """A token for a browser where this user has signed in. It opens nothing, and ends with the password."""
+    said = f"{known.user_id}.{secrets.token_hex(8)}.{int(now.timestamp())}"
+    return f"{said}.{_device_mark(keys, known, said)}"
+
+
+def _device(keys: DataKeys, known: Account, tokens: Sequence[str], now: datetime) -> str:
+    """What tells this user's browser from their others; "" where no token is one of theirs."""
+    for token in tokens:
+        said, _, mark = token.rpartition(".")
+        user_id, _, rest = said.partition(".")
+        if user_id != str(known.user_id) or not hmac.compare_digest(
+            mark.encode(), _device_mark(keys, known, said).encode()
+        ):
+            continue
+        issued = int(rest.partition(".")[2])  # ours, so it is a number
+        if 0 <= now.timestamp() - issued < DEVICE_KNOWN.total_seconds():
+            return said
+    return ""
+
+
+def _device_mark(keys: DataKeys, known: Account, said: str) -> str:
+    return hmac.digest(keys.derive(b"console device"), f"{said}|{known.password}".encode(), "sha256").hex()
 
 
 async def _code_fits(connection: Connection, keys: DataKeys, known: Account, code: str, now: datetime) -> bool:
@@ -421,19 +485,20 @@ async def _count(
 ) -> None:
     """Raises TooManyTries."""
     most = {subject: tries} | ({} if address is None else {_of_address(address): TRIES_OF_ADDRESS})
+    await _count_all(database, list(most), most, address, now)
+
+
+async def _count_all(
+    database: Database, subjects: Sequence[bytes], most: Mapping[bytes, int], address: str | None, now: datetime
+) -> dict[bytes, int]:
+    """Counts one try of each; how many there were. Raises TooManyTries where one has been tried more than it may."""
     async with database.connection() as connection:
-        counted = await rows.count_tries(connection, list(most), WINDOW, now)
-    until = [since + WINDOW for subject, (tries, since) in counted.items() if tries > most[subject]]
+        counted = await rows.count_tries(connection, subjects, WINDOW, now)
+    until = [since + WINDOW for one, (tries, since) in counted.items() if one in most and tries > most[one]]
     if until:
         log.warning("console_tries_throttled", address=address)
         raise TooManyTries(max(1, round((max(until) - now).total_seconds())))
-
-
-async def _take_back(database: Database, of_name: bytes, address: str) -> None:
-    """A try that was not looked at was none."""
-    async with database.connection() as connection:
-        for subject in (of_name, _of_address(address)):
-            await rows.take_back(connection, subject)
+    return {one: tries for one, (tries, _) in counted.items()}
 
 
 async def _forgive(connection: Connection, of_name: bytes, address: str) -> None:
