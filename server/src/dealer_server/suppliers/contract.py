@@ -68,12 +68,16 @@ RejectedCode = Literal[
 class Rejected(msgspec.Struct, frozen=True, tag="REJECTED"):
     """Surely nothing was allocated. TEMPORARY: worth asking again; every other code is final at this supplier.
 
-    `message` is for the operator and holds no secret.
+    `message` is for the operator and holds no secret. With CONFIG: `whole`, where everything would be refused so (a
+    certificate, credentials), not this package alone; `asks`, what it asks for the unit now where that is another price
+    than the purchase's, in ten-thousandths of its cost_currency.
     """
 
     code: RejectedCode
     retry_elsewhere: bool
     message: str
+    whole: bool = False
+    asks: int | None = None
 
 
 class Unknown(msgspec.Struct, frozen=True):

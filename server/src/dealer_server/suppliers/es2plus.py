@@ -127,9 +127,9 @@ class Es2Plus:
             return await self._burn(purchase)
         answer = await self._take_step(purchase)
         if isinstance(answer, Failed) and answer.meaning != "UNKNOWN":
-            return _refused(answer.meaning, answer.message)
+            return _refused(answer.meaning, answer.message, whole=answer.requester_refused)
         if isinstance(answer, NotSent):
-            return _refused(answer.code, answer.message)
+            return _refused(answer.code, answer.message, whole=answer.code == "CONFIG")
         return self._after(purchase, answer)
 
     async def probe(self, purchase: Purchase, now: datetime) -> Outcome:
@@ -292,9 +292,9 @@ class Es2Plus:
         return self._session
 
 
-def _refused(code: RejectedCode, message: str) -> Rejected:
+def _refused(code: RejectedCode, message: str, *, whole: bool = False) -> Rejected:
     """A CONFLICT is about the ids: with fresh ones the same SM-DP+ may be asked."""
-    return Rejected(code, code != "CONFLICT", message)
+    return Rejected(code, code != "CONFLICT", message, whole)
 
 
 def _text(answer: Answer) -> str:
