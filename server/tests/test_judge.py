@@ -120,12 +120,35 @@ def test_a_supplier_that_is_down_is_tried_three_times_before_the_next():
         assert (judged.instead is not None) == (state == "REJECTED")
 
 
-@pytest.mark.parametrize("code", ["TEMPORARY", "INSUFFICIENT_FUNDS"])
+@pytest.mark.parametrize("code", ["TEMPORARY", "INSUFFICIENT_FUNDS", "CONFIG"])
 def test_the_only_supplier_is_waited_for(code: RejectedCode):
     waiting = asked(rejected(code), [NEAR], failures=9)
     assert (waiting.answered.state, waiting.answered.outcome, waiting.failed) == ("PLANNED", f"REJECTED {code}", False)
     given_up = asked(rejected(code), [NEAR], created_at=ago(PATIENCE_SECONDS + 1))
     assert (given_up.answered.state, given_up.failed) == ("REJECTED", True)
+
+
+@pytest.mark.parametrize(
+    ("asks", "ceiling", "taken"),
+    [
+        (18_100, 18_100, True),
+        (18_100, 18_099, False),
+        (18_100, None, False),
+        (17_000, None, True),
+        (18_000, 99_000, False),  # the price that was offered
+        (None, 99_000, False),
+    ],
+)
+def test_a_new_price_is_taken_up_to_the_ceiling(asks: int | None, ceiling: int | None, taken: bool):
+    refused = Rejected("CONFIG", True, "words", asks=asks)
+    judged = judge(claimed(failures=2), refused, [NEAR], False, NOW, ceiling=ceiling)
+    assert (judged.answered.state, judged.failed) == ("PLANNED", False)
+    due = NOW if taken else NOW + timedelta(seconds=20)
+    assert (judged.answered.cost, judged.answered.due_at) == (asks if taken else None, due)
+
+
+def test_what_was_burnt_is_not_waited_for():
+    assert asked(rejected("CONFIG"), [NEAR], step="CANCEL 1.1/2").failed
 
 
 def test_a_clash_of_our_ids_is_answered_with_fresh_ones_a_few_times():

@@ -108,8 +108,8 @@ async def test_what_is_out_of_stock_is_bought_at_the_next(market: Market):
 
 
 async def test_what_nobody_sells_fails_for_good_and_is_given_back(market: Market):
-    market.near.book.packages.clear()
-    market.far.book.packages.clear()
+    market.near.fault("esim/order", "200011")
+    market.far.fault("esim/order", "200011")
     placed = await market.door.order()
     await market.until(placed.data["orderNo"], lambda order: order["orderStatus"] == "REFUNDED")
     assert (await market.door.post("/account/balance")).data["balance"] == "1000.00"

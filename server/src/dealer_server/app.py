@@ -30,7 +30,7 @@ from dealer_server.fulfillment.follow import Follower, Polled
 from dealer_server.fulfillment.fulfill import Fulfiller
 from dealer_server.fulfillment.heard import Heard
 from dealer_server.fulfillment.pulse import Pulse
-from dealer_server.fulfillment.purchases import Purchaser
+from dealer_server.fulfillment.purchases import Purchaser, Terms
 from dealer_server.fulfillment.refunds import Settler
 from dealer_server.fulfillment.remotes import Loop, Remotes
 from dealer_server.fulfillment.voids import VoidQueue, queues
@@ -54,6 +54,7 @@ from dealer_server.settings import CannotStart, Settings
 from dealer_server.store import embedded, schema
 from dealer_server.store.database import Database, Session, poll, wait_until_up
 from dealer_server.store.sealing import DataKeys
+from dealer_server.store.supplier import Supplier as SupplierRow
 from dealer_server.suppliers.contract import Remote, Supplier
 from dealer_server.suppliers.simulated import Simulated
 from dealer_server.suppliers.stock import Stock
@@ -362,10 +363,13 @@ async def work(base: Foundation) -> None:
 
 
 def remotes_of(base: Foundation, settle: Callable[[], None]) -> Remotes:
-    """Every Remote at work: what buys from it and what voids at it."""
-    database, wakes, clock = base.database, base.wakes, base.clock
+    """Every Remote at work: what buys from it and what voids at it. One that an operator paused is asked nothing; from
+    one that a worker paused nothing new is bought."""
+    database, wakes, clock, settings = base.database, base.wakes, base.clock, base.settings
 
-    def loops(remote: Remote) -> list[Loop]:
+    def loops(remote: Remote, supplier: SupplierRow) -> list[Loop]:
+        if supplier.status != "ACTIVE" and supplier.paused_reason is None:
+            return []
         purchaser = Purchaser(
             remote,
             database.session(),
@@ -373,7 +377,9 @@ def remotes_of(base: Foundation, settle: Callable[[], None]) -> Remotes:
             lambda code: base.memory.shelf.package(code),
             clock.now,
             wakes.refund_asked,
-            base.settings.refund_failed,
+            settings.refund_failed,
+            Terms(settings.supplier_patience_seconds, settings.margin_floor_basis_points),
+            supplier.paused_reason,
         )
         return [
             purchaser,
@@ -384,7 +390,7 @@ def remotes_of(base: Foundation, settle: Callable[[], None]) -> Remotes:
                 base.data_keys,
                 clock.now,
                 wakes.webhook.set,
-                usage_interval=base.settings.usage_interval,
+                usage_interval=settings.usage_interval,
             ),
             VoidQueue(
                 remote, remote.caps.parallel, database.session(), base.data_keys, clock.now, wakes.webhook.set, settle

@@ -32,6 +32,10 @@ purchases = prometheus.Counter(
     "dealer_purchases", "Answers of suppliers that are called, by what they mean", ["supplier", "outcome"],
     registry=REGISTRY,
 )  # fmt: skip
+suppliers_paused = prometheus.Counter(
+    "dealer_suppliers_paused", "How often a supplier was paused because it refused us as a whole", ["supplier"],
+    registry=REGISTRY,
+)  # fmt: skip
 
 _supplier_up = prometheus.Gauge(
     "dealer_supplier_up", "Whether the supplier answered when it was asked last", ["supplier"], registry=REGISTRY

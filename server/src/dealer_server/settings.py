@@ -89,6 +89,12 @@ class Settings(BaseSettings):
         default=900.0, ge=0, le=86_400, description="an order's events of mere usage are so far apart; 0 tells at once"
     )
     refund_failed: bool = Field(default=True, description="what fails for good is refunded automatically")
+    supplier_patience_seconds: float = Field(
+        default=3_600.0, ge=0, description="how long an order waits for a package's only supplier to take orders again"
+    )
+    margin_floor_basis_points: int = Field(
+        default=0, ge=0, le=10_000, description="of the dealer's price, left when a supplier's new price is accepted"
+    )
     ios_install_url: str = "https://esimsetup.apple.com/esim_qrcode_provisioning?carddata={carddata}"
     android_install_url: str = "https://esimsetup.android.com/esim_qrcode_provisioning?carddata={carddata}"
     supplier_speed: float = Field(default=1.0, gt=0, description="the simulated supplier runs this many times faster")

@@ -6,6 +6,7 @@ from dealer_server.suppliers.contract import Outcome, Rejected, Unknown
 
 FAILURES = 5
 OPEN_SECONDS = 30.0
+REFUSALS = 5  # of the whole supplier, in a row: it is paused
 
 
 class Breaker:
@@ -25,3 +26,25 @@ class Breaker:
         self._failures = self._failures + 1 if failed else 0
         self._open_until = now + timedelta(seconds=OPEN_SECONDS) if self._failures >= FAILURES else None
         return again
+
+
+class Refusals:
+    """Counts how often in a row a supplier refused us as a whole: its certificate, our credentials."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._reason = ""
+
+    def saw(self, outcome: Outcome) -> None:
+        if isinstance(outcome, Rejected) and outcome.whole:
+            self._count += 1
+            self._reason = f"{outcome.code}: {outcome.message}"
+        else:
+            self._count = 0
+
+    def too_many(self) -> str | None:
+        """Why the supplier is to be paused, once; None where it is not."""
+        if self._count < REFUSALS:
+            return None
+        self._count = 0
+        return self._reason

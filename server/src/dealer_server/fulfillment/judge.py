@@ -14,12 +14,14 @@ from dealer_server.suppliers.contract import Done, Outcome, Pending, Rejected, U
 
 PARK_SECONDS = 3_600.0  # unknown for so long: an operator has to find out
 PENDING_SECONDS = 86_400.0  # at it for so long: an operator has to ask
-PATIENCE_SECONDS = 3_600.0  # how long one waits for a supplier that is down or out of money, where there is no other
+# How long one waits, where there is no other supplier, for one that is down, out of money or wrongly set up.
+PATIENCE_SECONDS = 3_600.0
 POLL_LONGEST_SECONDS = 300.0
 FRESH_IDS = 5  # how often a clash of ids is answered with other ones
 TRIES_BEFORE_ELSEWHERE = 3
 HELD_SECONDS = 5.0
-_MAY_PASS = ("TEMPORARY", "INSUFFICIENT_FUNDS")
+_MAY_PASS = ("TEMPORARY", "INSUFFICIENT_FUNDS", "CONFIG")
+_BURNT = "CANCEL"  # how the step begins in which a supplier's ids were given up: nothing can be asked for with them
 
 
 class Judged(NamedTuple):
@@ -30,14 +32,24 @@ class Judged(NamedTuple):
     failed: bool = False
 
 
-def judge(one: Claimed, outcome: Outcome, route: Sequence[Hop], plans_ids: bool, now: datetime) -> Judged:
-    """`route` is the package's; `plans_ids` as in the supplier's Caps."""
+def judge(
+    one: Claimed,
+    outcome: Outcome,
+    route: Sequence[Hop],
+    plans_ids: bool,
+    now: datetime,
+    patience: float = PATIENCE_SECONDS,
+    ceiling: int | None = None,
+) -> Judged:
+    """`route` is the package's; `plans_ids` as in the supplier's Caps. `ceiling`: what the unit may cost at most."""
     if isinstance(outcome, Done):
         return Judged(_done(one, outcome))
     if isinstance(outcome, Pending):
         return Judged(_pending(one, outcome, now))
     if isinstance(outcome, Rejected):
-        return _rejected(one, outcome, route, plans_ids, now)
+        if _affordable(one, outcome.asks, ceiling):
+            return Judged(_repriced(one, outcome, now))
+        return _rejected(one, outcome, route, plans_ids, now, patience)
     reason = outcome.reason if isinstance(outcome, Unknown) else f"answered with {type(outcome).__name__}"
     return Judged(_unknown(one, reason, now))
 
@@ -91,7 +103,21 @@ def _parked(one: Claimed, reason: str, now: datetime) -> Answered:
                     reason=reason, outcome="PARKED")  # fmt: skip
 
 
-def _rejected(one: Claimed, outcome: Rejected, route: Sequence[Hop], plans_ids: bool, now: datetime) -> Judged:
+def _affordable(one: Claimed, asks: int | None, ceiling: int | None) -> bool:
+    """Whether a supplier's new price is taken: one that fell is, one that rose up to the ceiling."""
+    if asks is None or one.cost is None or asks == one.cost:
+        return False
+    return asks < one.cost or (ceiling is not None and asks <= ceiling)
+
+
+def _repriced(one: Claimed, outcome: Rejected, now: datetime) -> Answered:
+    return Answered(one.key, "PLANNED", now, failures=one.failures, reason=f"{outcome.code}: {outcome.message}",
+                    outcome="REPRICED", cost=outcome.asks)  # fmt: skip
+
+
+def _rejected(
+    one: Claimed, outcome: Rejected, route: Sequence[Hop], plans_ids: bool, now: datetime, patience: float
+) -> Judged:
     reason = f"{outcome.code}: {outcome.message}"
     if outcome.code == "TEMPORARY" and one.was in ("SENT", "UNKNOWN"):
         return Judged(_unknown(one, reason, now))  # the question did not get through: it is as unknown as before
@@ -103,17 +129,18 @@ def _rejected(one: Claimed, outcome: Rejected, route: Sequence[Hop], plans_ids: 
     if outcome.code == "CONFLICT" and plans_ids and one.position + 1 < FRESH_IDS:
         return Judged(rejected, _instead(one, Hop(one.supplier, one.sku, one.cost, one.cost_currency)))
     following = _following(one.supplier, route) if outcome.retry_elsewhere else None
-    if outcome.code in _MAY_PASS and not _given_up(one, outcome, following is not None, now):
+    may_pass = outcome.code in _MAY_PASS and not one.step.startswith(_BURNT)
+    if may_pass and not _given_up(one, outcome, following is not None, now, patience):
         return Judged(_again(one, "PLANNED", outcome, now))
     if following is not None:
         return Judged(rejected, _instead(one, following))
     return Judged(rejected, failed=True)
 
 
-def _given_up(one: Claimed, outcome: Rejected, elsewhere: bool, now: datetime) -> bool:
+def _given_up(one: Claimed, outcome: Rejected, elsewhere: bool, now: datetime, patience: float) -> bool:
     if elsewhere:
         return outcome.code != "TEMPORARY" or one.failures + 1 >= TRIES_BEFORE_ELSEWHERE
-    return (now - one.created_at).total_seconds() > PATIENCE_SECONDS
+    return (now - one.created_at).total_seconds() > patience
 
 
 def _again(one: Claimed, state: State, outcome: Rejected, now: datetime) -> Answered:

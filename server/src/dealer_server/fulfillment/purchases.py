@@ -8,6 +8,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -16,14 +17,16 @@ from dealer_server import kill_points, metrics, store
 from dealer_server.clock import Clock
 from dealer_server.fulfillment import judge, record
 from dealer_server.fulfillment.ask import checked, fault_text
-from dealer_server.fulfillment.breaker import Breaker
+from dealer_server.fulfillment.breaker import Breaker, Refusals
 from dealer_server.fulfillment.calls import Calls
 from dealer_server.fulfillment.judge import Judged
 from dealer_server.fulfillment.planning import Planner
+from dealer_server.rules.catalogue import margin
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.delivery import Codes, Failed
 from dealer_server.rules.model import Order, Profile
 from dealer_server.store import purchase as rows
+from dealer_server.store import supplier as suppliers
 from dealer_server.store.database import Session
 from dealer_server.store.purchase import Answered, Claimed
 from dealer_server.store.refund import Void
@@ -47,8 +50,22 @@ Verdict = Done | Rejected
 _verdict: msgspec.json.Decoder[Verdict] = msgspec.json.Decoder(Verdict)
 
 
+class Terms(NamedTuple):
+    """How long an order waits for its only supplier, and what of the dealer's price a supplier's new price leaves."""
+
+    patience_seconds: float = judge.PATIENCE_SECONDS
+    margin_floor_basis_points: int = 0
+
+
+_TERMS = Terms()
+
+
 class Purchaser:
-    """Works off the lines and purchases of one Remote. One connection; its calls run side by side."""
+    """Works off the lines and purchases of one Remote. One connection; its calls run side by side.
+
+    `paused`: why nothing new is bought from it. What waits for it goes to the next of the route, or waits on; what it
+    may have sold is asked about all the same.
+    """
 
     def __init__(
         self,
@@ -59,6 +76,8 @@ class Purchaser:
         clock: Clock,
         changed: Callable[[], None],
         refund_failed: bool = True,
+        terms: Terms = _TERMS,
+        paused: str | None = None,
     ):
         self.code = remote.code
         self._remote = remote
@@ -70,6 +89,9 @@ class Purchaser:
         self._refund_failed = refund_failed
         self._planner = Planner(remote.code, session, data_keys, clock, changed)
         self._breaker = Breaker()
+        self._refusals = Refusals()
+        self._terms = terms
+        self._paused = paused
         self._answers_again = False
         self._calls = Calls[tuple[int, Claimed], Outcome](
             f"purchases at {self.code}", remote.caps.parallel, self._begin, self._record, self._unrecorded
@@ -85,7 +107,9 @@ class Purchaser:
 
     async def run_once(self) -> int:
         """What is due now, and the calls for it, to their end; how much there was."""
-        return await self._calls.run_once()
+        count = await self._calls.run_once()
+        await self._pause_if_refused()
+        return count
 
     # Purchases are called for
 
@@ -95,6 +119,7 @@ class Purchaser:
         self.wake.set()
 
     async def _begin(self, room: int) -> int:
+        await self._pause_if_refused()
         if self._answers_again:
             await rows.ask_again(self._session, self.code, self._clock())
             self._answers_again = False
@@ -117,7 +142,11 @@ class Purchaser:
         bare = [
             one
             for one in taken
-            if self._remote.caps.plans_ids and one.planned_iccid is None and one.wanted and one.verdict is None
+            if self._remote.caps.plans_ids
+            and self._paused is None
+            and one.planned_iccid is None
+            and one.wanted
+            and one.verdict is None
         ]
         ids = {one.key: _matching_id() for one in bare}
         given = await rows.plan_ids(self._session, self.code, [(one.key, one.sku, ids[one.key]) for one in bare])
@@ -133,6 +162,8 @@ class Purchaser:
             return self._opened(one)
         if one.was == "PLANNED" and not one.wanted:
             return Rejected("NOT_ALLOWED", False, "not wanted any more")
+        if self._paused is not None and one.was == "PLANNED":
+            return Rejected("CONFIG", True, f"the supplier is paused; {self._paused}")
         if not ready:
             return Rejected("OUT_OF_STOCK", True, f"no ICCID of {one.sku} is left in the loaded range")
         if one.held and one.was == "PLANNED":
@@ -150,6 +181,7 @@ class Purchaser:
         kill_points.reach("purchase.answered")
         if self._breaker.saw(outcome, self._clock()):
             self.answers_again()
+        self._refusals.saw(outcome)
         return outcome
 
     def _purchase(self, one: Claimed) -> Purchase:
@@ -190,7 +222,7 @@ class Purchaser:
             before = await store.order.load(session, keys, self._data_keys)
             routes = await rows.routes(session, sorted({one.package_code for one, _ in mine}))
             judged = [
-                self._judge(one, outcome, _profile(before, one), routes.get(one.package_code, []))
+                self._judge(one, outcome, before[one.tenant_id, one.order_id], routes.get(one.package_code, []))
                 for one, outcome in mine
             ]
             await rows.record(session, [one.answered for one in judged], now)
@@ -202,14 +234,16 @@ class Purchaser:
             )
             if voids := list(_unwanted(mine, judged, before, now)):
                 await store.refund.add_voids(session, voids)
+            await self._reprice([(one, what.answered.cost) for (one, _), what in zip(mine, judged, strict=True)])
             kill_points.reach("purchase.written")
         self._tell(mine, judged)
         if voids or any(after[key] is not before[key] for key in keys):
             self._changed()
         kill_points.reach("purchase.recorded")
 
-    def _judge(self, one: Claimed, outcome: Outcome, profile: Profile, route: Sequence[rows.Hop]) -> Judged:
+    def _judge(self, one: Claimed, outcome: Outcome, order: Order, route: Sequence[rows.Hop]) -> Judged:
         now = self._clock()
+        profile = _profile({(one.tenant_id, one.order_id): order}, one)
         wanted = _wanted(profile)
         if one.was == "PLANNED" and not wanted and isinstance(outcome, Rejected) and not outcome.written_off:
             return Judged(Answered(one.key, "DROPPED", None, reason="not wanted any more", outcome="DROPPED"))
@@ -219,10 +253,54 @@ class Purchaser:
                 return Judged(Answered(one.key, "PLANNED", due, outcome="HELD"))
             sealed = rows.seal_verdict(self._data_keys, one.unit_key, msgspec.json.encode(outcome))
             return Judged(judge.kept(one, outcome, sealed, now))
-        judged = judge.judge(one, outcome, route if wanted else [], self._remote.caps.plans_ids and wanted, now)
+        judged = judge.judge(
+            one,
+            outcome,
+            route if wanted else [],
+            self._remote.caps.plans_ids and wanted,
+            now,
+            self._terms.patience_seconds,
+            self._ceiling(one, order),
+        )
         if one.verdict is not None and isinstance(outcome, Unknown):  # it was given: it is not asked for again
             return judged._replace(answered=judged.answered._replace(verdict=one.verdict))
         return judged
+
+    def _ceiling(self, one: Claimed, order: Order) -> int | None:
+        """What the unit may cost at most; None where its cost is in another currency than the dealer paid in."""
+        if one.cost_currency != order.currency:
+            return None
+        return margin.ceiling(order.items[one.line].price, self._terms.margin_floor_basis_points)
+
+    async def _reprice(self, taken: Sequence[tuple[Claimed, int | None]]) -> None:
+        """Prices that were accepted are the route's costs from now on; one act in the audit log for each change."""
+        for (code, sku, currency), (one, cost) in {
+            (one.package_code, one.sku, one.cost_currency): (one, cost) for one, cost in taken if cost is not None
+        }.items():
+            old = await rows.reprice(self._session, code, rows.Hop(self.code, sku, one.cost, currency), cost)
+            if old is not None:
+                detail = {"code": self.code, "package": code, "sku": sku, "before": old, "after": cost}
+                log.warning("supplier_price_accepted", supplier=self.code, package_code=code, sku=sku, before=old,
+                            after=cost, currency=currency)  # fmt: skip
+                await self._record_act("supplier.cost", detail | {"currency": currency})
+
+    async def _record_act(self, action: str, detail: Mapping[str, object]) -> None:
+        await store.tenant.record_act(self._session, "system", action, None, msgspec.json.encode(detail).decode())
+
+    async def _pause_if_refused(self) -> None:
+        """Pauses the supplier once it has refused us as a whole too often in a row; an operator resumes it."""
+        reason = self._refusals.too_many()
+        if reason is None:
+            return
+        async with self._session.transaction():
+            paused = await suppliers.pause(self._session, self.code, reason)
+            self._paused = reason  # at once; Remotes sees it within a second, and starts this anew
+            if paused:
+                detail = {"code": self.code, "after": {"status": "PAUSED", "reason": reason}}
+                await self._record_act("supplier.status", detail)
+        if paused:
+            metrics.suppliers_paused.labels(self.code).inc()
+            log.error("supplier_paused", supplier=self.code, reason=reason)
 
     def _opened(self, one: Claimed) -> Outcome:
         assert one.verdict is not None

@@ -31,7 +31,7 @@ class Loop(Protocol):
 
 
 class Running:
-    """One supplier at work. A paused one buys nothing new, so it has no loops; messages still come in."""
+    """One supplier at work. One that an operator paused has no loops; messages still come in."""
 
     def __init__(self, supplier: Supplier, remote: Remote, loops: Sequence[Loop]):
         self.supplier = supplier
@@ -49,9 +49,9 @@ class Running:
 
 
 class Remotes:
-    """`loops` makes what has to run for a Remote."""
+    """`loops` makes what has to run for a Remote, as its supplier's status is."""
 
-    def __init__(self, database: Database, data_keys: DataKeys, loops: Callable[[Remote], Sequence[Loop]]):
+    def __init__(self, database: Database, data_keys: DataKeys, loops: Callable[[Remote, Supplier], Sequence[Loop]]):
         self._database = database
         self._data_keys = data_keys
         self._loops = loops
@@ -92,8 +92,7 @@ class Remotes:
                 await running.stop()
         for code, one in found.items():
             if code not in self._running and (remote := _opened(one)) is not None:
-                loops = self._loops(remote) if one.status == "ACTIVE" else []
-                self._running[code] = Running(one, remote, loops)
+                self._running[code] = Running(one, remote, self._loops(remote, one))
                 log.info("supplier_at_work", supplier=code, kind=one.kind, status=one.status)
         self._seen = version
 

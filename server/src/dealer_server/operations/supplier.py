@@ -43,6 +43,7 @@ class Shown(msgspec.Struct, frozen=True, rename="camel"):
     code: str
     kind: str
     status: str
+    paused_reason: str | None
     settings: dict[str, object]
     events: str
     purchases: dict[str, int]
@@ -288,6 +289,7 @@ def _shown(one: Supplier, totals: Totals, free: dict[str, int], waiting: Sequenc
         one.code,
         one.kind,
         one.status,
+        one.paused_reason,
         _masked(kinds.read(one.kind, one.settings)),
         f"/events/{one.code}/{one.event_token}",
         totals.states,

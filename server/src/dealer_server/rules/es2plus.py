@@ -119,6 +119,11 @@ class Failed(msgspec.Struct, frozen=True):
         return f"{self.code if _CODE.match(self.code) else '?'}: {self._row[1]}"
 
     @property
+    def requester_refused(self) -> bool:
+        """Whether it is ourselves that are refused, whatever we ask for."""
+        return self._row is _REQUESTER_UNKNOWN
+
+    @property
     def _row(self) -> tuple[Meaning, str]:
         any_reason = _REQUESTER_UNKNOWN if re.match(r"1\.1/[0-9.]{1,16}\Z", self.code) else _UNLISTED
         return _MEANINGS.get(self.code, any_reason)

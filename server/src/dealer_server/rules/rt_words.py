@@ -92,6 +92,16 @@ class Balance(msgspec.Struct, frozen=True, rename="camel"):
     currency_code: str = "USD"
 
 
+class _Priced(msgspec.Struct, rename="camel"):
+    package_code: str
+    price: Annotated[int, Meta(gt=0)]
+    currency_code: str = "USD"
+
+
+class _PriceList(msgspec.Struct, rename="camel"):
+    package_list: list[_Priced] | None = None
+
+
 class About(msgspec.Struct, frozen=True, rename="camel"):
     """Which eSIM a message is about. ORDER_STATUS may name the order alone."""
 
@@ -153,6 +163,14 @@ def usages(obj: Any) -> list[RtUsage]:
 def balance(obj: Any) -> Balance:
     """What an answer to balance/query tells. Raises ValueError."""
     return _taken(obj, Balance)
+
+
+def price(obj: Any, package_code: str, currency: str | None) -> int | None:
+    """What an answer to package/list asks for a package, if it is listed in that currency. Raises ValueError."""
+    listed = _taken(obj, _PriceList).package_list or []
+    return next(
+        (one.price for one in listed if (one.package_code, one.currency_code) == (package_code, currency)), None
+    )
 
 
 def notice(body: bytes) -> Notice:

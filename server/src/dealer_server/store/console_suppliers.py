@@ -15,6 +15,7 @@ class Listed(NamedTuple):
     kind: str
     status: str
     updated_at: datetime
+    paused_reason: str | None
     packages: int
     up: bool | None
     since: datetime | None
@@ -49,7 +50,7 @@ class Stock(NamedTuple):
 
 async def listed(connection: Connection) -> list[Listed]:
     rows = await connection.fetch(
-        "SELECT s.code, s.kind, s.status, s.updated_at,"
+        "SELECT s.code, s.kind, s.status, s.updated_at, s.paused_reason,"
         " (SELECT count(*)::int FROM route r WHERE r.supplier = s.code),"
         " h.up, h.since, h.asked_at, h.detail, h.balance, h.currency"
         " FROM supplier s LEFT JOIN supplier_health h USING (code) ORDER BY s.code"

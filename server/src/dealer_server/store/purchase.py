@@ -81,7 +81,7 @@ class Claimed(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """What a call leaves of a purchase. None leaves step and references as they are."""
+    """What a call leaves of a purchase. None leaves step, references and cost as they are."""
 
     key: Key
     state: State
@@ -95,6 +95,7 @@ class Answered(NamedTuple):
     reason: str | None = None
     outcome: str = ""
     verdict: bytes | None = None
+    cost: int | None = None
 
 
 async def routes(session: Connection | Session, package_codes: Sequence[str]) -> dict[str, list[Hop]]:
@@ -157,6 +158,17 @@ async def claim(
     return [Claimed(*row) for row in rows]
 
 
+async def reprice(session: Session, package_code: str, hop: Hop, cost: int) -> int | None:
+    """Gives a package's route the supplier's new price; the cost it had, None where it has this one or is no route."""
+    rows = await session.fetch(
+        "UPDATE route r SET cost = $4 FROM (SELECT * FROM route WHERE package_code = $1 AND supplier = $2 AND sku = $3"
+        "  AND cost IS DISTINCT FROM $4 AND cost_currency = $5 FOR UPDATE) old"
+        " WHERE r.package_code = old.package_code AND r.position = old.position RETURNING old.cost",
+        *(package_code, hop.supplier, hop.sku, cost, hop.cost_currency),
+    )
+    return rows[0][0] if rows else None
+
+
 async def plan_ids(session: Session, supplier: str, wanted: Sequence[tuple[Key, str, str]]) -> dict[Key, str]:
     """Gives each (key, sku, matching_id) an ICCID of the loaded range, as far as they last; within the claim's
     transaction, so that the ids stand before the first call. None is ever given twice."""
@@ -198,9 +210,9 @@ async def record(session: Session, answered: Sequence[Answered], now: datetime) 
     await session.fetch(
         "WITH new AS (SELECT * FROM unnest($2::bigint[], $3::bigint[], $4::smallint[], $5::text[], $6::timestamptz[],"
         " $7::text[], $8::text[], $9::text[], $10::text[], $11::int[], $12::timestamptz[], $13::text[], $14::text[],"
-        " $15::bytea[])"
+        " $15::bytea[], $16::bigint[])"
         " AS new(tenant_id, profile_id, position, state, due_at, step, supplier_ref, unit_ref, iccid, failures,"
-        " unknown_since, reason, outcome, verdict)"
+        " unknown_since, reason, outcome, verdict, cost)"
         "), logged AS (UPDATE supplier_call c SET answered_at = $1, outcome = new.outcome, message = new.reason"
         " FROM new JOIN purchase p USING (tenant_id, profile_id, position)"
         " WHERE c.tenant_id = p.tenant_id AND c.profile_id = p.profile_id AND c.position = p.position"
@@ -208,11 +220,11 @@ async def record(session: Session, answered: Sequence[Answered], now: datetime) 
         " UPDATE purchase p SET state = new.state, due_at = new.due_at, step = coalesce(new.step, p.step),"
         " supplier_ref = coalesce(new.supplier_ref, p.supplier_ref), unit_ref = coalesce(new.unit_ref, p.unit_ref),"
         " iccid = new.iccid, failures = new.failures, unknown_since = new.unknown_since, reason = new.reason,"
-        " claim = NULL, verdict = new.verdict,"
+        " claim = NULL, verdict = new.verdict, cost = coalesce(new.cost, p.cost),"
         " finished_at = CASE WHEN new.state IN ('DONE', 'REJECTED', 'DROPPED', 'WRITTEN_OFF') THEN $1 END"
         " FROM new WHERE p.tenant_id = new.tenant_id AND p.profile_id = new.profile_id AND p.position = new.position",
         now,
-        *columns([(*one.key, *one[1:]) for one in answered], 14),
+        *columns([(*one.key, *one[1:]) for one in answered], 15),
     )
 
 

@@ -11,7 +11,7 @@ from dealer_server.store.sealing import DataKeys, supplier_context
 
 class Supplier(NamedTuple):
     """`settings` is the kind's JSON document, opened: it holds secrets. `event_token` is the secret part of the address
-    its messages come to."""
+    its messages come to. `paused_reason`: why a worker paused it, None where an operator did."""
 
     code: str
     kind: str
@@ -19,6 +19,7 @@ class Supplier(NamedTuple):
     settings: bytes
     event_token: str
     updated_at: datetime
+    paused_reason: str | None
 
 
 class Totals(NamedTuple):
@@ -51,10 +52,11 @@ class Parked(NamedTuple):
 async def load(connection: Connection | Session, keys: DataKeys) -> list[Supplier]:
     """Every supplier, by code."""
     rows = await connection.fetch(
-        "SELECT code, kind, status, settings, event_token, updated_at FROM supplier ORDER BY code"
+        "SELECT code, kind, status, settings, event_token, updated_at, paused_reason FROM supplier ORDER BY code"
     )
     return [
-        Supplier(row[0], row[1], row[2], keys.open(row[3], supplier_context(row[0])), row[4], row[5]) for row in rows
+        Supplier(row[0], row[1], row[2], keys.open(row[3], supplier_context(row[0])), row[4], row[5], row[6])
+        for row in rows
     ]
 
 
@@ -83,11 +85,29 @@ async def put(connection: Connection, keys: DataKeys, code: str, kind: str, sett
 
 
 async def set_status(connection: Connection, code: str, status: str) -> bool:
-    """ACTIVE or PAUSED; whether there is such a supplier."""
+    """ACTIVE or PAUSED; whether there is such a supplier. What waits for one that is ACTIVE is due now."""
     row = await connection.fetchrow(
-        "UPDATE supplier SET status = $2, updated_at = clock_timestamp() WHERE code = $1 RETURNING code", code, status
+        "UPDATE supplier SET status = $2, paused_reason = NULL, updated_at = clock_timestamp() WHERE code = $1"
+        " RETURNING code",
+        code,
+        status,
     )
+    if row is not None and status == "ACTIVE":
+        await connection.execute(
+            "UPDATE purchase SET due_at = now() WHERE supplier = $1 AND state = 'PLANNED' AND due_at > now()", code
+        )
     return row is not None
+
+
+async def pause(session: Session, code: str, reason: str) -> bool:
+    """Pauses an ACTIVE supplier for a reason; False where it is not ACTIVE any more."""
+    rows = await session.fetch(
+        "UPDATE supplier SET status = 'PAUSED', paused_reason = $2, updated_at = clock_timestamp()"
+        " WHERE code = $1 AND status = 'ACTIVE' RETURNING 1",
+        code,
+        reason,
+    )
+    return bool(rows)
 
 
 async def put_health(

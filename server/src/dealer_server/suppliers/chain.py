@@ -95,7 +95,7 @@ class Chain:
         except errors.TransactionIdReused:  # it is there already, bought at another price
             return await self._query(purchase, now)
         except DealerError as error:
-            return _outcome(error)
+            return _outcome(error, purchase)
         return _read(placed, purchase, now)
 
     async def probe(self, purchase: Purchase, now: datetime) -> Outcome:
@@ -249,7 +249,7 @@ _CLASSES: tuple[tuple[type[DealerError], RejectedCode, bool], ...] = (
     (errors.PriceChanged, "CONFIG", True),
     (errors.NotOnSale, "CONFIG", True),
     (errors.NotFound, "CONFIG", True),
-    (errors.PermissionDenied, "NOT_ALLOWED", True),
+    (errors.PermissionDenied, "CONFIG", True),
     (errors.AuthenticationError, "CONFIG", True),
     (errors.InvalidRequest, "BAD_REQUEST", True),
     (errors.ServiceUnavailable, "TEMPORARY", True),
@@ -258,14 +258,23 @@ _CLASSES: tuple[tuple[type[DealerError], RejectedCode, bool], ...] = (
 )
 
 
-def _outcome(error: DealerError) -> Rejected | Unknown:
+_ALL_REFUSED = (errors.AuthenticationError, errors.PermissionDenied)
+
+
+def _outcome(error: DealerError, purchase: Purchase) -> Rejected | Unknown:
     """Their refusals are certain: a transactionId is looked up before an order is refused (decisions 2)."""
     if error.unsettled:
         return Unknown(_words(error))
     for kind, code, elsewhere in _CLASSES:
         if isinstance(error, kind):
-            return Rejected(code, elsewhere, _words(error))
+            return Rejected(code, elsewhere, _words(error), isinstance(error, _ALL_REFUSED), _asks(error, purchase))
     return Unknown(_words(error))
+
+
+def _asks(error: DealerError, purchase: Purchase) -> int | None:
+    """Their price of now, where it is in the currency of ours."""
+    lines = error.lines if isinstance(error, errors.PriceChanged) else ()
+    return next((int(line.price * 10_000) for line in lines if line.currency == purchase.cost_currency), None)
 
 
 def _words(error: DealerError) -> str:

@@ -68,13 +68,17 @@ RejectedCode = Literal[
 class Rejected(msgspec.Struct, frozen=True, tag="REJECTED"):
     """Surely nothing was allocated. TEMPORARY: worth asking again; every other code is final at this supplier.
 
-    `message` is for the operator and holds no secret. written_off: an eSIM may have been bought, but nobody can have
-    it: it is burnt, or its code is known to nobody. It may cost money all the same.
+    `message` is for the operator and holds no secret. With CONFIG: `whole`, where everything would be refused so (a
+    certificate, credentials), not this package alone; `asks`, what it asks for the unit now where that is another price
+    than the purchase's, in ten-thousandths of its cost_currency. written_off: an eSIM may have been bought, but nobody
+    can have it: it is burnt, or its code is known to nobody. It may cost money all the same.
     """
 
     code: RejectedCode
     retry_elsewhere: bool
     message: str
+    whole: bool = False
+    asks: int | None = None
     written_off: bool = False
 
 

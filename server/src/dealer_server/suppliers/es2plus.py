@@ -129,14 +129,14 @@ class Es2Plus:
             return await self._burn(purchase)
         answer = await self._take_step(purchase)
         if isinstance(answer, NotSent):
-            return _refused(answer.code, answer.message)
+            return _refused(answer.code, answer.message, whole=answer.code == "CONFIG")
         if not isinstance(answer, Failed) or answer.meaning == "UNKNOWN":
             return self._after(purchase, answer)
         if answer.meaning == "CONFLICT" and purchase.step.startswith(CONFIRM):
             return await self._confirmed_or_not(purchase, answer)
         if answer.code in es2plus.IN_USE:
             return Pending(0, step=CONFIRM_TAKEN)
-        return _refused(answer.meaning, answer.message)
+        return _refused(answer.meaning, answer.message, whole=answer.requester_refused)
 
     async def probe(self, purchase: Purchase, now: datetime) -> Outcome:
         """Repeats the step. What keeps the repeated call from being made tells nothing about the lost one."""
@@ -303,9 +303,9 @@ class Es2Plus:
         return self._session
 
 
-def _refused(code: RejectedCode, message: str) -> Rejected:
+def _refused(code: RejectedCode, message: str, *, whole: bool = False) -> Rejected:
     """A CONFLICT is about the ids: with fresh ones the same SM-DP+ may be asked."""
-    return Rejected(code, code != "CONFLICT", message)
+    return Rejected(code, code != "CONFLICT", message, whole)
 
 
 def _written_off(message: str) -> Rejected:

@@ -38,6 +38,7 @@ from dealer_server.suppliers.rt_calls import BUSY, Calls, NoAnswer, NotSent, RtS
 
 T = TypeVar("T")
 METHOD_SECONDS = 40.0  # ends before CALL_SECONDS
+PRICE_SECONDS = 5.0
 STATES_SECONDS, USAGES_SECONDS = 30.0, 10.0
 POLL_SECONDS = (2, 4, 8, 15, 30)
 POLL_LATER_SECONDS = 60
@@ -56,6 +57,8 @@ _REFUSALS: dict[str, RejectedCode] = {
     **dict.fromkeys(("000101", "000102", "000103", "000104", "000105", "000106", "000107"), "BAD_REQUEST"),
     **dict.fromkeys(("200006", "200008"), "BAD_REQUEST"),
 }
+_ALL_REFUSED = ("101001", "101002", "101003", "101005")  # our clock, address or credentials: whatever is asked for
+_PRICE = "200005"
 _NOT_YET = "200010"
 _NOT_IN_THIS_STATUS = "200002"
 # What a transactionId that is there already may be refused with.
@@ -164,7 +167,7 @@ class RtUpstream:
             return Unknown(str(error))
         refusal = _REFUSALS.get(said.code)
         if refusal and not again:
-            return Rejected(refusal, True, said.words)
+            return await self._refused(refusal, purchase, said)
         return await self._doubt(purchase, said, now)
 
     async def _doubt(self, purchase: Purchase, said: Said, now: datetime) -> Outcome:
@@ -175,7 +178,19 @@ class RtUpstream:
         except (NotSent, NoAnswer, ValueError) as error:
             return Unknown(f"{said.words}; looking for it: {error}")
         refusal = None if said.code in _AS_IF_THERE else _REFUSALS.get(said.code)
-        return Rejected(refusal, True, said.words) if refusal else Unknown(said.words)
+        return await self._refused(refusal, purchase, said) if refusal else Unknown(said.words)
+
+    async def _refused(self, code: RejectedCode, purchase: Purchase, said: Said) -> Rejected:
+        asks = await self._price(purchase) if said.code == _PRICE else None
+        return Rejected(code, True, said.words, said.code in _ALL_REFUSED, asks)
+
+    async def _price(self, purchase: Purchase) -> int | None:
+        """What their list asks for the package now; None where it does not say, or says it in another currency."""
+        with suppress(NotSent, NoAnswer, ValueError, TimeoutError):
+            async with asyncio.timeout(PRICE_SECONDS):
+                said = await self._calls.call("package/list", {"type": "BASE", "packageCode": purchase.sku})
+            return None if said.code else rt_words.price(said.obj, purchase.sku, purchase.cost_currency)
+        return None
 
     async def _order_again(self, purchase: Purchase, now: datetime) -> Outcome:
         since = purchase.unknown_since or purchase.unit.paid_at

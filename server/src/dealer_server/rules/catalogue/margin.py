@@ -135,6 +135,11 @@ def price_of(cost: int, rule: Margin, currency: str) -> int:
     return -(-exact // step) * step
 
 
+def ceiling(price: int, floor_basis_points: int) -> int:
+    """What a unit sold at `price` may cost at most, so that this part of the price stays with us; ten-thousandths."""
+    return price * (10_000 - floor_basis_points) // 10_000
+
+
 def _change(sku: str, before: Offer | None, made: Offer | tuple[str, ...]) -> Change:
     old = (before.package.price, before.cost) if before else (None, None)
     if isinstance(made, Offer):
