@@ -16,6 +16,7 @@ from dealer_server import kill_points
 from door import SEALING_KEYS
 
 PATIENCE = 30.0  # seconds after which a test that waits for an event gives up
+STARTED_WITHIN = 120.0  # as long as a program may take to be ready on a busy machine
 PROGRAM = (sys.executable, "-m", "dealer_server")
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(
@@ -68,7 +69,7 @@ class Process:
 
     async def ready(self) -> str:
         """What it announced when it was ready: its base address, or "worker"."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(STARTED_WITHIN):
             await asyncio.wait([self._ready, self._ended], return_when=asyncio.FIRST_COMPLETED)
         assert self._ready.done(), f"ended before it was ready:\n{self.said}"
         return self._ready.result()
