@@ -20,7 +20,7 @@ class Taken(NamedTuple):
     activation_code: str
 
 
-async def levels(session: Session, package_codes: Sequence[str]) -> dict[str, int]:
+async def levels(session: Connection | Session, package_codes: Sequence[str]) -> dict[str, int]:
     """How many profiles of each package can still be sold, locked until the transaction ends."""
     rows = await session.fetch(
         "SELECT package_code, free FROM stock_level WHERE package_code = ANY($1::text[]) ORDER BY package_code"
