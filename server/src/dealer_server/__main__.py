@@ -16,6 +16,7 @@ from cyclopts import App, CycloptsError, Parameter
 from dealer_server import logs, settings
 from dealer_server.cli import AsJson, author, opened_data_keys, opened_database, run
 from dealer_server.cli import money as money_commands
+from dealer_server.cli import order as order_commands
 from dealer_server.cli import supplier as supplier_commands
 from dealer_server.cli import user as user_commands
 from dealer_server.cli import webhook as webhook_commands
@@ -34,6 +35,7 @@ for group in (
     stock_app,
     keys_app,
     webhook_commands.app,
+    order_commands.app,
     money_commands.topup_app,
     money_commands.refund_app,
     supplier_commands.app,

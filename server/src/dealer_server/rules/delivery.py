@@ -45,6 +45,21 @@ def allocate(order: Order, answers: Mapping[int, Codes | Failed], taken: frozens
     return settle(order, items, now)
 
 
+def retry(order: Order, profile_ids: frozenset[int], now: datetime) -> Order:
+    """The order once these profiles wait for codes again that failed; `order` itself where none of them did."""
+    items = tuple(
+        msgspec.structs.replace(
+            item,
+            profiles=tuple(
+                msgspec.structs.replace(one, failed=False) if one.failed and one.profile_id in profile_ids else one
+                for one in item.profiles
+            ),
+        )
+        for item in order.items
+    )
+    return settle(order, items, now)
+
+
 def settle(before: Order, items: tuple[Item, ...], now: datetime) -> Order:
     """The order with these items and every status derived anew; `before` itself where nothing changed."""
     items = tuple(_settled(item) for item in items)

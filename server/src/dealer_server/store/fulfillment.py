@@ -96,6 +96,17 @@ async def reschedule(session: Session, claim_id: int, lines: Sequence[Scheduled]
     )
 
 
+async def requeue(connection: Connection, key: LineKey, supplier: str, now: datetime) -> None:
+    """A supplier's queue looks at a line now, whoever has claimed it."""
+    await connection.execute(
+        "UPDATE order_item SET supplier = $4, due_at = $5, claim = NULL, claims = 0"
+        " WHERE tenant_id = $1 AND order_id = $2 AND line = $3",
+        *key,
+        supplier,
+        now,
+    )
+
+
 async def record_orders(session: Connection | Session, changes: Sequence[tuple[Order, Order]]) -> None:
     """Writes the statuses of orders: (as they are stored, as they are now)."""
     written = await session.fetch(
@@ -123,7 +134,7 @@ async def record_items(session: Connection | Session, items: Sequence[tuple[Orde
 
 
 async def record_profiles(
-    session: Session, profiles: Sequence[tuple[int, Profile]], keys: DataKeys, now: datetime
+    session: Connection | Session, profiles: Sequence[tuple[int, Profile]], keys: DataKeys, now: datetime
 ) -> None:
     """Writes the codes, or the failure, of (tenant_id, profile) that were PENDING until now."""
     written = await session.fetch(

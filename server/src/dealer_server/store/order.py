@@ -206,6 +206,16 @@ JOIN profile p ON p.tenant_id = i.tenant_id
 """
 
 
+async def key_of(connection: Connection, order_id: int) -> tuple[int, int] | None:
+    """(tenant_id, order_id): orderIds are unique over all tenants."""
+    row = await connection.fetchrow(
+        "SELECT o.tenant_id, o.order_id FROM tenant t CROSS JOIN LATERAL (SELECT tenant_id, order_id FROM orders o"
+        " WHERE o.tenant_id = t.tenant_id AND o.order_id = $1) o",
+        order_id,
+    )
+    return (row[0], row[1]) if row else None
+
+
 async def exists(connection: Session | Connection, tenant_id: int, order_id: int) -> bool:
     return bool(
         await connection.fetch("SELECT 1 FROM orders WHERE tenant_id = $1 AND order_id = $2", tenant_id, order_id)

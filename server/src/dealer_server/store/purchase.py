@@ -111,7 +111,63 @@ async def routes(session: Connection | Session, package_codes: Sequence[str]) ->
     return found
 
 
-async def add(session: Session, new: Sequence[New], now: datetime) -> None:
+class Made(NamedTuple):
+    """A purchase as it stands, for whoever decides what comes next for its unit."""
+
+    tenant_id: int
+    profile_id: int
+    position: int
+    unit_key: str
+    supplier: str
+    state: State
+    supplier_ref: str | None
+
+    @property
+    def key(self) -> Key:
+        return self.tenant_id, self.profile_id, self.position
+
+
+async def of_order(connection: Connection, order: tuple[int, int]) -> dict[int, list[Made]]:
+    """An order's purchases by profileId, in their order, locked until the transaction ends. Lock the order first."""
+    found = await connection.fetch(
+        "SELECT b.tenant_id, b.profile_id, b.position, b.unit_key, b.supplier, b.state, b.supplier_ref"
+        " FROM profile p JOIN purchase b USING (tenant_id, profile_id) WHERE p.tenant_id = $1 AND p.profile_id = ANY("
+        "  SELECT generate_series(first_profile_id, first_profile_id + quantity - 1) FROM order_item"
+        "  WHERE tenant_id = $1 AND order_id = $2)"
+        " ORDER BY b.profile_id, b.position FOR NO KEY UPDATE OF b",
+        *order,
+    )
+    made: dict[int, list[Made]] = {}
+    for row in found:
+        made.setdefault(row[1], []).append(Made(*row))
+    return made
+
+
+async def drop_planned(connection: Connection, keys: Sequence[Key], now: datetime) -> None:
+    """Of these, what is only planned is given up: it is bought by another route."""
+    await connection.execute(
+        "UPDATE purchase p SET state = 'DROPPED', due_at = NULL, finished_at = $4, reason = 'sent by another route'"
+        " FROM unnest($1::bigint[], $2::bigint[], $3::smallint[]) AS key(tenant_id, profile_id, position)"
+        " WHERE p.tenant_id = key.tenant_id AND p.profile_id = key.profile_id AND p.position = key.position"
+        " AND p.state = 'PLANNED'",
+        *columns(keys, 3),
+        now,
+    )
+
+
+async def make_due(connection: Connection, keys: Sequence[Key], now: datetime) -> None:
+    """Of these, what waits for its supplier is tried now."""
+    await connection.execute(
+        "UPDATE purchase p SET due_at = $4"
+        " FROM unnest($1::bigint[], $2::bigint[], $3::smallint[]) AS key(tenant_id, profile_id, position)"
+        " WHERE p.tenant_id = key.tenant_id AND p.profile_id = key.profile_id AND p.position = key.position"
+        " AND p.state = 'PLANNED'",
+        *columns(keys, 3),
+        now,
+    )
+
+
+async def add(session: Connection | Session, new: Sequence[New], now: datetime) -> None:
     """Plans purchases; one that is planned already stays as it is."""
     await session.fetch(
         "INSERT INTO purchase (tenant_id, profile_id, position, order_id, line, unit_key, supplier, sku, cost,"

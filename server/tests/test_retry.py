@@ -1,0 +1,173 @@
+"""An operator has failed eSIMs made again, or sends what waits by another route; what may have been bought stays."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from dealer_server import clock
+from dealer_server.operations import retry_order
+from dealer_server.operations import supplier as suppliers
+from dealer_server.operations.retry_order import Retried
+from dealer_server.operations.tenant import OperatorError
+from processes import environment, run
+from sourcing import hop
+from test_purchases import Market, market_on
+
+ACTS = "SELECT author, detail ->> 'supplier', (detail ->> 'profiles')::int FROM audit_log WHERE action = 'order.retry'"
+
+
+@pytest.fixture
+async def market(postgres: str, template: str) -> AsyncIterator[Market]:
+    async with market_on(postgres, template, refund_failed=False) as one:
+        yield one
+        assert await one.service.audit() == []
+
+
+async def retried(market: Market, order_no: str, line: int | None = None, supplier: str | None = None) -> Retried:
+    return await retry_order.retry(
+        market.service.database, market.sourcing.keys, order_no, line, supplier, "ann", clock.now
+    )
+
+
+async def failed(market: Market) -> str:
+    """An order that neither supplier has for sale."""
+    market.near.fault("esim/order", "200011")
+    market.far.fault("esim/order", "200011")
+    data = await market.door.delivered((await market.door.order()).data["orderNo"])
+    assert statuses(data) == ("FAILED", "FAILED", "FULFILLING")
+    return data["orderNo"]
+
+
+def statuses(data: dict[str, Any]) -> tuple[str, ...]:
+    return data["items"][0]["itemStatus"], data["deliveryStatus"], data["orderStatus"]
+
+
+async def seen(market: Market, order_no: str) -> dict[str, Any]:
+    return (await market.door.post("/esim/query", {"orderNo": order_no})).data
+
+
+async def events(market: Market) -> int:
+    [(count,)] = await market.rows("SELECT count(*)::int FROM webhook_delivery WHERE event_type = 'DELIVERY_UPDATED'")
+    return count
+
+
+async def test_a_failed_line_waits_again_and_is_delivered(market: Market):
+    order_no = await failed(market)
+    market.near.slow = 1_000
+    [(version,)] = await market.rows("SELECT version FROM orders")
+    assert await retried(market, order_no) == Retried(order_no, 1, 0, ())
+    await market.becomes("SELECT max(state) FROM purchase WHERE position = 2", "PENDING")
+    assert statuses(await seen(market, order_no)) == ("PENDING", "PENDING", "FULFILLING")
+    assert await market.rows("SELECT version FROM orders") == [(version + 1,)]
+    assert await retried(market, order_no) == Retried(order_no, 0, 1, ())
+    assert await market.rows(ACTS) == [("ann", None, 1)]
+    market.near.book.orders[0].looks_left = 0
+    await market.asked_again()
+    assert statuses(await market.door.delivered(order_no)) == ("DELIVERED", "DELIVERED", "COMPLETED")
+    assert market.sold() == (1, 0)
+    with pytest.raises(OperatorError, match="failed or waits"):
+        await retried(market, order_no)
+
+
+async def test_one_event_tells_the_dealer(market: Market):
+    order_no = await failed(market)
+    before = await events(market)
+    market.near.slow = 1_000
+    for _ in range(2):
+        await retried(market, order_no)
+    await market.becomes("SELECT max(state) FROM purchase WHERE position = 2", "PENDING")
+    assert await events(market) == before + 1
+
+
+async def test_a_failed_line_is_made_by_the_supplier_that_is_named(market: Market):
+    order_no = await failed(market)
+    assert (await retried(market, order_no, 1, "rt:far")).retried == 1
+    await market.until(order_no, lambda order: order["deliveryStatus"] == "DELIVERED")
+    assert market.sold() == (0, 1)
+    assert await market.rows(ACTS) == [("ann", "rt:far", 1)]
+
+
+async def test_what_came_to_nothing_there_is_ordered_again_under_a_key_of_its_own(market: Market):
+    await suppliers.set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
+    market.near.slow = 1_000
+    order_no = (await market.door.order()).data["orderNo"]
+    await market.becomes("SELECT state FROM purchase", "PENDING")
+    market.near.book.orders[0].esims[0].esimStatus = "CANCEL"
+    market.near.book.orders[0].looks_left = market.near.slow = 0
+    await market.asked_again()
+    assert statuses(await market.door.delivered(order_no))[0] == "FAILED"
+    await retried(market, order_no)
+    await market.until(order_no, lambda order: order["deliveryStatus"] == "DELIVERED")
+    first, second = [order.transaction_id for order in market.near.book.orders]
+    assert second == f"{first}-r1"
+
+
+async def test_what_waits_for_a_supplier_is_sent_by_another_route(market: Market):
+    await suppliers.set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
+    market.near.fault("esim/order", "200007")
+    order_no = (await market.door.order()).data["orderNo"]
+    await market.becomes("SELECT reason FROM purchase", "INSUFFICIENT_FUNDS: 200007 as the test wants it")
+    with pytest.raises(OperatorError, match="rt:far does not make TEST-OK: its route is rt:near"):
+        await retried(market, order_no, supplier="rt:far")
+    route = [hop("rt:near", "JC016"), hop("rt:far", "JC016")]
+    await suppliers.set_route(market.service.database, "TEST-OK", route, "test", clock.now)
+    assert await retried(market, order_no, supplier="rt:far") == Retried(order_no, 1, 0, ())
+    await market.door.delivered(order_no)
+    assert (market.sold(), await market.states()) == ((0, 1), [("rt:near", "DROPPED"), ("rt:far", "DONE")])
+
+
+async def test_what_may_have_been_bought_is_never_bought_again(market: Market):
+    market.near.fault("esim/order", "LOST_AFTER")
+    market.near.fault("esim/query", *["500_BEFORE"] * 50)
+    order_no = (await market.door.order()).data["orderNo"]
+    await market.becomes("SELECT state FROM purchase", "UNKNOWN")
+    for supplier in (None, "rt:far"):
+        with pytest.raises(OperatorError, match="UNKNOWN at rt:near: what may have been bought is never bought again"):
+            await retried(market, order_no, supplier=supplier)
+    await market.rows("UPDATE purchase SET unknown_since = now() - interval '2 hours', due_at = now()")
+    await market.becomes("SELECT state FROM purchase", "PARKED")
+    with pytest.raises(OperatorError, match="PARKED at rt:near"):
+        await retried(market, order_no, supplier="rt:far")
+    assert await market.rows(ACTS) == []
+    assert market.sold() == (1, 0)
+
+
+async def test_what_is_made_in_the_house_is_made_again_or_bought(market: Market):
+    placed = await market.door.order("TEST-FAIL", items=[{"packageCode": "TEST-FAIL", "quantity": 2, "price": "1.80"}],
+                                     amount="3.60")  # fmt: skip
+    order_no = placed.data["orderNo"]
+    await market.until(order_no, lambda order: order["deliveryStatus"] == "FAILED")
+    [(version,)] = await market.rows("SELECT version FROM orders")
+    assert (await retried(market, order_no)).retried == 2
+    await market.becomes("SELECT version FROM orders", version + 2)  # it waits, and fails again
+    assert statuses(await seen(market, order_no))[:2] == ("FAILED", "FAILED")
+    await suppliers.set_route(market.service.database, "TEST-FAIL", [hop("rt:far", "JC016")], "test", clock.now)
+    assert (await retried(market, order_no, supplier="rt:far")).retried == 2
+    await market.until(order_no, lambda order: order["deliveryStatus"] == "DELIVERED")
+    assert market.sold() == (0, 2)
+
+
+async def test_what_was_given_back_is_not_made_again(postgres: str, template: str):
+    async with market_on(postgres, template) as market:
+        order_no = (await market.door.order("TEST-FAIL")).data["orderNo"]
+        await market.until(order_no, lambda order: order["orderStatus"] == "REFUNDED")
+        with pytest.raises(OperatorError, match="given back"):
+            await retried(market, order_no)
+        assert await market.service.audit() == []
+
+
+async def test_the_command(market: Market):
+    order_no = await failed(market)
+    env = environment(market.service.settings.database_url)
+    for arguments, said in (
+        (("D000000000000000000",), "no order D000000000000000000"),
+        ((order_no, "--line", "2"), "--line 2"),
+        ((order_no, "--supplier", "rt:nobody"), "rt:nobody does not make TEST-OK: its route is rt:near, rt:far"),
+    ):
+        refused = await run("order", "retry", *arguments, env=env)
+        assert refused.status == 1 and said in refused.err, refused
+    done = await run("order", "retry", order_no, "--line", "1", "--supplier", "rt:far", "--json", env=env)
+    assert json.loads(done.out) == {"orderNo": order_no, "retried": 1, "waiting": 0, "left": []}
+    await market.until(order_no, lambda order: order["deliveryStatus"] == "DELIVERED")
