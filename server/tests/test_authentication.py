@@ -25,7 +25,7 @@ LISTS = ("/esim/order/list", "/esim/profile/list", "/account/statement", "/webho
 @pytest.fixture(scope="module")
 async def service(database_url: str) -> AsyncIterator[Service]:
     """Without a worker, which would wait for the locked tables too."""
-    async with running_service(database_url, worker=False, list_seconds=1.0, stranger_idle_seconds=0.3) as service:
+    async with running_service(database_url, worker=False, list_seconds=2.0, stranger_idle_seconds=0.3) as service:
         yield service
 
 

@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 LOOK_SECONDS = 0.25
 KNOWN_SECONDS = 5.0  # how long a dealer is trusted after the last look that succeeded
 LOOK_LIMIT_SECONDS = 10.0  # for one look; a large catalogue takes a while
-LOAD_LIMIT_SECONDS = 2.0  # for reading one dealer; its calls are then answered 900001
+LOAD_LIMIT_SECONDS = 5.0  # for reading one dealer; its calls are then answered 900001
 UNKNOWN_KEPT = 10_000
 
 
