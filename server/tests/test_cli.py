@@ -190,7 +190,7 @@ BAD_TERMS = [
     ((*CREATE, "--currency", "usd"), "'usd' is no ISO 4217 currency"),
     ((*CREATE, "--qps", "many"), "--qps"),
     ((*CREATE, "--qps", "-1"), "out of range"),
-    ((*CREATE, "--qps", "99999999999"), "out of int32 range"),
+    ((*CREATE, "--qps", "99999999999"), "qps 99999999999 is out of range"),
     ((*CREATE, "--balance", "1e3"), "balance '1e3'"),
     ((*CREATE, "--balance", "1.234"), "balance '1.234'"),
     ((*CREATE, "--balance=-5"), "out of range"),

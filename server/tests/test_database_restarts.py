@@ -2,6 +2,8 @@
 
 import asyncio
 import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 import ground
@@ -47,35 +49,40 @@ async def test_a_database_that_goes_and_comes_back_is_told_of_once_each_way(mach
         assert await shop.service.audit() == []
 
 
+@asynccontextmanager
+async def stopped(machine: Machine) -> AsyncIterator[None]:
+    """The database runs again at the end."""
+    await asyncio.to_thread(machine.stop_at_once)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(machine.start)
+
+
 async def test_a_serve_and_a_worker_wait_for_a_database_that_comes_up_after_them(machine: Machine):
-    async with machine.database() as url:
-        await asyncio.to_thread(machine.stop_at_once)
+    async with machine.database() as url, AsyncExitStack() as stack:
         env = environment(url, **METRICS)
-        async with (
-            running(*SERVE, env=env, ready=False) as serve,
-            running("work", env=env, ready=False) as work,
-            running("work", env=env, ready=False) as stopped,
-        ):
-            for process in (serve, work, stopped):
+        async with stopped(machine):
+            processes = []
+            for command in (SERVE, ("work",), ("work",)):
+                process = await stack.enter_async_context(running(*command, env=env, ready=False))
                 await process.says("waiting_for_database")
-            stopped.signal(signal.SIGTERM)
-            assert await stopped.ended() == 0
-            await asyncio.to_thread(machine.start)
-            for process in (serve, work):
-                assert await process.ready()
-                assert process.events["database_lost"] == 0
+                processes.append(process)
+            serve, work, ended = processes
+            ended.signal(signal.SIGTERM)
+            assert await ended.ended() == 0
+        for process in (serve, work):
+            assert await process.ready()
+            assert process.events["database_lost"] == 0
 
 
 async def test_a_database_that_does_not_come_up_in_time_or_refuses_us_is_one_clear_line(machine: Machine):
     async with machine.database() as url:
         refused = await run(*SERVE, env=environment(database_named(url, "nowhere")))
         assert (refused.status, len(refused.err.splitlines())) == (1, 1) and '"nowhere" does not exist' in refused.err
-        await asyncio.to_thread(machine.stop_at_once)
-        try:
+        async with stopped(machine):
             for command in (SERVE, ("work",)):
                 late = await run(*command, env=environment(url, DEALER_DATABASE_WAIT_SECONDS="0.1"))
                 *waited, last = late.err.splitlines()
                 assert late.status == 1 and last.startswith("dealer-server: the database cannot be reached")
                 assert len(waited) == 1 and "waiting_for_database" in waited[0]
-        finally:
-            await asyncio.to_thread(machine.start)
