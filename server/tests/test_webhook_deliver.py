@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import msgspec
 import pytest
 
-from dealer_server import store
+from dealer_server import metrics, store
 from dealer_server.store.sealing import credential_context, delivery_context
 from dealer_server.webhook.deliver import Batch, Outcome
 from dealer_server.webhook.outbound import Answer
@@ -128,6 +128,26 @@ async def test_a_newer_update_supersedes_one_that_failed_and_nothing_is_lost(sta
     assert set(second.json["changeHints"]) == {*failed.json["changeHints"], "USAGE_UPDATED"}
     assert second.headers["rt-delivery-id"] != failed.headers["rt-delivery-id"]
     assert await stage.states(dealer) == [("DELIVERY_UPDATED", "SUPERSEDED"), ("DELIVERY_UPDATED", "DELIVERED")]
+
+
+async def test_what_is_superseded_is_counted_once_it_is_committed(stage: Stage, receiver: Receiver):
+    def counted() -> float | None:
+        return metrics.REGISTRY.get_sample_value("dealer_webhook_superseded_total")
+
+    dealer = await stage.dealer(receiver.url)
+    receiver.answers = [500, OK]
+    order_id = await stage.order(dealer, paid_event=False)
+    await stage.allocate(dealer, order_id)
+    async with stage.deliverer() as deliverer:
+        await deliver_all(deliverer)
+        before = counted() or 0
+        with pytest.raises(ZeroDivisionError):
+            async with stage.database.transaction() as connection:
+                await stage.change_in(connection, dealer, order_id)
+                raise ZeroDivisionError
+        assert counted() == before
+        await stage.use(dealer, order_id, 5)
+        assert counted() == before + 1
 
 
 async def test_a_failed_head_is_superseded_by_what_came_while_it_was_in_flight(stage: Stage, receiver: Receiver):

@@ -6,8 +6,9 @@ A COMMIT is never cancelled: batches run in tasks of their own, which no client 
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -63,6 +64,30 @@ class TooSlow(Exception):
 
 class LockTimeout(Exception):
     """Another transaction holds a lock for longer than this connection waits; nothing was done."""
+
+
+_after_commit: ContextVar[list[Callable[[], None]] | None] = ContextVar("after_commit", default=None)
+
+
+def after_commit(act: Callable[[], None]) -> None:
+    """Runs `act` once the transaction around it is committed, never if it is rolled back; outside of one, at once."""
+    waiting = _after_commit.get()
+    if waiting is None:
+        act()
+    else:
+        waiting.append(act)
+
+
+@contextmanager
+def _committing() -> Iterator[None]:
+    before, waiting = _after_commit.get(), list[Callable[[], None]]()
+    _after_commit.set(waiting)
+    try:
+        yield
+    finally:
+        _after_commit.set(before)
+    for act in waiting:
+        act()
 
 
 async def connect(dsn: str, **options: Any) -> asyncpg.Connection:
@@ -155,10 +180,11 @@ class Database:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
         """Takes as long as it takes: a large file is stored whole."""
-        async with self.connection() as connection, connection.transaction():
-            if self._look_seconds is not None:
-                await connection.execute("SET LOCAL statement_timeout = 0")
-            yield connection
+        with _committing():
+            async with self.connection() as connection, connection.transaction():
+                if self._look_seconds is not None:
+                    await connection.execute("SET LOCAL statement_timeout = 0")
+                yield connection
 
     async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """`work` in one transaction that a cancelled caller cannot cancel."""
@@ -216,11 +242,17 @@ class Session:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator["Session"]:
         """All on one connection. Lost before COMMIT is sent, surely nothing was done."""
+        with _committing():
+            async with self._begun():
+                yield self
+
+    @asynccontextmanager
+    async def _begun(self) -> AsyncIterator[None]:
         await self.open()
         self._in_transaction = True
         try:
             await self.execute("BEGIN")
-            yield self
+            yield
         except BaseException as error:
             with suppress(DatabaseLost):  # then the server has rolled back
                 await self.execute("ROLLBACK")

@@ -8,10 +8,11 @@ is locked.
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import NamedTuple
 
 from dealer_server import metrics
-from dealer_server.store.database import Connection, Session
+from dealer_server.store.database import Connection, Session, after_commit
 from esim_dealer.wire.vocabulary import ChangeHint, DeliveryState, DeliveryTrigger, EndpointState, EventType
 
 BREAKER_FAILURES = 20  # failures in a row after which an endpoint is only probed
@@ -302,7 +303,7 @@ async def promote(connection: Connection | Session, orders: Sequence[Key], now: 
     """Lets the next delivery of each order go, whose unfinished ones are locked; how many went."""
     rows = await connection.fetch(_PROMOTE, [key[0] for key in orders], [key[1] for key in orders], now)
     promoted, superseded = rows[0]
-    metrics.webhook_superseded.inc(superseded)
+    after_commit(partial(metrics.webhook_superseded.inc, superseded))
     return promoted
 
 
