@@ -46,7 +46,8 @@ def main(
     Parameters
     ----------
     only
-        Groups to measure: orders, refunds, reads, life, webhooks, dev, memory, stored, console. Repeat for several.
+        Groups to measure: orders, locked, refunds, reads, life, webhooks, dev, memory, stored, console. Several may be
+        named.
     seconds
         How long each run takes.
     runs

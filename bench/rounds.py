@@ -14,7 +14,22 @@ from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import calls, claims, contest, drain, growth, kept, life, measure, pages, pgbench, processes, refunds, start
+from bench import (
+    calls,
+    claims,
+    contest,
+    drain,
+    growth,
+    kept,
+    life,
+    locked,
+    measure,
+    pages,
+    pgbench,
+    processes,
+    refunds,
+    start,
+)
 from bench.failure import Failed
 from bench.instance import Instance, Served, secrets_file
 from bench.measure import Load, Reading, Replay, Target
@@ -180,6 +195,29 @@ def orders(bench: Bench) -> None:
                 bench.measure(load, target)
         bench.instance.drop(database)
     bench.floor("orders")
+
+
+def locked_wallet(bench: Bench) -> None:
+    """What other dealers' orders take while one dealer's wallet is locked by somebody else and its orders wait."""
+    blocked, *others = bench.instance.dealers
+    for _ in range(bench.options.runs):
+        database = bench.instance.fresh()
+        with bench.instance.serve(database) as served:
+            target = _target(served)
+            quiet, beside = (
+                Load(
+                    f"orders.{key}",
+                    f"order, {len(others)} dealers, 64 connections, {title}",
+                    64,
+                    lambda: calls.orders(others),
+                    writes=True,
+                )
+                for key, title in (("quiet", "no lock"), ("locked", "the wallet of one more is locked"))
+            )
+            bench.measure(quiet, target)
+            with locked.wallet(bench.instance.dsn(database), blocked, target.address):
+                bench.measure(beside, target)
+        bench.instance.drop(database)
 
 
 def reads(bench: Bench) -> None:
@@ -353,6 +391,7 @@ def _claimed(bench: Bench, database: str) -> None:
 
 GROUPS: dict[str, Callable[[Bench], None]] = {
     "orders": orders,
+    "locked": locked_wallet,
     "refunds": refunded,
     "reads": reads,
     "life": whole,

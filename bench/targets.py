@@ -73,6 +73,12 @@ TARGETS = (
         0.75,
         _rate("query.old.64.stored", "query.delivered.64.empty"),
     ),
+    Target(
+        "p99 of others while a wallet is locked ÷ quiet",
+        False,
+        3,
+        lambda medians: medians["orders.locked"]["p99_ms"] / medians["orders.quiet"]["p99_ms"],
+    ),
     Target("refunds, one dealer ÷ pgbench one by one", True, 3, _rate("refunds.hot.64", "pgbench.refunds")),
     Target("audit of 1 000 000 orders", False, 60, _value("audit", "seconds"), " s"),
     Target("stored: memory of that audit", False, 300, _value("audit", "rss_mb"), " MB"),
