@@ -1,6 +1,7 @@
 """A supplier's message whose sender does not wait for the end disturbs none that comes after it."""
 
 import asyncio
+from datetime import timedelta
 
 from dealer_server import clock
 from dealer_server.fulfillment.heard import Heard
@@ -20,7 +21,7 @@ async def test_a_sender_that_gives_up_leaves_the_session_to_its_message(postgres
     async with fresh(postgres, template) as url, running_service(url, worker=False) as service:
         async with service.database.connection() as connection:
             keys = await data_key.load(connection, service.settings.master_keys)
-        heard = Heard(service.database.session(), keys, clock.now, nobody, nobody)
+        heard = Heard(service.database.session(), keys, clock.now, nobody, nobody, timedelta(0))
         async with service.database.connection() as other:
             blocking = other.transaction()
             await blocking.start()
