@@ -18,7 +18,7 @@ from dealer_server.operations.numbers import Numbers
 from dealer_server.rules import order, refusal
 from dealer_server.rules.order import Decision, Placed, Wanted
 from dealer_server.rules.wallet import Wallet
-from dealer_server.store.database import Answer, Database, DatabaseLost, Desk, LockWaiters, Session
+from dealer_server.store.database import SHARED_LANE_LOCK, Answer, Database, DatabaseLost, Desk, LockWaiters, Session
 
 log = structlog.get_logger()
 
@@ -37,7 +37,7 @@ class OrderDesk:
         clock: Clock,
         placed: Callable[[], None] = lambda: None,
     ):
-        self._session = database.session()
+        self._session = database.session(lock_timeout=SHARED_LANE_LOCK)
         self._lookups = database.session()
         self._numbers = numbers
         self._clock = clock

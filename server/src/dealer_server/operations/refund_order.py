@@ -19,7 +19,7 @@ from dealer_server.rules.refund import Way
 from dealer_server.rules.snapshot import Links
 from dealer_server.rules.wallet import Wallet
 from dealer_server.store import refund as rows
-from dealer_server.store.database import Answer, Database, Desk, LockWaiters, Session
+from dealer_server.store.database import SHARED_LANE_LOCK, Answer, Database, Desk, LockWaiters, Session
 from dealer_server.store.refund import Credit, Line, New, Row
 from dealer_server.store.sealing import DataKeys
 from esim_dealer.wire import calls
@@ -62,7 +62,7 @@ class RefundDesk:
         clock: Clock,
         refunded: Callable[[], None] = lambda: None,
     ):
-        self._session = database.session()
+        self._session = database.session(lock_timeout=SHARED_LANE_LOCK)
         self._data_keys = data_keys
         self._links = links
         self._way = way

@@ -16,7 +16,7 @@ from dealer_server.rules.model import Item, Order, Profile
 from dealer_server.rules.refund import Way
 from dealer_server.store import refund as rows
 from dealer_server.store import webhook
-from dealer_server.store.database import Answer, Database, Desk, LockWaiters, Session
+from dealer_server.store.database import SHARED_LANE_LOCK, Answer, Database, Desk, LockWaiters, Session
 from dealer_server.store.refund import Void
 from dealer_server.store.sealing import DataKeys
 from esim_dealer.wire import calls
@@ -45,7 +45,7 @@ class VoidDesk:
         clock: Clock,
         voided: Callable[[], None] = lambda: None,
     ):
-        self._session = database.session()
+        self._session = database.session(lock_timeout=SHARED_LANE_LOCK)
         self._data_keys = data_keys
         self._way = way
         self._clock = clock

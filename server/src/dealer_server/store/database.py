@@ -45,7 +45,8 @@ _ENDS_WHEN_ITS_CLIENT_IS_GONE = {
     "tcp_user_timeout": "10000",
 }
 LOCK_WAITER_SESSIONS = 4
-LANE_LOCK_MS, WAITER_LOCK_MS, POOL_LOCK_MS = 250, 2_000, 10_000
+LANE_LOCK_MS, POOL_LOCK_MS = 2_000, 10_000
+SHARED_LANE_LOCK = "250ms"  # where the calls of all dealers of a process wait on one session
 LANE_IDLE_IN_TRANSACTION_MS, POOL_IDLE_IN_TRANSACTION_MS = 10_000, 60_000
 
 
@@ -426,7 +427,7 @@ class LockWaiters(Generic[T, R]):
         self._tenant = tenant
         self._bound = bound
         self._free: asyncio.LifoQueue[Session] = asyncio.LifoQueue()
-        self._sessions = [database.session(lock_timeout=str(WAITER_LOCK_MS)) for _ in range(LOCK_WAITER_SESSIONS)]
+        self._sessions = [database.session() for _ in range(LOCK_WAITER_SESSIONS)]
         for one in self._sessions:
             self._free.put_nowait(one)
         self._desks: dict[int, Desk[T, R]] = {}
