@@ -7,7 +7,7 @@ commit. Orders of a wallet that another transaction holds wait for it apart from
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import asyncpg
 import structlog
@@ -19,12 +19,14 @@ from dealer_server.rules import order, refusal
 from dealer_server.rules.order import Decision, Placed, Wanted
 from dealer_server.rules.wallet import Wallet
 from dealer_server.store.database import SHARED_LANE_LOCK, Answer, Database, DatabaseLost, Desk, LockWaiters, Session
+from dealer_server.store.stock import Free
 
 log = structlog.get_logger()
 
 ROWS_PER_BATCH = 2_000
 MOST_DISTRUST = 64
 LOOK_UP_TRIES = 3
+NO_STOCK = Free({}, frozenset())
 
 
 class OrderDesk:
@@ -43,7 +45,7 @@ class OrderDesk:
         self._clock = clock
         self._placed = placed
         self._known: dict[int, Wallet] = {}
-        self._short: set[str] = set()  # stock packages that did not suffice when they were looked at last
+        self._short: dict[str, int] = {}  # stock packages that did not suffice: how many codes they have left
         self._distrust = 0  # batches that go straight to the locking path
         self._next_distrust = 1
         self._desk: Desk[Wanted, Decision] = Desk(self._run, bound=ROWS_PER_BATCH, weight=_rows)
@@ -97,20 +99,21 @@ class OrderDesk:
         if self._distrust:
             self._distrust -= 1
             return None
-        stock = order.demand(batch)
-        if not all(wanted.tenant_id in self._known for wanted in batch) or not self._short.isdisjoint(stock):
+        if not all(wanted.tenant_id in self._known for wanted in batch):
             return None
+        demand = order.demand(batch)
+        short = {code: self._short[code] for code in demand if code in self._short}
         known = {wanted.tenant_id: self._known[wanted.tenant_id] for wanted in batch}
         decisions: Sequence[Decision] = []
         placed: Sequence[Placed] = []
         try:
             number = await self._numbers.reserve(len(batch), sum([wanted.profile_count for wanted in batch]))
-            decisions = order.decide(batch, known, {}, stock, number, self._clock())
+            decisions = order.decide(batch, known, {}, demand | short, number, self._clock())
             placed = order.placements(decisions)
             if len(placed) != len(batch):
                 return None
             kill_points.reach("order.fast.before")
-            written = await store.order.write(self._session, placed)
+            written = await store.order.write(self._session, placed, short)
             kill_points.reach("order.fast.committed")
         except asyncpg.UniqueViolationError:
             written = False
@@ -121,6 +124,9 @@ class OrderDesk:
             return None
         self._next_distrust = 1
         self._remember(placed, known)
+        for code, count in order.demand(one.wanted for one in placed).items():
+            if code in short:
+                self._short[code] = short[code] - count
         return decisions
 
     async def _with_free_wallets(self, batch: Sequence[Wanted]) -> Sequence[Answer[Decision]]:
@@ -136,6 +142,7 @@ class OrderDesk:
         keys = [(wanted.tenant_id, wanted.transaction_id) for wanted in batch]
         wallets: Mapping[int, Wallet] = {}
         mine, placed, decisions = batch, [], []
+        stock, demand = NO_STOCK, {}
         try:
             before = await store.order.find(session, keys)
             if len(before) == len(set(keys)):
@@ -147,11 +154,14 @@ class OrderDesk:
                 wallets = await store.wallet.lock(session, sorted({key[0] for key in keys}), wait=wait)
                 if not wait:
                     mine = [wanted for wanted in batch if wanted.tenant_id in wallets]
+                demand = order.demand(mine)
+                if demand:
+                    stock = await store.stock.lock(session, demand, wait=wait)
+                mine = [wanted for wanted in mine if stock.held.isdisjoint(wanted.from_stock)]
                 if mine:
                     kill_points.reach("order.locked")
                     existing = await store.order.find(session, keys)
-                    stock = await self._lock_stock(session, order.demand(mine))
-                    decisions = order.decide(mine, wallets, existing, stock, number, self._clock())
+                    decisions = order.decide(mine, wallets, existing, stock.locked, number, self._clock())
                     placed = order.placements(decisions)
                     if placed and not await store.order.write(session, placed):
                         raise AssertionError("what is locked does not move")
@@ -159,26 +169,25 @@ class OrderDesk:
             kill_points.reach("order.committed")
         except DatabaseLost as lost:
             decided = await self._after_loss(session, lost, mine, decisions)
-            return self._answers(batch, wallets, decided)
+            return self._answers(batch, mine, decided)
         self._known.update(wallets)
         self._remember(placed, wallets)
-        return self._answers(batch, wallets, decisions)
+        self._remember_short(demand, stock, order.demand(one.wanted for one in placed))
+        return self._answers(batch, mine, decisions)
 
     def _answers(
-        self, batch: Sequence[Wanted], decided: Collection[int], decisions: Sequence[Decision]
+        self, batch: Sequence[Wanted], decided: Sequence[Wanted], decisions: Sequence[Decision]
     ) -> Sequence[Answer[Decision]]:
-        """The decisions, and in their places the orders whose wallets were held elsewhere."""
-        following = iter(decisions)
-        return [next(following) if wanted.tenant_id in decided else self._waiters.submit(wanted) for wanted in batch]
+        """The decisions, and in their places the orders that asked for what another transaction holds."""
+        following, mine = iter(decisions), {id(wanted) for wanted in decided}
+        return [next(following) if id(wanted) in mine else self._waiters.submit(wanted) for wanted in batch]
 
-    async def _lock_stock(self, session: Session, demand: Mapping[str, int]) -> Mapping[str, int]:
-        """How many codes of each package are free, as far as they are asked for; locked."""
-        if not demand:
-            return {}
-        free = await store.stock.lock(session, demand)
-        self._short.difference_update(demand)
-        self._short.update(code for code, count in demand.items() if free[code] < count)
-        return free
+    def _remember_short(self, demand: Mapping[str, int], free: Free, sold: Mapping[str, int]) -> None:
+        for code, count in demand.items():
+            if code in free.held or free.locked[code] >= count:
+                self._short.pop(code, None)
+            else:
+                self._short[code] = free.locked[code] - sold.get(code, 0)
 
     def _remember(self, placed: Sequence[Placed], wallets: Mapping[int, Wallet]) -> None:
         """Keeps each wallet as the last of these placements left it; `wallets` as they were before."""

@@ -64,7 +64,7 @@ class TooSlow(Exception):
 
 
 class LockTimeout(Exception):
-    """Another transaction holds a lock for longer than this connection waits; nothing was done."""
+    """Another transaction holds a lock for longer than this connection waits, or waits for ours; nothing was done."""
 
 
 _after_commit: ContextVar[list[Callable[[], None]] | None] = ContextVar("after_commit", default=None)
@@ -221,7 +221,7 @@ class Session:
             if statement is None:
                 statement = self._prepared[sql] = await connection.prepare(sql)
             return await statement.fetch(*args)
-        except asyncpg.LockNotAvailableError as error:
+        except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError) as error:
             raise LockTimeout from error
         except FULL as error:
             raise DatabaseLost(sent=False) from error

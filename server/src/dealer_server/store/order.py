@@ -1,7 +1,7 @@
 """Orders with their lines and profiles: written in batches, found by key."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import asyncpg
@@ -65,33 +65,45 @@ WITH debit AS MATERIALIZED (
 SELECT whole FROM holds
 """
 
-# The codes that a batch takes: of each package the first free ones, the unit's `number` of them.
+# The codes that a batch takes: of each package the first free ones, the unit's `number` of them. And of packages that
+# the batch was decided on as short, how many free ones there must be, no more and no less.
 _FREE = """ unit AS MATERIALIZED (
     SELECT * FROM unnest($25::text[], $26::bigint[], $27::bigint[], $28::int[])
         AS unit(package_code, tenant_id, profile_id, number)
+), remaining AS MATERIALIZED (
+    SELECT * FROM unnest($29::text[], $30::int[]) AS remaining(package_code, codes)
 ), free AS MATERIALIZED (
     SELECT package_code, ARRAY(SELECT iccid FROM stock_profile s WHERE s.package_code = wanted.package_code
         AND taken_by IS NULL ORDER BY iccid LIMIT wanted.count FOR NO KEY UPDATE SKIP LOCKED) AS iccids
     FROM (SELECT package_code, count(*) FROM unit GROUP BY package_code) wanted
 ),"""
-_ENOUGH = "\n        AND (SELECT sum(cardinality(iccids)) FROM free) = (SELECT count(*) FROM unit)"
+_ENOUGH = """
+        AND (SELECT coalesce(sum(cardinality(iccids)), 0) FROM free) = (SELECT count(*) FROM unit)
+        AND NOT EXISTS (SELECT FROM remaining WHERE codes <> (SELECT count(*) FROM (SELECT FROM stock_profile s
+            WHERE s.package_code = remaining.package_code AND taken_by IS NULL LIMIT codes + 1) seen))"""
 _TAKEN = """, taken AS (
     UPDATE stock_profile s SET taken_tenant_id = tenant_id, taken_by = profile_id, taken_at = $24
     FROM holds, unit JOIN free USING (package_code) WHERE whole AND s.iccid = iccids[number]
 )"""
 _WRITE_FROM_STOCK = _WRITE.format(free=_FREE, enough=_ENOUGH, taken=_TAKEN)
 _WRITE = _WRITE.format(free="", enough="", taken="")
+_NONE: Mapping[str, int] = {}
 
 
-async def write(session: Session, placed: Sequence[Placed]) -> bool:
+async def write(session: Session, placed: Sequence[Placed], remaining: Mapping[str, int] = _NONE) -> bool:
     """Writes orders, lines, profiles, debits, the stock codes they take, their ORDER_PAID events and their fulfillment
-    work. False: the batch was decided on what no longer holds, and nothing was written.
+    work. False: the batch was decided on what no longer holds, and nothing was written. `remaining`: stock packages
+    that have so many free codes, or the batch does not hold.
 
     Raises asyncpg.UniqueViolationError where the same transactionId is placed elsewhere in this moment.
     """
     columns = [*_wallet_columns(placed), *_order_columns(placed), *_line_columns(placed), placed[0].at]
     units = _stock_columns(placed)
-    rows = await (session.fetch(_WRITE_FROM_STOCK, *columns, *units) if units else session.fetch(_WRITE, *columns))
+    if units or remaining:
+        stock = [*(units or [(), (), (), ()]), list(remaining), list(remaining.values())]
+        rows = await session.fetch(_WRITE_FROM_STOCK, *columns, *stock)
+    else:
+        rows = await session.fetch(_WRITE, *columns)
     return rows[0]["whole"]
 
 

@@ -24,27 +24,32 @@ class Taken(NamedTuple):
     activation_code: str
 
 
+class Free(NamedTuple):
+    """Free codes by package, no more than were asked for: how many are locked, and which packages may have more that
+    another transaction holds."""
+
+    locked: Mapping[str, int]
+    held: frozenset[str]
+
+
 _LOCK = """
-SELECT wanted.package_code, count(free.iccid)
+SELECT wanted.package_code,
+    (SELECT count(*) FROM (SELECT FROM stock_profile s WHERE s.package_code = wanted.package_code AND taken_by IS NULL
+        ORDER BY iccid LIMIT wanted.quantity FOR NO KEY UPDATE{}) free) AS locked,
+    (SELECT count(*) FROM (SELECT FROM stock_profile s WHERE s.package_code = wanted.package_code AND taken_by IS NULL
+        LIMIT wanted.quantity) free) AS seen
 FROM unnest($1::text[], $2::int[]) AS wanted(package_code, quantity)
-LEFT JOIN LATERAL (SELECT iccid FROM stock_profile s WHERE s.package_code = wanted.package_code AND taken_by IS NULL
-    ORDER BY iccid LIMIT wanted.quantity FOR NO KEY UPDATE{}) free ON true
-GROUP BY wanted.package_code
 """
 
 
-async def lock(session: Session, wanted: Mapping[str, int]) -> dict[str, int]:
-    """Locks free codes of each package until the transaction ends, as many as are wanted; gives how many there are.
-
-    Passes over those that another order is about to take, and waits for them only where the others do not suffice.
-    """
-    found: dict[str, int] = {}
-    for how in (" SKIP LOCKED", ""):
-        short = {code: count for code, count in sorted(wanted.items()) if found.get(code, 0) < count}
-        if short:
-            rows = await session.fetch(_LOCK.format(how), list(short), list(short.values()))
-            found.update({row["package_code"]: row["count"] for row in rows})
-    return found
+async def lock(session: Session, wanted: Mapping[str, int], *, wait: bool) -> Free:
+    """Locks free codes of each package until the transaction ends, in the order of package and ICCID. Without `wait` it
+    passes over those that another transaction holds."""
+    codes = sorted(wanted)
+    rows = await session.fetch(_LOCK.format("" if wait else " SKIP LOCKED"), codes, [wanted[code] for code in codes])
+    locked = {row["package_code"]: row["locked"] for row in rows}
+    held = frozenset(row["package_code"] for row in rows if row["locked"] < row["seen"])
+    return Free(locked, frozenset() if wait else held)
 
 
 async def clashes(connection: Connection, loaded: Sequence[Loaded]) -> tuple[set[str], set[bytes]]:
