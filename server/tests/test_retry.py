@@ -107,6 +107,24 @@ async def test_what_came_to_nothing_there_is_ordered_again_under_a_key_of_its_ow
     assert second == f"{first}-r1"
 
 
+async def test_an_order_whose_first_answer_was_that_it_failed_is_not_asked_for_again(market: Market):
+    """The answer to the order was lost, and when it was found it had come to nothing."""
+    await suppliers.set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
+    market.near.fault("esim/order", "LOST_AFTER")
+    market.near.fault("esim/query", *["500_BEFORE"] * 5)
+    order_no = (await market.door.order()).data["orderNo"]
+    await market.becomes("SELECT state FROM purchase", "UNKNOWN")
+    market.near.book.orders[0].esims[0].esimStatus = "CANCEL"
+    async with asyncio.timeout(20):
+        while statuses(await seen(market, order_no))[0] != "FAILED":
+            await market.asked_again()
+            await asyncio.sleep(0.05)
+    await retried(market, order_no)
+    await market.until(order_no, lambda order: order["deliveryStatus"] == "DELIVERED")
+    first, second = [order.transaction_id for order in market.near.book.orders]
+    assert second == f"{first}-r1"
+
+
 async def test_what_waits_for_a_supplier_is_sent_by_another_route(market: Market):
     await suppliers.set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
     market.near.fault("esim/order", "200007")

@@ -49,7 +49,8 @@ def judge(
     if isinstance(outcome, Rejected):
         if _affordable(one, outcome.asks, ceiling):
             return Judged(_repriced(one, outcome, now))
-        return _rejected(one, outcome, route, plans_ids, now, patience)
+        judged = _rejected(one, outcome, route, plans_ids, now, patience)
+        return judged._replace(answered=judged.answered._replace(supplier_ref=outcome.supplier_ref))
     reason = outcome.reason if isinstance(outcome, Unknown) else f"answered with {type(outcome).__name__}"
     return Judged(_unknown(one, reason, now))
 

@@ -129,7 +129,7 @@ def _hop(item: Item, supplier: str | None, route: Sequence[Hop]) -> Hop:
 
 
 def _require_whole(item: Item, hop: Hop, stays: Sequence[object]) -> None:
-    """A line is either bought or made in the house: what would stay behind could be made twice. Raises OperatorError."""
+    """A line is either bought or made in the house: what stays behind could be made twice. Raises OperatorError."""
     if stays or any(profile.iccid is not None for profile in item.profiles):
         raise OperatorError(
             f"line {item.line + 1} cannot go from {item.supplier} to {hop.supplier}: a part of it is delivered, under"
