@@ -23,6 +23,7 @@ from dealer_server.api.admission import (
     SharedAdmission,
     UsedRequestIds,
 )
+from dealer_server.api.written_ids import OwnIds
 
 NOON = 43_200.0
 ONE_TICK = UsedRequestIds.TICK_SECONDS
@@ -33,6 +34,18 @@ def new_id() -> str:
 
 
 # Request ids in one process
+
+
+def test_ids_are_read_while_others_come_in():
+    own, first, second = OwnIds(), new_id(), new_id()
+    own.add("ak_live_one", first, NOON)
+    own.add("ak_live_two", second, NOON)
+    aged = own.aged()
+    seen = [next(aged)]
+    own.add("ak_live_three", new_id(), NOON)
+    own.add("ak_live_three", new_id(), NOON + OwnIds.TICK_SECONDS)
+    seen += aged
+    assert {("ak_live_one", first, 0.0), ("ak_live_two", second, 0.0)} <= set(seen)
 
 
 def test_a_request_id_is_used_once_by_each_app_key():

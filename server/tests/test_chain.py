@@ -13,7 +13,7 @@ from dealer_server.operations import supplier as suppliers
 from dealer_server.operations import tenant
 from dealer_server.store.sealing import DataKeys
 from dealer_server.suppliers.chain import Chain, ChainSettings
-from dealer_server.suppliers.contract import Bought, Sighting, Unasked
+from dealer_server.suppliers.contract import Bought, Purchase, Rejected, Sighting, Unasked, Unit
 from door import Door, Service, running_service
 from sourcing import Source, Sourcing, free_address, fresh, hop, set_up
 
@@ -189,6 +189,17 @@ async def test_what_fails_at_a_fails_at_b_and_is_given_back_twice(two: Two):
     assert await two.balances() == ("1000.00", "1000.00")
     assert await two.purchases() == {"REJECTED": 1}
     assert await two.audits() == []
+
+
+async def test_an_order_that_failed_is_named_also_where_that_is_the_first_answer(two: Two):
+    """Asked for once more with the same key, it would be answered with the order that failed."""
+    placed = await two.at_a.order("TEST-FAIL")
+    order = await two.at_a.delivered(placed.data["orderNo"])
+    unit = Unit(order["transactionId"], 1, "TEST-FAIL", 1, 1, 1, None, clock.now())
+    settings = ChainSettings(base_url=two.a.url, app_key=two.at_a.app_key, app_secret=two.at_a.app_secret)
+    async with opened(Chain("chain:a", settings)) as chain:
+        found = await chain.allocate(Purchase(unit, "TEST-FAIL", "QUERY"), clock.now())
+    assert isinstance(found, Rejected) and found.supplier_ref == order["orderNo"]
 
 
 async def test_an_order_that_would_come_back_to_where_it_came_from_is_refused(postgres: str, template: str):

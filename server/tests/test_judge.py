@@ -173,6 +173,9 @@ def test_a_line_begins_at_the_supplier_it_was_sold_from():
     assert first("far", ROUTE) == FAR
     assert first("gone", ROUTE) == NEAR
     assert first("near", []) == Hop("near", "TEST-OK", None, None)
+    stock = Hop("stock", "TEST-OK", None, None)
+    assert first("gone", [stock, *ROUTE]) == NEAR
+    assert first("gone", [stock]) == Hop("gone", "TEST-OK", None, None)
 
 
 def test_five_failures_in_a_row_keep_new_purchases_away_for_half_a_minute():

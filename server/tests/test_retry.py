@@ -1,5 +1,6 @@
 """An operator has failed eSIMs made again, or sends what waits by another route; what may have been bought stays."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -7,11 +8,13 @@ from typing import Any
 import pytest
 
 from dealer_server import clock
-from dealer_server.operations import retry_order
+from dealer_server.operations import retry_order, stock
 from dealer_server.operations import supplier as suppliers
 from dealer_server.operations.retry_order import Retried
 from dealer_server.operations.tenant import OperatorError
+from dealer_server.store.purchase import Hop
 from processes import environment, run
+from shop import stock_csv
 from sourcing import hop
 from test_purchases import Market, market_on
 
@@ -104,6 +107,24 @@ async def test_what_came_to_nothing_there_is_ordered_again_under_a_key_of_its_ow
     assert second == f"{first}-r1"
 
 
+async def test_an_order_whose_first_answer_was_that_it_failed_is_not_asked_for_again(market: Market):
+    """The answer to the order was lost, and when it was found it had come to nothing."""
+    await suppliers.set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
+    market.near.fault("esim/order", "LOST_AFTER")
+    market.near.fault("esim/query", *["500_BEFORE"] * 5)
+    order_no = (await market.door.order()).data["orderNo"]
+    await market.becomes("SELECT state FROM purchase", "UNKNOWN")
+    market.near.book.orders[0].esims[0].esimStatus = "CANCEL"
+    async with asyncio.timeout(20):
+        while statuses(await seen(market, order_no))[0] != "FAILED":
+            await market.asked_again()
+            await asyncio.sleep(0.05)
+    await retried(market, order_no)
+    await market.until(order_no, lambda order: order["deliveryStatus"] == "DELIVERED")
+    first, second = [order.transaction_id for order in market.near.book.orders]
+    assert second == f"{first}-r1"
+
+
 async def test_what_waits_for_a_supplier_is_sent_by_another_route(market: Market):
     await suppliers.set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
     market.near.fault("esim/order", "200007")
@@ -147,6 +168,73 @@ async def test_what_is_made_in_the_house_is_made_again_or_bought(market: Market)
     assert (await retried(market, order_no, supplier="rt:far")).retried == 2
     await market.until(order_no, lambda order: order["deliveryStatus"] == "DELIVERED")
     assert market.sold() == (0, 2)
+
+
+async def stocked(market: Market, codes: int) -> None:
+    """That many codes of DEMO-STOCK are loaded, and it is sold from the stock first, then by rt:far."""
+    hops = [Hop("stock", "DEMO-STOCK", None, None), hop("rt:far", "JC016")]
+    await suppliers.set_route(market.service.database, "DEMO-STOCK", hops, "ann", clock.now)
+    if codes:
+        loaded = await stock.load_stock(market.service.database, market.sourcing.keys, "DEMO-STOCK", stock_csv(codes),
+                                        "ann")  # fmt: skip
+        assert loaded.faults == ()
+
+
+async def ordered(market: Market, quantity: int) -> str:
+    """An order of DEMO-STOCK. It is out of stock until the process knows the route."""
+    line = {"packageCode": "DEMO-STOCK", "quantity": quantity, "price": "2.50"}
+    async with asyncio.timeout(20):
+        while (placed := await market.door.order(items=[line], amount=f"{2.5 * quantity:.2f}")).code == "200011":
+            await asyncio.sleep(0.02)
+    assert placed.code == "000000", placed.message
+    return placed.data["orderNo"]
+
+
+async def free_codes(market: Market) -> int:
+    [(count,)] = await market.rows("SELECT count(*)::int FROM stock_profile WHERE taken_by IS NULL")
+    return count
+
+
+@pytest.mark.parametrize("other", ["PENDING", "PLANNED"])
+async def test_what_is_under_way_elsewhere_is_not_sent_to_the_stock_with_what_failed(market: Market, other: str):
+    await suppliers.set_route(market.service.database, "DEMO-STOCK", [hop("rt:near", "JC016")], "ann", clock.now)
+    market.near.fault("esim/order", "200011", *["200007"] * (other == "PLANNED"))
+    market.near.slow = 1_000
+    order_no = await ordered(market, 2)
+    await market.becomes("SELECT string_agg(state, ' ' ORDER BY state) FROM purchase WHERE calls > 0 AND claim IS NULL",
+                         " ".join(sorted([other, "REJECTED"])))  # fmt: skip
+    await stocked(market, 2)
+    with pytest.raises(OperatorError, match="line 1 cannot go from rt:near to stock"):
+        await retried(market, order_no)
+    assert await free_codes(market) == 2
+    assert await market.rows("SELECT supplier FROM order_item") == [("rt:near",)]
+
+
+async def test_what_waits_for_the_stock_gives_its_codes_back_when_it_is_sent_to_a_supplier(market: Market):
+    await market.rows("CREATE FUNCTION later() RETURNS trigger LANGUAGE plpgsql AS"
+                      " $$ BEGIN NEW.due_at := now() + interval '1 hour'; RETURN NEW; END $$")  # fmt: skip
+    await market.rows("CREATE TRIGGER later BEFORE INSERT ON order_item FOR EACH ROW EXECUTE FUNCTION later()")
+    await stocked(market, 2)
+    order_no = await ordered(market, 2)
+    assert (await market.rows("SELECT supplier FROM order_item"), await free_codes(market)) == ([("stock",)], 0)
+    assert (await retried(market, order_no, supplier="rt:far")).retried == 2
+    assert await free_codes(market) == 2
+    assert statuses(await market.door.delivered(order_no)) == ("DELIVERED", "DELIVERED", "COMPLETED")
+    assert (market.sold(), await free_codes(market)) == ((0, 2), 2)
+
+
+async def test_what_failed_takes_codes_when_it_is_sent_to_the_stock(market: Market):
+    market.far.fault("esim/order", "200011", "200011")
+    await stocked(market, 0)
+    order_no = await ordered(market, 2)
+    await market.until(order_no, lambda order: order["deliveryStatus"] == "FAILED")
+    with pytest.raises(OperatorError, match="stock has 0 of DEMO-STOCK; 2 are needed"):
+        await retried(market, order_no, supplier="stock")
+    await stocked(market, 3)
+    assert (await retried(market, order_no, supplier="stock")).retried == 2
+    assert await free_codes(market) == 1
+    await market.until(order_no, lambda order: order["deliveryStatus"] == "DELIVERED")
+    assert (market.sold(), await free_codes(market)) == ((0, 0), 1)
 
 
 async def test_what_was_given_back_is_not_made_again(postgres: str, template: str):

@@ -38,7 +38,7 @@ class OwnIds:
         """(app_key, request id, seconds ago), counted from the newest."""
         newest = max(self._ticks, default=0)
         for tick, of_tick in list(self._ticks.items()):
-            for app_key, packed in of_tick.items():
+            for app_key, packed in list(of_tick.items()):
                 ago = float((newest - tick) * self.TICK_SECONDS)
                 yield from ((app_key, packed[at : at + 16].hex(), ago) for at in range(0, len(packed), 16))
 

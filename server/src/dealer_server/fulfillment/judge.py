@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from dealer_server.fulfillment.answers import retry_seconds
+from dealer_server.rules.model import STOCK
 from dealer_server.store.purchase import Answered, Claimed, Hop, New, State
 from dealer_server.suppliers.contract import Done, Outcome, Pending, Rejected, Unknown
 
@@ -49,15 +50,18 @@ def judge(
     if isinstance(outcome, Rejected):
         if _affordable(one, outcome.asks, ceiling):
             return Judged(_repriced(one, outcome, now))
-        return _rejected(one, outcome, route, plans_ids, now, patience)
+        judged = _rejected(one, outcome, route, plans_ids, now, patience)
+        return judged._replace(answered=judged.answered._replace(supplier_ref=outcome.supplier_ref))
     reason = outcome.reason if isinstance(outcome, Unknown) else f"answered with {type(outcome).__name__}"
     return Judged(_unknown(one, reason, now))
 
 
 def first_of(key: tuple[int, int], order_id: int, line: int, unit_key: str, supplier: str, package_code: str,
              route: Sequence[Hop]) -> New:  # fmt: skip
-    """The first purchase for a unit: at the supplier its line was sold from, or else where the route begins."""
-    hop = next((hop for hop in route if hop.supplier == supplier), None) or next(iter(route), None)
+    """The first purchase for a unit: at the supplier its line was sold from, or else at the first of the route that
+    is called; the stock is not."""
+    hop = next((hop for hop in route if hop.supplier == supplier), None)
+    hop = hop or next((hop for hop in route if hop.supplier != STOCK), None)
     hop = hop or Hop(supplier, package_code, None, None)
     return New(*key, 0, order_id, line, unit_key, *hop)
 

@@ -111,7 +111,7 @@ def _line(item: Item, supplier: str | None, route: Sequence[Hop], made: Mapping[
         else:
             waiting.append(profile)
     if moved and (item.supplier in IN_THE_HOUSE or hop.supplier in IN_THE_HOUSE) and hop.supplier != item.supplier:
-        _require_whole(item, hop, left)
+        _require_whole(item, hop, [*left, *waiting])
     return _Line(item, hop, moved, waiting, left)
 
 
@@ -128,12 +128,12 @@ def _hop(item: Item, supplier: str | None, route: Sequence[Hop]) -> Hop:
     raise OperatorError(f"{supplier} does not make {item.package_code}: its route is {on_it}")
 
 
-def _require_whole(item: Item, hop: Hop, left: Sequence[str]) -> None:
-    """A line is either bought or made in the house. Raises OperatorError."""
-    if left or any(profile.iccid is not None for profile in item.profiles):
+def _require_whole(item: Item, hop: Hop, stays: Sequence[object]) -> None:
+    """A line is either bought or made in the house: what stays behind could be made twice. Raises OperatorError."""
+    if stays or any(profile.iccid is not None for profile in item.profiles):
         raise OperatorError(
-            f"line {item.line + 1} cannot go from {item.supplier} to {hop.supplier}: a part of it is delivered or under"
-            " way"
+            f"line {item.line + 1} cannot go from {item.supplier} to {hop.supplier}: a part of it is delivered, under"
+            " way or waiting"
         )
 
 

@@ -218,7 +218,7 @@ def _read(snapshot: Snapshot, purchase: Purchase, now: datetime) -> Outcome:
             profile.profile_id,
         )
     if snapshot.delivery_status == "FAILED" or snapshot.order_status == "REFUNDED" or (profile and profile.cancelled):
-        return Rejected("NOT_ALLOWED", True, f"their order {snapshot.order_no} failed")
+        return Rejected("NOT_ALLOWED", True, f"their order {snapshot.order_no} failed", supplier_ref=snapshot.order_no)
     age = (now - purchase.unit.paid_at).total_seconds()
     poll = next((seconds for seconds in POLL_SECONDS if age < 4 * seconds), 60 if age < 600 else 300)
     return Pending(poll, "QUERY", snapshot.order_no)

@@ -71,7 +71,8 @@ class Rejected(msgspec.Struct, frozen=True, tag="REJECTED"):
     `message` is for the operator and holds no secret. With CONFIG: `whole`, where everything would be refused so (a
     certificate, credentials), not this package alone; `asks`, what it asks for the unit now where that is another price
     than the purchase's, in ten-thousandths of its cost_currency. written_off: an eSIM may have been bought, but nobody
-    can have it: it is burnt, or its code is known to nobody. It may cost money all the same.
+    can have it: it is burnt, or its code is known to nobody. It may cost money all the same. supplier_ref: the
+    supplier's order that came to nothing, so that the next one gets a key of its own.
     """
 
     code: RejectedCode
@@ -80,6 +81,7 @@ class Rejected(msgspec.Struct, frozen=True, tag="REJECTED"):
     whole: bool = False
     asks: int | None = None
     written_off: bool = False
+    supplier_ref: str | None = None
 
 
 class Unknown(msgspec.Struct, frozen=True):

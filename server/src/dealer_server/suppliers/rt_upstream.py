@@ -309,7 +309,8 @@ def _read(found: Sequence[RtProfile], purchase: Purchase, now: datetime) -> Outc
     if profile.transaction_id not in (None, "", purchase.unit.unit_key):
         raise ValueError(f"their order {profile.order_no} is of another transactionId")
     if profile.is_void:
-        return Rejected("NOT_ALLOWED", True, f"their order {profile.order_no}: {profile.esim_status}")
+        words = f"their order {profile.order_no}: {profile.esim_status}"
+        return Rejected("NOT_ALLOWED", True, words, supplier_ref=profile.order_no)
     if not profile.iccid or not profile.ac:
         return _pending(purchase, profile.order_no, now)
     return Done(
