@@ -113,6 +113,13 @@ def test_a_question_that_did_not_get_through_leaves_the_unknown_unknown():
         assert judged.instead is None
 
 
+@pytest.mark.parametrize("was", ["SENT", "UNKNOWN"])
+def test_a_supplier_that_refuses_us_altogether_says_nothing_of_what_was_asked_before(was: str):
+    judged = asked(Rejected("CONFIG", True, "words", whole=True), was=was, unknown_since=ago(60))
+    assert (judged.answered.state, judged.answered.unknown_since) == ("UNKNOWN", ago(60))
+    assert judged.instead is None and not judged.failed
+
+
 def test_a_supplier_that_is_down_is_tried_three_times_before_the_next():
     for failures, state in ((0, "PLANNED"), (1, "PLANNED"), (2, "REJECTED")):
         judged = asked(rejected("TEMPORARY"), failures=failures)
