@@ -212,6 +212,41 @@ async def test_what_a_supplier_does_not_void_is_looked_at_at_once(market: Market
     assert after["items"][0]["profiles"][0]["esimStatus"] == "IN_USE"
 
 
+@asynccontextmanager
+async def locked_out(market: Market, sql: str) -> AsyncIterator[None]:
+    """Another session locks these rows, until three transactions have waited for them in vain."""
+    waiting = set[object]()
+    async with market.service.database.connection() as other, asyncio.timeout(30):
+        transaction = other.transaction()
+        await transaction.start()
+        await other.execute(sql)
+        try:
+            yield
+            while len(waiting) < 4:
+                waiting |= {row[0] for row in await market.rows(WAITING)}
+                await asyncio.sleep(0.02)
+        finally:
+            await transaction.rollback()
+
+
+WAITING = (
+    "SELECT xact_start FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    " AND application_name = 'esim-dealer lane'"
+)
+
+
+async def test_an_answer_that_waits_for_a_lock_is_not_lost(market: Market):
+    market.near.slow = 1_000
+    order_no = (await market.door.order()).data["orderNo"]
+    await market.becomes("SELECT state FROM purchase", "PENDING")
+    async with locked_out(market, "SELECT FROM orders FOR UPDATE"):
+        market.near.book.orders[0].looks_left = 0
+        await market.asked_again()
+    await market.door.delivered(order_no)
+    assert market.sold() == (1, 0)
+    assert await market.rows("SELECT DISTINCT outcome FROM supplier_call ORDER BY 1") == [("DONE",), ("PENDING",)]
+
+
 async def parked(market: Market, sold: bool = True) -> str:
     """A purchase that was unknown for more than an hour: nobody refunded it, bought it elsewhere or gave it up."""
     market.near.fault("esim/order", "LOST_AFTER" if sold else "LOST_BEFORE")
