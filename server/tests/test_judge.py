@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dealer_server.fulfillment.breaker import FAILURES, OPEN_SECONDS, Breaker
+from dealer_server.fulfillment.breaker import FAILURES, OPEN_SECONDS, REFUSALS, Breaker, Refusals
 from dealer_server.fulfillment.judge import (
     FRESH_IDS,
     PARK_SECONDS,
@@ -201,3 +201,17 @@ def test_any_answer_that_counts_closes_the_breaker(outcome: Outcome):
     assert breaker.closed(NOW)
     breaker.saw(Unknown("reset"), NOW)
     assert not breaker.saw(outcome, NOW), "one failure is no outage"
+
+
+@pytest.mark.parametrize(
+    ("between", "paused"),
+    [(Unknown("reset"), True), (rejected("TEMPORARY"), True), (DONE, False), (Pending(1), False),
+     (rejected("CONFIG"), False)],
+)  # fmt: skip
+def test_only_an_answer_ends_a_row_of_refusals(between: Outcome, paused: bool):
+    refusals = Refusals()
+    for _ in range(REFUSALS):
+        assert refusals.too_many() is None
+        refusals.saw(between)
+        refusals.saw(Rejected("CONFIG", True, "words", whole=True))
+    assert (refusals.too_many() is not None) == paused
