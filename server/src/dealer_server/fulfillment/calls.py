@@ -24,8 +24,8 @@ Answer = TypeVar("Answer")
 
 class Calls(Generic[Claim, Answer]):
     """`begin(room)` claims work, calls `start` for at most `room` of it, and says how much it found. `record` writes
-    down answers in one transaction; one that it cannot write is recorded as `unrecorded(claim, fault)` instead. One whose
-    rows another transaction holds is kept, and recorded in a later turn."""
+    down answers in one transaction; one that it cannot write is recorded as `unrecorded(claim, fault)` instead. One
+    whose rows another transaction holds is kept, and recorded in a later turn."""
 
     def __init__(
         self,
