@@ -6,14 +6,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pytest
 
 from dealer_server import clock
+from dealer_server.operations import sale, tenant
 from dealer_server.operations import supplier as suppliers
-from dealer_server.operations import tenant
 from dealer_server.store.sealing import DataKeys
 from dealer_server.suppliers.chain import Chain, ChainSettings
-from dealer_server.suppliers.contract import Bought, Purchase, Rejected, Sighting, Unasked, Unit
+from dealer_server.suppliers.contract import Bought, Done, Pending, Purchase, Rejected, Sighting, Unasked, Unit, Unknown
 from door import Door, Service, running_service
 from sourcing import Source, Sourcing, free_address, fresh, hop, set_up
 
@@ -200,6 +201,24 @@ async def test_an_order_that_failed_is_named_also_where_that_is_the_first_answer
     async with opened(Chain("chain:a", settings)) as chain:
         found = await chain.allocate(Purchase(unit, "TEST-FAIL", "QUERY"), clock.now())
     assert isinstance(found, Rejected) and found.supplier_ref == order["orderNo"]
+
+
+async def test_a_refusal_before_the_order_is_looked_for_says_nothing_of_it(two: Two):
+    """The order is there, its answer was lost; then the package leaves their list, or they no longer accept us."""
+    unit = Unit("u-lost-1", 1, "TEST-OK", 1, 1, 1, None, clock.now())
+    lost = Purchase(unit, "TEST-OK", cost=18_000, cost_currency="USD")
+    settings = ChainSettings(base_url=two.a.url, app_key=two.at_a.app_key, app_secret=two.at_a.app_secret)
+    async with opened(Chain("chain:a", settings)) as before:
+        assert isinstance(await before.allocate(lost, clock.now()), Done | Pending)
+    await sale.set_status(two.a.database, ["TEST-OK"], "OFF_SALE", "test", clock.now)
+    async with asyncio.timeout(20):
+        while (await two.at_a.post("/package/list", {"packageCode": "TEST-OK"})).data["packages"]:
+            await asyncio.sleep(0.02)
+    async with opened(Chain("chain:a", settings)) as restarted:
+        assert isinstance(await restarted.probe(lost, clock.now()), Done | Pending)
+    async with opened(Chain("chain:a", msgspec.structs.replace(settings, app_secret="another-secret"))) as refused:
+        assert isinstance(await refused.probe(lost, clock.now()), Unknown)
+        assert isinstance(await refused.allocate(lost, clock.now()), Rejected)
 
 
 async def test_an_order_that_would_come_back_to_where_it_came_from_is_refused(postgres: str, template: str):

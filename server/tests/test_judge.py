@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dealer_server.fulfillment.breaker import FAILURES, OPEN_SECONDS, Breaker
+from dealer_server.fulfillment.breaker import FAILURES, OPEN_SECONDS, REFUSALS, Breaker, Refusals
 from dealer_server.fulfillment.judge import (
     FRESH_IDS,
     PARK_SECONDS,
@@ -113,6 +113,13 @@ def test_a_question_that_did_not_get_through_leaves_the_unknown_unknown():
         assert judged.instead is None
 
 
+@pytest.mark.parametrize("was", ["SENT", "UNKNOWN"])
+def test_a_supplier_that_refuses_us_altogether_says_nothing_of_what_was_asked_before(was: str):
+    judged = asked(Rejected("CONFIG", True, "words", whole=True), was=was, unknown_since=ago(60))
+    assert (judged.answered.state, judged.answered.unknown_since) == ("UNKNOWN", ago(60))
+    assert judged.instead is None and not judged.failed
+
+
 def test_a_supplier_that_is_down_is_tried_three_times_before_the_next():
     for failures, state in ((0, "PLANNED"), (1, "PLANNED"), (2, "REJECTED")):
         judged = asked(rejected("TEMPORARY"), failures=failures)
@@ -197,3 +204,17 @@ def test_any_answer_that_counts_closes_the_breaker(outcome: Outcome):
     assert breaker.closed(NOW)
     breaker.saw(Unknown("reset"), NOW)
     assert not breaker.saw(outcome, NOW), "one failure is no outage"
+
+
+@pytest.mark.parametrize(
+    ("between", "paused"),
+    [(Unknown("reset"), True), (rejected("TEMPORARY"), True), (DONE, False), (Pending(1), False),
+     (rejected("CONFIG"), False)],
+)  # fmt: skip
+def test_only_an_answer_ends_a_row_of_refusals(between: Outcome, paused: bool):
+    refusals = Refusals()
+    for _ in range(REFUSALS):
+        assert refusals.too_many() is None
+        refusals.saw(between)
+        refusals.saw(Rejected("CONFIG", True, "words", whole=True))
+    assert (refusals.too_many() is not None) == paused

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from dealer_server import clock, metrics
 from dealer_server.operations import stock
 from dealer_server.operations import supplier as suppliers
 from dealer_server.operations.tenant import OperatorError
+from dealer_server.store.database import Database
 from dealer_server.store.purchase import Hop
 from door import Door, Service, running_service
 from rt_family import BALANCE, Upstream, running_upstream
@@ -212,6 +213,55 @@ async def test_what_a_supplier_does_not_void_is_looked_at_at_once(market: Market
     assert after["items"][0]["profiles"][0]["esimStatus"] == "IN_USE"
 
 
+@asynccontextmanager
+async def locked_out(database: Database, sql: str, times: int) -> AsyncIterator[None]:
+    """Another session locks these rows, until so many transactions have waited for them in vain."""
+    waiting = set[object]()
+    async with database.connection() as other, database.connection() as watch, asyncio.timeout(30):
+        transaction = other.transaction()
+        await transaction.start()
+        await other.execute(sql)
+        try:
+            yield
+            while len(waiting) <= times:
+                waiting |= {row[0] for row in await watch.fetch(WAITING)}
+                await asyncio.sleep(0.02)
+        finally:
+            await transaction.rollback()
+
+
+WAITING = (
+    "SELECT xact_start FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    " AND application_name = 'esim-dealer lane'"
+)
+
+
+async def test_an_answer_that_waits_for_a_lock_is_not_lost(market: Market):
+    market.near.slow = 1_000
+    order_no = (await market.door.order()).data["orderNo"]
+    await market.becomes("SELECT state FROM purchase", "PENDING")
+    async with locked_out(market.service.database, "SELECT FROM orders FOR UPDATE", 3):
+        market.near.book.orders[0].looks_left = 0
+        await market.asked_again()
+    await market.door.delivered(order_no)
+    assert market.sold() == (1, 0)
+    assert await market.rows("SELECT DISTINCT outcome FROM supplier_call ORDER BY 1") == [("DONE",), ("PENDING",)]
+
+
+async def test_an_order_that_is_locked_is_planned_soon_after(postgres: str, template: str):
+    async with AsyncExitStack() as stack:
+        url = await stack.enter_async_context(fresh(postgres, template))
+        near = await stack.enter_async_context(running_upstream())
+        await set_up(url, [Source("rt:near", "rt_upstream", near.settings)], {"TEST-OK": [hop("rt:near", "JC016")]})
+        api = await stack.enter_async_context(running_service(url, worker=False))
+        door = await stack.enter_async_context(api.door(await api.tenant(balance="1000", qps=0)))
+        placed = await door.order()
+        async with locked_out(api.database, "SELECT FROM orders FOR UPDATE", 1):
+            await stack.enter_async_context(running_service(url))
+        await door.delivered(placed.data["orderNo"])
+        assert await api.audit() == []
+
+
 async def parked(market: Market, sold: bool = True) -> str:
     """A purchase that was unknown for more than an hour: nobody refunded it, bought it elsewhere or gave it up."""
     market.near.fault("esim/order", "LOST_AFTER" if sold else "LOST_BEFORE")
@@ -225,6 +275,25 @@ async def parked(market: Market, sold: bool = True) -> str:
     assert market.sold()[1] == 0
     [waiting] = await suppliers.parked(market.service.database)
     return waiting.unit_key
+
+
+async def test_a_message_about_a_locked_row_may_come_again(market: Market):
+    market.near.slow = 1_000
+    placed = await market.door.order()
+    await market.becomes("SELECT state FROM purchase", "PENDING")
+    await market.rows("UPDATE purchase SET due_at = now() + interval '1 hour'")
+    [order] = market.near.book.orders
+    order.looks_left = 0
+    event = market.near.event("ORDER_STATUS", order.esims[0], transaction_id=False, orderStatus="GOT_RESOURCE")
+    url = market.events + market.sourcing.events["rt:near"]
+    async with market.service.database.connection() as other:
+        transaction = other.transaction()
+        await transaction.start()
+        await other.execute("SELECT FROM purchase FOR UPDATE")
+        assert await market.near.push(url, event) == 503
+        await transaction.rollback()
+    assert await market.near.push(url, event) == 200
+    await market.door.delivered(placed.data["orderNo"])
 
 
 async def test_a_cancelled_unit_that_is_bought_all_the_same_is_voided_there(market: Market):

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from dealer_server import clock
-from dealer_server.operations import review
+from dealer_server.operations import catalogue, review
+from dealer_server.rules.catalogue import generate
 from dealer_server.store import refund as refunds
 from door import Door, Reply, Service, running_service
 from sourcing import fresh
@@ -371,6 +372,26 @@ async def test_refunds_that_cannot_be_settled_stop_none_behind_them(service: Ser
     for one in orders[:2]:
         assert (await settled(dealer, one))["orderStatus"] == "REFUNDED"
     assert await balance(dealer) == before + 4 * PRICE
+
+
+async def test_a_refund_whose_row_is_locked_stops_none_behind_it(postgres: str, template: str):
+    async with fresh(postgres, template) as url, running_service(url, worker=False) as api:
+        await catalogue.put(api.database, generate.catalogue("test"), "test", clock.now)
+        async with api.door(await api.tenant(balance="100", qps=0)) as dealer, api.database.connection() as other:
+            async with running_service(url):
+                orders = [await bought(dealer, "TEST-REVIEW") for _ in range(2)]
+            for one in orders:
+                assert (await refund(dealer, one)).data["status"] == "REFUNDING"
+            await other.execute("UPDATE refund_line SET status = 'READY'")
+            await other.execute("UPDATE refund SET due_at = created_at")
+            first, second = orders
+            async with other.transaction():
+                await other.fetch("SELECT FROM refund WHERE order_id = $1 FOR UPDATE", int(first["orderId"]))
+                async with running_service(url):
+                    assert (await settled(dealer, second))["orderStatus"] == "REFUNDED"
+            async with running_service(url):
+                assert (await settled(dealer, first))["orderStatus"] == "REFUNDED"
+        assert await api.audit() == []
 
 
 LINES = (

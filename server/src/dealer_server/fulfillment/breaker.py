@@ -21,7 +21,7 @@ class Breaker:
 
     def saw(self, outcome: Outcome, now: datetime) -> bool:
         """Whether the supplier answers again after it was left alone."""
-        failed = isinstance(outcome, Unknown) or (isinstance(outcome, Rejected) and outcome.code == "TEMPORARY")
+        failed = _unanswered(outcome)
         again = not failed and self._failures >= FAILURES
         self._failures = self._failures + 1 if failed else 0
         self._open_until = now + timedelta(seconds=OPEN_SECONDS) if self._failures >= FAILURES else None
@@ -29,7 +29,8 @@ class Breaker:
 
 
 class Refusals:
-    """Counts how often in a row a supplier refused us as a whole: its certificate, our credentials."""
+    """Counts how often in a row a supplier refused us as a whole: its certificate, our credentials. What brought no
+    answer says nothing of that: a probe that is refused is unknown."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -39,7 +40,7 @@ class Refusals:
         if isinstance(outcome, Rejected) and outcome.whole:
             self._count += 1
             self._reason = f"{outcome.code}: {outcome.message}"
-        else:
+        elif not _unanswered(outcome):
             self._count = 0
 
     def too_many(self) -> str | None:
@@ -48,3 +49,7 @@ class Refusals:
             return None
         self._count = 0
         return self._reason
+
+
+def _unanswered(outcome: Outcome) -> bool:
+    return isinstance(outcome, Unknown) or (isinstance(outcome, Rejected) and outcome.code == "TEMPORARY")

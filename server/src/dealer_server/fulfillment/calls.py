@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from dealer_server.fulfillment.ask import fault_text
-from dealer_server.store.database import DatabaseLost
+from dealer_server.store.database import DatabaseLost, LockTimeout
 
 log = structlog.get_logger()
 
@@ -24,7 +24,8 @@ Answer = TypeVar("Answer")
 
 class Calls(Generic[Claim, Answer]):
     """`begin(room)` claims work, calls `start` for at most `room` of it, and says how much it found. `record` writes
-    down answers in one transaction; one that it cannot write is recorded as `unrecorded(claim, fault)` instead."""
+    down answers in one transaction; one that it cannot write is recorded as `unrecorded(claim, fault)` instead. One
+    whose rows another transaction holds is kept, and recorded in a later turn."""
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class Calls(Generic[Claim, Answer]):
         self._record = record
         self._unrecorded = unrecorded
         self._running: dict[asyncio.Task[Answer], Claim] = {}
+        self._locked_out: list[asyncio.Task[Answer]] = []  # of the running: ended, but not recorded because of a lock
 
     def start(self, claim: Claim, call: Coroutine[Any, Any, Answer]) -> None:
         self._running[asyncio.create_task(call)] = claim
@@ -90,8 +92,9 @@ class Calls(Generic[Claim, Answer]):
     async def _something_happens(self, seconds: float) -> None:
         """A call ends, the bell rings, or the time is over."""
         ringing = asyncio.create_task(self.wake.wait())
+        running = [task for task in self._running if task not in self._locked_out]
         try:
-            await asyncio.wait([ringing, *self._running], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([ringing, *running], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             ringing.cancel()
         self.wake.clear()
@@ -102,35 +105,49 @@ class Calls(Generic[Claim, Answer]):
             for task in late:
                 task.cancel()
             await asyncio.wait(self._running)
+        self._locked_out.clear()  # all are tried once more
         with suppress(DatabaseLost):
             await self._record_ended()
 
     async def _record_ended(self) -> int:
-        """Records the calls that have ended; how many. They stay in hand while the database is away."""
-        ended = [task for task in self._running if task.done()]
-        if not ended:
-            return 0
-        await self._record_or_split([(self._running[task], self._answer(task)) for task in ended])
-        for task in ended:
-            del self._running[task]
-        return len(ended)
+        """Records the calls that have ended; how many. They stay in hand while the database is away. Of those that a
+        lock kept from being recorded one is tried, so that the others' answers do not wait for many locks."""
+        ended = [task for task in self._running if task.done() and task not in self._locked_out]
+        return await self._record_or_split(ended) + await self._record_or_split(self._locked_out[:1])
 
     def _answer(self, task: asyncio.Task[Answer]) -> Answer:
         """A call that broke harms no other."""
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         return task.result() if error is None else self._unrecorded(self._running[task], fault_text(error))
 
-    async def _record_or_split(self, answers: Sequence[tuple[Claim, Answer]]) -> None:
+    async def _record_or_split(self, ended: Sequence[asyncio.Task[Answer]]) -> int:
+        """How many of them are done with."""
+        if not ended:
+            return 0
+        answers = [(self._running[task], self._answer(task)) for task in ended]
         try:
             await self._record(answers)
         except DatabaseLost:
             raise
         except Exception as error:
-            if len(answers) > 1:
-                for answer in answers:
-                    await self._record_or_split([answer])
-                return
+            if len(ended) > 1:
+                return sum([await self._record_or_split([task]) for task in ended])
+            if isinstance(error, LockTimeout):
+                return self._keep(ended[0])
             await self._record_instead(answers[0][0], error)
+        for task in ended:
+            del self._running[task]
+        self._locked_out = [task for task in self._locked_out if task in self._running]
+        return len(ended)
+
+    def _keep(self, task: asyncio.Task[Answer]) -> int:
+        """It is tried again once those have been that were kept before."""
+        if task in self._locked_out:
+            self._locked_out.remove(task)
+        else:
+            log.warning("answer_waits_for_a_lock", work=self._name)
+        self._locked_out.append(task)
+        return 0
 
     async def _record_instead(self, claim: Claim, error: Exception) -> None:
         """What cannot be written even so is left to its lease."""

@@ -12,7 +12,7 @@ from dealer_server.clock import Clock
 from dealer_server.fulfillment import follow
 from dealer_server.store import purchase
 from dealer_server.store import supplier as rows
-from dealer_server.store.database import Session
+from dealer_server.store.database import DatabaseLost, LockTimeout, Session
 from dealer_server.store.sealing import DataKeys
 from dealer_server.suppliers.contract import Event, Sighting
 
@@ -41,8 +41,12 @@ class Heard:
         self._one_at_a_time = asyncio.Lock()
 
     async def take(self, code: str, event: Event, body: bytes) -> None:
-        """Raises DatabaseLost: the message is not taken, and the supplier may send it again."""
-        await asyncio.shield(asyncio.create_task(self._take(code, event, body)))
+        """Raises DatabaseLost: the message is not taken, and the supplier may send it again. So it is while another
+        transaction holds a row of it."""
+        try:
+            await asyncio.shield(asyncio.create_task(self._take(code, event, body)))
+        except LockTimeout as error:
+            raise DatabaseLost(sent=False) from error
 
     async def close(self) -> None:
         async with self._one_at_a_time:

@@ -123,7 +123,7 @@ def _rejected(
     one: Claimed, outcome: Rejected, route: Sequence[Hop], plans_ids: bool, now: datetime, patience: float
 ) -> Judged:
     reason = f"{outcome.code}: {outcome.message}"
-    if outcome.code == "TEMPORARY" and one.was in ("SENT", "UNKNOWN"):
+    if (outcome.code == "TEMPORARY" or outcome.whole) and one.was in ("SENT", "UNKNOWN"):
         return Judged(_unknown(one, reason, now))  # the question did not get through: it is as unknown as before
     if outcome.code == "TEMPORARY" and one.was == "PENDING":
         late = (now - one.created_at).total_seconds() > PENDING_SECONDS

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 import structlog
@@ -12,7 +13,7 @@ from dealer_server.fulfillment import judge, record
 from dealer_server.fulfillment.ask import fault_text, unit_key
 from dealer_server.store import fulfillment as lines
 from dealer_server.store import purchase as rows
-from dealer_server.store.database import DatabaseLost, Session
+from dealer_server.store.database import DatabaseLost, LockTimeout, Session
 from dealer_server.store.fulfillment import Claimed, Scheduled
 from dealer_server.store.purchase import Hop, New
 from dealer_server.store.sealing import DataKeys
@@ -21,6 +22,7 @@ log = structlog.get_logger()
 
 LINES_PER_BATCH, PROFILES_PER_BATCH = 200, 1_000
 LEASE_SECONDS = 60.0
+LOCKED_SECONDS = 1.0
 
 
 class Planner:
@@ -52,10 +54,21 @@ class Planner:
             await self._plan(claim_id, due)
         except DatabaseLost:
             raise
+        except LockTimeout:
+            if len(due) == 1:
+                await self._try_soon(claim_id, due[0])
+            return False
         except Exception as error:
             log.error("lines_not_planned", supplier=self._supplier, lines=len(due), error=fault_text(error))
             return False
         return True
+
+    async def _try_soon(self, claim_id: int, line: Claimed) -> None:
+        """Another transaction holds a row of it; it does not wait for its lease to run out."""
+        until = self._clock() + timedelta(seconds=LOCKED_SECONDS)
+        log.warning("line_waits_for_a_lock", supplier=self._supplier, tenant_id=line.tenant_id, order_id=line.order_id)
+        with suppress(LockTimeout):
+            await lines.reschedule(self._session, claim_id, [Scheduled(line.key, until, False)])
 
     async def _plan(self, claim_id: int, due: Sequence[Claimed]) -> None:
         session, now = self._session, self._clock()

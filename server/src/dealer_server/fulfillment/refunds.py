@@ -21,7 +21,7 @@ from dealer_server.rules.refund import Part
 from dealer_server.rules.snapshot import Links
 from dealer_server.store import refund as rows
 from dealer_server.store import webhook_repush
-from dealer_server.store.database import Database, DatabaseLost
+from dealer_server.store.database import Database, DatabaseLost, LockTimeout
 from dealer_server.store.refund import Credit, Due, Row
 from dealer_server.store.sealing import DataKeys
 
@@ -87,7 +87,10 @@ class Settler:
             until = now + timedelta(seconds=answers.retry_seconds(failures))
             log.error("refund_not_settled", tenant_id=one.tenant_id, refund=identity.refund_no(one.refund_id),
                       failures=failures, again_at=until.isoformat(), error=fault_text(error))  # fmt: skip
-            await rows.postpone(self._session, one, until, now)
+            try:
+                await rows.postpone(self._session, one, until, now)
+            except LockTimeout:  # it is still due, and those behind it are settled meanwhile
+                log.warning("refund_not_postponed", tenant_id=one.tenant_id, refund=identity.refund_no(one.refund_id))
 
     async def _settle(self, due: Sequence[Due]) -> None:
         session, now = self._session, self._clock()

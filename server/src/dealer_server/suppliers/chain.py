@@ -83,6 +83,14 @@ class Chain:
         )
 
     async def allocate(self, purchase: Purchase, now: datetime) -> Outcome:
+        return await self._order(purchase, now, again=False)
+
+    async def probe(self, purchase: Purchase, now: datetime) -> Outcome:
+        """The same again: one transactionId is one order there, however often it is sent. A refusal that comes before
+        they look for the transactionId says nothing of the first order: then the order is queried."""
+        return await self._order(purchase, now, again=True)
+
+    async def _order(self, purchase: Purchase, now: datetime, *, again: bool) -> Outcome:
         if purchase.step == "QUERY":
             return await self._query(purchase, now)
         try:
@@ -95,12 +103,10 @@ class Chain:
         except errors.TransactionIdReused:  # it is there already, bought at another price
             return await self._query(purchase, now)
         except DealerError as error:
+            if again and isinstance(error, _BEFORE_LOOKUP):
+                return await self._query(purchase, now)
             return _outcome(error, purchase)
         return _read(placed, purchase, now)
-
-    async def probe(self, purchase: Purchase, now: datetime) -> Outcome:
-        """The same again: one transactionId is one order there, however often it is sent."""
-        return await self.allocate(purchase, now)
 
     async def void(self, unit: VoidUnit, now: datetime) -> VoidOutcome:
         """A refund is passed on as a refund, so that the money comes back to us too; a cancellation as one."""
@@ -259,10 +265,12 @@ _CLASSES: tuple[tuple[type[DealerError], RejectedCode, bool], ...] = (
 
 
 _ALL_REFUSED = (errors.AuthenticationError, errors.PermissionDenied)
+# What they may refuse before they look for the transactionId, or our package list does not have.
+_BEFORE_LOOKUP = (*_ALL_REFUSED, errors.InvalidRequest, errors.NotFound)
 
 
 def _outcome(error: DealerError, purchase: Purchase) -> Rejected | Unknown:
-    """Their refusals are certain: a transactionId is looked up before an order is refused (decisions 2)."""
+    """What they refuse a new order with is certain; `_BEFORE_LOOKUP` says nothing of one that was sent before."""
     if error.unsettled:
         return Unknown(_words(error))
     for kind, code, elsewhere in _CLASSES:
