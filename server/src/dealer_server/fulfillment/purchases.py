@@ -27,7 +27,7 @@ from dealer_server.rules.delivery import Codes, Failed
 from dealer_server.rules.model import Order, Profile
 from dealer_server.store import purchase as rows
 from dealer_server.store import supplier as suppliers
-from dealer_server.store.database import Session
+from dealer_server.store.database import LockTimeout, Session
 from dealer_server.store.purchase import Answered, Claimed
 from dealer_server.store.refund import Void
 from dealer_server.store.sealing import DataKeys
@@ -234,11 +234,11 @@ class Purchaser:
             )
             if voids := list(_unwanted(mine, judged, before, now)):
                 await store.refund.add_voids(session, voids)
-            await self._reprice([(one, what.answered.cost) for (one, _), what in zip(mine, judged, strict=True)])
             kill_points.reach("purchase.written")
         self._tell(mine, judged)
         if voids or any(after[key] is not before[key] for key in keys):
             self._changed()
+        await self._reprice([(one, what.answered.cost) for (one, _), what in zip(mine, judged, strict=True)])
         kill_points.reach("purchase.recorded")
 
     def _judge(self, one: Claimed, outcome: Outcome, order: Order, route: Sequence[rows.Hop]) -> Judged:
@@ -273,16 +273,31 @@ class Purchaser:
         return margin.ceiling(order.items[one.line].price, self._terms.margin_floor_basis_points)
 
     async def _reprice(self, taken: Sequence[tuple[Claimed, int | None]]) -> None:
-        """Prices that were accepted are the route's costs from now on; one act in the audit log for each change."""
-        for (code, sku, currency), (one, cost) in {
+        """Prices that were accepted are the route's costs from now on; one act in the audit log for each change. In a
+        transaction of its own: routes are locked before orders (docs/decisions/0016). Where it is not carried out, the
+        next purchase is refused at the old cost and comes back here."""
+        accepted = {
             (one.package_code, one.sku, one.cost_currency): (one, cost) for one, cost in taken if cost is not None
-        }.items():
-            old = await rows.reprice(self._session, code, rows.Hop(self.code, sku, one.cost, currency), cost)
-            if old is not None:
-                detail = {"code": self.code, "package": code, "sku": sku, "before": old, "after": cost}
-                log.warning("supplier_price_accepted", supplier=self.code, package_code=code, sku=sku, before=old,
-                            after=cost, currency=currency)  # fmt: skip
-                await self._record_act("supplier.cost", detail | {"currency": currency})
+        }
+        if not accepted:
+            return
+        acts = list[dict[str, object]]()
+        try:
+            async with self._session.transaction():
+                for (code, sku, currency), (one, cost) in sorted(accepted.items(), key=lambda each: each[0][:2]):
+                    old = await rows.reprice(self._session, code, rows.Hop(self.code, sku, one.cost, currency), cost)
+                    if old is not None:
+                        acts.append({"code": self.code, "package": code, "sku": sku, "before": old, "after": cost,
+                                     "currency": currency})  # fmt: skip
+                for detail in acts:
+                    await self._record_act("supplier.cost", detail)
+        except LockTimeout:
+            log.warning("supplier_price_not_recorded", supplier=self.code, reason="its route is locked")
+            return
+        for detail in acts:
+            log.warning("supplier_price_accepted", supplier=self.code, package_code=detail["package"],
+                        sku=detail["sku"], before=detail["before"], after=detail["after"],
+                        currency=detail["currency"])  # fmt: skip
 
     async def _record_act(self, action: str, detail: Mapping[str, object]) -> None:
         await store.tenant.record_act(self._session, "system", action, None, msgspec.json.encode(detail).decode())
