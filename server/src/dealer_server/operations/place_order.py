@@ -7,7 +7,7 @@ commit. Orders of a wallet that another transaction holds wait for it apart from
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import asyncpg
 import structlog
@@ -25,6 +25,7 @@ log = structlog.get_logger()
 
 ROWS_PER_BATCH = 2_000
 MOST_DISTRUST = 64
+RECENT_ORDERS = 20_000  # whose repeats are known without asking
 LOOK_UP_TRIES = 3
 NO_STOCK = Free({}, frozenset())
 
@@ -39,13 +40,14 @@ class OrderDesk:
         clock: Clock,
         placed: Callable[[], None] = lambda: None,
     ):
-        self._session = database.session(lock_timeout=SHARED_LANE_LOCK)
+        self._session = database.session(lock_timeout=SHARED_LANE_LOCK, enable_sort="off")
         self._lookups = database.session()
         self._numbers = numbers
         self._clock = clock
         self._placed = placed
         self._known: dict[int, Wallet] = {}
         self._short: dict[str, int] = {}  # stock packages that did not suffice: how many codes they have left
+        self._recent = Recent(RECENT_ORDERS)
         self._distrust = 0  # batches that go straight to the locking path
         self._next_distrust = 1
         self._desk: Desk[Wanted, Decision] = Desk(self._run, bound=ROWS_PER_BATCH, weight=_rows)
@@ -100,6 +102,8 @@ class OrderDesk:
             self._distrust -= 1
             return None
         if not all(wanted.tenant_id in self._known for wanted in batch):
+            return None
+        if any((wanted.tenant_id, wanted.transaction_id) in self._recent for wanted in batch):
             return None
         demand = order.demand(batch)
         short = {code: self._short[code] for code in demand if code in self._short}
@@ -191,6 +195,7 @@ class OrderDesk:
 
     def _remember(self, placed: Sequence[Placed], wallets: Mapping[int, Wallet]) -> None:
         """Keeps each wallet as the last of these placements left it; `wallets` as they were before."""
+        self._recent.add((one.wanted.tenant_id, one.wanted.transaction_id) for one in placed)
         last = {one.wanted.tenant_id: one for one in placed}
         for tenant_id, one in last.items():
             before = wallets[tenant_id]
@@ -225,6 +230,23 @@ class OrderDesk:
             else refusal.OutcomeUnknown()
             for key, decision in zip(keys, decisions, strict=True)
         ]
+
+
+class Recent:
+    """The last keys that were added: at least `count` of them, at most twice as many."""
+
+    def __init__(self, count: int):
+        self._count = count
+        self._new: set[tuple[int, str]] = set()
+        self._old: set[tuple[int, str]] = set()
+
+    def __contains__(self, key: tuple[int, str]) -> bool:
+        return key in self._new or key in self._old
+
+    def add(self, keys: Iterable[tuple[int, str]]) -> None:
+        self._new.update(keys)
+        if len(self._new) >= self._count:
+            self._new, self._old = set(), self._new
 
 
 def _rows(wanted: Wanted) -> int:

@@ -145,7 +145,12 @@ async def order_total(connection: Connection, tenant_id: int) -> int:
 async def allocated_total(connection: Connection, tenant_id: int) -> int:
     """How many profiles of the tenant have their codes: all it has bought less the few that have none."""
     total: int | None = await connection.fetchval(
-        "SELECT profile_count - (SELECT count(*) FROM profile WHERE tenant_id = $1 AND iccid IS NULL)"
+        "SELECT profile_count - (SELECT count(*) FROM profile WHERE tenant_id = $1 AND iccid IS NULL AND cancelled)"
+        " - (SELECT count(*) FROM orders o JOIN order_item i USING (tenant_id, order_id) JOIN profile p"
+        "   ON p.tenant_id = i.tenant_id"
+        "   AND p.profile_id >= i.first_profile_id AND p.profile_id < i.first_profile_id + i.quantity"
+        "  WHERE o.tenant_id = $1 AND o.order_status = ANY('{PAID,FULFILLING,REFUNDING}')"
+        "   AND p.iccid IS NULL AND NOT p.cancelled)"
         " FROM wallet WHERE tenant_id = $1",
         tenant_id,
     )
