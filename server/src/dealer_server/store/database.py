@@ -440,7 +440,7 @@ class LockWaiters(Generic[T, R]):
         tenant_id = self._tenant(item)
         desk = self._desks.get(tenant_id)
         if desk is None:
-            log.info("lock_waited_for", tenant_id=tenant_id)
+            log.debug("lock_waited_for", tenant_id=tenant_id)
             desk = self._desks[tenant_id] = Desk(self._with_session, bound=self._bound)
         future = desk.submit(item)
         future.add_done_callback(lambda _: self._forget(tenant_id))
