@@ -92,7 +92,7 @@ class OrderDesk:
         return decisions
 
     async def _run(self, batch: Sequence[Wanted]) -> Sequence[Answer[Decision]]:
-        decisions = await self._from_memory(batch) or await self._with_free_wallets(batch)
+        decisions = await self._from_memory(batch) or await self._locked(self._session, batch, wait=False)
         self._placed()
         return decisions
 
@@ -133,16 +133,14 @@ class OrderDesk:
                 self._short[code] = short[code] - count
         return decisions
 
-    async def _with_free_wallets(self, batch: Sequence[Wanted]) -> Sequence[Answer[Decision]]:
-        """Decides under locks; what asks for a wallet that another transaction holds is left to wait for it."""
-        return await self._locked(self._session, batch, wait=False)
-
     async def _wait_for_lock(self, session: Session, batch: Sequence[Wanted]) -> Sequence[Answer[Decision]]:
         decisions = await self._locked(session, batch, wait=True)
         self._placed()
         return decisions
 
     async def _locked(self, session: Session, batch: Sequence[Wanted], *, wait: bool) -> Sequence[Answer[Decision]]:
+        """Decides under locks; without `wait`, what asks for a wallet or a code that another transaction holds is left
+        to wait for it."""
         keys = [(wanted.tenant_id, wanted.transaction_id) for wanted in batch]
         wallets: Mapping[int, Wallet] = {}
         mine, placed, decisions = batch, [], []
