@@ -15,7 +15,7 @@ from bench.failure import Failed
 from bench.instance import Instance
 from bench.measure import Reading
 from bench.rounds import GROUPS, Bench, Options
-from dealer_server.store.embedded import EmbeddedError
+from dealer_server.dev.embedded import EmbeddedError
 
 app = App(name="bench", help="Measures the service on this machine.", version_flags=[])
 _FILE_WIDTH = 150

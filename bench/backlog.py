@@ -12,8 +12,9 @@ from bench.calls import Dealer
 from bench.failure import Failed
 from bench.instance import Instance
 from dealer_server import clock
-from dealer_server.store import webhook as rows
-from dealer_server.store.database import Connection, Database
+from dealer_server.db.connection import Connection
+from dealer_server.db.database import Database
+from dealer_server.store.webhooks import webhook as rows
 
 Key = tuple[int, int]
 """An order's tenant_id and order_id."""

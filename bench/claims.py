@@ -9,8 +9,9 @@ from bench.failure import Failed
 from bench.instance import Instance
 from bench.measure import Reading
 from dealer_server import clock
-from dealer_server.store import webhook as rows
-from dealer_server.store.database import Database, Session
+from dealer_server.db.database import Database
+from dealer_server.db.session import Session
+from dealer_server.store.webhooks import webhook as rows
 
 WAITING = 50_000
 CAP = 32  # of attempts in flight per tenant, unless set otherwise

@@ -25,7 +25,7 @@ from bench.measure import Reading
 from bench.processes import Process
 from bench.receivers import Receivers
 from bench.sink import Received
-from dealer_server.store.database import Database
+from dealer_server.db.database import Database
 from esim_dealer.wire import signing
 
 _FOLDER = Path(__file__).with_name(".venv")

@@ -17,7 +17,7 @@ from bench.processes import Process
 from bench.receivers import Receivers
 from bench.sink import Received
 from dealer_server import clock
-from dealer_server.store.database import Database
+from dealer_server.db.database import Database
 from esim_dealer import webhook
 from esim_dealer.wire import signing
 

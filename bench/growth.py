@@ -12,9 +12,12 @@ from bench.calls import Dealer
 from bench.failure import Failed
 from bench.instance import Instance
 from dealer_server import clock
-from dealer_server.rules import iccid, identity, money
-from dealer_server.store.database import Connection, Database
-from dealer_server.store.sealing import DataKeys, profile_context
+from dealer_server.db.connection import Connection
+from dealer_server.db.database import Database
+from dealer_server.db.sealing import DataKeys, profile_context
+from dealer_server.rules.lifecycle import iccid
+from dealer_server.rules.money import money
+from dealer_server.rules.orders import identity
 
 Known = tuple[Dealer, str]
 """An order's dealer and orderNo."""

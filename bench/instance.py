@@ -17,12 +17,15 @@ from bench.calls import Dealer
 from bench.failure import Failed
 from bench.processes import Process
 from dealer_server import clock, store
-from dealer_server.operations import catalogue, tenant, webhook
-from dealer_server.rules.catalogue import generate
-from dealer_server.rules.endpoint import Policy
-from dealer_server.store import embedded, schema
-from dealer_server.store.database import Database
-from dealer_server.store.sealing import KEY_BYTES, DataKeys, MasterKeys
+from dealer_server.db.database import Database
+from dealer_server.db.sealing import KEY_BYTES, DataKeys, MasterKeys
+from dealer_server.dev import catalogue as generate
+from dealer_server.dev import embedded
+from dealer_server.operations.catalogue import import_packages
+from dealer_server.operations.tenants import tenant
+from dealer_server.operations.webhooks import endpoint
+from dealer_server.rules.delivery.endpoint import Policy
+from dealer_server.store import schema
 from esim_dealer.wire.calls import SetWebhook
 
 T = TypeVar("T")
@@ -109,7 +112,7 @@ class Instance:
         async def subscribe(database: Database) -> None:
             for dealer, url in urls.items():
                 call = SetWebhook(callback_url=url)
-                await webhook.set_webhook(database, Policy(False, True), dealer.tenant_id, call, clock.now())
+                await endpoint.set_webhook(database, Policy(False, True), dealer.tenant_id, call, clock.now())
 
         self.run(name, subscribe)
 
@@ -192,7 +195,7 @@ async def _filled(dsn: str, master_keys: MasterKeys, dealers: int) -> list[Deale
     try:
         async with database.connection() as connection:
             await store.data_key.load(connection, master_keys)
-        await catalogue.put(database, generate.catalogue("test"), "bench", clock.now)
+        await import_packages.put(database, generate.catalogue("test"), "bench", clock.now)
         made = [await _dealer(database, master_keys, number) for number in range(dealers)]
     finally:
         await database.close()

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from dealer_server import __main__
-from dealer_server.api.meter import Meter
-from dealer_server.api.refused import CallLog
+from dealer_server.api.latency import LatencyRecorder
+from dealer_server.api.refused_calls import CallLog
 
-KEEPERS = ((Meter, "answered"), (CallLog, "refused"), (CallLog, "managed"))
+KEEPERS = ((LatencyRecorder, "answered"), (CallLog, "refused"), (CallLog, "managed"))
 
 
 def switch() -> None:

@@ -13,7 +13,7 @@ from bench.instance import Instance, Served
 from bench.measure import Reading
 from bench.processes import Process
 from bench.receiver import Receiver
-from dealer_server.store.database import Database
+from dealer_server.db.database import Database
 
 RATE = 200  # orders a second
 BURST_CONNECTIONS = 64

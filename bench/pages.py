@@ -14,11 +14,11 @@ from bench import processes
 from bench.failure import Failed
 from bench.instance import Instance, Served
 from bench.measure import Reading, percentiles
-from dealer_server import app
-from dealer_server.operations import user
-from dealer_server.operations.password import Passwords
-from dealer_server.rules import identity
-from dealer_server.store.database import Database
+from dealer_server.db.database import Database
+from dealer_server.operations.users import user
+from dealer_server.operations.users.password import Passwords
+from dealer_server.rules.orders import identity
+from dealer_server.wiring import console
 
 FETCHES = 20
 NOBODY_BOUGHT = "TEST-STOCKOUT"
@@ -59,7 +59,7 @@ async def _measured(instance: Instance, opened: Database, served: Served) -> dic
         )
     assert row is not None
     async with _signed_in(opened, served, None) as operator:
-        await asyncio.sleep(app.WARM_SECONDS + _WARMED_SECONDS)
+        await asyncio.sleep(console.WARM_SECONDS + _WARMED_SECONDS)
         took, text = await _fetch(operator, "/console")
         found["overview, fresh process"] = {"p50_ms": took, "p99_ms": took, "max_ms": took}
         while COUNTING in text:

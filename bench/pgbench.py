@@ -19,8 +19,9 @@ from bench import calls, programs
 from bench.failure import Failed
 from bench.instance import Instance
 from dealer_server import clock, store
-from dealer_server.rules import identity, money, order
-from dealer_server.store.database import Database
+from dealer_server.db.database import Database
+from dealer_server.rules.money import money
+from dealer_server.rules.orders import identity, order
 from esim_dealer.wire.calls import OrderLine, PlaceOrder
 
 _AMOUNT = money.parse(calls.PRICE, "USD")

@@ -17,11 +17,13 @@ from bench.calls import PRICE, Calls, Dealer
 from bench.failure import Failed
 from bench.instance import Instance
 from dealer_server import clock
-from dealer_server.operations.refund_order import RefundDesk
-from dealer_server.rules import identity, money
-from dealer_server.rules.snapshot import Links
-from dealer_server.store import data_key
-from dealer_server.store.database import Database, Session
+from dealer_server.db.database import Database
+from dealer_server.db.session import Session
+from dealer_server.operations.refunds.refund_order import RefundBatcher
+from dealer_server.rules.money import money
+from dealer_server.rules.orders import identity
+from dealer_server.rules.orders.snapshot import Links
+from dealer_server.store.tenants import data_key
 from esim_dealer.wire.calls import RefundItem, RefundOrder, RefundProfile
 
 _PRICE = money.parse(PRICE, "USD")
@@ -137,7 +139,7 @@ async def _recorded(instance: Instance, opened: Database, order_id: int) -> list
         keys = await data_key.load(connection, instance.master_keys)
     recorder = _Recorder(opened.dsn)
     opened.session = lambda **_: recorder
-    desk = RefundDesk(opened, keys, Links("https://bench.example"), lambda *_: "AT_ONCE", clock.now)
+    desk = RefundBatcher(opened, keys, Links("https://bench.example"), lambda *_: "AT_ONCE", clock.now)
     profiles = (RefundProfile(profile_id=order_id),)
     item = RefundItem(item_no=identity.item_no(order_id, 0), profiles=profiles)
     await desk.refund(instance.hot.tenant_id, RefundOrder(order_no=identity.order_no(order_id), items=(item,)))

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from dealer_server.api import openapi, routes
+from dealer_server.api import routes
+from dealer_server.api.openapi import generator
 
 REFERENCE = Path(__file__).parent / "reference.md"
 PREFIX = "/open-api/v1"
@@ -28,7 +29,7 @@ class _Unused:
 
 def document() -> Json:
     parts = routes.Parts(*(_Unused() for _ in routes.Parts.__struct_fields__))  # type: ignore[arg-type]
-    made = openapi.document(routes.operations(parts), base_url="https://api.example.com", version="1")
+    made = generator.document(routes.operations(parts), base_url="https://api.example.com", version="1")
     return json.loads(msgspec.json.encode(made))
 
 

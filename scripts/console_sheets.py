@@ -1,6 +1,6 @@
 """Takes every page of the console for docs/console.md, small and side by side: python scripts/console_sheets.py.
 
-The pages are those that server/tests/pages.py lists. Needs playwright and a Chromium.
+The pages are those that server/tests/support/console_pages.py lists. Needs playwright and a Chromium.
 """
 
 import asyncio
@@ -17,10 +17,11 @@ from playwright.async_api import Browser, Page
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "server/tests"))
 
-from chromium import opened  # noqa: E402
 from conftest import database_named  # noqa: E402
-from dealer_server.store import embedded, schema  # noqa: E402
-from pages import PAGES, PEOPLE, Seen, World, world  # noqa: E402
+from dealer_server.dev import embedded  # noqa: E402
+from dealer_server.store import schema  # noqa: E402
+from support.chromium import opened  # noqa: E402
+from support.console_pages import PAGES, PEOPLE, Seen, World, world  # noqa: E402
 
 IMAGES = ROOT / "docs/images"
 SHEET = 1280  # pixels across

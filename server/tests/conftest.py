@@ -9,9 +9,10 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
-from browser import Browser, browser, signed_in
-from dealer_server.store import embedded, schema
-from door import Door, Service, running_service
+from dealer_server.dev import embedded
+from dealer_server.store import schema
+from support.api_client import ApiClient, Service, running_service
+from support.browser import Browser, browser, signed_in
 
 _numbers = itertools.count(1)
 
@@ -61,14 +62,14 @@ async def service(database_url: str) -> AsyncIterator[Service]:
 
 
 @pytest.fixture
-async def dealer(service: Service) -> AsyncIterator[Door]:
+async def dealer(service: Service) -> AsyncIterator[ApiClient]:
     """A fresh dealer with 1 000 USD and no limit of calls."""
     async with service.door(await service.tenant(balance="1000", qps=0)) as door:
         yield door
 
 
 @pytest.fixture
-async def stranger(service: Service) -> AsyncIterator[Door]:
+async def stranger(service: Service) -> AsyncIterator[ApiClient]:
     """Another dealer of the same service."""
     async with service.door(await service.tenant(balance="1000", qps=0)) as door:
         yield door

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from dealer_server import clock
-from dealer_server.operations import topup
-from dealer_server.operations.tenant import OperatorError
-from door import Door, Service
-from processes import environment, run
+from dealer_server.operations.tenants.tenant import OperatorError
+from dealer_server.operations.wallets import topup
+from support.api_client import ApiClient, Service
+from support.processes import environment, run
 
 STATEMENT, TOPUP, QUERY = "/account/statement", "/account/topup", "/account/topup/query"
 CANCEL = "/account/topup/cancel"
@@ -26,17 +26,17 @@ async def exact(service: Service) -> AsyncIterator[None]:
     assert await service.audit() == []
 
 
-async def asked(dealer: Door, amount: str = "50", **call: Any) -> dict[str, Any]:
+async def asked(dealer: ApiClient, amount: str = "50", **call: Any) -> dict[str, Any]:
     reply = await dealer.post(TOPUP, {"transactionId": f"t-{secrets.token_hex(6)}", "amount": amount} | call)
     assert reply.code == "000000", reply
     return reply.data
 
 
-async def balance(dealer: Door) -> Decimal:
+async def balance(dealer: ApiClient) -> Decimal:
     return Decimal((await dealer.post("/account/balance")).data["balance"])
 
 
-async def test_the_entries_sum_to_the_balance(service: Service, dealer: Door):
+async def test_the_entries_sum_to_the_balance(service: Service, dealer: ApiClient):
     order = (await dealer.order()).data
     await dealer.delivered(order["orderNo"])
     await dealer.post("/esim/refund", {"orderNo": order["orderNo"]})
@@ -53,7 +53,7 @@ async def test_the_entries_sum_to_the_balance(service: Service, dealer: Door):
         assert Decimal(newer["balanceAfter"]) == Decimal(older["balanceAfter"]) + Decimal(newer["amount"])
 
 
-async def test_pages_and_filters_of_the_statement(dealer: Door):
+async def test_pages_and_filters_of_the_statement(dealer: ApiClient):
     for _ in range(5):
         await dealer.order()
     seen: list[str] = []
@@ -71,12 +71,12 @@ async def test_pages_and_filters_of_the_statement(dealer: Door):
     assert (await dealer.post(STATEMENT, {"entryType": "FEE"})).code == "000108"
 
 
-async def test_statements_are_ones_own(dealer: Door, stranger: Door):
+async def test_statements_are_ones_own(dealer: ApiClient, stranger: ApiClient):
     await dealer.order()
     assert len((await stranger.post(STATEMENT)).data["entries"]) == 1
 
 
-async def test_a_request_credits_nothing_until_it_is_approved_once(service: Service, dealer: Door):
+async def test_a_request_credits_nothing_until_it_is_approved_once(service: Service, dealer: ApiClient):
     one = await asked(dealer, "50.25", payMethod="BANK_TRANSFER", payReference="INV-1", remark="November")
     assert (one["status"], one["amount"], one["currency"], one["duplicate"]) == ("PENDING", "50.25", "USD", False)
     assert await balance(dealer) == 1000
@@ -91,7 +91,7 @@ async def test_a_request_credits_nothing_until_it_is_approved_once(service: Serv
         await topup.reject(service.database, one["topupNo"], "too late", "ops", clock.now)
 
 
-async def test_a_rejected_request_says_why(service: Service, dealer: Door):
+async def test_a_rejected_request_says_why(service: Service, dealer: ApiClient):
     one = await asked(dealer)
     await topup.reject(service.database, one["topupNo"], "no such transfer", "ops", clock.now)
     found = (await dealer.post(QUERY, {"transactionId": one["transactionId"]})).data
@@ -99,7 +99,7 @@ async def test_a_rejected_request_says_why(service: Service, dealer: Door):
     assert await balance(dealer) == 1000
 
 
-async def test_a_request_is_withdrawn_by_its_dealer(service: Service, dealer: Door):
+async def test_a_request_is_withdrawn_by_its_dealer(service: Service, dealer: ApiClient):
     one, two = await asked(dealer), await asked(dealer)
     withdrawn = (await dealer.post(CANCEL, {"topupNo": one["topupNo"]})).data
     assert withdrawn == one | {"status": "CANCELLED", "reviewTime": withdrawn["reviewTime"]}
@@ -113,7 +113,7 @@ async def test_a_request_is_withdrawn_by_its_dealer(service: Service, dealer: Do
     assert await balance(dealer) == 1000
 
 
-async def test_what_was_reviewed_is_withdrawn_no_more(service: Service, dealer: Door):
+async def test_what_was_reviewed_is_withdrawn_no_more(service: Service, dealer: ApiClient):
     one, two = await asked(dealer), await asked(dealer)
     await topup.approve(service.database, one["topupNo"], "ops", clock.now)
     await topup.reject(service.database, two["topupNo"], "no such transfer", "ops", clock.now)
@@ -123,7 +123,7 @@ async def test_what_was_reviewed_is_withdrawn_no_more(service: Service, dealer: 
     assert await balance(dealer) == 1050
 
 
-async def test_of_approval_and_withdrawal_exactly_one_happens(service: Service, dealer: Door):
+async def test_of_approval_and_withdrawal_exactly_one_happens(service: Service, dealer: ApiClient):
     for _ in range(12):
         before, one = await balance(dealer), await asked(dealer)
         approved, withdrawn = await asyncio.gather(
@@ -139,14 +139,14 @@ async def test_of_approval_and_withdrawal_exactly_one_happens(service: Service, 
             assert (withdrawn.code, status, await balance(dealer)) == ("200002", "APPROVED", before + 50)
 
 
-async def test_withdrawn_requests_make_room_for_others(dealer: Door):
+async def test_withdrawn_requests_make_room_for_others(dealer: ApiClient):
     made = [await asked(dealer) for _ in range(20)]
     assert (await dealer.post(TOPUP, {"transactionId": "t-21", "amount": "10"})).code == "200021"
     assert (await dealer.post(CANCEL, {"topupNo": made[0]["topupNo"]})).code == "000000"
     assert (await dealer.post(TOPUP, {"transactionId": "t-21", "amount": "10"})).code == "000000"
 
 
-async def test_a_repeat_is_the_original(dealer: Door):
+async def test_a_repeat_is_the_original(dealer: ApiClient):
     call = {"transactionId": f"t-{secrets.token_hex(6)}", "amount": "10"}
     first, second = [(await dealer.post(TOPUP, call)).data for _ in range(2)]
     assert second == first | {"duplicate": True}
@@ -171,12 +171,12 @@ async def test_a_repeat_is_the_original(dealer: Door):
         ({"transactionId": ""}, "000106", "transactionId"),
     ],
 )
-async def test_a_bad_request_is_named(dealer: Door, call: dict[str, Any], code: str, named: str):
+async def test_a_bad_request_is_named(dealer: ApiClient, call: dict[str, Any], code: str, named: str):
     reply = await dealer.post(TOPUP, {"transactionId": "t-1", "amount": "10"} | call)
     assert reply.code == code and named in reply.message, reply
 
 
-async def test_too_many_pending_requests_are_refused(dealer: Door):
+async def test_too_many_pending_requests_are_refused(dealer: ApiClient):
     for _ in range(20):
         await asked(dealer)
     assert (await dealer.post(TOPUP, {"transactionId": "t-21", "amount": "10"})).code == "200021"
@@ -184,12 +184,12 @@ async def test_too_many_pending_requests_are_refused(dealer: Door):
 
 @pytest.mark.parametrize("path", [QUERY, CANCEL])
 @pytest.mark.parametrize("call", [{"topupNo": "T261120081530000001"}, {"topupNo": "x"}, {"transactionId": "none"}])
-async def test_what_was_not_asked_for_is_not_found(dealer: Door, path: str, call: dict[str, str]):
+async def test_what_was_not_asked_for_is_not_found(dealer: ApiClient, path: str, call: dict[str, str]):
     assert (await dealer.post(path, call)).code == "310405"
 
 
 @pytest.mark.parametrize("path", [QUERY, CANCEL])
-async def test_top_ups_are_ones_own(dealer: Door, stranger: Door, path: str):
+async def test_top_ups_are_ones_own(dealer: ApiClient, stranger: ApiClient, path: str):
     one = await asked(dealer)
     assert (await stranger.post(path, {"topupNo": one["topupNo"]})).code == "310405"
     assert (await dealer.post(path, {})).code == "000105"
@@ -199,7 +199,7 @@ async def test_top_ups_are_ones_own(dealer: Door, stranger: Door, path: str):
     assert (await dealer.post(QUERY, {"topupNo": one["topupNo"]})).data["status"] == "PENDING"
 
 
-async def test_the_operators_commands(service: Service, dealer: Door, database_url: str):
+async def test_the_operators_commands(service: Service, dealer: ApiClient, database_url: str):
     env, mine = environment(database_url), ("--tenant", str(dealer.tenant_id))
     one, two = await asked(dealer), await asked(dealer)
     listed = await run("topup", "list", *mine, "--json", env=env)

@@ -10,13 +10,13 @@ import asyncpg
 import pytest
 
 from conftest import database_named
-from dealer_server import acting, clock, store
-from dealer_server.operations import tenant
-from dealer_server.operations.tenant import OperatorError
-from dealer_server.store import audit as rows
+from dealer_server import audit_context, clock, store
+from dealer_server.operations.tenants import tenant
+from dealer_server.operations.tenants.tenant import OperatorError
 from dealer_server.store import schema
-from door import Door, Service
-from processes import Done, environment, run
+from dealer_server.store.audit import invariants as rows
+from support.api_client import ApiClient, Service
+from support.processes import Done, environment, run
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ async def exact(service: Service) -> AsyncIterator[None]:
     assert await service.audit() == []
 
 
-async def acts(service: Service, dealer: Door) -> list[dict[str, Any]]:
+async def acts(service: Service, dealer: ApiClient) -> list[dict[str, Any]]:
     """The dealer's part of the audit log, oldest first."""
     async with service.database.connection() as connection:
         rows = await connection.fetch(
@@ -35,11 +35,11 @@ async def acts(service: Service, dealer: Door) -> list[dict[str, Any]]:
     return [dict(row) | {"detail": json.loads(row["detail"])} for row in rows]
 
 
-async def balance(dealer: Door) -> dict[str, Any]:
+async def balance(dealer: ApiClient) -> dict[str, Any]:
     return (await dealer.post("/account/balance")).data
 
 
-async def adjust(service: Service, dealer: Door, amount: str, reason: str = "goodwill") -> None:
+async def adjust(service: Service, dealer: ApiClient, amount: str, reason: str = "goodwill") -> None:
     await tenant.adjust(service.database, dealer.tenant_id, amount, reason, "ops", clock.now)
 
 
@@ -50,7 +50,7 @@ async def command(service: Service, *arguments: str) -> Done:
 # The low-balance threshold
 
 
-async def test_a_low_balance_is_said_below_the_threshold_and_not_at_it(service: Service, dealer: Door):
+async def test_a_low_balance_is_said_below_the_threshold_and_not_at_it(service: Service, dealer: ApiClient):
     await service.change(dealer.tenant_id, balance="20", credit_limit="5", low_balance="25")
     at = await balance(dealer)
     assert (at["lowBalance"], at["lowBalanceThreshold"], at["availableBalance"]) == (False, "25.00", "25.00")
@@ -60,7 +60,7 @@ async def test_a_low_balance_is_said_below_the_threshold_and_not_at_it(service: 
     assert (await balance(dealer))["lowBalance"] is False
 
 
-async def test_a_frozen_wallet_buys_nothing_and_takes_what_is_given_back(service: Service, dealer: Door):
+async def test_a_frozen_wallet_buys_nothing_and_takes_what_is_given_back(service: Service, dealer: ApiClient):
     order = (await dealer.order()).data
     await dealer.delivered(order["orderNo"])
     await service.change(dealer.tenant_id, frozen=True)
@@ -76,7 +76,7 @@ async def test_a_frozen_wallet_buys_nothing_and_takes_what_is_given_back(service
 # Adjustments
 
 
-async def test_an_adjustment_is_an_entry_and_an_act(service: Service, dealer: Door):
+async def test_an_adjustment_is_an_entry_and_an_act(service: Service, dealer: ApiClient):
     await adjust(service, dealer, "2.50")
     await adjust(service, dealer, "-1000", "charged back")
     assert (await balance(dealer))["balance"] == "2.50"
@@ -106,7 +106,7 @@ async def test_an_adjustment_is_an_entry_and_an_act(service: Service, dealer: Do
     ],
 )
 async def test_an_adjustment_that_cannot_be_changes_nothing(
-    service: Service, dealer: Door, amount: str, reason: str, words: str
+    service: Service, dealer: ApiClient, amount: str, reason: str, words: str
 ):
     await service.change(dealer.tenant_id, credit_limit="10")
     before = await acts(service, dealer)
@@ -115,13 +115,13 @@ async def test_an_adjustment_that_cannot_be_changes_nothing(
     assert (await balance(dealer))["balance"] == "1000.00" and await acts(service, dealer) == before
 
 
-async def test_the_last_of_the_credit_can_be_taken_away(service: Service, dealer: Door):
+async def test_the_last_of_the_credit_can_be_taken_away(service: Service, dealer: ApiClient):
     await service.change(dealer.tenant_id, credit_limit="10")
     await adjust(service, dealer, "-1010")
     assert await balance(dealer) == await balance(dealer) | {"balance": "-10.00", "availableBalance": "0.00"}
 
 
-async def test_adjustments_beside_orders_lose_nothing(service: Service, dealer: Door):
+async def test_adjustments_beside_orders_lose_nothing(service: Service, dealer: ApiClient):
     await asyncio.gather(
         *(adjust(service, dealer, "1" if number % 2 else "-1") for number in range(20)),
         *(dealer.order() for _ in range(20)),
@@ -132,7 +132,7 @@ async def test_adjustments_beside_orders_lose_nothing(service: Service, dealer: 
 # The audit log
 
 
-async def test_a_change_of_terms_says_what_was_before_and_after(service: Service, dealer: Door):
+async def test_a_change_of_terms_says_what_was_before_and_after(service: Service, dealer: ApiClient):
     await service.change(
         dealer.tenant_id, credit_limit="10", low_balance="5", frozen=True, qps=0, prices={"TEST-OK": "2.00"}
     )
@@ -151,7 +151,7 @@ async def test_a_change_of_terms_says_what_was_before_and_after(service: Service
     assert second["detail"]["entryVersion"] == 2
 
 
-async def test_changes_at_once_each_begin_where_another_ended(service: Service, dealer: Door):
+async def test_changes_at_once_each_begin_where_another_ended(service: Service, dealer: ApiClient):
     await asyncio.gather(*(service.change(dealer.tenant_id, credit_limit=str(number)) for number in range(1, 13)))
     limits = [
         (one["detail"]["before"]["creditLimit"], one["detail"]["after"]["creditLimit"])
@@ -161,8 +161,8 @@ async def test_changes_at_once_each_begin_where_another_ended(service: Service, 
     assert [before for before, _ in limits[1:]] == [after for _, after in limits[:-1]]
 
 
-async def test_an_act_says_from_where(service: Service, dealer: Door):
-    acting.source.set("203.0.113.9")
+async def test_an_act_says_from_where(service: Service, dealer: ApiClient):
+    audit_context.source.set("203.0.113.9")
     await service.change(dealer.tenant_id, name="Other")
     done = await command(service, "tenant", "adjust", str(dealer.tenant_id), "-7.50", "--reason", "fee", "--json")
     assert json.loads(done.out)["balance"] == "992.50", done
@@ -172,7 +172,7 @@ async def test_an_act_says_from_where(service: Service, dealer: Door):
     assert " pid " in from_cli["source"] and from_cli["at"] >= from_console["at"]
 
 
-async def test_no_secret_is_in_any_act(service: Service, dealer: Door):
+async def test_no_secret_is_in_any_act(service: Service, dealer: ApiClient):
     reset = json.loads((await command(service, "credentials", "reset", dealer.app_key, "--json")).out)
     await command(service, "credentials", "disable", dealer.app_key)
     created, was_reset, disabled = await acts(service, dealer)
@@ -185,7 +185,7 @@ async def test_no_secret_is_in_any_act(service: Service, dealer: Door):
     assert dealer.app_secret not in said and reset["appSecret"] not in said
 
 
-async def test_acts_at_once_are_one_chain(service: Service, dealer: Door, stranger: Door):
+async def test_acts_at_once_are_one_chain(service: Service, dealer: ApiClient, stranger: ApiClient):
     await asyncio.gather(
         *(service.change(one.tenant_id, qps=number) for one in (dealer, stranger) for number in range(1, 21))
     )
@@ -195,7 +195,7 @@ async def test_acts_at_once_are_one_chain(service: Service, dealer: Door, strang
 @pytest.mark.parametrize("statement", ["UPDATE audit_log SET author = 'x'", "DELETE FROM audit_log",
                                        "TRUNCATE audit_log", "UPDATE ledger_entry SET amount = 0"])  # fmt: skip
 async def test_who_owns_the_tables_without_being_a_superuser_may_only_add(
-    service: Service, dealer: Door, statement: str
+    service: Service, dealer: ApiClient, statement: str
 ):
     async with service.database.connection() as connection:
         transaction = connection.transaction()
@@ -207,7 +207,7 @@ async def test_who_owns_the_tables_without_being_a_superuser_may_only_add(
         await transaction.rollback()
 
 
-async def test_the_audit_says_the_head_of_the_log_and_knows_it_again(service: Service, dealer: Door):
+async def test_the_audit_says_the_head_of_the_log_and_knows_it_again(service: Service, dealer: ApiClient):
     report = json.loads((await command(service, "audit", "--json")).out)
     await service.change(dealer.tenant_id, name="Later")
     again = await command(service, "audit", "--log-head", report["logHead"])

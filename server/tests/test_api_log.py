@@ -14,20 +14,20 @@ from hypothesis import strategies as st
 
 from dealer_server import clock
 from dealer_server.api.authenticate import read_head
-from dealer_server.api.refused import HEAD_BYTES, PER_KEY, CallLog, described
-from dealer_server.console.api_log import CHECKS
-from dealer_server.operations.memory import Memory
+from dealer_server.api.refused_calls import HEAD_BYTES, PER_KEY, CallLog, described
+from dealer_server.console.shared.api_log import CHECKS
+from dealer_server.db.database import Database
+from dealer_server.operations.cache import Cache
 from dealer_server.rules import refusal
-from dealer_server.store import console_api_log as rows
-from dealer_server.store.console_api_log import KEPT, KEPT_SIGNED, KEPT_UNSIGNED, UNSIGNED, Line, RefusedCall
-from dealer_server.store.database import Database
-from door import PREFIX, Door, Service
-from processes import PATIENCE
+from dealer_server.store.console import api_log as rows
+from dealer_server.store.console.api_log import KEPT, KEPT_SIGNED, KEPT_UNSIGNED, UNSIGNED, Line, RefusedCall
+from support.api_client import PREFIX, ApiClient, Service
+from support.processes import PATIENCE
 
 AT = datetime(2026, 11, 20, 8, 15, 30, tzinfo=UTC)
 
 
-async def kept(service: Service, door: Door, count: int) -> Sequence[Line]:
+async def kept(service: Service, door: ApiClient, count: int) -> Sequence[Line]:
     """A dealer's refused calls, newest first, once there are so many."""
     async with asyncio.timeout(PATIENCE):
         while True:
@@ -38,7 +38,7 @@ async def kept(service: Service, door: Door, count: int) -> Sequence[Line]:
             await asyncio.sleep(0.02)
 
 
-async def newest(service: Service, door: Door, count: int = 1) -> RefusedCall:
+async def newest(service: Service, door: ApiClient, count: int = 1) -> RefusedCall:
     [line, *_] = await kept(service, door, count)
     async with service.database.connection() as connection:
         found = await rows.find(connection, door.tenant_id, line.number)
@@ -56,7 +56,9 @@ def call(tenant_id: int, trace_id: str = "trace", failed: str = "operation") -> 
 # What is kept of a call
 
 
-async def test_a_call_with_a_wrong_signature_is_kept_with_all_that_was_to_be_signed(service: Service, dealer: Door):
+async def test_a_call_with_a_wrong_signature_is_kept_with_all_that_was_to_be_signed(
+    service: Service, dealer: ApiClient
+):
     body = json.dumps({"orderNo": "D261120081530000001"}).encode()
     headers = dealer.headers(body, **{"X-Signature": "0" * 64})
     reply = await dealer.send(f"{PREFIX}/esim/query", body, headers)
@@ -75,7 +77,7 @@ async def test_a_call_with_a_wrong_signature_is_kept_with_all_that_was_to_be_sig
     assert found.address == "127.0.0.1"
 
 
-async def test_each_refused_call_says_at_which_check_it_failed(service: Service, dealer: Door):
+async def test_each_refused_call_says_at_which_check_it_failed(service: Service, dealer: ApiClient):
     used = str(uuid.uuid4())
     await dealer.post("/health", **{"RT-RequestID": used})
     await dealer.post("/nothing")
@@ -96,19 +98,21 @@ async def test_each_refused_call_says_at_which_check_it_failed(service: Service,
     ]
 
 
-async def test_a_call_refused_unread_is_kept_without_its_body(service: Service, dealer: Door):
+async def test_a_call_refused_unread_is_kept_without_its_body(service: Service, dealer: ApiClient):
     await dealer.post("/health")
     await dealer.send(f"{PREFIX}/health", b"", dealer.headers(b""), method="GET")
     found = await newest(service, dealer)
     assert (found.failed, found.body_head, found.body_bytes, found.body_sha256) == ("method", None, None, None)
 
 
-async def test_a_first_call_of_a_dealer_is_kept_although_nothing_of_it_is_in_memory(service: Service, dealer: Door):
+async def test_a_first_call_of_a_dealer_is_kept_although_nothing_of_it_is_in_memory(
+    service: Service, dealer: ApiClient
+):
     await dealer.post("/health", **{"Content-Type": "text/plain"})
     assert (await newest(service, dealer)).code == "000109"
 
 
-async def test_of_a_long_body_the_beginning_is_kept_and_the_hash_of_all(service: Service, dealer: Door):
+async def test_of_a_long_body_the_beginning_is_kept_and_the_hash_of_all(service: Service, dealer: ApiClient):
     body = json.dumps({"padding": "x" * 100_000}).encode()
     await dealer.post("/health", body, **{"X-Signature": "f" * 64})
     found = await newest(service, dealer)
@@ -116,7 +120,7 @@ async def test_of_a_long_body_the_beginning_is_kept_and_the_hash_of_all(service:
     assert (found.body_bytes, found.body_sha256) == (len(body), hashlib.sha256(body).hexdigest())
 
 
-async def test_a_secret_that_was_sent_by_mistake_is_hidden_wherever_it_stands(service: Service, dealer: Door):
+async def test_a_secret_that_was_sent_by_mistake_is_hidden_wherever_it_stands(service: Service, dealer: ApiClient):
     secret = dealer.app_secret
     await dealer.post("/health", {"appSecret": secret}, **{"X-Signature": secret})
     await dealer.post(f"/{secret}")
@@ -131,13 +135,13 @@ async def test_a_secret_that_was_sent_by_mistake_is_hidden_wherever_it_stands(se
 # What is not
 
 
-async def test_a_successful_call_leaves_nothing(service: Service, dealer: Door):
+async def test_a_successful_call_leaves_nothing(service: Service, dealer: ApiClient):
     assert (await dealer.order()).code == "000000"
     await dealer.post("/nothing")
     assert [line.code for line in await kept(service, dealer, 1)] == ["000112"]
 
 
-async def test_a_call_with_an_unknown_app_key_is_nobodys(service: Service, dealer: Door, stranger: Door):
+async def test_a_call_with_an_unknown_app_key_is_nobodys(service: Service, dealer: ApiClient, stranger: ApiClient):
     for app_key in ("ak_test_nobody", "ak test", ""):
         reply = await dealer.post("/health", **{"RT-AccessCode": app_key})
         assert reply.code in ("101005", "000102"), reply
@@ -151,7 +155,7 @@ async def test_a_call_with_an_unknown_app_key_is_nobodys(service: Service, deale
         assert await rows.page(connection, stranger.tenant_id, None, None, KEPT) == []
 
 
-async def test_a_dealer_finds_its_own_refused_calls_only(service: Service, dealer: Door, stranger: Door):
+async def test_a_dealer_finds_its_own_refused_calls_only(service: Service, dealer: ApiClient, stranger: ApiClient):
     await dealer.post("/mine")
     await stranger.post("/theirs")
     [mine], [theirs] = await kept(service, dealer, 1), await kept(service, stranger, 1)
@@ -166,7 +170,9 @@ async def test_a_dealer_finds_its_own_refused_calls_only(service: Service, deale
 
 
 @pytest.mark.parametrize(("failed", "most"), [("operation", KEPT_SIGNED), ("signature", KEPT_UNSIGNED)])
-async def test_the_last_of_each_kind_are_kept(service: Service, dealer: Door, stranger: Door, failed: str, most: int):
+async def test_the_last_of_each_kind_are_kept(
+    service: Service, dealer: ApiClient, stranger: ApiClient, failed: str, most: int
+):
     async with service.database.connection() as connection:
         await rows.write(connection, [call(stranger.tenant_id)], {})
         for batch in range(21):
@@ -184,7 +190,7 @@ async def test_the_last_of_each_kind_are_kept(service: Service, dealer: Door, st
         assert [line.number for line in page] == [999, 998]
 
 
-async def test_each_kind_of_call_leaves_the_other_where_it_is(service: Service, dealer: Door):
+async def test_each_kind_of_call_leaves_the_other_where_it_is(service: Service, dealer: ApiClient):
     """One count goes over both, in whatever order they come, and more may come at once than a ring holds."""
     kinds = ["operation", "signature", "signature", "path"] * 400
     async with service.database.connection() as connection:
@@ -205,7 +211,7 @@ def test_nobody_need_have_signed_what_fails_at_the_signature_or_before():
     assert set(checks[: checks.index("signature") + 1]) == UNSIGNED
 
 
-async def test_processes_that_write_at_once_share_the_numbers(service: Service, dealer: Door, stranger: Door):
+async def test_processes_that_write_at_once_share_the_numbers(service: Service, dealer: ApiClient, stranger: ApiClient):
     async def writes(*tenants: int) -> None:
         for _ in range(20):
             async with service.database.connection() as connection:
@@ -223,12 +229,12 @@ async def test_processes_that_write_at_once_share_the_numbers(service: Service, 
 
 
 @pytest.fixture
-async def memory(service: Service) -> Memory:
-    return await Memory.open(service.database)
+async def memory(service: Service) -> Cache:
+    return await Cache.open(service.database)
 
 
 @pytest.fixture
-async def alone(service: Service, memory: Memory) -> CallLog:
+async def alone(service: Service, memory: Cache) -> CallLog:
     """A log that nothing is written of before it runs."""
     return CallLog(service.database, memory, clock.now, ())
 
@@ -246,7 +252,7 @@ def refuse(
 
 
 async def test_what_comes_too_fast_is_counted_and_hides_nobody_elses(
-    service: Service, dealer: Door, stranger: Door, memory: Memory, alone: CallLog
+    service: Service, dealer: ApiClient, stranger: ApiClient, memory: Cache, alone: CallLog
 ):
     await memory.load_caller(stranger.app_key)
     refuse(alone, stranger.app_key)
@@ -262,7 +268,7 @@ async def test_what_comes_too_fast_is_counted_and_hides_nobody_elses(
 
 
 async def test_a_flood_of_calls_that_nobody_signed_leaves_room_for_signed_ones(
-    service: Service, dealer: Door, stranger: Door, memory: Memory, alone: CallLog
+    service: Service, dealer: ApiClient, stranger: ApiClient, memory: Cache, alone: CallLog
 ):
     for door in (dealer, stranger):
         await memory.load_caller(door.app_key)
@@ -277,7 +283,7 @@ async def test_a_flood_of_calls_that_nobody_signed_leaves_room_for_signed_ones(
 
 
 async def test_a_flood_of_made_up_app_keys_leaves_room_for_dealers(
-    service: Service, dealer: Door, stranger: Door, memory: Memory, alone: CallLog
+    service: Service, dealer: ApiClient, stranger: ApiClient, memory: Cache, alone: CallLog
 ):
     async with alone.running():
         await memory.load_caller(dealer.app_key)
@@ -287,17 +293,17 @@ async def test_a_flood_of_made_up_app_keys_leaves_room_for_dealers(
     assert len(await kept(service, dealer, 1)) == 1
 
 
-async def test_what_waits_at_the_end_is_written(service: Service, dealer: Door, alone: CallLog):
+async def test_what_waits_at_the_end_is_written(service: Service, dealer: ApiClient, alone: CallLog):
     async with alone.running():
         refuse(alone, dealer.app_key)
     assert len(await kept(service, dealer, 1)) == 1
 
 
-async def test_a_lost_database_loses_the_log_and_nothing_else(dealer: Door, service: Service):
+async def test_a_lost_database_loses_the_log_and_nothing_else(dealer: ApiClient, service: Service):
     async with AsyncExitStack() as stack:
         database = await Database.open(service.database.dsn)
         stack.push_async_callback(database.close)
-        log = CallLog(database, await Memory.open(database), clock.now, ())
+        log = CallLog(database, await Cache.open(database), clock.now, ())
         await stack.enter_async_context(log.running())
         await database.close()
         refuse(log, dealer.app_key)
@@ -330,7 +336,9 @@ def test_whatever_is_sent_can_be_kept(headers: list[tuple[bytes, bytes]], path: 
 # The first run
 
 
-async def test_the_first_signed_health_and_balance_are_noted_once(service: Service, dealer: Door, stranger: Door):
+async def test_the_first_signed_health_and_balance_are_noted_once(
+    service: Service, dealer: ApiClient, stranger: ApiClient
+):
     for _ in range(2):
         await dealer.post("/health")
         await dealer.post("/account/balance")

@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-import raw_http
-from door import Door, Service, running_service
+from support import raw_http
+from support.api_client import ApiClient, Service, running_service
 
 ORDER = "/open-api/v1/esim/order"
 ENDLESS = 1_000_000
@@ -30,14 +30,14 @@ async def service(database_url: str) -> AsyncIterator[Service]:
 
 
 @pytest.fixture(scope="module")
-async def victim(service: Service) -> AsyncIterator[Door]:
+async def victim(service: Service) -> AsyncIterator[ApiClient]:
     """Who would pay, were an attack to succeed."""
     async with service.door(await service.tenant(balance="1000", qps=0)) as door:
         yield door
 
 
 @pytest.fixture
-async def unharmed(service: Service, victim: Door) -> AsyncIterator[Door]:
+async def unharmed(service: Service, victim: ApiClient) -> AsyncIterator[ApiClient]:
     """The victim; after the test it has bought nothing and paid nothing."""
     yield victim
     async with service.database.connection() as connection:
@@ -51,27 +51,27 @@ def order(**changed: object) -> bytes:
     return json.dumps({"transactionId": uuid.uuid4().hex, "amount": "1.80", "items": [line]} | changed).encode()
 
 
-def signed(door: Door, body: bytes, **spoiled: str | None) -> list[tuple[str, str | bytes]]:
+def signed(door: ApiClient, body: bytes, **spoiled: str | None) -> list[tuple[str, str | bytes]]:
     return list(door.headers(body, **spoiled).items())
 
 
-def buy(door: Door, *extra: tuple[str, str]) -> bytes:
+def buy(door: ApiClient, *extra: tuple[str, str]) -> bytes:
     """An order that the service executes if it reads it."""
     body = order()
     return raw_http.request(ORDER, [*signed(door, body), *extra], body)
 
 
-def last(door: Door) -> bytes:
+def last(door: ApiClient) -> bytes:
     return buy(door, ("Connection", "close"))
 
 
-def chunked(door: Door, body: bytes, framing: bytes) -> bytes:
+def chunked(door: ApiClient, body: bytes, framing: bytes) -> bytes:
     """A call that signs `body` and sends `framing` for it."""
     headers = [*signed(door, body), ("Transfer-Encoding", "chunked")]
     return raw_http.request(ORDER, headers, framing, length=False)
 
 
-def lengths(door: Door, body: bytes, *headers: tuple[str, str]) -> bytes:
+def lengths(door: ApiClient, body: bytes, *headers: tuple[str, str]) -> bytes:
     """A call whose headers say themselves, and wrongly, where its body ends."""
     return raw_http.request(ORDER, [*signed(door, body), *headers], body, length=False)
 
@@ -87,7 +87,7 @@ async def test_the_orders_that_attacks_smuggle_would_be_executed(service: Servic
 
 # Smuggling: two readers of the same bytes must not see different requests
 
-SMUGGLING: dict[str, Callable[[Door], bytes]] = {
+SMUGGLING: dict[str, Callable[[ApiClient], bytes]] = {
     "length and chunks, the order behind the last chunk": lambda door: raw_http.request(
         ORDER,
         [*signed(door, b""), ("Content-Length", "5"), ("Transfer-Encoding", "chunked")],
@@ -159,7 +159,7 @@ SMUGGLING: dict[str, Callable[[Door], bytes]] = {
 
 @pytest.mark.parametrize("attack", SMUGGLING.values(), ids=SMUGGLING.keys())
 async def test_a_request_that_can_be_read_in_two_ways_is_not_read_at_all(
-    unharmed: Door, attack: Callable[[Door], bytes]
+    unharmed: ApiClient, attack: Callable[[ApiClient], bytes]
 ):
     received = await raw_http.exchange(unharmed.url, attack(unharmed) + last(unharmed))
     assert [(one.status, one.code) for one in received] == [(400, "000102")], received
@@ -167,13 +167,15 @@ async def test_a_request_that_can_be_read_in_two_ways_is_not_read_at_all(
 
 
 @pytest.mark.parametrize("attack", SMUGGLING.values(), ids=SMUGGLING.keys())
-async def test_nor_behind_a_good_request_on_the_same_connection(unharmed: Door, attack: Callable[[Door], bytes]):
+async def test_nor_behind_a_good_request_on_the_same_connection(
+    unharmed: ApiClient, attack: Callable[[ApiClient], bytes]
+):
     good = raw_http.request("/open-api/v1/health", signed(unharmed, b"{}"), b"{}")
     received = await raw_http.exchange(unharmed.url, good, attack(unharmed), last(unharmed))
     assert raw_http.codes(received) == ["000000", "000102"]
 
 
-async def test_an_order_inside_the_body_of_a_refused_call_stays_a_body(unharmed: Door):
+async def test_an_order_inside_the_body_of_a_refused_call_stays_a_body(unharmed: ApiClient):
     inner = buy(unharmed)
     for path, headers in {
         ORDER: signed(unharmed, b"something else"),
@@ -189,7 +191,7 @@ async def test_an_order_inside_the_body_of_a_refused_call_stays_a_body(unharmed:
         assert len(received) == 2 and "000000" not in raw_http.codes(received)
 
 
-async def test_an_order_inside_a_body_that_is_too_large_stays_a_body(unharmed: Door):
+async def test_an_order_inside_a_body_that_is_too_large_stays_a_body(unharmed: ApiClient):
     body = b" " * 262_145 + buy(unharmed)
     closing = raw_http.request("/open-api/v1/nowhere", [("Connection", "close")])
     received = await raw_http.exchange(unharmed.url, raw_http.request(ORDER, signed(unharmed, body), body), closing)
@@ -200,7 +202,7 @@ async def test_an_order_inside_a_body_that_is_too_large_stays_a_body(unharmed: D
     assert raw_http.codes(await raw_http.exchange(unharmed.url, in_chunks, closing)) == ["000110", "000112"]
 
 
-async def test_a_body_for_a_method_that_has_none_does_not_become_a_request(unharmed: Door):
+async def test_a_body_for_a_method_that_has_none_does_not_become_a_request(unharmed: ApiClient):
     for method in ("GET", "HEAD", "OPTIONS", "DELETE", "TRACE"):
         inner = buy(unharmed)
         reader, writer = await raw_http.connect(unharmed.url)
@@ -213,14 +215,14 @@ async def test_a_body_for_a_method_that_has_none_does_not_become_a_request(unhar
             writer.transport.abort()
 
 
-async def test_after_connection_close_nothing_more_is_executed(unharmed: Door):
+async def test_after_connection_close_nothing_more_is_executed(unharmed: ApiClient):
     closing = raw_http.request("/open-api/v1/health", [*signed(unharmed, b"{}"), ("Connection", "close")], b"{}")
     received = await raw_http.exchange(unharmed.url, closing + buy(unharmed), buy(unharmed))
     assert raw_http.codes(received) == ["000000"]
 
 
 @pytest.mark.parametrize("upgrade", ["h2c", "websocket", "TLS/1.0"])
-async def test_a_wish_to_upgrade_opens_no_second_way_in(unharmed: Door, upgrade: str):
+async def test_a_wish_to_upgrade_opens_no_second_way_in(unharmed: ApiClient, upgrade: str):
     wish = [("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", upgrade), ("HTTP2-Settings", "AAMAAABkAAQAAP__")]
     inner = buy(unharmed)
     refused = raw_http.request("/open-api/v1/nowhere", [*signed(unharmed, inner), *wish], inner)
@@ -234,7 +236,7 @@ async def test_a_wish_to_upgrade_opens_no_second_way_in(unharmed: Door, upgrade:
 @pytest.mark.parametrize("name", ["RT-AccessCode", "RT-RequestID", "RT-Timestamp", "X-Signature", "RT-Signature"])
 @pytest.mark.parametrize("good_first", [True, False])
 async def test_a_security_header_sent_twice_buys_nothing_whichever_is_the_good_one(
-    unharmed: Door, name: str, good_first: bool
+    unharmed: ApiClient, name: str, good_first: bool
 ):
     body = order()
     good = dict(signed(unharmed, body))
@@ -245,7 +247,7 @@ async def test_a_security_header_sent_twice_buys_nothing_whichever_is_the_good_o
 
 
 @pytest.mark.parametrize("name", ["rt_accesscode", "RT-AccessCode_", "X-RT-AccessCode", "RTAccessCode"])
-async def test_a_header_that_some_proxies_take_for_another_is_not_that_one(unharmed: Door, name: str):
+async def test_a_header_that_some_proxies_take_for_another_is_not_that_one(unharmed: ApiClient, name: str):
     body = order()
     headers = signed(unharmed, body, **{"RT-AccessCode": None})
     answer = await raw_http.call(unharmed.url, raw_http.request(ORDER, [*headers, (name, unharmed.app_key)], body))
@@ -265,20 +267,20 @@ HUGE: dict[str, Iterable[tuple[str, str]]] = {
 
 
 @pytest.mark.parametrize("extra", HUGE.values(), ids=HUGE.keys())
-async def test_huge_headers_are_refused_before_they_are_all_here(unharmed: Door, extra: list[tuple[str, str]]):
+async def test_huge_headers_are_refused_before_they_are_all_here(unharmed: ApiClient, extra: list[tuple[str, str]]):
     received = await raw_http.exchange(unharmed.url, buy(unharmed, *extra) + last(unharmed))
     assert [(one.status, one.code) for one in received] == [(400, "000102")]
 
 
 @pytest.mark.parametrize("path", [f"{ORDER}?{'a' * 9_000}", f"/{'a' * 9_000}", f"/{'../' * 3_000}{ORDER}"])
-async def test_a_huge_path_is_refused(unharmed: Door, path: str):
+async def test_a_huge_path_is_refused(unharmed: ApiClient, path: str):
     body = order()
     attack = raw_http.request(path, signed(unharmed, body), body)
     assert raw_http.codes(await raw_http.exchange(unharmed.url, attack + last(unharmed))) == ["000102"]
 
 
 @pytest.mark.parametrize("length", [7_000, 8_000])
-async def test_a_long_path_is_only_unknown(unharmed: Door, length: int):
+async def test_a_long_path_is_only_unknown(unharmed: ApiClient, length: int):
     answer = await raw_http.call(unharmed.url, raw_http.request(f"/qr/1/{'9' * length}/x", [], method="GET"))
     assert (answer.status, answer.code) == (404, "000112")
 
@@ -316,7 +318,7 @@ PATHS = [
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_another_spelling_of_a_path_buys_nothing(unharmed: Door, path: str):
+async def test_another_spelling_of_a_path_buys_nothing(unharmed: ApiClient, path: str):
     body = order()
     answer = await raw_http.call(unharmed.url, raw_http.request(path, signed(unharmed, body), body))
     assert (answer.status, answer.code) in ((404, "000112"), (400, "000102"))
@@ -325,7 +327,9 @@ async def test_another_spelling_of_a_path_buys_nothing(unharmed: Door, path: str
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
 @pytest.mark.parametrize("override", ["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"])
-async def test_another_method_buys_nothing_whatever_header_calls_it_a_post(unharmed: Door, method: str, override: str):
+async def test_another_method_buys_nothing_whatever_header_calls_it_a_post(
+    unharmed: ApiClient, method: str, override: str
+):
     body = order()
     answer = await raw_http.call(
         unharmed.url, raw_http.request(ORDER, [*signed(unharmed, body), (override, "POST")], body, method)
@@ -354,7 +358,7 @@ async def test_a_captured_call_buys_once_however_often_and_however_it_is_sent_ag
 
 
 @pytest.mark.parametrize("at", range(0, 130, 10))
-async def test_a_signed_order_with_one_byte_changed_buys_nothing(unharmed: Door, at: int):
+async def test_a_signed_order_with_one_byte_changed_buys_nothing(unharmed: ApiClient, at: int):
     body = order()
     changed = body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :]
     answer = await raw_http.call(unharmed.url, raw_http.request(ORDER, signed(unharmed, body), changed))
@@ -362,7 +366,7 @@ async def test_a_signed_order_with_one_byte_changed_buys_nothing(unharmed: Door,
     assert answer.data["bodyLength"] == len(body)
 
 
-async def test_what_is_signed_has_no_seams_so_nothing_may_be_moved_across_them(unharmed: Door):
+async def test_what_is_signed_has_no_seams_so_nothing_may_be_moved_across_them(unharmed: ApiClient):
     body = order()
     headers = {name: str(value) for name, value in signed(unharmed, body)}
     moved = [
@@ -386,7 +390,7 @@ async def test_what_is_signed_has_no_seams_so_nothing_may_be_moved_across_them(u
         assert (answer.status, answer.code) == (400, "000102")
 
 
-async def test_an_unknown_app_key_and_a_wrong_signature_tell_no_more_than_that(unharmed: Door):
+async def test_an_unknown_app_key_and_a_wrong_signature_tell_no_more_than_that(unharmed: ApiClient):
     body = order()
     unknown = await raw_http.call(
         unharmed.url, raw_http.request(ORDER, signed(unharmed, body, **{"RT-AccessCode": "ak_test_" + "0" * 24}), body)
@@ -450,7 +454,9 @@ async def dripped(url: str, start: bytes, drop: bytes) -> bytes:
         return received.result()
 
 
-async def test_slow_headers_and_bodies_are_hung_up_on_and_their_orders_are_not_executed(brisk: Service, unharmed: Door):
+async def test_slow_headers_and_bodies_are_hung_up_on_and_their_orders_are_not_executed(
+    brisk: Service, unharmed: ApiClient
+):
     body, url = order(), brisk.url
     head_only = buy(unharmed).partition(b"\r\n\r\n")[0]
     whole_chunks = raw_http.chunked(body)
@@ -473,7 +479,7 @@ async def test_slow_headers_and_bodies_are_hung_up_on_and_their_orders_are_not_e
     assert received == [b""] * len(received)
 
 
-async def test_a_slow_client_delays_no_other(brisk: Service, unharmed: Door):
+async def test_a_slow_client_delays_no_other(brisk: Service, unharmed: ApiClient):
     async with connection(brisk.url) as (reader, writer):
         writer.write(buy(unharmed)[:-1])
         health = raw_http.request("/open-api/v1/health", signed(unharmed, b"{}"), b"{}")
@@ -481,7 +487,7 @@ async def test_a_slow_client_delays_no_other(brisk: Service, unharmed: Door):
         assert await to_the_end(reader) == b""
 
 
-async def test_an_idle_connection_is_closed_and_answers_nothing_more(brisk: Service, unharmed: Door):
+async def test_an_idle_connection_is_closed_and_answers_nothing_more(brisk: Service, unharmed: ApiClient):
     async with connection(brisk.url) as (reader, writer):
         writer.write(raw_http.request("/open-api/v1/health", signed(unharmed, b"{}"), b"{}"))
         assert (await raw_http.read(reader)).code == "000000"
@@ -490,7 +496,7 @@ async def test_an_idle_connection_is_closed_and_answers_nothing_more(brisk: Serv
         assert await to_the_end(reader) == b""
 
 
-async def test_who_hangs_up_in_the_middle_of_an_order_has_bought_nothing(service: Service, unharmed: Door):
+async def test_who_hangs_up_in_the_middle_of_an_order_has_bought_nothing(service: Service, unharmed: ApiClient):
     request = buy(unharmed)
     for kept_back in (1, 10, 100, len(request) - 20):
         async with connection(service.url) as (_, writer):

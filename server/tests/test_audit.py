@@ -13,20 +13,22 @@ import asyncpg
 import pytest
 
 from dealer_server import store
-from dealer_server.operations import audit as audits
-from dealer_server.operations.numbers import Numbers
-from dealer_server.operations.place_order import OrderDesk
-from dealer_server.operations.tenant import Terms, create_tenant, set_tenant
-from dealer_server.rules import delivery, identity
-from dealer_server.rules.delivery import Codes, Failed
-from dealer_server.rules.model import Order
-from dealer_server.rules.order import STOCK, Line, Placed, Wanted
-from dealer_server.store import data_key
-from dealer_server.store.audit import QUERIES
-from dealer_server.store.database import Connection, Database
-from dealer_server.store.sealing import DataKeys, MasterKeys, delivery_context, profile_context
-from dealer_server.store.stock import Loaded
-from dealer_server.store.tenant import ACT
+from dealer_server.db.connection import Connection
+from dealer_server.db.database import Database
+from dealer_server.db.sealing import DataKeys, MasterKeys, delivery_context, profile_context
+from dealer_server.operations.audit import audit as audits
+from dealer_server.operations.orders.id_allocator import IdAllocator
+from dealer_server.operations.orders.place_order import OrderBatcher
+from dealer_server.operations.tenants.tenant import Terms, create_tenant, set_tenant
+from dealer_server.rules.delivery import delivery
+from dealer_server.rules.delivery.delivery import Codes, Failed
+from dealer_server.rules.orders import identity
+from dealer_server.rules.orders.model import Order
+from dealer_server.rules.orders.order import STOCK, OrderLine, OrderRequest, Placed
+from dealer_server.store.audit.invariants import QUERIES
+from dealer_server.store.suppliers.stock import Loaded
+from dealer_server.store.tenants import data_key
+from dealer_server.store.tenants.tenant import ACT
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 MASTER_KEYS = MasterKeys({"first": b"m" * 32})
@@ -89,19 +91,19 @@ async def load_stock(connection: Connection, keys: DataKeys) -> None:
     await store.stock.load(connection, "SHELF", loaded, keys)
 
 
-def line(package_code: str, quantity: int, *, period_num: int = 1, supplier: str = "simulated") -> Line:
-    return Line(package_code, quantity, period_num, 18_000, supplier)
+def line(package_code: str, quantity: int, *, period_num: int = 1, supplier: str = "simulated") -> OrderLine:
+    return OrderLine(package_code, quantity, period_num, 18_000, supplier)
 
 
-def wanted(tenant_id: int, transaction_id: str, *lines: Line) -> Wanted:
+def wanted(tenant_id: int, transaction_id: str, *lines: OrderLine) -> OrderRequest:
     amount = sum(one.price * one.quantity * one.period_num for one in lines)
-    return Wanted(tenant_id, transaction_id, transaction_id.encode(), amount, lines)
+    return OrderRequest(tenant_id, transaction_id, transaction_id.encode(), amount, lines)
 
 
-async def place(database: Database, orders: list[Wanted]) -> dict[str, int]:
+async def place(database: Database, orders: list[OrderRequest]) -> dict[str, int]:
     """Through the desk that the API uses; the orderIds by transactionId."""
     sessions = [database.session()]
-    desk = OrderDesk(database, Numbers(sessions[0], clock), clock)
+    desk = OrderBatcher(database, IdAllocator(sessions[0], clock), clock)
     ids = {}
     for future in [desk.submit(order) for order in orders]:
         placed = await future

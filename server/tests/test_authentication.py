@@ -11,13 +11,13 @@ import pytest
 from dealer_server import clock
 from dealer_server.api.admission import LocalAdmission
 from dealer_server.api.authenticate import Authenticator, read_head
-from dealer_server.operations.memory import Memory
+from dealer_server.operations.cache import Cache
 from dealer_server.rules import refusal
-from dealer_server.store import listing
-from dealer_server.store import tenant as tenants
-from dealer_server.store.listing import OrderFilter, Window
-from door import PREFIX, Door, Service, running_service
-from processes import PATIENCE
+from dealer_server.store.orders import listing
+from dealer_server.store.orders.listing import OrderFilter, Window
+from dealer_server.store.tenants import tenant as tenants
+from support.api_client import PREFIX, ApiClient, Service, running_service
+from support.processes import PATIENCE
 
 LISTS = ("/esim/order/list", "/esim/profile/list", "/account/statement", "/webhook/delivery/list")
 
@@ -37,14 +37,14 @@ async def locked(service: Service, *tables: str) -> AsyncIterator[None]:
         yield
 
 
-async def answers(door: Door, code: str) -> None:
+async def answers(door: ApiClient, code: str) -> None:
     """Returns once the door answers so."""
     async with asyncio.timeout(PATIENCE):
         while (await door.post("/health")).code != code:
             await asyncio.sleep(0.02)
 
 
-async def in_memory(service: Service, dealer: Door) -> None:
+async def in_memory(service: Service, dealer: ApiClient) -> None:
     """Returns once the process knows the dealer, and has taken in every change before: also that it was created."""
     async with service.door(await service.tenant(qps=0)) as other:
         await answers(other, "000000")
@@ -54,7 +54,7 @@ async def in_memory(service: Service, dealer: Door) -> None:
 
 
 async def test_slow_lists_of_one_dealer_keep_nobody_from_being_authenticated(
-    service: Service, dealer: Door, stranger: Door
+    service: Service, dealer: ApiClient, stranger: ApiClient
 ):
     async with locked(service, "orders", "profile", "ledger_entry", "webhook_delivery"):
         lists = [asyncio.create_task(dealer.post(path)) for path in LISTS * 5]
@@ -73,7 +73,7 @@ async def waiting(service: Service) -> int:
         return await connection.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted") or 0
 
 
-async def test_a_change_of_one_dealer_forgets_no_other(service: Service, dealer: Door, stranger: Door):
+async def test_a_change_of_one_dealer_forgets_no_other(service: Service, dealer: ApiClient, stranger: ApiClient):
     await answers(stranger, "000000")
     await in_memory(service, dealer)
     await service.change(stranger.tenant_id, status="DISABLED")
@@ -84,7 +84,7 @@ async def test_a_change_of_one_dealer_forgets_no_other(service: Service, dealer:
     await answers(stranger, "000000")
 
 
-async def test_a_change_that_names_no_dealer_forgets_all(service: Service, dealer: Door):
+async def test_a_change_that_names_no_dealer_forgets_all(service: Service, dealer: ApiClient):
     """A process of the version before, beside this one, counts changes and names nobody."""
     await answers(dealer, "000000")
     async with service.database.transaction() as connection:
@@ -93,7 +93,7 @@ async def test_a_change_that_names_no_dealer_forgets_all(service: Service, deale
     await answers(dealer, "101006")
 
 
-async def test_many_calls_of_a_dealer_read_it_once(service: Service, dealer: Door, stranger: Door):
+async def test_many_calls_of_a_dealer_read_it_once(service: Service, dealer: ApiClient, stranger: ApiClient):
     async with locked(service, "credential"):
         calls = [asyncio.create_task(dealer.post("/health")) for _ in range(20)]
         while not await waiting(service):
@@ -106,7 +106,7 @@ async def test_many_calls_of_a_dealer_read_it_once(service: Service, dealer: Doo
 
 
 async def test_dealers_are_trusted_for_a_while_when_changes_cannot_be_seen_and_no_longer(
-    service: Service, dealer: Door
+    service: Service, dealer: ApiClient
 ):
     await in_memory(service, dealer)
     async with locked(service, "change", "credential"):
@@ -115,7 +115,7 @@ async def test_dealers_are_trusted_for_a_while_when_changes_cannot_be_seen_and_n
     await answers(dealer, "000000")
 
 
-async def test_a_connection_of_a_dealer_is_kept_and_one_of_a_stranger_is_not(service: Service, dealer: Door):
+async def test_a_connection_of_a_dealer_is_kept_and_one_of_a_stranger_is_not(service: Service, dealer: ApiClient):
     parts = urlsplit(service.url)
 
     def request(path: str, headers: Mapping[str, str]) -> bytes:
@@ -140,10 +140,10 @@ async def test_a_connection_of_a_dealer_is_kept_and_one_of_a_stranger_is_not(ser
             writer.close()
 
 
-async def test_the_clock_of_authentication_is_the_one_it_was_given(service: Service, dealer: Door):
+async def test_the_clock_of_authentication_is_the_one_it_was_given(service: Service, dealer: ApiClient):
     raw = b"{}"
     head = read_head([(name.lower().encode(), value.encode()) for name, value in dealer.headers(raw).items()])
-    memory = await Memory.open(service.database)
+    memory = await Cache.open(service.database)
     for ahead in (timedelta(hours=1), timedelta()):
         authenticator = Authenticator(
             *(memory, service.settings.master_keys, LocalAdmission(), lambda by=ahead: clock.now() + by, ())
@@ -156,7 +156,7 @@ async def test_the_clock_of_authentication_is_the_one_it_was_given(service: Serv
             assert caller.tenant_id == dealer.tenant_id
 
 
-async def test_the_table_of_changes_stays_small_and_says_when_it_does_not_know(service: Service, dealer: Door):
+async def test_the_table_of_changes_stays_small_and_says_when_it_does_not_know(service: Service, dealer: ApiClient):
     async with service.database.transaction() as connection:
         before = await tenants.changes(connection, 0)
         for _ in range(tenants.CHANGES_KEPT + 5):
@@ -171,7 +171,7 @@ async def test_the_table_of_changes_stays_small_and_says_when_it_does_not_know(s
     assert now.tenants == frozenset()
 
 
-async def test_orders_of_a_status_are_counted_and_listed_by_an_index(service: Service, dealer: Door):
+async def test_orders_of_a_status_are_counted_and_listed_by_an_index(service: Service, dealer: ApiClient):
     async with service.database.transaction() as connection:
         await fill(connection, dealer.tenant_id, 20_000)
     async with service.database.connection() as connection:

@@ -10,13 +10,24 @@ import msgspec
 import pytest
 
 from dealer_server import clock
-from dealer_server.operations import sale, tenant
-from dealer_server.operations import supplier as suppliers
-from dealer_server.store.sealing import DataKeys
-from dealer_server.suppliers.chain import Chain, ChainSettings
-from dealer_server.suppliers.contract import Bought, Done, Pending, Purchase, Rejected, Sighting, Unasked, Unit, Unknown
-from door import Door, Service, running_service
-from sourcing import Source, Sourcing, free_address, fresh, hop, set_up
+from dealer_server.db.sealing import DataKeys
+from dealer_server.operations.catalogue import package_status
+from dealer_server.operations.suppliers import supplier as suppliers
+from dealer_server.operations.tenants import tenant
+from dealer_server.suppliers.chain.client import Chain, ChainSettings
+from dealer_server.suppliers.contract import (
+    Bought,
+    Done,
+    Pending,
+    ProfileReport,
+    Purchase,
+    Rejected,
+    Unasked,
+    Unit,
+    Unknown,
+)
+from support.api_client import ApiClient, Service, running_service
+from support.supplier_setup import Source, SupplierSetup, free_address, fresh, hop, set_up
 
 
 @dataclass
@@ -25,8 +36,8 @@ class Two:
 
     a: Service
     b: Service
-    at_a: Door
-    door: Door
+    at_a: ApiClient
+    door: ApiClient
     keys: DataKeys
 
     async def audits(self) -> list[str]:
@@ -80,7 +91,7 @@ async def two(postgres: str, template: str) -> AsyncIterator[Two]:
             yield Two(a, b, at_a, door, keys)
 
 
-async def routed(database_url: str, base_url: str, account: tenant.Created, code: str = "chain:a") -> Sourcing:
+async def routed(database_url: str, base_url: str, account: tenant.Created, code: str = "chain:a") -> SupplierSetup:
     """TEST-OK, TEST-DELAY and TEST-FAIL of this database are bought there."""
     settings = {"baseUrl": base_url, "appKey": account.app_key, "appSecret": account.app_secret, "perSecond": 1000}
     packages = ("TEST-OK", "TEST-DELAY", "TEST-FAIL")
@@ -145,11 +156,11 @@ async def test_what_the_pace_leaves_no_time_for_is_not_taken_for_asked(two: Two)
     settings = ChainSettings(base_url=two.a.url, app_key=two.at_a.app_key, app_secret=two.at_a.app_secret)
     async with opened(Chain("chain:a", settings, refresh_seconds=0)) as hurried:
         seen, *left = await hurried.refresh(bought, clock.now())
-    assert isinstance(seen, Sighting) and seen.iccid == bought[0].iccid
+    assert isinstance(seen, ProfileReport) and seen.iccid == bought[0].iccid
     assert left == [Unasked(2), Unasked(3)]
     async with opened(Chain("chain:a", settings)) as patient:
         told = await patient.refresh(bought, clock.now())
-    assert [one.iccid for one in told if isinstance(one, Sighting)] == [one.iccid for one in bought]
+    assert [one.iccid for one in told if isinstance(one, ProfileReport)] == [one.iccid for one in bought]
 
 
 async def test_a_cancellation_is_passed_on_without_money(two: Two):
@@ -210,7 +221,7 @@ async def test_a_refusal_before_the_order_is_looked_for_says_nothing_of_it(two: 
     settings = ChainSettings(base_url=two.a.url, app_key=two.at_a.app_key, app_secret=two.at_a.app_secret)
     async with opened(Chain("chain:a", settings)) as before:
         assert isinstance(await before.allocate(lost, clock.now()), Done | Pending)
-    await sale.set_status(two.a.database, ["TEST-OK"], "OFF_SALE", "test", clock.now)
+    await package_status.set_status(two.a.database, ["TEST-OK"], "OFF_SALE", "test", clock.now)
     async with asyncio.timeout(20):
         while (await two.at_a.post("/package/list", {"packageCode": "TEST-OK"})).data["packages"]:
             await asyncio.sleep(0.02)

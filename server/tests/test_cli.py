@@ -25,11 +25,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from conftest import database_named
-from dealer_server.rules.catalogue import generate, importing
-from dealer_server.store import embedded
-from door import Door, Service
-from processes import Done, Process, environment, run, running
-from shop import stock_csv
+from dealer_server.dev import catalogue, embedded
+from dealer_server.rules.catalogue import importing
+from support.api_client import ApiClient, Service
+from support.processes import Done, Process, environment, run, running
+from support.store_fixture import stock_csv
 
 CANARY = "hunter2-canary"
 TENANT_TABLES = ("tenant", "credential", "wallet", "ledger_entry", "price", "audit_log")
@@ -145,7 +145,7 @@ async def test_a_created_dealer_is_shown_once_listed_and_can_call(env: dict[str,
         "credentialStatus": "ACTIVE",
     }
     async with httpx2.AsyncClient(trust_env=False) as http:
-        door = Door(service.url, int(made["tenantId"]), made["appKey"], made["appSecret"], http)
+        door = ApiClient(service.url, int(made["tenantId"]), made["appKey"], made["appSecret"], http)
         assert (await door.order(amount="2.00", items=[line("2.00")])).code == "000000"
     text = await ok("tenant", "list", env=env)
     assert made["appKey"] in text and "98.50 USD" in text and made["appSecret"] not in text
@@ -260,7 +260,7 @@ async def test_a_reset_secret_works_and_so_does_the_old_one_until_the_key_is_dis
     assert (await listed(env))[made.tenant_id]["credentialStatus"] == "DISABLED"
 
 
-async def answers(door: Door, code: str) -> None:
+async def answers(door: ApiClient, code: str) -> None:
     """Returns once the door answers so."""
     async with asyncio.timeout(20):
         while (await door.post("/health")).code != code:
@@ -271,7 +271,7 @@ async def answers(door: Door, code: str) -> None:
 
 
 async def test_a_catalogue_is_imported_whole_or_not_at_all(env: dict[str, str], service: Service, folder: Path):
-    packages = generate.catalogue("test")
+    packages = catalogue.catalogue("test")
     good, bad, foreign = folder / "good.csv", folder / "bad.csv", folder / "foreign.csv"
     text = importing.write(packages)
     good.write_text(text)
@@ -412,7 +412,7 @@ async def test_in_production_serve_works_over_tls_on_a_postgresql_of_the_operato
             base = await serve.ready()
             assert base.startswith("https://127.0.0.1:")
             async with httpx2.AsyncClient(trust_env=False, verify=ssl.create_default_context(cafile=cert)) as http:
-                door = Door(base, int(made["tenantId"]), made["appKey"], made["appSecret"], http)
+                door = ApiClient(base, int(made["tenantId"]), made["appKey"], made["appSecret"], http)
                 assert (await door.post("/health")).code == "000000"
             for process in (serve, work):
                 process.signal(signal.SIGTERM)
@@ -479,7 +479,7 @@ async def test_dev_runs_everything_and_its_line_says_how_to_reach_it(folder: Pat
         assert list(said) == fields
         env = environment(None) | said["env"]
         async with httpx2.AsyncClient(trust_env=False) as http:
-            door = Door(said["baseUrl"], int(said["tenantId"]), said["appKey"], said["appSecret"], http)
+            door = ApiClient(said["baseUrl"], int(said["tenantId"]), said["appKey"], said["appSecret"], http)
             for who in ("operator", "dealer"):
                 answer = await http.post(f"{said['consoleUrl']}/sign-in", data=said[who])
                 assert (answer.status_code, answer.headers["location"]) == (303, "/console")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-import ground
 from dealer_server.clock import DatabaseClock
-from dealer_server.rules import identity
-from ground import Ground
-from processes import environment, running
+from dealer_server.rules.orders import identity
+from support import trading
+from support.processes import environment, running
+from support.trading import Trading
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
@@ -113,7 +113,7 @@ def off(database_url: str, by: str) -> dict[str, str]:
 @pytest.mark.skipif(not FAKETIME.exists(), reason="libfaketime is not installed (Debian: faketime)")
 async def test_two_serves_an_hour_ahead_and_behind_sell_at_the_databases_time(database_url: str):
     together = ("serve", "--port", "0", "--share-nothing")
-    async with ground.opened(database_url) as shop:
+    async with trading.opened(database_url) as shop:
         made = await shop.service.tenant(balance="1000", qps=0)
         [(began,)] = await shop.rows("SELECT clock_timestamp()")
         async with (
@@ -141,7 +141,7 @@ async def test_two_serves_an_hour_ahead_and_behind_sell_at_the_databases_time(da
         await _all_is_of_now(shop, began)
 
 
-async def _all_is_of_now(shop: Ground, began: object) -> None:
+async def _all_is_of_now(shop: Trading, began: object) -> None:
     """Every time and every id lies between `began` and now, by the database's clock."""
     assert isinstance(began, datetime)
     [(now,)] = await shop.rows("SELECT clock_timestamp()")

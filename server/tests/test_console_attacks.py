@@ -10,22 +10,25 @@ from typing import Any
 import httpx2
 import pytest
 
-from browser import PASSWORDS, Browser, said, signed_in
 from dealer_server import clock
-from dealer_server.api.meter import Meter
-from dealer_server.api.refused import PER_KEY, CallLog
-from dealer_server.console import account, api_log, users
-from dealer_server.console.table import table
-from dealer_server.operations import user
-from dealer_server.operations.memory import Memory
-from dealer_server.operations.password import Busy, Passwords
-from dealer_server.operations.user import TRIES_OF_NAME, NotSignedIn, Visitor
-from dealer_server.rules import totp
-from dealer_server.store import console_api_log, console_user, data_key
-from dealer_server.store.sealing import DataKeys
-from door import Door, Service
+from dealer_server.api.latency import LatencyRecorder
+from dealer_server.api.refused_calls import PER_KEY, CallLog
+from dealer_server.console.auth import account
+from dealer_server.console.routing import table
+from dealer_server.console.shared import api_log, users
+from dealer_server.db.sealing import DataKeys
+from dealer_server.operations.cache import Cache
+from dealer_server.operations.users import user
+from dealer_server.operations.users.password import Busy, Passwords
+from dealer_server.operations.users.user import TRIES_OF_NAME, NotSignedIn, Visitor
+from dealer_server.rules.access import totp
+from dealer_server.store.console import api_log as console_api_log
+from dealer_server.store.console import user as console_user
+from dealer_server.store.tenants import data_key
+from support.api_client import ApiClient, Service
+from support.browser import PASSWORDS, Browser, said, signed_in
+from support.webhook_fixture import Receiver, Request, answer, listening
 from test_api_log import kept, refuse
-from webhook_stage import Receiver, Request, answer, listening
 
 FORM = "application/x-www-form-urlencoded"
 BOMBS = {
@@ -56,7 +59,7 @@ async def value(service: Service, sql: str, *args: object) -> Any:
         return await connection.fetchval(sql, *args)
 
 
-async def bought(dealer: Door, **call: Any) -> dict[str, Any]:
+async def bought(dealer: ApiClient, **call: Any) -> dict[str, Any]:
     return await dealer.delivered((await dealer.order(**call)).data["orderNo"])
 
 
@@ -79,7 +82,7 @@ async def echo(request: Request, _: asyncio.StreamWriter) -> bytes:
 
 @pytest.mark.parametrize("role", ["readonly", "finance"])
 async def test_a_code_that_a_receiver_sends_back_is_for_those_who_may_see_codes(
-    service: Service, dealer: Door, receiver: Receiver, role: str
+    service: Service, dealer: ApiClient, receiver: Receiver, role: str
 ):
     receiver.answers = [echo]
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
@@ -92,7 +95,7 @@ async def test_a_code_that_a_receiver_sends_back_is_for_those_who_may_see_codes(
             assert page.status_code == 200 and matching_id not in page.text, path
 
 
-async def attempted(dealer: Door, order_no: str) -> str:
+async def attempted(dealer: ApiClient, order_no: str) -> str:
     """The last delivery of an order, which brings the codes, once it was tried."""
     async with asyncio.timeout(20):
         while True:
@@ -102,7 +105,7 @@ async def attempted(dealer: Door, order_no: str) -> str:
             await asyncio.sleep(0.05)
 
 
-async def test_a_code_is_not_seen_without_an_act(service: Service, dealer: Door, receiver: Receiver):
+async def test_a_code_is_not_seen_without_an_act(service: Service, dealer: ApiClient, receiver: Receiver):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     order = await bought(dealer)
     matching_id = order["items"][0]["profiles"][0]["activationCode"].split("$")[2]
@@ -169,7 +172,7 @@ async def test_a_name_that_no_database_can_hold_is_a_wrong_one(visitor: Browser,
     assert (await visitor.sign_in(name, "a guess")).status_code == 403
 
 
-async def test_text_that_no_database_can_hold_breaks_nothing(dealer: Door, admin: Browser):
+async def test_text_that_no_database_can_hold_breaks_nothing(dealer: ApiClient, admin: Browser):
     home = f"/console/dealers/{dealer.tenant_id}"
     for path, fields in (
         (f"{home}/adjust", {"direction": "add", "amount": "1", "reason": "a \0 gift"}),
@@ -185,7 +188,7 @@ async def test_text_that_no_database_can_hold_breaks_nothing(dealer: Door, admin
 # What one does to others
 
 
-async def test_nobody_makes_users_without_end(service: Service, dealer: Door):
+async def test_nobody_makes_users_without_end(service: Service, dealer: ApiClient):
     async with signed_in(service, "admin", dealer.tenant_id) as one:
         csrf = await one.csrf()
         for number in range(30):
@@ -195,10 +198,10 @@ async def test_nobody_makes_users_without_end(service: Service, dealer: Door):
     assert made < 30
 
 
-async def test_calls_that_nobody_signed_take_no_signed_one_out_of_the_log(service: Service, dealer: Door):
+async def test_calls_that_nobody_signed_take_no_signed_one_out_of_the_log(service: Service, dealer: ApiClient):
     refused = await dealer.order(amount="1.00")
     await kept(service, dealer, 1)
-    memory = await Memory.open(service.database)
+    memory = await Cache.open(service.database)
     await memory.load_caller(dealer.app_key)
     for _ in range(console_api_log.KEPT // PER_KEY + 1):
         log = CallLog(service.database, memory, clock.now, ())
@@ -209,7 +212,7 @@ async def test_calls_that_nobody_signed_take_no_signed_one_out_of_the_log(servic
         assert await console_api_log.page(connection, dealer.tenant_id, refused.code, None, console_api_log.KEPT)
 
 
-async def test_a_reason_is_no_book(service: Service, dealer: Door, admin: Browser):
+async def test_a_reason_is_no_book(service: Service, dealer: ApiClient, admin: Browser):
     profile_id = (await bought(dealer))["items"][0]["profiles"][0]["profileId"]
     async with signed_in(service, "finance", dealer.tenant_id) as one:
         await one.post(f"/console/profiles/{profile_id}/cancel", {"reason": "x" * 900_000})
@@ -218,7 +221,7 @@ async def test_a_reason_is_no_book(service: Service, dealer: Door, admin: Browse
     assert await value(service, longest, dealer.tenant_id) < 10_000
 
 
-async def test_what_is_void_already_is_not_cancelled_once_more_in_the_audit_log(service: Service, dealer: Door):
+async def test_what_is_void_already_is_not_cancelled_once_more_in_the_audit_log(service: Service, dealer: ApiClient):
     profile_id = (await bought(dealer))["items"][0]["profiles"][0]["profileId"]
     async with signed_in(service, "finance", dealer.tenant_id) as one:
         for _ in range(3):
@@ -227,14 +230,14 @@ async def test_what_is_void_already_is_not_cancelled_once_more_in_the_audit_log(
     assert await value(service, acts, dealer.tenant_id) == 1
 
 
-async def test_nobody_resets_themselves(service: Service, dealer: Door):
+async def test_nobody_resets_themselves(service: Service, dealer: ApiClient):
     async with signed_in(service, "admin", dealer.tenant_id) as one:
         await one.post(f"/console/users/{one.user_id}/reset")
         assert (await one.get("/console/users")).status_code == 200
 
 
 @pytest.mark.parametrize("mark", ["\u200b", "\u202e", "\u2066", "\ufeff"])
-async def test_a_name_has_no_marks_that_are_not_seen(service: Service, dealer: Door, mark: str):
+async def test_a_name_has_no_marks_that_are_not_seen(service: Service, dealer: ApiClient, mark: str):
     async with signed_in(service, "admin", dealer.tenant_id) as one:
         name = f"oper{mark}ator{dealer.tenant_id}"
         assert (await one.post("/console/users", {"name": name, "role": "finance"})).status_code == 400
@@ -245,7 +248,7 @@ async def test_the_console_is_at_its_own_path_as_it_is_written(visitor: Browser,
     assert (await visitor.get(path)).status_code == 404
 
 
-async def test_only_pages_that_take_files_take_much(service: Service, dealer: Door):
+async def test_only_pages_that_take_files_take_much(service: Service, dealer: ApiClient):
     async with signed_in(service, "finance", dealer.tenant_id) as one:
         assert await sent(one, FORM, b"&" * 2_000_000) == 413
 
@@ -260,7 +263,7 @@ async def sent(one: Browser, media_type: str, body: bytes) -> int:
 
 async def test_what_is_old_is_swept_away_however_few_calls_there_are(service: Service):
     at = [datetime(2026, 10, 1, 8, 15, 30, tzinfo=UTC)]
-    meter = Meter(service.database, lambda: at[0])
+    meter = LatencyRecorder(service.database, lambda: at[0])
     for _ in range(3):
         meter.answered(False, 0.001, 200)
         await meter.flush()
@@ -274,7 +277,7 @@ async def test_what_is_old_is_swept_away_however_few_calls_there_are(service: Se
 # Tried, and refused
 
 
-async def test_whatever_is_sent_many_times_at_once_is_done_once(service: Service, dealer: Door, admin: Browser):
+async def test_whatever_is_sent_many_times_at_once_is_done_once(service: Service, dealer: ApiClient, admin: Browser):
     """By one form: a credit, a dealer, a secret. By many forms: a top-up, a refund."""
     home, name = f"/console/dealers/{dealer.tenant_id}", f"once-{secrets.token_hex(4)}"
     order = (await bought(dealer))["orderNo"]
@@ -303,7 +306,7 @@ async def test_whatever_is_sent_many_times_at_once_is_done_once(service: Service
     assert await service.audit() == []
 
 
-async def test_no_odd_path_is_a_way_around_the_roles(service: Service, dealer: Door, stranger: Door):
+async def test_no_odd_path_is_a_way_around_the_roles(service: Service, dealer: ApiClient, stranger: ApiClient):
     async with signed_in(service, "finance", dealer.tenant_id) as one:
         for path in (
             *("/console//users", "/console/users/", "/console/Users", "/console/users;a=b", "/console/users%2f"),
@@ -319,7 +322,7 @@ async def test_no_odd_path_is_a_way_around_the_roles(service: Service, dealer: D
 
 
 async def test_no_write_of_another_kind_of_people_is_made_whatever_the_path_holds(
-    service: Service, dealer: Door, stranger: Door
+    service: Service, dealer: ApiClient, stranger: ApiClient
 ):
     """Every row of the table that is the operators' alone, by an admin of a dealer."""
     async with signed_in(service, "admin", dealer.tenant_id) as one:
@@ -336,7 +339,7 @@ async def test_no_write_of_another_kind_of_people_is_made_whatever_the_path_hold
 
 
 @pytest.mark.parametrize("bomb", list(BOMBS))
-async def test_a_form_that_is_a_bomb_is_too_much(service: Service, dealer: Door, bomb: str):
+async def test_a_form_that_is_a_bomb_is_too_much(service: Service, dealer: ApiClient, bomb: str):
     async with signed_in(service, "finance", dealer.tenant_id) as one:
         assert await sent(one, *BOMBS[bomb]) == 413
         assert (await one.get("/console")).status_code == 200

@@ -7,10 +7,10 @@ import pytest
 from playwright.async_api import Browser as Chromium
 from playwright.async_api import Page, ViewportSize, expect
 
-from browser import PASSWORDS
-from chromium import ear, needs_chromium, opened
-from dealer_server.operations import user
-from door import Door, Service
+from dealer_server.operations.users import user
+from support.api_client import ApiClient, Service
+from support.browser import PASSWORDS
+from support.chromium import ear, needs_chromium, opened
 
 PHONE: ViewportSize = {"width": 390, "height": 844}
 NAMES = {"operator": "browsing-operator", "dealer": "browsing-dealer"}
@@ -35,7 +35,7 @@ async def people(service: Service) -> None:
         await user.create(service.database, PASSWORDS, tenant_id, name, "admin", "test", WORD)
 
 
-async def bought(door: Door) -> None:
+async def bought(door: ApiClient) -> None:
     reply = await door.order()
     await door.delivered(reply.data["orderNo"])
 

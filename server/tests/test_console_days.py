@@ -11,16 +11,16 @@ import pytest
 from playwright.async_api import Browser as Chromium
 from playwright.async_api import Locator, Page, ViewportSize, expect
 
-from browser import PASSWORDS
-from chromium import ear, needs_chromium, opened
-from dealer_server.operations import user
-from dealer_server.rules import qr
-from door import Door, Service, running_service
+from dealer_server.operations.users import user
+from dealer_server.rules.lifecycle import qr
 from esim_dealer import AsyncDealer, Line
 from esim_dealer.wire.snapshot import Snapshot
-from shop import stock_csv
+from support.api_client import ApiClient, Service, running_service
+from support.browser import PASSWORDS
+from support.chromium import ear, needs_chromium, opened
+from support.store_fixture import stock_csv
+from support.webhook_fixture import PATIENCE, Receiver, answer, listening
 from test_console_browser import PHONE, WORD, sign_in
-from webhook_stage import PATIENCE, Receiver, answer, listening
 
 EVIL = """'"><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7 * 7 }}"""
 SONS = f"{EVIL} & Sons"
@@ -140,7 +140,7 @@ async def take_credentials(page: Page) -> tuple[str, str]:
     return await fact(page, "AppKey"), await fact(page, "AppSecret")
 
 
-async def call_amiss(door: Door) -> None:
+async def call_amiss(door: ApiClient) -> None:
     """Each call is refused for something else, and each brings a script."""
     assert (await door.order(transactionId=EVIL)).code == "000107"
     body = {"remark": EVIL}

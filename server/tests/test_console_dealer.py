@@ -17,18 +17,19 @@ from typing import Any
 import httpx2
 import pytest
 
-from browser import PASSWORDS
-from dealer_server.console import api_log
-from dealer_server.console.dealer import credentials, home, orders, own, profiles, wallet, webhooks
-from dealer_server.console.visit import Route
-from dealer_server.operations import tenant, user
-from dealer_server.rules import qr
-from dealer_server.store import console_dealer
-from dealer_server.store.console_dealer import Span
-from door import Door, Service
+from dealer_server.console.dealer import credentials, home, orders, permissions, profiles, wallet, webhooks
+from dealer_server.console.shared import api_log
+from dealer_server.console.shared.request_context import Route
+from dealer_server.operations.tenants import tenant
+from dealer_server.operations.users import user
+from dealer_server.rules.lifecycle import qr
+from dealer_server.store.console import dealer as console_dealer
+from dealer_server.store.console.dealer import Span
+from support.api_client import ApiClient, Service
+from support.browser import PASSWORDS
+from support.webhook_fixture import PATIENCE, Receiver, answer, listening
 from test_refunds import bought, query, settled
 from test_refunds import profiles as profiles_of
-from webhook_stage import PATIENCE, Receiver, answer, listening
 
 ROLES = ("admin", "developer", "finance")
 VIEWS = (api_log, credentials, home, orders, profiles, wallet, webhooks)
@@ -69,7 +70,7 @@ async def signed_in(service: Service, tenant_id: int, role: str, http: httpx2.As
 
 
 @pytest.fixture
-async def people(service: Service, dealer: Door) -> AsyncIterator[People]:
+async def people(service: Service, dealer: ApiClient) -> AsyncIterator[People]:
     """One person of each role of the dealer."""
     async with AsyncExitStack() as stack:
         found: People = {}
@@ -114,7 +115,7 @@ async def no_longer_sure(service: Service, tenant_id: int) -> None:
 # Home
 
 
-async def test_the_first_run_finds_out_by_itself_what_is_done(people: People, dealer: Door, receiver: Receiver):
+async def test_the_first_run_finds_out_by_itself_what_is_done(people: People, dealer: ApiClient, receiver: Receiver):
     admin = people["admin"]
     assert "0 of 5 done" in await admin.get("/console")
     await dealer.post("/health")
@@ -132,7 +133,7 @@ async def test_the_first_run_finds_out_by_itself_what_is_done(people: People, de
 
 
 async def test_credentials_are_taken_when_one_of_the_dealers_has_looked_at_the_secret(
-    service: Service, people: People, dealer: Door
+    service: Service, people: People, dealer: ApiClient
 ):
     """An operator who looks takes nothing; the page that only offers to show it does not either."""
     path = f"/console/credentials/{dealer.app_key}/secret"
@@ -154,7 +155,7 @@ async def test_a_balance_below_the_threshold_is_said_on_the_first_page(people: P
 # Orders and eSIMs
 
 
-async def test_orders_are_listed_found_and_shown(people: People, dealer: Door, stranger: Door):
+async def test_orders_are_listed_found_and_shown(people: People, dealer: ApiClient, stranger: ApiClient):
     order, theirs = await bought(dealer), await bought(stranger)
     developer = people["developer"]
     text = await developer.get("/console/orders")
@@ -175,8 +176,8 @@ async def test_orders_are_listed_found_and_shown(people: People, dealer: Door, s
         assert word in text
 
 
-async def test_filters_and_pages_show_each_order_once(people: People, dealer: Door):
-    placed = {(await dealer.order()).data["orderNo"] for _ in range(own.PAGE + 3)}
+async def test_filters_and_pages_show_each_order_once(people: People, dealer: ApiClient):
+    placed = {(await dealer.order()).data["orderNo"] for _ in range(permissions.PAGE + 3)}
     admin, seen, path = people["admin"], [], "/console/orders?status=PAID&from=2020-01-01"
     await asyncio.gather(*(dealer.delivered(order_no) for order_no in placed))
     path = path.replace("PAID", "COMPLETED")
@@ -197,7 +198,7 @@ async def test_filters_and_pages_show_each_order_once(people: People, dealer: Do
     assert "No order matches" in await admin.get("/console/orders?to=2020-01-01")
 
 
-async def test_a_large_order_shows_some_esims_and_leads_to_all(people: People, dealer: Door, stranger: Door):
+async def test_a_large_order_shows_some_esims_and_leads_to_all(people: People, dealer: ApiClient, stranger: ApiClient):
     order, theirs = await bought(dealer, quantity=60), await bought(stranger)
     text = await people["finance"].get(f"/console/orders/{order['orderNo']}")
     assert text.count('<tr data-href="/console/profiles/') == 50
@@ -212,7 +213,7 @@ async def test_a_large_order_shows_some_esims_and_leads_to_all(people: People, d
     assert "No eSIM matches" in await people["finance"].get(f"/console/profiles?order={theirs['orderNo']}")
 
 
-async def test_a_list_with_few_matches_goes_on_further_back(service: Service, dealer: Door):
+async def test_a_list_with_few_matches_goes_on_further_back(service: Service, dealer: ApiClient):
     """Each page looks at so many rows, whether they match or not."""
     placed = [await bought(dealer) for _ in range(4)]
     await dealer.post("/esim/refund", {"orderNo": placed[0]["orderNo"]})
@@ -226,7 +227,7 @@ async def test_a_list_with_few_matches_goes_on_further_back(service: Service, de
         assert [one.order_id for one in found] == [ids[0]]
 
 
-async def test_codes_are_for_those_who_may_have_them(people: People, dealer: Door):
+async def test_codes_are_for_those_who_may_have_them(people: People, dealer: ApiClient):
     order = await bought(dealer)
     [profile] = profiles_of(order)
     page, picture = f"/console/profiles/{profile['profileId']}", f"/console/profiles/{profile['profileId']}/qr.svg"
@@ -246,7 +247,7 @@ async def test_codes_are_for_those_who_may_have_them(people: People, dealer: Doo
     await people["admin"].get(picture, 404)
 
 
-async def test_one_esim_is_refunded_and_the_rest_of_the_order(service: Service, people: People, dealer: Door):
+async def test_one_esim_is_refunded_and_the_rest_of_the_order(service: Service, people: People, dealer: ApiClient):
     order = await bought(dealer, quantity=3)
     finance, path = people["finance"], f"/console/orders/{order['orderNo']}"
     first = profiles_of(order)[0]["profileId"]
@@ -261,7 +262,7 @@ async def test_one_esim_is_refunded_and_the_rest_of_the_order(service: Service, 
     assert await service.audit() == []
 
 
-async def test_an_esim_is_cancelled_without_money_back(service: Service, people: People, dealer: Door):
+async def test_an_esim_is_cancelled_without_money_back(service: Service, people: People, dealer: ApiClient):
     order = await bought(dealer)
     path = f"/console/profiles/{profiles_of(order)[0]['profileId']}"
     text = await people["finance"].post(f"{path}/cancel", {"reason": "lost phone"})
@@ -271,7 +272,7 @@ async def test_an_esim_is_cancelled_without_money_back(service: Service, people:
     assert await acts(service, dealer.tenant_id) == ["profile.cancel"]
 
 
-async def test_usage_stands_on_the_page_of_an_esim(people: People, dealer: Door):
+async def test_usage_stands_on_the_page_of_an_esim(people: People, dealer: ApiClient):
     order = await bought(dealer)
     [profile] = profiles_of(order)
     call = {"iccid": profile["iccid"], "step": "USE", "dataUsageBytes": 2**29}
@@ -284,7 +285,7 @@ async def test_usage_stands_on_the_page_of_an_esim(people: People, dealer: Door)
 # Money
 
 
-async def test_the_statement_on_the_page_and_as_csv_is_the_ledger(people: People, dealer: Door):
+async def test_the_statement_on_the_page_and_as_csv_is_the_ledger(people: People, dealer: ApiClient):
     order = await bought(dealer)
     await dealer.post("/esim/refund", {"orderNo": order["orderNo"]})
     await until(people["developer"], "/console/wallet", "REFUND")
@@ -301,7 +302,7 @@ async def test_the_statement_on_the_page_and_as_csv_is_the_ledger(people: People
     assert "No movement matches" in await people["developer"].get("/console/wallet?from=2099-01-01")
 
 
-async def test_a_long_statement_comes_whole_and_by_time(service: Service, people: People, dealer: Door):
+async def test_a_long_statement_comes_whole_and_by_time(service: Service, people: People, dealer: ApiClient):
     async with service.database.connection() as connection:
         sql = (
             "WITH moved AS (INSERT INTO ledger_entry SELECT $1, n + 1, 'ADJUST', n + 1, 10000, 10000000 + n * 10000,"
@@ -317,7 +318,9 @@ async def test_a_long_statement_comes_whole_and_by_time(service: Service, people
     assert [int(row["entryNo"]) for row in rows] == list(range(1501, 0, -1))
 
 
-async def test_a_topup_is_asked_for_once_however_often_its_form_is_sent(service: Service, people: People, dealer: Door):
+async def test_a_topup_is_asked_for_once_however_often_its_form_is_sent(
+    service: Service, people: People, dealer: ApiClient
+):
     finance = people["finance"]
     found = re.search(r'name="transaction_id" value="([^"]+)"', await finance.get("/console/wallet"))
     assert found
@@ -331,7 +334,7 @@ async def test_a_topup_is_asked_for_once_however_often_its_form_is_sent(service:
 
 
 async def test_a_topup_that_waits_is_withdrawn_and_who_did_is_written_down(
-    service: Service, people: People, dealer: Door
+    service: Service, people: People, dealer: ApiClient
 ):
     call = {"transactionId": "console-withdrawn", "amount": "75"}
     topup_no = (await dealer.post("/account/topup", call)).data["topupNo"]
@@ -350,7 +353,9 @@ async def test_a_topup_that_waits_is_withdrawn_and_who_did_is_written_down(
     assert (await dealer.post("/account/topup/query", {"topupNo": topup_no})).data["status"] == "CANCELLED"
 
 
-async def test_who_takes_a_statement_is_written_down_with_its_filter(service: Service, people: People, dealer: Door):
+async def test_who_takes_a_statement_is_written_down_with_its_filter(
+    service: Service, people: People, dealer: ApiClient
+):
     await people["finance"].get("/console/wallet/statement.csv?type=REFUND&to=2026-01-01&before=7&other=x")
     async with service.database.connection() as connection:
         sql = "SELECT author, source, detail FROM audit_log WHERE tenant_id = $1 AND action = 'statement.export'"
@@ -359,7 +364,7 @@ async def test_who_takes_a_statement_is_written_down_with_its_filter(service: Se
     assert json.loads(detail) == {"type": "REFUND", "to": "2026-01-01"}
 
 
-async def test_a_developer_writes_nothing_that_is_money(people: People, dealer: Door):
+async def test_a_developer_writes_nothing_that_is_money(people: People, dealer: ApiClient):
     order = await bought(dealer)
     developer, path = people["developer"], f"/console/orders/{order['orderNo']}"
     profile = f"/console/profiles/{profiles_of(order)[0]['profileId']}"
@@ -375,7 +380,7 @@ async def test_a_developer_writes_nothing_that_is_money(people: People, dealer: 
 
 
 async def test_a_secret_is_shown_when_asked_for_and_who_looked_is_written_down(
-    service: Service, people: People, dealer: Door
+    service: Service, people: People, dealer: ApiClient
 ):
     developer, path = people["developer"], f"/console/credentials/{dealer.app_key}/secret"
     assert dealer.app_key in await developer.get("/console/credentials")
@@ -385,7 +390,7 @@ async def test_a_secret_is_shown_when_asked_for_and_who_looked_is_written_down(
     assert await acts(service, dealer.tenant_id) == ["credentials.view"]
 
 
-async def test_a_secret_needs_the_password_again_after_a_while(service: Service, people: People, dealer: Door):
+async def test_a_secret_needs_the_password_again_after_a_while(service: Service, people: People, dealer: ApiClient):
     developer, path = people["developer"], f"/console/credentials/{dealer.app_key}"
     await no_longer_sure(service, dealer.tenant_id)
     asked = [await developer.post(f"{path}/reset", status=200)]
@@ -395,7 +400,7 @@ async def test_a_secret_needs_the_password_again_after_a_while(service: Service,
     assert await acts(service, dealer.tenant_id) == []
 
 
-async def test_a_reset_leaves_the_old_secret_a_day(people: People, dealer: Door):
+async def test_a_reset_leaves_the_old_secret_a_day(people: People, dealer: ApiClient):
     text = await people["admin"].post(f"/console/credentials/{dealer.app_key}/reset")
     found = re.search(r"sk_test_[0-9A-Za-z]{40}", text)
     assert found and found[0] != dealer.app_secret
@@ -407,7 +412,7 @@ async def test_a_reset_leaves_the_old_secret_a_day(people: People, dealer: Door)
     assert "opens calls until" in await people["admin"].get("/console/credentials")
 
 
-async def test_another_dealers_credential_is_not_there(people: People, stranger: Door):
+async def test_another_dealers_credential_is_not_there(people: People, stranger: ApiClient):
     path = f"/console/credentials/{stranger.app_key}"
     await people["admin"].get(f"{path}/secret", 404)
     await people["admin"].post(f"{path}/reset", status=404)
@@ -418,7 +423,7 @@ async def test_another_dealers_credential_is_not_there(people: People, stranger:
 
 
 async def test_a_callback_url_is_set_tried_and_removed(
-    service: Service, people: People, dealer: Door, receiver: Receiver
+    service: Service, people: People, dealer: ApiClient, receiver: Receiver
 ):
     developer = people["developer"]
     text = await developer.post("/console/webhooks/url", {"callback_url": "http://a:b@example.com/"})
@@ -435,7 +440,7 @@ async def test_a_callback_url_is_set_tried_and_removed(
 
 
 async def test_a_callback_url_and_its_act_are_written_by_one_transaction(
-    service: Service, people: People, dealer: Door, receiver: Receiver
+    service: Service, people: People, dealer: ApiClient, receiver: Receiver
 ):
     await people["developer"].post("/console/webhooks/url", {"callback_url": receiver.url})
     async with service.database.connection() as connection:
@@ -448,7 +453,9 @@ async def test_a_callback_url_and_its_act_are_written_by_one_transaction(
     assert together and json.loads(detail) == changed
 
 
-async def test_a_trial_shows_the_beginning_of_what_the_receiver_said(people: People, dealer: Door, receiver: Receiver):
+async def test_a_trial_shows_the_beginning_of_what_the_receiver_said(
+    people: People, dealer: ApiClient, receiver: Receiver
+):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     developer = people["developer"]
     receiver.answers = [answer(500, body=f"out of paper {EVIL}".encode() + b"x" * 4000)]
@@ -466,7 +473,7 @@ async def test_a_trial_shows_the_beginning_of_what_the_receiver_said(people: Peo
     assert "There was no answer" in text and "CONNECT" in text and "<pre" not in text
 
 
-async def test_a_delivery_shows_its_attempts_and_is_sent_again(people: People, dealer: Door, receiver: Receiver):
+async def test_a_delivery_shows_its_attempts_and_is_sent_again(people: People, dealer: ApiClient, receiver: Receiver):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     order = await bought(dealer)
     await receiver.received(2)
@@ -484,7 +491,7 @@ async def test_a_delivery_shows_its_attempts_and_is_sent_again(people: People, d
 # The API log
 
 
-async def test_a_refused_call_shows_what_was_to_be_signed_and_where_two_strings_part(people: People, dealer: Door):
+async def test_a_refused_call_shows_what_was_to_be_signed_and_where_two_strings_part(people: People, dealer: ApiClient):
     developer = people["developer"]
     assert "No call was refused" in await developer.get("/console/api-log")
     body = b'{"orderNo":"D1"}'
@@ -505,7 +512,7 @@ async def test_a_refused_call_shows_what_was_to_be_signed_and_where_two_strings_
     await people["finance"].get(found[1], 403)
 
 
-async def test_a_usual_mistake_in_signing_is_named(people: People, dealer: Door):
+async def test_a_usual_mistake_in_signing_is_named(people: People, dealer: ApiClient):
     sent, signed_body = b'{"orderNo": "D1"}', b'{"orderNo":"D1"}'
     await dealer.send("/open-api/v1/esim/query", sent, dealer.headers(signed_body))
     text = await until(people["developer"], "/console/api-log", "101003")
@@ -515,7 +522,7 @@ async def test_a_usual_mistake_in_signing_is_named(people: People, dealer: Door)
     assert "The body was written twice" in text and dealer.app_secret not in text
 
 
-async def test_what_strangers_send_is_shown_and_never_run(people: People, dealer: Door):
+async def test_what_strangers_send_is_shown_and_never_run(people: People, dealer: ApiClient):
     await dealer.send(f"/open-api/v1/{EVIL}", EVIL.encode(), dealer.headers(EVIL.encode(), **{"User-Agent": EVIL}))
     await dealer.post("/health", EVIL.encode(), **{"X-Signature": "0" * 64, "User-Agent": EVIL})
     text = await until(people["admin"], "/console/api-log", "101003")
@@ -524,7 +531,7 @@ async def test_what_strangers_send_is_shown_and_never_run(people: People, dealer
     assert EVIL not in text
 
 
-async def test_another_dealers_refused_call_is_not_there(people: People, dealer: Door, stranger: Door):
+async def test_another_dealers_refused_call_is_not_there(people: People, dealer: ApiClient, stranger: ApiClient):
     await stranger.post("/theirs")
     for _ in range(2):
         await dealer.post("/mine")
@@ -539,7 +546,7 @@ async def test_another_dealers_refused_call_is_not_there(people: People, dealer:
 
 
 @pytest.fixture
-async def places(dealer: Door, stranger: Door) -> tuple[dict[str, str], dict[str, str]]:
+async def places(dealer: ApiClient, stranger: ApiClient) -> tuple[dict[str, str], dict[str, str]]:
     """What stands in the braces of a path: ours, and another dealer's."""
     made: list[dict[str, str]] = []
     for door in (dealer, stranger):
@@ -564,7 +571,9 @@ async def test_each_page_opens_for_its_roles_and_for_nobody_else(people: People,
                 await people[role].get(route.path.format(**places[0]), expected)
 
 
-async def test_nothing_of_another_dealer_is_there(people: People, stranger: Door, places: tuple[dict[str, str], ...]):
+async def test_nothing_of_another_dealer_is_there(
+    people: People, stranger: ApiClient, places: tuple[dict[str, str], ...]
+):
     before = await query(stranger, {"orderNo": places[1]["order_no"]})
     for route in ROUTES:
         if "{" not in route.path or "{number}" in route.path:

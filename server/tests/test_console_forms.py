@@ -8,10 +8,11 @@ import httpx2
 import pytest
 from playwright.async_api import Page, expect
 
-from browser import Browser, said, signed_in
-from chromium import needs_chromium, opened
-from dealer_server.store.database import Database, TooSlow
-from door import Door, Service, running_service
+from dealer_server.db.database import Database
+from dealer_server.db.errors import StatementTimeout
+from support.api_client import ApiClient, Service, running_service
+from support.browser import Browser, said, signed_in
+from support.chromium import needs_chromium, opened
 
 TWICE = "This form was sent before; it is not done a second time."
 
@@ -50,7 +51,7 @@ async def test_each_form_has_a_value_of_its_own(admin: Browser) -> None:
     assert len(values) > 4 and len(set(values)) == len(values)
 
 
-async def test_an_adjustment_sent_twice_moves_money_once(service: Service, dealer: Door, admin: Browser) -> None:
+async def test_an_adjustment_sent_twice_moves_money_once(service: Service, dealer: ApiClient, admin: Browser) -> None:
     home = f"/console/dealers/{dealer.tenant_id}"
     fields = await form(admin, home, direction="add", amount="12.50", reason="a gift")
     answers = await sent_at_once(admin, f"{home}/adjust", fields, home)
@@ -63,7 +64,7 @@ async def test_an_adjustment_sent_twice_moves_money_once(service: Service, deale
     assert (await dealer.post("/account/balance")).data["balance"] == "1025.00"
 
 
-async def test_a_form_that_failed_may_be_sent_again(service: Service, dealer: Door, admin: Browser) -> None:
+async def test_a_form_that_failed_may_be_sent_again(service: Service, dealer: ApiClient, admin: Browser) -> None:
     """A true fault: the database refuses to write, for a reason that nobody thought of."""
     home = f"/console/dealers/{dealer.tenant_id}"
     fields = await form(admin, home, direction="add", amount="12.50", reason="a gift")
@@ -110,7 +111,7 @@ async def refused(one: Browser, action: str, fields: dict[str, str], page: str |
     return answer.headers["location"]
 
 
-async def test_a_page_that_answered_a_form_is_no_page_to_go_back_to(service: Service, dealer: Door) -> None:
+async def test_a_page_that_answered_a_form_is_no_page_to_go_back_to(service: Service, dealer: ApiClient) -> None:
     """/webhooks/test would be read as the page of a delivery."""
     async with signed_in(service, "developer", dealer.tenant_id) as developer:
         assert (
@@ -119,7 +120,7 @@ async def test_a_page_that_answered_a_form_is_no_page_to_go_back_to(service: Ser
 
 
 async def test_what_is_refused_after_the_password_leads_back_to_before_it(
-    service: Service, dealer: Door, admin: Browser
+    service: Service, dealer: ApiClient, admin: Browser
 ) -> None:
     home = f"/dealers/{dealer.tenant_id}"
     action, sent = f"{home}/credentials/{dealer.app_key}/enable", {"csrf": await admin.csrf(), "once": "0" * 32}
@@ -130,7 +131,7 @@ async def test_what_is_refused_after_the_password_leads_back_to_before_it(
     assert await refused(admin, action, fields, action) == f"/console{home}"
 
 
-async def test_a_reset_sent_twice_makes_one_secret(service: Service, dealer: Door, admin: Browser) -> None:
+async def test_a_reset_sent_twice_makes_one_secret(service: Service, dealer: ApiClient, admin: Browser) -> None:
     """Two would end the one that signs at this moment."""
     path = f"/console/dealers/{dealer.tenant_id}/credentials/{dealer.app_key}"
     answers = await sent_at_once(admin, f"{path}/reset", await form(admin, path), path)
@@ -154,7 +155,7 @@ async def test_a_form_without_its_value_is_refused(service: Service, admin: Brow
     assert not await value(service, "SELECT 1 FROM console_user WHERE name = 'no-value'")
 
 
-async def test_a_form_that_was_refused_can_be_sent_again(service: Service, dealer: Door, admin: Browser) -> None:
+async def test_a_form_that_was_refused_can_be_sent_again(service: Service, dealer: ApiClient, admin: Browser) -> None:
     """With a page that says why (a user), and with a word on the page it led to (an adjustment)."""
     fields = await form(admin, "/console/users", name="two words", role="support", tenant="")
     assert (await admin.send("/console/users", fields)).status_code == 400
@@ -169,7 +170,7 @@ async def test_a_form_that_was_refused_can_be_sent_again(service: Service, deale
 
 
 async def test_a_form_acts_after_the_password_was_asked_for_and_then_once(
-    service: Service, dealer: Door, admin: Browser
+    service: Service, dealer: ApiClient, admin: Browser
 ) -> None:
     path = f"/console/dealers/{dealer.tenant_id}/credentials/{dealer.app_key}"
     fields = await form(admin, path, now="on")
@@ -207,7 +208,7 @@ async def test_with_a_session_goes_what_it_sent(service: Service) -> None:
 # No secret is an answer to a form
 
 
-async def test_no_form_is_answered_with_a_secret(dealer: Door, admin: Browser) -> None:
+async def test_no_form_is_answered_with_a_secret(dealer: ApiClient, admin: Browser) -> None:
     """What was sent can be loaded again by mistake; an answer to it stands in no history."""
     path = f"/console/dealers/{dealer.tenant_id}/credentials/{dealer.app_key}"
     dealers = {"name": "Once & Sons", "currency": "USD", "qps": "10"}
@@ -245,7 +246,7 @@ async def test_a_page_that_takes_too_long_ends_with_what_to_do(database_url: str
 async def test_what_only_looks_ends_in_time_and_what_writes_takes_its_own(database_url: str) -> None:
     database = await Database.open(database_url, size=1, look_seconds=0.2)
     try:
-        with pytest.raises(TooSlow):
+        with pytest.raises(StatementTimeout):
             async with database.connection() as connection:
                 await connection.execute("SELECT pg_sleep(30)")
         assert await database.run(lambda connection: connection.fetchval("SELECT 1 FROM pg_sleep(0.5)")) == 1
@@ -261,7 +262,7 @@ async def test_what_only_looks_ends_in_time_and_what_writes_takes_its_own(databa
 @needs_chromium
 @pytest.mark.parametrize("scripts", [True, False])
 async def test_a_button_pressed_twice_acts_once_with_scripts_and_without(
-    service: Service, dealer: Door, scripts: bool
+    service: Service, dealer: ApiClient, scripts: bool
 ) -> None:
     async with opened() as chromium, signed_in(service) as one:
         context = await chromium.new_context(java_script_enabled=scripts)

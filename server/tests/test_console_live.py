@@ -8,10 +8,10 @@ import pytest
 from playwright.async_api import Browser as Chromium
 from playwright.async_api import Page, expect
 
-from browser import PASSWORDS, said, signed_in
-from chromium import ear, needs_chromium, opened
-from dealer_server.operations import user
-from door import Door, Service
+from dealer_server.operations.users import user
+from support.api_client import ApiClient, Service
+from support.browser import PASSWORDS, said, signed_in
+from support.chromium import ear, needs_chromium, opened
 
 WORD = "a word for the test"
 SOON = 15_000  # milliseconds, far more than a page takes to look again
@@ -46,7 +46,7 @@ async def looking(chromium: Chromium, service: Service, path: str, tenant_id: in
 
 
 async def test_a_topup_comes_into_the_queue_and_its_approval_into_the_wallet(
-    chromium: Chromium, service: Service, dealer: Door
+    chromium: Chromium, service: Service, dealer: ApiClient
 ) -> None:
     async with (
         looking(chromium, service, "/console/topups", None) as queue,
@@ -63,7 +63,9 @@ async def test_a_topup_comes_into_the_queue_and_its_approval_into_the_wallet(
         await expect(wallet.locator("#wallet")).to_contain_text("1,250.00", timeout=SOON)
 
 
-async def test_a_queue_stands_still_while_somebody_answers(chromium: Chromium, service: Service, dealer: Door) -> None:
+async def test_a_queue_stands_still_while_somebody_answers(
+    chromium: Chromium, service: Service, dealer: ApiClient
+) -> None:
     async def ask() -> str:
         call = {"amount": "5", "transactionId": secrets.token_hex(6)}
         return (await dealer.post("/account/topup", call)).data["topupNo"]
@@ -82,7 +84,7 @@ async def test_a_queue_stands_still_while_somebody_answers(chromium: Chromium, s
 
 
 async def test_refunds_orders_and_refused_calls_come_by_themselves(
-    chromium: Chromium, service: Service, dealer: Door
+    chromium: Chromium, service: Service, dealer: ApiClient
 ) -> None:
     async with (
         looking(chromium, service, "/console/refunds", None) as reviews,

@@ -18,12 +18,13 @@ from playwright.async_api import Browser as Chromium
 from playwright.async_api import Error as BrowserError
 from playwright.async_api import Page, ViewportSize
 
-import looks
-from chromium import AXE, barriers, ear, needs_chromium, opened
-from dealer_server.console import account, api_log, users
-from dealer_server.console.table import table
-from looks import FOLDER, PHONE, THEMES, VIEWS, WIDE, Picture
-from pages import PAGES, PEOPLE, Seen, World, world
+from dealer_server.console.auth import account
+from dealer_server.console.routing import table
+from dealer_server.console.shared import api_log, users
+from support import screenshots
+from support.chromium import AXE, barriers, ear, needs_chromium, opened
+from support.console_pages import PAGES, PEOPLE, Seen, World, world
+from support.screenshots import FOLDER, PHONE, THEMES, VIEWS, WIDE, Picture
 
 NEW = bool(os.environ.get("NEW_LOOKS"))
 AT_ONCE = 3  # pages under way
@@ -164,7 +165,7 @@ async def _sight(town: World, seen: Seen, windows: Sequence[Window], blank: Page
             wrong.append(str(why))
         wrong += [one for one in heard if seen.status == 200 or str(seen.status) not in one]
         faults += [f"{width}: {one}" for one in wrong]
-    return Sight(faults, await looks.picture(blank, shots) if len(shots) == len(VIEWS) else None)
+    return Sight(faults, await screenshots.picture(blank, shots) if len(shots) == len(VIEWS) else None)
 
 
 async def _jumps(page: Page) -> list[str]:
@@ -223,9 +224,9 @@ async def test_nothing_is_wrong_with_a_page(sights: Mapping[str, Sight], name: s
 async def test_a_page_looks_as_it_did(sights: Mapping[str, Sight], name: str) -> None:
     stored, now = FOLDER / f"{name}.png", sights[name].picture
     assert now is not None
-    if NEW and not (stored.exists() and looks.apart(looks.read(stored), now) == {}):
-        looks.write(stored, now)
-    assert looks.apart(looks.read(stored), now) == {}, "if it is meant, see the head of this file"
+    if NEW and not (stored.exists() and screenshots.apart(screenshots.read(stored), now) == {}):
+        screenshots.write(stored, now)
+    assert screenshots.apart(screenshots.read(stored), now) == {}, "if it is meant, see the head of this file"
 
 
 # The comparison itself: it can fail
@@ -241,7 +242,7 @@ async def _spoilt(chromium: Chromium, town: World, blank: Page, script: str, blo
             await window.page.goto(f"{town.service.url}/console/orders")
             await window.page.evaluate(script)
             shots += await _shots(window.page)
-    return looks.apart(looks.read(FOLDER / "operator-orders.png"), await looks.picture(blank, shots))
+    return screenshots.apart(screenshots.read(FOLDER / "operator-orders.png"), await screenshots.picture(blank, shots))
 
 
 EVERYWHERE, WIDE_ONLY, LIGHT_ONLY = 4, 2, 2
@@ -264,9 +265,9 @@ async def test_what_is_spoilt_is_seen(chromium: Chromium, town: World, blank: Pa
 
 
 def test_a_stored_picture_is_read_as_it_was_written(tmp_path: Path) -> None:
-    stored = looks.read(FOLDER / "nobody-sign-in.png")
-    looks.write(tmp_path / "again.png", stored)
-    assert looks.read(tmp_path / "again.png") == stored
+    stored = screenshots.read(FOLDER / "nobody-sign-in.png")
+    screenshots.write(tmp_path / "again.png", stored)
+    assert screenshots.read(tmp_path / "again.png") == stored
 
 
 def test_the_pictures_are_small() -> None:

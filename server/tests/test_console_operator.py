@@ -14,20 +14,23 @@ from typing import Any
 import httpx2
 import pytest
 
-from browser import Browser, signed_in
 from dealer_server import clock
-from dealer_server.fulfillment.pulse import Pulse
-from dealer_server.rules import identity
-from dealer_server.rules.catalogue import generate, importing
-from dealer_server.store import console_audit, console_orders, console_suppliers
-from dealer_server.store.console_orders import Wanted
+from dealer_server.dev import catalogue
+from dealer_server.fulfillment.health_monitor import HealthMonitor
+from dealer_server.rules.catalogue import importing
+from dealer_server.rules.orders import identity
+from dealer_server.store.console import audit as console_audit
+from dealer_server.store.console import orders as console_orders
+from dealer_server.store.console import suppliers
+from dealer_server.store.console.orders import Wanted
 from dealer_server.suppliers.contract import Health
-from dealer_server.suppliers.rt_calls import RtSettings
-from dealer_server.suppliers.rt_upstream import RtUpstream
-from door import Door, Service, running_service
-from shop import stock_csv
-from sourcing import Source, fresh, set_up
-from webhook_stage import PATIENCE, Receiver, answer
+from dealer_server.suppliers.rt.calls import RtSettings
+from dealer_server.suppliers.rt.upstream import RtUpstream
+from support.api_client import ApiClient, Service, running_service
+from support.browser import Browser, signed_in
+from support.store_fixture import stock_csv
+from support.supplier_setup import Source, fresh, set_up
+from support.webhook_fixture import PATIENCE, Receiver, answer
 
 ROLES = ("admin", "finance", "support", "readonly")
 
@@ -72,7 +75,9 @@ async def acts(service: Service, action: str) -> list[console_audit.Act]:
 # Orders
 
 
-async def test_an_order_is_told_in_one_line_of_time(service: Service, dealer: Door, admin: Browser, receiver: Receiver):
+async def test_an_order_is_told_in_one_line_of_time(
+    service: Service, dealer: ApiClient, admin: Browser, receiver: Receiver
+):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     order = (await dealer.order(remark="for the fair")).data
     await dealer.delivered(order["orderNo"])
@@ -86,7 +91,9 @@ async def test_an_order_is_told_in_one_line_of_time(service: Service, dealer: Do
     assert f'"orderNo": "{order["orderNo"]}"' in page, "the body is opened"
 
 
-async def test_bodies_are_for_admins_and_support_and_hold_no_codes(service: Service, dealer: Door, receiver: Receiver):
+async def test_bodies_are_for_admins_and_support_and_hold_no_codes(
+    service: Service, dealer: ApiClient, receiver: Receiver
+):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     order_no = (await dealer.order()).data["orderNo"]
     profile = (await dealer.delivered(order_no))["items"][0]["profiles"][0]
@@ -102,7 +109,7 @@ async def test_bodies_are_for_admins_and_support_and_hold_no_codes(service: Serv
             assert all(("LPA:1$" in page) == (role in ("admin", "support")) for page in pages[:1]), role
 
 
-async def test_a_refund_and_its_credit_stand_in_the_order(dealer: Door, admin: Browser):
+async def test_a_refund_and_its_credit_stand_in_the_order(dealer: ApiClient, admin: Browser):
     order = (await dealer.order()).data
     await dealer.delivered(order["orderNo"])
     refund = (await dealer.post("/esim/refund", {"orderNo": order["orderNo"]})).data
@@ -116,7 +123,7 @@ async def test_what_is_no_order_is_not_here(admin: Browser):
         assert (await admin.get(f"/console/orders/{number}")).status_code == 404
 
 
-async def test_the_list_keeps_to_its_filters(service: Service, dealer: Door, stranger: Door, admin: Browser):
+async def test_the_list_keeps_to_its_filters(service: Service, dealer: ApiClient, stranger: ApiClient, admin: Browser):
     ours, failed = (await dealer.order()).data, (await dealer.order("TEST-FAIL")).data
     theirs = (await stranger.order()).data
     await dealer.delivered(failed["orderNo"])
@@ -128,7 +135,7 @@ async def test_the_list_keeps_to_its_filters(service: Service, dealer: Door, str
     assert "No order matches" in page
 
 
-async def test_the_file_is_what_the_list_shows(dealer: Door, admin: Browser):
+async def test_the_file_is_what_the_list_shows(dealer: ApiClient, admin: Browser):
     orders = [(await dealer.order(transactionId=f"-a{secrets.token_hex(4)}")).data for _ in range(3)]
     answered = await admin.get(f"/console/orders.csv?dealer={dealer.tenant_id}")
     assert answered.headers["content-type"].startswith("text/csv")
@@ -138,7 +145,7 @@ async def test_the_file_is_what_the_list_shows(dealer: Door, admin: Browser):
     assert rows[0]["transactionId"].startswith("'-"), "no spreadsheet takes it for a formula"
 
 
-async def test_who_takes_a_file_is_written_down_with_its_filter(service: Service, dealer: Door):
+async def test_who_takes_a_file_is_written_down_with_its_filter(service: Service, dealer: ApiClient):
     async with signed_in(service, "readonly") as one:
         await one.get(f"/console/orders.csv?dealer={dealer.tenant_id}&status=FAILED&trail=1~2&package=&from=2026-01-01")
         await one.get("/console/orders.csv")
@@ -153,7 +160,9 @@ async def test_who_takes_a_file_is_written_down_with_its_filter(service: Service
     assert json.loads(statement.detail) == {"type": "ADJUST", "to": "2026-02-01"}
 
 
-async def test_pages_of_all_dealers_lose_no_order_and_show_none_twice(service: Service, dealer: Door, stranger: Door):
+async def test_pages_of_all_dealers_lose_no_order_and_show_none_twice(
+    service: Service, dealer: ApiClient, stranger: ApiClient
+):
     for number in range(12):
         await (dealer if number % 3 else stranger).order()
     async with service.database.connection() as connection:
@@ -168,7 +177,7 @@ async def test_pages_of_all_dealers_lose_no_order_and_show_none_twice(service: S
     assert seen == [row[0] for row in rows]
 
 
-async def test_older_orders_are_found_far_behind_the_newest(service: Service, dealer: Door):
+async def test_older_orders_are_found_far_behind_the_newest(service: Service, dealer: ApiClient):
     """Years lie between two orders: the list steps over the time between."""
     order = (await dealer.order()).data
     order_id = identity.order_id(order["orderNo"])
@@ -183,7 +192,7 @@ async def test_older_orders_are_found_far_behind_the_newest(service: Service, de
 # Search
 
 
-async def test_a_search_goes_straight_to_the_one_that_is_meant(service: Service, dealer: Door, admin: Browser):
+async def test_a_search_goes_straight_to_the_one_that_is_meant(service: Service, dealer: ApiClient, admin: Browser):
     order = (await dealer.order()).data
     profile = (await dealer.delivered(order["orderNo"]))["items"][0]["profiles"][0]
     for word, page in (
@@ -197,7 +206,9 @@ async def test_a_search_goes_straight_to_the_one_that_is_meant(service: Service,
     assert answered.headers["location"] == f"/console/dealers/{dealer.tenant_id}"
 
 
-async def test_a_search_that_means_several_shows_them(service: Service, dealer: Door, stranger: Door, admin: Browser):
+async def test_a_search_that_means_several_shows_them(
+    service: Service, dealer: ApiClient, stranger: ApiClient, admin: Browser
+):
     number = secrets.token_hex(6)
     ours, theirs = [(await door.order(transactionId=number)).data for door in (dealer, stranger)]
     page = await see(admin, f"/console/search?q={number}")
@@ -229,13 +240,13 @@ async def test_a_form_that_makes_no_sense_says_so_and_keeps_what_was_typed(admin
 
 
 @pytest.mark.parametrize("markup", ["²", "1²", "12.²", "١٢", "１２", "1.½", "-²", "+5", "1 2", "9" * 5_000])
-async def test_a_markup_that_is_no_number_of_ours_is_refused(dealer: Door, admin: Browser, markup: str):
+async def test_a_markup_that_is_no_number_of_ours_is_refused(dealer: ApiClient, admin: Browser, markup: str):
     home = f"/console/dealers/{dealer.tenant_id}"
     assert f"markup {markup!r}" in await does(admin, f"{home}/terms", name="Acme", markup=markup, status="ACTIVE")
 
 
 async def test_terms_are_changed_by_one_form_and_its_change_is_in_the_audit_log(
-    service: Service, dealer: Door, admin: Browser
+    service: Service, dealer: ApiClient, admin: Browser
 ):
     home = f"/console/dealers/{dealer.tenant_id}"
     terms = {"name": "Renamed", "credit_limit": "25", "low_balance": "5", "qps": "7", "markup": "3"}
@@ -248,7 +259,9 @@ async def test_terms_are_changed_by_one_form_and_its_change_is_in_the_audit_log(
     assert "credit limit '-1'" in page
 
 
-async def test_an_adjustment_has_a_reason_and_stands_in_the_statement(service: Service, dealer: Door, admin: Browser):
+async def test_an_adjustment_has_a_reason_and_stands_in_the_statement(
+    service: Service, dealer: ApiClient, admin: Browser
+):
     home = f"/console/dealers/{dealer.tenant_id}"
     page = await does(admin, f"{home}/adjust", direction="take", amount="12.50", reason="paid twice")
     assert "987.50 USD" in page
@@ -259,7 +272,7 @@ async def test_an_adjustment_has_a_reason_and_stands_in_the_statement(service: S
     assert "paid twice" in await see(admin, f"/console/audit?dealer={dealer.tenant_id}&action=adjust")
 
 
-async def test_a_price_of_its_own_is_what_the_dealer_pays(service: Service, dealer: Door, admin: Browser):
+async def test_a_price_of_its_own_is_what_the_dealer_pays(service: Service, dealer: ApiClient, admin: Browser):
     home = f"/console/dealers/{dealer.tenant_id}"
     assert "1.50 USD" in await does(admin, f"{home}/prices", package="TEST-OK", price="1.50")
     assert "no package" in await does(admin, f"{home}/prices", package="NO-SUCH", price="1")
@@ -267,7 +280,7 @@ async def test_a_price_of_its_own_is_what_the_dealer_pays(service: Service, deal
 
 
 async def test_a_price_of_its_own_is_removed_and_the_dealers_mirror_hears_of_it(
-    service: Service, dealer: Door, admin: Browser
+    service: Service, dealer: ApiClient, admin: Browser
 ):
     home = f"/console/dealers/{dealer.tenant_id}"
     await does(admin, f"{home}/terms", name="Marked up", markup="50", status="ACTIVE")
@@ -289,7 +302,7 @@ async def test_a_price_of_its_own_is_removed_and_the_dealers_mirror_hears_of_it(
     assert "no price of this dealer's own" in await does(admin, f"{home}/prices", package="TEST-OK", price="list")
 
 
-async def seen(dealer: Door, prices: list[str], **call: str) -> dict[str, Any]:
+async def seen(dealer: ApiClient, prices: list[str], **call: str) -> dict[str, Any]:
     """The dealer's catalogue once TEST-OK is in it at this price: processes look for changes a few times a second."""
     async with asyncio.timeout(PATIENCE):
         while True:
@@ -300,7 +313,7 @@ async def seen(dealer: Door, prices: list[str], **call: str) -> dict[str, Any]:
 
 
 async def test_a_secret_is_shown_to_those_who_are_sure_and_looking_is_written_down(
-    service: Service, dealer: Door, admin: Browser
+    service: Service, dealer: ApiClient, admin: Browser
 ):
     path = f"/console/dealers/{dealer.tenant_id}/credentials/{dealer.app_key}"
     assert dealer.app_secret in await see(admin, path)
@@ -313,7 +326,7 @@ async def test_a_secret_is_shown_to_those_who_are_sure_and_looking_is_written_do
 
 
 async def test_a_reset_gives_a_new_secret_and_ends_the_old_one_where_that_is_wanted(
-    service: Service, dealer: Door, admin: Browser
+    service: Service, dealer: ApiClient, admin: Browser
 ):
     path = f"/console/dealers/{dealer.tenant_id}/credentials/{dealer.app_key}"
     page = await does(admin, f"{path}/reset", now="on")
@@ -324,7 +337,7 @@ async def test_a_reset_gives_a_new_secret_and_ends_the_old_one_where_that_is_wan
     assert "DISABLED" in page
 
 
-async def test_a_disabled_credential_is_enabled_again(service: Service, dealer: Door, admin: Browser):
+async def test_a_disabled_credential_is_enabled_again(service: Service, dealer: ApiClient, admin: Browser):
     home = f"/console/dealers/{dealer.tenant_id}"
     path = f"{home}/credentials/{dealer.app_key}"
     assert f"{path}/enable" not in (await admin.get(home)).text
@@ -342,19 +355,21 @@ async def test_a_disabled_credential_is_enabled_again(service: Service, dealer: 
         assert (await fill(support, f"{path}/enable")).status_code == 403
 
 
-async def heard(dealer: Door, *, refused: bool) -> None:
+async def heard(dealer: ApiClient, *, refused: bool) -> None:
     """Returns once the service has heard whether this dealer's calls are refused."""
     async with asyncio.timeout(PATIENCE):
         while ((await dealer.post("/health")).code != "000000") != refused:
             await asyncio.sleep(0.05)
 
 
-async def test_a_credential_is_its_own_dealers_alone(service: Service, dealer: Door, stranger: Door, admin: Browser):
+async def test_a_credential_is_its_own_dealers_alone(
+    service: Service, dealer: ApiClient, stranger: ApiClient, admin: Browser
+):
     path = f"/console/dealers/{stranger.tenant_id}/credentials/{dealer.app_key}"
     assert (await admin.get(path)).status_code == 404
 
 
-async def test_a_callback_url_is_set_and_refused_as_the_api_does(service: Service, dealer: Door, admin: Browser):
+async def test_a_callback_url_is_set_and_refused_as_the_api_does(service: Service, dealer: ApiClient, admin: Browser):
     home = f"/console/dealers/{dealer.tenant_id}"
     page = await does(admin, f"{home}/callback", callback_url="http://127.0.0.1:9999/hook")
     assert "The callback URL is set" in page
@@ -377,7 +392,7 @@ async def test_a_callback_url_is_set_and_refused_as_the_api_does(service: Servic
 
 
 async def test_a_topup_is_approved_once_and_counted_in_the_menu_until_then(
-    service: Service, dealer: Door, admin: Browser
+    service: Service, dealer: ApiClient, admin: Browser
 ):
     asked = {"amount": "250.00", "transactionId": secrets.token_hex(6), "payReference": "bank 42"}
     number = (await dealer.post("/account/topup", asked)).data["topupNo"]
@@ -390,7 +405,7 @@ async def test_a_topup_is_approved_once_and_counted_in_the_menu_until_then(
     assert number in await see(admin, (await admin.get(f"/console/search?q={number}")).headers["location"])
 
 
-async def test_a_rejected_topup_says_why(service: Service, dealer: Door, admin: Browser):
+async def test_a_rejected_topup_says_why(service: Service, dealer: ApiClient, admin: Browser):
     asked = {"amount": "1.00", "transactionId": secrets.token_hex(6)}
     number = (await dealer.post("/account/topup", asked)).data["topupNo"]
     assert "needs a reason" in await does(admin, f"/console/topups/{number}/reject", reason="")
@@ -398,7 +413,7 @@ async def test_a_rejected_topup_says_why(service: Service, dealer: Door, admin: 
     assert "no money came" in await see(admin, "/console/topups?status=REJECTED")
 
 
-async def test_a_refund_that_waits_is_approved_and_credited(service: Service, dealer: Door, admin: Browser):
+async def test_a_refund_that_waits_is_approved_and_credited(service: Service, dealer: ApiClient, admin: Browser):
     order = (await dealer.order("TEST-REVIEW")).data
     await dealer.delivered(order["orderNo"])
     refund = (await dealer.post("/esim/refund", {"orderNo": order["orderNo"], "remark": "not used"})).data
@@ -412,7 +427,7 @@ async def test_a_refund_that_waits_is_approved_and_credited(service: Service, de
 # Webhooks
 
 
-async def failed_for_good(service: Service, dealer: Door, receiver: Receiver) -> str:
+async def failed_for_good(service: Service, dealer: ApiClient, receiver: Receiver) -> str:
     """An order whose events its receiver never took; the orderNo."""
     receiver.answers = [answer(500, body=b"out of paper")]
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
@@ -434,7 +449,7 @@ async def failed_for_good(service: Service, dealer: Door, receiver: Receiver) ->
 
 
 async def test_what_failed_is_listed_and_sent_once_more(
-    service: Service, dealer: Door, admin: Browser, receiver: Receiver
+    service: Service, dealer: ApiClient, admin: Browser, receiver: Receiver
 ):
     order_no = await failed_for_good(service, dealer, receiver)
     html = (await admin.get(f"/console/webhooks/failed?dealer={dealer.tenant_id}")).text
@@ -448,7 +463,7 @@ async def test_what_failed_is_listed_and_sent_once_more(
 
 
 async def test_many_are_counted_before_they_are_sent_again(
-    service: Service, dealer: Door, admin: Browser, receiver: Receiver
+    service: Service, dealer: ApiClient, admin: Browser, receiver: Receiver
 ):
     await failed_for_good(service, dealer, receiver)
     chosen = {"kind": "RESEND", "dealer": str(dealer.tenant_id), "state": "FAILED", "event": "", "from": "", "to": ""}
@@ -461,7 +476,7 @@ async def test_many_are_counted_before_they_are_sent_again(
 
 
 async def test_an_orders_snapshot_goes_out_at_a_click(
-    service: Service, dealer: Door, admin: Browser, receiver: Receiver
+    service: Service, dealer: ApiClient, admin: Browser, receiver: Receiver
 ):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     order_no = (await dealer.order()).data["orderNo"]
@@ -474,8 +489,8 @@ async def test_an_orders_snapshot_goes_out_at_a_click(
 # Packages and stock
 
 
-async def test_an_import_is_previewed_before_it_changes_anything(service: Service, dealer: Door, admin: Browser):
-    [package] = [one for one in generate.catalogue("test") if one.package_code == "DEMO-STOCK"]
+async def test_an_import_is_previewed_before_it_changes_anything(service: Service, dealer: ApiClient, admin: Browser):
+    [package] = [one for one in catalogue.catalogue("test") if one.package_code == "DEMO-STOCK"]
     text = importing.write([package]).replace(package.package_name, "Quite another name")
     shown = await fill(admin, "/console/packages/preview", files={"file": text.encode()})
     page = text_of(shown.text)
@@ -493,7 +508,7 @@ async def test_a_file_with_faults_is_reported_line_by_line(service: Service, adm
     assert "nothing can be imported" in page and "packageName" in page and "Import " not in page.split("price")[1]
 
 
-async def test_a_package_goes_off_sale_and_on_again(service: Service, dealer: Door, admin: Browser):
+async def test_a_package_goes_off_sale_and_on_again(service: Service, dealer: ApiClient, admin: Browser):
     assert "is off sale" in await does(admin, "/console/packages/status", package="TEST-DELAY", status="OFF_SALE")
     assert "TEST-DELAY" in await see(admin, "/console/packages?status=OFF_SALE")
     assert (await acts(service, "catalog.status"))[0].detail.count("TEST-DELAY") == 1
@@ -578,16 +593,16 @@ async def test_what_cannot_be_stored_of_a_supplier_ends_nothing(postgres: str, t
             for spoiled in (Health(False, "no\0thing"), Health(True, "", 2**70, "USD"), Health(True, "", 1, "\0")):
                 await heartbeat(service, spoiled)
             async with service.database.connection() as connection:
-                [kept] = await console_suppliers.listed(connection)
+                [kept] = await suppliers.listed(connection)
     assert (kept.detail, kept.balance) == ("fine", 5)
 
 
 async def heartbeat(service: Service, said: Health) -> None:
     """What a worker does about once a minute."""
-    await Pulse(service.database, Odd(said), clock.now, lambda: None).look()
+    await HealthMonitor(service.database, Odd(said), clock.now, lambda: None).look()
 
 
-async def park(service: Service, door: Door) -> tuple[str, str]:
+async def park(service: Service, door: ApiClient) -> tuple[str, str]:
     """A purchase that nobody knows about: its order's number and its unit."""
     order = (await door.order()).data
     async with service.database.connection() as connection:
@@ -622,14 +637,16 @@ async def test_a_purchase_nobody_knows_about_goes_on_at_an_operators_word(postgr
             assert "does not wait" in again
 
 
-async def test_the_overview_counts_what_happened(service: Service, dealer: Door, admin: Browser):
+async def test_the_overview_counts_what_happened(service: Service, dealer: ApiClient, admin: Browser):
     order = (await dealer.order()).data
     await dealer.delivered(order["orderNo"])
     page = await see(admin, "/console")
     assert order["orderNo"] in page and "Orders, 24 h" in page and "Waiting for you" in page
 
 
-async def test_every_page_opens_for_every_operator_and_writes_only_for_those_who_may(service: Service, dealer: Door):
+async def test_every_page_opens_for_every_operator_and_writes_only_for_those_who_may(
+    service: Service, dealer: ApiClient
+):
     order_no = (await dealer.order()).data["orderNo"]
     home = f"/console/dealers/{dealer.tenant_id}"
     pages = ("", "/orders", f"/orders/{order_no}", "/dealers", "/topups", "/refunds", "/webhooks", "/webhooks/failed",
@@ -656,7 +673,7 @@ async def test_every_page_opens_for_every_operator_and_writes_only_for_those_who
             assert allowed == (200 if role == "admin" else 403)
 
 
-async def test_a_dealers_people_see_none_of_it(service: Service, dealer: Door):
+async def test_a_dealers_people_see_none_of_it(service: Service, dealer: ApiClient):
     async with signed_in(service, tenant_id=dealer.tenant_id) as one:
         for path in (
             "/console/dealers",
@@ -668,7 +685,7 @@ async def test_a_dealers_people_see_none_of_it(service: Service, dealer: Door):
             assert (await one.get(path)).status_code == 404, path
 
 
-async def test_what_a_dealer_writes_is_shown_as_it_was_written(service: Service, dealer: Door, admin: Browser):
+async def test_what_a_dealer_writes_is_shown_as_it_was_written(service: Service, dealer: ApiClient, admin: Browser):
     evil = '"><script>alert(1)</script>'
     order_no = (await dealer.order(remark=evil)).data["orderNo"]
     await service.change(dealer.tenant_id, name=evil)

@@ -7,11 +7,11 @@ import pytest
 from playwright.async_api import Browser as Chromium
 from playwright.async_api import Page, expect
 
-from browser import Browser
-from chromium import needs_chromium, opened
-from door import Door, Service
+from support.api_client import ApiClient, Service
+from support.browser import Browser
+from support.chromium import needs_chromium, opened
+from support.webhook_fixture import Receiver, listening
 from test_console_operator import failed_for_good, park
-from webhook_stage import Receiver, listening
 
 PHONE = {"width": 390, "height": 844}
 THUMB = 32  # CSS pixels
@@ -52,7 +52,7 @@ async def within_reach(page: Page, *names: str) -> None:
         assert moved == 0, "nothing had to be moved sideways"
 
 
-async def test_a_topup_is_approved_on_a_phone(service: Service, dealer: Door, phone: Page):
+async def test_a_topup_is_approved_on_a_phone(service: Service, dealer: ApiClient, phone: Page):
     await dealer.post(
         "/account/topup", {"amount": "250.00", "transactionId": "paid-by-bank", "payReference": "b" * 128}
     )
@@ -64,7 +64,7 @@ async def test_a_topup_is_approved_on_a_phone(service: Service, dealer: Door, ph
     assert (await dealer.post("/account/balance")).data["balance"] == "1250.00"
 
 
-async def test_a_refund_is_rejected_on_a_phone(service: Service, dealer: Door, phone: Page):
+async def test_a_refund_is_rejected_on_a_phone(service: Service, dealer: ApiClient, phone: Page):
     order = (await dealer.order("TEST-REVIEW")).data
     await dealer.delivered(order["orderNo"])
     await dealer.post("/esim/refund", {"orderNo": order["orderNo"], "remark": "the trip was cancelled " * 8})
@@ -77,19 +77,23 @@ async def test_a_refund_is_rejected_on_a_phone(service: Service, dealer: Door, p
     await expect(phone.get_by_role("status")).to_contain_text("is rejected")
 
 
-async def test_purchases_that_nobody_knows_about_are_decided_on_a_phone(service: Service, dealer: Door, phone: Page):
+async def test_purchases_that_nobody_knows_about_are_decided_on_a_phone(
+    service: Service, dealer: ApiClient, phone: Page
+):
     await park(service, dealer)
     await phone.goto(f"{service.url}/console/suppliers")
     await within_reach(phone, "It was bought", "It was not")
 
 
-async def test_what_failed_is_sent_again_on_a_phone(service: Service, dealer: Door, receiver: Receiver, phone: Page):
+async def test_what_failed_is_sent_again_on_a_phone(
+    service: Service, dealer: ApiClient, receiver: Receiver, phone: Page
+):
     await failed_for_good(service, dealer, receiver)
     await phone.goto(f"{service.url}/console/webhooks/failed?dealer={dealer.tenant_id}")
     await within_reach(phone, "Send again")
 
 
-async def test_an_esim_is_found_and_cancelled_on_a_phone(service: Service, dealer: Door, phone: Page):
+async def test_an_esim_is_found_and_cancelled_on_a_phone(service: Service, dealer: ApiClient, phone: Page):
     profile = (await dealer.delivered((await dealer.order()).data["orderNo"]))["items"][0]["profiles"][0]
     await phone.goto(f"{service.url}/console/profiles?dealer={dealer.tenant_id}")
     await phone.get_by_role("link", name=profile["iccid"]).tap()

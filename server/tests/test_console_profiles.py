@@ -11,22 +11,23 @@ from typing import Any
 
 import asyncpg
 
-from browser import Browser, signed_in
-from dealer_server.rules import identity, qr
-from dealer_server.store import console_profiles, console_regions
-from dealer_server.store.console_profiles import Wanted
-from door import Door, Service
+from dealer_server.rules.lifecycle import qr
+from dealer_server.rules.orders import identity
+from dealer_server.store.console import profiles, regions
+from dealer_server.store.console.profiles import Wanted
+from support.api_client import ApiClient, Service
+from support.browser import Browser, signed_in
+from support.webhook_fixture import PATIENCE
 from test_console_operator import acts, does, fill, see
 from test_refunds import bought, query
 from test_refunds import profiles as profiles_of
-from webhook_stage import PATIENCE
 
 ROLES = ("admin", "finance", "support", "readonly")
 EVIL = '"><script>alert(1)</script>'
 LINK = re.compile(r'<tr data-href="/console/profiles/(\d+)"')
 
 
-async def one_bought(dealer: Door, package: str = "TEST-OK") -> dict[str, Any]:
+async def one_bought(dealer: ApiClient, package: str = "TEST-OK") -> dict[str, Any]:
     """A delivered profile, as its dealer sees it, with its order's number."""
     order = await bought(dealer, package)
     return profiles_of(order)[0] | {"orderNo": order["orderNo"]}
@@ -43,7 +44,7 @@ async def listed(browser: Browser, query: str) -> list[str]:
 
 
 async def test_the_list_is_of_all_dealers_and_keeps_to_its_filters(
-    service: Service, dealer: Door, stranger: Door, admin: Browser
+    service: Service, dealer: ApiClient, stranger: ApiClient, admin: Browser
 ):
     ours, theirs = await one_bought(dealer), await one_bought(stranger)
     failed = (await dealer.order("TEST-FAIL")).data
@@ -59,7 +60,9 @@ async def test_the_list_is_of_all_dealers_and_keeps_to_its_filters(
     assert "No profile matches" in await see(admin, "/console/profiles?iccid=%00'nothing")
 
 
-async def test_pages_of_all_dealers_lose_no_profile_and_show_none_twice(service: Service, dealer: Door, stranger: Door):
+async def test_pages_of_all_dealers_lose_no_profile_and_show_none_twice(
+    service: Service, dealer: ApiClient, stranger: ApiClient
+):
     for door in (dealer, stranger, dealer):
         await bought(door, quantity=4)
     async with service.database.connection() as connection:
@@ -73,7 +76,7 @@ async def _all(connection: asyncpg.Connection, wanted: Wanted, size: int, most: 
     seen: list[int] = []
     before: int | None = None
     while True:
-        found = await console_profiles.page(connection, wanted, before, size, most)
+        found = await profiles.page(connection, wanted, before, size, most)
         assert len(found.rows) <= size
         seen += [one.profile_id for one in found.rows]
         if (before := found.next) is None:
@@ -115,7 +118,7 @@ async def test_a_list_with_few_matches_goes_on_further_back_page_by_page(service
         oldest = ids[-1]
         await connection.execute("UPDATE profile SET failed = true WHERE profile_id = $1", oldest)
         wanted = Wanted(tenant_id, "FAILED")
-        found = await console_profiles.page(connection, wanted, None, 5, 10)
+        found = await profiles.page(connection, wanted, None, 5, 10)
         assert not found.rows and found.next is not None and oldest < found.next < ids[9]
         assert await _all(connection, wanted, 5, 10) == [oldest]
         assert await _all(connection, Wanted(tenant_id), 7, 10) == ids
@@ -124,7 +127,7 @@ async def test_a_list_with_few_matches_goes_on_further_back_page_by_page(service
 # One profile
 
 
-async def test_a_profiles_page_tells_its_state_its_life_and_where_it_belongs(dealer: Door, admin: Browser):
+async def test_a_profiles_page_tells_its_state_its_life_and_where_it_belongs(dealer: ApiClient, admin: Browser):
     profile = await one_bought(dealer)
     for step in ({"step": "ENABLE"}, {"step": "START"}, {"step": "USE", "dataUsageBytes": 2**29}):
         reply = await dealer.post("/test/profile/advance", {"iccid": profile["iccid"], **step})
@@ -148,7 +151,7 @@ async def test_what_is_no_profile_is_not_here(admin: Browser):
         assert (await fill(admin, f"/console/profiles/{number}/cancel", reason="x")).status_code == 404
 
 
-async def test_a_code_is_shown_to_few_when_asked_for_and_that_is_written_down(service: Service, dealer: Door):
+async def test_a_code_is_shown_to_few_when_asked_for_and_that_is_written_down(service: Service, dealer: ApiClient):
     profile = await one_bought(dealer)
     code, page = profile["activationCode"], f"/console/profiles/{profile['profileId']}"
     picture = re.compile(r'src="data:image/svg\+xml;base64,([^"]+)"')
@@ -172,7 +175,7 @@ async def test_a_code_is_shown_to_few_when_asked_for_and_that_is_written_down(se
 
 
 async def test_a_void_or_undelivered_profile_has_no_code_and_looking_is_no_act(
-    service: Service, dealer: Door, admin: Browser
+    service: Service, dealer: ApiClient, admin: Browser
 ):
     failed = (await dealer.order("TEST-FAIL")).data
     await dealer.delivered(failed["orderNo"])
@@ -185,7 +188,7 @@ async def test_a_void_or_undelivered_profile_has_no_code_and_looking_is_no_act(
 
 
 async def test_an_operator_cancels_a_profile_and_stands_in_the_audit_log_by_the_same_transaction(
-    service: Service, dealer: Door, admin: Browser
+    service: Service, dealer: ApiClient, admin: Browser
 ):
     profile = await one_bought(dealer)
     page = f"/console/profiles/{profile['profileId']}"
@@ -214,7 +217,7 @@ async def test_an_operator_cancels_a_profile_and_stands_in_the_audit_log_by_the_
 
 
 async def test_each_of_many_who_cancel_at_once_stands_in_the_audit_log_with_the_own_reason(
-    service: Service, dealer: Door
+    service: Service, dealer: ApiClient
 ):
     order = await bought(dealer, quantity=6)
     numbers = [one["profileId"] for one in profiles_of(order)]
@@ -233,7 +236,7 @@ async def test_each_of_many_who_cancel_at_once_stands_in_the_audit_log_with_the_
         }
 
 
-async def test_a_supplier_that_has_a_say_is_asked(service: Service, dealer: Door, admin: Browser):
+async def test_a_supplier_that_has_a_say_is_asked(service: Service, dealer: ApiClient, admin: Browser):
     profile = await one_bought(dealer, "TEST-ASYNC")
     page = f"/console/profiles/{profile['profileId']}"
     told = await does(admin, f"{page}/cancel", reason="lost")
@@ -245,7 +248,7 @@ async def test_a_supplier_that_has_a_say_is_asked(service: Service, dealer: Door
             await asyncio.sleep(0.05)
 
 
-async def test_a_profile_that_a_refund_holds_is_not_cancelled(service: Service, dealer: Door, admin: Browser):
+async def test_a_profile_that_a_refund_holds_is_not_cancelled(service: Service, dealer: ApiClient, admin: Browser):
     profile = await one_bought(dealer, "TEST-REVIEW")
     await dealer.post("/esim/refund", {"orderNo": profile["orderNo"]})
     page = f"/console/profiles/{profile['profileId']}"
@@ -254,7 +257,7 @@ async def test_a_profile_that_a_refund_holds_is_not_cancelled(service: Service, 
     assert not [act for act in await acts(service, "profile.cancel") if act.tenant_id == dealer.tenant_id]
 
 
-async def test_each_role_does_only_its_own(service: Service, dealer: Door):
+async def test_each_role_does_only_its_own(service: Service, dealer: ApiClient):
     profile = await one_bought(dealer)
     page = f"/console/profiles/{profile['profileId']}"
     for role in ROLES:
@@ -267,7 +270,7 @@ async def test_each_role_does_only_its_own(service: Service, dealer: Door):
 
 
 async def test_a_dealers_people_see_their_own_profiles_alone_and_no_operators_page(
-    service: Service, dealer: Door, stranger: Door
+    service: Service, dealer: ApiClient, stranger: ApiClient
 ):
     ours, theirs = await one_bought(dealer), await one_bought(stranger)
     for role in ("admin", "developer", "finance"):
@@ -280,7 +283,7 @@ async def test_a_dealers_people_see_their_own_profiles_alone_and_no_operators_pa
                 assert (await one.get(f"/console/profiles/{profile['profileId']}/code")).status_code == 404
 
 
-async def test_what_others_write_is_shown_as_it_was_written(service: Service, dealer: Door, admin: Browser):
+async def test_what_others_write_is_shown_as_it_was_written(service: Service, dealer: ApiClient, admin: Browser):
     profile = await one_bought(dealer)
     await service.change(dealer.tenant_id, name=EVIL)
     async with service.database.connection() as connection:
@@ -302,7 +305,7 @@ async def test_what_others_write_is_shown_as_it_was_written(service: Service, de
 
 async def test_places_are_counted_as_the_packages_they_lead_to(service: Service, admin: Browser):
     async with service.database.connection() as connection:
-        found = {one.code: one for one in await console_regions.regions(connection)}
+        found = {one.code: one for one in await regions.regions(connection)}
         [[code, price]] = await connection.fetch(
             "SELECT document ->> 'location_code', min((document ->> 'price')::bigint) FROM package"
             " WHERE document ->> 'location_code' = 'FR' GROUP BY 1"
@@ -339,7 +342,7 @@ async def test_a_place_that_is_only_a_part_of_wider_ones_is_covered_too(service:
             'UPDATE package SET document = document || \'{"status": "OFF_SALE"}\''
             " WHERE document ->> 'location_code' = 'LI'"
         )
-        [place] = [one for one in await console_regions.regions(connection) if one.code == "LI"]
+        [place] = [one for one in await regions.regions(connection) if one.code == "LI"]
     assert (place.name, place.packages, list(place.cheapest)) == ("Liechtenstein", 0, []) and place.covering > 0
     assert "Liechtenstein LI Country Europe 0" in await see(admin, "/console/regions?q=liechten")
 

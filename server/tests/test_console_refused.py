@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from browser import signed_in
-from dealer_server.operations.user import OPERATOR_ROLES
-from door import Door, Reply, Service
-from processes import PATIENCE
+from dealer_server.operations.users.user import OPERATOR_ROLES
+from support.api_client import ApiClient, Reply, Service
+from support.browser import signed_in
+from support.processes import PATIENCE
 
 MAY = ("admin", "support")
 
 
-async def refused(service: Service, dealer: Door) -> Reply:
+async def refused(service: Service, dealer: ApiClient) -> Reply:
     """A call with a wrong signature, once it is in the log."""
     answer = await dealer.post("/health", **{"X-Signature": "0" * 64})
     async with asyncio.timeout(PATIENCE), service.database.connection() as connection:
@@ -24,7 +24,7 @@ async def refused(service: Service, dealer: Door) -> Reply:
 
 
 @pytest.mark.parametrize("name", ["X-Trace-Id", "RT-RequestID"])
-async def test_a_search_leads_to_the_refused_call_with_this_id(service: Service, dealer: Door, name: str):
+async def test_a_search_leads_to_the_refused_call_with_this_id(service: Service, dealer: ApiClient, name: str):
     answer = await refused(service, dealer)
     async with signed_in(service, "support") as one:
         found = await one.get(f"/console/search?q={answer.headers[name]}")
@@ -37,7 +37,7 @@ async def test_a_search_leads_to_the_refused_call_with_this_id(service: Service,
 
 @pytest.mark.parametrize("role", OPERATOR_ROLES)
 async def test_bodies_of_refused_calls_are_for_those_who_may_see_activation_codes(
-    service: Service, dealer: Door, role: str
+    service: Service, dealer: ApiClient, role: str
 ):
     answer = await refused(service, dealer)
     log = f"/console/dealers/{dealer.tenant_id}/api-log"
@@ -51,7 +51,7 @@ async def test_bodies_of_refused_calls_are_for_those_who_may_see_activation_code
         assert (await one.get(f"/console/dealers/{dealer.tenant_id}")).text.count(log) == (1 if role in MAY else 0)
 
 
-async def test_a_dealer_opens_no_log_by_the_operators_way(service: Service, dealer: Door, stranger: Door):
+async def test_a_dealer_opens_no_log_by_the_operators_way(service: Service, dealer: ApiClient, stranger: ApiClient):
     await refused(service, dealer)
     for door in (dealer, stranger):
         async with signed_in(service, "admin", door.tenant_id) as one:
@@ -59,7 +59,7 @@ async def test_a_dealer_opens_no_log_by_the_operators_way(service: Service, deal
                 assert (await one.get(f"/console/dealers/{dealer.tenant_id}/api-log{path}")).status_code == 404
 
 
-async def test_a_log_of_nobody_and_a_call_that_left_it_are_not_there(service: Service, dealer: Door):
+async def test_a_log_of_nobody_and_a_call_that_left_it_are_not_there(service: Service, dealer: ApiClient):
     async with signed_in(service, "admin") as one:
         for path in (f"{dealer.tenant_id}/api-log/999", f"{dealer.tenant_id}/api-log/x", "x/api-log", "999999/api-log"):
             assert (await one.get(f"/console/dealers/{path}")).status_code == 404

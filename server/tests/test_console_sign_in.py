@@ -11,17 +11,18 @@ from datetime import timedelta
 import httpx2
 import pytest
 
-from browser import PASSWORDS, ROLES, Browser, browser, said, signed_in
 from dealer_server import clock
-from dealer_server.console import account, users
-from dealer_server.console.sign_in import local
-from dealer_server.console.table import table
-from dealer_server.operations import user
-from dealer_server.operations.password import Passwords
-from dealer_server.operations.tenant import OperatorError
-from dealer_server.rules import access, totp
-from door import Service, running_service
-from processes import environment, run
+from dealer_server.console.auth import account
+from dealer_server.console.auth.sign_in import local
+from dealer_server.console.routing import table
+from dealer_server.console.shared import users
+from dealer_server.operations.tenants.tenant import OperatorError
+from dealer_server.operations.users import user
+from dealer_server.operations.users.password import Passwords
+from dealer_server.rules.access import access, totp
+from support.api_client import Service, running_service
+from support.browser import PASSWORDS, ROLES, Browser, browser, said, signed_in
+from support.processes import environment, run
 
 TABLE = table(account, users)
 POLICY = (

@@ -3,10 +3,10 @@
 import re
 import secrets
 
-from browser import PASSWORDS, Browser, signed_in
-from dealer_server.console.users import PAGE
-from dealer_server.operations import user
-from door import Door, Service
+from dealer_server.console.shared.users import PAGE
+from dealer_server.operations.users import user
+from support.api_client import ApiClient, Service
+from support.browser import PASSWORDS, Browser, signed_in
 
 
 async def crowd(service: Service, tenant_id: int, count: int) -> list[str]:
@@ -35,7 +35,9 @@ async def paged(one: Browser, path: str) -> list[list[str]]:
     return pages
 
 
-async def test_of_more_than_a_page_of_people_each_is_on_one_page(service: Service, dealer: Door, stranger: Door):
+async def test_of_more_than_a_page_of_people_each_is_on_one_page(
+    service: Service, dealer: ApiClient, stranger: ApiClient
+):
     [other] = await crowd(service, stranger.tenant_id, 1)
     async with signed_in(service, "admin", dealer.tenant_id) as one:
         expected = [str(one.user_id), *await crowd(service, dealer.tenant_id, 2 * PAGE)]
@@ -48,7 +50,7 @@ async def test_of_more_than_a_page_of_people_each_is_on_one_page(service: Servic
         assert shown(last.text) == expected[-1:] and "DISABLED" in last.text
 
 
-async def test_an_operator_comes_to_everybody_operators_first(service: Service, admin: Browser, dealer: Door):
+async def test_an_operator_comes_to_everybody_operators_first(service: Service, admin: Browser, dealer: ApiClient):
     theirs = await crowd(service, dealer.tenant_id, PAGE + 1)
     everybody = [user_id for page in await paged(admin, "/console/users") for user_id in page]
     assert everybody == [str(one.user_id) for one in await user.listed(service.database)]
@@ -56,7 +58,7 @@ async def test_an_operator_comes_to_everybody_operators_first(service: Service, 
 
 
 async def test_an_operator_looks_at_one_dealers_people_and_makes_another(
-    service: Service, admin: Browser, dealer: Door, stranger: Door
+    service: Service, admin: Browser, dealer: ApiClient, stranger: ApiClient
 ):
     theirs = await crowd(service, dealer.tenant_id, 2)
     await crowd(service, stranger.tenant_id, 1)

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
-import ground
 from conftest import database_named
-from processes import environment, run, running
+from support import trading
+from support.processes import environment, run, running
 from test_outcomes import Machine, machine
 
 __all__ = ["machine"]
@@ -17,7 +17,7 @@ METRICS = {"DEALER_METRICS": "127.0.0.1:0"}
 
 
 async def test_a_database_that_goes_and_comes_back_is_told_of_once_each_way(machine: Machine):
-    async with machine.database() as url, ground.opened(url) as shop:
+    async with machine.database() as url, trading.opened(url) as shop:
         env, made = environment(url, **METRICS), await shop.service.tenant(balance="100", qps=0)
         async with (
             running(*SERVE, env=env) as serve,

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dealer_server.rules import delivery, refund
-from dealer_server.rules.delivery import Codes, Failed
-from dealer_server.rules.model import Item, Order, Profile
+from dealer_server.rules.delivery import delivery
+from dealer_server.rules.delivery.delivery import Codes, Failed
+from dealer_server.rules.money import refund
+from dealer_server.rules.orders.model import Item, Order, Profile
 from esim_dealer.wire.vocabulary import LifecycleStatus
 
 PAID_AT = datetime(2026, 11, 20, 8, 15, 30, tzinfo=UTC)

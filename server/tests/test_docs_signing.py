@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from door import Door
 from esim_dealer.wire.signing import signature
+from support.api_client import ApiClient
 
 ROOT = Path(__file__).parents[2]
 VECTORS = json.loads((ROOT / "vectors/signing.json").read_text())["vectors"]
@@ -180,7 +180,7 @@ async def listener(environment: Mapping[str, str]) -> AsyncIterator[tuple[str, a
         await running.wait()
 
 
-async def test_the_quickstart_runs_as_it_stands(dealer: Door, tmp_path: Path) -> None:
+async def test_the_quickstart_runs_as_it_stands(dealer: ApiClient, tmp_path: Path) -> None:
     environment = {
         **os.environ,
         "ESIM_DEALER_URL": dealer.url,

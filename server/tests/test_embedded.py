@@ -18,8 +18,8 @@ import asyncpg
 import psutil
 import pytest
 
-from dealer_server.store import embedded
-from dealer_server.store.embedded import Embedded, EmbeddedError
+from dealer_server.dev import embedded
+from dealer_server.dev.embedded import Embedded, EmbeddedError
 
 ROOT = os.geteuid() == 0
 as_root = pytest.mark.skipif(not ROOT, reason="only root runs the server as another user")

@@ -19,10 +19,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dealer_server.operations import supplier as suppliers
-from dealer_server.rules import activation_code
-from dealer_server.rules.life import Report
-from dealer_server.suppliers import es2plus, kinds
+from dealer_server.operations.suppliers import supplier as suppliers
+from dealer_server.rules.lifecycle import activation_code
+from dealer_server.rules.lifecycle.lifecycle import Report
+from dealer_server.suppliers import registry
 from dealer_server.suppliers.contract import (
     BadEvent,
     Bought,
@@ -30,21 +30,22 @@ from dealer_server.suppliers.contract import (
     NotVoided,
     Outcome,
     Pending,
+    ProfileReport,
     Purchase,
     Rejected,
     Remote,
-    Sighting,
     Unit,
     Unknown,
     VoidDone,
     VoidUnit,
 )
-from dealer_server.suppliers.es2plus import CONFIRM_TAKEN, Es2Plus, Es2PlusSettings
-from dealer_server.suppliers.kinds import BadSettings
-from door import Door, Service, running_service
-from smdp import HOST, TWICE, Authority, Fault, Faults, Smdp, handshakes, iccids, plan, progress, running_smdp
-from smdp import Profile as SmdpProfile
-from sourcing import Source, free_address, fresh, hop, set_up
+from dealer_server.suppliers.es2plus import client
+from dealer_server.suppliers.es2plus.client import CONFIRM_TAKEN, Es2Plus, Es2PlusSettings
+from dealer_server.suppliers.registry import BadSettings
+from support.api_client import ApiClient, Service, running_service
+from support.smdp import HOST, TWICE, Authority, Fault, Faults, Smdp, handshakes, iccids, plan, progress, running_smdp
+from support.smdp import Profile as SmdpProfile
+from support.supplier_setup import Source, free_address, fresh, hop, set_up
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 EID = "89049032123451234512345678901235"
@@ -265,7 +266,7 @@ async def test_an_answer_that_is_too_long_is_not_read(tmp_path: Path):
 
     async with ground(tmp_path) as (smdp, supplier):
         smdp.serve_instead = answer
-        length = es2plus.MOST_ANSWER_BYTES - len(good)
+        length = client.MOST_ANSWER_BYTES - len(good)
         assert await supplier.allocate(purchase(), NOW) == Pending(0, step=CONFIRM)
         length += 1
         assert isinstance(await supplier.allocate(purchase(), NOW), Unknown)
@@ -598,7 +599,7 @@ async def test_a_notification_is_a_sighting(tmp_path: Path):
         assert await smdp.notify(url, f"{ICCID}F", 3, eid=EID) == 204
         [event] = events
         report = Report(datetime(2026, 11, 21, 9, tzinfo=UTC), "DOWNLOAD", eid=EID)
-        assert event.sightings == (Sighting(report, iccid=ICCID),)
+        assert event.sightings == (ProfileReport(report, iccid=ICCID),)
         assert (event.kind, event.look_at) == ("DOWNLOAD", ())
 
 
@@ -643,8 +644,8 @@ async def test_the_profile_status_is_polled_where_there_is_one(tmp_path: Path):
         bought = [Bought(1, "u-1", "TYPE", iccid) for iccid in (ICCID, OTHER, iccids(1, first=900)[0])]
         at = datetime(2026, 11, 21, 8, tzinfo=UTC)
         assert await supplier.refresh(bought, NOW) == [
-            Sighting(Report(at, "DOWNLOAD", eid=EID), iccid=ICCID),
-            Sighting(Report(at, "RELEASED"), iccid=OTHER),
+            ProfileReport(Report(at, "DOWNLOAD", eid=EID), iccid=ICCID),
+            ProfileReport(Report(at, "RELEASED"), iccid=OTHER),
         ]
 
 
@@ -675,7 +676,7 @@ class Shop(NamedTuple):
 
     smdp: Smdp
     service: Service
-    door: Door
+    door: ApiClient
     events: str
 
     async def order(self, quantity: int) -> str:
@@ -764,10 +765,10 @@ def good() -> Es2PlusSettings:
 
 
 def test_settings_are_read_from_json(good: Es2PlusSettings):
-    assert kinds.read("es2plus", msgspec.json.encode(good)) == good
+    assert registry.read("es2plus", msgspec.json.encode(good)) == good
     changed = msgspec.structs.replace(good, notification_table={"3": "DOWNLOAD"}, parallel=64)
-    assert kinds.read("es2plus", msgspec.json.encode(changed)) == changed
-    assert isinstance(kinds.make("es2:test", "es2plus", msgspec.json.encode(good)), Es2Plus)
+    assert registry.read("es2plus", msgspec.json.encode(changed)) == changed
+    assert isinstance(registry.make("es2:test", "es2plus", msgspec.json.encode(good)), Es2Plus)
 
 
 @pytest.mark.parametrize(
@@ -788,14 +789,14 @@ def test_settings_are_read_from_json(good: Es2PlusSettings):
 def test_a_wrong_setting_is_named_in_one_line(good: Es2PlusSettings, field: str, values: list[Any]):
     for value in values:
         with pytest.raises(BadSettings, match=rf"\b{field}\b") as raised:
-            kinds.read("es2plus", msgspec.json.encode({**msgspec.to_builtins(good), field: value}))
+            registry.read("es2plus", msgspec.json.encode({**msgspec.to_builtins(good), field: value}))
         assert "\n" not in str(raised.value)
 
 
 def test_a_key_that_is_not_the_certificates_is_named_without_showing_it(good: Es2PlusSettings):
     other = Authority("CA").issue("other")
     with pytest.raises(BadSettings, match="cert and key") as raised:
-        kinds.read("es2plus", msgspec.json.encode({**msgspec.to_builtins(good), "key": other.key}))
+        registry.read("es2plus", msgspec.json.encode({**msgspec.to_builtins(good), "key": other.key}))
     assert "PRIVATE" not in str(raised.value)
 
 
@@ -803,9 +804,9 @@ def test_what_the_operator_must_set_has_no_default(good: Es2PlusSettings):
     whole = msgspec.to_builtins(good)
     for name in ("baseUrl", "requesterId", "smdpAddress", "ca", "cert", "key"):
         with pytest.raises(BadSettings, match=name):
-            kinds.read("es2plus", msgspec.json.encode({key: value for key, value in whole.items() if key != name}))
+            registry.read("es2plus", msgspec.json.encode({key: value for key, value in whole.items() if key != name}))
     with pytest.raises(BadSettings, match="confirmationCode"):
-        kinds.read("es2plus", msgspec.json.encode({**whole, "confirmationCode": "1"}))
+        registry.read("es2plus", msgspec.json.encode({**whole, "confirmationCode": "1"}))
 
 
 def test_the_key_is_not_in_what_a_log_would_show(good: Es2PlusSettings):

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dealer_server.rules import activation_code, es2plus
-from dealer_server.rules.es2plus import POINTS, Executed, Failed, Meaning, Notification, Unclear
-from dealer_server.rules.life import Report
-from smdp import iccids, progress
+from dealer_server.rules.lifecycle import activation_code
+from dealer_server.rules.lifecycle.lifecycle import Report
+from dealer_server.suppliers.es2plus import messages
+from dealer_server.suppliers.es2plus.messages import POINTS, Executed, Failed, Meaning, Notification, Unclear
+from support.smdp import iccids, progress
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 AT = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
@@ -28,7 +29,7 @@ def answer(status: str = "Executed-Success", code: str = "", **payload: Any) -> 
 
 
 def told(point: object = 3, status: str = "Executed-Success", table: str = "standard", **fields: Any) -> Notification:
-    return es2plus.notification(progress(ICCID, point, status, **fields), POINTS[table], NOW)  # type: ignore
+    return messages.notification(progress(ICCID, point, status, **fields), POINTS[table], NOW)  # type: ignore
 
 
 # Status codes
@@ -49,7 +50,7 @@ def told(point: object = 3, status: str = "Executed-Success", table: str = "stan
     ],
 )  # fmt: skip
 def test_a_status_code_has_the_class_of_the_table(code: str, meaning: Meaning):
-    found = es2plus.answer(answer("Failed", code))
+    found = messages.answer(answer("Failed", code))
     assert isinstance(found, Failed)
     assert found.meaning == meaning and found.message.startswith(f"{code}: ")
 
@@ -70,10 +71,10 @@ def test_a_malformed_code_is_unknown_and_not_repeated(code: str):
 
 
 def test_an_executed_function_answers_what_it_has():
-    found = es2plus.answer(answer(iccid=f"{ICCID}F", matchingId="ABC", smdpAddress="rsp.example.com", eid=EID))
+    found = messages.answer(answer(iccid=f"{ICCID}F", matchingId="ABC", smdpAddress="rsp.example.com", eid=EID))
     assert found == Executed(f"{ICCID}F", "ABC", "rsp.example.com")
-    assert es2plus.answer(answer("Executed-WithWarning")) == Executed()
-    assert es2plus.answer(answer("Executed-Success", "0/0")) == Executed()
+    assert messages.answer(answer("Executed-WithWarning")) == Executed()
+    assert messages.answer(answer("Executed-Success", "0/0")) == Executed()
 
 
 @pytest.mark.parametrize(
@@ -88,12 +89,12 @@ def test_an_executed_function_answers_what_it_has():
     ],
 )  # fmt: skip
 def test_what_is_not_understood_says_nothing(body: bytes):
-    assert isinstance(es2plus.answer(body), Unclear)
+    assert isinstance(messages.answer(body), Unclear)
 
 
 @given(st.binary(max_size=200))
 def test_no_answer_breaks_the_reading(body: bytes):
-    assert isinstance(es2plus.answer(body), Unclear)
+    assert isinstance(messages.answer(body), Unclear)
 
 
 # What is sent
@@ -103,21 +104,21 @@ def test_no_answer_breaks_the_reading(body: bytes):
     ("iccid", "sent"), [(ICCID, f"{ICCID}F"), (ICCID[:18], f"{ICCID[:18]}FF"), (f"{ICCID}1", f"{ICCID}1")]
 )
 def test_an_iccid_is_padded_to_20_places_where_asked(iccid: str, sent: str):
-    assert es2plus.padded(iccid, pad=True) == sent
-    assert es2plus.padded(iccid, pad=False) == iccid
+    assert messages.padded(iccid, pad=True) == sent
+    assert messages.padded(iccid, pad=False) == iccid
 
 
 def test_the_first_address_that_is_a_host_goes_into_the_activation_code():
-    code = es2plus.activation_code(("a.example.com", "b.example.com"), "ID-1")
+    code = messages.activation_code(("a.example.com", "b.example.com"), "ID-1")
     assert code == "LPA:1$a.example.com$ID-1" == activation_code.parse(code).text
     for answered in (None, "", "a.example.com:8000", "https://a.example.com", "a$b.example.com"):
-        assert es2plus.activation_code((answered, "b.example.com"), "ID-1") == "LPA:1$b.example.com$ID-1"
+        assert messages.activation_code((answered, "b.example.com"), "ID-1") == "LPA:1$b.example.com$ID-1"
 
 
 @pytest.mark.parametrize("matching_id", ["", "A B", "A$1", "É", "A" * 129])
 def test_a_malformed_matching_id_is_refused_without_being_repeated(matching_id: str):
     with pytest.raises(ValueError, match="MatchingID") as raised:
-        es2plus.activation_code((None, "b.example.com"), matching_id)
+        messages.activation_code((None, "b.example.com"), matching_id)
     assert not matching_id or matching_id not in str(raised.value)
 
 
@@ -132,7 +133,7 @@ def test_a_malformed_matching_id_is_refused_without_being_repeated(matching_id: 
     ],
 )
 def test_an_ac_token_is_a_matching_id_or_a_whole_code(token: str | None, matching_id: str | None):
-    assert es2plus.ProfileStatus(ICCID, ac_token=token).matching_id == matching_id
+    assert messages.ProfileStatus(ICCID, ac_token=token).matching_id == matching_id
 
 
 # Notifications
@@ -198,7 +199,7 @@ def test_the_wild_example_is_read():
         "tac": "35203000",
         "imei": None,
     }
-    found = es2plus.notification(progress(f"{ICCID}F", "3", **wild), POINTS["cmi"], NOW)
+    found = messages.notification(progress(f"{ICCID}F", "3", **wild), POINTS["cmi"], NOW)
     assert (found.iccid, found.report) == (ICCID, Report(AT, "DOWNLOAD"))
 
 
@@ -213,12 +214,12 @@ def test_the_wild_example_is_read():
     ],
 )  # fmt: skip
 def test_the_time_is_read_in_every_form_and_is_never_in_the_future(when: object, at: datetime):
-    assert es2plus.moment(when, NOW) == at
+    assert messages.moment(when, NOW) == at
 
 
 @given(st.one_of(st.none(), st.text(), st.integers(), st.floats(allow_nan=True), st.booleans()))
 def test_no_time_breaks_the_reading(when: object):
-    assert es2plus.moment(when, NOW) <= NOW
+    assert messages.moment(when, NOW) <= NOW
 
 
 @pytest.mark.parametrize(
@@ -232,14 +233,14 @@ def test_no_time_breaks_the_reading(when: object):
 )  # fmt: skip
 def test_what_is_no_notification_is_refused_without_being_repeated(body: bytes):
     with pytest.raises(ValueError) as raised:
-        es2plus.notification(body, POINTS["standard"], NOW)
+        messages.notification(body, POINTS["standard"], NOW)
     assert "SECRET" not in str(raised.value) and raised.value.__cause__ is None
 
 
 @given(st.binary(max_size=200))
 def test_no_message_breaks_the_reading(body: bytes):
     with pytest.raises(ValueError):
-        es2plus.notification(body, POINTS["standard"], NOW)
+        messages.notification(body, POINTS["standard"], NOW)
 
 
 def test_a_message_that_comes_twice_has_the_same_key_whatever_its_call_id():
@@ -251,5 +252,5 @@ def test_messages_that_differ_have_different_keys():
     later = (AT + timedelta(seconds=1)).isoformat()
     different = [told(3), told(4), told(4, "Failed"), told(4, resultData="AAA="), told(4, resultData="AAB="),
                  told(4, timestamp=later), told(99), told(98)]  # fmt: skip
-    other = es2plus.notification(progress(iccids(2)[1], 3), POINTS["standard"], NOW)
+    other = messages.notification(progress(iccids(2)[1], 3), POINTS["standard"], NOW)
     assert len({one.key for one in [*different, other]}) == 9

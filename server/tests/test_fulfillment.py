@@ -11,26 +11,26 @@ from pathlib import Path
 
 import pytest
 
-import shop as shops
-from dealer_server.fulfillment.answers import retry_seconds
+from dealer_server.fulfillment.scheduling import retry_seconds
 from dealer_server.rules.catalogue.package import GB
-from dealer_server.rules.model import Order
+from dealer_server.rules.orders.model import Order
+from dealer_server.suppliers.builtin.simulated import Simulated
 from dealer_server.suppliers.contract import Done, Outcome, Pending, Rejected, Supplier, Unit, Unknown
-from dealer_server.suppliers.simulated import Simulated
-from shop import PACKAGES, SEED, Shop
+from support import store_fixture as shops
+from support.store_fixture import PACKAGES, SEED, StoreFixture
 
 DAILY = next(one for one in PACKAGES.values() if one.data_type == "DAILY_REDUCED" and one.supplier == "simulated")
 UNLIMITED = next(one for one in PACKAGES.values() if one.data_type == "DAILY_UNLIMITED" and one.supplier == "simulated")
 
 
 @pytest.fixture
-async def shop(database_url: str) -> AsyncIterator[Shop]:
+async def shop(database_url: str) -> AsyncIterator[StoreFixture]:
     async with shops.opened(database_url) as shop:
         yield shop
 
 
 @pytest.fixture
-async def dealer(shop: Shop) -> int:
+async def dealer(shop: StoreFixture) -> int:
     return await shop.dealer()
 
 
@@ -65,7 +65,7 @@ def iccids(order: Order) -> list[str | None]:
     return [profile.iccid for profile in order.profiles]
 
 
-async def test_a_paid_order_is_delivered_with_its_codes_and_one_event(shop: Shop, dealer: int):
+async def test_a_paid_order_is_delivered_with_its_codes_and_one_event(shop: StoreFixture, dealer: int):
     changed: list[bool] = []
     order_id = await shop.order(dealer, ("TEST-OK", 2))
     assert await shop.fulfiller(changed=lambda: changed.append(True)).run_once() == 1
@@ -86,7 +86,7 @@ async def test_a_paid_order_is_delivered_with_its_codes_and_one_event(shop: Shop
     assert await shop.violations() == []
 
 
-async def test_activation_codes_are_sealed_at_rest(shop: Shop, dealer: int):
+async def test_activation_codes_are_sealed_at_rest(shop: StoreFixture, dealer: int):
     order_id = await shop.order(dealer, ("TEST-OK", 1))
     await shop.fulfil()
     (profile,) = (await shop.load(dealer, order_id)).profiles
@@ -97,7 +97,7 @@ async def test_activation_codes_are_sealed_at_rest(shop: Shop, dealer: int):
     assert profile.activation_code not in str(row)
 
 
-async def test_each_dealer_gets_only_its_own(shop: Shop, dealer: int):
+async def test_each_dealer_gets_only_its_own(shop: StoreFixture, dealer: int):
     other = await shop.dealer()
     mine, theirs = await shop.order(dealer, ("TEST-OK", 1)), await shop.order(other, ("TEST-FAIL", 1))
     await shop.fulfil()
@@ -111,7 +111,7 @@ async def test_each_dealer_gets_only_its_own(shop: Shop, dealer: int):
     [("TEST-OK", 1, GB), (DAILY.package_code, 5, 5 * (DAILY.data_bytes or 0)), (UNLIMITED.package_code, 5, None)],
 )
 async def test_the_data_of_a_profile_is_that_of_all_days_bought(
-    shop: Shop, dealer: int, package: str, days: int, total: int | None
+    shop: StoreFixture, dealer: int, package: str, days: int, total: int | None
 ):
     order_id = await shop.order(dealer, (package, 1, days))
     await shop.fulfil()
@@ -119,7 +119,7 @@ async def test_the_data_of_a_profile_is_that_of_all_days_bought(
     assert profile.data_total_bytes == total
 
 
-async def test_a_delayed_package_comes_five_seconds_after_payment(shop: Shop, dealer: int):
+async def test_a_delayed_package_comes_five_seconds_after_payment(shop: StoreFixture, dealer: int):
     order_id = await shop.order(dealer, ("TEST-DELAY", 1))
     assert await shop.fulfil() == 1
     assert statuses(await shop.load(dealer, order_id)) == ("FULFILLING", "PENDING", ["PENDING"])
@@ -133,7 +133,7 @@ async def test_a_delayed_package_comes_five_seconds_after_payment(shop: Shop, de
     assert await shop.violations() == []
 
 
-async def test_a_partial_package_comes_in_two_halves(shop: Shop, dealer: int):
+async def test_a_partial_package_comes_in_two_halves(shop: StoreFixture, dealer: int):
     order_id = await shop.order(dealer, ("TEST-PARTIAL", 5))
     await shop.fulfil()
     first = await shop.load(dealer, order_id)
@@ -148,7 +148,7 @@ async def test_a_partial_package_comes_in_two_halves(shop: Shop, dealer: int):
     assert second.profiles[:3] == first.profiles[:3]
 
 
-async def test_a_failed_line_leaves_its_neighbours_alone_and_is_never_looked_at_again(shop: Shop, dealer: int):
+async def test_a_failed_line_leaves_its_neighbours_alone_and_is_never_looked_at_again(shop: StoreFixture, dealer: int):
     await shop.load_stock(2)
     order_id = await shop.order(dealer, ("TEST-OK", 2), ("TEST-FAIL", 2), ("DEMO-STOCK", 1))
     await shop.fulfil()
@@ -160,7 +160,7 @@ async def test_a_failed_line_leaves_its_neighbours_alone_and_is_never_looked_at_
     assert await shop.violations() == []
 
 
-async def test_a_big_batch_is_claimed_in_parts(shop: Shop, dealer: int):
+async def test_a_big_batch_is_claimed_in_parts(shop: StoreFixture, dealer: int):
     """At most 200 lines, and no more once 1 000 profiles are reached."""
     big = await shop.orders(dealer, [[("TEST-OK", 100)] for _ in range(12)])
     worker = shop.fulfiller()
@@ -172,7 +172,7 @@ async def test_a_big_batch_is_claimed_in_parts(shop: Shop, dealer: int):
     assert await shop.violations() == []
 
 
-async def test_the_biggest_order_is_delivered(shop: Shop, dealer: int):
+async def test_the_biggest_order_is_delivered(shop: StoreFixture, dealer: int):
     codes = [code for code, package in PACKAGES.items() if package.data_type == "TOTAL" and code[:4] != "TEST"]
     order_id = await shop.order(dealer, *[(code, 5) for code in codes[:99] if code != "DEMO-STOCK"])
     await shop.fulfil()
@@ -190,7 +190,7 @@ CANCEL = (
 )
 
 
-async def test_a_profile_cancelled_before_delivery_gets_nothing(shop: Shop, dealer: int):
+async def test_a_profile_cancelled_before_delivery_gets_nothing(shop: StoreFixture, dealer: int):
     order_id = await shop.order(dealer, ("TEST-OK", 2))
     first, second = (await shop.load(dealer, order_id)).profiles
     await shop.rows(CANCEL, dealer, first.profile_id)
@@ -203,7 +203,7 @@ async def test_a_profile_cancelled_before_delivery_gets_nothing(shop: Shop, deal
     assert statuses(order) == ("COMPLETED", "DELIVERED", ["DELIVERED"])
 
 
-async def test_a_profile_cancelled_while_its_supplier_works_gets_nothing(shop: Shop, dealer: int):
+async def test_a_profile_cancelled_while_its_supplier_works_gets_nothing(shop: StoreFixture, dealer: int):
     order_id = await shop.order(dealer, ("TEST-OK", 2))
     first, _ = (await shop.load(dealer, order_id)).profiles
 
@@ -219,7 +219,7 @@ async def test_a_profile_cancelled_while_its_supplier_works_gets_nothing(shop: S
     assert await shop.due(dealer, order_id) is None
 
 
-async def test_a_line_whose_profiles_are_all_cancelled_is_done(shop: Shop, dealer: int):
+async def test_a_line_whose_profiles_are_all_cancelled_is_done(shop: StoreFixture, dealer: int):
     await shop.load_stock(1)
     order_id = await shop.order(dealer, ("DEMO-STOCK", 1))
     await shop.rows(CANCEL, dealer, (await shop.load(dealer, order_id)).profiles[0].profile_id)
@@ -245,7 +245,7 @@ async def test_a_line_whose_profiles_are_all_cancelled_is_done(shop: Shop, deale
     ids=lambda fault: type(fault).__name__,
 )
 async def test_an_outcome_nobody_knows_is_asked_for_again_later(
-    shop: Shop, dealer: int, fault: object, capfd: pytest.CaptureFixture[str]
+    shop: StoreFixture, dealer: int, fault: object, capfd: pytest.CaptureFixture[str]
 ):
     order_id = await shop.order(dealer, ("TEST-OK", 1))
 
@@ -270,7 +270,7 @@ async def test_an_outcome_nobody_knows_is_asked_for_again_later(
     assert await shop.violations() == []
 
 
-async def test_the_wait_starts_anew_once_a_supplier_has_answered(shop: Shop, dealer: int):
+async def test_the_wait_starts_anew_once_a_supplier_has_answered(shop: StoreFixture, dealer: int):
     order_id = await shop.order(dealer, ("TEST-OK", 1))
     answers: list[Outcome] = [Unknown("a"), Unknown("b"), Pending(30), Unknown("c"), Unknown("d")]
     supplier = network(lambda unit, real: answers.pop(0) if answers else real)
@@ -280,7 +280,7 @@ async def test_the_wait_starts_anew_once_a_supplier_has_answered(shop: Shop, dea
         shop.time.passes(wait)
 
 
-async def test_a_line_is_due_as_soon_as_one_of_its_units_wants_it(shop: Shop, dealer: int):
+async def test_a_line_is_due_as_soon_as_one_of_its_units_wants_it(shop: StoreFixture, dealer: int):
     order_id = await shop.order(dealer, ("TEST-OK", 3))
     outcomes = {1: Unknown("?"), 2: Pending(2), 3: Pending(60)}
     await shop.fulfil(network(lambda unit, real: outcomes[unit.position]))
@@ -288,7 +288,7 @@ async def test_a_line_is_due_as_soon_as_one_of_its_units_wants_it(shop: Shop, de
 
 
 @pytest.mark.parametrize(("asked", "wait"), [(-1.0, 0.05), (0.0, 0.05), (7.5, 7.5), (1e9, 3600.0)])
-async def test_a_supplier_cannot_make_us_spin_or_forget(shop: Shop, dealer: int, asked: float, wait: float):
+async def test_a_supplier_cannot_make_us_spin_or_forget(shop: StoreFixture, dealer: int, asked: float, wait: float):
     order_id = await shop.order(dealer, ("TEST-OK", 1))
     await shop.fulfiller(network(lambda unit, real: Pending(asked))).run_once()
     assert await shop.due(dealer, order_id) == wait
@@ -298,7 +298,7 @@ def test_the_wait_between_tries_doubles_up_to_ten_minutes():
     assert [retry_seconds(claims) for claims in (1, 2, 3, 7, 8, 9, 1_000_000)] == [5, 10, 20, 320, 600, 600, 600]
 
 
-async def test_a_package_this_process_does_not_know_yet_waits_a_second(shop: Shop, dealer: int):
+async def test_a_package_this_process_does_not_know_yet_waits_a_second(shop: StoreFixture, dealer: int):
     order_id = await shop.order(dealer, ("TEST-OK", 1))
     await shop.fulfiller(package=lambda code: None).run_once()
     order = await shop.load(dealer, order_id)
@@ -309,7 +309,7 @@ async def test_a_package_this_process_does_not_know_yet_waits_a_second(shop: Sho
 # Several workers, and workers that die
 
 
-async def test_many_workers_at_once_deliver_everything_once(shop: Shop, dealer: int):
+async def test_many_workers_at_once_deliver_everything_once(shop: StoreFixture, dealer: int):
     other = await shop.dealer()
     await shop.load_stock(600)
     wanted = [[("DEMO-STOCK", 1), ("TEST-OK", 2)], [("DEMO-STOCK", 3)]] * 75
@@ -332,7 +332,7 @@ async def test_many_workers_at_once_deliver_everything_once(shop: Shop, dealer: 
 
 
 @pytest.mark.parametrize("package", ["TEST-OK", "TEST-DELAY"])
-async def test_a_worker_paused_past_its_lease_writes_nothing(shop: Shop, dealer: int, package: str):
+async def test_a_worker_paused_past_its_lease_writes_nothing(shop: StoreFixture, dealer: int, package: str):
     """Whether the worker that took over has delivered, or been told to wait."""
     order_id = await shop.order(dealer, (package, 1))
     asked, go_on = asyncio.Event(), asyncio.Event()
@@ -360,7 +360,7 @@ async def test_a_worker_paused_past_its_lease_writes_nothing(shop: Shop, dealer:
     assert order.order_status == "COMPLETED" and iccids(order) != ["8944000000000000001"]
 
 
-async def test_a_worker_late_but_unrivalled_still_delivers(shop: Shop, dealer: int):
+async def test_a_worker_late_but_unrivalled_still_delivers(shop: StoreFixture, dealer: int):
     order_id = await shop.order(dealer, ("TEST-OK", 1))
 
     async def late(unit: Unit, real: Outcome) -> Outcome:
@@ -402,7 +402,7 @@ asyncio.run(main())
 
 
 async def test_a_worker_killed_after_its_supplier_answered_buys_nothing_twice(
-    shop: Shop, dealer: int, database_url: str
+    shop: StoreFixture, dealer: int, database_url: str
 ):
     order_id = await shop.order(dealer, ("TEST-OK", 3))
     child = await asyncio.create_subprocess_exec(
@@ -422,7 +422,7 @@ async def test_a_worker_killed_after_its_supplier_answered_buys_nothing_twice(
     assert order.order_status == "COMPLETED"
 
 
-async def test_a_worker_told_to_stop_records_what_it_knows(shop: Shop, dealer: int):
+async def test_a_worker_told_to_stop_records_what_it_knows(shop: StoreFixture, dealer: int):
     order_id = await shop.order(dealer, ("TEST-OK", 3))
     hanging = asyncio.Event()
 
@@ -446,7 +446,7 @@ async def test_a_worker_told_to_stop_records_what_it_knows(shop: Shop, dealer: i
     assert statuses(await shop.load(dealer, order_id))[0] == "COMPLETED"
 
 
-async def test_what_a_supplier_answered_survives_a_lost_database(shop: Shop, dealer: int):
+async def test_what_a_supplier_answered_survives_a_lost_database(shop: StoreFixture, dealer: int):
     order_id = await shop.order(dealer, ("TEST-OK", 2))
     supplier = network(lambda unit, real: real)
     async with shop.database.transaction() as rival:
@@ -463,7 +463,7 @@ async def test_what_a_supplier_answered_survives_a_lost_database(shop: Shop, dea
     assert supplier.asked == [f"u-{order_id}-0-1", f"u-{order_id}-0-2"]
 
 
-async def test_a_poisonous_order_fails_alone_and_is_tried_ever_later(shop: Shop, dealer: int):
+async def test_a_poisonous_order_fails_alone_and_is_tried_ever_later(shop: StoreFixture, dealer: int):
     """Its supplier gives an ICCID that this dealer has from another order: nothing of it can be written."""
     await shop.order(dealer, ("TEST-OK", 1))
     await shop.fulfil()
@@ -493,7 +493,9 @@ async def test_a_poisonous_order_fails_alone_and_is_tried_ever_later(shop: Shop,
 
 
 @contextlib.asynccontextmanager
-async def running(shop: Shop, wake: asyncio.Event, changed: asyncio.Event, *suppliers: Supplier) -> AsyncIterator[None]:
+async def running(
+    shop: StoreFixture, wake: asyncio.Event, changed: asyncio.Event, *suppliers: Supplier
+) -> AsyncIterator[None]:
     task = asyncio.create_task(shop.fulfiller(*suppliers, changed=changed.set).run(wake))
     try:
         yield
@@ -504,7 +506,7 @@ async def running(shop: Shop, wake: asyncio.Event, changed: asyncio.Event, *supp
 
 
 @pytest.mark.parametrize("woken", [True, False])
-async def test_the_loop_finds_new_work_with_or_without_being_woken(shop: Shop, dealer: int, woken: bool):
+async def test_the_loop_finds_new_work_with_or_without_being_woken(shop: StoreFixture, dealer: int, woken: bool):
     wake, changed = asyncio.Event(), asyncio.Event()
     async with running(shop, wake, changed):
         order_id = await shop.order(dealer, ("TEST-OK", 1))
@@ -514,7 +516,7 @@ async def test_the_loop_finds_new_work_with_or_without_being_woken(shop: Shop, d
     assert statuses(await shop.load(dealer, order_id))[0] == "COMPLETED"
 
 
-async def test_a_supplier_that_hangs_holds_up_no_other(shop: Shop, dealer: int):
+async def test_a_supplier_that_hangs_holds_up_no_other(shop: StoreFixture, dealer: int):
     await shop.load_stock(1)
     stuck = await shop.order(dealer, ("TEST-OK", 1))
     hanging, wake, changed = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -533,7 +535,7 @@ async def test_a_supplier_that_hangs_holds_up_no_other(shop: Shop, dealer: int):
         assert statuses(await shop.load(dealer, stuck))[0] == "PAID"
 
 
-async def test_a_slow_unit_holds_up_only_its_place_among_the_parallel_ones(shop: Shop, dealer: int):
+async def test_a_slow_unit_holds_up_only_its_place_among_the_parallel_ones(shop: StoreFixture, dealer: int):
     await shop.order(dealer, ("TEST-OK", 20))
     third_asked, in_flight, most = asyncio.Event(), 0, 0
 
@@ -553,7 +555,9 @@ async def test_a_slow_unit_holds_up_only_its_place_among_the_parallel_ones(shop:
     assert most == 3
 
 
-async def test_lines_of_a_supplier_not_set_up_are_told_of(shop: Shop, dealer: int, capfd: pytest.CaptureFixture[str]):
+async def test_lines_of_a_supplier_not_set_up_are_told_of(
+    shop: StoreFixture, dealer: int, capfd: pytest.CaptureFixture[str]
+):
     await shop.order(dealer, ("TEST-OK", 1))
     await shop.rows("UPDATE order_item SET supplier = 'es2:gone', due_at = due_at - interval '2 min' RETURNING 1")
     await shop.load_stock(1)

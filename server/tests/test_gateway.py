@@ -17,17 +17,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import raw_http
 from conftest import database_named
 from dealer_server import clock, store
 from dealer_server.api.replies import STATUS
-from dealer_server.operations import tenant
-from dealer_server.operations.tenant import Created
-from dealer_server.rules import access, refusal
-from dealer_server.store.sealing import credential_context
-from door import PREFIX, Door, Reply, Service, running_service
+from dealer_server.db.sealing import credential_context
+from dealer_server.operations.tenants import tenant
+from dealer_server.operations.tenants.tenant import Created
+from dealer_server.rules import refusal
+from dealer_server.rules.access import access
 from esim_dealer.wire.signing import signature
-from rows import PATHS, ROWS
+from support import raw_http
+from support.api_client import PREFIX, ApiClient, Reply, Service, running_service
+from support.operations import PATHS, ROWS
 
 BODY_LIMIT = 262_144
 ENDLESS = 1_000_000
@@ -53,12 +54,12 @@ async def proxied(service: Service, database_url: str) -> AsyncIterator[Service]
 
 
 @pytest.fixture(scope="module")
-async def dealer(service: Service) -> AsyncIterator[Door]:
+async def dealer(service: Service) -> AsyncIterator[ApiClient]:
     async with service.door(await service.tenant(balance="1000", qps=0)) as door:
         yield door
 
 
-def at(door: Door, service: Service) -> Door:
+def at(door: ApiClient, service: Service) -> ApiClient:
     """The same dealer at the door of another process."""
     return replace(door, url=service.url)
 
@@ -69,12 +70,12 @@ def fresh_address() -> str:
     return f"198.18.{number >> 8}.{number & 255}"
 
 
-def good_headers(door: Door, body: bytes = b"{}", **spoiled: str | None) -> list[tuple[str, str | bytes]]:
+def good_headers(door: ApiClient, body: bytes = b"{}", **spoiled: str | None) -> list[tuple[str, str | bytes]]:
     return list(door.headers(body, **spoiled).items())
 
 
 async def sent(
-    door: Door,
+    door: ApiClient,
     headers: raw_http.Headers | None = None,
     *,
     path: str = "/open-api/v1/health",
@@ -106,7 +107,7 @@ def refused(answer: raw_http.Answer | Reply, code: str, *named: str) -> None:
 # What every answer carries
 
 
-async def test_every_answer_has_its_own_trace_id_and_echoes_the_request_id(dealer: Door):
+async def test_every_answer_has_its_own_trace_id_and_echoes_the_request_id(dealer: ApiClient):
     request_id = str(uuid.uuid4()).upper()
     good = await dealer.post("/health", **{"RT-RequestID": request_id})
     again = await dealer.post("/health", **{"RT-RequestID": request_id})
@@ -118,14 +119,14 @@ async def test_every_answer_has_its_own_trace_id_and_echoes_the_request_id(deale
         assert answer.headers["Cache-Control"] == "no-store"
 
 
-async def test_a_request_id_is_echoed_by_refusals_that_come_before_it_is_looked_at(dealer: Door):
+async def test_a_request_id_is_echoed_by_refusals_that_come_before_it_is_looked_at(dealer: ApiClient):
     for path in ("/open-api/v1/nowhere", "/nowhere", "/open-api/v1/health?a=1"):
         headers = good_headers(dealer)
         assert (await sent(dealer, headers, path=path)).headers["rt-requestid"] == dict(headers)["RT-RequestID"]
 
 
 @pytest.mark.parametrize("malformed", ["nonsense", "{}", "<script>", "é"])
-async def test_a_request_id_that_is_none_is_not_echoed(dealer: Door, malformed: str):
+async def test_a_request_id_that_is_none_is_not_echoed(dealer: ApiClient, malformed: str):
     for path in ("/open-api/v1/health", "/nowhere"):
         headers = [*good_headers(dealer, **{"RT-RequestID": None}), ("RT-RequestID", malformed)]
         assert "rt-requestid" not in (await sent(dealer, headers, path=path)).headers
@@ -170,30 +171,30 @@ NO_PATHS = [
 
 
 @pytest.mark.parametrize("path", NO_PATHS)
-async def test_a_path_is_taken_as_it_is_written_and_nobody_is_sent_elsewhere(dealer: Door, path: str):
+async def test_a_path_is_taken_as_it_is_written_and_nobody_is_sent_elsewhere(dealer: ApiClient, path: str):
     answer = await sent(dealer, path=path)
     refused(answer, "000112", "No such path", "/open-api/v1/")
     assert "location" not in answer.headers
 
 
 @pytest.mark.parametrize("path", ["/open-api/v1/health?", "http://door.test/open-api/v1/health"])
-async def test_an_empty_query_string_and_an_absolute_target_are_fine(dealer: Door, path: str):
+async def test_an_empty_query_string_and_an_absolute_target_are_fine(dealer: ApiClient, path: str):
     assert (await sent(dealer, path=path)).code == "000000"
 
 
 @pytest.mark.parametrize("query", ["a=1", "a", "=", "?", "%20", "RT-AccessCode=ak_test_x"])
-async def test_a_query_string_is_refused_since_it_is_not_signed(dealer: Door, query: str):
+async def test_a_query_string_is_refused_since_it_is_not_signed(dealer: ApiClient, query: str):
     refused(await sent(dealer, path=f"/open-api/v1/health?{query}"), "000108", "query string")
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
-async def test_a_method_other_than_post_is_told_which_is_accepted(dealer: Door, method: str):
+async def test_a_method_other_than_post_is_told_which_is_accepted(dealer: ApiClient, method: str):
     answer = await sent(dealer, method=method)
     refused(answer, "000103", "POST")
     assert answer.headers["allow"] == "POST"
 
 
-async def test_the_answer_to_a_head_has_no_body_so_that_the_next_one_is_found(dealer: Door):
+async def test_the_answer_to_a_head_has_no_body_so_that_the_next_one_is_found(dealer: ApiClient):
     reader, writer = await raw_http.connect(dealer.url)
     try:
         for path in ("/open-api/v1/health", "/nowhere", "/healthz"):
@@ -214,18 +215,18 @@ def padded(length: int) -> bytes:
     return b"{" + b" " * (length - 2) + b"}"
 
 
-async def test_a_body_of_exactly_the_limit_is_taken_and_one_byte_more_is_not(dealer: Door):
+async def test_a_body_of_exactly_the_limit_is_taken_and_one_byte_more_is_not(dealer: ApiClient):
     assert (await sent(dealer, body=padded(BODY_LIMIT))).code == "000000"
     refused(await sent(dealer, body=padded(BODY_LIMIT + 1)), "000110", "262144")
 
 
-async def test_an_announced_length_over_the_limit_is_refused_before_the_body_comes(dealer: Door):
+async def test_an_announced_length_over_the_limit_is_refused_before_the_body_comes(dealer: ApiClient):
     headers = [*good_headers(dealer), ("Content-Length", str(BODY_LIMIT + 1))]
     refused(await raw_http.call(dealer.url, raw_http.request("/open-api/v1/health", headers, length=False)), "000110")
 
 
 @pytest.mark.parametrize("size", [1000, 65_536, BODY_LIMIT + 1])
-async def test_chunks_are_counted_as_they_come(dealer: Door, size: int):
+async def test_chunks_are_counted_as_they_come(dealer: ApiClient, size: int):
     def request(body: bytes) -> bytes:
         headers = [*good_headers(dealer, body), ("Transfer-Encoding", "chunked")]
         return raw_http.request("/open-api/v1/health", headers, raw_http.chunked(body, size), length=False)
@@ -234,7 +235,7 @@ async def test_chunks_are_counted_as_they_come(dealer: Door, size: int):
     refused(await raw_http.call(dealer.url, request(padded(BODY_LIMIT + 1))), "000110", "262144")
 
 
-async def test_chunks_over_the_limit_are_refused_before_the_last_one_comes(dealer: Door):
+async def test_chunks_over_the_limit_are_refused_before_the_last_one_comes(dealer: ApiClient):
     headers = [*good_headers(dealer), ("Transfer-Encoding", "chunked")]
     endless = raw_http.chunked(padded(BODY_LIMIT + 1)).removesuffix(b"0\r\n\r\n")
     request = raw_http.request("/open-api/v1/health", headers, endless, length=False)
@@ -242,7 +243,7 @@ async def test_chunks_over_the_limit_are_refused_before_the_last_one_comes(deale
 
 
 @pytest.mark.parametrize("connection", ["close", "keep-alive"])
-async def test_who_sends_on_after_the_refusal_of_its_size_still_reads_it(dealer: Door, connection: str):
+async def test_who_sends_on_after_the_refusal_of_its_size_still_reads_it(dealer: ApiClient, connection: str):
     body = padded(30 * BODY_LIMIT)
     request = raw_http.request("/open-api/v1/health", [*good_headers(dealer, body), ("Connection", connection)], body)
     async with asyncio.timeout(raw_http.PATIENCE):
@@ -273,7 +274,7 @@ JSON = "application/json"
         "application/json;",
     ],
 )
-async def test_json_in_utf_8_is_accepted_however_it_is_spelled(dealer: Door, content_type: str):
+async def test_json_in_utf_8_is_accepted_however_it_is_spelled(dealer: ApiClient, content_type: str):
     assert (await dealer.post("/health", **{"Content-Type": content_type})).code == "000000"
 
 
@@ -296,12 +297,12 @@ async def test_json_in_utf_8_is_accepted_however_it_is_spelled(dealer: Door, con
         "*/*",
     ],
 )
-async def test_another_content_type_is_refused(dealer: Door, content_type: str | None):
+async def test_another_content_type_is_refused(dealer: ApiClient, content_type: str | None):
     refused(await dealer.post("/health", **{"Content-Type": content_type}), "000109", "Content-Type", JSON)
 
 
 @pytest.mark.parametrize("path", ["/health", "/esim/profile/list"])
-async def test_an_empty_body_needs_no_content_type_and_counts_as_an_empty_object(dealer: Door, path: str):
+async def test_an_empty_body_needs_no_content_type_and_counts_as_an_empty_object(dealer: ApiClient, path: str):
     headers = good_headers(dealer, b"", **{"Content-Type": None})
     assert (await sent(dealer, headers, path=PREFIX + path, body=b"")).code == "000000"
     headers = [*good_headers(dealer, b"", **{"Content-Type": None}), ("Transfer-Encoding", "chunked")]
@@ -309,7 +310,7 @@ async def test_an_empty_body_needs_no_content_type_and_counts_as_an_empty_object
     assert (await raw_http.call(dealer.url, raw)).code == "000000"
 
 
-async def test_an_empty_body_is_checked_like_an_empty_object_by_all_that_follows(dealer: Door):
+async def test_an_empty_body_is_checked_like_an_empty_object_by_all_that_follows(dealer: ApiClient):
     headers = good_headers(dealer, b"", **{"Content-Type": None})
     refused(await sent(dealer, headers, path=f"{PREFIX}/esim/order", body=b""), "000105", "transactionId")
     headers = good_headers(dealer, b"", **{"Content-Type": "text/plain"})
@@ -317,7 +318,7 @@ async def test_an_empty_body_is_checked_like_an_empty_object_by_all_that_follows
 
 
 @pytest.mark.parametrize("second", ["text/plain", JSON])
-async def test_two_content_types_are_none(dealer: Door, second: str):
+async def test_two_content_types_are_none(dealer: ApiClient, second: str):
     refused(await sent(dealer, [*good_headers(dealer), ("Content-Type", second)]), "000109")
     refused(await sent(dealer, [("Content-Type", second), *good_headers(dealer)]), "000109")
 
@@ -337,7 +338,7 @@ async def test_two_content_types_are_none(dealer: Door, second: str):
         (["gzip", "identity"], False),
     ],
 )
-async def test_no_content_encoding_but_identity(dealer: Door, encodings: list[str], accepted: bool):
+async def test_no_content_encoding_but_identity(dealer: ApiClient, encodings: list[str], accepted: bool):
     answer = await sent(dealer, [*good_headers(dealer), *(("Content-Encoding", one) for one in encodings)])
     if accepted:
         assert answer.code == "000000"
@@ -348,10 +349,10 @@ async def test_no_content_encoding_but_identity(dealer: Door, encodings: list[st
 # 101013: an address that fails too often
 
 
-async def test_an_address_that_fails_too_often_has_to_wait_and_others_do_not(proxied: Service, dealer: Door):
+async def test_an_address_that_fails_too_often_has_to_wait_and_others_do_not(proxied: Service, dealer: ApiClient):
     door, address, other = at(dealer, proxied), fresh_address(), fresh_address()
 
-    async def ask(of: Door, source: str) -> Reply:
+    async def ask(of: ApiClient, source: str) -> Reply:
         return await of.post("/health", **{"X-Forwarded-For": source})
 
     failing = replace(door, app_secret="sk_test_wrong")
@@ -376,7 +377,7 @@ async def test_an_address_that_fails_too_often_has_to_wait_and_others_do_not(pro
     ],
 )
 async def test_only_a_wrong_key_or_signature_counts_as_a_failure(
-    proxied: Service, dealer: Door, spoiled: dict[str, Any], code: str, counted: bool
+    proxied: Service, dealer: ApiClient, spoiled: dict[str, Any], code: str, counted: bool
 ):
     door, address = at(dealer, proxied), {"X-Forwarded-For": fresh_address()}
     assert (await door.post("/health", **spoiled, **address)).code == code
@@ -389,12 +390,12 @@ SECURITY = ["RT-AccessCode", "RT-RequestID", "RT-Timestamp", "X-Signature"]
 
 
 @pytest.mark.parametrize("name", SECURITY)
-async def test_a_missing_header_is_named(dealer: Door, name: str):
+async def test_a_missing_header_is_named(dealer: ApiClient, name: str):
     refused(await dealer.post("/health", **{name: None}), "000101", name, "missing")
 
 
 @pytest.mark.parametrize("last", range(1, len(SECURITY)))
-async def test_of_several_missing_headers_the_first_is_named(dealer: Door, last: int):
+async def test_of_several_missing_headers_the_first_is_named(dealer: ApiClient, last: int):
     refused(await dealer.post("/health", **dict.fromkeys(SECURITY[:last])), "000101", SECURITY[0])
 
 
@@ -449,7 +450,9 @@ FORMS = [
 
 
 @pytest.mark.parametrize(("name", "value", "words"), FORMS)
-async def test_a_malformed_header_is_refused_with_what_is_accepted(dealer: Door, name: str, value: str, words: str):
+async def test_a_malformed_header_is_refused_with_what_is_accepted(
+    dealer: ApiClient, name: str, value: str, words: str
+):
     headers = [pair for pair in good_headers(dealer) if pair[0] != name]
     refused(await sent(dealer, [*headers, (name, value)]), "000102", name, words)
 
@@ -457,7 +460,7 @@ async def test_a_malformed_header_is_refused_with_what_is_accepted(dealer: Door,
 @pytest.mark.parametrize("name", [*SECURITY, "RT-Signature"])
 @pytest.mark.parametrize("spell", [str, str.lower, str.upper])
 async def test_a_security_header_sent_twice_is_refused_even_when_both_agree(
-    dealer: Door, name: str, spell: Callable[[str], str]
+    dealer: ApiClient, name: str, spell: Callable[[str], str]
 ):
     headers = good_headers(dealer)
     if name == "RT-Signature":
@@ -466,7 +469,7 @@ async def test_a_security_header_sent_twice_is_refused_even_when_both_agree(
 
 
 @pytest.mark.parametrize("spell", [str.lower, str.upper, str.title])
-async def test_header_names_are_read_in_any_case(dealer: Door, spell: Callable[[str], str]):
+async def test_header_names_are_read_in_any_case(dealer: ApiClient, spell: Callable[[str], str]):
     assert (await sent(dealer, [(spell(name), value) for name, value in good_headers(dealer)])).code == "000000"
 
 
@@ -483,18 +486,18 @@ async def test_header_names_are_read_in_any_case(dealer: Door, spell: Callable[[
         "ffffffff-ffff-ffff-ffff-ffffffffffff",
     ],
 )
-async def test_a_uuid_of_any_version_is_accepted_with_or_without_dashes(dealer: Door, request_id: str):
+async def test_a_uuid_of_any_version_is_accepted_with_or_without_dashes(dealer: ApiClient, request_id: str):
     assert (await dealer.post("/health", **{"RT-RequestID": request_id})).code == "000000"
 
 
-async def test_a_signature_is_accepted_in_either_hex_case(dealer: Door):
+async def test_a_signature_is_accepted_in_either_hex_case(dealer: ApiClient):
     headers = dealer.headers(b"{}")
     assert (
         await dealer.send(f"{PREFIX}/health", b"{}", headers | {"X-Signature": headers["X-Signature"].upper()})
     ).code == "000000"
 
 
-async def test_rt_signature_counts_only_where_x_signature_is_absent(dealer: Door):
+async def test_rt_signature_counts_only_where_x_signature_is_absent(dealer: ApiClient):
     async def answer(x_signature: str | None, rt_signature: str) -> raw_http.Answer:
         headers = dict(good_headers(dealer))
         true = str(headers.pop("X-Signature"))
@@ -516,7 +519,7 @@ async def test_rt_signature_counts_only_where_x_signature_is_absent(dealer: Door
     refused(await answer(None, "0" * 64), "101003")
 
 
-async def test_an_empty_body_signs_as_the_empty_string_and_counts_as_an_empty_object(dealer: Door):
+async def test_an_empty_body_signs_as_the_empty_string_and_counts_as_an_empty_object(dealer: ApiClient):
     assert (await sent(dealer, body=b"")).code == "000000"
     headers = [*good_headers(dealer, b""), ("Transfer-Encoding", "chunked")]
     assert (
@@ -530,11 +533,11 @@ async def test_an_empty_body_signs_as_the_empty_string_and_counts_as_an_empty_ob
 
 
 @pytest.mark.parametrize("spell", [lambda key: key[:-1], lambda key: key + "0", str.swapcase, lambda _: "_"])
-async def test_an_app_key_that_nobody_has_is_unknown(dealer: Door, spell: Callable[[str], str]):
+async def test_an_app_key_that_nobody_has_is_unknown(dealer: ApiClient, spell: Callable[[str], str]):
     refused(await dealer.post("/health", **{"RT-AccessCode": spell(dealer.app_key)}), "101005", "RT-AccessCode")
 
 
-async def test_an_app_key_that_was_unknown_opens_calls_as_soon_as_it_exists(service: Service, dealer: Door):
+async def test_an_app_key_that_was_unknown_opens_calls_as_soon_as_it_exists(service: Service, dealer: ApiClient):
     second = replace(dealer, app_key=f"ak_test_{uuid.uuid4().hex[:24]}", app_secret="sk_test_second")
     assert (await second.post("/health")).code == "101005"
     context = credential_context(dealer.tenant_id, second.app_key, 1)
@@ -684,7 +687,7 @@ def test_trusted_proxies_may_be_networks(peer: str, forwarded_for: str, address:
 
 @pytest.mark.parametrize(("forwarded_for", "address"), FORWARDED)
 async def test_the_allowlist_is_held_against_that_hop(
-    proxied: Service, only_from_203_0_113_7: Door, forwarded_for: list[str], address: str
+    proxied: Service, only_from_203_0_113_7: ApiClient, forwarded_for: list[str], address: str
 ):
     door = only_from_203_0_113_7
     headers = [*good_headers(door), *(("X-Forwarded-For", one) for one in forwarded_for)]
@@ -696,7 +699,7 @@ async def test_the_allowlist_is_held_against_that_hop(
 
 
 @pytest.fixture(scope="module")
-async def only_from_203_0_113_7(proxied: Service) -> AsyncIterator[Door]:
+async def only_from_203_0_113_7(proxied: Service) -> AsyncIterator[ApiClient]:
     created = await proxied.tenant(qps=0, ip_allow=["203.0.113.7", "2001:db8::/64"])
     async with proxied.door(created) as door:
         yield door
@@ -761,7 +764,7 @@ def test_a_timestamp_may_be_five_minutes_off_and_no_millisecond_more(off_ms: int
     ("off_seconds", "code"), [(-290, "000000"), (290, "000000"), (-310, "101001"), (310, "101001")]
 )
 async def test_a_timestamp_outside_its_window_is_answered_with_the_servers_time(
-    dealer: Door, off_seconds: int, code: str
+    dealer: ApiClient, off_seconds: int, code: str
 ):
     before = int(time.time() * 1000)
     answer = await dealer.post("/health", **{"RT-Timestamp": str(before + off_seconds * 1000)})
@@ -774,7 +777,7 @@ async def test_a_timestamp_outside_its_window_is_answered_with_the_servers_time(
 # 101003: the signature
 
 
-def other_signatures(door: Door, body: bytes) -> dict[str, str]:
+def other_signatures(door: ApiClient, body: bytes) -> dict[str, str]:
     """What a dealer may have signed by mistake, or an attacker in hope."""
     headers = door.headers(body)
     stamp, request_id, key = (headers[name].encode() for name in ("RT-Timestamp", "RT-RequestID", "RT-AccessCode"))
@@ -807,7 +810,7 @@ def other_signatures(door: Door, body: bytes) -> dict[str, str]:
     ],
 )
 async def test_a_wrong_signature_is_answered_with_the_body_as_received_and_never_with_the_secret(
-    dealer: Door, mistake: str
+    dealer: ApiClient, mistake: str
 ):
     body = '{"keyword": "Türkiye"}'.encode()
     signatures = other_signatures(dealer, body)
@@ -818,7 +821,7 @@ async def test_a_wrong_signature_is_answered_with_the_body_as_received_and_never
     assert dealer.app_secret not in str(answer)
 
 
-async def test_a_signature_does_not_fit_another_dealer_path_or_time(service: Service, dealer: Door):
+async def test_a_signature_does_not_fit_another_dealer_path_or_time(service: Service, dealer: ApiClient):
     headers = dealer.headers(b"{}")
     async with service.door(await service.tenant(qps=0)) as other:
         refused(await other.send(f"{PREFIX}/health", b"{}", headers | {"RT-AccessCode": other.app_key}), "101003")
@@ -863,7 +866,7 @@ async def test_both_secrets_open_calls_during_the_overlap_and_the_old_one_not_af
 async def test_after_two_resets_the_first_secret_opens_nothing(service: Service):
     async with service.door(await service.tenant(qps=0)) as first:
 
-        async def reset() -> Door:
+        async def reset() -> ApiClient:
             secret = await tenant.reset_secret(
                 service.database, service.settings.master_keys, first.app_key, "test", clock.now
             )
@@ -889,14 +892,14 @@ async def test_after_two_resets_the_first_secret_opens_nothing(service: Service)
         lambda one: "".join(c.upper() if i % 2 else c for i, c in enumerate(one)),
     ],
 )
-async def test_a_request_id_is_used_once_however_it_is_spelled(dealer: Door, spell: Callable[[str], str]):
+async def test_a_request_id_is_used_once_however_it_is_spelled(dealer: ApiClient, spell: Callable[[str], str]):
     request_id = str(uuid.uuid4())
     assert (await dealer.post("/health", **{"RT-RequestID": request_id})).code == "000000"
     reused = await dealer.post("/account/balance", **{"RT-RequestID": spell(request_id)})
     refused(reused, "101004", "RT-RequestID", "new UUID")
 
 
-async def test_a_request_id_is_used_up_only_by_a_call_whose_signature_was_verified(dealer: Door):
+async def test_a_request_id_is_used_up_only_by_a_call_whose_signature_was_verified(dealer: ApiClient):
     request_id = {"RT-RequestID": str(uuid.uuid4())}
     for spoiled in ({"X-Signature": "0" * 64}, {"RT-Timestamp": "1767225600000"}, {"RT-AccessCode": "ak_test_unknown"}):
         assert (await dealer.post("/health", **request_id, **spoiled)).code in ("101003", "101001", "101005")
@@ -912,20 +915,20 @@ async def test_a_request_id_is_used_up_only_by_a_call_whose_signature_was_verifi
         ("/esim/query", b'{"orderNo": "D"}', "310272"),
     ],
 )
-async def test_a_request_id_stays_used_when_the_operation_fails(dealer: Door, path: str, body: bytes, code: str):
+async def test_a_request_id_stays_used_when_the_operation_fails(dealer: ApiClient, path: str, body: bytes, code: str):
     request_id = {"RT-RequestID": str(uuid.uuid4())}
     assert (await dealer.post(path, body, **request_id)).code == code
     assert (await dealer.post("/health", **request_id)).code == "101004"
 
 
-async def test_two_dealers_may_use_the_same_request_id(service: Service, dealer: Door):
+async def test_two_dealers_may_use_the_same_request_id(service: Service, dealer: ApiClient):
     request_id = {"RT-RequestID": str(uuid.uuid4())}
     async with service.door(await service.tenant(qps=0)) as other:
         assert (await dealer.post("/health", **request_id)).code == "000000"
         assert (await other.post("/health", **request_id)).code == "000000"
 
 
-async def test_of_many_calls_with_one_request_id_at_once_one_gets_in(dealer: Door):
+async def test_of_many_calls_with_one_request_id_at_once_one_gets_in(dealer: ApiClient):
     request_id = {"RT-RequestID": str(uuid.uuid4())}
     replies = await asyncio.gather(*[dealer.post("/health", **request_id) for _ in range(40)])
     assert sorted(reply.code for reply in replies) == ["000000"] + ["101004"] * 39
@@ -964,7 +967,7 @@ async def test_a_call_over_its_rate_uses_up_its_request_id(proxied: Service):
         assert (await door.post("/health", **request_id)).code == "101004"
 
 
-async def test_a_dealer_without_limit_is_told_none(dealer: Door):
+async def test_a_dealer_without_limit_is_told_none(dealer: ApiClient):
     assert "X-RateLimit-Limit" not in (await dealer.post("/health")).headers
 
 
@@ -1026,7 +1029,7 @@ NOT_JSON = {
 
 
 @pytest.mark.parametrize("body", NOT_JSON.values(), ids=NOT_JSON.keys())
-async def test_what_is_not_a_json_object_in_utf_8_is_refused(dealer: Door, body: bytes):
+async def test_what_is_not_a_json_object_in_utf_8_is_refused(dealer: ApiClient, body: bytes):
     refused(await dealer.post("/package/list", body), "000104", "JSON object")
     assert (await dealer.post("/esim/order", body)).code == "000104"
 
@@ -1045,7 +1048,7 @@ IS_JSON = {
 
 
 @pytest.mark.parametrize("body", IS_JSON.values(), ids=IS_JSON.keys())
-async def test_what_is_a_json_object_in_utf_8_is_taken(dealer: Door, body: bytes):
+async def test_what_is_a_json_object_in_utf_8_is_taken(dealer: ApiClient, body: bytes):
     assert (await dealer.post("/health", body)).code == "000000"
 
 
@@ -1092,7 +1095,7 @@ TYPES = [
 
 @pytest.mark.parametrize(("path", "body", "code", "words"), TYPES)
 async def test_a_wrong_parameter_is_named_with_what_was_wrong_and_what_is_accepted(
-    dealer: Door, path: str, body: bytes, code: str, words: list[str]
+    dealer: ApiClient, path: str, body: bytes, code: str, words: list[str]
 ):
     refused(await dealer.post(path, body), code, *words)
 
@@ -1108,14 +1111,14 @@ FAR_TIMES = [
 @pytest.mark.parametrize("path", ["/esim/order/list", "/esim/profile/list"])
 @pytest.mark.parametrize("name", ["startTime", "endTime", "updatedSince"])
 @pytest.mark.parametrize("at", FAR_TIMES)
-async def test_a_time_that_is_in_no_year_of_utc_is_refused(dealer: Door, path: str, name: str, at: str):
+async def test_a_time_that_is_in_no_year_of_utc_is_refused(dealer: ApiClient, path: str, name: str, at: str):
     refused(await dealer.post(path, {name: at}), "000108", name)
     refused(await dealer.post(path, {name: at, "orderNo": "nonsense"}), "000108", name)
 
 
 @pytest.mark.parametrize("path", ["/esim/order/list", "/esim/profile/list", "/package/list"])
 @pytest.mark.parametrize("at", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "2026-01-01T00:00:00.999999+14:00"])
-async def test_a_time_of_any_year_of_utc_is_taken(dealer: Door, path: str, at: str):
+async def test_a_time_of_any_year_of_utc_is_taken(dealer: ApiClient, path: str, at: str):
     names = ("updatedSince",) if path == "/package/list" else ("startTime", "endTime", "updatedSince")
     for name in names:
         assert (await dealer.post(path, {name: at})).code == "000000"
@@ -1133,12 +1136,12 @@ NULS = [
 
 @pytest.mark.parametrize(("body", "named"), NULS)
 @pytest.mark.parametrize("path", ["/health", "/package/list", "/esim/order/list"])
-async def test_text_with_a_nul_is_refused_wherever_it_stands(dealer: Door, path: str, body: bytes, named: str):
+async def test_text_with_a_nul_is_refused_wherever_it_stands(dealer: ApiClient, path: str, body: bytes, named: str):
     refused(await dealer.post(path, body), "000108", named, "NUL")
 
 
 @pytest.mark.parametrize("beside", ["", "é"])
-async def test_an_order_with_a_nul_in_its_remark_is_refused(dealer: Door, beside: str):
+async def test_an_order_with_a_nul_in_its_remark_is_refused(dealer: ApiClient, beside: str):
     refused(await dealer.order(remark=f"{beside}\0"), "000108", "remark", "NUL")
     order = {"transactionId": "t", "amount": "1.80", "items": [LINE], "remark": f"{beside}\0"}
     in_utf_8 = json.dumps(order, ensure_ascii=False).encode()
@@ -1391,7 +1394,7 @@ async def test_a_database_that_takes_no_connections_for_a_while_is_lost_too(post
         await admin.close()
 
 
-async def test_a_fault_of_ours_is_told_by_a_trace_id_and_nothing_else(service: Service, dealer: Door):
+async def test_a_fault_of_ours_is_told_by_a_trace_id_and_nothing_else(service: Service, dealer: ApiClient):
     async with service.database.connection() as connection:
         await connection.execute("ALTER TABLE webhook_endpoint RENAME TO webhook_endpoint_away")
         try:
@@ -1447,7 +1450,7 @@ UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow,
 @pytest.mark.parametrize("path", PATHS)
 @given(body=BODIES)
 @settings(UNHURRIED, max_examples=80)
-async def test_whatever_is_signed_and_sent_gets_an_envelope_and_never_a_500(dealer: Door, path: str, body: bytes):
+async def test_whatever_is_signed_and_sent_gets_an_envelope_and_never_a_500(dealer: ApiClient, path: str, body: bytes):
     reply = await dealer.post(path, body)
     assert reply.code != "000001" and reply.status == STATUS[reply.code]
 
@@ -1478,7 +1481,7 @@ HEADER_VALUES = st.one_of(
 @given(headers=st.lists(st.tuples(HEADER_NAMES, HEADER_VALUES), max_size=12), body=BODIES)
 @settings(UNHURRIED, max_examples=300)
 async def test_whatever_the_headers_hold_the_answer_is_an_envelope_and_never_a_500(
-    dealer: Door, headers: list[tuple[str, bytes]], body: bytes
+    dealer: ApiClient, headers: list[tuple[str, bytes]], body: bytes
 ):
     answer = await raw_http.call(dealer.url, raw_http.request("/open-api/v1/esim/order", headers, body))
     assert answer.code not in ("000000", "000001") and answer.status == STATUS[answer.code]

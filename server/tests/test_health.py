@@ -2,10 +2,10 @@
 
 import asyncio
 
+from dealer_server.db.database import Database
 from dealer_server.operations.health import Health
-from dealer_server.store.database import Database
-from door import Service
-from processes import PATIENCE
+from support.api_client import Service
+from support.processes import PATIENCE
 
 
 async def becomes(health: Health, reasons: list[str]) -> None:

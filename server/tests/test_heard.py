@@ -4,11 +4,11 @@ import asyncio
 from datetime import timedelta
 
 from dealer_server import clock
-from dealer_server.fulfillment.heard import Heard
-from dealer_server.store import data_key
+from dealer_server.fulfillment.supplier_event_handler import SupplierEventHandler
+from dealer_server.store.tenants import data_key
 from dealer_server.suppliers.contract import Event
-from door import running_service
-from sourcing import fresh
+from support.api_client import running_service
+from support.supplier_setup import fresh
 
 BLOCKED = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'supplier_event'::regclass"
 
@@ -21,7 +21,7 @@ async def test_a_sender_that_gives_up_leaves_the_session_to_its_message(postgres
     async with fresh(postgres, template) as url, running_service(url, worker=False) as service:
         async with service.database.connection() as connection:
             keys = await data_key.load(connection, service.settings.master_keys)
-        heard = Heard(service.database.session(), keys, clock.now, nobody, nobody, timedelta(0))
+        heard = SupplierEventHandler(service.database.session(), keys, clock.now, nobody, nobody, timedelta(0))
         async with service.database.connection() as other:
             blocking = other.transaction()
             await blocking.start()

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from dealer_server.rules import identity, money
-from door import Door, Reply, Service
-from history import NEVER, Call, Entry, Movement, Shown, faults
+from dealer_server.rules.money import money
+from dealer_server.rules.orders import identity
+from support.api_client import ApiClient, Reply, Service
+from support.wallet_history import NEVER, Call, Entry, Movement, Shown, faults
 from test_refunds import bought, named, profiles
 
 CLIENTS, CALLS = 32, 12
@@ -88,7 +89,7 @@ def test_a_ledger_that_does_not_chain_is_no_order():
 class Recorder:
     """A dealer's clients: what each called, when, and what it was told."""
 
-    def __init__(self, dealer: Door, orders: list[dict[str, Any]]):
+    def __init__(self, dealer: ApiClient, orders: list[dict[str, Any]]):
         self.dealer = dealer
         self.orders = orders
         self.calls: list[Call] = []
@@ -167,13 +168,13 @@ def _signed(text: str) -> int:
 
 
 @pytest.fixture
-async def dealer(service: Service) -> AsyncIterator[Door]:
+async def dealer(service: Service) -> AsyncIterator[ApiClient]:
     """A dealer who cannot buy all that its clients want."""
     async with service.door(await service.tenant(balance="150", qps=0)) as door:
         yield door
 
 
-async def booked(service: Service, dealer: Door) -> list[Entry]:
+async def booked(service: Service, dealer: ApiClient) -> list[Entry]:
     """The dealer's ledger, once no refund of it is pending."""
     async with asyncio.timeout(30), service.database.connection() as connection:
         while await connection.fetchval(
@@ -189,7 +190,7 @@ async def booked(service: Service, dealer: Door) -> list[Entry]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_everything_that_clients_are_told_at_once_fits_one_order(service: Service, dealer: Door, seed: int):
+async def test_everything_that_clients_are_told_at_once_fits_one_order(service: Service, dealer: ApiClient, seed: int):
     orders = [await bought(dealer, package, 4) for package in ("TEST-OK", "TEST-ASYNC", "TEST-REJECT", "TEST-OK")]
     opened = [
         Call("order", 0, 0, Movement("ORDER_PAY", identity.order_id(one["orderNo"]) or 0, -4 * PRICE)) for one in orders

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from door import Door
+from support.api_client import ApiClient
 
 needs_zbar = pytest.mark.skipif(
     shutil.which("zbarimg") is None, reason="zbar is not installed (apt install zbar-tools)"
@@ -23,7 +23,7 @@ async def decoded(png: bytes) -> str:
 
 
 @needs_zbar
-async def test_the_qr_code_of_each_esim_holds_its_exact_activation_code(dealer: Door):
+async def test_the_qr_code_of_each_esim_holds_its_exact_activation_code(dealer: ApiClient):
     line = {"packageCode": "TEST-OK", "quantity": 5, "price": "1.80"}
     placed = await dealer.order(items=[line], amount="9.00")
     [item] = (await dealer.delivered(placed.data["orderNo"]))["items"]
@@ -33,7 +33,7 @@ async def test_the_qr_code_of_each_esim_holds_its_exact_activation_code(dealer: 
         assert await decoded(answer.content) == profile["activationCode"]
 
 
-async def test_install_links_hold_the_exact_activation_code(dealer: Door):
+async def test_install_links_hold_the_exact_activation_code(dealer: ApiClient):
     placed = await dealer.order()
     [item] = (await dealer.delivered(placed.data["orderNo"]))["items"]
     [profile] = item["profiles"]

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from dealer_server.fulfillment.breaker import FAILURES, OPEN_SECONDS, REFUSALS, Breaker, Refusals
-from dealer_server.fulfillment.judge import (
+from dealer_server.fulfillment.purchase_decision import (
     FRESH_IDS,
     PARK_SECONDS,
     PATIENCE_SECONDS,
     PENDING_SECONDS,
-    Judged,
-    first_of,
-    judge,
+    PurchaseDecision,
+    decide,
+    first_purchase,
 )
-from dealer_server.store.purchase import Claimed, Hop
+from dealer_server.store.suppliers.purchase import Claimed, Hop
 from dealer_server.suppliers.contract import Done, FromStock, Outcome, Pending, Rejected, RejectedCode, Unknown
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -37,8 +37,10 @@ def rejected(code: RejectedCode, elsewhere: bool = True) -> Rejected:
     return Rejected(code, elsewhere, "words")
 
 
-def asked(outcome: Outcome, route: list[Hop] | None = None, plans_ids: bool = False, **changed: Any) -> Judged:
-    return judge(claimed(**changed), outcome, ROUTE if route is None else route, plans_ids, NOW)
+def asked(
+    outcome: Outcome, route: list[Hop] | None = None, plans_ids: bool = False, **changed: Any
+) -> PurchaseDecision:
+    return decide(claimed(**changed), outcome, ROUTE if route is None else route, plans_ids, NOW)
 
 
 def ago(seconds: float) -> datetime:
@@ -148,7 +150,7 @@ def test_the_only_supplier_is_waited_for(code: RejectedCode):
 )
 def test_a_new_price_is_taken_up_to_the_ceiling(asks: int | None, ceiling: int | None, taken: bool):
     refused = Rejected("CONFIG", True, "words", asks=asks)
-    judged = judge(claimed(failures=2), refused, [NEAR], False, NOW, ceiling=ceiling)
+    judged = decide(claimed(failures=2), refused, [NEAR], False, NOW, ceiling=ceiling)
     assert (judged.answered.state, judged.failed) == ("PLANNED", False)
     due = NOW if taken else NOW + timedelta(seconds=20)
     assert (judged.answered.cost, judged.answered.due_at) == (asks if taken else None, due)
@@ -175,7 +177,7 @@ def test_what_is_written_off_is_no_plain_refusal_and_is_bought_again_under_fresh
 
 def test_a_line_begins_at_the_supplier_it_was_sold_from():
     def first(supplier: str, route: list[Hop]) -> tuple[object, ...]:
-        return first_of((10_001, 7), 5, 0, "u-5-0-1", supplier, "TEST-OK", route)[6:]
+        return first_purchase((10_001, 7), 5, 0, "u-5-0-1", supplier, "TEST-OK", route)[6:]
 
     assert first("far", ROUTE) == FAR
     assert first("gone", ROUTE) == NEAR

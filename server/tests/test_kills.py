@@ -8,74 +8,74 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 
 import pytest
 
-import ground
-from dealer_server import kill_points
-from dealer_server.kill_points import Armed
-from ground import Ground
-from processes import environment, running
+from dealer_server import failpoints
+from dealer_server.failpoints import Failpoint
+from support import trading
+from support.processes import environment, running
+from support.trading import Trading
 
 KILLED = -9
 REACHED_WITHIN = 120.0  # seconds; a point needs traffic of its kind, which pauses while the API is down
 
 # A delay kills in the middle of what follows the point: the COMMIT, or the one statement of the fast path.
 SERVE_POINTS = [
-    Armed("order.before_begin"),
-    Armed("order.locked", 2),
-    Armed("order.written", 2),
-    Armed("order.written", 2, 0.0002),
-    Armed("order.committed", 3),
-    Armed("order.fast.before", 5),
-    Armed("order.fast.before", 5, 0.0004),
-    Armed("order.fast.committed", 5),
+    Failpoint("order.before_begin"),
+    Failpoint("order.locked", 2),
+    Failpoint("order.written", 2),
+    Failpoint("order.written", 2, 0.0002),
+    Failpoint("order.committed", 3),
+    Failpoint("order.fast.before", 5),
+    Failpoint("order.fast.before", 5, 0.0004),
+    Failpoint("order.fast.committed", 5),
 ]
 WORK_POINTS = [
-    Armed("fulfillment.claimed", 2),
-    Armed("fulfillment.answered", 2),
-    Armed("fulfillment.written", 2),
-    Armed("fulfillment.written", 3, 0.0002),
-    Armed("fulfillment.recorded", 3),
-    Armed("webhook.claimed", 2),
-    Armed("webhook.frozen", 2),
-    Armed("webhook.posted", 20),
-    Armed("webhook.recorded", 3),
+    Failpoint("fulfillment.claimed", 2),
+    Failpoint("fulfillment.answered", 2),
+    Failpoint("fulfillment.written", 2),
+    Failpoint("fulfillment.written", 3, 0.0002),
+    Failpoint("fulfillment.recorded", 3),
+    Failpoint("webhook.claimed", 2),
+    Failpoint("webhook.frozen", 2),
+    Failpoint("webhook.posted", 20),
+    Failpoint("webhook.recorded", 3),
 ]
 
 
 @pytest.fixture
-async def shop(database_url: str) -> AsyncIterator[Ground]:
-    async with ground.opened(database_url) as one:
+async def shop(database_url: str) -> AsyncIterator[Trading]:
+    async with trading.opened(database_url) as one:
         yield one
 
 
 def test_a_point_is_armed_by_name_times_and_delay_and_costs_nothing_unarmed():
     for armed in (*SERVE_POINTS, *WORK_POINTS):
-        assert kill_points.parse(str(armed)) == armed
-    assert kill_points.parse("order.locked") == Armed("order.locked", 1, 0)
-    with pytest.raises(ValueError, match="DEALER_KILL_POINT"):
-        kill_points.parse("order locked")
-    assert kill_points.reach is kill_points._unarmed
+        assert failpoints.parse(str(armed)) == armed
+    assert failpoints.parse("order.locked") == Failpoint("order.locked", 1, 0)
+    with pytest.raises(ValueError, match="DEALER_FAILPOINT"):
+        failpoints.parse("order locked")
+    assert failpoints.hit is failpoints._unarmed
 
 
-async def test_every_point_kills_once_and_nothing_is_lost(shop: Ground):
+async def test_every_point_kills_once_and_nothing_is_lost(shop: Trading):
     await _survives(shop, SERVE_POINTS, WORK_POINTS)
 
 
 @pytest.mark.soak
-async def test_hundreds_of_kills_lose_nothing(shop: Ground):
+async def test_hundreds_of_kills_lose_nothing(shop: Trading):
     unseen = await _survives(shop, _anywhere(SERVE_POINTS, 130), _anywhere(WORK_POINTS, 110))
     print(f"\n{shop.kills.total()} kills: {dict(shop.kills)}; of the orders with an unknown outcome {unseen}")
     assert shop.kills.total() == 240
     assert unseen["placed"] and unseen["not placed"], "the kills came at the same moment"
 
 
-def _anywhere(points: Sequence[Armed], count: int) -> Iterable[Armed]:
+def _anywhere(points: Sequence[Failpoint], count: int) -> Iterable[Failpoint]:
     """Every point in turn, at a random arrival and, where it is delayed, after a random time."""
     for point in itertools.islice(itertools.cycle(points), count):
         times = random.randint(1, 4 * point.times)
-        yield Armed(point.name, times, random.uniform(0.00001, 0.0015) if point.seconds else 0)
+        yield Failpoint(point.name, times, random.uniform(0.00001, 0.0015) if point.seconds else 0)
 
 
-async def _survives(shop: Ground, serve_at: Iterable[Armed], work_at: Iterable[Armed]) -> dict[str, int]:
+async def _survives(shop: Trading, serve_at: Iterable[Failpoint], work_at: Iterable[Failpoint]) -> dict[str, int]:
     """API and worker die again and again, each on its own; how many unknown outcomes were which."""
     over, env = asyncio.Event(), environment(shop.url)
     async with asyncio.TaskGroup() as deaths:  # where one fails the other has no reason to go on
@@ -89,7 +89,7 @@ async def _survives(shop: Ground, serve_at: Iterable[Armed], work_at: Iterable[A
     return unseen
 
 
-async def _kill_api(shop: Ground, points: Iterable[Armed], over: asyncio.Event) -> dict[str, int]:
+async def _kill_api(shop: Trading, points: Iterable[Failpoint], over: asyncio.Event) -> dict[str, int]:
     """Dealers buy while the API dies at one point after the other; then until it is over."""
     env, unseen = environment(shop.url), {"placed": 0, "not placed": 0}
     for point in points:
@@ -109,7 +109,7 @@ async def _kill_api(shop: Ground, points: Iterable[Armed], over: asyncio.Event) 
     return unseen
 
 
-async def _kill_worker(shop: Ground, points: Iterable[Armed]) -> None:
+async def _kill_worker(shop: Trading, points: Iterable[Failpoint]) -> None:
     for point in points:
         async with running("work", env=environment(shop.url), kill_at=str(point)) as work:
             assert await work.ended(REACHED_WITHIN) == KILLED, (point, work.said)
@@ -117,7 +117,7 @@ async def _kill_worker(shop: Ground, points: Iterable[Armed]) -> None:
         await shop.leases_run_out()
 
 
-async def _placed_unseen(shop: Ground) -> int:
+async def _placed_unseen(shop: Trading) -> int:
     """How many of the orders with an unknown outcome are there."""
     keys = [one.key for one in shop.buyers.unknown]
     found = await shop.rows(

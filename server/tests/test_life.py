@@ -8,29 +8,35 @@ from datetime import datetime, timedelta
 
 import pytest
 
-import shop as shops
-from dealer_server.fulfillment import follow
-from dealer_server.fulfillment.follow import LEASE_SECONDS, Changed, Follower, Network, Polled
-from dealer_server.rules.life import Report
-from dealer_server.rules.model import Profile
+from dealer_server.fulfillment import lifecycle_tracker
+from dealer_server.fulfillment.lifecycle_tracker import (
+    LEASE_SECONDS,
+    Changed,
+    LifecycleTracker,
+    PollingSource,
+    SimulatedSource,
+)
+from dealer_server.rules.lifecycle.lifecycle import Report
+from dealer_server.rules.orders.model import Profile
+from dealer_server.suppliers.builtin.simulated import Simulated
 from dealer_server.suppliers.contract import (
     Bought,
     Caps,
     Event,
     Health,
     Outcome,
+    ProfileReport,
     Purchase,
     Rejected,
-    Sighting,
     Unasked,
     Unknown,
     VoidDone,
     VoidOutcome,
     VoidUnit,
 )
-from dealer_server.suppliers.simulated import Simulated
-from shop import SEED, START, Shop
-from webhook_stage import eventually
+from support import store_fixture as shops
+from support.store_fixture import SEED, START, StoreFixture
+from support.webhook_fixture import eventually
 
 GB = 2**30
 WEEK, HALF_A_YEAR = 7 * 86_400, 180 * 86_400
@@ -38,7 +44,7 @@ CODE = "elsewhere"
 
 
 @pytest.fixture
-async def shop(database_url: str) -> AsyncIterator[Shop]:
+async def shop(database_url: str) -> AsyncIterator[StoreFixture]:
     async with shops.opened(database_url) as shop:
         yield shop
         assert await shop.violations() == []
@@ -59,12 +65,12 @@ class Upstream:
     def __post_init__(self) -> None:
         self.open.set()
 
-    async def refresh(self, bought: Sequence[Bought], now: datetime) -> Sequence[Sighting | Unasked]:
+    async def refresh(self, bought: Sequence[Bought], now: datetime) -> Sequence[ProfileReport | Unasked]:
         asked = bought[: self.most]
         self.asked.extend(asked)
         await self.open.wait()
         told = ((one, self.says(one, now)) for one in asked)
-        sightings = [Sighting(report, iccid=one.iccid) for one, report in told if report is not None]
+        sightings = [ProfileReport(report, iccid=one.iccid) for one, report in told if report is not None]
         return [*sightings, *(Unasked(one.profile_id) for one in bought[len(asked) :])]
 
     async def allocate(self, purchase: Purchase, now: datetime) -> Outcome:
@@ -88,13 +94,13 @@ class Upstream:
 class Lives:
     """Delivered eSIMs and those who follow them."""
 
-    def __init__(self, shop: Shop, dealer: int, order_id: int):
+    def __init__(self, shop: StoreFixture, dealer: int, order_id: int):
         self.shop = shop
         self.dealer = dealer
         self.order_id = order_id
         self.changes = 0
 
-    async def look(self, source: follow.Source) -> int:
+    async def look(self, source: lifecycle_tracker.Source) -> int:
         """All that is due at a supplier now; how many lives that were."""
         worker, total = self.follower(source), 0
         while lives := await worker.run_once():
@@ -102,15 +108,17 @@ class Lives:
         await worker._session.close()
         return total
 
-    def follower(self, source: follow.Source) -> Follower:
+    def follower(self, source: lifecycle_tracker.Source) -> LifecycleTracker:
         def changed() -> None:
             self.changes += 1
 
-        return Follower(source, self.shop.database.session(), self.shop.data_keys, self.shop.time, changed)
+        return LifecycleTracker(source, self.shop.database.session(), self.shop.data_keys, self.shop.time, changed)
 
-    async def report(self, *sightings: Sighting, supplier: str = CODE) -> list[Changed]:
+    async def report(self, *sightings: ProfileReport, supplier: str = CODE) -> list[Changed]:
         async with self.shop.database.transaction() as connection:
-            return await follow.report(connection, supplier, sightings, self.shop.data_keys, self.shop.time())
+            return await lifecycle_tracker.report(
+                connection, supplier, sightings, self.shop.data_keys, self.shop.time()
+            )
 
     async def profiles(self) -> tuple[Profile, ...]:
         return (await self.shop.load(self.dealer, self.order_id)).profiles
@@ -129,28 +137,30 @@ class Lives:
         await self.shop.rows("UPDATE profile_life SET supplier = $1, due_at = $2", supplier, self.shop.time())
 
 
-async def delivered(shop: Shop, package: str = "TEST-OK", quantity: int = 1, dealer: int | None = None) -> Lives:
+async def delivered(
+    shop: StoreFixture, package: str = "TEST-OK", quantity: int = 1, dealer: int | None = None
+) -> Lives:
     dealer = dealer or await shop.dealer()
     order_id = await shop.order(dealer, (package, quantity))
     await shop.fulfil()
     return Lives(shop, dealer, order_id)
 
 
-async def elsewhere(shop: Shop, quantity: int = 1) -> Lives:
+async def elsewhere(shop: StoreFixture, quantity: int = 1) -> Lives:
     """Delivered eSIMs whose supplier is the upstream, who is due to be asked."""
     lives = await delivered(shop, quantity=quantity)
     await lives.moved_to(CODE)
     return lives
 
 
-def network(speed: float = 1.0) -> Network:
-    return Network(Simulated(SEED, speed))
+def network(speed: float = 1.0) -> SimulatedSource:
+    return SimulatedSource(Simulated(SEED, speed))
 
 
 # Births
 
 
-async def test_a_life_begins_with_the_delivery(shop: Shop):
+async def test_a_life_begins_with_the_delivery(shop: StoreFixture):
     lives = await delivered(shop, quantity=2)
     [first, second] = await shop.rows(
         "SELECT supplier, unused_until, plan_seconds, created_at, due_at, reported_at FROM profile_life"
@@ -161,7 +171,7 @@ async def test_a_life_begins_with_the_delivery(shop: Shop):
     assert first == second == ("simulated", until, WEEK, START, until, None)
 
 
-async def test_plans_sold_by_the_day_last_their_days(shop: Shop):
+async def test_plans_sold_by_the_day_last_their_days(shop: StoreFixture):
     package = next(one for one in shops.PACKAGES.values() if one.data_type == "DAILY_UNLIMITED")
     dealer = await shop.dealer()
     await shop.order(dealer, (package.package_code, 1, 5))
@@ -169,7 +179,7 @@ async def test_plans_sold_by_the_day_last_their_days(shop: Shop):
     assert await shop.rows("SELECT plan_seconds FROM profile_life") == [(5 * 86_400,)]
 
 
-async def test_a_faster_network_has_shorter_plans(shop: Shop):
+async def test_a_faster_network_has_shorter_plans(shop: StoreFixture):
     dealer = await shop.dealer()
     order_id = await shop.order(dealer, ("TEST-OK", 1))
     await shop.fulfil(Simulated(SEED, 10.0))
@@ -177,7 +187,7 @@ async def test_a_faster_network_has_shorter_plans(shop: Shop):
     assert await shop.rows("SELECT plan_seconds FROM profile_life") == [(WEEK // 10,)]
 
 
-async def test_codes_from_stock_have_no_life(shop: Shop):
+async def test_codes_from_stock_have_no_life(shop: StoreFixture):
     await shop.load_stock(1)
     await delivered(shop, "DEMO-STOCK")
     assert await shop.rows("SELECT 1 FROM profile_life") == []
@@ -186,10 +196,12 @@ async def test_codes_from_stock_have_no_life(shop: Shop):
 # Time
 
 
-async def test_time_ends_a_plan_and_the_dealer_is_told(shop: Shop):
+async def test_time_ends_a_plan_and_the_dealer_is_told(shop: StoreFixture):
     lives = await delivered(shop)
     iccid = (await lives.profile()).iccid
-    assert await lives.report(Sighting(Report(shop.time(), esim_status="IN_USE"), iccid=iccid), supplier="simulated")
+    assert await lives.report(
+        ProfileReport(Report(shop.time(), esim_status="IN_USE"), iccid=iccid), supplier="simulated"
+    )
     assert await lives.due() == WEEK
     shop.time.passes(WEEK - 1)
     assert await lives.look(network()) == 0
@@ -204,7 +216,7 @@ async def test_time_ends_a_plan_and_the_dealer_is_told(shop: Shop):
     ]
 
 
-async def test_what_is_never_used_expires(shop: Shop):
+async def test_what_is_never_used_expires(shop: StoreFixture):
     lives = await delivered(shop, quantity=3)
     shop.time.passes(HALF_A_YEAR)
     assert await lives.look(network()) == 3 and await lives.look(network()) == 0
@@ -212,7 +224,7 @@ async def test_what_is_never_used_expires(shop: Shop):
         assert (one.plan_use_status, one.esim_status, one.lifecycle_status) == ("ENDED", "UNUSED_EXPIRED", "DELIVERED")
 
 
-async def test_a_void_profile_is_not_followed(shop: Shop):
+async def test_a_void_profile_is_not_followed(shop: StoreFixture):
     lives = await delivered(shop)
     await shop.rows("UPDATE profile SET lifecycle_status = 'CANCELLED', cancelled = true")
     before = await lives.profile()
@@ -221,7 +233,7 @@ async def test_a_void_profile_is_not_followed(shop: Shop):
     assert await lives.due() is None
 
 
-async def test_a_story_follows_from_the_time_of_delivery(shop: Shop):
+async def test_a_story_follows_from_the_time_of_delivery(shop: StoreFixture):
     lives = await delivered(shop, "TEST-LIFECYCLE")
     seen = []
     for _ in range(12):
@@ -248,7 +260,7 @@ async def test_a_story_follows_from_the_time_of_delivery(shop: Shop):
     )
 
 
-async def test_a_story_ends_with_the_profile(shop: Shop):
+async def test_a_story_ends_with_the_profile(shop: StoreFixture):
     lives = await delivered(shop, "TEST-LIFECYCLE")
     await lives.look(network())
     await shop.rows("UPDATE profile SET lifecycle_status = 'CANCELLED', cancelled = true")
@@ -258,7 +270,7 @@ async def test_a_story_ends_with_the_profile(shop: Shop):
     assert await lives.due() is None
 
 
-async def test_a_story_seen_late_ends_in_the_same_snapshot(shop: Shop):
+async def test_a_story_seen_late_ends_in_the_same_snapshot(shop: StoreFixture):
     dealer = await shop.dealer()
     closely, late = [await delivered(shop, "TEST-LIFECYCLE", dealer=dealer) for _ in range(2)]
     await shop.rows("UPDATE profile_life SET supplier = 'out of sight' WHERE order_id = $1", late.order_id)
@@ -279,39 +291,39 @@ def shown(profile: Profile) -> list[object]:
 # Asking
 
 
-async def test_a_supplier_that_does_not_tell_is_asked_every_quarter_of_an_hour(shop: Shop):
+async def test_a_supplier_that_does_not_tell_is_asked_every_quarter_of_an_hour(shop: StoreFixture):
     lives, upstream = await elsewhere(shop, quantity=2), Upstream()
     for count in (2, 4, 6):
-        assert await lives.look(Polled(upstream)) == 2 and len(upstream.asked) == count
+        assert await lives.look(PollingSource(upstream)) == 2 and len(upstream.asked) == count
         due = await lives.due()
         assert due is not None and 810 <= due < 990
         shop.time.passes(990)
     assert lives.changes == 0, "nothing new is no event"
     assert {one.sku for one in upstream.asked} == {"TEST-OK"} and len({one.iccid for one in upstream.asked}) == 2
     upstream.says = lambda bought, now: Report(now, esim_status="IN_USE", data_usage_bytes=5)
-    assert await lives.look(Polled(upstream)) == 2
+    assert await lives.look(PollingSource(upstream)) == 2
     upstream.says = lambda bought, now: Report(now, esim_status="USED_UP", data_usage_bytes=GB)
     shop.time.passes(990)
-    assert await lives.look(Polled(upstream)) == 2 and await lives.due() is None, "nothing more after the end"
+    assert await lives.look(PollingSource(upstream)) == 2 and await lives.due() is None, "nothing more after the end"
     assert {one.plan_use_status for one in await lives.profiles()} == {"ENDED"}
 
 
-async def test_a_supplier_that_does_not_answer_is_asked_again_later_and_later(shop: Shop):
+async def test_a_supplier_that_does_not_answer_is_asked_again_later_and_later(shop: StoreFixture):
     def no_answer(bought: Bought, now: datetime) -> Report:
         raise TimeoutError
 
     lives, upstream = await elsewhere(shop), Upstream(no_answer)
     for seconds in (5, 10, 20, 40):
-        assert await lives.look(Polled(upstream)) == 1 and await lives.due() == seconds
+        assert await lives.look(PollingSource(upstream)) == 1 and await lives.due() == seconds
         shop.time.passes(seconds)
     upstream.says = lambda bought, now: Report(now)
-    assert await lives.look(Polled(upstream)) == 1
+    assert await lives.look(PollingSource(upstream)) == 1
     assert await shop.rows("SELECT claims, claim FROM profile_life") == [(0, None)]
 
 
-async def test_what_there_was_no_time_to_ask_of_is_asked_of_at_once(shop: Shop):
+async def test_what_there_was_no_time_to_ask_of_is_asked_of_at_once(shop: StoreFixture):
     lives, upstream = await elsewhere(shop, quantity=5), Upstream(most=2)
-    assert await lives.look(Polled(upstream)) == 5 + 3 + 1, "each time all that is left"
+    assert await lives.look(PollingSource(upstream)) == 5 + 3 + 1, "each time all that is left"
     assert len(upstream.asked) == len({one.iccid for one in upstream.asked}) == 5
     found = await shop.rows(
         "SELECT claims, claim, reported_at = $1, due_at > $1 + interval '800 s' FROM profile_life", shop.time()
@@ -319,74 +331,74 @@ async def test_what_there_was_no_time_to_ask_of_is_asked_of_at_once(shop: Shop):
     assert found == [(0, None, True, True)] * 5
 
 
-async def test_to_leave_an_esim_for_later_is_not_to_hear_of_it(shop: Shop):
+async def test_to_leave_an_esim_for_later_is_not_to_hear_of_it(shop: StoreFixture):
     def no_answer(bought: Bought, now: datetime) -> Report:
         raise TimeoutError
 
     lives, upstream = await elsewhere(shop), Upstream(no_answer)
-    await lives.look(Polled(upstream))
+    await lives.look(PollingSource(upstream))
     shop.time.passes(5)
     upstream.says, upstream.most = lambda bought, now: Report(now), 0
-    worker = lives.follower(Polled(upstream))
+    worker = lives.follower(PollingSource(upstream))
     assert await worker.run_once() == 1 and await lives.due() == 0
     await worker._session.close()
     assert await shop.rows("SELECT claims, claim, reported_at FROM profile_life") == [(1, None, None)]
 
 
-async def test_a_plan_ends_also_while_its_supplier_does_not_answer(shop: Shop):
+async def test_a_plan_ends_also_while_its_supplier_does_not_answer(shop: StoreFixture):
     def no_answer(bought: Bought, now: datetime) -> Report:
         raise ConnectionError
 
     lives = await elsewhere(shop)
-    await lives.look(Polled(Upstream(lambda bought, now: Report(now, esim_status="IN_USE"))))
+    await lives.look(PollingSource(Upstream(lambda bought, now: Report(now, esim_status="IN_USE"))))
     shop.time.passes(WEEK)
-    assert await lives.look(Polled(Upstream(no_answer))) == 1
+    assert await lives.look(PollingSource(Upstream(no_answer))) == 1
     assert (await lives.profile()).plan_use_status == "ENDED"
 
 
-async def test_what_a_supplier_cannot_tell_of_stays_as_it_is(shop: Shop):
+async def test_what_a_supplier_cannot_tell_of_stays_as_it_is(shop: StoreFixture):
     lives, upstream = await elsewhere(shop), Upstream(lambda bought, now: None)
     before = await lives.profile()
-    assert await lives.look(Polled(upstream)) == 1 and await lives.profile() == before
+    assert await lives.look(PollingSource(upstream)) == 1 and await lives.profile() == before
     assert await shop.rows("SELECT reported_at FROM profile_life") == [(None,)]
 
 
-async def test_a_supplier_that_ends_plans_itself_is_waited_for(shop: Shop):
+async def test_a_supplier_that_ends_plans_itself_is_waited_for(shop: StoreFixture):
     lives = await elsewhere(shop)
     upstream = Upstream(lambda bought, now: Report(now, esim_status="IN_USE"), Caps(polled=True, own_plan_end=True))
-    await lives.look(Polled(upstream))
+    await lives.look(PollingSource(upstream))
     shop.time.passes(WEEK + HALF_A_YEAR)
-    await lives.look(Polled(upstream))
+    await lives.look(PollingSource(upstream))
     assert (await lives.profile()).plan_use_status == "STARTED"
     upstream.says = lambda bought, now: Report(now, esim_status="USED_EXPIRED")
     shop.time.passes(990)
-    await lives.look(Polled(upstream))
+    await lives.look(PollingSource(upstream))
     assert (await lives.profile()).plan_use_status == "ENDED"
 
 
-async def test_a_supplier_that_cannot_be_asked_is_not_asked(shop: Shop):
+async def test_a_supplier_that_cannot_be_asked_is_not_asked(shop: StoreFixture):
     lives, upstream = await elsewhere(shop), Upstream(caps=Caps())
     await shop.rows("UPDATE profile_life SET asked_at = $1", shop.time())
-    assert await lives.look(Polled(upstream)) == 1 and upstream.asked == []
+    assert await lives.look(PollingSource(upstream)) == 1 and upstream.asked == []
     assert await shop.rows("SELECT asked_at FROM profile_life") == [(None,)], "nobody waits for its answer"
     assert await lives.due() == HALF_A_YEAR
 
 
-async def test_a_worker_that_was_too_slow_writes_nothing(shop: Shop):
+async def test_a_worker_that_was_too_slow_writes_nothing(shop: StoreFixture):
     lives, slow = await elsewhere(shop), Upstream(lambda bought, now: Report(now, smdp_status="DELETED"))
     slow.open.clear()
-    worker = lives.follower(Polled(slow))
+    worker = lives.follower(PollingSource(slow))
     working = asyncio.create_task(worker.run_once())
     await eventually(lambda: asyncio.sleep(0, bool(slow.asked)))
     shop.time.passes(LEASE_SECONDS)
-    await lives.look(Polled(Upstream(lambda bought, now: Report(now, smdp_status="ENABLED"))))
+    await lives.look(PollingSource(Upstream(lambda bought, now: Report(now, smdp_status="ENABLED"))))
     slow.open.set()
     assert await working == 1
     assert (await lives.profile()).smdp_status == "ENABLED"
     await worker._session.close()
 
 
-async def test_what_cannot_be_recorded_harms_no_other(shop: Shop):
+async def test_what_cannot_be_recorded_harms_no_other(shop: StoreFixture):
     dealer = await shop.dealer()
     broken, good = [await delivered(shop, dealer=dealer) for _ in range(2)]
     await good.moved_to(CODE)
@@ -394,7 +406,7 @@ async def test_what_cannot_be_recorded_harms_no_other(shop: Shop):
     put = "UPDATE profile SET activation_code = $2 WHERE order_id = $1"
     await shop.rows(put, broken.order_id, b"no key opens this")
     upstream = Upstream(lambda bought, now: Report(now, smdp_status="ENABLED"))
-    assert await good.look(Polled(upstream)) == 2
+    assert await good.look(PollingSource(upstream)) == 2
     assert (await good.profile()).smdp_status == "ENABLED"
     assert await broken.due() == LEASE_SECONDS, "it comes due again"
     await shop.rows(put, broken.order_id, sealed)
@@ -403,10 +415,10 @@ async def test_what_cannot_be_recorded_harms_no_other(shop: Shop):
 # Being told
 
 
-async def test_reports_in_one_message_change_an_order_once(shop: Shop):
+async def test_reports_in_one_message_change_an_order_once(shop: StoreFixture):
     lives = await elsewhere(shop, quantity=2)
     told = [
-        Sighting(Report(shop.time(), smdp_status=word), iccid=one.iccid)
+        ProfileReport(Report(shop.time(), smdp_status=word), iccid=one.iccid)
         for one in await lives.profiles()
         for word in ("ENABLED", "DOWNLOAD", "INSTALLATION")
     ]
@@ -417,7 +429,7 @@ async def test_reports_in_one_message_change_an_order_once(shop: Shop):
     assert (await shop.load(lives.dealer, lives.order_id)).version == 3
 
 
-async def test_reports_in_any_order_leave_the_same_rows(shop: Shop):
+async def test_reports_in_any_order_leave_the_same_rows(shop: StoreFixture):
     """Each in a transaction of its own, some twice; three profiles, the first of which hears them in order."""
     lives, shuffle = await elsewhere(shop, quantity=3), random.Random(7)
     now = shop.time()
@@ -431,25 +443,25 @@ async def test_reports_in_any_order_leave_the_same_rows(shop: Shop):
     for number, profile in enumerate(await lives.profiles()):
         told = story + story if number == 0 else shuffle.sample(story + story, 2 * len(story))
         for report in told:
-            await lives.report(Sighting(report, iccid=profile.iccid))
+            await lives.report(ProfileReport(report, iccid=profile.iccid))
     first, *others = [shown(profile) for profile in await lives.profiles()]
     assert others == [first, first]
     known = "smdp_at, esim_at, ended_at, valid_until, due_at"
     assert len(await shop.rows(f"SELECT DISTINCT {known} FROM profile_life")) == 1
 
 
-async def test_what_is_none_of_its_esims_changes_nothing(shop: Shop):
+async def test_what_is_none_of_its_esims_changes_nothing(shop: StoreFixture):
     lives = await elsewhere(shop)
     report = Report(shop.time(), smdp_status="ENABLED")
     iccid = (await lives.profile()).iccid
-    assert await lives.report(Sighting(report, iccid="8900000000000000009")) == []
-    assert await lives.report(Sighting(report, iccid=iccid), supplier="another") == []
-    assert await lives.report(Sighting(report, unit_key="u-1-0-1"), Sighting(report, supplier_ref="x")) == []
-    assert await lives.report(Sighting(report)) == [] and await lives.report() == []
+    assert await lives.report(ProfileReport(report, iccid="8900000000000000009")) == []
+    assert await lives.report(ProfileReport(report, iccid=iccid), supplier="another") == []
+    assert await lives.report(ProfileReport(report, unit_key="u-1-0-1"), ProfileReport(report, supplier_ref="x")) == []
+    assert await lives.report(ProfileReport(report)) == [] and await lives.report() == []
     assert (await lives.profile()).smdp_status == "RELEASED"
 
 
-async def test_an_esim_is_also_known_by_what_it_was_bought_as(shop: Shop):
+async def test_an_esim_is_also_known_by_what_it_was_bought_as(shop: StoreFixture):
     lives = await elsewhere(shop)
     profile = await lives.profile()
     await shop.rows(
@@ -457,32 +469,32 @@ async def test_an_esim_is_also_known_by_what_it_was_bought_as(shop: Shop):
         " supplier_ref, iccid, created_at) VALUES ($1, $2, 0, $3, 0, 'u-1', $4, 'SKU', 'DONE', 'REF', $5, $6)",
         lives.dealer, profile.profile_id, lives.order_id, CODE, profile.iccid, shop.time(),
     )  # fmt: skip
-    assert await lives.report(Sighting(Report(shop.time(), smdp_status="DOWNLOAD"), unit_key="u-1"))
-    assert await lives.report(Sighting(Report(shop.time(), smdp_status="ENABLED"), supplier_ref="REF"))
+    assert await lives.report(ProfileReport(Report(shop.time(), smdp_status="DOWNLOAD"), unit_key="u-1"))
+    assert await lives.report(ProfileReport(Report(shop.time(), smdp_status="ENABLED"), supplier_ref="REF"))
     upstream = Upstream()
     await lives.moved_to(CODE)
-    await lives.look(Polled(upstream))
+    await lives.look(PollingSource(upstream))
     [asked] = upstream.asked
     assert (asked.unit_key, asked.sku, asked.supplier_ref) == ("u-1", "SKU", "REF")
 
 
-async def test_a_clock_that_is_ahead_outlasts_nothing(shop: Shop):
+async def test_a_clock_that_is_ahead_outlasts_nothing(shop: StoreFixture):
     lives = await elsewhere(shop)
     iccid = (await lives.profile()).iccid
     ahead = shop.time() + timedelta(days=9_999)
-    await lives.report(Sighting(Report(ahead, smdp_status="ENABLED"), iccid=iccid))
+    await lives.report(ProfileReport(Report(ahead, smdp_status="ENABLED"), iccid=iccid))
     shop.time.passes(5)
-    await lives.report(Sighting(Report(shop.time(), smdp_status="DISABLED"), iccid=iccid))
+    await lives.report(ProfileReport(Report(shop.time(), smdp_status="DISABLED"), iccid=iccid))
     assert (await lives.profile()).smdp_status == "DISABLED"
 
 
-async def test_a_suppliers_own_cancellation_is_told(shop: Shop):
+async def test_a_suppliers_own_cancellation_is_told(shop: StoreFixture):
     lives = await elsewhere(shop)
     iccid = (await lives.profile()).iccid
-    assert await lives.report(Sighting(Report(shop.time(), esim_status="REVOKED"), iccid=iccid))
+    assert await lives.report(ProfileReport(Report(shop.time(), esim_status="REVOKED"), iccid=iccid))
     profile = await lives.profile()
     assert (profile.lifecycle_status, profile.cancelled, profile.refunded) == ("CANCELLED", True, False)
     assert await lives.due() is None
-    assert await lives.report(Sighting(Report(shop.time(), "ENABLED", data_usage_bytes=5), iccid=iccid))
+    assert await lives.report(ProfileReport(Report(shop.time(), "ENABLED", data_usage_bytes=5), iccid=iccid))
     late = await lives.profile()
     assert (late.smdp_status, late.lifecycle_status, late.data_usage_bytes) == ("ENABLED", "CANCELLED", 0)

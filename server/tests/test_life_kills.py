@@ -11,19 +11,19 @@ from typing import Any
 import httpx2
 import pytest
 
-from dealer_server.kill_points import Armed
-from door import Door
-from processes import environment, running
+from dealer_server.failpoints import Failpoint
+from support.api_client import ApiClient
+from support.processes import environment, running
 from test_refund_kills import KILLED, Till, till_on
 from test_refunds import profiles, query
 
 WORK_POINTS = [
-    Armed("life.claimed"),
-    Armed("life.asked"),
-    Armed("life.written"),
-    Armed("life.written", 1, 0.0002),
-    Armed("life.recorded"),
-    Armed("life.recorded", 2),
+    Failpoint("life.claimed"),
+    Failpoint("life.asked"),
+    Failpoint("life.written"),
+    Failpoint("life.written", 1, 0.0002),
+    Failpoint("life.recorded"),
+    Failpoint("life.recorded", 2),
 ]
 ENDED = "SELECT count(*) > 0 AND bool_and(plan_use_status = 'ENDED') FROM profile WHERE order_id = $1"
 
@@ -40,7 +40,7 @@ def lives(order: dict[str, Any]) -> list[dict[str, Any]]:
     return [{name: value for name, value in one.items() if name != "qrCodeUrl"} for one in profiles(order)]
 
 
-async def story(door: Door) -> dict[str, Any]:
+async def story(door: ApiClient) -> dict[str, Any]:
     line = {"packageCode": "TEST-LIFECYCLE", "quantity": 3, "price": "1.80"}
     return (await door.order(items=[line], amount="5.40")).data
 
@@ -109,7 +109,7 @@ async def test_dev_runs_plans_as_fast_as_it_is_told(folder: Path):
         assert text, process.said
         said = json.loads(text)
         async with httpx2.AsyncClient(trust_env=False, timeout=30) as http:
-            door = Door(said["baseUrl"], int(said["tenantId"]), said["appKey"], said["appSecret"], http)
+            door = ApiClient(said["baseUrl"], int(said["tenantId"]), said["appKey"], said["appSecret"], http)
             order = await door.delivered((await door.order()).data["orderNo"])
             call = {"iccid": profiles(order)[0]["iccid"]}
             used = (await door.post("/test/profile/advance", call | {"step": "START"})).data

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dealer_server.rules import delivery, life, snapshot
-from dealer_server.rules.life import Life, Report
-from dealer_server.rules.model import Item, Order, Profile
-from dealer_server.rules.snapshot import Links
+from dealer_server.rules.delivery import delivery
+from dealer_server.rules.lifecycle import lifecycle as life
+from dealer_server.rules.lifecycle.lifecycle import Lifecycle, Report
+from dealer_server.rules.orders import snapshot
+from dealer_server.rules.orders.model import Item, Order, Profile
+from dealer_server.rules.orders.snapshot import Links
 from esim_dealer.wire import snapshot as wire
 
 DELIVERED_AT = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
@@ -21,14 +23,14 @@ NEW = Profile(
     1, "DELIVERED", iccid="8900000000000000009", activation_code="LPA:1$a.example$B", qr_token="t",
     esim_status="GOT_RESOURCE", smdp_status="RELEASED", data_total_bytes=GB,
 )  # fmt: skip
-TERMS = Life(unused_until=DELIVERED_AT + timedelta(days=180), plan_seconds=7 * DAY)
+TERMS = Lifecycle(unused_until=DELIVERED_AT + timedelta(days=180), plan_seconds=7 * DAY)
 
 
 def at(seconds: float) -> datetime:
     return DELIVERED_AT + timedelta(seconds=seconds)
 
 
-def told(*reports: Report, profile: Profile = NEW, known: Life = TERMS) -> tuple[Profile, Life]:
+def told(*reports: Report, profile: Profile = NEW, known: Lifecycle = TERMS) -> tuple[Profile, Lifecycle]:
     for report in reports:
         profile, known = life.apply(profile, known, report)
     return profile, known
@@ -139,7 +141,7 @@ def test_what_a_cancelling_report_says_of_use_counts():
 
 def test_nothing_is_told_of_a_profile_without_codes():
     pending = Profile(1)
-    assert told(Report(at(9), "ENABLED", "IN_USE"), profile=pending, known=Life()) == (pending, Life())
+    assert told(Report(at(9), "ENABLED", "IN_USE"), profile=pending, known=Lifecycle()) == (pending, Lifecycle())
 
 
 # Time

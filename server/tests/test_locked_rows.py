@@ -10,11 +10,13 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 import pytest
 
-from dealer_server.operations import stock
-from dealer_server.store import data_key
-from dealer_server.store.database import Database, DatabaseLost, Desk
-from door import Door, Reply, Service
-from shop import stock_csv
+from dealer_server.db.batcher import Batcher
+from dealer_server.db.database import Database
+from dealer_server.db.errors import DatabaseLost
+from dealer_server.operations.catalogue import load_stock
+from dealer_server.store.tenants import data_key
+from support.api_client import ApiClient, Reply, Service
+from support.store_fixture import stock_csv
 
 WALLET = "SELECT FROM wallet WHERE tenant_id = $1 FOR UPDATE"
 
@@ -43,14 +45,14 @@ async def lock_is_waited_for(service: Service) -> None:
             await asyncio.sleep(0.01)
 
 
-async def delivered(door: Door, package: str = "TEST-OK") -> tuple[str, int]:
+async def delivered(door: ApiClient, package: str = "TEST-OK") -> tuple[str, int]:
     """A delivered order's orderNo, and the id of its only profile."""
     placed = await door.order(package)
     data = await door.delivered(placed.data["orderNo"])
     return data["orderNo"], int(data["items"][0]["profiles"][0]["profileId"])
 
 
-async def test_a_locked_wallet_makes_no_other_dealer_wait(service: Service, dealer: Door, stranger: Door):
+async def test_a_locked_wallet_makes_no_other_dealer_wait(service: Service, dealer: ApiClient, stranger: ApiClient):
     orders = [await delivered(stranger) for _ in range(2)]
     await delivered(dealer)
     async with held(service, WALLET, dealer.tenant_id):
@@ -66,7 +68,7 @@ async def test_a_locked_wallet_makes_no_other_dealer_wait(service: Service, deal
     assert await service.audit() == []
 
 
-async def test_whose_wallet_stays_locked_is_told_to_come_again(service: Service, dealer: Door):
+async def test_whose_wallet_stays_locked_is_told_to_come_again(service: Service, dealer: ApiClient):
     order_no, _ = await delivered(dealer)
     key = secrets.token_hex(8)
     async with held(service, WALLET, dealer.tenant_id):
@@ -82,7 +84,7 @@ async def test_whose_wallet_stays_locked_is_told_to_come_again(service: Service,
     assert await service.audit() == []
 
 
-async def test_a_locked_order_makes_no_other_order_wait(service: Service, dealer: Door, stranger: Door):
+async def test_a_locked_order_makes_no_other_order_wait(service: Service, dealer: ApiClient, stranger: ApiClient):
     mine, theirs = await delivered(dealer), [await delivered(stranger) for _ in range(2)]
     sql = "SELECT FROM orders WHERE tenant_id = $1 FOR UPDATE"
     async with held(service, sql, dealer.tenant_id):
@@ -105,7 +107,7 @@ async def stocked(service: Service) -> None:
     async with service.database.connection() as connection:
         keys = await data_key.load(connection, service.settings.master_keys)
     first = secrets.randbelow(10**7)
-    assert (await stock.load_stock(service.database, keys, "DEMO-STOCK", stock_csv(4, first), "test")).loaded == 4
+    assert (await load_stock.load_stock(service.database, keys, "DEMO-STOCK", stock_csv(4, first), "test")).loaded == 4
 
 
 def from_stock(quantity: int) -> dict[str, object]:
@@ -113,7 +115,7 @@ def from_stock(quantity: int) -> dict[str, object]:
     return {"items": [line], "amount": f"{2.5 * quantity:.2f}"}
 
 
-async def test_a_locked_code_makes_no_order_wait(service: Service, dealer: Door, stocked: None):
+async def test_a_locked_code_makes_no_order_wait(service: Service, dealer: ApiClient, stocked: None):
     """The next code is held elsewhere: the one after it is sold, and others meanwhile buy what they like."""
     sql = "SELECT FROM stock_profile WHERE taken_by IS NULL AND package_code = $1 ORDER BY iccid LIMIT 1 FOR UPDATE"
     async with held(service, sql, "DEMO-STOCK"):
@@ -133,7 +135,7 @@ def log_of(dsn: str) -> Path:
     return Path(folder).parent / "log"
 
 
-async def test_no_expected_refusal_is_an_error_of_the_database(service: Service, dealer: Door, stocked: None):
+async def test_no_expected_refusal_is_an_error_of_the_database(service: Service, dealer: ApiClient, stocked: None):
     log = log_of(service.database.dsn)
     before = len(log.read_bytes())
 
@@ -164,7 +166,7 @@ async def test_a_batch_that_is_ended_leaves_nobody_waiting():
         begun.set()
         return await asyncio.get_running_loop().create_future()
 
-    desk: Desk[int, int] = Desk(run, bound=1)
+    desk: Batcher[int, int] = Batcher(run, bound=1)
     before = asyncio.all_tasks()
     futures = [desk.submit(number) for number in range(3)]
     await begun.wait()

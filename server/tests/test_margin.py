@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dealer_server.rules import money
 from dealer_server.rules.catalogue.margin import Change, Margin, Offer, preview, price_of
 from dealer_server.rules.catalogue.package import GB, Network, Operator, faults
-from rt_family import package
+from dealer_server.rules.money import money
+from support.rt_family import package
 
 RULE = Margin(basis_points=2_000, minimum=5_000, prefix="EA-")
 

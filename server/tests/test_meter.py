@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dealer_server import clock
-from dealer_server.api.meter import Meter
-from dealer_server.rules import spread
-from dealer_server.store import console_overview
-from dealer_server.store.console_overview import HOUR, Hour
-from door import Service, running_service
+from dealer_server.api.latency import LatencyRecorder
+from dealer_server.rules.access import latency_histogram
+from dealer_server.store.console import overview
+from dealer_server.store.console.overview import HOUR, Hour
+from support.api_client import Service, running_service
 
 AT = datetime(2026, 11, 20, 8, 15, 30, tzinfo=UTC)
 EIGHT = datetime(2026, 11, 20, 8, tzinfo=UTC)
@@ -29,26 +29,29 @@ class Hands:
 
 async def hours(service: Service, start: datetime, count: int) -> list[Hour]:
     async with service.database.connection() as connection:
-        return await console_overview.hours(connection, start, count)
+        return await overview.hours(connection, start, count)
 
 
 @given(st.lists(st.floats(0, 30, exclude_min=True), min_size=1, max_size=200), st.integers(1, 100))
 def test_a_percentile_is_never_below_the_true_one_and_at_most_a_fifth_above(seconds: list[float], percent: int):
-    counts = [0] * spread.CLASSES
+    counts = [0] * latency_histogram.CLASSES
     for one in seconds:
-        counts[spread.place(one)] += 1
+        counts[latency_histogram.place(one)] += 1
     true = sorted(seconds)[-(-len(seconds) * percent // 100) - 1]
-    found = spread.percentile(counts, percent)
-    assert found == spread.BOUNDS[min(bisect_left(spread.BOUNDS, true), len(spread.BOUNDS) - 1)]
+    found = latency_histogram.percentile(counts, percent)
+    assert (
+        found
+        == latency_histogram.BOUNDS[min(bisect_left(latency_histogram.BOUNDS, true), len(latency_histogram.BOUNDS) - 1)]
+    )
 
 
 def test_no_call_has_no_percentile():
-    assert spread.percentile([0] * spread.CLASSES, 95) is None
+    assert latency_histogram.percentile([0] * latency_histogram.CLASSES, 95) is None
 
 
 async def test_what_several_processes_counted_is_added_up_by_the_hour(service: Service):
     hands = Hands(AT)
-    one, other = Meter(service.database, hands), Meter(service.database, hands)
+    one, other = LatencyRecorder(service.database, hands), LatencyRecorder(service.database, hands)
     async with one.running(), other.running():
         for meter in (one, other):
             meter.answered(False, 0.001, 200)
@@ -56,13 +59,13 @@ async def test_what_several_processes_counted_is_added_up_by_the_hour(service: S
         other.answered(True, 1.0, 503)
     [eight, nine] = await hours(service, EIGHT, 2)
     assert (sum(eight.reads), sum(eight.writes), eight.failed) == (2, 3, 1)
-    assert eight.writes[spread.place(1.0)] == 1
+    assert eight.writes[latency_histogram.place(1.0)] == 1
     assert (sum(nine.reads), sum(nine.writes), nine.failed) == (0, 0, 0)
 
 
 async def test_a_minute_that_is_written_again_is_not_counted_twice(service: Service):
     hands = Hands(AT + 3 * HOUR)
-    meter = Meter(service.database, hands)
+    meter = LatencyRecorder(service.database, hands)
     for _ in range(3):
         meter.answered(False, 0.001, 200)
         await meter.flush()
@@ -77,7 +80,7 @@ async def test_a_minute_that_is_written_again_is_not_counted_twice(service: Serv
 
 async def test_what_is_two_days_old_is_swept_away(service: Service):
     hands = Hands(AT + 6 * HOUR)
-    meter = Meter(service.database, hands)
+    meter = LatencyRecorder(service.database, hands)
     meter.answered(False, 0.001, 200)
     await meter.flush()
     hands.now += timedelta(days=2, minutes=1)

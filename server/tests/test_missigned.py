@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dealer_server.rules.missigned import Call, explain
+from dealer_server.rules.access.signature_diagnosis import Call, explain
 
 SECRET = b"sk_test_" + b"s" * 40
 OLD = b"sk_test_" + b"o" * 40

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from door import Door, Service, running_service
-from rows import ROWS
+from support.api_client import ApiClient, Service, running_service
+from support.operations import ROWS
 from test_refunds import bought, profiles, refund
 
 Json = Mapping[str, Any]
@@ -24,7 +24,7 @@ LONG = "x" * 256
 class Estate:
     """What a dealer has: an order, another, one that is held by a refund, one given back, and what it used before."""
 
-    door: Door
+    door: ApiClient
     order: dict[str, Any]
     other: dict[str, Any]
     held: dict[str, Any]
@@ -40,7 +40,7 @@ class Estate:
         return [{"itemNo": self.item, "profiles": [profile]}]
 
 
-async def estate(door: Door) -> Estate:
+async def estate(door: ApiClient) -> Estate:
     order, other = await bought(door, quantity=2), await bought(door)
     held, returned = await bought(door, "TEST-ASYNC"), await bought(door)
     key = f"r-{secrets.token_hex(8)}"

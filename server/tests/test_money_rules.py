@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dealer_server.rules import money
+from dealer_server.rules.money import money
 
 CURRENCIES = st.sampled_from(sorted(money.EXPONENTS))
 AMOUNTS = st.integers(0, 10**12 * money.SCALE - 1)

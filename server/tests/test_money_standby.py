@@ -15,10 +15,10 @@ import httpx2
 import pytest
 
 from dealer_server import clock
-from dealer_server.operations import topup
-from dealer_server.operations.tenant import OperatorError
-from door import Door, Reply, Service, running_service
-from processes import environment, running
+from dealer_server.operations.tenants.tenant import OperatorError
+from dealer_server.operations.wallets import topup
+from support.api_client import ApiClient, Reply, Service, running_service
+from support.processes import environment, running
 from test_outcomes import Machine, Watch, connected, machine, order_in_commit, until
 
 __all__ = ["machine"]
@@ -33,7 +33,7 @@ class Bank:
     machine: Machine
     service: Service
     second: Service
-    door: Door
+    door: ApiClient
     look: asyncpg.Connection
 
     async def entries(self, kind: str) -> int:
@@ -85,12 +85,12 @@ async def bank(machine: Machine) -> AsyncIterator[Bank]:
 # Refunds
 
 
-def refund(door: Door, order_no: str) -> asyncio.Task[Reply]:
+def refund(door: ApiClient, order_no: str) -> asyncio.Task[Reply]:
     return asyncio.create_task(door.post("/esim/refund", {"orderNo": order_no}))
 
 
 @asynccontextmanager
-async def impatient(door: Door) -> AsyncIterator[Door]:
+async def impatient(door: ApiClient) -> AsyncIterator[ApiClient]:
     """The same dealer, whose client waits for two seconds."""
     async with httpx2.AsyncClient(trust_env=False, timeout=2) as http:
         yield replace(door, http=http)

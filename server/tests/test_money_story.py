@@ -20,12 +20,15 @@ from hypothesis import strategies as st
 
 import test_refunds
 from dealer_server import clock
-from dealer_server.operations import catalogue, review, tenant, topup
-from dealer_server.rules.catalogue import generate
-from dealer_server.store.database import Database
-from door import Door, Service, running_service, test_settings
-from processes import Process, environment, running
-from sourcing import fresh
+from dealer_server.db.database import Database
+from dealer_server.dev import catalogue as generate
+from dealer_server.operations.catalogue import import_packages
+from dealer_server.operations.refunds import refund_review
+from dealer_server.operations.tenants import tenant
+from dealer_server.operations.wallets import topup
+from support.api_client import ApiClient, Service, running_service, test_settings
+from support.processes import Process, environment, running
+from support.supplier_setup import fresh
 from test_refunds import named, profiles, query, refund
 
 PRICE = Decimal("1.80")
@@ -70,7 +73,7 @@ class Model:
 
 
 class Story:
-    def __init__(self, service: Service, dealer: Door, chance: random.Random):
+    def __init__(self, service: Service, dealer: ApiClient, chance: random.Random):
         self.service = service
         self.dealer = dealer
         self.chance = chance
@@ -165,7 +168,7 @@ class Story:
             await self._refused(replace(self.dealer, app_secret=self.model.old_secret))
             self.model.old_secret = None
 
-    async def _refused(self, door: Door) -> None:
+    async def _refused(self, door: ApiClient) -> None:
         await self._touched()
         async with asyncio.timeout(10):
             while (await door.post("/health")).code != "101003":
@@ -228,9 +231,9 @@ class Story:
         one = self.chance.choice(waiting)
         one.approved = self.chance.random() < 0.5
         if one.approved:
-            await review.approve(self.service.database, one.refund_no, "ops", clock.now)
+            await refund_review.approve(self.service.database, one.refund_no, "ops", clock.now)
         else:
-            await review.reject(self.service.database, one.refund_no, "no", "ops", clock.now)
+            await refund_review.reject(self.service.database, one.refund_no, "no", "ops", clock.now)
         if one.answered or not {"TEST-ASYNC", "TEST-REJECT"} & set(one.held.values()):
             await self._settle(one)
 
@@ -251,7 +254,7 @@ class Story:
             self.model.asked_today.remove(one.call)
 
     async def _refund_id(self, one: Pending) -> int:
-        from dealer_server.rules import identity
+        from dealer_server.rules.orders import identity
 
         found = identity.refund_id(one.refund_no)
         assert found is not None
@@ -354,7 +357,7 @@ async def test_money_is_exact_through_sixty_stories(slow: Service, chance: rando
 class Deadly(Story):
     """The same with API and worker as processes of their own, which die."""
 
-    def __init__(self, service: Service, dealer: Door, chance: random.Random, stack: AsyncExitStack):
+    def __init__(self, service: Service, dealer: ApiClient, chance: random.Random, stack: AsyncExitStack):
         super().__init__(service, dealer, chance)
         self.stack = stack
         self.env = environment(service.settings.database_url, DEALER_SUPPLIER_SPEED="0.001")
@@ -399,7 +402,7 @@ async def deadly(postgres: str, template: str, chance: random.Random, steps: Seq
         url = await stack.enter_async_context(fresh(postgres, template))
         database = await Database.open(url)
         stack.push_async_callback(database.close)
-        await catalogue.put(database, generate.catalogue("test"), "test", clock.now)
+        await import_packages.put(database, generate.catalogue("test"), "test", clock.now)
         service = Service("", database, test_settings(url))
         dealer = await stack.enter_async_context(service.door(await service.tenant(balance="60", qps=0)))
         story = Deadly(service, dealer, chance, stack)

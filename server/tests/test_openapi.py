@@ -13,11 +13,13 @@ import openapi_spec_validator
 import pytest
 from jsonschema import Draft202012Validator, FormatChecker
 
-from dealer_server.api import descriptions, openapi, routes
+from dealer_server.api import routes
+from dealer_server.api.openapi import descriptions, generator
 from dealer_server.api.replies import STATUS
-from dealer_server.rules import order, refusal
-from dealer_server.rules.catalogue import generate
-from dealer_server.rules.order import Offer
+from dealer_server.dev import catalogue
+from dealer_server.rules import refusal
+from dealer_server.rules.orders import order
+from dealer_server.rules.orders.order import Offer
 from esim_dealer.wire import calls, envelope, signing
 from esim_dealer.wire.snapshot import Snapshot
 from esim_dealer.wire.vocabulary import ChangeHint, EventType, ResultCode
@@ -34,7 +36,7 @@ class Placeholder:
 
 
 ROWS = routes.operations(routes.Parts(*(Placeholder() for _ in routes.Parts.__struct_fields__)))  # type: ignore[arg-type]
-DOCUMENT = json.loads(msgspec.json.encode(openapi.document(ROWS, base_url=BASE_URL, version="1.0.2")))
+DOCUMENT = json.loads(msgspec.json.encode(generator.document(ROWS, base_url=BASE_URL, version="1.0.2")))
 OPERATIONS = {path: item["post"] for path, item in DOCUMENT["paths"].items()}
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -118,7 +120,7 @@ def test_every_code_of_the_rows_is_a_code_of_the_contract_and_has_an_example() -
     named = {code for operation in OPERATIONS.values() for code in refused_codes(operation)}
     assert named <= set(get_args(ResultCode))
     assert named == {name[:6] for name in DOCUMENT["components"]["examples"]}
-    assert named >= {*openapi.COMMON, *(code for row in ROWS for code in row.refusals)}
+    assert named >= {*generator.COMMON, *(code for row in ROWS for code in row.refusals)}
     for code in named:
         assert f"| `{code}` | {STATUS[code]} |" in DOCUMENT["info"]["description"]  # type: ignore[index]
 
@@ -134,10 +136,10 @@ def test_every_code_of_the_rows_is_a_code_of_the_contract_and_has_an_example() -
 def test_an_operation_without_text_or_example_is_named_before_anybody_asks(
     changed: dict[str, Any], lacking: list[str]
 ) -> None:
-    openapi.require_complete(ROWS)
+    generator.require_complete(ROWS)
     row = msgspec.structs.replace(ROWS[0], **changed)
-    with pytest.raises(openapi.Incomplete) as told:
-        openapi.require_complete([*ROWS, row])
+    with pytest.raises(generator.Incomplete) as told:
+        generator.require_complete([*ROWS, row])
     assert row.path in str(told.value)
     for one in lacking:
         assert one in str(told.value)
@@ -146,7 +148,7 @@ def test_an_operation_without_text_or_example_is_named_before_anybody_asks(
 def test_every_code_that_a_refusal_of_every_call_has_is_common() -> None:
     """The classes of authentication and parsing (codes 000xxx and 1xxxxx) are common to all operations."""
     early = {one.code for one in refusal.Refusal.__subclasses__() if one.code[0] in "01" and one.code != "000111"}
-    assert early <= set(openapi.COMMON)
+    assert early <= set(generator.COMMON)
 
 
 @pytest.mark.parametrize("example", [*all_examples(), *header_examples()], ids=lambda example: example.where)
@@ -169,8 +171,10 @@ def test_example_calls_and_answers_are_those_of_the_wire(row: routes.Operation) 
 def test_the_example_order_would_be_placed() -> None:
     value = next(examples_of("", OPERATIONS["/open-api/v1/esim/order"]["requestBody"]["content"])).value
     call = msgspec.json.decode(msgspec.json.encode(value), type=calls.PlaceOrder)
-    packages = {package.package_code: package for package in generate.catalogue("test")}
-    wanted = order.wanted(1, call, order.price(call, "USD", lambda code: Offer(packages[code], packages[code].price)))
+    packages = {package.package_code: package for package in catalogue.catalogue("test")}
+    wanted = order.order_request(
+        1, call, order.price(call, "USD", lambda code: Offer(packages[code], packages[code].price))
+    )
     assert wanted.refused is None
 
 

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from dealer_server.api import openapi
-from door import Door
-from rows import ROWS
+from dealer_server.api.openapi import generator
+from support.api_client import ApiClient
+from support.operations import ROWS
 
-DOCUMENT = json.loads(msgspec.json.encode(openapi.document(ROWS, base_url="https://api.example.com", version="1")))
+DOCUMENT = json.loads(msgspec.json.encode(generator.document(ROWS, base_url="https://api.example.com", version="1")))
 NOBODYS = {
     "orderNo": "D200101000000000001",
     "transactionId": "nobodys",
@@ -50,7 +50,7 @@ def bodies(names: tuple[str, str]) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize(("path", "names", "rest"), CHOICES, ids=[path for path, _, _ in CHOICES])
 async def test_the_document_accepts_what_the_service_accepts(
-    dealer: Door, path: str, names: tuple[str, str], rest: dict[str, Any]
+    dealer: ApiClient, path: str, names: tuple[str, str], rest: dict[str, Any]
 ) -> None:
     valid = validator(path)
     for body in bodies(names):
@@ -59,7 +59,7 @@ async def test_the_document_accepts_what_the_service_accepts(
         assert valid.is_valid(body | rest) == (reply.code not in ("000105", "000111")), (body, reply)
 
 
-async def test_a_profile_of_a_refund_is_named_by_one_of_two_ids_or_both(dealer: Door) -> None:
+async def test_a_profile_of_a_refund_is_named_by_one_of_two_ids_or_both(dealer: ApiClient) -> None:
     order = await dealer.delivered((await dealer.order()).data["orderNo"])
     (item,) = order["items"]
     valid = validator("/esim/refund")

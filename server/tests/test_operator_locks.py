@@ -3,11 +3,13 @@
 import asyncio
 
 from dealer_server import clock
-from dealer_server.operations import catalogue, sale, supplier, tenant
-from dealer_server.operations.tenant import Terms
-from dealer_server.rules.catalogue import generate
-from dealer_server.store.purchase import Hop
-from door import Service
+from dealer_server.dev import catalogue as generate
+from dealer_server.operations.catalogue import import_packages, package_status
+from dealer_server.operations.suppliers import supplier
+from dealer_server.operations.tenants import tenant
+from dealer_server.operations.tenants.tenant import Terms
+from dealer_server.store.suppliers.purchase import Hop
+from support.api_client import Service
 
 ROUNDS = 40
 
@@ -24,16 +26,16 @@ async def test_routes_imports_sales_and_prices_beside_each_other_never_deadlock(
 
     async def imports() -> None:
         for _ in range(ROUNDS):
-            await catalogue.put(database, packages, "test", clock.now)
+            await import_packages.put(database, packages, "test", clock.now)
 
     async def imports_backwards() -> None:
         for _ in range(ROUNDS):
-            await catalogue.put(database, packages[::-1], "test", clock.now)
+            await import_packages.put(database, packages[::-1], "test", clock.now)
 
     async def sales() -> None:
         for number in range(ROUNDS):
             status = "ON_SALE" if number % 2 else "OFF_SALE"
-            await sale.set_status(database, codes[::-1], status, "test", clock.now)
+            await package_status.set_status(database, codes[::-1], status, "test", clock.now)
 
     async def prices(dealer: int, order: list[str]) -> None:
         for number in range(ROUNDS):
@@ -45,5 +47,5 @@ async def test_routes_imports_sales_and_prices_beside_each_other_never_deadlock(
             group.create_task(work)
         group.create_task(prices(dealers[0], codes))
         group.create_task(prices(dealers[1], codes[::-1]))
-    await catalogue.put(database, packages, "test", clock.now)
+    await import_packages.put(database, packages, "test", clock.now)
     assert await service.audit() == []

@@ -5,7 +5,7 @@ import secrets
 
 import pytest
 
-from door import Door, Service
+from support.api_client import ApiClient, Service
 
 
 def call(**changed):
@@ -14,11 +14,11 @@ def call(**changed):
     return {name: value for name, value in (good | changed).items() if value is not ...}
 
 
-async def balance(door: Door) -> str:
+async def balance(door: ApiClient) -> str:
     return (await door.post("/account/balance")).data["balance"]
 
 
-async def test_an_order_is_paid_from_the_balance_and_delivered(dealer: Door):
+async def test_an_order_is_paid_from_the_balance_and_delivered(dealer: ApiClient):
     placed = await dealer.order()
     assert (placed.status, placed.code, placed.message) == (200, "000000", "success")
     data = placed.data
@@ -37,7 +37,7 @@ async def test_an_order_is_paid_from_the_balance_and_delivered(dealer: Door):
     assert profile["profileId"] == item["profiles"][0]["profileId"]
 
 
-async def test_a_repeat_gives_the_original_and_debits_once(dealer: Door):
+async def test_a_repeat_gives_the_original_and_debits_once(dealer: ApiClient):
     asked = call()
     first = await dealer.post("/esim/order", asked)
     again = await dealer.post("/esim/order", asked)
@@ -54,14 +54,14 @@ async def test_a_repeat_gives_the_original_and_debits_once(dealer: Door):
         {"currency": "USD", "remark": "said otherwise"},
     ],
 )
-async def test_a_repeat_is_known_by_its_meaning_not_its_spelling(dealer: Door, spelled: dict):
+async def test_a_repeat_is_known_by_its_meaning_not_its_spelling(dealer: ApiClient, spelled: dict):
     asked = call()
     first = await dealer.post("/esim/order", asked)
     again = await dealer.post("/esim/order", asked | spelled)
     assert again.data["duplicate"] is True and again.data["orderNo"] == first.data["orderNo"]
 
 
-async def test_lines_in_another_order_mean_the_same(dealer: Door):
+async def test_lines_in_another_order_mean_the_same(dealer: ApiClient):
     lines = [
         {"packageCode": "TEST-OK", "quantity": 1, "price": "1.80"},
         {"packageCode": "TEST-DELAY", "quantity": 2, "price": "1.80"},
@@ -72,7 +72,7 @@ async def test_lines_in_another_order_mean_the_same(dealer: Door):
     assert first.code == again.code == "000000" and again.data["orderNo"] == first.data["orderNo"]
 
 
-async def test_another_content_under_a_used_transaction_id_is_refused(dealer: Door):
+async def test_another_content_under_a_used_transaction_id_is_refused(dealer: ApiClient):
     asked = call()
     await dealer.post("/esim/order", asked)
     two = [{"packageCode": "TEST-OK", "quantity": 2, "price": "1.80"}]
@@ -82,13 +82,13 @@ async def test_another_content_under_a_used_transaction_id_is_refused(dealer: Do
     assert await balance(dealer) == "998.20"
 
 
-async def test_a_refused_attempt_leaves_the_transaction_id_free(dealer: Door):
+async def test_a_refused_attempt_leaves_the_transaction_id_free(dealer: ApiClient):
     asked = call(amount="9.99")
     assert (await dealer.post("/esim/order", asked)).code == "200006"
     assert (await dealer.post("/esim/order", asked | {"amount": "1.80"})).code == "000000"
 
 
-async def test_a_repeat_after_a_change_of_price_gives_the_original(service: Service, dealer: Door):
+async def test_a_repeat_after_a_change_of_price_gives_the_original(service: Service, dealer: ApiClient):
     asked = call()
     first = await dealer.post("/esim/order", asked)
     await service.change(dealer.tenant_id, prices={"TEST-OK": "2.00"})
@@ -147,7 +147,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("changed", "status", "code", "named"), REFUSED)
 async def test_refused_input_names_the_parameter_and_leaves_no_row(
-    dealer: Door, changed: dict, status: int, code: str, named: str
+    dealer: ApiClient, changed: dict, status: int, code: str, named: str
 ):
     refused = await dealer.post("/esim/order", call(**changed))
     assert (refused.status, refused.code) == (status, code), refused.message
@@ -156,7 +156,7 @@ async def test_refused_input_names_the_parameter_and_leaves_no_row(
     assert await balance(dealer) == "1000.00"
 
 
-async def test_a_wrong_price_is_answered_with_the_right_one(dealer: Door):
+async def test_a_wrong_price_is_answered_with_the_right_one(dealer: ApiClient):
     refused = await dealer.order(items=[LINE | {"price": "1.70"}])
     assert refused.data["lines"] == [{"index": 0, "packageCode": "TEST-OK", "expectedPrice": "1.80", "currency": "USD"}]
     assert (await dealer.order(amount="9.00")).data == {"expectedAmount": "1.80"}
@@ -172,7 +172,7 @@ async def test_an_order_beyond_the_balance_is_refused_with_what_there_is(service
         assert await balance(poor) == "-0.01"
 
 
-async def test_a_frozen_wallet_buys_nothing_until_it_is_thawed(service: Service, dealer: Door):
+async def test_a_frozen_wallet_buys_nothing_until_it_is_thawed(service: Service, dealer: ApiClient):
     assert (await dealer.order()).code == "000000"  # the wallet is known to the process now
     await service.change(dealer.tenant_id, frozen=True)
     refused = await dealer.order()
@@ -181,14 +181,14 @@ async def test_a_frozen_wallet_buys_nothing_until_it_is_thawed(service: Service,
     assert (await dealer.order()).code == "000000"
 
 
-async def test_a_package_off_sale_for_one_dealer_is_on_sale_for_another(service: Service, dealer: Door):
+async def test_a_package_off_sale_for_one_dealer_is_on_sale_for_another(service: Service, dealer: ApiClient):
     async with service.door(await service.tenant(balance="5", qps=0, prices={"TEST-OK": "off"})) as other:
         refused = await other.order()
         assert (refused.status, refused.code) == (409, "200014")
     assert (await dealer.order()).code == "000000"
 
 
-async def test_a_daily_package_needs_its_number_of_days(dealer: Door):
+async def test_a_daily_package_needs_its_number_of_days(dealer: ApiClient):
     found = (await dealer.post("/package/list", {"dataType": "DAILY_REDUCED", "pager": {"pageSize": 1}})).data
     [package] = found["packages"]
     line = {"packageCode": package["packageCode"], "quantity": 1, "price": package["price"]}
@@ -210,7 +210,7 @@ async def test_sixty_four_buyers_of_a_balance_for_half_of_them(service: Service)
         assert (await dealer.post("/esim/order/list")).data["pager"]["total"] == 32
 
 
-async def test_the_same_transaction_id_a_hundred_times_at_once_half_with_another_price(dealer: Door):
+async def test_the_same_transaction_id_a_hundred_times_at_once_half_with_another_price(dealer: ApiClient):
     asked = call()
     other = asked | {"amount": "1.70", "items": [LINE | {"price": "1.70"}]}
     replies = await asyncio.gather(*[dealer.post("/esim/order", asked if n % 2 else other) for n in range(100)])
@@ -221,21 +221,23 @@ async def test_the_same_transaction_id_a_hundred_times_at_once_half_with_another
     assert await balance(dealer) == "998.20"
 
 
-async def test_neighbours_in_a_batch_are_not_harmed_by_refusals(service: Service, dealer: Door, stranger: Door):
+async def test_neighbours_in_a_batch_are_not_harmed_by_refusals(
+    service: Service, dealer: ApiClient, stranger: ApiClient
+):
     async with service.door(await service.tenant(balance="0", qps=0)) as poor:
         doors = [dealer, poor, stranger] * 20
         replies = await asyncio.gather(*[door.order() for door in doors])
     assert [reply.code for reply in replies] == ["000000", "200007", "000000"] * 20
 
 
-async def test_two_dealers_may_use_the_same_transaction_id(dealer: Door, stranger: Door):
+async def test_two_dealers_may_use_the_same_transaction_id(dealer: ApiClient, stranger: ApiClient):
     asked = call()
     mine, theirs = await dealer.post("/esim/order", asked), await stranger.post("/esim/order", asked)
     assert mine.code == theirs.code == "000000"
     assert mine.data["orderNo"] != theirs.data["orderNo"] and theirs.data["duplicate"] is False
 
 
-async def test_five_hundred_profiles_are_the_most_of_an_order(dealer: Door):
+async def test_five_hundred_profiles_are_the_most_of_an_order(dealer: ApiClient):
     codes = ("TEST-OK", "TEST-DELAY", "TEST-PARTIAL", "TEST-ASYNC", "TEST-REVIEW")
     lines = [LINE | {"packageCode": code, "quantity": 100} for code in codes]
     bought = await dealer.post("/esim/order", call(amount="900.00", items=lines))
@@ -246,6 +248,6 @@ async def test_five_hundred_profiles_are_the_most_of_an_order(dealer: Door):
     assert len({profile["iccid"] for item in done["items"] for profile in item["profiles"]}) == 500
 
 
-async def test_the_ledger_is_exact_after_all_of_it(service: Service, dealer: Door):
+async def test_the_ledger_is_exact_after_all_of_it(service: Service, dealer: ApiClient):
     await dealer.order()
     assert await service.audit() == []

@@ -17,18 +17,20 @@ import httpx2
 import psutil
 import pytest
 
-import ground
 from conftest import database_named
 from dealer_server import clock
-from dealer_server.operations.numbers import Numbers
-from dealer_server.operations.place_order import OrderDesk
-from dealer_server.rules.order import Line, Repeated, Wanted
-from dealer_server.store import embedded, schema
-from dealer_server.store.database import Database, DatabaseLost
-from dealer_server.store.embedded import Embedded
-from door import PREFIX, Door, Reply, Service, running_service
-from ground import Ground
-from processes import PATIENCE, environment, running
+from dealer_server.db.database import Database
+from dealer_server.db.errors import DatabaseLost
+from dealer_server.dev import embedded
+from dealer_server.dev.embedded import Embedded
+from dealer_server.operations.orders.id_allocator import IdAllocator
+from dealer_server.operations.orders.place_order import OrderBatcher
+from dealer_server.rules.orders.order import OrderLine, OrderRequest, Repeated
+from dealer_server.store import schema
+from support import trading
+from support.api_client import PREFIX, ApiClient, Reply, Service, running_service
+from support.processes import PATIENCE, environment, running
+from support.trading import Trading
 
 LANES = "application_name = 'esim-dealer lane' AND datname = current_database()"
 
@@ -52,7 +54,7 @@ async def count(connection: asyncpg.Connection, transaction_id: str) -> int:
     return await connection.fetchval("SELECT count(*) FROM orders WHERE transaction_id = $1", transaction_id)
 
 
-async def balance(door: Door) -> str:
+async def balance(door: ApiClient) -> str:
     return (await door.post("/account/balance")).data["balance"]
 
 
@@ -92,7 +94,7 @@ async def connected(database_url: str) -> AsyncIterator[asyncpg.Connection]:
         await connection.close()
 
 
-async def send_order(door: Door, call: dict) -> asyncio.StreamWriter:
+async def send_order(door: ApiClient, call: dict) -> asyncio.StreamWriter:
     """A signed order on a raw socket, sent whole; the answer is not read."""
     host, port = door.url.removeprefix("http://").split(":")
     body = json.dumps(call).encode()
@@ -104,7 +106,7 @@ async def send_order(door: Door, call: dict) -> asyncio.StreamWriter:
     return writer
 
 
-async def placed_once(service: Service, door: Door, call: dict) -> None:
+async def placed_once(service: Service, door: ApiClient, call: dict) -> None:
     """The order comes to be without anyone asking again; then asking again changes nothing."""
     async with service.database.connection() as connection:
         await until(lambda: count(connection, call["transactionId"]))
@@ -114,13 +116,13 @@ async def placed_once(service: Service, door: Door, call: dict) -> None:
     assert await service.audit() == []
 
 
-async def test_an_order_whose_client_hangs_up_right_after_sending_is_placed_once(service: Service, dealer: Door):
+async def test_an_order_whose_client_hangs_up_right_after_sending_is_placed_once(service: Service, dealer: ApiClient):
     call = order_call()
     (await send_order(dealer, call)).close()
     await placed_once(service, dealer, call)
 
 
-async def test_an_order_whose_client_resets_while_it_is_decided_is_placed_once(service: Service, dealer: Door):
+async def test_an_order_whose_client_resets_while_it_is_decided_is_placed_once(service: Service, dealer: ApiClient):
     call = order_call()
     async with held_wallet(service.database.dsn, dealer.tenant_id) as watch:
         writer = await send_order(dealer, call)
@@ -129,7 +131,7 @@ async def test_an_order_whose_client_resets_while_it_is_decided_is_placed_once(s
     await placed_once(service, dealer, call)
 
 
-async def test_an_order_whose_client_gives_up_waiting_is_placed_once(service: Service, dealer: Door):
+async def test_an_order_whose_client_gives_up_waiting_is_placed_once(service: Service, dealer: ApiClient):
     call = order_call()
     async with held_wallet(service.database.dsn, dealer.tenant_id) as watch:
         asking = asyncio.create_task(dealer.post("/esim/order", call))
@@ -139,11 +141,11 @@ async def test_an_order_whose_client_gives_up_waiting_is_placed_once(service: Se
     await placed_once(service, dealer, call)
 
 
-async def test_an_order_in_flight_when_the_server_is_told_to_stop_is_answered(service: Service, dealer: Door):
+async def test_an_order_in_flight_when_the_server_is_told_to_stop_is_answered(service: Service, dealer: ApiClient):
     call = order_call()
     env = environment(service.database.dsn)
     async with running("serve", "--port", "0", env=env) as serve:
-        here = Door(await serve.ready(), dealer.tenant_id, dealer.app_key, dealer.app_secret, dealer.http)
+        here = ApiClient(await serve.ready(), dealer.tenant_id, dealer.app_key, dealer.app_secret, dealer.http)
         async with held_wallet(service.database.dsn, dealer.tenant_id) as watch:
             asking = asyncio.create_task(here.post("/esim/order", call))
             await watch.somebody_waits()
@@ -154,7 +156,7 @@ async def test_an_order_in_flight_when_the_server_is_told_to_stop_is_answered(se
     await placed_once(service, dealer, call)
 
 
-async def refuses_connections(door: Door) -> bool:
+async def refuses_connections(door: ApiClient) -> bool:
     host, port = door.url.removeprefix("http://").split(":")
     try:
         _, writer = await asyncio.open_connection(host, int(port))
@@ -164,11 +166,11 @@ async def refuses_connections(door: Door) -> bool:
     return False
 
 
-async def test_a_cancelled_wait_for_a_decision_leaves_the_order_placed(service: Service, dealer: Door):
+async def test_a_cancelled_wait_for_a_decision_leaves_the_order_placed(service: Service, dealer: ApiClient):
     numbers = service.database.session()
-    desk = OrderDesk(service.database, Numbers(numbers, clock.now), clock.now)
-    line = Line("TEST-OK", 1, 1, 18_000, "simulated")
-    wanted = Wanted(dealer.tenant_id, f"t-{secrets.token_hex(8)}", secrets.token_bytes(16), 18_000, (line,))
+    desk = OrderBatcher(service.database, IdAllocator(numbers, clock.now), clock.now)
+    line = OrderLine("TEST-OK", 1, 1, 18_000, "simulated")
+    wanted = OrderRequest(dealer.tenant_id, f"t-{secrets.token_hex(8)}", secrets.token_bytes(16), 18_000, (line,))
     async with held_wallet(service.database.dsn, dealer.tenant_id) as watch:
         waiting = desk.submit(wanted)
         await watch.somebody_waits()
@@ -179,7 +181,7 @@ async def test_a_cancelled_wait_for_a_decision_leaves_the_order_placed(service: 
     await numbers.close()
 
 
-async def test_a_cancelled_change_of_terms_is_made_whole(service: Service, dealer: Door):
+async def test_a_cancelled_change_of_terms_is_made_whole(service: Service, dealer: ApiClient):
     async with held_wallet(service.database.dsn, dealer.tenant_id) as watch:
         changing = asyncio.create_task(service.change(dealer.tenant_id, balance="7"))
         await watch.somebody_waits()
@@ -224,7 +226,7 @@ async def end_session(database: Database, victim: asyncpg.Connection) -> None:
     await until(closed)
 
 
-async def test_sessions_ended_in_the_middle_of_load_twenty_times(own_ground: Ground):
+async def test_sessions_ended_in_the_middle_of_load_twenty_times(own_ground: Trading):
     shop = own_ground
     async with running_service(shop.url) as service:
         async with shop.buyers.buying(service.url):
@@ -238,13 +240,13 @@ async def test_sessions_ended_in_the_middle_of_load_twenty_times(own_ground: Gro
 
 
 @pytest.fixture
-async def own_ground(postgres: str, template: str) -> AsyncIterator[Ground]:
+async def own_ground(postgres: str, template: str) -> AsyncIterator[Trading]:
     """A database of its own, so that nobody else's sessions are ended."""
     name = f"ground_{secrets.token_hex(4)}"
     connection = await asyncpg.connect(postgres)
     await connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
     await connection.close()
-    async with ground.opened(database_named(postgres, name)) as one:
+    async with trading.opened(database_named(postgres, name)) as one:
         yield one
 
 
@@ -309,7 +311,7 @@ async def machine() -> AsyncIterator[Machine]:
             await asyncio.to_thread(one.server.stop)
 
 
-async def order_in_commit(door: Door, watch: Watch) -> tuple[dict, asyncio.Task[Reply]]:
+async def order_in_commit(door: ApiClient, watch: Watch) -> tuple[dict, asyncio.Task[Reply]]:
     """An order that waits for the standby; those before it came before the setting was heard of."""
     while True:
         call = order_call()
@@ -368,7 +370,7 @@ async def test_an_order_whose_commit_broke_off_is_acknowledged_when_the_standby_
 
 
 async def test_an_order_that_waits_for_the_standby_outlives_its_server_process(machine: Machine):
-    async with machine.database() as url, connected(url) as look, ground.opened(url) as shop:
+    async with machine.database() as url, connected(url) as look, trading.opened(url) as shop:
         door, env = shop.buyers.doors[0], environment(url)
         async with machine.ghost_standby():
             async with running("serve", "--port", "0", env=env) as serve:
@@ -391,7 +393,7 @@ async def test_an_order_that_waits_for_the_standby_outlives_its_server_process(m
             await exactly_one(await door.post("/esim/order", call), door, call, look, shop.service)
 
 
-async def exactly_one(reply: Reply, door: Door, call: dict, look: asyncpg.Connection, service: Service) -> None:
+async def exactly_one(reply: Reply, door: ApiClient, call: dict, look: asyncpg.Connection, service: Service) -> None:
     assert (reply.code, reply.data["duplicate"]) == ("000000", True)
     assert (await door.post("/esim/order", call)).data["orderNo"] == reply.data["orderNo"]
     assert await count(look, call["transactionId"]) == 1
@@ -408,7 +410,7 @@ async def test_postgresql_stopped_at_once_twenty_times_under_load(machine: Machi
 
 
 async def _survives_stops(machine: Machine, times: int) -> None:
-    async with machine.database() as url, ground.opened(url) as shop:
+    async with machine.database() as url, trading.opened(url) as shop:
         env = environment(shop.url)
         async with running("serve", "--port", "0", env=env) as serve, running("work", env=env) as work:
             url = await serve.ready()

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from door import Door, running_service
+from support.api_client import ApiClient, running_service
 
 DELIVERED_LATER, NEVER = 3, 1
 ORDERED = DELIVERED_LATER + NEVER
 
 
-async def listed(door: Door, **filters: Any) -> list[str]:
+async def listed(door: ApiClient, **filters: Any) -> list[str]:
     """The profileIds of all pages, by cursor, two rows a page; the total is that of the rows."""
     found: list[str] = []
     pager: dict[str, Any] = {"pageSize": 2}
@@ -23,7 +23,7 @@ async def listed(door: Door, **filters: Any) -> list[str]:
         pager = {"pageSize": 2, "after": after}
 
 
-async def ordered(door: Door, quantity: int) -> tuple[str, list[str]]:
+async def ordered(door: ApiClient, quantity: int) -> tuple[str, list[str]]:
     """The orderNo and the profileIds of a new order, newest first."""
     line = {"packageCode": "TEST-OK", "quantity": quantity, "price": "1.80"}
     data = (await door.order(items=[line], amount=f"{1.8 * quantity:.2f}")).data

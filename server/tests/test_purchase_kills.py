@@ -7,25 +7,25 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from dealer_server.kill_points import Armed
-from door import Door, Service, running_service
-from processes import PATIENCE, environment, running
-from sourcing import fresh
+from dealer_server.failpoints import Failpoint
+from support.api_client import ApiClient, Service, running_service
+from support.processes import PATIENCE, environment, running
+from support.supplier_setup import fresh
 from test_chain import routed
 
 KILLED = -9
 POINTS = [
-    Armed("purchase.lines_claimed"),
-    Armed("purchase.claimed"),
-    Armed("purchase.sending"),
-    Armed("purchase.sending", 2, 0.003),
-    Armed("purchase.answered"),
-    Armed("purchase.answered", 3, 0.0005),
-    Armed("purchase.written"),
-    Armed("purchase.written", 1, 0.0003),
-    Armed("purchase.recorded"),
+    Failpoint("purchase.lines_claimed"),
+    Failpoint("purchase.claimed"),
+    Failpoint("purchase.sending"),
+    Failpoint("purchase.sending", 2, 0.003),
+    Failpoint("purchase.answered"),
+    Failpoint("purchase.answered", 3, 0.0005),
+    Failpoint("purchase.written"),
+    Failpoint("purchase.written", 1, 0.0003),
+    Failpoint("purchase.recorded"),
 ]
-LIFE_POINTS = [Armed("life.claimed"), Armed("life.asked")]
+LIFE_POINTS = [Failpoint("life.claimed"), Failpoint("life.asked")]
 ORDERS = 4
 
 
@@ -35,7 +35,7 @@ class Shop:
 
     upstream: Service
     service: Service
-    door: Door
+    door: ApiClient
     placed: list[str] = field(default_factory=list)
 
     @property
@@ -98,7 +98,7 @@ async def shop(postgres: str, template: str) -> AsyncIterator[Shop]:
             yield Shop(upstream, service, door)
 
 
-async def dies_at(shop: Shop, point: Armed) -> None:
+async def dies_at(shop: Shop, point: Failpoint) -> None:
     others = await shop.lanes()
     await shop.rows(shop.service, "UPDATE profile_life SET due_at = now()")
     async with running("work", env=shop.env, kill_at=str(point)) as work:
@@ -130,6 +130,6 @@ async def test_a_hundred_deaths_around_suppliers_buy_nothing_twice_and_lose_noth
                 await shop.all_is_exact()
 
 
-def replace_times(point: Armed, times: int) -> Armed:
+def replace_times(point: Failpoint, times: int) -> Failpoint:
     """Only calls are many in a worker's life."""
     return point._replace(times=times) if point.name in ("purchase.sending", "purchase.answered") else point

@@ -9,26 +9,26 @@ from typing import Any
 import pytest
 
 from dealer_server import clock, metrics
-from dealer_server.operations import stock
-from dealer_server.operations import supplier as suppliers
-from dealer_server.operations.tenant import OperatorError
-from dealer_server.store.database import Database
-from dealer_server.store.purchase import Hop
-from door import Door, Service, running_service
-from rt_family import BALANCE, Upstream, running_upstream
-from shop import stock_csv
-from sourcing import Source, Sourcing, free_address, fresh, hop, set_up
+from dealer_server.db.database import Database
+from dealer_server.operations.catalogue import load_stock
+from dealer_server.operations.suppliers import supplier as suppliers
+from dealer_server.operations.tenants.tenant import OperatorError
+from dealer_server.store.suppliers.purchase import Hop
+from support.api_client import ApiClient, Service, running_service
+from support.rt_family import BALANCE, Upstream, running_upstream
+from support.store_fixture import stock_csv
+from support.supplier_setup import Source, SupplierSetup, free_address, fresh, hop, set_up
 
 
 @dataclass
-class Market:
+class PurchaseFixture:
     """A service with two upstreams: `near` is asked first, then `far`. `door` is a dealer."""
 
     near: Upstream
     far: Upstream
     service: Service
-    door: Door
-    sourcing: Sourcing
+    door: ApiClient
+    sourcing: SupplierSetup
     events: str
 
     async def rows(self, sql: str, *args: object) -> list[tuple[Any, ...]]:
@@ -61,7 +61,7 @@ class Market:
 
 
 @asynccontextmanager
-async def market_on(postgres: str, template: str, **changed: object) -> AsyncIterator[Market]:
+async def purchase_fixture(postgres: str, template: str, **changed: object) -> AsyncIterator[PurchaseFixture]:
     async with fresh(postgres, template) as url, running_upstream() as near, running_upstream() as far:
         sourcing = await set_up(
             url,
@@ -73,17 +73,17 @@ async def market_on(postgres: str, template: str, **changed: object) -> AsyncIte
             running_service(url, supplier_events=events, **changed) as service,
             service.door(await service.tenant(balance="1000", qps=0)) as door,
         ):
-            yield Market(near, far, service, door, sourcing, f"http://{events}")
+            yield PurchaseFixture(near, far, service, door, sourcing, f"http://{events}")
 
 
 @pytest.fixture
-async def market(postgres: str, template: str) -> AsyncIterator[Market]:
-    async with market_on(postgres, template) as one:
+async def market(postgres: str, template: str) -> AsyncIterator[PurchaseFixture]:
+    async with purchase_fixture(postgres, template) as one:
         yield one
         assert await one.service.audit() == []
 
 
-async def test_the_first_of_the_route_sells_and_its_cost_is_known(market: Market):
+async def test_the_first_of_the_route_sells_and_its_cost_is_known(market: PurchaseFixture):
     placed = await market.door.order()
     data = await market.door.delivered(placed.data["orderNo"])
     assert data["orderStatus"] == "COMPLETED"
@@ -92,7 +92,7 @@ async def test_the_first_of_the_route_sells_and_its_cost_is_known(market: Market
     assert (near.purchases, near.cost, near.sold) == ({"DONE": 1}, {"USD": "1.80"}, {"USD": "1.80"})
 
 
-async def test_how_suppliers_are_stands_in_the_metrics(market: Market):
+async def test_how_suppliers_are_stands_in_the_metrics(market: PurchaseFixture):
     async with asyncio.timeout(20):
         while metrics.REGISTRY.get_sample_value("dealer_supplier_up", {"supplier": "rt:near"}) is None:
             await asyncio.sleep(0.02)
@@ -100,7 +100,7 @@ async def test_how_suppliers_are_stands_in_the_metrics(market: Market):
     assert metrics.REGISTRY.get_sample_value("dealer_supplier_balance", {"supplier": "rt:near"}) == BALANCE / 10_000
 
 
-async def test_what_is_out_of_stock_is_bought_at_the_next(market: Market):
+async def test_what_is_out_of_stock_is_bought_at_the_next(market: PurchaseFixture):
     market.near.book.packages.clear()
     placed = await market.door.order()
     await market.door.delivered(placed.data["orderNo"])
@@ -108,7 +108,7 @@ async def test_what_is_out_of_stock_is_bought_at_the_next(market: Market):
     assert await market.states() == [("rt:near", "REJECTED"), ("rt:far", "DONE")]
 
 
-async def test_what_nobody_sells_fails_for_good_and_is_given_back(market: Market):
+async def test_what_nobody_sells_fails_for_good_and_is_given_back(market: PurchaseFixture):
     market.near.fault("esim/order", "200011")
     market.far.fault("esim/order", "200011")
     placed = await market.door.order()
@@ -116,7 +116,7 @@ async def test_what_nobody_sells_fails_for_good_and_is_given_back(market: Market
     assert (await market.door.post("/account/balance")).data["balance"] == "1000.00"
 
 
-async def test_an_answer_that_was_lost_is_never_bought_elsewhere(market: Market):
+async def test_an_answer_that_was_lost_is_never_bought_elsewhere(market: PurchaseFixture):
     """It was sold there, and the answer never came: the same supplier is asked until it is found."""
     market.near.fault("esim/order", "LOST_AFTER")
     placed = await market.door.order()
@@ -129,7 +129,7 @@ async def test_an_answer_that_was_lost_is_never_bought_elsewhere(market: Market)
     assert calls[0] == ("ALLOCATE", "", "UNKNOWN") and calls[1][0] == "PROBE"
 
 
-async def test_what_stays_unknown_waits_for_an_operator_who_knows_that_it_was_bought(market: Market):
+async def test_what_stays_unknown_waits_for_an_operator_who_knows_that_it_was_bought(market: PurchaseFixture):
     unit_key = await parked(market)
     [order] = market.near.book.orders
     [esim] = order.esims
@@ -144,14 +144,16 @@ async def test_what_stays_unknown_waits_for_an_operator_who_knows_that_it_was_bo
         await suppliers.not_bought(market.service.database, market.sourcing.keys, unit_key, "ann", clock.now)
 
 
-async def test_what_stays_unknown_goes_on_at_the_next_once_an_operator_knows_that_it_was_not_bought(market: Market):
+async def test_what_stays_unknown_goes_on_at_the_next_once_an_operator_knows_that_it_was_not_bought(
+    market: PurchaseFixture,
+):
     unit_key = await parked(market, sold=False)
     await suppliers.not_bought(market.service.database, market.sourcing.keys, unit_key, "ann", clock.now)
     await market.becomes("SELECT delivery_status FROM orders", "DELIVERED")
     assert market.sold() == (0, 1)
 
 
-async def test_a_verdict_that_cannot_be_opened_is_kept_and_stops_no_other(market: Market):
+async def test_a_verdict_that_cannot_be_opened_is_kept_and_stops_no_other(market: PurchaseFixture):
     market.near.fault("esim/order", "LOST_BEFORE", "LOST_BEFORE")
     market.near.fault("esim/query", *["500_BEFORE"] * 50)
     line = {"packageCode": "TEST-OK", "quantity": 2, "price": "1.80"}
@@ -175,7 +177,7 @@ async def test_a_verdict_that_cannot_be_opened_is_kept_and_stops_no_other(market
     assert market.sold()[1] == 1
 
 
-async def unknown(market: Market, quantity: int) -> str:
+async def unknown(market: PurchaseFixture, quantity: int) -> str:
     """An order whose units were asked for in vain and will be asked about in ten minutes."""
     market.near.fault("esim/order", *["LOST_AFTER"] * quantity)
     line = {"packageCode": "TEST-OK", "quantity": quantity, "price": "1.80"}
@@ -185,14 +187,14 @@ async def unknown(market: Market, quantity: int) -> str:
     return placed.data["orderNo"]
 
 
-async def test_after_an_outage_all_that_is_unknown_is_asked_about_once_the_supplier_answers(market: Market):
+async def test_after_an_outage_all_that_is_unknown_is_asked_about_once_the_supplier_answers(market: PurchaseFixture):
     order_no = await unknown(market, 6)
     await market.rows("UPDATE purchase SET due_at = now() WHERE unit_key LIKE '%-1'")
     assert (await market.door.delivered(order_no))["orderStatus"] == "COMPLETED"
     assert market.sold() == (6, 0)
 
 
-async def test_what_is_unknown_is_asked_about_when_the_supplier_is_seen_up(market: Market):
+async def test_what_is_unknown_is_asked_about_when_the_supplier_is_seen_up(market: PurchaseFixture):
     order_no = await unknown(market, 1)
     for status in ("PAUSED", "ACTIVE"):
         await suppliers.set_status(market.service.database, "rt:near", status, "ann")
@@ -200,7 +202,7 @@ async def test_what_is_unknown_is_asked_about_when_the_supplier_is_seen_up(marke
     assert market.sold() == (1, 0)
 
 
-async def test_what_a_supplier_does_not_void_is_looked_at_at_once(market: Market):
+async def test_what_a_supplier_does_not_void_is_looked_at_at_once(market: PurchaseFixture):
     order_no = (await market.door.order()).data["orderNo"]
     await market.door.delivered(order_no)
     await market.becomes("SELECT asked_at IS NOT NULL OR due_at > now() + interval '1 minute' FROM profile_life", True)
@@ -236,7 +238,7 @@ WAITING = (
 )
 
 
-async def test_an_answer_that_waits_for_a_lock_is_not_lost(market: Market):
+async def test_an_answer_that_waits_for_a_lock_is_not_lost(market: PurchaseFixture):
     market.near.slow = 1_000
     order_no = (await market.door.order()).data["orderNo"]
     await market.becomes("SELECT state FROM purchase", "PENDING")
@@ -262,7 +264,7 @@ async def test_an_order_that_is_locked_is_planned_soon_after(postgres: str, temp
         assert await api.audit() == []
 
 
-async def parked(market: Market, sold: bool = True) -> str:
+async def parked(market: PurchaseFixture, sold: bool = True) -> str:
     """A purchase that was unknown for more than an hour: nobody refunded it, bought it elsewhere or gave it up."""
     market.near.fault("esim/order", "LOST_AFTER" if sold else "LOST_BEFORE")
     market.near.fault("esim/query", *["500_BEFORE"] * 50)
@@ -277,7 +279,7 @@ async def parked(market: Market, sold: bool = True) -> str:
     return waiting.unit_key
 
 
-async def test_a_message_about_a_locked_row_may_come_again(market: Market):
+async def test_a_message_about_a_locked_row_may_come_again(market: PurchaseFixture):
     market.near.slow = 1_000
     placed = await market.door.order()
     await market.becomes("SELECT state FROM purchase", "PENDING")
@@ -296,7 +298,7 @@ async def test_a_message_about_a_locked_row_may_come_again(market: Market):
     await market.door.delivered(placed.data["orderNo"])
 
 
-async def test_a_cancelled_unit_that_is_bought_all_the_same_is_voided_there(market: Market):
+async def test_a_cancelled_unit_that_is_bought_all_the_same_is_voided_there(market: PurchaseFixture):
     market.near.slow = 1_000
     placed = await market.door.order()
     await market.becomes("SELECT state FROM purchase", "PENDING")
@@ -311,7 +313,7 @@ async def test_a_cancelled_unit_that_is_bought_all_the_same_is_voided_there(mark
     assert "iccid" not in data["items"][0]["profiles"][0]
 
 
-async def test_a_message_is_a_reason_to_ask(market: Market):
+async def test_a_message_is_a_reason_to_ask(market: PurchaseFixture):
     market.near.slow = 1_000
     placed = await market.door.order()
     await market.becomes("SELECT state FROM purchase", "PENDING")
@@ -328,10 +330,10 @@ async def test_a_message_is_a_reason_to_ask(market: Market):
     assert await market.rows("SELECT count(*)::int FROM supplier_event") == [(1,)]
 
 
-async def test_the_stock_is_sold_first(market: Market):
+async def test_the_stock_is_sold_first(market: PurchaseFixture):
     """Also once the process knows the dealer's wallet and decides without asking the database."""
     database, keys = market.service.database, market.sourcing.keys
-    assert (await stock.load_stock(database, keys, "DEMO-STOCK", stock_csv(3), "ann")).faults == ()
+    assert (await load_stock.load_stock(database, keys, "DEMO-STOCK", stock_csv(3), "ann")).faults == ()
     hops = [Hop("stock", "DEMO-STOCK", None, None), hop("rt:far", "JC016")]
     await suppliers.set_route(database, "DEMO-STOCK", hops, "ann", clock.now)
     line = {"packageCode": "DEMO-STOCK", "quantity": 1, "price": "2.50"}
@@ -343,11 +345,11 @@ async def test_the_stock_is_sold_first(market: Market):
     assert orders == [("stock",)] * 3 + [("rt:far",)] * 2
 
 
-async def test_what_the_stock_no_longer_has_is_bought_at_the_next(market: Market):
+async def test_what_the_stock_no_longer_has_is_bought_at_the_next(market: PurchaseFixture):
     """DEMO-STOCK has one code left; the first order takes it."""
     database = market.service.database
     keys = market.sourcing.keys
-    assert (await stock.load_stock(database, keys, "DEMO-STOCK", stock_csv(1), "ann")).faults == ()
+    assert (await load_stock.load_stock(database, keys, "DEMO-STOCK", stock_csv(1), "ann")).faults == ()
     hops = [Hop("stock", "DEMO-STOCK", None, None), hop("rt:far", "JC016")]
     await suppliers.set_route(database, "DEMO-STOCK", hops, "ann", clock.now)
     line = {"packageCode": "DEMO-STOCK", "quantity": 1, "price": "2.50"}

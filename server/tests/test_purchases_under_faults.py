@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from dealer_server import metrics
-from dealer_server.operations import supplier as suppliers
-from door import Door, Service, running_service
-from rt_family import FAULTS, running_upstream
-from smdp import HOST, TWICE, Fault, Faults, iccids, running_smdp
-from sourcing import Source, fresh, hop, set_up
+from dealer_server.operations.suppliers import supplier as suppliers
+from support.api_client import ApiClient, Service, running_service
+from support.rt_family import FAULTS, running_upstream
+from support.smdp import HOST, TWICE, Fault, Faults, iccids, running_smdp
+from support.supplier_setup import Source, fresh, hop, set_up
 
 PER_ORDER = 20
 PATIENCE = 300.0
@@ -34,7 +34,7 @@ def doubled(of: str) -> Faults:
     return lambda function, body: TWICE if function == of and random.random() < 0.1 else None
 
 
-async def bought_and_delivered(service: Service, door: Door, count: int) -> list[dict[str, Any]]:
+async def bought_and_delivered(service: Service, door: ApiClient, count: int) -> list[dict[str, Any]]:
     """Every eSIM of so many, ordered together; the pauses between questions are cut short."""
     line = {"packageCode": "TEST-OK", "quantity": PER_ORDER, "price": "1.80"}
     for _ in range(count // PER_ORDER):
@@ -54,7 +54,7 @@ async def bought_and_delivered(service: Service, door: Door, count: int) -> list
     return found
 
 
-async def all_profiles(door: Door) -> list[dict[str, Any]]:
+async def all_profiles(door: ApiClient) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     pager: dict[str, Any] = {"pageSize": 500}
     while True:
@@ -66,7 +66,7 @@ async def all_profiles(door: Door) -> list[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def served(url: str) -> AsyncIterator[tuple[Service, Door]]:
+async def served(url: str) -> AsyncIterator[tuple[Service, ApiClient]]:
     async with (
         running_service(url) as service,
         service.door(await service.tenant(balance="100000", qps=0)) as door,

@@ -13,12 +13,13 @@ import msgspec
 import pytest
 
 from dealer_server import clock
-from dealer_server.operations import catalogue
-from dealer_server.rules import money, qr
-from dealer_server.rules.catalogue import generate
+from dealer_server.dev import catalogue as generate
+from dealer_server.operations.catalogue import import_packages
 from dealer_server.rules.catalogue.countries import COUNTRIES
 from dealer_server.rules.catalogue.package import Package
-from door import Door, Reply, Service, running_service
+from dealer_server.rules.lifecycle import qr
+from dealer_server.rules.money import money
+from support.api_client import ApiClient, Reply, Service, running_service
 
 TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z").fullmatch
 PACKAGES = {package.package_code: package for package in generate.catalogue("test")}
@@ -32,7 +33,7 @@ Json = Mapping[str, Any]
 async def service(database_url: str) -> AsyncIterator[Service]:
     """The API alone: orders wait until a test needs `worked`."""
     async with running_service(database_url, worker=False) as service:
-        await catalogue.put(service.database, [IN_EURO], "test", clock.now)
+        await import_packages.put(service.database, [IN_EURO], "test", clock.now)
         yield service
 
 
@@ -44,7 +45,7 @@ async def worked(service: Service, database_url: str) -> AsyncIterator[Service]:
 
 
 @pytest.fixture(scope="module")
-async def reader(service: Service) -> AsyncIterator[Door]:
+async def reader(service: Service) -> AsyncIterator[ApiClient]:
     """A dealer with no prices of its own, which buys nothing."""
     async with service.door(await service.tenant(qps=0, name="Reader & Söhne <GmbH>")) as door:
         yield door
@@ -65,13 +66,13 @@ def refused(reply: Reply, status: int, code: str, named: str) -> None:
 # /health
 
 
-async def test_health_names_the_tenant(reader: Door):
+async def test_health_names_the_tenant(reader: ApiClient):
     health = await reader.post("/health")
     assert (health.status, health.code, health.message) == (200, "000000", "success")
     assert health.data == {"status": "UP", "tenantId": str(reader.tenant_id), "clientName": "Reader & Söhne <GmbH>"}
 
 
-async def test_what_an_operation_does_not_know_is_ignored(reader: Door):
+async def test_what_an_operation_does_not_know_is_ignored(reader: ApiClient):
     assert (await reader.post("/health", {"shopId": 7, "tenantId": "1"})).data["tenantId"] == str(reader.tenant_id)
 
 
@@ -133,7 +134,7 @@ async def test_an_order_moves_the_balance_and_its_time(service: Service):
 # /package/list
 
 
-async def listed(door: Door, **filters: Any) -> list[dict[str, Any]]:
+async def listed(door: ApiClient, **filters: Any) -> list[dict[str, Any]]:
     """All the packages a filter gives, in the order of their pages."""
     found, page_num = [], 1
     while True:
@@ -149,7 +150,7 @@ def codes(packages: list[dict[str, Any]]) -> list[str]:
     return [package["packageCode"] for package in packages]
 
 
-async def test_the_whole_catalogue_in_the_wallets_currency_is_on_sale_at_the_default_price(reader: Door):
+async def test_the_whole_catalogue_in_the_wallets_currency_is_on_sale_at_the_default_price(reader: ApiClient):
     found = {package["packageCode"]: package for package in await listed(reader)}
     assert found.keys() == PACKAGES.keys()
     for code, package in PACKAGES.items():
@@ -241,7 +242,7 @@ PACKAGE_FILTERS: list[tuple[str, Any, Callable[[Package], bool]]] = [
 
 @pytest.mark.parametrize(("field", "value", "means"), PACKAGE_FILTERS)
 async def test_a_filter_of_packages_means_what_it_says(
-    reader: Door, field: str, value: Any, means: Callable[[Package], bool]
+    reader: ApiClient, field: str, value: Any, means: Callable[[Package], bool]
 ):
     assert set(codes(await listed(reader, **{field: value}))) == {
         c for c, package in PACKAGES.items() if means(package)
@@ -253,7 +254,7 @@ def test_the_words_of_the_keywords_above_are_in_the_catalogue():
         assert any(named_in(package, keyword) for package in PACKAGES.values()), keyword
 
 
-async def test_filters_of_packages_are_anded(reader: Door):
+async def test_filters_of_packages_are_anded(reader: ApiClient):
     pairs = [pair for pair in itertools.combinations(PACKAGE_FILTERS, 2) if pair[0][0] != pair[1][0]]
     for one, other in pairs[::3]:
         body = {one[0]: one[1], other[0]: other[1]}
@@ -283,7 +284,7 @@ WRONG_PACKAGE_LISTS = [
 
 
 @pytest.mark.parametrize(("body", "code", "named"), WRONG_PACKAGE_LISTS)
-async def test_a_wrong_filter_of_packages_is_refused_by_name(reader: Door, body: Json, code: str, named: str):
+async def test_a_wrong_filter_of_packages_is_refused_by_name(reader: ApiClient, body: Json, code: str, named: str):
     refused(await reader.post("/package/list", body), 400, code, named)
 
 
@@ -310,7 +311,7 @@ PAGED = ["/package/list", "/esim/order/list", "/esim/profile/list"]
         ("1", "000108"),
     ],
 )
-async def test_a_wrong_pager_is_refused_by_name(reader: Door, path: str, pager: Any, code: str):
+async def test_a_wrong_pager_is_refused_by_name(reader: ApiClient, path: str, pager: Any, code: str):
     refused(await reader.post(path, {"pager": pager}), 400, code, "pager")
 
 
@@ -327,13 +328,15 @@ async def test_a_wrong_pager_is_refused_by_name(reader: Door, path: str, pager: 
         ({"pageNum": 1_000_000}, 1_000_000, 50),
     ],
 )
-async def test_a_pager_is_answered_as_it_was_meant(reader: Door, path: str, pager: Any, page_num: int, page_size: int):
+async def test_a_pager_is_answered_as_it_was_meant(
+    reader: ApiClient, path: str, pager: Any, page_num: int, page_size: int
+):
     answered = (await reader.post(path, {"pager": pager})).data["pager"]
     assert (answered["pageNum"], answered["pageSize"]) == (page_num, page_size)
     assert answered["total"] == (len(PACKAGES) if path == "/package/list" else 0)
 
 
-async def by_number(door: Door, path: str, rows: str, size: int, filters: Json) -> tuple[list[Any], set[int]]:
+async def by_number(door: ApiClient, path: str, rows: str, size: int, filters: Json) -> tuple[list[Any], set[int]]:
     """All rows by page number, and the totals that the pages told."""
     found: list[Any] = []
     totals: set[int] = set()
@@ -347,7 +350,7 @@ async def by_number(door: Door, path: str, rows: str, size: int, filters: Json) 
     raise AssertionError
 
 
-async def by_cursor(door: Door, path: str, rows: str, size: int, filters: Json) -> tuple[list[Any], set[int]]:
+async def by_cursor(door: ApiClient, path: str, rows: str, size: int, filters: Json) -> tuple[list[Any], set[int]]:
     """All rows by the cursor of each page, and the totals that the pages told."""
     found: list[Any] = []
     totals: set[int] = set()
@@ -366,7 +369,7 @@ async def by_cursor(door: Door, path: str, rows: str, size: int, filters: Json) 
     ("filters", "size"),
     [({}, 97), ({}, 499), ({"locationCode": "FR"}, 7), ({"keyword": "réunion"}, 1), ({"type": "TOPUP"}, 50)],
 )
-async def test_packages_by_page_number_and_by_cursor_are_the_same(reader: Door, filters: Json, size: int):
+async def test_packages_by_page_number_and_by_cursor_are_the_same(reader: ApiClient, filters: Json, size: int):
     numbered = await by_number(reader, "/package/list", "packages", size, filters)
     assert numbered == await by_cursor(reader, "/package/list", "packages", size, filters)
     rows, totals = numbered
@@ -375,7 +378,7 @@ async def test_packages_by_page_number_and_by_cursor_are_the_same(reader: Door, 
     assert [time for time, _ in newest_first] == sorted((time for time, _ in newest_first), reverse=True)
 
 
-async def test_a_mirror_that_is_up_to_date_is_told_so_and_no_more(reader: Door):
+async def test_a_mirror_that_is_up_to_date_is_told_so_and_no_more(reader: ApiClient):
     version = (await reader.post("/package/list")).data["catalogVersion"]
     data = (await reader.post("/package/list", {"catalogVersion": version, "pager": {"pageSize": 7}})).data
     assert data == {
@@ -387,14 +390,14 @@ async def test_a_mirror_that_is_up_to_date_is_told_so_and_no_more(reader: Door):
     assert (await reader.post("/package/list", {"catalogVersion": "0"})).data["notModified"] is False
 
 
-async def test_a_mirror_learns_what_has_left_the_catalogue_and_what_came_back(service: Service, reader: Door):
+async def test_a_mirror_learns_what_has_left_the_catalogue_and_what_came_back(service: Service, reader: ApiClient):
     async def version() -> str:
         return (await reader.post("/package/list", {"pager": {"pageSize": 1}})).data["catalogVersion"]
 
     code = "FR-1GB-7D"
     before, since = await version(), datetime.now(UTC).isoformat()
     off_sale = msgspec.structs.replace(PACKAGES[code], status="OFF_SALE")
-    await catalogue.put(service.database, [off_sale], "test", clock.now)
+    await import_packages.put(service.database, [off_sale], "test", clock.now)
     gone = await eventually(version, lambda one: one != before)
     assert code not in codes(await listed(reader)) and not await listed(reader, packageCode=code)
     [changed] = await listed(reader, updatedSince=since)
@@ -403,7 +406,7 @@ async def test_a_mirror_learns_what_has_left_the_catalogue_and_what_came_back(se
     refusal = await reader.order(items=[LINE | {"packageCode": code}])
     assert refusal.code == "200014"
 
-    await catalogue.put(service.database, [PACKAGES[code]], "test", clock.now)
+    await import_packages.put(service.database, [PACKAGES[code]], "test", clock.now)
     await eventually(version, lambda one: one != gone)
     [changed] = await listed(reader, updatedSince=since)
     assert (changed["packageCode"], changed["status"]) == (code, "ON_SALE")
@@ -411,11 +414,11 @@ async def test_a_mirror_learns_what_has_left_the_catalogue_and_what_came_back(se
 
 
 async def test_a_mirror_learns_of_the_dealers_own_prices_and_no_other_dealers_mirror_does(
-    service: Service, reader: Door
+    service: Service, reader: ApiClient
 ):
     async with service.door(await service.tenant(qps=0)) as door:
 
-        async def version(of: Door = door) -> str:
+        async def version(of: ApiClient = door) -> str:
             return (await of.post("/package/list", {"pager": {"pageSize": 1}})).data["catalogVersion"]
 
         before, others, since = await version(), await version(reader), datetime.now(UTC).isoformat()
@@ -490,7 +493,7 @@ async def test_a_dealer_is_sold_what_is_priced_in_its_currency(service: Service)
 # /region/list
 
 
-async def test_regions_are_where_packages_are_on_sale_with_how_many(reader: Door):
+async def test_regions_are_where_packages_are_on_sale_with_how_many(reader: ApiClient):
     regions = (await reader.post("/region/list")).data["regions"]
     by_code = {region["regionCode"]: region for region in regions}
     assert list(by_code) == sorted(by_code) == sorted({package.location_code for package in PACKAGES.values()})
@@ -523,7 +526,7 @@ async def test_regions_are_where_packages_are_on_sale_with_how_many(reader: Door
         ({"keyword": "no such place"}, lambda p: False),
     ],
 )
-async def test_a_filter_of_regions_means_what_it_says(reader: Door, body: Json, means: Callable[[Package], bool]):
+async def test_a_filter_of_regions_means_what_it_says(reader: ApiClient, body: Json, means: Callable[[Package], bool]):
     regions = (await reader.post("/region/list", body)).data["regions"]
     assert [one["regionCode"] for one in regions] == sorted({p.location_code for p in PACKAGES.values() if means(p)})
 
@@ -544,7 +547,7 @@ async def test_a_region_counts_what_this_dealer_can_buy(service: Service):
         ({"keyword": 1}, "000108", "keyword"),
     ],
 )
-async def test_a_wrong_filter_of_regions_is_refused_by_name(reader: Door, body: Json, code: str, named: str):
+async def test_a_wrong_filter_of_regions_is_refused_by_name(reader: ApiClient, body: Json, code: str, named: str):
     refused(await reader.post("/region/list", body), 400, code, named)
 
 
@@ -590,7 +593,7 @@ async def test_an_order_that_is_not_fulfilled_yet_is_a_normal_answer(service: Se
 class Bought:
     """A dealer's orders, delivered and lived with, newest first; its profile records, and when each last changed."""
 
-    door: Door
+    door: ApiClient
     service: Service
     orders: list[dict[str, Any]]
     records: list[dict[str, Any]]
@@ -875,7 +878,9 @@ async def test_an_order_that_comes_in_between_moves_no_row_of_a_cursor(worked: S
         ("/esim/profile/list", {"orderNo": "nonsense", "pager": {"after": "x"}}, "000108", "pager.after"),
     ],
 )
-async def test_a_wrong_filter_of_a_list_is_refused_by_name(reader: Door, path: str, body: Json, code: str, named: str):
+async def test_a_wrong_filter_of_a_list_is_refused_by_name(
+    reader: ApiClient, path: str, body: Json, code: str, named: str
+):
     refused(await reader.post(path, body), 400, code, named)
 
 
@@ -969,18 +974,18 @@ async def test_a_qr_code_is_only_read(bought: Bought, method: str):
 
 
 @pytest.fixture
-async def listener(service: Service) -> AsyncIterator[Door]:
+async def listener(service: Service) -> AsyncIterator[ApiClient]:
     async with service.door(await service.tenant(qps=0)) as door:
         yield door
 
 
-async def test_without_a_callback_url_there_is_none(listener: Door):
+async def test_without_a_callback_url_there_is_none(listener: ApiClient):
     not_set = {"callbackUrl": "", "enabled": False, "state": "NOT_SET", "consecutiveFailures": 0}
     assert (await listener.post("/webhook/query")).data == not_set
 
 
 @pytest.mark.parametrize("removal", ["", None])
-async def test_a_callback_url_is_set_changed_and_removed(listener: Door, removal: str | None):
+async def test_a_callback_url_is_set_changed_and_removed(listener: ApiClient, removal: str | None):
     for url in ("https://example.com/hooks?a=1&b=%C3%A9", "http://127.0.0.1:8080/", "https://EXAMPLE.com:8443"):
         data = (await listener.post("/webhook/set", {"callbackUrl": url})).data
         assert TIME(data.pop("updateTime")) and data == {"callbackUrl": url, "enabled": True}
@@ -1012,21 +1017,21 @@ async def test_a_callback_url_is_set_changed_and_removed(listener: Door, removal
     ],
 )
 async def test_a_callback_url_that_is_refused_leaves_the_one_before(
-    listener: Door, url: Any, status: int, code: str, named: str
+    listener: ApiClient, url: Any, status: int, code: str, named: str
 ):
     await listener.post("/webhook/set", {"callbackUrl": "https://example.com/before"})
     refused(await listener.post("/webhook/set", {"callbackUrl": url}), status, code, named)
     assert (await listener.post("/webhook/query")).data["callbackUrl"] == "https://example.com/before"
 
 
-async def test_a_callback_url_must_be_named(listener: Door):
+async def test_a_callback_url_must_be_named(listener: ApiClient):
     refused(await listener.post("/webhook/set"), 400, "000105", "callbackUrl")
 
 
 # /openapi.json, /healthz
 
 
-async def test_the_openapi_document_names_this_service_and_every_operation(service: Service, reader: Door):
+async def test_the_openapi_document_names_this_service_and_every_operation(service: Service, reader: ApiClient):
     answer = await reader.http.get(f"{service.url}/openapi.json")
     assert (answer.status_code, answer.headers["Content-Type"]) == (200, "application/json")
     document = answer.json()
@@ -1035,13 +1040,13 @@ async def test_the_openapi_document_names_this_service_and_every_operation(servi
         assert f"/open-api/v1{path}" in document["paths"]
 
 
-async def test_a_process_says_that_it_is_alive_without_being_asked_who_asks(service: Service, reader: Door):
+async def test_a_process_says_that_it_is_alive_without_being_asked_who_asks(service: Service, reader: ApiClient):
     answer = await reader.http.get(f"{service.url}/healthz")
     assert (answer.status_code, answer.json()) == (200, {"status": "UP"})
 
 
 @pytest.mark.parametrize("path", ["/openapi.json", "/healthz"])
-async def test_what_is_served_beside_the_operations_is_only_read(reader: Door, path: str):
+async def test_what_is_served_beside_the_operations_is_only_read(reader: ApiClient, path: str):
     refused(await reader.send(path, b"{}", {}, "POST"), 404, "000112", "path")
     assert (await reader.http.head(f"{reader.url}{path}")).status_code == 200
 

@@ -10,43 +10,43 @@ import httpx2
 import pytest
 
 from dealer_server import clock
-from dealer_server.kill_points import Armed
-from dealer_server.operations import catalogue
-from dealer_server.rules.catalogue import generate
-from dealer_server.store.database import Database
-from door import Door, Service, test_settings
-from processes import PATIENCE, environment, running
-from webhook_stage import Receiver, listening
+from dealer_server.db.database import Database
+from dealer_server.dev import catalogue as generate
+from dealer_server.failpoints import Failpoint
+from dealer_server.operations.catalogue import import_packages
+from support.api_client import ApiClient, Service, test_settings
+from support.processes import PATIENCE, environment, running
+from support.webhook_fixture import Receiver, listening
 
 KILLED = -9
 SERVE_POINTS = [
-    Armed("refund.decided"),
-    Armed("refund.written"),
-    Armed("refund.written", 1, 0.0002),
-    Armed("refund.committed"),
+    Failpoint("refund.decided"),
+    Failpoint("refund.written"),
+    Failpoint("refund.written", 1, 0.0002),
+    Failpoint("refund.committed"),
 ]
 WORK_POINTS = [
-    Armed("void.claimed"),
-    Armed("void.answered"),
-    Armed("void.answered", 1, 0.0005),
-    Armed("void.recorded"),
-    Armed("refund.taken"),
-    Armed("refund.settled"),
-    Armed("refund.settled", 1, 0.0002),
+    Failpoint("void.claimed"),
+    Failpoint("void.answered"),
+    Failpoint("void.answered", 1, 0.0005),
+    Failpoint("void.recorded"),
+    Failpoint("refund.taken"),
+    Failpoint("refund.settled"),
+    Failpoint("refund.settled", 1, 0.0002),
 ]
 
 
 class Till:
     """A dealer, its receiver, and the database it all ends up in."""
 
-    def __init__(self, service: Service, door: Door, receiver: Receiver):
+    def __init__(self, service: Service, door: ApiClient, receiver: Receiver):
         self.service = service
         self.door = door
         self.receiver = receiver
         self.env = environment(service.settings.database_url)
         self.credited = 0
 
-    async def at(self, url: str) -> Door:
+    async def at(self, url: str) -> ApiClient:
         return replace(self.door, url=url)
 
     async def rows(self, sql: str, *args: object) -> list[tuple]:
@@ -92,7 +92,7 @@ class Till:
 async def till_on(database_url: str) -> AsyncIterator[Till]:
     settings = test_settings(database_url)
     database = await Database.open(database_url)
-    await catalogue.put(database, generate.catalogue("test"), "test", clock.now)
+    await import_packages.put(database, generate.catalogue("test"), "test", clock.now)
     service = Service("", database, settings)
     async with listening(1) as [receiver], service.door(await service.tenant(balance="10000", qps=0)) as door:
         yield Till(service, door, receiver)
@@ -105,13 +105,13 @@ async def till(database_url: str) -> AsyncIterator[Till]:
         yield one
 
 
-async def bought(door: Door, package: str) -> str:
+async def bought(door: ApiClient, package: str) -> str:
     order_no = (await door.order(package)).data["orderNo"]
     await door.delivered(order_no)
     return order_no
 
 
-async def killed_api(till: Till, point: Armed) -> None:
+async def killed_api(till: Till, point: Failpoint) -> None:
     """The API dies over a refund; the same refund asked for again is credited once."""
     call = {"refundTransactionId": f"r-{secrets.token_hex(8)}"}
     async with running("work", env=till.env):
@@ -130,7 +130,7 @@ async def killed_api(till: Till, point: Armed) -> None:
             await till.all_is_exact()
 
 
-async def killed_worker(till: Till, point: Armed) -> None:
+async def killed_worker(till: Till, point: Failpoint) -> None:
     """The worker dies over a refund that waits for its supplier; the next one brings it to its end."""
     async with running("serve", "--port", "0", env=till.env) as serve:
         door = await till.at(await serve.ready())

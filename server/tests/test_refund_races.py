@@ -4,22 +4,22 @@ import asyncio
 import random
 from decimal import Decimal
 
-from door import Door, Reply, Service
+from support.api_client import ApiClient, Reply, Service
 
 PRICE = Decimal("1.80")
 
 
-async def balance(dealer: Door) -> Decimal:
+async def balance(dealer: ApiClient) -> Decimal:
     return Decimal((await dealer.post("/account/balance")).data["balance"])
 
 
-async def bought(dealer: Door, package: str, quantity: int) -> dict:
+async def bought(dealer: ApiClient, package: str, quantity: int) -> dict:
     line = {"packageCode": package, "quantity": quantity, "price": "1.80"}
     order = await dealer.order(items=[line], amount=str(PRICE * quantity))
     return await dealer.delivered(order.data["orderNo"])
 
 
-async def test_thirty_two_clients_refund_and_cancel_the_same_orders(service: Service, dealer: Door):
+async def test_thirty_two_clients_refund_and_cancel_the_same_orders(service: Service, dealer: ApiClient):
     orders = [await bought(dealer, package, 4) for package in ("TEST-OK", "TEST-ASYNC", "TEST-REJECT", "TEST-OK")]
     before = await balance(dealer)
 
@@ -85,7 +85,7 @@ async def test_sixty_four_clients_spend_one_balance_while_refunds_credit_it(serv
         assert await service.audit() == []
 
 
-async def _the_sum_is_constant(service: Service, dealer: Door) -> None:
+async def _the_sum_is_constant(service: Service, dealer: ApiClient) -> None:
     """At every moment: what is in the wallet and what is paid and not given back is what was put in."""
     while True:
         total = await service.database.run(

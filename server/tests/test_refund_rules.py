@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dealer_server.rules import identity, refund, refusal
-from dealer_server.rules.model import Item, Order, Profile
-from dealer_server.rules.refund import Scope
+from dealer_server.rules import refusal
+from dealer_server.rules.money import refund
+from dealer_server.rules.money.refund import Scope
+from dealer_server.rules.orders import identity
+from dealer_server.rules.orders.model import Item, Order, Profile
 from esim_dealer.wire.calls import RefundItem, RefundProfile
 
 NOW = datetime(2026, 11, 20, 8, 15, 30, tzinfo=UTC)

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from dealer_server import clock
-from dealer_server.operations import catalogue, review
-from dealer_server.rules.catalogue import generate
-from dealer_server.store import refund as refunds
-from door import Door, Reply, Service, running_service
-from sourcing import fresh
-from webhook_stage import Receiver, listening
+from dealer_server.dev import catalogue as generate
+from dealer_server.operations.catalogue import import_packages
+from dealer_server.operations.refunds import refund_review
+from dealer_server.store.refunds import refund as refunds
+from support.api_client import ApiClient, Reply, Service, running_service
+from support.supplier_setup import fresh
+from support.webhook_fixture import Receiver, listening
 
 PRICE = Decimal("1.80")
 
@@ -26,7 +27,7 @@ async def exact(service: Service) -> AsyncIterator[None]:
     assert await service.audit() == []
 
 
-async def bought(dealer: Door, package: str = "TEST-OK", quantity: int = 1, lines: int = 1) -> dict[str, Any]:
+async def bought(dealer: ApiClient, package: str = "TEST-OK", quantity: int = 1, lines: int = 1) -> dict[str, Any]:
     """A delivered order."""
     line = {"packageCode": package, "quantity": quantity, "price": "1.80"}
     packages = [package, "TEST-ASYNC", "TEST-DELAY"][:lines]
@@ -36,15 +37,15 @@ async def bought(dealer: Door, package: str = "TEST-OK", quantity: int = 1, line
     return await dealer.delivered(order_no)
 
 
-async def balance(dealer: Door) -> Decimal:
+async def balance(dealer: ApiClient) -> Decimal:
     return Decimal((await dealer.post("/account/balance")).data["balance"])
 
 
-async def query(dealer: Door, order: dict[str, Any]) -> dict[str, Any]:
+async def query(dealer: ApiClient, order: dict[str, Any]) -> dict[str, Any]:
     return (await dealer.post("/esim/query", {"orderNo": order["orderNo"]})).data
 
 
-async def refund(dealer: Door, order: dict[str, Any], **call: Any) -> Reply:
+async def refund(dealer: ApiClient, order: dict[str, Any], **call: Any) -> Reply:
     return await dealer.post("/esim/refund", {"orderNo": order["orderNo"]} | call)
 
 
@@ -56,7 +57,7 @@ def named(order: dict[str, Any], *ids: dict[str, Any], line: int = 0) -> list[di
     return [{"itemNo": order["items"][line]["itemNo"], "profiles": list(ids)}]
 
 
-async def settled(dealer: Door, order: dict[str, Any]) -> dict[str, Any]:
+async def settled(dealer: ApiClient, order: dict[str, Any]) -> dict[str, Any]:
     """The order once no refund of it is pending."""
     async with asyncio.timeout(20):
         while (now := await query(dealer, order))["orderStatus"] == "REFUNDING":
@@ -67,7 +68,7 @@ async def settled(dealer: Door, order: dict[str, Any]) -> dict[str, Any]:
 # Synchronous refunds
 
 
-async def test_a_whole_order_is_credited_at_once(dealer: Door):
+async def test_a_whole_order_is_credited_at_once(dealer: ApiClient):
     order = await bought(dealer, quantity=3)
     before = await balance(dealer)
     reply = await refund(dealer, order, remark="changed their mind")
@@ -90,7 +91,7 @@ async def test_a_whole_order_is_credited_at_once(dealer: Door):
     assert all(one["cancelled"] and one["lifecycleStatus"] == "CANCELLED" for one in profiles(after))
 
 
-async def test_named_profiles_are_credited_each_with_its_price(dealer: Door):
+async def test_named_profiles_are_credited_each_with_its_price(dealer: ApiClient):
     order = await bought(dealer, quantity=3)
     first, second, third = profiles(order)
     by_id = await refund(dealer, order, items=named(order, {"profileId": int(first["profileId"])}))
@@ -103,7 +104,7 @@ async def test_named_profiles_are_credited_each_with_its_price(dealer: Door):
     assert (await query(dealer, order))["payStatus"] == "REFUNDED"
 
 
-async def test_a_partly_refunded_order_stays_paid_and_completed(dealer: Door):
+async def test_a_partly_refunded_order_stays_paid_and_completed(dealer: ApiClient):
     order = await bought(dealer, quantity=2)
     await refund(dealer, order, items=named(order, {"iccid": profiles(order)[0]["iccid"]}))
     after = await query(dealer, order)
@@ -114,7 +115,7 @@ async def test_a_partly_refunded_order_stays_paid_and_completed(dealer: Door):
     assert (await query(dealer, order))["payStatus"] == "REFUNDED"
 
 
-async def test_a_line_is_refunded_whole_by_its_item_number_in_either_form(dealer: Door):
+async def test_a_line_is_refunded_whole_by_its_item_number_in_either_form(dealer: ApiClient):
     order = await bought(dealer, quantity=2, lines=3)
     item_no = order["items"][0]["itemNo"]
     reply = await refund(dealer, order, items=[{"itemNo": f"{order['orderNo']}-I-{item_no}", "profiles": []}])
@@ -138,7 +139,7 @@ async def test_what_is_not_delivered_yet_is_refunded_and_never_delivered(postgre
             assert await service.audit() == []
 
 
-async def test_an_order_is_found_by_either_of_its_names(dealer: Door):
+async def test_an_order_is_found_by_either_of_its_names(dealer: ApiClient):
     order, other = await bought(dealer), await bought(dealer)
     disagreeing = await refund(dealer, order, transactionId=other["transactionId"])
     assert disagreeing.code == "310272"
@@ -165,7 +166,7 @@ async def test_an_order_is_found_by_either_of_its_names(dealer: Door):
         ({"remark": "x" * 256}, "000107", "remark"),
     ],
 )
-async def test_a_call_that_makes_no_sense_is_named(dealer: Door, call: dict[str, Any], code: str, said: str):
+async def test_a_call_that_makes_no_sense_is_named(dealer: ApiClient, call: dict[str, Any], code: str, said: str):
     order = await bought(dealer)
     reply = await refund(dealer, order, **call)
     assert reply.code == code and said in reply.message, reply
@@ -181,19 +182,19 @@ async def test_a_call_that_makes_no_sense_is_named(dealer: Door, call: dict[str,
         ({"iccid": "12"}, "000108"),
     ],
 )
-async def test_a_profile_that_is_not_in_the_item(dealer: Door, profile: dict[str, Any], code: str):
+async def test_a_profile_that_is_not_in_the_item(dealer: ApiClient, profile: dict[str, Any], code: str):
     order = await bought(dealer)
     assert (await refund(dealer, order, items=named(order, profile))).code == code
 
 
-async def test_ids_that_disagree_name_no_profile(dealer: Door):
+async def test_ids_that_disagree_name_no_profile(dealer: ApiClient):
     order = await bought(dealer, quantity=2)
     first, second = profiles(order)
     reply = await refund(dealer, order, items=named(order, {"profileId": first["profileId"], "iccid": second["iccid"]}))
     assert reply.code == "310403"
 
 
-async def test_named_profiles_are_all_or_nothing(dealer: Door):
+async def test_named_profiles_are_all_or_nothing(dealer: ApiClient):
     order = await bought(dealer, quantity=3)
     first, second, _ = profiles(order)
     await dealer.post("/esim/profile/cancel", {"iccid": first["iccid"]})
@@ -204,14 +205,14 @@ async def test_named_profiles_are_all_or_nothing(dealer: Door):
     assert whole.data["refundAmount"] == "3.60", "what can be given is given"
 
 
-async def test_nothing_is_refunded_twice(dealer: Door):
+async def test_nothing_is_refunded_twice(dealer: ApiClient):
     order = await bought(dealer, quantity=2)
     await refund(dealer, order)
     reply = await refund(dealer, order, items=named(order, {"iccid": profiles(order)[0]["iccid"]}))
     assert (reply.code, reply.data["profiles"][0]["reason"]) == ("200003", "REFUNDED")
 
 
-async def test_the_orders_of_others_cannot_be_refunded(dealer: Door, stranger: Door):
+async def test_the_orders_of_others_cannot_be_refunded(dealer: ApiClient, stranger: ApiClient):
     order = await bought(dealer)
     theirs, nobodys = await refund(stranger, order), await refund(stranger, {"orderNo": "D000000000000000001"})
     assert (theirs.code, theirs.message) == (nobodys.code, nobodys.message) == ("310272", nobodys.message)
@@ -220,7 +221,7 @@ async def test_the_orders_of_others_cannot_be_refunded(dealer: Door, stranger: D
 # Repeats
 
 
-async def test_an_identical_request_is_the_first_one(dealer: Door):
+async def test_an_identical_request_is_the_first_one(dealer: ApiClient):
     order = await bought(dealer, quantity=2)
     before = await balance(dealer)
     first, second = await refund(dealer, order), await refund(dealer, order)
@@ -228,7 +229,7 @@ async def test_an_identical_request_is_the_first_one(dealer: Door):
     assert await balance(dealer) == before + Decimal("3.60")
 
 
-async def test_a_refund_transaction_id_names_one_refund_for_ever(dealer: Door):
+async def test_a_refund_transaction_id_names_one_refund_for_ever(dealer: ApiClient):
     order, other = await bought(dealer, quantity=2), await bought(dealer)
     key = f"r-{secrets.token_hex(6)}"
     first = await refund(dealer, order, refundTransactionId=key, items=[{"itemNo": order["items"][0]["itemNo"]}])
@@ -238,7 +239,7 @@ async def test_a_refund_transaction_id_names_one_refund_for_ever(dealer: Door):
     assert (await refund(dealer, other, refundTransactionId=key)).code == "310402", "another order"
 
 
-async def test_sixty_four_at_once_credit_once(dealer: Door):
+async def test_sixty_four_at_once_credit_once(dealer: ApiClient):
     order = await bought(dealer, quantity=4)
     before = await balance(dealer)
     calls = [refund(dealer, order) if number % 2 else refund(dealer, order, items=named(
@@ -254,7 +255,7 @@ async def test_sixty_four_at_once_credit_once(dealer: Door):
 # Asynchronous refunds
 
 
-async def test_an_asynchronous_refund_holds_first_and_credits_later(dealer: Door, receiver: Receiver):
+async def test_an_asynchronous_refund_holds_first_and_credits_later(dealer: ApiClient, receiver: Receiver):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     order = await bought(dealer, "TEST-ASYNC", quantity=2)
     await receiver.received(2)
@@ -273,7 +274,7 @@ async def test_an_asynchronous_refund_holds_first_and_credits_later(dealer: Door
     assert len(receiver.requests) == 4, "no webhook before the credit"
 
 
-async def test_a_rejected_refund_gives_nothing_and_says_so(dealer: Door, receiver: Receiver):
+async def test_a_rejected_refund_gives_nothing_and_says_so(dealer: ApiClient, receiver: Receiver):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     order = await bought(dealer, "TEST-REJECT")
     await receiver.received(2)
@@ -288,30 +289,30 @@ async def test_a_rejected_refund_gives_nothing_and_says_so(dealer: Door, receive
     await settled(dealer, order)
 
 
-async def test_a_review_is_an_operators(service: Service, dealer: Door):
+async def test_a_review_is_an_operators(service: Service, dealer: ApiClient):
     approved, denied = await bought(dealer, "TEST-REVIEW"), await bought(dealer, "TEST-REVIEW")
     before = await balance(dealer)
     first, second = (await refund(dealer, approved)).data, (await refund(dealer, denied)).data
     assert first["status"] == second["status"] == "REFUNDING"
-    await review.approve(service.database, first["refundNo"], "ops", clock.now)
-    await review.reject(service.database, second["refundNo"], "used on the plane", "ops", clock.now)
+    await refund_review.approve(service.database, first["refundNo"], "ops", clock.now)
+    await refund_review.reject(service.database, second["refundNo"], "used on the plane", "ops", clock.now)
     assert (await settled(dealer, approved))["orderStatus"] == "REFUNDED"
     assert (await settled(dealer, denied))["orderStatus"] == "COMPLETED"
     assert await balance(dealer) == before + PRICE
 
 
-async def test_a_refund_that_was_rejected_says_so_of_each_line(service: Service, dealer: Door):
+async def test_a_refund_that_was_rejected_says_so_of_each_line(service: Service, dealer: ApiClient):
     order = await bought(dealer, "TEST-REVIEW", quantity=2)
     first = (await refund(dealer, order, refundTransactionId="r-1")).data
     assert [item["refundStatus"] for item in first["items"]] == ["PENDING"]
-    await review.reject(service.database, first["refundNo"], "used on the plane", "ops", clock.now)
+    await refund_review.reject(service.database, first["refundNo"], "used on the plane", "ops", clock.now)
     await settled(dealer, order)
     again = (await refund(dealer, order, refundTransactionId="r-1")).data
     assert (again["status"], again["duplicate"]) == ("REJECTED", True)
     assert again["items"] == [first["items"][0] | {"refundStatus": "REJECTED"}]
 
 
-async def test_null_counts_as_left_out_also_of_what_is_not_accepted(dealer: Door):
+async def test_null_counts_as_left_out_also_of_what_is_not_accepted(dealer: ApiClient):
     order = await bought(dealer)
     named_so = [{**named(order, profiles(order)[0])[0], "esimTranNo": None}]
     named_so[0]["profiles"] = [{"profileId": profiles(order)[0]["profileId"], "esimTranNo": None}]
@@ -319,7 +320,7 @@ async def test_null_counts_as_left_out_also_of_what_is_not_accepted(dealer: Door
     assert (reply.code, reply.data["status"]) == ("000000", "REFUNDED"), reply
 
 
-async def test_a_part_that_was_rejected_is_held_until_the_rest_is_decided(service: Service, dealer: Door):
+async def test_a_part_that_was_rejected_is_held_until_the_rest_is_decided(service: Service, dealer: ApiClient):
     line = {"quantity": 1, "price": "1.80"}
     items = [line | {"packageCode": "TEST-REJECT"}, line | {"packageCode": "TEST-REVIEW"}]
     order = await dealer.delivered((await dealer.order(items=items, amount="3.60")).data["orderNo"])
@@ -331,7 +332,7 @@ async def test_a_part_that_was_rejected_is_held_until_the_rest_is_decided(servic
     assert await service.audit() == []
     again = await refund(dealer, order, items=[{"itemNo": order["items"][0]["itemNo"]}])
     assert again.code == "200004" and (await query(dealer, order))["orderStatus"] == "REFUNDING"
-    await review.approve(service.database, pending["refundNo"], "ops", clock.now)
+    await refund_review.approve(service.database, pending["refundNo"], "ops", clock.now)
     after = await settled(dealer, order)
     assert (after["orderStatus"], after["refundAmount"]) == ("COMPLETED", 1.8)
     assert await balance(dealer) == before + PRICE
@@ -342,7 +343,7 @@ async def test_a_part_that_was_rejected_is_held_until_the_rest_is_decided(servic
     await settled(dealer, order)
 
 
-async def test_refunds_that_cannot_be_settled_stop_none_behind_them(service: Service, dealer: Door):
+async def test_refunds_that_cannot_be_settled_stop_none_behind_them(service: Service, dealer: ApiClient):
     orders = [await bought(dealer, "TEST-REVIEW") for _ in range(4)]
     sealed, over = [int(one["orderId"]) for one in orders[:2]]
     before = await balance(dealer)
@@ -354,7 +355,7 @@ async def test_refunds_that_cannot_be_settled_stop_none_behind_them(service: Ser
         )
         await connection.execute("UPDATE orders SET refund_amount = amount WHERE order_id = $1", over)
         for one in pending:
-            await review.approve(service.database, one["refundNo"], "ops", clock.now)
+            await refund_review.approve(service.database, one["refundNo"], "ops", clock.now)
         for one in orders[2:]:
             assert (await settled(dealer, one))["orderStatus"] == "REFUNDED"
         assert await balance(dealer) == before + 2 * PRICE
@@ -376,7 +377,7 @@ async def test_refunds_that_cannot_be_settled_stop_none_behind_them(service: Ser
 
 async def test_a_refund_whose_row_is_locked_stops_none_behind_it(postgres: str, template: str):
     async with fresh(postgres, template) as url, running_service(url, worker=False) as api:
-        await catalogue.put(api.database, generate.catalogue("test"), "test", clock.now)
+        await import_packages.put(api.database, generate.catalogue("test"), "test", clock.now)
         async with api.door(await api.tenant(balance="100", qps=0)) as dealer, api.database.connection() as other:
             async with running_service(url):
                 orders = [await bought(dealer, "TEST-REVIEW") for _ in range(2)]
@@ -401,7 +402,7 @@ LINES = (
 WAITS_FOR_A_LOCK = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock')"
 
 
-async def test_the_last_two_lines_decided_at_the_same_time_settle_their_refund(service: Service, dealer: Door):
+async def test_the_last_two_lines_decided_at_the_same_time_settle_their_refund(service: Service, dealer: ApiClient):
     order = await bought(dealer, "TEST-REVIEW", quantity=2)
     before = await balance(dealer)
     assert (await refund(dealer, order)).data["status"] == "REFUNDING"
@@ -424,7 +425,7 @@ async def test_the_last_two_lines_decided_at_the_same_time_settle_their_refund(s
     assert await balance(dealer) == before + 2 * PRICE
 
 
-async def test_a_refund_that_was_left_over_is_found_and_settled(service: Service, dealer: Door):
+async def test_a_refund_that_was_left_over_is_found_and_settled(service: Service, dealer: ApiClient):
     order = await bought(dealer, "TEST-REVIEW")
     before = await balance(dealer)
     assert (await refund(dealer, order)).data["status"] == "REFUNDING"
@@ -435,7 +436,7 @@ async def test_a_refund_that_was_left_over_is_found_and_settled(service: Service
     assert await balance(dealer) == before + PRICE
 
 
-async def test_what_fails_for_good_is_refunded_by_itself(dealer: Door):
+async def test_what_fails_for_good_is_refunded_by_itself(dealer: ApiClient):
     before = await balance(dealer)
     order = {"orderNo": (await dealer.order("TEST-FAIL")).data["orderNo"]}
     async with asyncio.timeout(20):
@@ -449,7 +450,7 @@ async def test_what_fails_for_good_is_refunded_by_itself(dealer: Door):
 
 
 @pytest.mark.parametrize("path", ["/esim/profile/cancel", "/esim/profile/revoke"])
-async def test_a_profile_is_void_and_nothing_is_credited(dealer: Door, path: str):
+async def test_a_profile_is_void_and_nothing_is_credited(dealer: ApiClient, path: str):
     order = await bought(dealer, quantity=2)
     before, first = await balance(dealer), profiles(order)[0]
     reply = await dealer.post(path, {"profileId": int(first["profileId"])})
@@ -480,11 +481,11 @@ async def test_a_profile_is_void_and_nothing_is_credited(dealer: Door, path: str
         ({"profileId": 1.5}, "000108"),
     ],
 )
-async def test_a_void_that_makes_no_sense(dealer: Door, call: dict[str, Any], code: str):
+async def test_a_void_that_makes_no_sense(dealer: ApiClient, call: dict[str, Any], code: str):
     assert (await dealer.post("/esim/profile/cancel", call)).code == code
 
 
-async def test_the_profiles_of_others_cannot_be_voided(dealer: Door, stranger: Door):
+async def test_the_profiles_of_others_cannot_be_voided(dealer: ApiClient, stranger: ApiClient):
     order = await bought(dealer)
     reply = await stranger.post("/esim/profile/cancel", {"iccid": profiles(order)[0]["iccid"]})
     assert reply.code == "310404"
@@ -503,7 +504,7 @@ async def test_a_void_before_delivery_stops_the_fulfillment(postgres: str, templ
         assert await idle.audit() == []
 
 
-async def test_a_supplier_may_take_its_time(dealer: Door):
+async def test_a_supplier_may_take_its_time(dealer: ApiClient):
     order = await bought(dealer, "TEST-ASYNC")
     iccid = profiles(order)[0]["iccid"]
     reply = await dealer.post("/esim/profile/cancel", {"iccid": iccid})

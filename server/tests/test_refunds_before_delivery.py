@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from dealer_server.operations.stock import load_stock
-from dealer_server.store import data_key
-from door import Service, running_service
-from shop import stock_csv
+from dealer_server.operations.catalogue.load_stock import load_stock
+from dealer_server.store.tenants import data_key
+from support.api_client import Service, running_service
+from support.store_fixture import stock_csv
 from test_refunds import profiles, query, refund
 
 STOCK = {"packageCode": "DEMO-STOCK", "quantity": 1, "price": "2.50"}

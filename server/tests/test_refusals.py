@@ -9,12 +9,15 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from dealer_server.operations import stock, supplier, tenant, user
-from dealer_server.operations.password import Passwords
-from dealer_server.operations.tenant import OperatorError, Terms
-from dealer_server.store import data_key
-from door import Door, Service
-from shop import stock_csv
+from dealer_server.operations.catalogue import load_stock
+from dealer_server.operations.suppliers import supplier
+from dealer_server.operations.tenants import tenant
+from dealer_server.operations.tenants.tenant import OperatorError, Terms
+from dealer_server.operations.users import user
+from dealer_server.operations.users.password import Passwords
+from dealer_server.store.tenants import data_key
+from support.api_client import ApiClient, Service
+from support.store_fixture import stock_csv
 
 
 @asynccontextmanager
@@ -68,7 +71,7 @@ def refusals(service: Service, tenant_id: int) -> list[tuple[str, Callable[[], C
 
 
 async def test_what_operators_may_not_do_is_refused_without_an_error_of_the_database(
-    service: Service, dealer: Door, postgres: str
+    service: Service, dealer: ApiClient, postgres: str
 ):
     await user.create(service.database, Passwords(), dealer.tenant_id, "twice", "finance", "test")
     async with no_errors(postgres):
@@ -79,7 +82,7 @@ async def test_what_operators_may_not_do_is_refused_without_an_error_of_the_data
 
 
 async def test_a_credit_limit_that_does_not_cover_the_balance_is_refused_alike(
-    service: Service, dealer: Door, postgres: str
+    service: Service, dealer: ApiClient, postgres: str
 ):
     await service.change(dealer.tenant_id, credit_limit="50", balance="-40")
     async with no_errors(postgres):
@@ -93,13 +96,15 @@ async def test_the_same_stock_loaded_twice_at_once_is_loaded_once(service: Servi
         keys = await data_key.load(connection, service.settings.master_keys)
     text = stock_csv(200)
     async with no_errors(postgres):
-        loads = [stock.load_stock(service.database, keys, "DEMO-STOCK", text, "test") for _ in range(4)]
+        loads = [load_stock.load_stock(service.database, keys, "DEMO-STOCK", text, "test") for _ in range(4)]
         done = await asyncio.gather(*loads)
     assert sorted(one.loaded for one in done) == [0, 0, 0, 200]
     assert await service.audit() == []
 
 
-async def test_refunds_of_one_order_asked_for_at_once_are_credited_once(service: Service, dealer: Door, postgres: str):
+async def test_refunds_of_one_order_asked_for_at_once_are_credited_once(
+    service: Service, dealer: ApiClient, postgres: str
+):
     order_no = (await dealer.order()).data["orderNo"]
     await dealer.delivered(order_no)
     async with no_errors(postgres):

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from dealer_server import clock
-from dealer_server.fulfillment import voids
-from dealer_server.rules.refund import Way
-from dealer_server.store import data_key
+from dealer_server.fulfillment import void_queue
+from dealer_server.rules.money.refund import Way
+from dealer_server.store.tenants import data_key
 from dealer_server.suppliers.contract import NotVoided, Outcome, Unit, Unknown, VoidOutcome, VoidUnit
-from door import Door, Service, running_service
+from support.api_client import ApiClient, Service, running_service
 from test_refunds import bought, profiles, query, refund, settled
 
 CANCEL = "/esim/profile/cancel"
@@ -42,12 +42,12 @@ async def alone(database_url: str) -> AsyncIterator[Service]:
 
 
 @pytest.fixture
-async def dealer(alone: Service) -> AsyncIterator[Door]:
+async def dealer(alone: Service) -> AsyncIterator[ApiClient]:
     async with alone.door(await alone.tenant(balance="1000", qps=0)) as door:
         yield door
 
 
-async def delivered(service: Service, dealer: Door, quantity: int = 1) -> dict[str, Any]:
+async def delivered(service: Service, dealer: ApiClient, quantity: int = 1) -> dict[str, Any]:
     """An order from a time when a worker ran."""
     async with running_service(service.database.dsn):
         return await bought(dealer, "TEST-ASYNC", quantity)
@@ -57,7 +57,7 @@ async def answered(service: Service) -> int:
     """Suppliers are asked what is due, and refuse; how many voids that were."""
     async with service.database.connection() as connection:
         keys = await data_key.load(connection, service.settings.master_keys)
-    [queue] = voids.queues(service.database, {"simulated": Refusing()}, keys, clock.now, nobody, nobody)
+    [queue] = void_queue.queues(service.database, {"simulated": Refusing()}, keys, clock.now, nobody, nobody)
     try:
         return await queue.run_once()
     finally:
@@ -68,7 +68,7 @@ def nobody() -> None:
     """Whom the queue would wake."""
 
 
-async def test_what_its_supplier_refuses_to_cancel_is_refused_from_then_on(alone: Service, dealer: Door):
+async def test_what_its_supplier_refuses_to_cancel_is_refused_from_then_on(alone: Service, dealer: ApiClient):
     order = await delivered(alone, dealer)
     [profile] = profiles(order)
     named = {"profileId": int(profile["profileId"])}
@@ -87,7 +87,7 @@ async def test_what_its_supplier_refuses_to_cancel_is_refused_from_then_on(alone
     assert await alone.audit() == []
 
 
-async def test_what_cannot_be_cancelled_can_still_be_refunded(alone: Service, dealer: Door):
+async def test_what_cannot_be_cancelled_can_still_be_refunded(alone: Service, dealer: ApiClient):
     order = await delivered(alone, dealer, quantity=2)
     first, second = (int(one["profileId"]) for one in profiles(order))
     await dealer.post(CANCEL, {"profileId": first})

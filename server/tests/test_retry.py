@@ -8,33 +8,36 @@ from typing import Any
 import pytest
 
 from dealer_server import clock
-from dealer_server.operations import retry_order, stock
-from dealer_server.operations import supplier as suppliers
-from dealer_server.operations.retry_order import Retried
-from dealer_server.operations.tenant import OperatorError
-from dealer_server.store.purchase import Hop
-from processes import environment, run
-from shop import stock_csv
-from sourcing import hop
-from test_purchases import Market, market_on
+from dealer_server.operations.catalogue import load_stock
+from dealer_server.operations.orders import retry_order
+from dealer_server.operations.orders.retry_order import Retried
+from dealer_server.operations.suppliers import supplier as suppliers
+from dealer_server.operations.tenants.tenant import OperatorError
+from dealer_server.store.suppliers.purchase import Hop
+from support.processes import environment, run
+from support.store_fixture import stock_csv
+from support.supplier_setup import hop
+from test_purchases import PurchaseFixture, purchase_fixture
 
 ACTS = "SELECT author, detail ->> 'supplier', (detail ->> 'profiles')::int FROM audit_log WHERE action = 'order.retry'"
 
 
 @pytest.fixture
-async def market(postgres: str, template: str) -> AsyncIterator[Market]:
-    async with market_on(postgres, template, refund_failed=False) as one:
+async def market(postgres: str, template: str) -> AsyncIterator[PurchaseFixture]:
+    async with purchase_fixture(postgres, template, refund_failed=False) as one:
         yield one
         assert await one.service.audit() == []
 
 
-async def retried(market: Market, order_no: str, line: int | None = None, supplier: str | None = None) -> Retried:
+async def retried(
+    market: PurchaseFixture, order_no: str, line: int | None = None, supplier: str | None = None
+) -> Retried:
     return await retry_order.retry(
         market.service.database, market.sourcing.keys, order_no, line, supplier, "ann", clock.now
     )
 
 
-async def failed(market: Market) -> str:
+async def failed(market: PurchaseFixture) -> str:
     """An order that neither supplier has for sale."""
     market.near.fault("esim/order", "200011")
     market.far.fault("esim/order", "200011")
@@ -47,16 +50,16 @@ def statuses(data: dict[str, Any]) -> tuple[str, ...]:
     return data["items"][0]["itemStatus"], data["deliveryStatus"], data["orderStatus"]
 
 
-async def seen(market: Market, order_no: str) -> dict[str, Any]:
+async def seen(market: PurchaseFixture, order_no: str) -> dict[str, Any]:
     return (await market.door.post("/esim/query", {"orderNo": order_no})).data
 
 
-async def events(market: Market) -> int:
+async def events(market: PurchaseFixture) -> int:
     [(count,)] = await market.rows("SELECT count(*)::int FROM webhook_delivery WHERE event_type = 'DELIVERY_UPDATED'")
     return count
 
 
-async def test_a_failed_line_waits_again_and_is_delivered(market: Market):
+async def test_a_failed_line_waits_again_and_is_delivered(market: PurchaseFixture):
     order_no = await failed(market)
     market.near.slow = 1_000
     [(version,)] = await market.rows("SELECT version FROM orders")
@@ -74,7 +77,7 @@ async def test_a_failed_line_waits_again_and_is_delivered(market: Market):
         await retried(market, order_no)
 
 
-async def test_one_event_tells_the_dealer(market: Market):
+async def test_one_event_tells_the_dealer(market: PurchaseFixture):
     order_no = await failed(market)
     before = await events(market)
     market.near.slow = 1_000
@@ -84,7 +87,7 @@ async def test_one_event_tells_the_dealer(market: Market):
     assert await events(market) == before + 1
 
 
-async def test_a_failed_line_is_made_by_the_supplier_that_is_named(market: Market):
+async def test_a_failed_line_is_made_by_the_supplier_that_is_named(market: PurchaseFixture):
     order_no = await failed(market)
     assert (await retried(market, order_no, 1, "rt:far")).retried == 1
     await market.until(order_no, lambda order: order["deliveryStatus"] == "DELIVERED")
@@ -92,7 +95,7 @@ async def test_a_failed_line_is_made_by_the_supplier_that_is_named(market: Marke
     assert await market.rows(ACTS) == [("ann", "rt:far", 1)]
 
 
-async def test_what_came_to_nothing_there_is_ordered_again_under_a_key_of_its_own(market: Market):
+async def test_what_came_to_nothing_there_is_ordered_again_under_a_key_of_its_own(market: PurchaseFixture):
     await suppliers.set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
     market.near.slow = 1_000
     order_no = (await market.door.order()).data["orderNo"]
@@ -107,7 +110,7 @@ async def test_what_came_to_nothing_there_is_ordered_again_under_a_key_of_its_ow
     assert second == f"{first}-r1"
 
 
-async def test_an_order_whose_first_answer_was_that_it_failed_is_not_asked_for_again(market: Market):
+async def test_an_order_whose_first_answer_was_that_it_failed_is_not_asked_for_again(market: PurchaseFixture):
     """The answer to the order was lost, and when it was found it had come to nothing."""
     await suppliers.set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
     market.near.fault("esim/order", "LOST_AFTER")
@@ -125,7 +128,7 @@ async def test_an_order_whose_first_answer_was_that_it_failed_is_not_asked_for_a
     assert second == f"{first}-r1"
 
 
-async def test_what_waits_for_a_supplier_is_sent_by_another_route(market: Market):
+async def test_what_waits_for_a_supplier_is_sent_by_another_route(market: PurchaseFixture):
     await suppliers.set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
     market.near.fault("esim/order", "200007")
     order_no = (await market.door.order()).data["orderNo"]
@@ -139,7 +142,7 @@ async def test_what_waits_for_a_supplier_is_sent_by_another_route(market: Market
     assert (market.sold(), await market.states()) == ((0, 1), [("rt:near", "DROPPED"), ("rt:far", "DONE")])
 
 
-async def test_what_may_have_been_bought_is_never_bought_again(market: Market):
+async def test_what_may_have_been_bought_is_never_bought_again(market: PurchaseFixture):
     market.near.fault("esim/order", "LOST_AFTER")
     market.near.fault("esim/query", *["500_BEFORE"] * 50)
     order_no = (await market.door.order()).data["orderNo"]
@@ -155,7 +158,7 @@ async def test_what_may_have_been_bought_is_never_bought_again(market: Market):
     assert market.sold() == (1, 0)
 
 
-async def test_what_is_made_in_the_house_is_made_again_or_bought(market: Market):
+async def test_what_is_made_in_the_house_is_made_again_or_bought(market: PurchaseFixture):
     placed = await market.door.order("TEST-FAIL", items=[{"packageCode": "TEST-FAIL", "quantity": 2, "price": "1.80"}],
                                      amount="3.60")  # fmt: skip
     order_no = placed.data["orderNo"]
@@ -170,17 +173,18 @@ async def test_what_is_made_in_the_house_is_made_again_or_bought(market: Market)
     assert market.sold() == (0, 2)
 
 
-async def stocked(market: Market, codes: int) -> None:
+async def stocked(market: PurchaseFixture, codes: int) -> None:
     """That many codes of DEMO-STOCK are loaded, and it is sold from the stock first, then by rt:far."""
     hops = [Hop("stock", "DEMO-STOCK", None, None), hop("rt:far", "JC016")]
     await suppliers.set_route(market.service.database, "DEMO-STOCK", hops, "ann", clock.now)
     if codes:
-        loaded = await stock.load_stock(market.service.database, market.sourcing.keys, "DEMO-STOCK", stock_csv(codes),
-                                        "ann")  # fmt: skip
+        loaded = await load_stock.load_stock(
+            market.service.database, market.sourcing.keys, "DEMO-STOCK", stock_csv(codes), "ann"
+        )
         assert loaded.faults == ()
 
 
-async def ordered(market: Market, quantity: int) -> str:
+async def ordered(market: PurchaseFixture, quantity: int) -> str:
     """An order of DEMO-STOCK. It is out of stock until the process knows the route."""
     line = {"packageCode": "DEMO-STOCK", "quantity": quantity, "price": "2.50"}
     async with asyncio.timeout(20):
@@ -190,13 +194,15 @@ async def ordered(market: Market, quantity: int) -> str:
     return placed.data["orderNo"]
 
 
-async def free_codes(market: Market) -> int:
+async def free_codes(market: PurchaseFixture) -> int:
     [(count,)] = await market.rows("SELECT count(*)::int FROM stock_profile WHERE taken_by IS NULL")
     return count
 
 
 @pytest.mark.parametrize("other", ["PENDING", "PLANNED"])
-async def test_what_is_under_way_elsewhere_is_not_sent_to_the_stock_with_what_failed(market: Market, other: str):
+async def test_what_is_under_way_elsewhere_is_not_sent_to_the_stock_with_what_failed(
+    market: PurchaseFixture, other: str
+):
     await suppliers.set_route(market.service.database, "DEMO-STOCK", [hop("rt:near", "JC016")], "ann", clock.now)
     market.near.fault("esim/order", "200011", *["200007"] * (other == "PLANNED"))
     market.near.slow = 1_000
@@ -210,7 +216,7 @@ async def test_what_is_under_way_elsewhere_is_not_sent_to_the_stock_with_what_fa
     assert await market.rows("SELECT supplier FROM order_item") == [("rt:near",)]
 
 
-async def test_what_waits_for_the_stock_gives_its_codes_back_when_it_is_sent_to_a_supplier(market: Market):
+async def test_what_waits_for_the_stock_gives_its_codes_back_when_it_is_sent_to_a_supplier(market: PurchaseFixture):
     await market.rows("CREATE FUNCTION later() RETURNS trigger LANGUAGE plpgsql AS"
                       " $$ BEGIN NEW.due_at := now() + interval '1 hour'; RETURN NEW; END $$")  # fmt: skip
     await market.rows("CREATE TRIGGER later BEFORE INSERT ON order_item FOR EACH ROW EXECUTE FUNCTION later()")
@@ -223,7 +229,7 @@ async def test_what_waits_for_the_stock_gives_its_codes_back_when_it_is_sent_to_
     assert (market.sold(), await free_codes(market)) == ((0, 2), 2)
 
 
-async def test_what_failed_takes_codes_when_it_is_sent_to_the_stock(market: Market):
+async def test_what_failed_takes_codes_when_it_is_sent_to_the_stock(market: PurchaseFixture):
     market.far.fault("esim/order", "200011", "200011")
     await stocked(market, 0)
     order_no = await ordered(market, 2)
@@ -238,7 +244,7 @@ async def test_what_failed_takes_codes_when_it_is_sent_to_the_stock(market: Mark
 
 
 async def test_what_was_given_back_is_not_made_again(postgres: str, template: str):
-    async with market_on(postgres, template) as market:
+    async with purchase_fixture(postgres, template) as market:
         order_no = (await market.door.order("TEST-FAIL")).data["orderNo"]
         await market.until(order_no, lambda order: order["orderStatus"] == "REFUNDED")
         with pytest.raises(OperatorError, match="given back"):
@@ -246,7 +252,7 @@ async def test_what_was_given_back_is_not_made_again(postgres: str, template: st
         assert await market.service.audit() == []
 
 
-async def test_the_command(market: Market):
+async def test_the_command(market: PurchaseFixture):
     order_no = await failed(market)
     env = environment(market.service.settings.database_url)
     for arguments, said in (

@@ -6,21 +6,23 @@ from typing import Any
 import pytest
 
 from dealer_server import clock
-from dealer_server.operations import supplier as suppliers
-from dealer_server.operations.tenant import OperatorError
-from door import Door
-from rt_family import Esim
-from test_purchases import Market, market_on
+from dealer_server.operations.suppliers import supplier as suppliers
+from dealer_server.operations.tenants.tenant import OperatorError
+from support.api_client import ApiClient
+from support.rt_family import Esim
+from test_purchases import PurchaseFixture, purchase_fixture
 
 
 @pytest.fixture
-async def market(postgres: str, template: str) -> AsyncIterator[Market]:
-    async with market_on(postgres, template) as one:
+async def market(postgres: str, template: str) -> AsyncIterator[PurchaseFixture]:
+    async with purchase_fixture(postgres, template) as one:
         yield one
         assert await one.service.audit() == []
 
 
-async def bought(market: Market, door: Door | None = None, again: Esim | None = None) -> tuple[dict[str, Any], Esim]:
+async def bought(
+    market: PurchaseFixture, door: ApiClient | None = None, again: Esim | None = None
+) -> tuple[dict[str, Any], Esim]:
     """A delivered profile and the upstream's eSIM behind it, which has the ICCID of `again`."""
     door = door or market.door
     if again is not None:
@@ -33,13 +35,13 @@ async def bought(market: Market, door: Door | None = None, again: Esim | None = 
     return {**profile, "orderNo": data["orderNo"]}, esim
 
 
-async def shown(market: Market, profile: dict[str, Any]) -> dict[str, Any]:
+async def shown(market: PurchaseFixture, profile: dict[str, Any]) -> dict[str, Any]:
     """The profile now."""
     records = (await market.door.post("/esim/profile/list", {"profileId": profile["profileId"]})).data["records"]
     return records[0]["profile"]
 
 
-async def cancelled(market: Market, profile: dict[str, Any], **named: object) -> None:
+async def cancelled(market: PurchaseFixture, profile: dict[str, Any], **named: object) -> None:
     """Cancels by what is named, and waits until this profile is void."""
     answer = await market.door.post("/esim/profile/cancel", named)
     assert (answer.code, answer.data["profileId"]) == ("000000", int(profile["profileId"]))
@@ -48,14 +50,14 @@ async def cancelled(market: Market, profile: dict[str, Any], **named: object) ->
     )
 
 
-async def looked_at(market: Market) -> None:
+async def looked_at(market: PurchaseFixture) -> None:
     """Every supplier is asked now about every eSIM, in one batch."""
     await market.rows("UPDATE profile_life SET due_at = now(), reported_at = NULL")
     market.near.calls.clear()
     await market.becomes("SELECT count(*)::int FROM profile_life WHERE reported_at IS NULL", 0)
 
 
-async def test_an_iccid_is_sold_again_after_a_cancellation(market: Market):
+async def test_an_iccid_is_sold_again_after_a_cancellation(market: PurchaseFixture):
     first, old = await bought(market)
     await cancelled(market, first, iccid=old.iccid)
     second, new = await bought(market, again=old)
@@ -65,7 +67,7 @@ async def test_an_iccid_is_sold_again_after_a_cancellation(market: Market):
     assert await market.states() == [("rt:near", "DONE"), ("rt:near", "DONE")]
 
 
-async def test_an_iccid_is_sold_again_after_its_plan_ended_and_to_another_dealer(market: Market):
+async def test_an_iccid_is_sold_again_after_its_plan_ended_and_to_another_dealer(market: PurchaseFixture):
     first, old = await bought(market)
     old.esimStatus, old.smdpStatus = "USED_EXPIRED", "DELETED"
     await looked_at(market)
@@ -81,7 +83,7 @@ async def test_an_iccid_is_sold_again_after_its_plan_ended_and_to_another_dealer
     assert (usage["profileId"], usage["planUseStatus"]) == (int(second["profileId"]), "NOT_STARTED")
 
 
-async def test_an_iccid_is_sold_again_before_we_heard_that_the_old_esim_is_over(market: Market):
+async def test_an_iccid_is_sold_again_before_we_heard_that_the_old_esim_is_over(market: PurchaseFixture):
     first, old = await bought(market)
     second, new = await bought(market, again=old)
     records = (await market.door.post("/esim/profile/list", {"iccid": old.iccid})).data["records"]
@@ -96,7 +98,7 @@ async def test_an_iccid_is_sold_again_before_we_heard_that_the_old_esim_is_over(
     assert old.esimStatus == "CANCEL"
 
 
-async def test_reports_reach_the_esim_that_they_are_about(market: Market):
+async def test_reports_reach_the_esim_that_they_are_about(market: PurchaseFixture):
     first, old = await bought(market)
     second, new = await bought(market, again=old)
     new.smdpStatus, new.esimStatus, new.orderUsage = "ENABLED", "IN_USE", 2**20
@@ -107,7 +109,9 @@ async def test_reports_reach_the_esim_that_they_are_about(market: Market):
 
 
 @pytest.mark.parametrize("named", ["order", "eSIM", "ICCID"])
-async def test_a_message_is_about_the_esim_whose_reference_it_has_and_else_about_the_newest(market: Market, named: str):
+async def test_a_message_is_about_the_esim_whose_reference_it_has_and_else_about_the_newest(
+    market: PurchaseFixture, named: str
+):
     first, old = await bought(market)
     second, new = await bought(market, again=old)
     await market.rows("UPDATE profile_life SET due_at = now() + interval '1 day'")
@@ -124,7 +128,7 @@ async def test_a_message_is_about_the_esim_whose_reference_it_has_and_else_about
     assert [call["orderNo"] for call in market.near.calls_of("esim/query")] == [about.orderNo]
 
 
-async def test_an_esim_that_they_name_for_two_units_is_not_handed_out_twice(market: Market):
+async def test_an_esim_that_they_name_for_two_units_is_not_handed_out_twice(market: PurchaseFixture):
     _, old = await bought(market)
     market.near.slow = 1_000
     placed = await market.door.order()
@@ -138,7 +142,7 @@ async def test_an_esim_that_they_name_for_two_units_is_not_handed_out_twice(mark
     assert data["deliveryStatus"] == "PENDING"
 
 
-async def park(market: Market) -> tuple[str, str]:
+async def park(market: PurchaseFixture) -> tuple[str, str]:
     """A unit sold there whose purchase waits for an operator; its orderNo and unit_key."""
     market.near.fault("esim/order", "LOST_AFTER")
     market.near.fault("esim/query", *["500_BEFORE"] * 50)
@@ -152,7 +156,7 @@ async def park(market: Market) -> tuple[str, str]:
     return placed.data["orderNo"], waiting.unit_key
 
 
-async def test_an_operator_says_that_a_unit_with_a_reused_iccid_was_bought(market: Market):
+async def test_an_operator_says_that_a_unit_with_a_reused_iccid_was_bought(market: PurchaseFixture):
     first, old = await bought(market)
     market.near.book.reused.append(old.iccid)
     order_no, unit_key = await park(market)
@@ -169,7 +173,7 @@ async def test_an_operator_says_that_a_unit_with_a_reused_iccid_was_bought(marke
     assert (await shown(market, first))["lifecycleStatus"] == "DELIVERED"
 
 
-async def test_an_operator_need_not_name_the_esim_where_the_old_one_is_over(market: Market):
+async def test_an_operator_need_not_name_the_esim_where_the_old_one_is_over(market: PurchaseFixture):
     first, old = await bought(market)
     await cancelled(market, first, iccid=old.iccid)
     market.near.book.reused.append(old.iccid)

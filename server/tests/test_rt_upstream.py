@@ -17,7 +17,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dealer_server.rules import rt_words
 from dealer_server.rules.catalogue.package import GB
 from dealer_server.suppliers import contract
 from dealer_server.suppliers.contract import (
@@ -36,9 +35,10 @@ from dealer_server.suppliers.contract import (
     VoidDone,
     VoidUnit,
 )
-from dealer_server.suppliers.rt_upstream import RtSettings, RtUpstream
+from dealer_server.suppliers.rt import parsing
+from dealer_server.suppliers.rt.upstream import RtSettings, RtUpstream
 from esim_dealer.wire.signing import signature
-from rt_family import BALANCE, CODE, FAULTS, PRICE, SECRET, Esim, Upstream, package, running_upstream
+from support.rt_family import BALANCE, CODE, FAULTS, PRICE, SECRET, Esim, Upstream, package, running_upstream
 
 KEY = "u-217325730170001-0-1"
 
@@ -165,16 +165,16 @@ def test_an_answer_is_a_success_or_a_failure_or_it_counts_for_nothing(body: Any,
     text = json.dumps(body).encode()
     if said is None:
         with pytest.raises(ValueError):
-            rt_words.read(text)
+            parsing.read(text)
     else:
-        assert (rt_words.read(text).code, rt_words.read(text).message) == said
+        assert (parsing.read(text).code, parsing.read(text).message) == said
 
 
 @pytest.mark.parametrize("text", ["2025-03-19T18:00:00+0000", "2025-03-19T18:00:00Z", "2025-03-19T19:00:00+01:00",
                                   "2025-03-19 18:00:00"])  # fmt: skip
 def test_times_are_read_in_every_form_seen(text: str):
-    assert rt_words.time_of(text) == datetime(2025, 3, 19, 18, tzinfo=UTC)
-    assert rt_words.time_of("soon") is rt_words.time_of(None) is None
+    assert parsing.time_of(text) == datetime(2025, 3, 19, 18, tzinfo=UTC)
+    assert parsing.time_of("soon") is parsing.time_of(None) is None
 
 
 # Buying
@@ -540,7 +540,7 @@ async def test_states_and_usage_are_told_in_their_words():
         sold.esimStatus, sold.smdpStatus, sold.eid = "IN_USE", "ENABLED", "89049032123451234512345678901235"
         sold.orderUsage, sold.activateTime, sold.expiredTime = 4096, "2026-11-21T08:00:00Z", "2026-11-28T08:00:00+0000"
         (seen,) = await remote.refresh([_bought(done)], now)
-        assert seen.iccid == done.iccid and seen.report == rt_words.Report(
+        assert seen.iccid == done.iccid and seen.report == parsing.Report(
             now,
             "ENABLED",
             "IN_USE",

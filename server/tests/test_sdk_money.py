@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from door import Door
 from esim_dealer import AsyncDealer, Conflict, Line
+from support.api_client import ApiClient
 
 
-async def command(dealer: Door, *arguments: str) -> tuple[int, str, str]:
+async def command(dealer: ApiClient, *arguments: str) -> tuple[int, str, str]:
     """`esim-dealer` as a dealer types it."""
     env = {
         "ESIM_DEALER_URL": dealer.url,
@@ -26,7 +26,7 @@ async def command(dealer: Door, *arguments: str) -> tuple[int, str, str]:
     return running.returncode, out.decode(), err.decode()
 
 
-async def test_a_refund_with_the_sdk_from_order_to_credit(dealer: Door):
+async def test_a_refund_with_the_sdk_from_order_to_credit(dealer: ApiClient):
     async with AsyncDealer(dealer.url, dealer.app_key, dealer.app_secret) as sdk:
         placed = await sdk.order("t-1", [Line("TEST-ASYNC", 2, "1.80")])
         order = await sdk.wait_for_delivery(placed.order_no)
@@ -44,7 +44,7 @@ async def test_a_refund_with_the_sdk_from_order_to_credit(dealer: Door):
         assert [entry.entry_type for entry in entries] == ["REFUND", "ORDER_PAY", "ADJUST"]
 
 
-async def test_the_command_refunds_cancels_and_shows_the_wallet(dealer: Door):
+async def test_the_command_refunds_cancels_and_shows_the_wallet(dealer: ApiClient):
     one, two = (await dealer.order()).data["orderNo"], (await dealer.order()).data["orderNo"]
     await dealer.delivered(one)
     iccid = (await dealer.delivered(two))["items"][0]["profiles"][0]["iccid"]

@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from dealer_server.store.sealing import MasterKeys, credential_context
-from door import SEALING_KEYS, Door, Service, running_service
-from processes import environment, run
+from dealer_server.db.sealing import MasterKeys, credential_context
+from support.api_client import SEALING_KEYS, ApiClient, Service, running_service
+from support.processes import environment, run
 
 NEW = f"new:{base64.b64encode(bytes(range(32, 64))).decode()}"
 BOTH = f"{NEW},{SEALING_KEYS}"
 
 
-async def acts_on(service: Service, dealer: Door) -> list[tuple[str, str]]:
+async def acts_on(service: Service, dealer: ApiClient) -> list[tuple[str, str]]:
     async with service.database.connection() as connection:
         rows = await connection.fetch(
             "SELECT action, detail::text FROM audit_log WHERE tenant_id = $1 ORDER BY audit_id", dealer.tenant_id
@@ -22,7 +22,7 @@ async def acts_on(service: Service, dealer: Door) -> list[tuple[str, str]]:
     return [(row[0], row[1]) for row in rows]
 
 
-async def test_who_looks_at_a_secret_is_written_down_and_the_secret_is_not(service: Service, dealer: Door):
+async def test_who_looks_at_a_secret_is_written_down_and_the_secret_is_not(service: Service, dealer: ApiClient):
     env = environment(service.settings.database_url)
     shown = await run("credentials", "view", dealer.app_key, "--json", env=env)
     assert json.loads(shown.out) == {"appKey": dealer.app_key, "appSecret": dealer.app_secret}
@@ -34,7 +34,7 @@ async def test_who_looks_at_a_secret_is_written_down_and_the_secret_is_not(servi
 
 @pytest.mark.parametrize(("arguments", "code"), [((), "000000"), (("--now",), "101003")])
 async def test_the_old_secret_opens_calls_for_a_day_or_not_at_all(
-    service: Service, dealer: Door, arguments: tuple[str, ...], code: str
+    service: Service, dealer: ApiClient, arguments: tuple[str, ...], code: str
 ):
     env = environment(service.settings.database_url)
     reset = json.loads((await run("credentials", "reset", dealer.app_key, *arguments, "--json", env=env)).out)

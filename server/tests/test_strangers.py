@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from door import Door, Reply, Service, running_service
-from rows import PATHS, ROWS
+from support.api_client import ApiClient, Reply, Service, running_service
+from support.operations import PATHS, ROWS
 
 Json = Mapping[str, Any]
 LINE = {"packageCode": "TEST-OK", "quantity": 1, "price": "1.80"}
@@ -34,12 +34,12 @@ BESIDE: Mapping[str, Json] = {
 class Estate:
     """A dealer and one order of it, delivered, with the ids that name it and its parts."""
 
-    door: Door
+    door: ApiClient
     order: Json
     ids: Mapping[str, tuple[Any, ...]]
 
 
-async def estate(door: Door) -> Estate:
+async def estate(door: ApiClient) -> Estate:
     placed = await door.order(amount="3.60", items=[LINE | {"quantity": 2}])
     order = await door.delivered(placed.data["orderNo"])
     [item] = order["items"]
@@ -89,7 +89,7 @@ def said(reply: Reply) -> tuple[int, str, str, Json]:
     return reply.status, reply.code, reply.message, data
 
 
-async def indistinguishable(door: Door, path: str, theirs: Json, nobodys: Json) -> None:
+async def indistinguishable(door: ApiClient, path: str, theirs: Json, nobodys: Json) -> None:
     """Both calls are answered alike."""
     assert said(await door.post(path, theirs)) == said(await door.post(path, nobodys)), (path, theirs)
 

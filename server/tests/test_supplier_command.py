@@ -11,12 +11,12 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
-from dealer_server.suppliers.es2plus import Es2PlusSettings
-from door import running_service
-from processes import PROGRAM, Done, environment, run
-from rt_family import SECRET, Upstream, package, running_upstream
-from smdp import Authority
-from sourcing import fresh
+from dealer_server.suppliers.es2plus.client import Es2PlusSettings
+from support.api_client import running_service
+from support.processes import PROGRAM, Done, environment, run
+from support.rt_family import SECRET, Upstream, package, running_upstream
+from support.smdp import Authority
+from support.supplier_setup import fresh
 
 
 class Operator:

@@ -9,10 +9,10 @@ import aiohttp
 import pytest
 
 from dealer_server.api.supplier_events import BODY_BYTES
-from door import Service, running_service
-from rt_family import running_upstream
-from smdp import Authority, tls
-from sourcing import Source, free_address, fresh, hop, set_up
+from support.api_client import Service, running_service
+from support.rt_family import running_upstream
+from support.smdp import Authority, tls
+from support.supplier_setup import Source, free_address, fresh, hop, set_up
 
 HEALTH = b'{"notifyType":"CHECK_HEALTH","content":{}}'
 

@@ -7,17 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dealer_server.rules import activation_code, iccid, identity
-from dealer_server.rules.catalogue import generate
+from dealer_server.dev import catalogue
 from dealer_server.rules.catalogue.package import GB
+from dealer_server.rules.lifecycle import activation_code, iccid
+from dealer_server.rules.orders import identity
+from dealer_server.suppliers.builtin.simulated import Simulated
+from dealer_server.suppliers.builtin.stock import Stock
 from dealer_server.suppliers.contract import Done, FromStock, Outcome, Pending, Rejected, Supplier, Unit
-from dealer_server.suppliers.simulated import Simulated
-from dealer_server.suppliers.stock import Stock
 
 SEED = bytes(range(32))
 PAID = datetime(2026, 11, 20, 8, 15, 30, 400_000, tzinfo=UTC)
 PROFILE = 217_325_730_000_001
-SCRIPTED = [one.package_code for one in generate.catalogue("test") if one.package_code.startswith("TEST-")]
+SCRIPTED = [one.package_code for one in catalogue.catalogue("test") if one.package_code.startswith("TEST-")]
 
 
 def unit(package: str = "TEST-OK", position: int = 1, quantity: int = 1, profile_id: int = PROFILE) -> Unit:

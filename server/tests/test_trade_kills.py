@@ -9,21 +9,21 @@ from decimal import Decimal
 
 import pytest
 
-import ground
 import test_kills
 import test_purchase_kills
 import test_refund_kills
-from buyers import MAJOR, batched
-from customers import CANCEL, REFUND, Customers
-from dealer_server.kill_points import Armed
-from dealer_server.operations import stock
-from dealer_server.rules import identity
-from dealer_server.store import data_key
-from dealer_server.store.purchase import Hop
-from ground import Ground
-from rt_family import Upstream, running_upstream
-from shop import stock_csv
-from sourcing import Source, hop, set_up
+from dealer_server.failpoints import Failpoint
+from dealer_server.operations.catalogue import load_stock
+from dealer_server.rules.orders import identity
+from dealer_server.store.suppliers.purchase import Hop
+from dealer_server.store.tenants import data_key
+from support import trading
+from support.buying_dealers import MAJOR, batched
+from support.rt_family import Upstream, running_upstream
+from support.store_fixture import stock_csv
+from support.supplier_setup import Source, hop, set_up
+from support.trading import Trading
+from support.trading_dealers import CANCEL, REFUND, TradingDealers
 from test_kills import _anywhere, _survives
 
 STOCKED, BACKED = "DEMO-STOCK", "TEST-DELAY"  # from stock alone; from stock, or else from a supplier that is called
@@ -41,13 +41,13 @@ def any_line() -> tuple[str, int]:
 
 
 @dataclass
-class Trade(Ground):
+class Trade(Trading):
     upstream: Upstream | None = None
     loaded: int = 100_000  # the number of the next code
 
     @property
-    def customers(self) -> Customers:
-        assert isinstance(self.buyers, Customers)
+    def customers(self) -> TradingDealers:
+        assert isinstance(self.buyers, TradingDealers)
         return self.buyers
 
     async def check(self) -> None:
@@ -58,7 +58,7 @@ class Trade(Ground):
         """Some orders find stock, some do not."""
         async with self.database.connection() as connection:
             keys = await data_key.load(connection, self.service.settings.master_keys)
-        report = await stock.load_stock(self.database, keys, BACKED, stock_csv(CODES, self.loaded), "test")
+        report = await load_stock.load_stock(self.database, keys, BACKED, stock_csv(CODES, self.loaded), "test")
         assert report.loaded == CODES
         self.loaded += CODES
 
@@ -168,17 +168,17 @@ class Trade(Ground):
 
 @pytest.fixture
 async def trade(database_url: str) -> AsyncIterator[Trade]:
-    async with ground.opened(database_url) as opened, running_upstream() as upstream:
+    async with trading.opened(database_url) as opened, running_upstream() as upstream:
         await set_up(
             database_url,
             [Source("rt:far", "rt_upstream", upstream.settings)],
             {BACKED: [Hop("stock", BACKED, None, None), hop("rt:far", "JC016")]},
         )
-        customers = Customers(opened.buyers.doors, opened.buyers.opening, any_line)
+        customers = TradingDealers(opened.buyers.doors, opened.buyers.opening, any_line)
         yield Trade(opened.url, opened.service, customers, opened.receiver, upstream=upstream)
 
 
-def _shuffled(points: Sequence[Armed], count: int) -> list[Armed]:
+def _shuffled(points: Sequence[Failpoint], count: int) -> list[Failpoint]:
     chosen = list(_anywhere(points, count))
     random.shuffle(chosen)
     return chosen
@@ -186,7 +186,7 @@ def _shuffled(points: Sequence[Armed], count: int) -> list[Armed]:
 
 async def test_a_trade_survives_some_deaths(trade: Trade):
     await trade.restock()
-    await _survives(trade, [Armed("refund.written")], [Armed("void.answered"), Armed("refund.settled")])
+    await _survives(trade, [Failpoint("refund.written")], [Failpoint("void.answered"), Failpoint("refund.settled")])
     assert trade.kills.total() == 3
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from dealer_server.operations.stock import load_stock
-from dealer_server.store import data_key
-from door import Door, Reply, Service, running_service
-from shop import stock_csv
+from dealer_server.operations.catalogue.load_stock import load_stock
+from dealer_server.store.tenants import data_key
+from support.api_client import ApiClient, Reply, Service, running_service
+from support.store_fixture import stock_csv
+from support.webhook_fixture import Receiver, listening
 from test_refunds import bought, named, profiles, query, refund
-from webhook_stage import Receiver, listening
 
 GB = 2**30
 STEPS = ("DOWNLOAD", "INSTALL", "ENABLE", "START", "USE", "EXPIRE", "DELETE")
@@ -38,19 +38,19 @@ def iccid(order: dict[str, Any], number: int = 0) -> str:
     return profiles(order)[number]["iccid"]
 
 
-async def advance(dealer: Door, order: dict[str, Any], step: str, **call: Any) -> dict[str, Any]:
+async def advance(dealer: ApiClient, order: dict[str, Any], step: str, **call: Any) -> dict[str, Any]:
     reply = await dealer.post("/test/profile/advance", {"iccid": iccid(order), "step": step} | call)
     assert reply.code == "000000", reply
     return reply.data
 
 
-async def usage(dealer: Door, order: dict[str, Any], **call: Any) -> dict[str, Any]:
+async def usage(dealer: ApiClient, order: dict[str, Any], **call: Any) -> dict[str, Any]:
     reply = await dealer.post("/esim/profile/usage", {"iccid": iccid(order)} | call)
     assert reply.code == "000000", reply
     return reply.data
 
 
-async def stock_order(service: Service, dealer: Door) -> dict[str, Any]:
+async def stock_order(service: Service, dealer: ApiClient) -> dict[str, Any]:
     async with service.database.connection() as connection:
         keys = await data_key.load(connection, service.settings.master_keys)
         free = await connection.fetchval("SELECT count(*) FROM stock_profile WHERE taken_by IS NULL")
@@ -64,7 +64,7 @@ async def stock_order(service: Service, dealer: Door) -> dict[str, Any]:
 # The steps and what they tell
 
 
-async def test_each_step_moves_the_profile_and_tells_with_its_hints(dealer: Door, receiver: Receiver):
+async def test_each_step_moves_the_profile_and_tells_with_its_hints(dealer: ApiClient, receiver: Receiver):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     order = await bought(dealer)
     await receiver.received(2)
@@ -91,7 +91,7 @@ async def test_each_step_moves_the_profile_and_tells_with_its_hints(dealer: Door
         last.verified(dealer.app_secret)
 
 
-async def test_a_step_that_was_made_changes_nothing_and_tells_nothing(dealer: Door, receiver: Receiver):
+async def test_a_step_that_was_made_changes_nothing_and_tells_nothing(dealer: ApiClient, receiver: Receiver):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     order = await bought(dealer)
     await receiver.received(2)
@@ -103,7 +103,7 @@ async def test_a_step_that_was_made_changes_nothing_and_tells_nothing(dealer: Do
     assert len(receiver.requests) == 4
 
 
-async def test_mere_usage_is_told_once_in_a_while(dealer: Door, receiver: Receiver):
+async def test_mere_usage_is_told_once_in_a_while(dealer: ApiClient, receiver: Receiver):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     order = await bought(dealer)
     await receiver.received(2)
@@ -134,7 +134,7 @@ async def test_mere_usage_is_told_at_once_where_the_interval_is_zero(
             assert "USAGE_UPDATED" in last["changeHints"] and profiles(last)[0]["dataUsageBytes"] == used
 
 
-async def test_usage_below_what_was_told_is_no_news(dealer: Door):
+async def test_usage_below_what_was_told_is_no_news(dealer: ApiClient):
     order = await bought(dealer)
     await advance(dealer, order, "USE", dataUsageBytes=500)
     assert (await advance(dealer, order, "USE", dataUsageBytes=300))["dataUsageBytes"] == 500
@@ -142,7 +142,7 @@ async def test_usage_below_what_was_told_is_no_news(dealer: Door):
 
 
 @pytest.mark.parametrize(("first", "word"), [("START", "USED_EXPIRED"), (None, "UNUSED_EXPIRED")])
-async def test_a_plan_expires(dealer: Door, first: str | None, word: str):
+async def test_a_plan_expires(dealer: ApiClient, first: str | None, word: str):
     order = await bought(dealer)
     if first:
         await advance(dealer, order, first)
@@ -152,7 +152,7 @@ async def test_a_plan_expires(dealer: Door, first: str | None, word: str):
     assert (await usage(dealer, order))["planUseStatus"] == "ENDED"
 
 
-async def test_an_item_is_activated_once_all_its_profiles_are(dealer: Door):
+async def test_an_item_is_activated_once_all_its_profiles_are(dealer: ApiClient):
     order = await bought(dealer, quantity=2)
     await advance(dealer, order, "ENABLE")
     assert (await query(dealer, order))["items"][0]["itemStatus"] == "ACTIVATING"
@@ -160,7 +160,7 @@ async def test_an_item_is_activated_once_all_its_profiles_are(dealer: Door):
     assert (await query(dealer, order))["items"][0]["itemStatus"] == "ACTIVATED"
 
 
-async def test_a_story_is_lived_to_its_end(service: Service, dealer: Door, receiver: Receiver):
+async def test_a_story_is_lived_to_its_end(service: Service, dealer: ApiClient, receiver: Receiver):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     order = await bought(dealer, "TEST-LIFECYCLE", quantity=3)
     async with asyncio.timeout(20):
@@ -189,7 +189,7 @@ async def test_a_story_is_lived_to_its_end(service: Service, dealer: Door, recei
 # Money
 
 
-async def test_what_was_used_or_installed_is_not_refunded(dealer: Door):
+async def test_what_was_used_or_installed_is_not_refunded(dealer: ApiClient):
     order = await bought(dealer, quantity=3)
     used, installed, deleted = ({"iccid": iccid(order, number)} for number in range(3))
     await dealer.post("/test/profile/advance", used | {"step": "USE", "dataUsageBytes": 1})
@@ -200,7 +200,7 @@ async def test_what_was_used_or_installed_is_not_refunded(dealer: Door):
         assert (reply.code, reply.data["profiles"][0]["reason"]) == ("200003", reason)
 
 
-async def test_what_expired_unused_is_not_refunded(dealer: Door):
+async def test_what_expired_unused_is_not_refunded(dealer: ApiClient):
     order = await bought(dealer)
     await advance(dealer, order, "EXPIRE")
     assert (await refund(dealer, order)).data["profiles"][0]["reason"] == "USED"
@@ -209,7 +209,7 @@ async def test_what_expired_unused_is_not_refunded(dealer: Door):
 # Usage
 
 
-async def test_usage_says_what_was_last_heard(dealer: Door):
+async def test_usage_says_what_was_last_heard(dealer: ApiClient):
     order = await bought(dealer)
     before = await usage(dealer, order)
     assert before.pop("lastUpdateTime") >= order["createTime"]
@@ -233,7 +233,7 @@ async def test_usage_says_what_was_last_heard(dealer: Door):
     assert by_id.data == after
 
 
-async def test_a_refresh_asks_the_supplier_once_a_minute(service: Service, dealer: Door):
+async def test_a_refresh_asks_the_supplier_once_a_minute(service: Service, dealer: ApiClient):
     order = await bought(dealer)
     first = await usage(dealer, order, refresh=True)
     assert first["realTime"] is True and first["dataUsageBytes"] == 0
@@ -253,14 +253,14 @@ async def test_a_refresh_asks_the_supplier_once_a_minute(service: Service, deale
     assert (await usage(dealer, order, refresh=True))["realTime"] is True and await asked() > before
 
 
-async def test_a_refresh_that_nobody_answers_says_so(service: Service, dealer: Door):
+async def test_a_refresh_that_nobody_answers_says_so(service: Service, dealer: ApiClient):
     order = await bought(dealer)
     async with service.database.connection() as connection:  # nobody follows that supplier
         await connection.execute("UPDATE profile_life SET supplier = 'gone' WHERE iccid = $1", iccid(order))
     assert (await usage(dealer, order, refresh=True))["realTime"] is False
 
 
-async def test_a_void_profile_still_says_what_was_used(dealer: Door):
+async def test_a_void_profile_still_says_what_was_used(dealer: ApiClient):
     order = await bought(dealer)
     await advance(dealer, order, "USE", dataUsageBytes=5)
     await dealer.post("/esim/profile/cancel", {"iccid": iccid(order)})
@@ -268,7 +268,7 @@ async def test_a_void_profile_still_says_what_was_used(dealer: Door):
     assert (after["lifecycleStatus"], after["dataUsageBytes"]) == ("CANCELLED", 5)
 
 
-async def test_an_unlimited_plan_has_no_everything(service: Service, dealer: Door):
+async def test_an_unlimited_plan_has_no_everything(service: Service, dealer: ApiClient):
     order = await bought(dealer)
     async with service.database.connection() as connection:
         await connection.execute("UPDATE profile SET data_total_bytes = NULL WHERE iccid = $1", iccid(order))
@@ -298,7 +298,7 @@ async def test_an_unlimited_plan_has_no_everything(service: Service, dealer: Doo
         ({"iccid": NOBODYS}, "310404", ""),
     ],
 )
-async def test_a_call_that_makes_no_sense_is_named(dealer: Door, path: str, call: Any, code: str, said: str):
+async def test_a_call_that_makes_no_sense_is_named(dealer: ApiClient, path: str, call: Any, code: str, said: str):
     reply = await dealer.post(path, {"step": "DOWNLOAD"} | call)
     assert reply.code == code and said in reply.message, reply
 
@@ -314,16 +314,16 @@ async def test_a_call_that_makes_no_sense_is_named(dealer: Door, path: str, call
         ({"step": "START", "dataUsageBytes": 1}, "000111", "dataUsageBytes"),
     ],
 )
-async def test_a_step_that_makes_no_sense_is_named(dealer: Door, call: Any, code: str, said: str):
+async def test_a_step_that_makes_no_sense_is_named(dealer: ApiClient, call: Any, code: str, said: str):
     reply = await dealer.post("/test/profile/advance", {"iccid": NOBODYS} | call)
     assert reply.code == code and said in reply.message, reply
 
 
-async def test_refresh_is_true_or_false(dealer: Door):
+async def test_refresh_is_true_or_false(dealer: ApiClient):
     assert (await dealer.post("/esim/profile/usage", {"iccid": NOBODYS, "refresh": "yes"})).code == "000108"
 
 
-async def test_a_void_profile_is_moved_no_more(dealer: Door):
+async def test_a_void_profile_is_moved_no_more(dealer: ApiClient):
     order = await bought(dealer)
     await dealer.post("/esim/profile/cancel", {"iccid": iccid(order)})
     for step in STEPS:
@@ -331,7 +331,7 @@ async def test_a_void_profile_is_moved_no_more(dealer: Door):
         assert (reply.status, reply.code) == (409, "200002")
 
 
-async def test_a_profile_that_a_refund_holds_is_moved_by_nobody(service: Service, dealer: Door):
+async def test_a_profile_that_a_refund_holds_is_moved_by_nobody(service: Service, dealer: ApiClient):
     order = await bought(dealer, "TEST-REVIEW")
     assert (await refund(dealer, order)).data["status"] == "REFUNDING"
     reply = await dealer.post("/test/profile/advance", {"iccid": iccid(order), "step": "ENABLE"})
@@ -339,7 +339,7 @@ async def test_a_profile_that_a_refund_holds_is_moved_by_nobody(service: Service
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_nobody_reports_on_profiles_from_stock(service: Service, dealer: Door, path: str):
+async def test_nobody_reports_on_profiles_from_stock(service: Service, dealer: ApiClient, path: str):
     order = await stock_order(service, dealer)
     reply = await dealer.post(path, {"iccid": iccid(order), "step": "ENABLE", "refresh": True})
     assert (reply.status, reply.code) == (501, "200022")
@@ -347,7 +347,7 @@ async def test_nobody_reports_on_profiles_from_stock(service: Service, dealer: D
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_the_profiles_of_others_look_like_nobodys(dealer: Door, stranger: Door, path: str):
+async def test_the_profiles_of_others_look_like_nobodys(dealer: ApiClient, stranger: ApiClient, path: str):
     order = await bought(dealer)
     ids = ({"iccid": iccid(order)}, {"profileId": profiles(order)[0]["profileId"]})
     for theirs, nobodys in zip(ids, ({"iccid": NOBODYS}, {"profileId": 1}), strict=True):

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from door import running_service
+from support.api_client import running_service
+from support.webhook_fixture import listening
 from test_refunds import bought, profiles
 from test_usage import NOBODYS, PATHS
-from webhook_stage import listening
 
 
 async def test_a_story_is_told_step_by_step_where_there_is_time(database_url: str):

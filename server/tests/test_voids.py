@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 
 from dealer_server import clock
-from dealer_server.fulfillment.voids import VoidQueue
-from dealer_server.rules.refund import Way
-from dealer_server.store import data_key
+from dealer_server.fulfillment.void_queue import VoidQueue
+from dealer_server.rules.money.refund import Way
+from dealer_server.store.tenants import data_key
 from dealer_server.suppliers.contract import Outcome, Unit, Unknown, VoidDone, VoidOutcome, VoidUnit
-from door import Service, running_service
-from sourcing import fresh
+from support.api_client import Service, running_service
+from support.supplier_setup import fresh
 from test_refunds import bought, profiles
 
 PATIENCE = 20.0

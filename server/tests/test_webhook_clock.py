@@ -9,10 +9,22 @@ from collections.abc import AsyncIterator, Collection
 
 import pytest
 
-from dealer_server.operations import audit, webhook
-from dealer_server.store import webhook as rows
+from dealer_server.operations.audit import audit
+from dealer_server.operations.webhooks import endpoint as webhook
+from dealer_server.store.webhooks import webhook as rows
 from esim_dealer.wire.calls import ResendDelivery
-from webhook_stage import OK, Dealer, Receiver, Request, Stage, answer, deliver_all, eventually, listening, stage_on
+from support.webhook_fixture import (
+    OK,
+    Dealer,
+    Receiver,
+    Request,
+    WebhookFixture,
+    answer,
+    deliver_all,
+    eventually,
+    listening,
+    webhook_fixture,
+)
 
 HOUR = 3_600
 DAY = 24 * HOUR
@@ -27,8 +39,8 @@ WAYS = {
 
 
 @pytest.fixture
-async def stage(database_url: str) -> AsyncIterator[Stage]:
-    async with stage_on(database_url) as stage:
+async def stage(database_url: str) -> AsyncIterator[WebhookFixture]:
+    async with webhook_fixture(database_url) as stage:
         yield stage
 
 
@@ -53,19 +65,21 @@ class Held:
         self._go_on.set()
 
 
-async def until_due(stage: Stage, dealer: Dealer) -> None:
+async def until_due(stage: WebhookFixture, dealer: Dealer) -> None:
     """Time passes until the dealer's next delivery is due, if any is."""
     due = [one["due_at"] for one in await stage.deliveries(dealer) if one["due_at"] is not None]
     if due:
         stage.clock.advance(max((min(due) - stage.clock()).total_seconds(), 0))
 
 
-async def again(stage: Stage, dealer: Dealer, delivery_id: int) -> None:
+async def again(stage: WebhookFixture, dealer: Dealer, delivery_id: int) -> None:
     """The dealer asks for a delivery again."""
     await webhook.resend(stage.database, dealer.tenant_id, ResendDelivery(delivery_id=str(delivery_id)), stage.clock())
 
 
-async def books_are_right(stage: Stage, dealer: Dealer, invariants: Collection[str] = WEBHOOK_INVARIANTS) -> None:
+async def books_are_right(
+    stage: WebhookFixture, dealer: Dealer, invariants: Collection[str] = WEBHOOK_INVARIANTS
+) -> None:
     report = await audit.audit(
         stage.database, stage.master_keys, stage.data_keys, stage.clock(), tenant_id=dealer.tenant_id
     )
@@ -77,7 +91,7 @@ async def books_are_right(stage: Stage, dealer: Dealer, invariants: Collection[s
 
 @pytest.mark.parametrize("steps", WAYS.values(), ids=WAYS)
 async def test_a_clock_that_steps_between_attempts_neither_loses_nor_adds_one(
-    stage: Stage, receiver: Receiver, steps: list[int]
+    stage: WebhookFixture, receiver: Receiver, steps: list[int]
 ):
     dealer = await stage.dealer(receiver.url)
     receiver.answers = [500]
@@ -99,7 +113,7 @@ async def test_a_clock_that_steps_between_attempts_neither_loses_nor_adds_one(
 
 
 async def test_an_hour_forward_makes_due_what_waited_for_less_and_an_hour_back_makes_it_wait(
-    stage: Stage, receiver: Receiver
+    stage: WebhookFixture, receiver: Receiver
 ):
     dealer = await stage.dealer(receiver.url)
     receiver.answers = [500, 500, OK]
@@ -117,7 +131,9 @@ async def test_an_hour_forward_makes_due_what_waited_for_less_and_an_hour_back_m
     assert await stage.states(dealer) == [("ORDER_PAID", "DELIVERED")]
 
 
-async def test_an_order_that_changes_after_the_clock_stepped_back_is_told_of_in_order(stage: Stage, receiver: Receiver):
+async def test_an_order_that_changes_after_the_clock_stepped_back_is_told_of_in_order(
+    stage: WebhookFixture, receiver: Receiver
+):
     dealer = await stage.dealer(receiver.url)
     waiting = await stage.order(dealer)
     stage.clock.advance(-HOUR)
@@ -135,7 +151,9 @@ async def test_an_order_that_changes_after_the_clock_stepped_back_is_told_of_in_
 
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR])
-async def test_an_open_breaker_lets_its_probe_pass_whatever_the_clock_does(stage: Stage, receiver: Receiver, step: int):
+async def test_an_open_breaker_lets_its_probe_pass_whatever_the_clock_does(
+    stage: WebhookFixture, receiver: Receiver, step: int
+):
     dealer = await stage.dealer(receiver.url)
     await stage.order(dealer)
     await stage.execute(
@@ -160,7 +178,7 @@ async def test_an_open_breaker_lets_its_probe_pass_whatever_the_clock_does(stage
 @pytest.mark.parametrize("late", [200, 500, 410])
 @pytest.mark.parametrize("first", ["the late answer", "the next attempt"])
 async def test_an_hour_forward_in_flight_ends_the_lease_and_the_late_answer_changes_nothing(
-    stage: Stage, receiver: Receiver, late: int, first: str
+    stage: WebhookFixture, receiver: Receiver, late: int, first: str
 ):
     dealer, held = await stage.dealer(receiver.url), Held(answer(late))
     receiver.answers = [held, OK]
@@ -190,7 +208,7 @@ async def test_an_hour_forward_in_flight_ends_the_lease_and_the_late_answer_chan
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR])
 async def test_the_worker_whose_clock_stepped_takes_its_own_lease_back_at_most_once(
-    stage: Stage, receiver: Receiver, step: int
+    stage: WebhookFixture, receiver: Receiver, step: int
 ):
     """One worker, which looks after its leases itself while its attempt is under way."""
     dealer, held = await stage.dealer(receiver.url), Held(OK)
@@ -213,13 +231,13 @@ async def test_the_worker_whose_clock_stepped_takes_its_own_lease_back_at_most_o
     assert len({request.body for request in receiver.requests}) == 1
 
 
-async def _is(stage: Stage, dealer: Dealer, state: str) -> bool:
+async def _is(stage: WebhookFixture, dealer: Dealer, state: str) -> bool:
     return {found for _, found in await stage.states(dealer)} == {state}
 
 
 @pytest.mark.parametrize(("said", "state"), [(200, "DELIVERED"), (500, "RETRY"), (410, "FAILED")])
 async def test_an_hour_back_in_flight_leaves_the_attempt_and_its_record_as_they_are(
-    stage: Stage, receiver: Receiver, said: int, state: str
+    stage: WebhookFixture, receiver: Receiver, said: int, state: str
 ):
     dealer, held = await stage.dealer(receiver.url), Held(answer(said))
     receiver.answers = [held, OK]
@@ -239,7 +257,7 @@ async def test_an_hour_back_in_flight_leaves_the_attempt_and_its_record_as_they_
 
 
 async def test_what_a_dead_worker_held_when_the_clock_stepped_back_is_taken_back_in_the_end(
-    stage: Stage, receiver: Receiver
+    stage: WebhookFixture, receiver: Receiver
 ):
     dealer = await stage.dealer(receiver.url)
     await stage.order(dealer)
@@ -259,7 +277,7 @@ async def test_what_a_dead_worker_held_when_the_clock_stepped_back_is_taken_back
     assert (request.number, request.body) == (2, lost.body)
 
 
-async def test_eight_leases_that_ran_out_are_eight_attempts(stage: Stage, receiver: Receiver):
+async def test_eight_leases_that_ran_out_are_eight_attempts(stage: WebhookFixture, receiver: Receiver):
     """A clock that runs ahead, or workers that die for ever, must not send for ever."""
     dealer = await stage.dealer(receiver.url)
     await stage.order(dealer)
@@ -278,7 +296,7 @@ async def test_eight_leases_that_ran_out_are_eight_attempts(stage: Stage, receiv
 
 
 async def test_whatever_the_clock_does_to_a_running_worker_every_order_is_told_in_order(
-    stage: Stage, receiver: Receiver
+    stage: WebhookFixture, receiver: Receiver
 ):
     chance, calm = random.Random(9), False
 
@@ -331,7 +349,7 @@ async def test_whatever_the_clock_does_to_a_running_worker_every_order_is_told_i
 # Failed for good
 
 
-async def test_what_failed_outlives_the_worker_and_goes_again_when_asked(stage: Stage, receiver: Receiver):
+async def test_what_failed_outlives_the_worker_and_goes_again_when_asked(stage: WebhookFixture, receiver: Receiver):
     dealer, accepts = await stage.dealer(receiver.url), False
 
     async def refuse_updates(request: Request, _: object) -> bytes:
@@ -369,7 +387,7 @@ async def test_what_failed_outlives_the_worker_and_goes_again_when_asked(stage: 
     await books_are_right(stage, dealer)
 
 
-async def test_what_failed_while_the_clock_was_wrong_goes_again_as_well(stage: Stage, receiver: Receiver):
+async def test_what_failed_while_the_clock_was_wrong_goes_again_as_well(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     receiver.answers = [500] * 8 + [OK]  # type: ignore[list-item]
     await stage.order(dealer)

@@ -9,28 +9,28 @@ import msgspec
 import pytest
 
 from dealer_server import metrics, store
-from dealer_server.store.sealing import credential_context, delivery_context
-from dealer_server.webhook.deliver import Batch, Outcome
-from dealer_server.webhook.outbound import Answer
-from webhook_stage import (
+from dealer_server.db.sealing import credential_context, delivery_context
+from dealer_server.webhooks.deliver import Batch, Outcome
+from dealer_server.webhooks.outbound import Answer
+from support.webhook_fixture import (
     OK,
     Receiver,
     Request,
-    Stage,
     StillClock,
+    WebhookFixture,
     answer,
     deliver_all,
     hang,
     listening,
-    stage_on,
+    webhook_fixture,
 )
 
 ADDED = ("amount", "createTime", "updateTime")  # to the first webhooks of this interface
 
 
 @pytest.fixture
-async def stage(database_url: str) -> AsyncIterator[Stage]:
-    async with stage_on(database_url) as stage:
+async def stage(database_url: str) -> AsyncIterator[WebhookFixture]:
+    async with webhook_fixture(database_url) as stage:
         yield stage
 
 
@@ -46,7 +46,9 @@ async def other() -> AsyncIterator[Receiver]:
         yield receiver
 
 
-async def test_an_order_is_told_of_from_payment_to_delivery_in_signed_snapshots(stage: Stage, receiver: Receiver):
+async def test_an_order_is_told_of_from_payment_to_delivery_in_signed_snapshots(
+    stage: WebhookFixture, receiver: Receiver
+):
     dealer = await stage.dealer(receiver.url)
     order_id = await stage.order(dealer, quantity=2)
     await stage.allocate(dealer, order_id)
@@ -65,7 +67,7 @@ async def test_an_order_is_told_of_from_payment_to_delivery_in_signed_snapshots(
     assert attempts[0]["remote_address"] == "127.0.0.1" and attempts[0]["answer_head"] == "ok"
 
 
-async def test_the_body_is_sealed_at_rest_and_compact_on_the_wire(stage: Stage, receiver: Receiver):
+async def test_the_body_is_sealed_at_rest_and_compact_on_the_wire(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     await stage.allocate(dealer, await stage.order(dealer))
     async with stage.deliverer() as deliverer:
@@ -75,7 +77,7 @@ async def test_the_body_is_sealed_at_rest_and_compact_on_the_wire(stage: Stage, 
     assert b"LPA:1$" not in b"".join([one["body"] for one in await stage.deliveries(dealer)])
 
 
-async def test_order_paid_goes_first_and_alone_however_late_the_worker_is(stage: Stage, receiver: Receiver):
+async def test_order_paid_goes_first_and_alone_however_late_the_worker_is(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     orders = [await stage.order(dealer) for _ in range(20)]
     for order_id in orders:
@@ -88,7 +90,7 @@ async def test_order_paid_goes_first_and_alone_however_late_the_worker_is(stage:
     assert list(by_order.values()) == [["ORDER_PAID", "DELIVERY_UPDATED"]] * 20
 
 
-async def test_changes_that_arrive_while_one_is_in_flight_become_one_event(stage: Stage, receiver: Receiver):
+async def test_changes_that_arrive_while_one_is_in_flight_become_one_event(stage: WebhookFixture, receiver: Receiver):
     dealer, go_on = await stage.dealer(receiver.url), asyncio.Event()
 
     async def held(request: Request, _: object) -> bytes:
@@ -113,7 +115,7 @@ async def test_changes_that_arrive_while_one_is_in_flight_become_one_event(stage
     assert (first.headers["rt-order-version"], second.headers["rt-order-version"]) == ("2", "5")
 
 
-async def test_a_newer_update_supersedes_one_that_failed_and_nothing_is_lost(stage: Stage, receiver: Receiver):
+async def test_a_newer_update_supersedes_one_that_failed_and_nothing_is_lost(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     receiver.answers = [500, OK]
     order_id = await stage.order(dealer, paid_event=False)
@@ -130,7 +132,7 @@ async def test_a_newer_update_supersedes_one_that_failed_and_nothing_is_lost(sta
     assert await stage.states(dealer) == [("DELIVERY_UPDATED", "SUPERSEDED"), ("DELIVERY_UPDATED", "DELIVERED")]
 
 
-async def test_what_is_superseded_is_counted_once_it_is_committed(stage: Stage, receiver: Receiver):
+async def test_what_is_superseded_is_counted_once_it_is_committed(stage: WebhookFixture, receiver: Receiver):
     def counted() -> float | None:
         return metrics.REGISTRY.get_sample_value("dealer_webhook_superseded_total")
 
@@ -150,7 +152,9 @@ async def test_what_is_superseded_is_counted_once_it_is_committed(stage: Stage, 
         assert counted() == before + 1
 
 
-async def test_a_failed_head_is_superseded_by_what_came_while_it_was_in_flight(stage: Stage, receiver: Receiver):
+async def test_a_failed_head_is_superseded_by_what_came_while_it_was_in_flight(
+    stage: WebhookFixture, receiver: Receiver
+):
     dealer, go_on = await stage.dealer(receiver.url), asyncio.Event()
 
     async def held(request: Request, _: object) -> bytes:
@@ -171,7 +175,9 @@ async def test_a_failed_head_is_superseded_by_what_came_while_it_was_in_flight(s
     assert "ICCID_READY" in receiver.requests[1].json["changeHints"]
 
 
-async def test_a_payment_that_waits_for_its_retry_does_not_hold_up_the_delivery(stage: Stage, receiver: Receiver):
+async def test_a_payment_that_waits_for_its_retry_does_not_hold_up_the_delivery(
+    stage: WebhookFixture, receiver: Receiver
+):
     dealer = await stage.dealer(receiver.url)
     receiver.answers = [500, OK]
     order_id = await stage.order(dealer)
@@ -187,7 +193,7 @@ async def test_a_payment_that_waits_for_its_retry_does_not_hold_up_the_delivery(
     assert receiver.requests[0].body == receiver.requests[2].body
 
 
-async def test_retries_send_the_same_bytes_under_a_new_signature(stage: Stage, receiver: Receiver):
+async def test_retries_send_the_same_bytes_under_a_new_signature(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     receiver.answers = [500, 500, OK]
     order_id = await stage.order(dealer, paid_event=False)
@@ -207,7 +213,7 @@ async def test_retries_send_the_same_bytes_under_a_new_signature(stage: Stage, r
     assert len({event.dedupe_key for event in events}) == 1
 
 
-async def test_eight_attempts_on_schedule_then_the_delivery_has_failed(stage: Stage, receiver: Receiver):
+async def test_eight_attempts_on_schedule_then_the_delivery_has_failed(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     receiver.answers = [500]
     await stage.order(dealer)
@@ -230,7 +236,7 @@ async def test_eight_attempts_on_schedule_then_the_delivery_has_failed(stage: St
     ]
 
 
-async def test_the_wait_is_that_of_the_schedule_within_its_jitter(stage: Stage, receiver: Receiver):
+async def test_the_wait_is_that_of_the_schedule_within_its_jitter(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     receiver.answers = [500]
     await stage.order(dealer)
@@ -243,7 +249,7 @@ async def test_the_wait_is_that_of_the_schedule_within_its_jitter(stage: Stage, 
             stage.clock.advance(wait * 1.1 + 5)
 
 
-async def test_retry_after_lengthens_the_wait_to_the_next_slot_at_most(stage: Stage, receiver: Receiver):
+async def test_retry_after_lengthens_the_wait_to_the_next_slot_at_most(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     receiver.answers = [
         answer(503, "Retry-After: 20"),
@@ -264,7 +270,7 @@ async def test_retry_after_lengthens_the_wait_to_the_next_slot_at_most(stage: St
     assert 107 < waits[2] < 137  # sooner than planned is not asked for
 
 
-async def test_gone_disables_the_endpoint_and_skips_what_follows(stage: Stage, receiver: Receiver):
+async def test_gone_disables_the_endpoint_and_skips_what_follows(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     receiver.answers = [410]
     first = await stage.order(dealer)
@@ -281,7 +287,9 @@ async def test_gone_disables_the_endpoint_and_skips_what_follows(stage: Stage, r
     assert len(receiver.requests) == 1
 
 
-async def test_gone_from_an_old_url_says_nothing_of_the_new_one(stage: Stage, receiver: Receiver, other: Receiver):
+async def test_gone_from_an_old_url_says_nothing_of_the_new_one(
+    stage: WebhookFixture, receiver: Receiver, other: Receiver
+):
     dealer, go_on = await stage.dealer(receiver.url), asyncio.Event()
 
     async def held(request: Request, _: object) -> bytes:
@@ -301,7 +309,7 @@ async def test_gone_from_an_old_url_says_nothing_of_the_new_one(stage: Stage, re
         assert (await stage.endpoint(dealer)).consecutive_failures == 0
 
 
-async def test_an_update_that_says_nothing_new_is_not_sent(stage: Stage, receiver: Receiver):
+async def test_an_update_that_says_nothing_new_is_not_sent(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     order_id = await stage.order(dealer, paid_event=False)
     await stage.allocate(dealer, order_id)
@@ -317,7 +325,7 @@ async def test_an_update_that_says_nothing_new_is_not_sent(stage: Stage, receive
     assert [request.json["changeHints"] for request in receiver.requests[1:]] == [["USAGE_UPDATED"]]
 
 
-async def test_a_later_update_time_alone_makes_no_event(stage: Stage, receiver: Receiver):
+async def test_a_later_update_time_alone_makes_no_event(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     stage.clock = StillClock()
     async with stage.deliverer() as worker:
@@ -332,7 +340,7 @@ async def test_a_later_update_time_alone_makes_no_event(stage: Stage, receiver: 
 
 
 async def test_what_was_delivered_before_webhooks_had_these_fields_is_a_baseline_all_the_same(
-    stage: Stage, receiver: Receiver
+    stage: WebhookFixture, receiver: Receiver
 ):
     dealer = await stage.dealer(receiver.url)
     stage.clock = StillClock()
@@ -357,7 +365,7 @@ async def test_what_was_delivered_before_webhooks_had_these_fields_is_a_baseline
     assert later - datetime.fromisoformat(first["updateTime"]) == timedelta(seconds=60)
 
 
-async def test_a_change_that_no_hint_names_is_sent_as_a_snapshot_to_replace(stage: Stage, receiver: Receiver):
+async def test_a_change_that_no_hint_names_is_sent_as_a_snapshot_to_replace(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     order_id = await stage.order(dealer, paid_event=False)
     await stage.allocate(dealer, order_id)
@@ -368,7 +376,7 @@ async def test_a_change_that_no_hint_names_is_sent_as_a_snapshot_to_replace(stag
     assert receiver.requests[1].json["changeHints"] == ["ORDER_SNAPSHOT_SYNC"]
 
 
-async def test_after_a_reset_both_secrets_sign_until_the_old_one_ends(stage: Stage, receiver: Receiver):
+async def test_after_a_reset_both_secrets_sign_until_the_old_one_ends(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     sealed = stage.master_keys.seal(b"sk_test_new", credential_context(dealer.tenant_id, dealer.app_key, 2))
     until = stage.clock() + timedelta(hours=24)
@@ -387,7 +395,7 @@ async def test_after_a_reset_both_secrets_sign_until_the_old_one_ends(stage: Sta
     assert during.verified("sk_test_new"), "X-Signature is by the new secret"
 
 
-async def test_a_crash_after_the_freeze_resends_the_same_bytes(stage: Stage, receiver: Receiver):
+async def test_a_crash_after_the_freeze_resends_the_same_bytes(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     order_id = await stage.order(dealer, paid_event=False)
     await stage.allocate(dealer, order_id)
@@ -402,7 +410,7 @@ async def test_a_crash_after_the_freeze_resends_the_same_bytes(stage: Stage, rec
     assert lost.number == 1 and receiver.requests == []
 
 
-async def test_a_lapsed_lease_is_an_attempt_of_unknown_outcome(stage: Stage, receiver: Receiver):
+async def test_a_lapsed_lease_is_an_attempt_of_unknown_outcome(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     await stage.order(dealer)
     async with stage.deliverer() as crashed, stage.deliverer() as deliverer:
@@ -422,7 +430,7 @@ async def test_a_lapsed_lease_is_an_attempt_of_unknown_outcome(stage: Stage, rec
     assert (await stage.endpoint(dealer)).consecutive_failures == 0, "it says nothing of the receiver"
 
 
-async def test_a_worker_that_stood_still_past_its_lease_sends_nothing(stage: Stage, receiver: Receiver):
+async def test_a_worker_that_stood_still_past_its_lease_sends_nothing(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     await stage.order(dealer)
     async with stage.deliverer() as paused:
@@ -432,7 +440,7 @@ async def test_a_worker_that_stood_still_past_its_lease_sends_nothing(stage: Sta
     assert receiver.requests == [] and batch.left == 0
 
 
-async def test_stopping_lets_attempts_in_flight_end_and_records_them(stage: Stage, receiver: Receiver):
+async def test_stopping_lets_attempts_in_flight_end_and_records_them(stage: WebhookFixture, receiver: Receiver):
     dealer, go_on = await stage.dealer(receiver.url), asyncio.Event()
 
     async def held(request: Request, _: object) -> bytes:
@@ -451,7 +459,7 @@ async def test_stopping_lets_attempts_in_flight_end_and_records_them(stage: Stag
         assert await stage.states(dealer) == [("ORDER_PAID", "DELIVERED")]
 
 
-async def test_stopping_breaks_off_what_hangs_and_leaves_it_due_at_once(stage: Stage, receiver: Receiver):
+async def test_stopping_breaks_off_what_hangs_and_leaves_it_due_at_once(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     receiver.answers = [hang, OK]
     await stage.order(dealer)
@@ -465,7 +473,7 @@ async def test_stopping_breaks_off_what_hangs_and_leaves_it_due_at_once(stage: S
     assert [one["error"] for one in await stage.attempts(dealer)] == ["STOPPED", None]
 
 
-async def test_no_url_skips_and_a_later_url_gets_no_old_ones(stage: Stage, receiver: Receiver):
+async def test_no_url_skips_and_a_later_url_gets_no_old_ones(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer()
     order_id = await stage.order(dealer)
     await stage.allocate(dealer, order_id)
@@ -484,7 +492,7 @@ async def test_no_url_skips_and_a_later_url_gets_no_old_ones(stage: Stage, recei
     assert "ICCID_READY" in receiver.requests[0].json["changeHints"], "nothing was ever delivered: an empty baseline"
 
 
-async def test_a_dealer_hears_of_its_own_orders_only(stage: Stage, receiver: Receiver, other: Receiver):
+async def test_a_dealer_hears_of_its_own_orders_only(stage: WebhookFixture, receiver: Receiver, other: Receiver):
     mine, theirs = await stage.dealer(receiver.url), await stage.dealer(other.url)
     orders = {await stage.order(mine): receiver, await stage.order(theirs): other}
     async with stage.deliverer() as deliverer:
@@ -494,7 +502,7 @@ async def test_a_dealer_hears_of_its_own_orders_only(stage: Stage, receiver: Rec
     assert receiver.requests[0].headers["rt-accesscode"] == mine.app_key
 
 
-async def test_a_delivery_that_cannot_be_prepared_holds_up_no_other(stage: Stage, receiver: Receiver):
+async def test_a_delivery_that_cannot_be_prepared_holds_up_no_other(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     broken, sound = await stage.order(dealer, paid_event=False), await stage.order(dealer, paid_event=False)
     for order_id in (broken, sound):

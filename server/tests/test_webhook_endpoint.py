@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dealer_server.operations import webhook
-from dealer_server.rules import endpoint
-from dealer_server.rules.endpoint import Policy
+from dealer_server.operations.webhooks import endpoint as webhook
+from dealer_server.rules.delivery import endpoint
+from dealer_server.rules.delivery.endpoint import Policy
 from dealer_server.rules.refusal import CallbackUrlRefused
 from esim_dealer.wire.calls import SetWebhook
-from webhook_stage import LOOPBACK, Receiver, Stage, deliver_all, listening, stage_on
+from support.webhook_fixture import LOOPBACK, Receiver, WebhookFixture, deliver_all, listening, webhook_fixture
 
 OPEN = Policy()
 PRODUCTION = Policy(require_https=True)
@@ -161,8 +161,8 @@ def test_whatever_text_comes_the_rule_answers(text: str):
 
 
 @pytest.fixture
-async def stage(database_url: str) -> AsyncIterator[Stage]:
-    async with stage_on(database_url) as stage:
+async def stage(database_url: str) -> AsyncIterator[WebhookFixture]:
+    async with webhook_fixture(database_url) as stage:
         yield stage
 
 
@@ -172,11 +172,11 @@ async def receiver() -> AsyncIterator[Receiver]:
         yield receiver
 
 
-async def set_url(stage: Stage, tenant_id: int, url: str | None, policy: Policy = LOOPBACK):
+async def set_url(stage: WebhookFixture, tenant_id: int, url: str | None, policy: Policy = LOOPBACK):
     return await webhook.set_webhook(stage.database, policy, tenant_id, SetWebhook(callback_url=url), stage.clock())
 
 
-async def test_a_url_is_set_and_read_back_by_its_own_dealer(stage: Stage):
+async def test_a_url_is_set_and_read_back_by_its_own_dealer(stage: WebhookFixture):
     dealer, stranger = await stage.dealer(), await stage.dealer()
     answer = await set_url(stage, dealer.tenant_id, "https://dealer.example/hooks")
     assert (answer.callback_url, answer.enabled) == ("https://dealer.example/hooks", True)
@@ -186,7 +186,7 @@ async def test_a_url_is_set_and_read_back_by_its_own_dealer(stage: Stage):
     assert (theirs.callback_url, theirs.enabled, theirs.state) == ("", False, "NOT_SET")
 
 
-async def test_a_refused_url_names_the_rule_and_leaves_the_old_one(stage: Stage):
+async def test_a_refused_url_names_the_rule_and_leaves_the_old_one(stage: WebhookFixture):
     dealer = await stage.dealer("https://dealer.example/old")
     with pytest.raises(CallbackUrlRefused, match="callbackUrl: port 25 is not accepted"):
         await set_url(stage, dealer.tenant_id, "https://dealer.example:25/")
@@ -197,7 +197,7 @@ async def test_a_refused_url_names_the_rule_and_leaves_the_old_one(stage: Stage)
 
 @pytest.mark.parametrize("nothing", ["", None])
 async def test_removing_the_url_skips_what_waits_and_what_follows(
-    stage: Stage, receiver: Receiver, nothing: str | None
+    stage: WebhookFixture, receiver: Receiver, nothing: str | None
 ):
     dealer = await stage.dealer(receiver.url)
     receiver.answers = [500]
@@ -216,7 +216,9 @@ async def test_removing_the_url_skips_what_waits_and_what_follows(
     assert (state.state, state.enabled, state.consecutive_failures) == ("NOT_SET", False, 0)
 
 
-async def test_setting_it_again_enables_after_gone_and_starts_with_a_clean_record(stage: Stage, receiver: Receiver):
+async def test_setting_it_again_enables_after_gone_and_starts_with_a_clean_record(
+    stage: WebhookFixture, receiver: Receiver
+):
     dealer = await stage.dealer(receiver.url)
     receiver.answers = [410, 200]
     await stage.order(dealer)
@@ -233,7 +235,7 @@ async def test_setting_it_again_enables_after_gone_and_starts_with_a_clean_recor
     assert [state for _, state in await stage.states(dealer)] == ["FAILED", "DELIVERED"]
 
 
-async def test_a_new_url_gets_what_still_waits(stage: Stage, receiver: Receiver):
+async def test_a_new_url_gets_what_still_waits(stage: WebhookFixture, receiver: Receiver):
     async with listening(1) as [closed]:
         dealer = await stage.dealer(closed.url)
     await stage.order(dealer)
@@ -246,7 +248,7 @@ async def test_a_new_url_gets_what_still_waits(stage: Stage, receiver: Receiver)
     assert len(receiver.requests) == 1
 
 
-async def test_a_url_that_the_rules_refuse_by_now_is_not_dialled(stage: Stage, receiver: Receiver):
+async def test_a_url_that_the_rules_refuse_by_now_is_not_dialled(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     await stage.order(dealer)
     async with stage.deliverer(PRODUCTION) as deliverer:

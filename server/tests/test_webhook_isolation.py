@@ -6,13 +6,24 @@ from datetime import timedelta
 
 import pytest
 
-from dealer_server.store import webhook as rows
-from webhook_stage import OK, Dealer, Receiver, Request, Stage, deliver_all, eventually, hang, listening, stage_on
+from dealer_server.store.webhooks import webhook as rows
+from support.webhook_fixture import (
+    OK,
+    Dealer,
+    Receiver,
+    Request,
+    WebhookFixture,
+    deliver_all,
+    eventually,
+    hang,
+    listening,
+    webhook_fixture,
+)
 
 
 @pytest.fixture
-async def stage(database_url: str) -> AsyncIterator[Stage]:
-    async with stage_on(database_url) as stage:
+async def stage(database_url: str) -> AsyncIterator[WebhookFixture]:
+    async with webhook_fixture(database_url) as stage:
         yield stage
 
 
@@ -22,11 +33,11 @@ async def receivers() -> AsyncIterator[list[Receiver]]:
         yield receivers
 
 
-async def pay(stage: Stage, dealer: Dealer, count: int) -> list[int]:
+async def pay(stage: WebhookFixture, dealer: Dealer, count: int) -> list[int]:
     return [await stage.order(dealer) for _ in range(count)]
 
 
-async def test_a_receiver_that_hangs_delays_no_other_dealer(stage: Stage, receivers: list[Receiver]):
+async def test_a_receiver_that_hangs_delays_no_other_dealer(stage: WebhookFixture, receivers: list[Receiver]):
     hanging, healthy = receivers[:2]
     hanging.answers = [hang]
     dead, alive = await stage.dealer(hanging.url), await stage.dealer(healthy.url)
@@ -39,7 +50,7 @@ async def test_a_receiver_that_hangs_delays_no_other_dealer(stage: Stage, receiv
     assert {state for _, state in await stage.states(alive)} == {"DELIVERED"}
 
 
-async def test_a_dealer_has_no_more_in_flight_than_its_cap(stage: Stage, receivers: list[Receiver]):
+async def test_a_dealer_has_no_more_in_flight_than_its_cap(stage: WebhookFixture, receivers: list[Receiver]):
     [receiver, *_] = receivers
     dealer, go_on = await stage.dealer(receiver.url), asyncio.Event()
 
@@ -59,7 +70,7 @@ async def test_a_dealer_has_no_more_in_flight_than_its_cap(stage: Stage, receive
     assert receiver.most_under_way == 3
 
 
-async def test_a_backlog_leaves_others_their_share_of_each_batch(stage: Stage, receivers: list[Receiver]):
+async def test_a_backlog_leaves_others_their_share_of_each_batch(stage: WebhookFixture, receivers: list[Receiver]):
     busy, quiet = await stage.dealer(receivers[0].url), await stage.dealer(receivers[1].url)
     await pay(stage, busy, 100)
     await pay(stage, quiet, 2)
@@ -69,7 +80,7 @@ async def test_a_backlog_leaves_others_their_share_of_each_batch(stage: Stage, r
         assert (len(receivers[0].requests), len(receivers[1].requests)) == (5, 2)
 
 
-async def test_every_dealer_has_its_turn_however_many_wait(stage: Stage, receivers: list[Receiver]):
+async def test_every_dealer_has_its_turn_however_many_wait(stage: WebhookFixture, receivers: list[Receiver]):
     dealers = [await stage.dealer(receivers[0].url) for _ in range(7)]
     for dealer in dealers:
         await pay(stage, dealer, 3)
@@ -81,7 +92,7 @@ async def test_every_dealer_has_its_turn_however_many_wait(stage: Stage, receive
     assert heard == {dealer.app_key for dealer in dealers}
 
 
-async def test_twenty_failures_in_a_row_leave_one_probe_a_minute(stage: Stage, receivers: list[Receiver]):
+async def test_twenty_failures_in_a_row_leave_one_probe_a_minute(stage: WebhookFixture, receivers: list[Receiver]):
     [receiver, *_] = receivers
     receiver.answers = [500]
     dealer = await stage.dealer(receiver.url)
@@ -100,7 +111,7 @@ async def test_twenty_failures_in_a_row_leave_one_probe_a_minute(stage: Stage, r
         assert await deliver_all(deliverer) == 1, "the next probe"
 
 
-async def test_two_workers_send_one_probe(stage: Stage, receivers: list[Receiver]):
+async def test_two_workers_send_one_probe(stage: WebhookFixture, receivers: list[Receiver]):
     [receiver, *_] = receivers
     receiver.answers = [500]
     dealer = await stage.dealer(receiver.url)
@@ -111,7 +122,9 @@ async def test_two_workers_send_one_probe(stage: Stage, receivers: list[Receiver
         assert sorted(started) == [0, 1]
 
 
-async def test_a_probe_that_succeeds_brings_what_waits_forward_over_a_minute(stage: Stage, receivers: list[Receiver]):
+async def test_a_probe_that_succeeds_brings_what_waits_forward_over_a_minute(
+    stage: WebhookFixture, receivers: list[Receiver]
+):
     [receiver, *_] = receivers
     dealer = await stage.dealer(receiver.url)
     await pay(stage, dealer, 40)
@@ -137,7 +150,7 @@ async def test_a_probe_that_succeeds_brings_what_waits_forward_over_a_minute(sta
         assert await deliver_all(deliverer) == 39
 
 
-async def test_one_success_forgives_earlier_failures(stage: Stage, receivers: list[Receiver]):
+async def test_one_success_forgives_earlier_failures(stage: WebhookFixture, receivers: list[Receiver]):
     [receiver, *_] = receivers
     receiver.answers = [500] * 19 + [OK]  # type: ignore[list-item]
     dealer = await stage.dealer(receiver.url)
@@ -149,7 +162,9 @@ async def test_one_success_forgives_earlier_failures(stage: Stage, receivers: li
     assert endpoint.consecutive_failures == 0 and endpoint.last_success_at is not None
 
 
-async def test_two_workers_share_the_work_and_keep_each_order_in_order(stage: Stage, receivers: list[Receiver]):
+async def test_two_workers_share_the_work_and_keep_each_order_in_order(
+    stage: WebhookFixture, receivers: list[Receiver]
+):
     [receiver, *_] = receivers
     dealers = [await stage.dealer(receiver.url) for _ in range(3)]
     orders = [(dealer, order_id) for dealer in dealers for order_id in await pay(stage, dealer, 20)]
@@ -169,12 +184,12 @@ async def test_two_workers_share_the_work_and_keep_each_order_in_order(stage: St
     assert len(versions) == 60
 
 
-async def _all_finished(stage: Stage, dealers: list[Dealer]) -> bool:
+async def _all_finished(stage: WebhookFixture, dealers: list[Dealer]) -> bool:
     states = [state for dealer in dealers for _, state in await stage.states(dealer)]
     return all(state in ("DELIVERED", "SUPERSEDED") for state in states)
 
 
-async def test_results_outlive_a_lost_connection(stage: Stage, receivers: list[Receiver]):
+async def test_results_outlive_a_lost_connection(stage: WebhookFixture, receivers: list[Receiver]):
     [receiver, *_] = receivers
     dealer, go_on = await stage.dealer(receiver.url), asyncio.Event()
 
@@ -194,7 +209,7 @@ async def test_results_outlive_a_lost_connection(stage: Stage, receivers: list[R
     assert len(receiver.requests) == 5
 
 
-async def test_the_worker_goes_on_after_its_connections_were_lost(stage: Stage, receivers: list[Receiver]):
+async def test_the_worker_goes_on_after_its_connections_were_lost(stage: WebhookFixture, receivers: list[Receiver]):
     [receiver, *_] = receivers
     dealer = await stage.dealer(receiver.url)
     async with stage.running() as wake:
@@ -208,7 +223,7 @@ async def test_the_worker_goes_on_after_its_connections_were_lost(stage: Stage, 
     assert len({request.headers["rt-delivery-id"] for request in receiver.requests}) == 6
 
 
-async def _cut_lanes(stage: Stage) -> None:
+async def _cut_lanes(stage: WebhookFixture) -> None:
     """Ends every connection of a lane to this database, as a restart would."""
     await stage.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
@@ -216,7 +231,9 @@ async def _cut_lanes(stage: Stage) -> None:
     )
 
 
-async def test_what_slipped_in_while_an_endpoint_was_removed_is_given_up(stage: Stage, receivers: list[Receiver]):
+async def test_what_slipped_in_while_an_endpoint_was_removed_is_given_up(
+    stage: WebhookFixture, receivers: list[Receiver]
+):
     dealer, stays = await stage.dealer(receivers[0].url), await stage.dealer(receivers[1].url)
     await pay(stage, dealer, 2)
     await pay(stage, stays, 1)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-import ground
-from dealer_server.store import data_key
-from ground import Ground
-from processes import environment, running
-from webhook_stage import OK, Dealer, Receiver, Request, Stage, TestClock, answer
+from dealer_server.store.tenants import data_key
+from support import trading
+from support.processes import environment, running
+from support.trading import Trading
+from support.webhook_fixture import OK, Dealer, Receiver, Request, TestClock, WebhookFixture, answer
 
 SCHEDULE = "0,0.2,0.2,0.2,0.2,0.2,0.2,0.2"
 MOST_ATTEMPTS = 8
@@ -25,8 +25,8 @@ LANES = "pg_stat_activity WHERE datname = current_database() AND application_nam
 
 
 @pytest.fixture
-async def shop(database_url: str) -> AsyncIterator[Ground]:
-    async with ground.opened(database_url) as one:
+async def shop(database_url: str) -> AsyncIterator[Trading]:
+    async with trading.opened(database_url) as one:
         yield one
 
 
@@ -75,12 +75,12 @@ def version_of(request: Request) -> int:
 
 
 @asynccontextmanager
-async def used(shop: Ground) -> AsyncIterator[None]:
+async def used(shop: Trading) -> AsyncIterator[None]:
     """Until the end of the block, usage of delivered profiles is reported: lanes in which there is always news. Nobody
     reports on profiles from stock."""
     async with shop.database.connection() as connection:
         data_keys = await data_key.load(connection, shop.service.settings.master_keys)
-    stage = Stage(shop.database, data_keys, shop.service.settings.master_keys, TestClock())
+    stage = WebhookFixture(shop.database, data_keys, shop.service.settings.master_keys, TestClock())
 
     async def report() -> None:
         for usage_bytes in itertools.count(1):
@@ -103,11 +103,11 @@ async def used(shop: Ground) -> AsyncIterator[None]:
         assert isinstance(ended, asyncio.CancelledError), ended
 
 
-async def lanes(shop: Ground) -> set[object]:
+async def lanes(shop: Trading) -> set[object]:
     return {row[0] for row in await shop.rows(f"SELECT pid FROM {LANES}")}
 
 
-async def killed_at_random(shop: Ground, times: int) -> Counter[str]:
+async def killed_at_random(shop: Trading, times: int) -> Counter[str]:
     """Workers die one after the other, the last one lives until all is told; how often each delivery was in flight."""
     in_flight: Counter[str] = Counter()
     env = environment(shop.url, DEALER_WEBHOOK_SCHEDULE=SCHEDULE)
@@ -131,7 +131,7 @@ async def killed_at_random(shop: Ground, times: int) -> Counter[str]:
     return in_flight
 
 
-async def survives(shop: Ground, times: int) -> None:
+async def survives(shop: Trading, times: int) -> None:
     witness = Witness(shop.receiver)
     in_flight = await killed_at_random(shop, times)
     repeated = {delivery_id: count - 1 for delivery_id, count in witness.accepted.items() if count > 1}
@@ -147,7 +147,7 @@ async def survives(shop: Ground, times: int) -> None:
     await _attempts_are_few_and_tell_of_the_kills(shop)
 
 
-async def _attempts_are_few_and_tell_of_the_kills(shop: Ground) -> None:
+async def _attempts_are_few_and_tell_of_the_kills(shop: Trading) -> None:
     [(most_counted, most_recorded, lost)] = await shop.rows(
         "SELECT (SELECT max(attempt_count) FROM webhook_delivery), max(number), count(*) FILTER (WHERE error = 'LOST')"
         " FROM webhook_attempt"
@@ -156,10 +156,10 @@ async def _attempts_are_few_and_tell_of_the_kills(shop: Ground) -> None:
     assert lost
 
 
-async def test_a_worker_killed_five_times_at_random_loses_nothing_and_repeats_what_was_in_flight(shop: Ground):
+async def test_a_worker_killed_five_times_at_random_loses_nothing_and_repeats_what_was_in_flight(shop: Trading):
     await survives(shop, 5)
 
 
 @pytest.mark.soak
-async def test_a_worker_killed_fifty_times_at_random_loses_nothing_and_repeats_what_was_in_flight(shop: Ground):
+async def test_a_worker_killed_fifty_times_at_random_loses_nothing_and_repeats_what_was_in_flight(shop: Trading):
     await survives(shop, 50)

@@ -9,23 +9,33 @@ import asyncpg
 import pytest
 
 from dealer_server import store
-from dealer_server.store import webhook as rows
-from dealer_server.store.database import Session
-from dealer_server.store.sealing import delivery_context
-from dealer_server.store.webhook import Claimed, Finished, Frozen
-from webhook_stage import PATIENCE, Dealer, Receiver, Request, Stage, deliver_all, eventually, listening, stage_on
+from dealer_server.db.sealing import delivery_context
+from dealer_server.db.session import Session
+from dealer_server.store.webhooks import webhook as rows
+from dealer_server.store.webhooks.webhook import Claimed, Finished, Frozen
+from support.webhook_fixture import (
+    PATIENCE,
+    Dealer,
+    Receiver,
+    Request,
+    WebhookFixture,
+    deliver_all,
+    eventually,
+    listening,
+    webhook_fixture,
+)
 
 NOWHERE = "http://127.0.0.1:9/hook"
 
 
 @pytest.fixture
-async def stage(database_url: str) -> AsyncIterator[Stage]:
-    async with stage_on(database_url) as stage:
+async def stage(database_url: str) -> AsyncIterator[WebhookFixture]:
+    async with webhook_fixture(database_url) as stage:
         yield stage
 
 
 @pytest.fixture
-async def session(stage: Stage) -> AsyncIterator[Session]:
+async def session(stage: WebhookFixture) -> AsyncIterator[Session]:
     """A worker's connection."""
     session = stage.database.session()
     yield session
@@ -38,29 +48,29 @@ async def receiver() -> AsyncIterator[Receiver]:
         yield receiver
 
 
-async def claim(stage: Stage, session: Session, dealer: Dealer, size: int = 10) -> list[Claimed]:
+async def claim(stage: WebhookFixture, session: Session, dealer: Dealer, size: int = 10) -> list[Claimed]:
     return await rows.claim(session, [(dealer.tenant_id, size)], stage.clock())
 
 
-async def freeze(stage: Stage, session: Session, claimed: list[Claimed], number: int) -> None:
+async def freeze(stage: WebhookFixture, session: Session, claimed: list[Claimed], number: int) -> None:
     frozen = [Frozen(one.tenant_id, one.delivery_id, one.order_version, "USAGE_UPDATED", b"sealed") for one in claimed]
     await rows.freeze(session, frozen, number, stage.clock() + timedelta(minutes=1))
 
 
-def result(stage: Stage, one: Claimed, number: int, state: str = "DELIVERED") -> Finished:
+def result(stage: WebhookFixture, one: Claimed, number: int, state: str = "DELIVERED") -> Finished:
     due_at = stage.clock() + timedelta(seconds=5) if state == "RETRY" else None
     attempt = (one.attempt_count + 1, stage.clock(), 1, "127.0.0.1", 200, None, "")
     return Finished(one.tenant_id, one.order_id, one.delivery_id, number, state, due_at, *attempt)  # type: ignore[arg-type]
 
 
-async def finish(stage: Stage, session: Session, finished: Finished) -> None:
+async def finish(stage: WebhookFixture, session: Session, finished: Finished) -> None:
     """Records one result as the worker does."""
     await rows.lock_unfinished(session, [(finished.tenant_id, finished.order_id)])
     _, behind = await rows.finish(session, [finished], stage.clock())
     await rows.promote(session, behind, stage.clock())
 
 
-async def blocked(stage: Stage) -> bool:
+async def blocked(stage: WebhookFixture) -> bool:
     """Whether somebody waits for a lock in this database."""
     async with stage.database.connection() as connection:
         return await connection.fetchval(
@@ -68,7 +78,7 @@ async def blocked(stage: Stage) -> bool:
         )
 
 
-async def test_a_change_of_an_order_at_rest_is_due_at_once(stage: Stage):
+async def test_a_change_of_an_order_at_rest_is_due_at_once(stage: WebhookFixture):
     dealer, stranger = await stage.dealer(NOWHERE), await stage.dealer()
     orders = [(one, await stage.order(one, paid_event=False)) for one in (dealer, stranger)]
     async with stage.database.transaction() as connection:
@@ -78,12 +88,12 @@ async def test_a_change_of_an_order_at_rest_is_due_at_once(stage: Stage):
     assert await stage.states(stranger) == [("DELIVERY_UPDATED", "SKIPPED")], "no endpoint"
 
 
-async def test_no_changes_need_no_statement(stage: Stage):
+async def test_no_changes_need_no_statement(stage: WebhookFixture):
     async with stage.database.connection() as connection:
         await rows.order_changed(connection, [], stage.clock())
 
 
-async def test_an_order_named_twice_is_told_of_once_at_its_latest_version(stage: Stage):
+async def test_an_order_named_twice_is_told_of_once_at_its_latest_version(stage: WebhookFixture):
     dealer = await stage.dealer(NOWHERE)
     order_id = await stage.order(dealer, paid_event=False)
     async with stage.database.transaction() as connection:
@@ -93,7 +103,7 @@ async def test_an_order_named_twice_is_told_of_once_at_its_latest_version(stage:
     assert row["order_version"] == 3
 
 
-async def test_changes_merge_into_the_update_that_was_never_attempted(stage: Stage):
+async def test_changes_merge_into_the_update_that_was_never_attempted(stage: WebhookFixture):
     dealer = await stage.dealer(NOWHERE)
     order_id = await stage.order(dealer)
     for _ in range(50):
@@ -105,7 +115,7 @@ async def test_changes_merge_into_the_update_that_was_never_attempted(stage: Sta
     ]
 
 
-async def test_a_dead_receiver_costs_two_unfinished_rows_per_lane(stage: Stage, session: Session):
+async def test_a_dead_receiver_costs_two_unfinished_rows_per_lane(stage: WebhookFixture, session: Session):
     dealer = await stage.dealer(NOWHERE)
     order_id = await stage.order(dealer, paid_event=False)
     for number in range(1, 10):
@@ -136,7 +146,7 @@ async def test_a_dead_receiver_costs_two_unfinished_rows_per_lane(stage: Stage, 
             await finish(stage, session, result(stage, one, number, "RETRY"))
 
 
-async def test_the_next_event_is_that_of_the_older_change_whatever_its_id(stage: Stage, session: Session):
+async def test_the_next_event_is_that_of_the_older_change_whatever_its_id(stage: WebhookFixture, session: Session):
     dealer = await stage.dealer(NOWHERE)
     order_id = await stage.order(dealer)
     # Ids come in blocks per connection: a later change may well have the smaller one.
@@ -158,7 +168,7 @@ async def test_the_next_event_is_that_of_the_older_change_whatever_its_id(stage:
     ]
 
 
-async def test_a_refund_that_waits_for_its_retry_blocks_the_next_refund_only(stage: Stage, receiver: Receiver):
+async def test_a_refund_that_waits_for_its_retry_blocks_the_next_refund_only(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     order_id = await stage.order(dealer, paid_event=False)
     receiver.answers = [500, 200]
@@ -187,7 +197,9 @@ async def test_a_refund_that_waits_for_its_retry_blocks_the_next_refund_only(sta
     assert [request.json.get("refund") for request in receiver.requests] == [1, None, 1, 2]
 
 
-async def test_a_change_that_meets_a_freezing_worker_becomes_an_event_of_its_own(stage: Stage, session: Session):
+async def test_a_change_that_meets_a_freezing_worker_becomes_an_event_of_its_own(
+    stage: WebhookFixture, session: Session
+):
     dealer = await stage.dealer(NOWHERE)
     order_id = await stage.order(dealer, paid_event=False)
     await stage.change(dealer, order_id)
@@ -201,7 +213,7 @@ async def test_a_change_that_meets_a_freezing_worker_becomes_an_event_of_its_own
     assert await stage.states(dealer) == [("DELIVERY_UPDATED", "IN_FLIGHT"), ("DELIVERY_UPDATED", "WAITING")]
 
 
-async def test_a_worker_passes_over_what_a_change_holds(stage: Stage, session: Session):
+async def test_a_worker_passes_over_what_a_change_holds(stage: WebhookFixture, session: Session):
     dealer = await stage.dealer(NOWHERE)
     order_id = await stage.order(dealer, paid_event=False)
     await stage.change(dealer, order_id)
@@ -215,7 +227,7 @@ async def test_a_worker_passes_over_what_a_change_holds(stage: Stage, session: S
 
 
 @pytest.mark.parametrize("state", ["DELIVERED", "RETRY"])
-async def test_a_change_that_meets_a_finishing_worker_is_told(stage: Stage, session: Session, state: str):
+async def test_a_change_that_meets_a_finishing_worker_is_told(stage: WebhookFixture, session: Session, state: str):
     dealer = await stage.dealer(NOWHERE)
     order_id = await stage.order(dealer, paid_event=False)
     await stage.change(dealer, order_id)
@@ -232,7 +244,9 @@ async def test_a_change_that_meets_a_finishing_worker_is_told(stage: Stage, sess
 
 
 @pytest.mark.parametrize("state", ["DELIVERED", "RETRY", "FAILED"])
-async def test_a_finishing_worker_that_meets_a_change_promotes_its_event(stage: Stage, session: Session, state: str):
+async def test_a_finishing_worker_that_meets_a_change_promotes_its_event(
+    stage: WebhookFixture, session: Session, state: str
+):
     dealer = await stage.dealer(NOWHERE)
     order_id = await stage.order(dealer, paid_event=False)
     await stage.change(dealer, order_id)
@@ -253,7 +267,7 @@ async def test_a_finishing_worker_that_meets_a_change_promotes_its_event(stage: 
     assert (await stage.states(dealer))[1] == ("DELIVERY_UPDATED", "READY")
 
 
-async def test_of_one_order_two_workers_see_the_same_delivery_first(stage: Stage, session: Session):
+async def test_of_one_order_two_workers_see_the_same_delivery_first(stage: WebhookFixture, session: Session):
     dealer = await stage.dealer(NOWHERE)
     order_id = await stage.order(dealer)
     async with session.transaction():
@@ -271,7 +285,7 @@ async def test_of_one_order_two_workers_see_the_same_delivery_first(stage: Stage
     await second.close()
 
 
-async def test_the_index_lets_one_delivery_of_an_order_be_in_flight(stage: Stage, session: Session):
+async def test_the_index_lets_one_delivery_of_an_order_be_in_flight(stage: WebhookFixture, session: Session):
     dealer = await stage.dealer(NOWHERE)
     order_id = await stage.order(dealer)
     await stage.change(dealer, order_id)
@@ -299,7 +313,7 @@ async def test_the_index_lets_one_delivery_of_an_order_be_in_flight(stage: Stage
             await freeze(stage, session, both, 1)
 
 
-async def test_a_claim_that_was_taken_over_records_nothing(stage: Stage, session: Session):
+async def test_a_claim_that_was_taken_over_records_nothing(stage: WebhookFixture, session: Session):
     dealer = await stage.dealer(NOWHERE)
     await stage.order(dealer)
     async with session.transaction():
@@ -310,7 +324,7 @@ async def test_a_claim_that_was_taken_over_records_nothing(stage: Stage, session
     assert await stage.attempts(dealer) == []
 
 
-async def test_the_baseline_is_the_highest_version_that_was_delivered(stage: Stage, session: Session):
+async def test_the_baseline_is_the_highest_version_that_was_delivered(stage: WebhookFixture, session: Session):
     dealer = await stage.dealer(NOWHERE)
     order_id = await stage.order(dealer, paid_event=False)
     for version, state in ((5, "DELIVERED"), (9, "FAILED"), (3, "DELIVERED")):  # a late resend of an old one comes last
@@ -325,7 +339,9 @@ async def test_the_baseline_is_the_highest_version_that_was_delivered(stage: Sta
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_whatever_happens_nothing_is_stuck_and_the_last_word_arrives(stage: Stage, receiver: Receiver, seed: int):
+async def test_whatever_happens_nothing_is_stuck_and_the_last_word_arrives(
+    stage: WebhookFixture, receiver: Receiver, seed: int
+):
     chance = random.Random(seed)
     dealer = await stage.dealer(receiver.url)
     orders = [await stage.order(dealer) for _ in range(5)]
@@ -371,7 +387,7 @@ async def test_whatever_happens_nothing_is_stuck_and_the_last_word_arrives(stage
         assert firsts == sorted(firsts), "first attempts go out in order of change"
 
 
-async def _nothing_is_stuck(stage: Stage) -> None:
+async def _nothing_is_stuck(stage: WebhookFixture) -> None:
     """Every delivery that waits does so behind one that is due, in flight or, in its own lane, due for a retry."""
     async with stage.database.connection() as connection:
         stuck = await connection.fetch(
@@ -387,7 +403,7 @@ async def _nothing_is_stuck(stage: Stage) -> None:
     assert ready <= 1
 
 
-async def test_many_changes_and_finishes_at_once_never_deadlock(stage: Stage, receiver: Receiver):
+async def test_many_changes_and_finishes_at_once_never_deadlock(stage: WebhookFixture, receiver: Receiver):
     dealers = [await stage.dealer(receiver.url) for _ in range(2)]
     orders = [(dealer, await stage.order(dealer)) for dealer in dealers for _ in range(10)]
     chance = random.Random(7)

@@ -22,30 +22,33 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dealer_server import store
-from dealer_server.operations import audit, webhook
-from dealer_server.rules import snapshot
-from dealer_server.rules.change_hints import change_hints, comparable
+from dealer_server.db.database import Database
+from dealer_server.db.errors import DatabaseLost
+from dealer_server.db.session import Session
+from dealer_server.operations.audit import audit
+from dealer_server.operations.webhooks import endpoint
+from dealer_server.rules.delivery.change_hints import change_hints, comparable
+from dealer_server.rules.orders import snapshot
 from dealer_server.rules.refusal import StatusForbids
-from dealer_server.store import webhook_repush
-from dealer_server.store.database import Database, DatabaseLost, Session
-from dealer_server.webhook.deliver import Deliverer
+from dealer_server.store.webhooks import resend as webhook_repush
+from dealer_server.webhooks.deliver import Deliverer
 from esim_dealer.wire.calls import ResendDelivery, SetWebhook
 from esim_dealer.wire.envelope import encoder
 from esim_dealer.wire.snapshot import Snapshot
-from webhook_stage import (
+from support.webhook_fixture import (
     LOOPBACK,
     OK,
     PATIENCE,
     Dealer,
     Receiver,
     Request,
-    Stage,
     StillClock,
+    WebhookFixture,
     answer,
     deliver_all,
     hang_until_left,
     listening,
-    stage_on,
+    webhook_fixture,
 )
 
 SCHEDULE = (0, 5, 30, 120, 600, 3_600, 21_600, 86_400)
@@ -151,7 +154,7 @@ class Worker:
         self._stack = stack
 
     @classmethod
-    async def begin(cls, stage: Stage, **options: Any) -> "Worker":
+    async def begin(cls, stage: WebhookFixture, **options: Any) -> "Worker":
         async with AsyncExitStack() as stack:
             line = Line(stage.database.dsn, stack.enter_context(tempfile.TemporaryDirectory(prefix="line")))
             await line.open()
@@ -249,7 +252,7 @@ def said_in(request: Request) -> Snapshot:
 class Play:
     """Two dealers with their orders, two workers, and all that was ever true of them."""
 
-    stage: Stage
+    stage: WebhookFixture
     session: Session
     houses: Sequence[House]
     workers: list[Worker] = field(default_factory=list)
@@ -298,7 +301,7 @@ class Play:
     async def set_again(self, number: int) -> None:
         stage, house = self.stage, self.houses[number]
         call = SetWebhook(callback_url=house.receiver.url)
-        await webhook.set_webhook(stage.database, LOOPBACK, house.dealer.tenant_id, call, stage.clock())
+        await endpoint.set_webhook(stage.database, LOOPBACK, house.dealer.tenant_id, call, stage.clock())
 
     async def resend(self, number: int) -> None:
         """Sends one of all deliveries again, whatever became of it, if its dealer's endpoint is enabled."""
@@ -307,7 +310,7 @@ class Play:
         delivery_id = rows[number % len(rows)]["delivery_id"]
         call = ResendDelivery(delivery_id=str(delivery_id))
         with suppress(StatusForbids):
-            await webhook.resend(stage.database, house.dealer.tenant_id, call, stage.clock())
+            await endpoint.resend(stage.database, house.dealer.tenant_id, call, stage.clock())
             self.resent[delivery_id] += 1
 
     async def sync(self, number: int) -> None:
@@ -502,7 +505,7 @@ def _told(row: Mapping[str, Any]) -> bool:
 
 @asynccontextmanager
 async def play_on(database_url: str) -> AsyncIterator[Play]:
-    async with stage_on(database_url) as stage, listening(2) as receivers, AsyncExitStack() as stack:
+    async with webhook_fixture(database_url) as stage, listening(2) as receivers, AsyncExitStack() as stack:
         stage.clock = StillClock()
         session = stage.database.session()
         stack.push_async_callback(session.close)
@@ -739,7 +742,7 @@ async def test_old_news_that_is_sent_again_is_not_the_last_word(database_url: st
             row for row in await play.stage.deliveries(house.dealer) if row["attempt_count"] and not _told(row)
         ]
         call = ResendDelivery(delivery_id=str(refused["delivery_id"]))
-        await webhook.resend(play.stage.database, house.dealer.tenant_id, call, play.stage.clock())
+        await endpoint.resend(play.stage.database, house.dealer.tenant_id, call, play.stage.clock())
         await play.recover()
         assert _usage_heard_last(house, play.orders[0][1]) == 1
 
@@ -752,7 +755,7 @@ async def test_what_said_nothing_new_and_is_sent_again_is_on_record_with_the_hin
             await worker.deliver()
         [silent] = [row for row in await play.stage.deliveries(house.dealer) if row["state"] == "SUPERSEDED"]
         call = ResendDelivery(delivery_id=str(silent["delivery_id"]))
-        await webhook.resend(play.stage.database, house.dealer.tenant_id, call, play.stage.clock())
+        await endpoint.resend(play.stage.database, house.dealer.tenant_id, call, play.stage.clock())
         await worker.deliver()
         assert house.receiver.requests[-1].json["changeHints"] == ["ORDER_SNAPSHOT_SYNC"]
         [sent] = [row for row in await play.stage.deliveries(house.dealer) if row["trigger"] == "RESEND"]

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from door import Door, Service
-from processes import environment, run, running
-from webhook_stage import OK, Receiver, answer, eventually, hang, listening
+from support.api_client import ApiClient, Service
+from support.processes import environment, run, running
+from support.webhook_fixture import OK, Receiver, answer, eventually, hang, listening
 
 LOG = "/webhook/delivery/list"
 RESEND = "/webhook/delivery/resend"
@@ -22,7 +22,7 @@ async def receiver() -> AsyncIterator[Receiver]:
         yield receiver
 
 
-async def bought(dealer: Door, receiver: Receiver) -> str:
+async def bought(dealer: ApiClient, receiver: Receiver) -> str:
     """The orderNo of an order whose two events have been sent."""
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     order_no = (await dealer.order()).data["orderNo"]
@@ -30,13 +30,13 @@ async def bought(dealer: Door, receiver: Receiver) -> str:
     return order_no
 
 
-async def log_of(dealer: Door, **wanted: object) -> list[dict]:
+async def log_of(dealer: ApiClient, **wanted: object) -> list[dict]:
     reply = await dealer.post(LOG, wanted)
     assert reply.code == "000000", reply
     return reply.data["deliveries"]
 
 
-async def test_a_trial_sends_a_signed_sample_and_tells_what_came_of_it(dealer: Door, receiver: Receiver):
+async def test_a_trial_sends_a_signed_sample_and_tells_what_came_of_it(dealer: ApiClient, receiver: Receiver):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     reply = await dealer.post("/webhook/test")
     assert (reply.code, reply.data["delivered"], reply.data["httpStatus"]) == ("000000", True, 200)
@@ -52,7 +52,7 @@ async def test_a_trial_sends_a_signed_sample_and_tells_what_came_of_it(dealer: D
     ("said", "status", "error"), [(500, 500, "STATUS"), (302, 302, "REDIRECT"), (410, 410, "GONE")]
 )
 async def test_a_trial_that_fails_is_a_good_answer_and_harms_nothing(
-    dealer: Door, receiver: Receiver, said: int, status: int, error: str
+    dealer: ApiClient, receiver: Receiver, said: int, status: int, error: str
 ):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     receiver.answers = [said]
@@ -63,13 +63,13 @@ async def test_a_trial_that_fails_is_a_good_answer_and_harms_nothing(
     assert (state["state"], state["consecutiveFailures"]) == ("ACTIVE", 0)
 
 
-async def test_a_trial_of_a_receiver_that_is_not_there(dealer: Door):
+async def test_a_trial_of_a_receiver_that_is_not_there(dealer: ApiClient):
     await dealer.post("/webhook/set", {"callbackUrl": "http://127.0.0.1:1024/"})
     reply = await dealer.post("/webhook/test")
     assert (reply.data["delivered"], reply.data["error"]) == (False, "CONNECT") and "httpStatus" not in reply.data
 
 
-async def test_without_a_callback_url_there_is_nowhere_to_send(dealer: Door):
+async def test_without_a_callback_url_there_is_nowhere_to_send(dealer: ApiClient):
     assert (await dealer.post("/webhook/test")).code == "200002"
     order_no = (await dealer.order()).data["orderNo"]
     [paid] = await log_of(dealer, orderNo=order_no, eventType="ORDER_PAID")
@@ -78,7 +78,7 @@ async def test_without_a_callback_url_there_is_nowhere_to_send(dealer: Door):
     assert reply.code == "200002" and "/webhook/set" in reply.message
 
 
-async def test_the_log_shows_each_delivery_with_its_attempts(dealer: Door, receiver: Receiver):
+async def test_the_log_shows_each_delivery_with_its_attempts(dealer: ApiClient, receiver: Receiver):
     receiver.answers = [answer(500, body=b"no such table: orders"), OK]
     order_no = await bought(dealer, receiver)
     [paid] = await log_of(dealer, orderNo=order_no, eventType="ORDER_PAID")
@@ -90,7 +90,7 @@ async def test_the_log_shows_each_delivery_with_its_attempts(dealer: Door, recei
     assert paid["nextAttemptTime"] > attempt["time"] >= paid["createTime"]
 
 
-async def test_filters_and_pages_of_the_log(dealer: Door, receiver: Receiver):
+async def test_filters_and_pages_of_the_log(dealer: ApiClient, receiver: Receiver):
     orders = [await bought(dealer, receiver) for _ in range(3)]
     await receiver.received(6)
 
@@ -130,12 +130,12 @@ async def test_filters_and_pages_of_the_log(dealer: Door, receiver: Receiver):
         (RESEND, {"deliveryId": -1}, "310272", "deliveryId"),
     ],
 )
-async def test_bad_input_is_named(dealer: Door, path: str, call: dict[str, object], code: str, named: str):
+async def test_bad_input_is_named(dealer: ApiClient, path: str, call: dict[str, object], code: str, named: str):
     reply = await dealer.post(path, call)
     assert reply.code == code and named in reply.message, reply
 
 
-async def test_a_dealer_sends_a_delivery_again(dealer: Door, receiver: Receiver):
+async def test_a_dealer_sends_a_delivery_again(dealer: ApiClient, receiver: Receiver):
     order_no = await bought(dealer, receiver)
     [paid] = await log_of(dealer, orderNo=order_no, eventType="ORDER_PAID")
     reply = await dealer.post(RESEND, {"deliveryId": int(paid["deliveryId"])})
@@ -146,7 +146,7 @@ async def test_a_dealer_sends_a_delivery_again(dealer: Door, receiver: Receiver)
     assert third.body == next(one for one in receiver.requests if one.event == "ORDER_PAID").body
 
 
-async def test_deliveries_of_others_do_not_exist(dealer: Door, stranger: Door, receiver: Receiver):
+async def test_deliveries_of_others_do_not_exist(dealer: ApiClient, stranger: ApiClient, receiver: Receiver):
     order_no = await bought(dealer, receiver)
     [paid] = await log_of(dealer, orderNo=order_no, eventType="ORDER_PAID")
     assert await log_of(stranger) == await log_of(stranger, orderNo=order_no) == []
@@ -170,7 +170,7 @@ def env(database_url: str) -> dict[str, str]:
 
 
 async def test_an_operator_sees_what_failed_and_sends_it_again(
-    service: Service, dealer: Door, receiver: Receiver, env: dict[str, str]
+    service: Service, dealer: ApiClient, receiver: Receiver, env: dict[str, str]
 ):
     order_no = await bought(dealer, receiver)
 
@@ -258,7 +258,7 @@ async def test_a_second_worker_of_one_machine_goes_on_without_metrics(env: dict[
         assert await first.ready() == await second.ready() == "worker"
 
 
-async def test_a_trial_of_a_receiver_that_hangs_holds_up_no_other_call(dealer: Door, receiver: Receiver):
+async def test_a_trial_of_a_receiver_that_hangs_holds_up_no_other_call(dealer: ApiClient, receiver: Receiver):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     receiver.answers = [hang]
     trial = asyncio.create_task(dealer.post("/webhook/test"))

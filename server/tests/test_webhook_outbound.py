@@ -24,10 +24,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from dealer_server.rules.endpoint import Policy
-from dealer_server.webhook import outbound
-from dealer_server.webhook.outbound import AddressRefused, Answer, Outbound, Resolver
-from webhook_stage import LOOPBACK, OK, PATIENCE, Receiver, Request, answer, hang, listening
+from dealer_server.rules.delivery.endpoint import Policy
+from dealer_server.webhooks import outbound
+from dealer_server.webhooks.outbound import AddressRefused, Answer, Outbound, Resolver
+from support.webhook_fixture import LOOPBACK, OK, PATIENCE, Receiver, Request, answer, hang, listening
 
 NOW = datetime(2026, 11, 20, 8, 15, 30, tzinfo=UTC)
 HEADERS = {"Content-Type": "application/json", "X-Signature": "00"}

@@ -13,23 +13,23 @@ from pathlib import Path
 import pytest
 
 import test_webhook_outbound
-from dealer_server.operations import webhook
+from dealer_server.operations.webhooks import endpoint as webhook
 from esim_dealer.wire.calls import SetWebhook
-from webhook_stage import (
+from support.webhook_fixture import (
     LOOPBACK,
     OK,
     Answering,
     Dealer,
     Receiver,
     Request,
-    Stage,
     StillClock,
+    WebhookFixture,
     answer,
     deliver_all,
     eventually,
     hang_until_left,
     listening,
-    stage_on,
+    webhook_fixture,
 )
 
 HEALTHY = 3
@@ -153,7 +153,7 @@ class House:
 class Street:
     """Houses side by side: one of each kind, one that has moved out, and some in good health."""
 
-    stage: Stage
+    stage: WebhookFixture
     kinds: Mapping[str, Kind]
     houses: Mapping[str, House]
     healthy: Sequence[House]
@@ -174,7 +174,7 @@ class Street:
         """Returns once so many attempts of a dealer are."""
 
         async def found() -> bool:
-            self.memory.look()
+            self.cache.look()
             return len(await self.records(dealer)) >= count
 
         await eventually(found)
@@ -187,15 +187,15 @@ class Street:
 
 
 @pytest.fixture
-async def stage(database_url: str) -> AsyncIterator[Stage]:
+async def stage(database_url: str) -> AsyncIterator[WebhookFixture]:
     """Time stands still, so that no retry comes in between."""
-    async with stage_on(database_url) as stage:
+    async with webhook_fixture(database_url) as stage:
         stage.clock = StillClock()
         yield stage
 
 
 @pytest.fixture
-async def street(stage: Stage, certificate: Path) -> AsyncIterator[Street]:
+async def street(stage: WebhookFixture, certificate: Path) -> AsyncIterator[Street]:
     async with AsyncExitStack() as stack:
 
         async def houses(count: int) -> list[House]:
@@ -298,7 +298,7 @@ async def _all_but_the_one_that_left_are_told_in_the_end(street: Street) -> None
     assert len(street.gone.receiver.requests) == 1
 
 
-async def test_gigabytes_and_bombs_again_and_again_leave_memory_as_it_is(stage: Stage):
+async def test_gigabytes_and_bombs_again_and_again_leave_memory_as_it_is(stage: WebhookFixture):
     flood = Gigabyte()
     async with listening(2) as receivers:
         receivers[0].answers, receivers[1].answers = [flood], [bomb()]

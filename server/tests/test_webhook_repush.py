@@ -6,21 +6,30 @@ from datetime import timedelta
 import pytest
 
 from dealer_server import clock
-from dealer_server.operations import repush
-from dealer_server.operations.repush import Chosen
-from dealer_server.operations.tenant import OperatorError
-from dealer_server.rules import usage
-from dealer_server.store import webhook as rows
-from dealer_server.store import webhook_repush
-from dealer_server.store.sealing import delivery_context
-from dealer_server.store.webhook import Credit
-from dealer_server.webhook.repush import Repusher
-from webhook_stage import OK, Dealer, Receiver, Stage, deliver_all, eventually, listening, stage_on
+from dealer_server.db.sealing import delivery_context
+from dealer_server.operations.tenants.tenant import OperatorError
+from dealer_server.operations.webhooks import resend as repush
+from dealer_server.operations.webhooks.resend import DeliverySelection
+from dealer_server.rules.lifecycle import usage
+from dealer_server.store.webhooks import resend as webhook_repush
+from dealer_server.store.webhooks import webhook as rows
+from dealer_server.store.webhooks.webhook import Credit
+from dealer_server.webhooks.resend import Resender
+from support.webhook_fixture import (
+    OK,
+    Dealer,
+    Receiver,
+    WebhookFixture,
+    deliver_all,
+    eventually,
+    listening,
+    webhook_fixture,
+)
 
 
 @pytest.fixture
-async def stage(database_url: str) -> AsyncIterator[Stage]:
-    async with stage_on(database_url) as stage:
+async def stage(database_url: str) -> AsyncIterator[WebhookFixture]:
+    async with webhook_fixture(database_url) as stage:
         await stage.execute("TRUNCATE webhook_job")
         yield stage
 
@@ -31,17 +40,17 @@ async def receiver() -> AsyncIterator[Receiver]:
         yield receiver
 
 
-async def resend(stage: Stage, dealer: Dealer, *delivery_ids: int) -> int:
+async def resend(stage: WebhookFixture, dealer: Dealer, *delivery_ids: int) -> int:
     async with stage.database.transaction() as connection:
         return await webhook_repush.resend(connection, dealer.tenant_id, delivery_ids, stage.clock())
 
 
-async def sync(stage: Stage, dealer: Dealer, *order_ids: int) -> int:
+async def sync(stage: WebhookFixture, dealer: Dealer, *order_ids: int) -> int:
     async with stage.database.transaction() as connection:
         return await webhook_repush.sync(connection, dealer.tenant_id, order_ids, stage.clock())
 
 
-async def failed_for_good(stage: Stage, dealer: Dealer, receiver: Receiver, count: int = 1) -> list[int]:
+async def failed_for_good(stage: WebhookFixture, dealer: Dealer, receiver: Receiver, count: int = 1) -> list[int]:
     """Orders whose only delivery has failed for good; the ids of the deliveries."""
     receiver.answers = [500]
     orders = [await stage.order(dealer) for _ in range(count)]
@@ -55,7 +64,7 @@ async def failed_for_good(stage: Stage, dealer: Dealer, receiver: Receiver, coun
     return [row["delivery_id"] for row in deliveries]
 
 
-async def test_a_delivered_one_goes_once_more_with_the_same_bytes_and_id(stage: Stage, receiver: Receiver):
+async def test_a_delivered_one_goes_once_more_with_the_same_bytes_and_id(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     await stage.order(dealer)
     async with stage.deliverer() as deliverer:
@@ -72,7 +81,7 @@ async def test_a_delivered_one_goes_once_more_with_the_same_bytes_and_id(stage: 
 
 
 async def test_a_delivered_one_that_fails_when_sent_again_stays_delivered_and_is_not_retried(
-    stage: Stage, receiver: Receiver
+    stage: WebhookFixture, receiver: Receiver
 ):
     dealer = await stage.dealer(receiver.url)
     order_id = await stage.order(dealer, paid_event=False)
@@ -92,7 +101,7 @@ async def test_a_delivered_one_that_fails_when_sent_again_stays_delivered_and_is
     assert receiver.requests[-1].json["changeHints"] == ["USAGE_UPDATED"]
 
 
-async def test_the_baseline_holds_while_a_delivered_one_is_on_its_way_again(stage: Stage, receiver: Receiver):
+async def test_the_baseline_holds_while_a_delivered_one_is_on_its_way_again(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     order_id = await stage.order(dealer, paid_event=False)
     await stage.allocate(dealer, order_id)
@@ -109,7 +118,7 @@ async def test_the_baseline_holds_while_a_delivered_one_is_on_its_way_again(stag
     assert {state for _, state in await stage.states(dealer)} == {"DELIVERED"}
 
 
-async def test_one_that_failed_for_good_gets_one_try(stage: Stage, receiver: Receiver):
+async def test_one_that_failed_for_good_gets_one_try(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     [delivery_id] = await failed_for_good(stage, dealer, receiver)
     receiver.answers = [500, OK]
@@ -123,7 +132,9 @@ async def test_one_that_failed_for_good_gets_one_try(stage: Stage, receiver: Rec
     assert [request.number for request in receiver.requests] == [2, 3]
 
 
-async def test_one_that_waits_for_a_retry_goes_at_once_and_keeps_its_schedule(stage: Stage, receiver: Receiver):
+async def test_one_that_waits_for_a_retry_goes_at_once_and_keeps_its_schedule(
+    stage: WebhookFixture, receiver: Receiver
+):
     dealer = await stage.dealer(receiver.url)
     receiver.answers = [500]
     await stage.order(dealer)
@@ -136,7 +147,7 @@ async def test_one_that_waits_for_a_retry_goes_at_once_and_keeps_its_schedule(st
     assert (row["state"], row["attempt_count"], row["trigger"]) == ("RETRY", 2, "AUTO")
 
 
-async def test_what_was_skipped_is_frozen_when_it_is_sent_after_all(stage: Stage, receiver: Receiver):
+async def test_what_was_skipped_is_frozen_when_it_is_sent_after_all(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer()
     order_id = await stage.order(dealer)
     await stage.allocate(dealer, order_id)
@@ -151,7 +162,7 @@ async def test_what_was_skipped_is_frozen_when_it_is_sent_after_all(stage: Stage
     assert "ICCID_READY" in receiver.requests[1].json["changeHints"]
 
 
-async def test_an_update_that_says_nothing_new_says_so_when_it_is_pushed(stage: Stage, receiver: Receiver):
+async def test_an_update_that_says_nothing_new_says_so_when_it_is_pushed(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     order_id = await stage.order(dealer, paid_event=False)
     await stage.allocate(dealer, order_id)
@@ -166,7 +177,7 @@ async def test_an_update_that_says_nothing_new_says_so_when_it_is_pushed(stage: 
     assert second.json["items"] == first.json["items"]
 
 
-async def test_a_sync_is_retried_like_any_event(stage: Stage, receiver: Receiver):
+async def test_a_sync_is_retried_like_any_event(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     order_id = await stage.order(dealer, paid_event=False)
     receiver.answers = [500, OK]
@@ -180,7 +191,7 @@ async def test_a_sync_is_retried_like_any_event(stage: Stage, receiver: Receiver
     assert receiver.requests[0].body == receiver.requests[1].body
 
 
-async def test_what_is_sent_again_passes_an_open_breaker_and_closes_it(stage: Stage, receiver: Receiver):
+async def test_what_is_sent_again_passes_an_open_breaker_and_closes_it(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     receiver.answers = [500]
     orders = [await stage.order(dealer) for _ in range(30)]
@@ -204,18 +215,18 @@ async def test_what_is_sent_again_passes_an_open_breaker_and_closes_it(stage: St
     assert {state for _, state in await stage.states(dealer)} == {"DELIVERED"}
 
 
-async def test_a_job_goes_through_what_was_counted_and_no_further(stage: Stage, receiver: Receiver):
+async def test_a_job_goes_through_what_was_counted_and_no_further(stage: WebhookFixture, receiver: Receiver):
     dealer, other = await stage.dealer(receiver.url), await stage.dealer(receiver.url)
     await failed_for_good(stage, dealer, receiver, 40)
     await failed_for_good(stage, other, receiver, 1)
-    chosen = Chosen("RESEND", dealer.tenant_id, stage.clock() - timedelta(hours=1), stage.clock())
+    chosen = DeliverySelection("RESEND", dealer.tenant_id, stage.clock() - timedelta(hours=1), stage.clock())
     parts = await repush.count(stage.database, chosen)
     assert [(part.tenant_id, part.total) for part in parts] == [(dealer.tenant_id, 40)]
     [job] = await repush.begin(stage.database, chosen, parts, "ops", stage.clock)
     await failed_for_good(stage, dealer, receiver, 1)
 
     async with stage.running() as wake:
-        worker = Repusher(stage.database, stage.clock, wake)
+        worker = Resender(stage.database, stage.clock, wake)
         while await worker.step():
             assert await on_their_way(stage, dealer) <= 16, "half of the dealer's cap"
         await receiver.received(40)
@@ -232,22 +243,22 @@ async def test_a_job_goes_through_what_was_counted_and_no_further(stage: Stage, 
     assert await stage.states(other) == [("ORDER_PAID", "FAILED")]
 
 
-async def on_their_way(stage: Stage, dealer: Dealer) -> int:
+async def on_their_way(stage: WebhookFixture, dealer: Dealer) -> int:
     return sum(state in ("WAITING", "READY", "IN_FLIGHT") for _, state in await stage.states(dealer))
 
 
-async def test_a_job_survives_its_worker_and_an_endpoint_that_is_gone(stage: Stage, receiver: Receiver):
+async def test_a_job_survives_its_worker_and_an_endpoint_that_is_gone(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     await failed_for_good(stage, dealer, receiver, 20)
-    chosen = Chosen("RESEND", None, stage.clock() - timedelta(hours=1), stage.clock())
+    chosen = DeliverySelection("RESEND", None, stage.clock() - timedelta(hours=1), stage.clock())
     parts = [part for part in await repush.count(stage.database, chosen) if part.tenant_id == dealer.tenant_id]
     [job] = await repush.begin(stage.database, chosen, parts, "ops", stage.clock)
     async with stage.running() as wake:
-        assert await Repusher(stage.database, stage.clock, wake).step() == 1
+        assert await Resender(stage.database, stage.clock, wake).step() == 1
         await receiver.received(16)
     await stage.execute("UPDATE webhook_endpoint SET state = 'DISABLED' WHERE tenant_id = $1", dealer.tenant_id)
     async with stage.running() as wake:
-        second = Repusher(stage.database, stage.clock, wake)
+        second = Resender(stage.database, stage.clock, wake)
         assert await second.step() == 1, "it waits for an endpoint"
         assert (await repush.job(stage.database, job.job_id)).done == 16
         async with stage.database.transaction() as connection:
@@ -261,30 +272,32 @@ async def test_a_job_survives_its_worker_and_an_endpoint_that_is_gone(stage: Sta
     assert len({request.headers["rt-delivery-id"] for request in receiver.requests}) == 20
 
 
-async def test_a_job_sends_the_orders_of_a_time_as_they_stand(stage: Stage, receiver: Receiver):
+async def test_a_job_sends_the_orders_of_a_time_as_they_stand(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     orders = [await stage.order(dealer, paid_event=False) for _ in range(5)]
-    chosen = Chosen("SYNC", dealer.tenant_id, stage.clock() - timedelta(days=3650), stage.clock() + timedelta(days=1))
+    chosen = DeliverySelection(
+        "SYNC", dealer.tenant_id, stage.clock() - timedelta(days=3650), stage.clock() + timedelta(days=1)
+    )
     parts = await repush.count(stage.database, chosen)
     assert parts[0].total == len(orders)
     await repush.begin(stage.database, chosen, parts, "ops", stage.clock)
     async with stage.running() as wake:
-        worker = Repusher(stage.database, stage.clock, wake)
+        worker = Resender(stage.database, stage.clock, wake)
         while await worker.step():
             pass
         await receiver.received(len(orders))
     assert {request.event for request in receiver.requests} == {"DELIVERY_UPDATED"}
 
 
-async def test_a_stopped_job_sends_no_more_and_every_act_is_in_the_audit_log(stage: Stage, receiver: Receiver):
+async def test_a_stopped_job_sends_no_more_and_every_act_is_in_the_audit_log(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     [delivery_id] = await failed_for_good(stage, dealer, receiver, 1)
-    chosen = Chosen("RESEND", dealer.tenant_id, stage.clock() - timedelta(hours=1), stage.clock())
+    chosen = DeliverySelection("RESEND", dealer.tenant_id, stage.clock() - timedelta(hours=1), stage.clock())
     parts = await repush.count(stage.database, chosen)
     [job] = await repush.begin(stage.database, chosen, parts, "ops", stage.clock)
     await repush.stop(stage.database, job.job_id, "ops", stage.clock)
     async with stage.running() as wake:
-        assert await Repusher(stage.database, stage.clock, wake).step() == 0
+        assert await Resender(stage.database, stage.clock, wake).step() == 0
     await repush.resend(stage.database, dealer.tenant_id, [delivery_id], "ops", stage.clock)
     async with stage.database.connection() as connection:
         acts = await connection.fetch(
@@ -306,8 +319,8 @@ async def test_a_stopped_job_sends_no_more_and_every_act_is_in_the_audit_log(sta
         ({"end": clock.now() - timedelta(days=2)}, "empty"),
     ],
 )
-async def test_a_choice_that_makes_no_sense_is_refused(stage: Stage, spoilt: dict[str, object], named: str):
-    chosen = Chosen("RESEND", None, clock.now() - timedelta(days=1), clock.now())._replace(**spoilt)
+async def test_a_choice_that_makes_no_sense_is_refused(stage: WebhookFixture, spoilt: dict[str, object], named: str):
+    chosen = DeliverySelection("RESEND", None, clock.now() - timedelta(days=1), clock.now())._replace(**spoilt)
     with pytest.raises(OperatorError, match=named):
         await repush.count(stage.database, chosen)
 
@@ -335,7 +348,7 @@ def test_a_mark_is_crossed_once(before: int, after: int, total: int | None, cros
     assert usage.crossed(before, after, total) is crossed
 
 
-async def used(stage: Stage, dealer: Dealer, order_id: int, usage_bytes: int, *, quietly: bool = True) -> None:
+async def used(stage: WebhookFixture, dealer: Dealer, order_id: int, usage_bytes: int, *, quietly: bool = True) -> None:
     """Usage alone changed; no mark was crossed where it is quiet."""
     async with stage.database.transaction() as connection:
         version = await connection.fetchval(
@@ -347,7 +360,7 @@ async def used(stage: Stage, dealer: Dealer, order_id: int, usage_bytes: int, *,
         await rows.order_changed(connection, [(*key, version)], stage.clock(), only_usage)
 
 
-async def test_usage_is_told_of_once_in_a_quarter_of_an_hour(stage: Stage, receiver: Receiver):
+async def test_usage_is_told_of_once_in_a_quarter_of_an_hour(stage: WebhookFixture, receiver: Receiver):
     dealer = await stage.dealer(receiver.url)
     order_id = await stage.order(dealer, paid_event=False)
     await stage.allocate(dealer, order_id)
@@ -380,7 +393,7 @@ async def test_usage_is_told_of_once_in_a_quarter_of_an_hour(stage: Stage, recei
 
 
 async def test_a_credited_refund_goes_after_what_it_changed_and_hurries_what_was_held_back(
-    stage: Stage, receiver: Receiver
+    stage: WebhookFixture, receiver: Receiver
 ):
     dealer = await stage.dealer(receiver.url)
     order_id = await stage.order(dealer, paid_event=False)

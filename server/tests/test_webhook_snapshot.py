@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from door import Door
+from support.api_client import ApiClient
+from support.webhook_fixture import Receiver, listening
 from test_refunds import bought, query, refund
-from webhook_stage import Receiver, listening
 
 NEW = ("amount", "createTime", "updateTime")
 
@@ -24,7 +24,7 @@ def as_answered(event: dict[str, Any]) -> dict[str, Any]:
     return {"refundAmount": 0} | rest
 
 
-async def test_each_event_shows_what_the_query_answers(dealer: Door, receiver: Receiver):
+async def test_each_event_shows_what_the_query_answers(dealer: ApiClient, receiver: Receiver):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     order = await bought(dealer)
     paid, delivered = (await receiver.received(2))[:2]
@@ -41,7 +41,7 @@ async def test_each_event_shows_what_the_query_answers(dealer: Door, receiver: R
         assert event.verified(dealer.app_secret).snapshot.amount == "1.80"
 
 
-async def test_the_sample_event_has_the_same_shape(dealer: Door, receiver: Receiver):
+async def test_the_sample_event_has_the_same_shape(dealer: ApiClient, receiver: Receiver):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     assert (await dealer.post("/webhook/test")).data["delivered"]
     await bought(dealer)

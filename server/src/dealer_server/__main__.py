@@ -61,7 +61,7 @@ def dev(
         fresh: Start with an empty data folder.
         speed: The simulated network, and the plans of its eSIMs, run so many times faster.
     """
-    from dealer_server import dev as development
+    from dealer_server.dev import run as development
 
     run(development.run(port, data, fresh=fresh, as_json=as_json, speed=speed))
 
@@ -91,8 +91,8 @@ def migrate() -> None:
     """Bring the database's schema up to this version."""
 
     async def apply() -> None:
+        from dealer_server.db.connection import connect
         from dealer_server.store import schema
-        from dealer_server.store.database import connect
 
         connection = await connect(settings.database_url())
         try:
@@ -114,7 +114,7 @@ def audit(*, tenant: int | None = None, log_head: str | None = None, as_json: As
     """
 
     async def check(opened: Settings) -> int:
-        from dealer_server.operations import audit as audits
+        from dealer_server.operations.audit import audit as audits
 
         async with opened_database(opened) as database:
             report = await audits.audit(database, opened.master_keys, None, database.clock.now(), tenant, seen)
@@ -154,7 +154,7 @@ def tenant_create(
     """
 
     async def create(opened: Settings) -> None:
-        from dealer_server.operations import tenant
+        from dealer_server.operations.tenants import tenant
 
         terms = tenant.Terms(
             name=name,
@@ -185,8 +185,8 @@ def tenant_list(*, as_json: AsJson = False) -> None:
     """List the dealers."""
 
     async def show(opened: Settings) -> None:
-        from dealer_server.operations import tenant
-        from dealer_server.rules import money
+        from dealer_server.operations.tenants import tenant
+        from dealer_server.rules.money import money
 
         async with opened_database(opened) as database:
             tenants = await tenant.list_tenants(database)
@@ -236,7 +236,7 @@ def tenant_set(
     """
 
     async def change(opened: Settings) -> None:
-        from dealer_server.operations import tenant
+        from dealer_server.operations.tenants import tenant
 
         terms = tenant.Terms(
             name=name,
@@ -266,8 +266,8 @@ def tenant_adjust(tenant_id: int, amount: str, *, reason: str, as_json: AsJson =
     """
 
     async def adjust(opened: Settings) -> None:
-        from dealer_server.operations import tenant
-        from dealer_server.rules import money
+        from dealer_server.operations.tenants import tenant
+        from dealer_server.rules.money import money
 
         async with opened_database(opened) as database:
             done = await tenant.adjust(database, tenant_id, amount, reason, author(), database.clock.now)
@@ -282,7 +282,7 @@ def credentials_view(app_key: str, *, as_json: AsJson = False) -> None:
     """Show the AppSecret of an AppKey; who looked is in the audit log."""
 
     async def view(opened: Settings) -> None:
-        from dealer_server.operations import tenant
+        from dealer_server.operations.tenants import tenant
 
         async with opened_database(opened) as database:
             secret = await tenant.view_secret(database, opened.master_keys, app_key, author())
@@ -302,7 +302,7 @@ def credentials_reset(
     """
 
     async def reset(opened: Settings) -> None:
-        from dealer_server.operations import tenant
+        from dealer_server.operations.tenants import tenant
 
         async with opened_database(opened) as database:
             await opened_data_keys(database, opened)
@@ -320,7 +320,7 @@ def credentials_disable(app_key: str) -> None:
     """Refuse every call of an AppKey from now on."""
 
     async def disable(opened: Settings) -> None:
-        from dealer_server.operations import tenant
+        from dealer_server.operations.tenants import tenant
 
         async with opened_database(opened) as database:
             await tenant.disable_credential(database, app_key, author())
@@ -334,7 +334,7 @@ def credentials_enable(app_key: str) -> None:
     """Take the calls of a disabled AppKey again."""
 
     async def enable(opened: Settings) -> None:
-        from dealer_server.operations import tenant
+        from dealer_server.operations.tenants import tenant
 
         async with opened_database(opened) as database:
             await tenant.enable_credential(database, app_key, author())
@@ -351,12 +351,12 @@ def keys_rotate(*, as_json: AsJson = False) -> None:
         from rich.console import Console
         from rich.progress import Progress
 
-        from dealer_server.operations import keys
+        from dealer_server.operations.audit import master_key_rotation
 
         async with opened_database(opened) as database:
             with Progress(console=Console(stderr=True), disable=as_json, transient=True) as progress:
                 bar = progress.add_task("credentials", total=None)
-                done = await keys.rotate(
+                done = await master_key_rotation.rotate(
                     database, opened.master_keys, author(), lambda count: progress.advance(bar, count)
                 )
         if as_json:
@@ -372,10 +372,10 @@ def catalog_import(file: Path, *, as_json: AsJson = False) -> None:
     """Import packages from a CSV file: all of them or, with a report of every fault, none."""
 
     async def load(opened: Settings) -> int:
-        from dealer_server.operations import catalogue
+        from dealer_server.operations.catalogue import import_packages
 
         async with opened_database(opened) as database:
-            done = await catalogue.import_csv(database, _text(file), author(), database.clock.now)
+            done = await import_packages.import_csv(database, _text(file), author(), database.clock.now)
         if as_json:
             print(msgspec.json.encode(done).decode())
         else:
@@ -392,11 +392,11 @@ def stock_load(package: str, file: Path, *, as_json: AsJson = False) -> None:
     """Load activation codes of a stock package from a CSV file: all of them or, with a report, none."""
 
     async def load(opened: Settings) -> int:
-        from dealer_server.operations import stock
+        from dealer_server.operations.catalogue import load_stock
 
         async with opened_database(opened) as database:
             keys = await opened_data_keys(database, opened)
-            done = await stock.load_stock(database, keys, package, _text(file), author())
+            done = await load_stock.load_stock(database, keys, package, _text(file), author())
         if as_json:
             print(msgspec.json.encode(done).decode())
         else:
@@ -411,34 +411,34 @@ def stock_load(package: str, file: Path, *, as_json: AsJson = False) -> None:
 
 
 async def _serve(host: str | None, port: int | None, share_nothing: bool) -> None:
-    from dealer_server import app as application
     from dealer_server.api import listener
+    from dealer_server.wiring import process, start_checks
+    from dealer_server.wiring.base import database_up
 
     opened = settings.read(host=host, port=port)
     logs.configure(opened.environment == "production")
-    application.require_protection(opened)
+    start_checks.require_protection(opened)
     try:
         listening = listener.bind(opened.host, opened.port)
     except socket.gaierror as error:
         raise SettingsError(f"cannot listen on {opened.host}: {error.strerror}") from None
     stop = _stopped()
-    if not await application.database_up(opened, stop):
+    if not await database_up(opened, stop):
         return
-    async with application.alone_or_shared(opened, share_nothing):
-        await application.run(opened, listening=listening, worker=False, ready=_announce, stop=stop)
+    async with start_checks.serve_lock(opened, share_nothing):
+        await process.run(opened, listening=listening, worker=False, ready=_announce, stop=stop)
 
 
 async def _work(metrics: str | None) -> None:
-    from dealer_server import app as application
+    from dealer_server.wiring import process
+    from dealer_server.wiring.base import database_up
 
     opened = settings.read(metrics=metrics)
     logs.configure(opened.environment == "production")
     stop = _stopped()
-    if not await application.database_up(opened, stop):
+    if not await database_up(opened, stop):
         return
-    await application.run(
-        opened, listening=None, worker=True, watched=True, ready=lambda _: _announce("worker"), stop=stop
-    )
+    await process.run(opened, listening=None, worker=True, metrics=True, ready=lambda _: _announce("worker"), stop=stop)
 
 
 def _announce(what: str) -> None:
@@ -461,7 +461,7 @@ def _print_faults(file: Path, faults: Iterable[Any]) -> None:
 
 def _tenant_fields(one: Any) -> dict[str, object]:
     """A dealer for programs, named and written as on the wire."""
-    from dealer_server.rules import money
+    from dealer_server.rules.money import money
 
     fields = one._asdict() | {
         "tenant_id": str(one.tenant_id),
@@ -496,11 +496,11 @@ def _clear_line(error: Exception) -> str:
     """What the operator did not get right, in one line; "" for a fault of ours."""
     import asyncpg
 
-    from dealer_server.operations.tenant import OperatorError
-    from dealer_server.store.database import DatabaseLost
-    from dealer_server.store.embedded import EmbeddedError
+    from dealer_server.db.errors import DatabaseLost
+    from dealer_server.db.sealing import CannotOpen
+    from dealer_server.dev.embedded import EmbeddedError
+    from dealer_server.operations.tenants.tenant import OperatorError
     from dealer_server.store.schema import NewerSchema, OlderSchema
-    from dealer_server.store.sealing import CannotOpen
 
     told = (SettingsError, CannotStart, OperatorError, EmbeddedError, NewerSchema, OlderSchema, CycloptsError)
     if isinstance(error, told):

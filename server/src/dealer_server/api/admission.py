@@ -21,9 +21,9 @@ from valkey.backoff import NoBackoff
 from valkey.exceptions import ValkeyError
 
 from dealer_server.api.written_ids import OwnIds, WrittenIds
-from dealer_server.rules import rate
-from dealer_server.rules.rate import Allowance
-from dealer_server.store.database import DatabaseLost
+from dealer_server.db.errors import DatabaseLost
+from dealer_server.rules.access import rate_limit
+from dealer_server.rules.access.rate_limit import Allowance
 
 REQUEST_ID_SECONDS = 660  # eleven minutes (decisions 1)
 OTHERS_BACK_SECONDS = 10.0  # within which all processes have found a Valkey that is back
@@ -155,7 +155,7 @@ class FailedAuthentications:
     def record(self, ip: str, now: float) -> None:
         """One more failure. What goes beyond an empty bucket is not counted: nobody is blocked for longer than that."""
         client = client_network(ip)
-        full_at = rate.spend(self._full_at.get(client, 0.0), now, self._rate, self._burst)
+        full_at = rate_limit.spend(self._full_at.get(client, 0.0), now, self._rate, self._burst)
         if full_at is None:
             return
         self._full_at[client] = full_at
@@ -167,7 +167,7 @@ class FailedAuthentications:
         if not self._full_at:  # the usual case, and it saves reading an IPv6 address
             return 0.0
         full_at = self._full_at.get(client_network(ip))
-        return 0.0 if full_at is None else rate.wait_seconds(full_at, now, self._rate, self._burst)
+        return 0.0 if full_at is None else rate_limit.wait_seconds(full_at, now, self._rate, self._burst)
 
     def _prune(self, now: float) -> None:
         self._full_at = {client: full_at for client, full_at in self._full_at.items() if full_at > now}
@@ -227,17 +227,17 @@ class LocalAdmission:
         if not qps:
             return None
         own_rate = qps * self._share
-        burst = max(own_rate * rate.BURST_SECONDS, 1.0)
+        burst = max(own_rate * rate_limit.BURST_SECONDS, 1.0)
         before = self._full_at.get(tenant_id, 0.0)
-        full_at = rate.spend(before, now, own_rate, burst)
+        full_at = rate_limit.spend(before, now, own_rate, burst)
         if full_at is None:
-            return rate.refused(rate.debt_seconds(before, now, own_rate, burst), own_rate, burst, qps)
+            return rate_limit.refused(rate_limit.debt_seconds(before, now, own_rate, burst), own_rate, burst, qps)
         self._full_at[tenant_id] = full_at
-        return rate.allowed(full_at - now, own_rate, burst, qps)
+        return rate_limit.allowed(full_at - now, own_rate, burst, qps)
 
 
 # One run admits many calls: KEYS are a request id and a bucket for each, ARGV its QPS. Answers nine bytes a call:
-# -1 reused, 0 refused, 1 allowed, then how many seconds the bucket is from full. The rule is rules/rate.py.
+# -1 reused, 0 refused, 1 allowed, then how many seconds the bucket is from full. See rules/access/rate_limit.py.
 # The server's clock counts, so that all processes agree; from an origin near enough for doubles to keep microseconds.
 ADMIT_SCRIPT = f"""
 local time = redis.call('TIME')
@@ -251,8 +251,10 @@ for i = 1, #KEYS, 2 do
   elseif qps > 0 then
     debt = (full_at[bucket] or tonumber(redis.call('GET', bucket) or '0')) - now
     if debt < 0 then debt = 0 end
-    if debt > {rate.BURST_SECONDS + rate.CLOCK_STEP_SECONDS} then debt = {rate.BURST_SECONDS} - 1 / qps end
-    if debt * qps + 1 > {rate.BURST_SECONDS} * qps + {rate.ROUNDING} then
+    if debt > {rate_limit.BURST_SECONDS + rate_limit.CLOCK_STEP_SECONDS} then
+      debt = {rate_limit.BURST_SECONDS} - 1 / qps
+    end
+    if debt * qps + 1 > {rate_limit.BURST_SECONDS} * qps + {rate_limit.ROUNDING} then
       decision = 0
     else
       debt = debt + 1 / qps
@@ -465,5 +467,5 @@ def admission_of(decision: int, debt: float, qps: int) -> Admission:
         return REUSED
     if not qps:
         return UNLIMITED
-    allowance = rate.allowed if decision else rate.refused
-    return Admission(True, allowance(debt, qps, qps * rate.BURST_SECONDS, qps))
+    allowance = rate_limit.allowed if decision else rate_limit.refused
+    return Admission(True, allowance(debt, qps, qps * rate_limit.BURST_SECONDS, qps))

@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from dealer_server.api.admission import Admission, LocalAdmission, SharedAdmission
 from dealer_server.clock import Clock
-from dealer_server.operations.memory import Caller, Memory
-from dealer_server.rules import access, refusal
-from dealer_server.rules.rate import Allowance
-from dealer_server.store.sealing import MasterKeys
+from dealer_server.db.sealing import MasterKeys
+from dealer_server.operations.cache import Cache, Caller
+from dealer_server.rules import refusal
+from dealer_server.rules.access import access
+from dealer_server.rules.access.rate_limit import Allowance
 from esim_dealer.wire import signing
 from esim_dealer.wire.calls import MAX_BODY_BYTES
 
@@ -86,13 +87,13 @@ class Authenticator:
 
     def __init__(
         self,
-        memory: Memory,
+        memory: Cache,
         master_keys: MasterKeys,
         admission: LocalAdmission | SharedAdmission,
         clock: Clock,
         trusted_proxies: Sequence[access.Network],
     ):
-        self._memory = memory
+        self._cache = memory
         self._master_keys = master_keys
         self._admission = admission
         self._clock = clock
@@ -128,7 +129,7 @@ class Authenticator:
         ):
             raise access.refuse_form(app_key, request_id, timestamp, signature) or AssertionError
         key = app_key.decode()
-        caller = self._memory.caller(key) or await self._memory.load_caller(key)
+        caller = self._cache.caller(key) or await self._cache.load_caller(key)
         if caller is None:
             self._verify_for_nobody(timestamp, request_id, app_key, body)
             self._admission.failed_authentication(address, now)

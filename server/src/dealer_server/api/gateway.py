@@ -14,9 +14,10 @@ from dealer_server.api import authenticate, parameters, replies
 from dealer_server.api.authenticate import Authenticator
 from dealer_server.api.listener import KNOWN, REPLY
 from dealer_server.api.routes import Operation
-from dealer_server.rules import access, refusal
-from dealer_server.rules.rate import Allowance
-from dealer_server.store.database import DatabaseLost, TooSlow
+from dealer_server.db.errors import DatabaseLost, StatementTimeout
+from dealer_server.rules import refusal
+from dealer_server.rules.access import access
+from dealer_server.rules.access.rate_limit import Allowance
 from esim_dealer.wire import envelope
 from esim_dealer.wire.calls import MAX_BODY_BYTES
 
@@ -89,7 +90,7 @@ class Gateway:
         except DatabaseLost as lost:
             why = refusal.OutcomeUnknown() if lost.sent and writing else refusal.Busy()
             status, lines, *parts = replies.refused(why, trace, request_id, allowance)
-        except TooSlow:  # it only looked, so nothing was done
+        except StatementTimeout:  # it only looked, so nothing was done
             status, lines, *parts = replies.refused(refusal.Busy(), trace, request_id, allowance)
         except ClientGone:
             return

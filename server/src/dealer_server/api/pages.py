@@ -11,8 +11,9 @@ from starlette.routing import Route
 
 from dealer_server.api import replies
 from dealer_server.api.status import readiness
-from dealer_server.rules import access, refusal
-from dealer_server.store.database import DatabaseLost
+from dealer_server.db.errors import DatabaseLost
+from dealer_server.rules import refusal
+from dealer_server.rules.access import access
 from esim_dealer.wire import signing
 
 log = structlog.get_logger()

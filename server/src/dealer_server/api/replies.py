@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from dealer_server.rules import refusal
-from dealer_server.rules.rate import Allowance
+from dealer_server.rules.access.rate_limit import Allowance
 from esim_dealer.wire import envelope
 from esim_dealer.wire.vocabulary import ResultCode
 

@@ -7,22 +7,25 @@ from typing import Any
 import msgspec
 
 from dealer_server.clock import Clock
-from dealer_server.operations import lists, shelf, statement, topup, webhook
-from dealer_server.operations.accounts import AccountDesk, balance
-from dealer_server.operations.memory import Caller, Memory
-from dealer_server.operations.place_order import OrderDesk
-from dealer_server.operations.query_order import QueryDesk, Sought, query_order
-from dealer_server.operations.refund_order import RefundDesk
-from dealer_server.operations.void_profile import VoidDesk
-from dealer_server.rules import order, snapshot
-from dealer_server.rules.endpoint import Policy
-from dealer_server.rules.order import Placed, Repeated
-from dealer_server.rules.snapshot import Links
-from dealer_server.store.console_api_log import Step
-from dealer_server.store.database import Database
-from dealer_server.store.sealing import DataKeys, MasterKeys
-from dealer_server.webhook import trial
-from dealer_server.webhook.outbound import Outbound
+from dealer_server.db.database import Database
+from dealer_server.db.sealing import DataKeys, MasterKeys
+from dealer_server.operations.cache import Cache, Caller
+from dealer_server.operations.catalogue import catalogue
+from dealer_server.operations.orders import lists
+from dealer_server.operations.orders.place_order import OrderBatcher
+from dealer_server.operations.orders.query_order import OrderLookup, OrderQueryBatcher, query_order
+from dealer_server.operations.profiles.void_profile import VoidBatcher
+from dealer_server.operations.refunds.refund_order import RefundBatcher
+from dealer_server.operations.wallets import statement, topup
+from dealer_server.operations.wallets.balance import BalanceBatcher, balance
+from dealer_server.operations.webhooks import endpoint
+from dealer_server.rules.delivery.endpoint import Policy
+from dealer_server.rules.orders import order, snapshot
+from dealer_server.rules.orders.order import Placed, Repeated
+from dealer_server.rules.orders.snapshot import Links
+from dealer_server.store.console.api_log import Step
+from dealer_server.webhooks import test_event
+from dealer_server.webhooks.outbound import Outbound
 from esim_dealer.wire import calls, envelope
 from esim_dealer.wire.snapshot import Profile, Snapshot
 from esim_dealer.wire.vocabulary import ResultCode
@@ -58,18 +61,18 @@ class Parts(msgspec.Struct, frozen=True):
 
     database: Database
     reads: Database
-    memory: Memory
-    orders: OrderDesk
-    queries: QueryDesk
-    accounts: AccountDesk
+    cache: Cache
+    orders: OrderBatcher
+    queries: OrderQueryBatcher
+    accounts: BalanceBatcher
     data_keys: DataKeys
     links: Links
     clock: Clock
     callbacks: Policy
     master_keys: MasterKeys
     outbound: Outbound
-    refunds: RefundDesk
-    voids: VoidDesk
+    refunds: RefundBatcher
+    voids: VoidBatcher
     managed: Callable[[int, Step], None]
     usage: Callable[[int, calls.ProfileUsage], Awaitable[calls.Usage]]
     advance: Callable[[int, calls.AdvanceProfile], Awaitable[Profile]] | None
@@ -91,7 +94,7 @@ def table(rows: Iterable[Operation]) -> dict[bytes, Operation]:
 
 
 def _rows(parts: Parts) -> Iterable[Operation]:
-    memory, links = parts.memory, parts.links
+    cache, links = parts.cache, parts.links
 
     async def health(caller: Caller, _: calls.Empty) -> bytes:
         await _others()
@@ -104,23 +107,23 @@ def _rows(parts: Parts) -> Iterable[Operation]:
 
     async def region_list(caller: Caller, call: calls.RegionList) -> bytes:
         await _others()
-        return memory.shelf.regions(caller.access.prices, call)
+        return cache.catalogue.regions(caller.access.prices, call)
 
     async def package_list(caller: Caller, call: calls.PackageList) -> bytes:
-        wanted = shelf.check(call)
+        wanted = catalogue.check(call)
         await _others()
         prices = caller.access.prices
-        if call.catalog_version and call.catalog_version == memory.shelf.version_for(prices):
-            return memory.shelf.not_modified(prices, wanted)
-        return memory.shelf.page(prices, wanted)
+        if call.catalog_version and call.catalog_version == cache.catalogue.version_for(prices):
+            return cache.catalogue.not_modified(prices, wanted)
+        return cache.catalogue.page(prices, wanted)
 
     async def place(caller: Caller, call: calls.PlaceOrder) -> bytes:
-        basket = memory.shelf.basket(call, caller.access.prices)
-        decision = await parts.orders.submit(order.wanted(caller.tenant_id, call, basket))
+        basket = cache.catalogue.basket(call, caller.access.prices)
+        decision = await parts.orders.submit(order.order_request(caller.tenant_id, call, basket))
         if isinstance(decision, Placed):
             return encode(snapshot.of(order.as_placed(decision), links, duplicate=False))
         assert isinstance(decision, Repeated)
-        original = await parts.queries.submit(Sought(caller.tenant_id, decision.order_id, None))
+        original = await parts.queries.submit(OrderLookup(caller.tenant_id, decision.order_id, None))
         assert original is not None
         return encode(snapshot.of(original, links, duplicate=True))
 
@@ -134,23 +137,25 @@ def _rows(parts: Parts) -> Iterable[Operation]:
         return encode(await lists.list_profiles(parts.reads, parts.data_keys, links, caller.tenant_id, call))
 
     async def webhook_set(caller: Caller, call: calls.SetWebhook) -> bytes:
-        return encode(await webhook.set_webhook(parts.database, parts.callbacks, caller.tenant_id, call, parts.clock()))
+        return encode(
+            await endpoint.set_webhook(parts.database, parts.callbacks, caller.tenant_id, call, parts.clock())
+        )
 
     async def webhook_query(caller: Caller, _: calls.Empty) -> bytes:
-        return encode(await webhook.webhook_state(parts.reads, caller.tenant_id))
+        return encode(await endpoint.webhook_state(parts.reads, caller.tenant_id))
 
     async def webhook_test(caller: Caller, _: calls.Empty) -> bytes:
         currency = caller.access.prices.currency
-        tried = await trial.send(
+        tried = await test_event.send(
             parts.database, parts.master_keys, parts.outbound, caller.tenant_id, currency, parts.clock()
         )
         return encode(tried.test)
 
     async def delivery_list(caller: Caller, call: calls.DeliveryList) -> bytes:
-        return encode(await webhook.list_deliveries(parts.reads, caller.tenant_id, call))
+        return encode(await endpoint.list_deliveries(parts.reads, caller.tenant_id, call))
 
     async def delivery_resend(caller: Caller, call: calls.ResendDelivery) -> bytes:
-        return encode(await webhook.resend(parts.database, caller.tenant_id, call, parts.clock()))
+        return encode(await endpoint.resend(parts.database, caller.tenant_id, call, parts.clock()))
 
     async def refund_order(caller: Caller, call: calls.RefundOrder) -> bytes:
         return encode(await parts.refunds.refund(caller.tenant_id, call))

@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from dealer_server import metrics
-from dealer_server.store.database import DatabaseLost
+from dealer_server.db.errors import DatabaseLost
 
 PurchasesOpen = Sequence[tuple[str, str, int]]
 Gauges = Callable[[], Awaitable[tuple[Mapping[str, float], PurchasesOpen]]]

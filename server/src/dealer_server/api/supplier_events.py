@@ -17,8 +17,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from dealer_server.clock import Clock
-from dealer_server.rules import access
-from dealer_server.store.database import DatabaseLost
+from dealer_server.db.errors import DatabaseLost
+from dealer_server.rules.access import access
 from dealer_server.suppliers.contract import BadEvent, Event, Remote
 
 log = structlog.get_logger()

@@ -7,8 +7,10 @@ from itertools import islice
 
 import structlog
 
-from dealer_server.store import request_id as rows
-from dealer_server.store.database import DatabaseLost, Desk, Session
+from dealer_server.db.batcher import Batcher
+from dealer_server.db.errors import DatabaseLost
+from dealer_server.db.session import Session
+from dealer_server.store.tenants import request_id as rows
 
 AT_ONCE = 500
 SWEEP_SECONDS = 60.0
@@ -50,7 +52,7 @@ class WrittenIds:
         self._recording = recording
         self._session = session
         self._lock = asyncio.Lock()
-        self._desk: Desk[Id, bool] = Desk(self._use, bound=AT_ONCE)
+        self._desk: Batcher[Id, bool] = Batcher(self._use, bound=AT_ONCE)
 
     async def use(self, app_key: str, request_id: str) -> bool:
         """Records the id; False when any process has within eleven minutes. Raises DatabaseLost."""

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from cyclopts import Parameter
 
-from dealer_server import acting
+from dealer_server import audit_context
 from dealer_server.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
-    from dealer_server.store.database import Database
-    from dealer_server.store.sealing import DataKeys
+    from dealer_server.db.database import Database
+    from dealer_server.db.sealing import DataKeys
 
 T = TypeVar("T")
 AsJson = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON for programs.")]
@@ -29,7 +29,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 def run(work: Awaitable[T]) -> T:
     import uvloop
 
-    acting.source.set(f"cli {getpass.getuser()}@{socket.gethostname()} pid {os.getpid()}")
+    audit_context.source.set(f"cli {getpass.getuser()}@{socket.gethostname()} pid {os.getpid()}")
 
     async def whole() -> T:
         return await work
@@ -42,8 +42,8 @@ def run(work: Awaitable[T]) -> T:
 async def opened_database(opened: Settings) -> "AsyncIterator[Database]":
     """The database, which has this version's schema. Ctrl-C ends the command at once, without a word to PostgreSQL: a
     COMMIT that was sent is never cancelled."""
+    from dealer_server.db.database import Database
     from dealer_server.store import schema
-    from dealer_server.store.database import Database
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     database = await Database.open(opened.database_url)
@@ -57,7 +57,7 @@ async def opened_database(opened: Settings) -> "AsyncIterator[Database]":
 
 async def opened_data_keys(database: "Database", opened: Settings) -> "DataKeys":
     """The keys that seal. Also loaded where a master key seals alone, to see that it is this database's."""
-    from dealer_server.store import data_key
+    from dealer_server.store.tenants import data_key
 
     async with database.connection() as connection:
         return await data_key.load(connection, opened.master_keys)

@@ -10,8 +10,8 @@ from dealer_server import settings
 from dealer_server.cli import AsJson, author, opened_database, run
 
 if TYPE_CHECKING:
-    from dealer_server.store.refund import Row
-    from dealer_server.store.topup import Topup
+    from dealer_server.store.refunds.refund import Row
+    from dealer_server.store.wallets.topup import Topup
 
 topup_app = App(name="topup", help="Top-ups that dealers ask for.")
 refund_app = App(name="refund", help="Refunds; some wait for a review.")
@@ -26,7 +26,7 @@ def topup_list(*, tenant: int | None = None, status: str | None = "PENDING", as_
     """
 
     async def show() -> None:
-        from dealer_server.operations import topup
+        from dealer_server.operations.wallets import topup
 
         async with opened_database(settings.read()) as database:
             found = await topup.listed(database, tenant, status)
@@ -40,7 +40,7 @@ def topup_approve(topup_no: str, *, as_json: AsJson = False) -> None:
     """Credit the dealer's wallet, once."""
 
     async def approve() -> None:
-        from dealer_server.operations import topup
+        from dealer_server.operations.wallets import topup
 
         async with opened_database(settings.read()) as database:
             done = await topup.approve(database, topup_no, author(), database.clock.now)
@@ -59,7 +59,7 @@ def topup_reject(topup_no: str, *, reason: str, as_json: AsJson = False) -> None
     """
 
     async def reject() -> None:
-        from dealer_server.operations import topup
+        from dealer_server.operations.wallets import topup
 
         async with opened_database(settings.read()) as database:
             done = await topup.reject(database, topup_no, reason, author(), database.clock.now)
@@ -77,7 +77,7 @@ def refund_list(*, tenant: int | None = None, status: str | None = "REFUNDING", 
     """
 
     async def show() -> None:
-        from dealer_server.operations import review
+        from dealer_server.operations.refunds import refund_review as review
 
         async with opened_database(settings.read()) as database:
             found = await review.listed(database, tenant, status)
@@ -91,7 +91,7 @@ def refund_approve(refund_no: str, *, as_json: AsJson = False) -> None:
     """Give back what waits for a review; the worker credits it."""
 
     async def approve() -> None:
-        from dealer_server.operations import review
+        from dealer_server.operations.refunds import refund_review as review
 
         async with opened_database(settings.read()) as database:
             done = await review.approve(database, refund_no, author(), database.clock.now)
@@ -105,7 +105,7 @@ def refund_reject(refund_no: str, *, reason: str, as_json: AsJson = False) -> No
     """Give nothing back of what waits for a review."""
 
     async def reject() -> None:
-        from dealer_server.operations import review
+        from dealer_server.operations.refunds import refund_review as review
 
         async with opened_database(settings.read()) as database:
             done = await review.reject(database, refund_no, reason, author(), database.clock.now)
@@ -115,13 +115,13 @@ def refund_reject(refund_no: str, *, reason: str, as_json: AsJson = False) -> No
 
 
 def _topup(one: "Topup") -> dict[str, Any]:
-    from dealer_server.operations import topup
+    from dealer_server.operations.wallets import topup
 
     return {"tenantId": one.tenant_id} | msgspec.to_builtins(topup.answer(one, duplicate=False))
 
 
 def _refund(row: "Row") -> dict[str, Any]:
-    from dealer_server.rules import identity
+    from dealer_server.rules.orders import identity
 
     return {
         "refundNo": identity.refund_no(row.refund_id),

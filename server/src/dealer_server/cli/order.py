@@ -26,7 +26,7 @@ def order_retry(
 
     async def retry() -> None:
         from dealer_server import clock
-        from dealer_server.operations import retry_order
+        from dealer_server.operations.orders import retry_order
 
         opened = settings.read()
         async with opened_database(opened) as database:

@@ -34,7 +34,7 @@ def supplier_set(code: str, file: FileOrInput, *, kind: str) -> None:
     text = _read(file)
 
     async def put() -> None:
-        from dealer_server.operations import supplier
+        from dealer_server.operations.suppliers import supplier
 
         opened = settings.read()
         async with opened_database(opened) as database:
@@ -70,8 +70,8 @@ def supplier_route(package_code: str, hops: list[str], *, currency: str = "USD")
     parsed = [_hop(text, currency) for text in hops]
 
     async def put() -> None:
-        from dealer_server.operations import supplier
-        from dealer_server.store.purchase import Hop
+        from dealer_server.operations.suppliers import supplier
+        from dealer_server.store.suppliers.purchase import Hop
 
         async with opened_database(settings.read()) as database:
             await supplier.set_route(
@@ -102,7 +102,7 @@ def supplier_import(
     """
 
     async def compare() -> None:
-        from dealer_server.operations import supplier
+        from dealer_server.operations.suppliers import supplier
 
         rule = _margin(markup, minimum, prefix)
         opened = settings.read()
@@ -130,7 +130,7 @@ def supplier_iccids(code: str, sku: str, file: FileOrInput) -> None:
     lines = _read(file).decode(errors="replace").splitlines()
 
     async def load() -> None:
-        from dealer_server.operations import supplier
+        from dealer_server.operations.suppliers import supplier
 
         async with opened_database(settings.read()) as database:
             new = await supplier.load_iccids(database, code, sku, lines, author())
@@ -156,7 +156,7 @@ def supplier_check(code: str, *, as_json: AsJson = False) -> None:
     """Ask a supplier how it is; the exit status is 1 where it cannot be reached."""
 
     async def check() -> bool:
-        from dealer_server.operations import supplier
+        from dealer_server.operations.suppliers import supplier
 
         opened = settings.read()
         async with opened_database(opened) as database:
@@ -195,7 +195,7 @@ def supplier_resolve(
         raise SettingsError("--bought needs --iccid and --activation-code")
 
     async def resolve() -> None:
-        from dealer_server.operations import supplier
+        from dealer_server.operations.suppliers import supplier
 
         opened = settings.read()
         async with opened_database(opened) as database:
@@ -213,7 +213,7 @@ def supplier_resolve(
 
 def _status(code: str, status: str) -> None:
     async def put() -> None:
-        from dealer_server.operations import supplier
+        from dealer_server.operations.suppliers import supplier
 
         async with opened_database(settings.read()) as database:
             await supplier.set_status(database, code, status, author())
@@ -224,7 +224,7 @@ def _status(code: str, status: str) -> None:
 
 def _show(code: str | None, as_json: bool) -> None:
     async def show() -> list[dict[str, Any]]:
-        from dealer_server.operations import supplier
+        from dealer_server.operations.suppliers import supplier
 
         opened = settings.read()
         async with opened_database(opened) as database:
@@ -250,7 +250,7 @@ def _print(fields: dict[str, Any], as_json: bool) -> None:
 
 
 def _hop(text: str, currency: str) -> tuple[str, str, int | None, str | None]:
-    from dealer_server.rules import money
+    from dealer_server.rules.money import money
 
     supplier, _, rest = text.partition("=")
     sku, _, cost = rest.partition("@")
@@ -265,8 +265,8 @@ def _hop(text: str, currency: str) -> tuple[str, str, int | None, str | None]:
 
 
 def _margin(markup: str, minimum: str, prefix: str) -> "Margin":
-    from dealer_server.rules import money
     from dealer_server.rules.catalogue.margin import Margin
+    from dealer_server.rules.money import money
 
     if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,2})?", markup):
         raise SettingsError(f"--markup {markup!r}: percent such as 25 or 12.5 is expected")

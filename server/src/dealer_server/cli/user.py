@@ -10,7 +10,7 @@ from dealer_server import settings
 from dealer_server.cli import AsJson, author, opened_database, run
 
 if TYPE_CHECKING:
-    from dealer_server.operations.user import Made
+    from dealer_server.operations.users.user import IssuedPassword
 
 app = App(name="user", help="Who may use the console.")
 
@@ -26,8 +26,8 @@ def user_create(name: str, *, role: str = "admin", tenant: int | None = None, as
     """
 
     async def create() -> None:
-        from dealer_server.operations import user
-        from dealer_server.operations.password import Passwords
+        from dealer_server.operations.users import user
+        from dealer_server.operations.users.password import Passwords
 
         async with opened_database(settings.read()) as database:
             _show(await user.create(database, Passwords(), tenant, name, role, author()), as_json)
@@ -41,8 +41,8 @@ def user_reset(name: str, *, as_json: AsJson = False) -> None:
     all sessions end."""
 
     async def reset() -> None:
-        from dealer_server.operations import user
-        from dealer_server.operations.password import Passwords
+        from dealer_server.operations.users import user
+        from dealer_server.operations.users.password import Passwords
 
         async with opened_database(settings.read()) as database:
             user_id = await user.id_of(database, name)
@@ -59,7 +59,7 @@ def user_list(*, as_json: AsJson = False) -> None:
         from rich.console import Console
         from rich.table import Table
 
-        from dealer_server.operations import user
+        from dealer_server.operations.users import user
 
         async with opened_database(settings.read()) as database:
             users = await user.listed(database)
@@ -77,7 +77,7 @@ def user_list(*, as_json: AsJson = False) -> None:
     run(show())
 
 
-def _show(made: "Made", as_json: bool) -> None:
+def _show(made: "IssuedPassword", as_json: bool) -> None:
     if as_json:
         said = {"name": made.name, "role": made.role, "password": made.password, "mustChange": True}
         print(msgspec.json.encode(said).decode())

@@ -13,9 +13,9 @@ from dealer_server.cli import AsJson, author, moment, opened_database, run
 from dealer_server.settings import SettingsError
 
 if TYPE_CHECKING:
-    from dealer_server.operations.repush import Chosen, Part
-    from dealer_server.store.database import Database
-    from dealer_server.store.webhook_repush import Job
+    from dealer_server.db.database import Database
+    from dealer_server.operations.webhooks.resend import DeliverySelection, Part
+    from dealer_server.store.webhooks.resend import Job
 
 app = App(name="webhook", help="Webhooks: what failed, and sending it again.")
 Yes = Annotated[bool, Parameter(name=("--yes", "-y"), negative="", help="Do not ask.")]
@@ -29,7 +29,7 @@ def failures(*, tenant: int | None = None, since: Since = None, until: Until = N
     """Show what ended FAILED, by dealer, event and what the last attempt met."""
 
     async def show() -> None:
-        from dealer_server.operations import repush
+        from dealer_server.operations.webhooks import resend as repush
 
         async with opened_database(settings.read()) as database:
             now = database.clock.now()
@@ -80,7 +80,7 @@ def resend(
     """
 
     async def again() -> None:
-        from dealer_server.operations import repush
+        from dealer_server.operations.webhooks import resend as repush
 
         async with opened_database(settings.read()) as database:
             if delivery:
@@ -90,7 +90,9 @@ def resend(
             start, end = _range(since, until, database.clock.now())
             states: Any = tuple(state or ("FAILED",))
             kind: Any = event_type
-            await _in_bulk(database, repush.Chosen("RESEND", tenant, start, end, states, kind), yes, wait, as_json)
+            await _in_bulk(
+                database, repush.DeliverySelection("RESEND", tenant, start, end, states, kind), yes, wait, as_json
+            )
 
     run(again())
 
@@ -113,7 +115,7 @@ def sync(
     """
 
     async def push() -> None:
-        from dealer_server.operations import repush
+        from dealer_server.operations.webhooks import resend as repush
 
         async with opened_database(settings.read()) as database:
             if order:
@@ -123,7 +125,7 @@ def sync(
             if since is None:
                 raise SettingsError("webhook sync takes orderNos, or --since for those placed since")
             start, end = _range(since, until, database.clock.now())
-            await _in_bulk(database, repush.Chosen("SYNC", tenant, start, end), yes, wait, as_json)
+            await _in_bulk(database, repush.DeliverySelection("SYNC", tenant, start, end), yes, wait, as_json)
 
     run(push())
 
@@ -133,7 +135,7 @@ def jobs(*, as_json: AsJson = False) -> None:
     """Show the jobs that send many again, newest first."""
 
     async def show() -> None:
-        from dealer_server.operations import repush
+        from dealer_server.operations.webhooks import resend as repush
 
         async with opened_database(settings.read()) as database:
             found = await repush.jobs(database)
@@ -153,7 +155,7 @@ def stop(job: int, *, as_json: AsJson = False) -> None:
     """End a job where it is."""
 
     async def end() -> None:
-        from dealer_server.operations import repush
+        from dealer_server.operations.webhooks import resend as repush
 
         async with opened_database(settings.read()) as database:
             stopped = await repush.stop(database, job, author(), database.clock.now)
@@ -162,9 +164,9 @@ def stop(job: int, *, as_json: AsJson = False) -> None:
     run(end())
 
 
-async def _in_bulk(database: "Database", chosen: "Chosen", yes: bool, wait: bool, as_json: bool) -> None:
+async def _in_bulk(database: "Database", chosen: "DeliverySelection", yes: bool, wait: bool, as_json: bool) -> None:
     """Shows the count, asks, makes the jobs, and waits for them where that is wanted."""
-    from dealer_server.operations import repush
+    from dealer_server.operations.webhooks import resend as repush
 
     parts = await repush.count(database, chosen)
     if not parts:
@@ -199,7 +201,7 @@ async def _done(database: "Database", job: "Job", as_json: bool) -> "Job":
     from rich.console import Console
     from rich.progress import Progress
 
-    from dealer_server.operations import repush
+    from dealer_server.operations.webhooks import resend as repush
 
     with Progress(console=Console(stderr=True), disable=as_json) as progress:
         bar = progress.add_task(f"tenant {job.tenant_id}", total=job.total)

@@ -7,12 +7,13 @@ from datetime import timedelta
 import structlog
 
 from dealer_server.clock import Clock
-from dealer_server.fulfillment.ask import fault_text
+from dealer_server.db.database import Database
+from dealer_server.db.errors import DatabaseLost
+from dealer_server.db.sealing import DataKeys
+from dealer_server.fulfillment.supplier_calls import fault_text
 from dealer_server.fulfillment.supplier_queue import SupplierQueue
 from dealer_server.rules.catalogue.package import Package
-from dealer_server.store import fulfillment as rows
-from dealer_server.store.database import Database, DatabaseLost
-from dealer_server.store.sealing import DataKeys
+from dealer_server.store.orders import fulfillment as rows
 from dealer_server.suppliers.contract import Supplier
 
 log = structlog.get_logger()

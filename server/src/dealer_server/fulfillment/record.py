@@ -4,16 +4,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from dealer_server import store
-from dealer_server.rules import delivery, identity, refund
-from dealer_server.rules.delivery import Codes, Failed
-from dealer_server.rules.life import SIMULATED
-from dealer_server.rules.model import Order, changed_items, changed_profiles
-from dealer_server.rules.refund import Part, Scope
-from dealer_server.store import fulfillment as rows
-from dealer_server.store import iccid, life, webhook
-from dealer_server.store.database import Session
-from dealer_server.store.refund import New
-from dealer_server.store.sealing import DataKeys
+from dealer_server.db.sealing import DataKeys
+from dealer_server.db.session import Session
+from dealer_server.rules.delivery import delivery
+from dealer_server.rules.delivery.delivery import Codes, Failed
+from dealer_server.rules.lifecycle.lifecycle import SIMULATED
+from dealer_server.rules.money import refund
+from dealer_server.rules.money.refund import Part, Scope
+from dealer_server.rules.orders import identity
+from dealer_server.rules.orders.model import Order, changed_items, changed_profiles
+from dealer_server.store.orders import fulfillment as rows
+from dealer_server.store.profiles import iccid, lifecycle
+from dealer_server.store.refunds.refund import New
+from dealer_server.store.webhooks import webhook
 
 OrderKey = tuple[int, int]
 
@@ -74,7 +77,7 @@ async def _write(session: Session, changes: Sequence[tuple[Order, Order]], data_
         if bought := list(_bought(changes)):
             await iccid.supersede(session, bought)
         await rows.record_profiles(session, profiles, data_keys, now)
-        await life.born(session, changes, now, speed)
+        await lifecycle.born(session, changes, now, speed)
     await rows.record_orders(session, changes)
     await webhook.order_changed(session, [(order.tenant_id, order.order_id, order.version) for order in orders], now)
 

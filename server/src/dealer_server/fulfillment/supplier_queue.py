@@ -14,20 +14,21 @@ from typing import NamedTuple
 
 import structlog
 
-from dealer_server import kill_points, store
+from dealer_server import failpoints, store
 from dealer_server.clock import Clock
-from dealer_server.fulfillment import answers, record
-from dealer_server.fulfillment.ask import ask, fault_text, order_no, units
+from dealer_server.db.errors import DatabaseLost
+from dealer_server.db.sealing import DataKeys
+from dealer_server.db.session import Session
+from dealer_server.fulfillment import record, scheduling
+from dealer_server.fulfillment.supplier_calls import ask, fault_text, order_no, units
 from dealer_server.rules.catalogue.package import Package
-from dealer_server.rules.delivery import Codes, Failed
-from dealer_server.rules.model import Order
-from dealer_server.store import fulfillment as rows
-from dealer_server.store.database import DatabaseLost, Session
-from dealer_server.store.fulfillment import Claimed, Scheduled
-from dealer_server.store.refund import Void
-from dealer_server.store.sealing import DataKeys
+from dealer_server.rules.delivery.delivery import Codes, Failed
+from dealer_server.rules.orders.model import Order
+from dealer_server.store.orders import fulfillment as rows
+from dealer_server.store.orders.fulfillment import Claimed, Scheduled
+from dealer_server.store.refunds.refund import Void
+from dealer_server.suppliers.builtin.simulated import Simulated
 from dealer_server.suppliers.contract import Done, FromStock, Outcome, Supplier, Unit
-from dealer_server.suppliers.simulated import Simulated
 
 log = structlog.get_logger()
 
@@ -124,11 +125,11 @@ class SupplierQueue:
         until = asyncio.get_running_loop().time() + LEASE_SECONDS
         batch = await self._claim()
         if batch.lines:
-            kill_points.reach("fulfillment.claimed")
+            failpoints.hit("fulfillment.claimed")
             await self._ask(batch)
-            kill_points.reach("fulfillment.answered")
+            failpoints.hit("fulfillment.answered")
             await self._record_while_held(batch, until)
-            kill_points.reach("fulfillment.recorded")
+            failpoints.hit("fulfillment.recorded")
         return len(batch.lines)
 
     async def _claim(self) -> Batch:
@@ -194,7 +195,7 @@ class SupplierQueue:
         log.error("order_not_recorded", order_no=order_no(batch.lines[0]), claims=batch.lines[0].claims,
                   error=fault_text(error))  # fmt: skip
         again = [
-            Scheduled(line.key, now + timedelta(seconds=answers.retry_seconds(line.claims)), False)
+            Scheduled(line.key, now + timedelta(seconds=scheduling.retry_seconds(line.claims)), False)
             for line in batch.lines
         ]
         await rows.reschedule(self._session, batch.claim_id, again)
@@ -224,12 +225,12 @@ class SupplierQueue:
                 session,
                 batch.claim_id,
                 [
-                    answers.schedule(line, after[key].items[line.line], batch.outcomes, now)
+                    scheduling.schedule(line, after[key].items[line.line], batch.outcomes, now)
                     for key in keys
                     for line in lines[key]
                 ],
             )
-            kill_points.reach("fulfillment.written")
+            failpoints.hit("fulfillment.written")
         if any(after[key] is not before[key] for key in keys):
             self._changed()
 
@@ -247,7 +248,7 @@ class SupplierQueue:
             and not profile.held
             and profile.profile_id in batch.outcomes
         }
-        settled = answers.found(batch.outcomes, batch.units, _qr_token)
+        settled = scheduling.found(batch.outcomes, batch.units, _qr_token)
         unwanted = settled.keys() - waiting.keys()
         if unwanted:  # cancelled while its supplier worked, or another worker's by now
             log.warning("answers_unwanted", supplier=self.code,

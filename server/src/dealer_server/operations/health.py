@@ -8,8 +8,10 @@ import time
 
 import structlog
 
+from dealer_server.db.connection import measure_clock
+from dealer_server.db.database import Database
+from dealer_server.db.errors import DatabaseLost
 from dealer_server.store import schema
-from dealer_server.store.database import Database, DatabaseLost, measure
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +59,7 @@ class Health:
         await self._session.close()
 
     async def _look(self) -> None:
-        await measure(self._session, self._clock)
+        await measure_clock(self._session, self._clock)
         try:
             await schema.require_no_older(self._session)
         except schema.OlderSchema as older:

@@ -1,22 +1,12 @@
 """STORE: all SQL, one statement per function, one file per noun."""
 
-from dealer_server.store import (
-    data_key,
-    ledger,
-    listing,
-    order,
-    package,
-    purchase,
-    refund,
-    sealing,
-    serving,
-    stock,
-    supplier,
-    tenant,
-    topup,
-    wallet,
-    webhook,
-)
+from dealer_server.store.catalogue import package
+from dealer_server.store.orders import listing, order
+from dealer_server.store.refunds import refund
+from dealer_server.store.suppliers import purchase, stock, supplier
+from dealer_server.store.tenants import data_key, serve_lock, tenant
+from dealer_server.store.wallets import ledger, topup, wallet
+from dealer_server.store.webhooks import webhook
 
 __all__ = [
     "data_key",
@@ -26,8 +16,7 @@ __all__ = [
     "package",
     "purchase",
     "refund",
-    "sealing",
-    "serving",
+    "serve_lock",
     "stock",
     "supplier",
     "tenant",

@@ -16,8 +16,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from dealer_server.rules.life import Report
-from dealer_server.rules.refund import Way
+from dealer_server.rules.lifecycle.lifecycle import Report
+from dealer_server.rules.money.refund import Way
 
 
 class Unit(msgspec.Struct, frozen=True):
@@ -183,7 +183,7 @@ class Bought(msgspec.Struct, frozen=True):
     unit_ref: str | None = None
 
 
-class Sighting(msgspec.Struct, frozen=True):
+class ProfileReport(msgspec.Struct, frozen=True):
     """A report on one eSIM. It is named by at least one of the three: unit_key counts first, then supplier_ref, then
     the ICCID, which its supplier may have sold before."""
 
@@ -207,7 +207,7 @@ class Event(msgspec.Struct, frozen=True):
 
     key: bytes
     kind: str
-    sightings: tuple[Sighting, ...] = ()
+    sightings: tuple[ProfileReport, ...] = ()
     look_at: tuple[str, ...] = ()
 
 
@@ -229,8 +229,9 @@ class Caps(msgspec.Struct, frozen=True):
     """What a Remote can do, and how it wants to be asked.
 
     parallel: purchases at a time per process; how many calls a second it makes is a Remote's own affair
-    (suppliers/pace.py). polled: `refresh` tells the state and usage of eSIMs. plans_ids: ICCID (from a loaded range)
-    and MatchingID are ours and stand in the Purchase before the first call. event_status: how its messages want to
+    (suppliers/rate_limiter.py). polled: `refresh` tells the state and usage of eSIMs. plans_ids: ICCID (from a loaded
+    range) and MatchingID are ours and stand in the Purchase before the first call. event_status: how its messages want
+    to
     be answered. own_plan_end: plan ends and expiry are told by it, so time alone ends nothing here.
     """
 
@@ -242,7 +243,7 @@ class Caps(msgspec.Struct, frozen=True):
 
 
 class Remote(Protocol):
-    """A supplier that is called over a network. One file, one class, one row in suppliers/kinds.py.
+    """A supplier that is called over a network. One file, one class, one row in suppliers/registry.py.
 
     Every method but parse_event may take up to its own deadline (suppliers 3 rule 9), which ends before `CALL_SECONDS`;
     what it raises counts as Unknown. None of them writes anywhere: what they answer is recorded by who called them.
@@ -267,7 +268,7 @@ class Remote(Protocol):
         """Voids the eSIM, or says how far that is; asked again, it answers the same."""
         ...
 
-    async def refresh(self, bought: Sequence[Bought], now: datetime) -> Sequence[Sighting | Unasked]:
+    async def refresh(self, bought: Sequence[Bought], now: datetime) -> Sequence[ProfileReport | Unasked]:
         """How these eSIMs are and what was used; those it cannot tell of are missing. At least one is asked of, so that
         those left for the next time grow fewer. Not called unless `polled`."""
         ...

@@ -1,59 +1,68 @@
 """A dealer's credentials: the AppKeys; a secret after the password was asked for again, and a new one in its place."""
 
-from dealer_server.console.dealer import own
-from dealer_server.console.dealer.own import SECRETS
-from dealer_server.console.visit import Go, MustBeSure, NotHere, Page, Route, Visit
-from dealer_server.operations import tenant
-from dealer_server.store import console_api_log, console_dealer, console_dealers
-from dealer_server.store.console_dealers import Credential
+from dealer_server.console.dealer import permissions
+from dealer_server.console.dealer.permissions import SECRETS
+from dealer_server.console.shared.request_context import (
+    NotFound,
+    Page,
+    ReauthenticationRequired,
+    Redirect,
+    RequestContext,
+    Route,
+)
+from dealer_server.operations.tenants import tenant
+from dealer_server.store.console import api_log, dealer, dealers
+from dealer_server.store.console.dealers import Credential
 
 
-async def credentials(visit: Visit) -> Page:
-    async with visit.parts.database.connection() as connection:
-        found = await console_dealers.credentials(connection, visit.tenant_id)
-        qps, allowed = await console_dealer.access_terms(connection, visit.tenant_id)
-    base_url = visit.parts.settings.base_url
-    return own.page(visit, "credentials", credentials=found, qps=qps, allowed=allowed, base_url=base_url, now=visit.now)
+async def credentials(context: RequestContext) -> Page:
+    async with context.parts.database.connection() as connection:
+        found = await dealers.credentials(connection, context.tenant_id)
+        qps, allowed = await dealer.access_terms(connection, context.tenant_id)
+    base_url = context.parts.settings.base_url
+    return permissions.page(
+        context, "credentials", credentials=found, qps=qps, allowed=allowed, base_url=base_url, now=context.now
+    )
 
 
-async def secret(visit: Visit) -> Page:
+async def secret(context: RequestContext) -> Page:
     """The secret in force where its button was pressed, or it is `fresh`; who looked is in the audit log. Raises
     MustBeSure, NotHere."""
-    found, fresh = await _sure_of(visit), "fresh" in visit.query
-    text = await _seen(visit, found) if fresh or "show" in visit.query else ""
-    return own.page(visit, "secret", credential=found, secret=text, fresh=fresh, now=visit.now)
+    found, fresh = await _sure_of(context), "fresh" in context.query
+    text = await _seen(context, found) if fresh or "show" in context.query else ""
+    return permissions.page(context, "secret", credential=found, secret=text, fresh=fresh, now=context.now)
 
 
-async def _seen(visit: Visit, found: Credential) -> str:
-    parts = visit.parts
-    text = await tenant.view_secret(parts.database, parts.master_keys, found.app_key, visit.author)
+async def _seen(context: RequestContext, found: Credential) -> str:
+    parts = context.parts
+    text = await tenant.view_secret(parts.database, parts.master_keys, found.app_key, context.author)
     async with parts.database.connection() as connection:
-        await console_api_log.record_steps(connection, [(visit.tenant_id, "CREDENTIALS")], visit.now)
+        await api_log.record_steps(connection, [(context.tenant_id, "CREDENTIALS")], context.now)
     return text
 
 
-async def reset(visit: Visit) -> Go:
+async def reset(context: RequestContext) -> Redirect:
     """Leads to the new secret; the old one opens calls for 24 hours more. Raises MustBeSure, NotHere."""
-    found, parts = await _sure_of(visit), visit.parts
-    await tenant.reset_secret(parts.database, parts.master_keys, found.app_key, visit.author, lambda: visit.now)
-    return Go(f"/console/credentials/{found.app_key}/secret?fresh=reset")
+    found, parts = await _sure_of(context), context.parts
+    await tenant.reset_secret(parts.database, parts.master_keys, found.app_key, context.author, lambda: context.now)
+    return Redirect(f"/console/credentials/{found.app_key}/secret?fresh=reset")
 
 
-async def _sure_of(visit: Visit) -> Credential:
+async def _sure_of(context: RequestContext) -> Credential:
     """The dealer's own credential. Raises MustBeSure, NotHere."""
-    found = await _own(visit)
-    if not visit.sure:
-        raise MustBeSure
+    found = await _own(context)
+    if not context.sure:
+        raise ReauthenticationRequired
     return found
 
 
-async def _own(visit: Visit) -> Credential:
+async def _own(context: RequestContext) -> Credential:
     """Raises NotHere."""
-    async with visit.parts.database.connection() as connection:
-        for one in await console_dealers.credentials(connection, visit.tenant_id):
-            if one.app_key == visit.path["app_key"]:
+    async with context.parts.database.connection() as connection:
+        for one in await dealers.credentials(connection, context.tenant_id):
+            if one.app_key == context.path["app_key"]:
                 return one
-    raise NotHere
+    raise NotFound
 
 
 ROUTES: tuple[Route, ...] = (

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from dealer_server.console.dealer import own
-from dealer_server.console.dealer.own import EVERYONE
-from dealer_server.console.visit import Go, Page, Route, Visit
-from dealer_server.store import console_api_log, console_dealer, webhook
-from dealer_server.store.console_api_log import Step as Managed
-from dealer_server.store.console_dealer import Span, Wallet
-from dealer_server.store.webhook import Endpoint
+from dealer_server.console.dealer import permissions
+from dealer_server.console.dealer.permissions import EVERYONE
+from dealer_server.console.shared.request_context import Page, Redirect, RequestContext, Route
+from dealer_server.store.console import api_log, dealer
+from dealer_server.store.console.api_log import Step as Managed
+from dealer_server.store.console.dealer import Span, Wallet
+from dealer_server.store.webhooks import webhook
+from dealer_server.store.webhooks.webhook import Endpoint
 
 HOME = "/console"
 ORDERS = 5
@@ -28,17 +29,17 @@ class Step(NamedTuple):
     since: datetime | None = None
 
 
-async def home(visit: Visit) -> Page:
-    async with visit.parts.database.connection() as connection:
-        wallet = await console_dealer.wallet(connection, visit.tenant_id)
-        managed = await console_api_log.steps(connection, visit.tenant_id)
-        newest, _ = await console_dealer.orders(connection, visit.tenant_id, Span(0, 2**53), None, ORDERS)
-        endpoint = await webhook.endpoint(connection, visit.tenant_id)
+async def home(context: RequestContext) -> Page:
+    async with context.parts.database.connection() as connection:
+        wallet = await dealer.wallet(connection, context.tenant_id)
+        managed = await api_log.steps(connection, context.tenant_id)
+        newest, _ = await dealer.orders(connection, context.tenant_id, Span(0, 2**53), None, ORDERS)
+        endpoint = await webhook.endpoint(connection, context.tenant_id)
         steps = _steps(managed, wallet, endpoint)
-        failed = await console_dealer.failed_deliveries(connection, visit.tenant_id, FAILED)
-        written, dropped = await console_api_log.counts(connection, visit.tenant_id)
-    return own.page(
-        visit,
+        failed = await dealer.failed_deliveries(connection, context.tenant_id, FAILED)
+        written, dropped = await api_log.counts(connection, context.tenant_id)
+    return permissions.page(
+        context,
         "home",
         wallet=wallet,
         steps=steps,
@@ -48,7 +49,7 @@ async def home(visit: Visit) -> Page:
         endpoint=endpoint,
         failed=failed,
         refused=written + dropped,
-        base_url=visit.parts.settings.base_url,
+        base_url=context.parts.settings.base_url,
     )
 
 
@@ -71,11 +72,11 @@ def _steps(managed: Mapping[Managed, datetime], wallet: Wallet, endpoint: Endpoi
     ]  # fmt: skip
 
 
-async def live(visit: Visit) -> Go:
+async def live(context: RequestContext) -> Redirect:
     """That all steps are done was read: the first page says it no more, to nobody of this dealer."""
-    async with visit.parts.database.connection() as connection:
-        await console_api_log.record_steps(connection, [(visit.tenant_id, "LIVE")], visit.now)
-    return Go(HOME)
+    async with context.parts.database.connection() as connection:
+        await api_log.record_steps(connection, [(context.tenant_id, "LIVE")], context.now)
+    return Redirect(HOME)
 
 
 ROUTES: tuple[Route, ...] = (

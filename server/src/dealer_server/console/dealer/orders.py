@@ -4,15 +4,18 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from dealer_server.acting import Act
-from dealer_server.console import asked
-from dealer_server.console.dealer import own
-from dealer_server.console.dealer.own import EVERYONE, MONEY, PAGE, SECRETS
-from dealer_server.console.visit import Answer, Go, NotHere, Page, Route, Visit
-from dealer_server.rules import identity, money, refund, snapshot
-from dealer_server.rules.model import Item, Order, Profile
-from dealer_server.store import console_dealer, console_orders, order
-from dealer_server.store.console_dealer import Span
+from dealer_server.audit_context import Actor
+from dealer_server.console.dealer import permissions
+from dealer_server.console.dealer.permissions import EVERYONE, MONEY, PAGE, SECRETS
+from dealer_server.console.shared import params
+from dealer_server.console.shared.request_context import Answer, NotFound, Page, Redirect, RequestContext, Route
+from dealer_server.rules.money import money, refund
+from dealer_server.rules.orders import identity, snapshot
+from dealer_server.rules.orders.model import Item, Order, Profile
+from dealer_server.store.console import dealer
+from dealer_server.store.console import orders as console_orders
+from dealer_server.store.console.dealer import Span
+from dealer_server.store.orders import order
 from esim_dealer.wire import calls
 from esim_dealer.wire import snapshot as wire
 
@@ -44,44 +47,44 @@ class Line(NamedTuple):
     amount: str
 
 
-async def orders(visit: Visit) -> Answer:
-    if sought := asked.text(visit.query, "q"):
-        return await _sought(visit, sought)
-    status = asked.one_of(visit.query, "status", STATUSES)
-    span = span_of(visit)
-    async with visit.parts.database.connection() as connection:
-        found, following = await console_dealer.orders(connection, visit.tenant_id, span, status, PAGE)
-    pages = asked.pager(visit, "/console/orders", following)
-    return own.page(visit, "orders", orders=found, pages=pages, statuses=STATUSES, sought="")
+async def orders(context: RequestContext) -> Answer:
+    if sought := params.text(context.query, "q"):
+        return await _sought(context, sought)
+    status = params.one_of(context.query, "status", STATUSES)
+    span = span_of(context)
+    async with context.parts.database.connection() as connection:
+        found, following = await dealer.orders(connection, context.tenant_id, span, status, PAGE)
+    pages = params.pager(context, "/console/orders", following)
+    return permissions.page(context, "orders", orders=found, pages=pages, statuses=STATUSES, sought="")
 
 
-def span_of(visit: Visit) -> Span:
+def span_of(context: RequestContext) -> Span:
     """The ids of the days that were asked for, and before the page's `before`."""
-    start, end = asked.day(visit.query, "from"), asked.day(visit.query, "to", after=True)
+    start, end = params.day(context.query, "from"), params.day(context.query, "to", after=True)
     first, last = identity.ids_between(start, end)
-    before = asked.number(visit.query, "before")
+    before = params.number(context.query, "before")
     return Span(first, last if before is None else min(before, last))
 
 
-async def _sought(visit: Visit, sought: str) -> Answer:
-    if there := await own.meant(visit, sought):
+async def _sought(context: RequestContext, sought: str) -> Answer:
+    if there := await permissions.meant(context, sought):
         return there
-    pages = asked.pager(visit, "/console/orders", None)
-    return own.page(visit, "orders", orders=(), pages=pages, statuses=STATUSES, sought=sought)
+    pages = params.pager(context, "/console/orders", None)
+    return permissions.page(context, "orders", orders=(), pages=pages, statuses=STATUSES, sought=sought)
 
 
-async def one(visit: Visit) -> Page:
+async def one(context: RequestContext) -> Page:
     """The order as it stands; it renews itself while it is young or something is pending."""
-    found = await load(visit, _order_id(visit))
-    async with visit.parts.database.connection() as connection:
-        about = (connection, visit.tenant_id, found.order_id)
-        voiding = await console_dealer.voids_waiting(*about)
-        refunds = await console_dealer.refunds(*about, REFUNDS)
+    found = await load(context, _order_id(context))
+    async with context.parts.database.connection() as connection:
+        about = (connection, context.tenant_id, found.order_id)
+        voiding = await dealer.voids_waiting(*about)
+        refunds = await dealer.refunds(*about, REFUNDS)
         remark = await console_orders.remark(*about)
-        deliveries = await console_dealer.deliveries_of(*about, DELIVERIES)
-    profiles = shown(visit, found, voiding)
-    return own.page(
-        visit,
+        deliveries = await dealer.deliveries_of(*about, DELIVERIES)
+    profiles = shown(context, found, voiding)
+    return permissions.page(
+        context,
         "order",
         order=found,
         lines=[_line(found, item) for item in found.items],
@@ -91,52 +94,52 @@ async def one(visit: Visit) -> Page:
         remark=remark,
         deliveries=deliveries,
         refundable=money.text(_refundable(found, voiding), found.currency),
-        moving=_still_moving(visit, found),
+        moving=_still_moving(context, found),
     )
 
 
-async def printed(visit: Visit) -> Page:
+async def printed(context: RequestContext) -> Page:
     """The QR codes of an order on paper, a few to a page."""
-    found = await load(visit, _order_id(visit))
-    first = asked.number(visit.query, "first") or 0
-    ready = [one for one in shown(visit, found, frozenset()) if one.profile.iccid and not one.profile.cancelled]
+    found = await load(context, _order_id(context))
+    first = params.number(context.query, "first") or 0
+    ready = [one for one in shown(context, found, frozenset()) if one.profile.iccid and not one.profile.cancelled]
     following = first + PRINTED if first + PRINTED < len(ready) else None
-    return own.page(
-        visit, "print", order=found, profiles=ready[first : first + PRINTED], first=first, count=len(ready),
+    return permissions.page(
+        context, "print", order=found, profiles=ready[first : first + PRINTED], first=first, count=len(ready),
         following=following,
     )  # fmt: skip
 
 
-async def refund_order(visit: Visit) -> Go:
+async def refund_order(context: RequestContext) -> Redirect:
     """All that can be refunded of the order, of one line, or one profile, as /esim/refund does it."""
-    order_no = identity.order_no(_order_id(visit))
-    item_no, profile_id = asked.text(visit.form, "item_no"), asked.text(visit.form, "profile_id")
+    order_no = identity.order_no(_order_id(context))
+    item_no, profile_id = params.text(context.form, "item_no"), params.text(context.form, "profile_id")
     items: list[dict[str, object]] | None = None if item_no is None else [{"itemNo": item_no}]
     if items and profile_id:
         items[0]["profiles"] = [{"profileId": profile_id}]
-    remark = asked.text(visit.form, "reason")
-    wanted = own.call(calls.RefundOrder, orderNo=order_no, items=items, remark=remark)
-    given = await visit.parts.refunds.refund(visit.tenant_id, wanted, Act.here(visit.author, remark))
+    remark = params.text(context.form, "reason")
+    wanted = permissions.call(calls.RefundOrder, orderNo=order_no, items=items, remark=remark)
+    given = await context.parts.refunds.refund(context.tenant_id, wanted, Actor.here(context.author, remark))
     amount = f"{given.refund_amount} {given.currency}"
     said = f"{amount} is refunded" if given.status == "REFUNDED" else f"The refund of {amount} is in progress"
-    return Go(f"/console/orders/{order_no}", said)
+    return Redirect(f"/console/orders/{order_no}", said)
 
 
-async def load(visit: Visit, order_id: int) -> Order:
+async def load(context: RequestContext, order_id: int) -> Order:
     """The dealer's own order. Raises NotHere."""
-    key = (visit.tenant_id, order_id)
-    async with visit.parts.database.connection() as connection:
-        found = await order.load(connection, [key], visit.parts.data_keys)
+    key = (context.tenant_id, order_id)
+    async with context.parts.database.connection() as connection:
+        found = await order.load(connection, [key], context.parts.data_keys)
     if key not in found:
-        raise NotHere
+        raise NotFound
     return found[key]
 
 
-def shown(visit: Visit, found: Order, voiding: frozenset[int]) -> Sequence[Shown]:
+def shown(context: RequestContext, found: Order, voiding: frozenset[int]) -> Sequence[Shown]:
     return [
         Shown(
             profile,
-            snapshot.profile(profile, item, found.tenant_id, visit.parts.links),
+            snapshot.profile(profile, item, found.tenant_id, context.parts.links),
             item.package_code,
             identity.item_no(found.order_id, item.line),
             refund.refuse(profile, voiding) is None,
@@ -147,11 +150,11 @@ def shown(visit: Visit, found: Order, voiding: frozenset[int]) -> Sequence[Shown
     ]
 
 
-def _order_id(visit: Visit) -> int:
+def _order_id(context: RequestContext) -> int:
     """Raises NotHere."""
-    order_id = identity.order_id(visit.path["order_no"])
+    order_id = identity.order_id(context.path["order_no"])
     if order_id is None:
-        raise NotHere
+        raise NotFound
     return order_id
 
 
@@ -173,9 +176,9 @@ def _refundable(found: Order, voiding: frozenset[int]) -> int:
     )
 
 
-def _still_moving(visit: Visit, found: Order) -> bool:
+def _still_moving(context: RequestContext, found: Order) -> bool:
     pending = found.order_status in ("PAID", "FULFILLING", "REFUNDING")
-    return pending or visit.now - found.updated_at < STILL_MOVING
+    return pending or context.now - found.updated_at < STILL_MOVING
 
 
 ROUTES: tuple[Route, ...] = (

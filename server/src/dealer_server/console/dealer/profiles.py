@@ -3,18 +3,28 @@
 from collections.abc import AsyncIterator
 from typing import get_args
 
-from dealer_server.acting import Act
-from dealer_server.console import asked
-from dealer_server.console.dealer import own
+from dealer_server.audit_context import Actor
+from dealer_server.console.dealer import permissions
 from dealer_server.console.dealer.orders import Shown, load, shown, span_of
-from dealer_server.console.dealer.own import EVERYONE, MONEY, PAGE, SECRETS
-from dealer_server.console.visit import Answer, Download, Go, NotHere, Page, Route, Visit
-from dealer_server.operations.usage import usage
-from dealer_server.rules import identity, qr
-from dealer_server.rules.model import STOCK, Order
-from dealer_server.store import console_dealer, listing
-from dealer_server.store.console_dealer import Span
-from dealer_server.store.database import Connection
+from dealer_server.console.dealer.permissions import EVERYONE, MONEY, PAGE, SECRETS
+from dealer_server.console.shared import params
+from dealer_server.console.shared.request_context import (
+    Answer,
+    Download,
+    NotFound,
+    Page,
+    Redirect,
+    RequestContext,
+    Route,
+)
+from dealer_server.db.connection import Connection
+from dealer_server.operations.profiles.usage import usage
+from dealer_server.rules.lifecycle import qr
+from dealer_server.rules.orders import identity
+from dealer_server.rules.orders.model import STOCK, Order
+from dealer_server.store.console import dealer
+from dealer_server.store.console.dealer import Span
+from dealer_server.store.orders import listing
 from esim_dealer.wire import calls
 from esim_dealer.wire.vocabulary import LifecycleStatus, PlanUseStatus
 
@@ -22,48 +32,52 @@ LIFECYCLE = get_args(LifecycleStatus)
 PLAN_USE = get_args(PlanUseStatus)
 
 
-async def profiles(visit: Visit) -> Answer:
-    if sought := asked.text(visit.query, "q"):
-        return await _sought(visit, sought)
-    status, plan = asked.one_of(visit.query, "status", LIFECYCLE), asked.one_of(visit.query, "plan", PLAN_USE)
-    async with visit.parts.database.connection() as connection:
-        span = await _span(connection, visit)
-        found, following = await console_dealer.profiles(connection, visit.tenant_id, span, status, plan, PAGE)
-    pages = asked.pager(visit, "/console/profiles", following)
-    return own.page(visit, "profiles", profiles=found, pages=pages, statuses=LIFECYCLE, plans=PLAN_USE, sought="")
+async def profiles(context: RequestContext) -> Answer:
+    if sought := params.text(context.query, "q"):
+        return await _sought(context, sought)
+    status, plan = params.one_of(context.query, "status", LIFECYCLE), params.one_of(context.query, "plan", PLAN_USE)
+    async with context.parts.database.connection() as connection:
+        span = await _span(connection, context)
+        found, following = await dealer.profiles(connection, context.tenant_id, span, status, plan, PAGE)
+    pages = params.pager(context, "/console/profiles", following)
+    return permissions.page(
+        context, "profiles", profiles=found, pages=pages, statuses=LIFECYCLE, plans=PLAN_USE, sought=""
+    )
 
 
-async def _span(connection: Connection, visit: Visit) -> Span:
+async def _span(connection: Connection, context: RequestContext) -> Span:
     """The ids of the days asked for, or of the one order that is named."""
-    named = asked.text(visit.query, "order")
+    named = params.text(context.query, "order")
     if named is None:
-        return span_of(visit)
+        return span_of(context)
     order_id = identity.order_id(named)
-    within = await listing.profile_span(connection, visit.tenant_id, -1 if order_id is None else order_id)
+    within = await listing.profile_span(connection, context.tenant_id, -1 if order_id is None else order_id)
     first, end = within or (0, 0)
-    before = asked.number(visit.query, "before")
+    before = params.number(context.query, "before")
     return Span(first, end if before is None else min(before, end))
 
 
-async def _sought(visit: Visit, sought: str) -> Answer:
-    if there := await own.meant(visit, sought):
+async def _sought(context: RequestContext, sought: str) -> Answer:
+    if there := await permissions.meant(context, sought):
         return there
-    pages = asked.pager(visit, "/console/profiles", None)
-    return own.page(visit, "profiles", profiles=(), pages=pages, statuses=LIFECYCLE, plans=PLAN_USE, sought=sought)
+    pages = params.pager(context, "/console/profiles", None)
+    return permissions.page(
+        context, "profiles", profiles=(), pages=pages, statuses=LIFECYCLE, plans=PLAN_USE, sought=sought
+    )
 
 
-async def one(visit: Visit) -> Page:
-    order, found = await _load(visit)
+async def one(context: RequestContext) -> Page:
+    order, found = await _load(context)
     reported = next(item.supplier != STOCK for item in order.items if found.profile in item.profiles)
-    return own.page(visit, "profile", order=order, one=found, reported=reported)
+    return permissions.page(context, "profile", order=order, one=found, reported=reported)
 
 
-async def picture(visit: Visit) -> Download:
+async def picture(context: RequestContext) -> Download:
     """The QR code as SVG; there is none without codes, and none of what is void."""
-    _, found = await _load(visit)
+    _, found = await _load(context)
     code = found.profile.activation_code
     if code is None or found.profile.cancelled:
-        raise NotHere
+        raise NotFound
     return Download(f"{found.profile.iccid}.svg", "image/svg+xml", _once(qr.svg(code)))
 
 
@@ -71,42 +85,42 @@ async def _once(content: bytes) -> AsyncIterator[bytes]:
     yield content
 
 
-async def cancel(visit: Visit) -> Go:
+async def cancel(context: RequestContext) -> Redirect:
     """Voids the eSIM without money back, as /esim/profile/cancel does."""
-    wanted = own.call(calls.VoidProfile, profileId=visit.path["profile_id"])
-    act = Act.here(visit.author, asked.text(visit.form, "reason"))
-    given = await visit.parts.voids.void(visit.tenant_id, wanted, act)
+    wanted = permissions.call(calls.VoidProfile, profileId=context.path["profile_id"])
+    act = Actor.here(context.author, params.text(context.form, "reason"))
+    given = await context.parts.voids.void(context.tenant_id, wanted, act)
     done = given.async_status == "COMPLETED"
-    return Go(_address(visit), "The eSIM is cancelled" if done else "The supplier is asked to cancel it")
+    return Redirect(_address(context), "The eSIM is cancelled" if done else "The supplier is asked to cancel it")
 
 
-async def refresh(visit: Visit) -> Go:
+async def refresh(context: RequestContext) -> Redirect:
     """Has the supplier asked for the usage, as /esim/profile/usage does; the page renews itself when it answers."""
-    wanted = own.call(calls.ProfileUsage, profileId=visit.path["profile_id"], refresh=True)
-    given = await usage(visit.parts.database, lambda: visit.now, _nobody_waits, visit.tenant_id, wanted)
-    return Go(_address(visit), "The usage is as of now" if given.real_time else "The supplier is asked")
+    wanted = permissions.call(calls.ProfileUsage, profileId=context.path["profile_id"], refresh=True)
+    given = await usage(context.parts.database, lambda: context.now, _nobody_waits, context.tenant_id, wanted)
+    return Redirect(_address(context), "The usage is as of now" if given.real_time else "The supplier is asked")
 
 
 def _nobody_waits() -> None:
     """The worker finds what was asked when it looks next."""
 
 
-def _address(visit: Visit) -> str:
-    return f"/console/profiles/{visit.path['profile_id']}"
+def _address(context: RequestContext) -> str:
+    return f"/console/profiles/{context.path['profile_id']}"
 
 
-async def _load(visit: Visit) -> tuple[Order, Shown]:
+async def _load(context: RequestContext) -> tuple[Order, Shown]:
     """The dealer's own profile with its order. Raises NotHere."""
-    profile_id = identity.profile_id(visit.path["profile_id"])
+    profile_id = identity.profile_id(context.path["profile_id"])
     if profile_id is None:
-        raise NotHere
-    async with visit.parts.database.connection() as connection:
-        order_id = await console_dealer.order_of(connection, visit.tenant_id, profile_id)
+        raise NotFound
+    async with context.parts.database.connection() as connection:
+        order_id = await dealer.order_of(connection, context.tenant_id, profile_id)
         if order_id is None:
-            raise NotHere
-        voiding = await console_dealer.voids_waiting(connection, visit.tenant_id, order_id)
-    order = await load(visit, order_id)
-    return order, next(one for one in shown(visit, order, voiding) if one.profile.profile_id == profile_id)
+            raise NotFound
+        voiding = await dealer.voids_waiting(connection, context.tenant_id, order_id)
+    order = await load(context, order_id)
+    return order, next(one for one in shown(context, order, voiding) if one.profile.profile_id == profile_id)
 
 
 ROUTES: tuple[Route, ...] = (

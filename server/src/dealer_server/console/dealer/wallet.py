@@ -5,12 +5,13 @@ from typing import get_args
 
 import msgspec
 
-from dealer_server.console import asked, statement
-from dealer_server.console.dealer import own
-from dealer_server.console.dealer.own import EVERYONE, MONEY, PAGE
-from dealer_server.console.visit import Download, Go, Page, Route, Visit
-from dealer_server.operations import tenant, topup
-from dealer_server.store import console_dealer
+from dealer_server.console.dealer import permissions
+from dealer_server.console.dealer.permissions import EVERYONE, MONEY, PAGE
+from dealer_server.console.shared import params, statement
+from dealer_server.console.shared.request_context import Download, Page, Redirect, RequestContext, Route
+from dealer_server.operations.tenants import tenant
+from dealer_server.operations.wallets import topup
+from dealer_server.store.console import dealer
 from esim_dealer.wire import calls
 from esim_dealer.wire.vocabulary import PayMethod
 
@@ -19,14 +20,14 @@ assert tuple(word for word, _ in PAY_METHODS) == get_args(PayMethod), "every way
 TOPUPS = 10
 
 
-async def wallet(visit: Visit) -> Page:
-    about = visit.tenant_id, "/console/wallet", "/console/wallet/statement.csv"
-    async with visit.parts.database.connection() as connection:
-        held = await console_dealer.wallet(connection, visit.tenant_id)
-        listed = await statement.page(connection, visit, held, *about)
-        topups, _ = await console_dealer.topups(connection, visit.tenant_id, None, TOPUPS)
-    return own.page(
-        visit,
+async def wallet(context: RequestContext) -> Page:
+    about = context.tenant_id, "/console/wallet", "/console/wallet/statement.csv"
+    async with context.parts.database.connection() as connection:
+        held = await dealer.wallet(connection, context.tenant_id)
+        listed = await statement.page(connection, context, held, *about)
+        topups, _ = await dealer.topups(connection, context.tenant_id, None, TOPUPS)
+    return permissions.page(
+        context,
         "wallet",
         wallet=held,
         listed=listed,
@@ -37,46 +38,48 @@ async def wallet(visit: Visit) -> Page:
     )
 
 
-async def topups(visit: Visit) -> Page:
-    async with visit.parts.database.connection() as connection:
-        before = asked.number(visit.query, "before")
-        found, following = await console_dealer.topups(connection, visit.tenant_id, before, PAGE)
-    return own.page(visit, "topups", topups=found, pages=asked.pager(visit, "/console/wallet/topups", following))
+async def topups(context: RequestContext) -> Page:
+    async with context.parts.database.connection() as connection:
+        before = params.number(context.query, "before")
+        found, following = await dealer.topups(connection, context.tenant_id, before, PAGE)
+    return permissions.page(
+        context, "topups", topups=found, pages=params.pager(context, "/console/wallet/topups", following)
+    )
 
 
-async def export(visit: Visit) -> Download:
-    return await statement.export(visit, visit.tenant_id)
+async def export(context: RequestContext) -> Download:
+    return await statement.export(context, context.tenant_id)
 
 
-async def ask(visit: Visit) -> Go:
+async def ask(context: RequestContext) -> Redirect:
     """Asks for a top-up, as /account/topup does: nothing is credited before an operator approves. The form holds its
     transactionId, so that sending it twice asks once."""
-    given = visit.form
-    amount = asked.text(given, "amount") or ""
-    wanted = own.call(
+    given = context.form
+    amount = params.text(given, "amount") or ""
+    wanted = permissions.call(
         calls.RequestTopup,
         transactionId=given.get("transaction_id", ""),
         amount=msgspec.Raw(msgspec.json.encode(amount)),
-        payMethod=asked.one_of(given, "pay_method", get_args(PayMethod)),
-        payReference=asked.text(given, "pay_reference"),
-        remark=asked.text(given, "remark"),
+        payMethod=params.one_of(given, "pay_method", get_args(PayMethod)),
+        payReference=params.text(given, "pay_reference"),
+        remark=params.text(given, "remark"),
     )
-    made = await topup.request(visit.parts.database, visit.tenant_id, wanted, visit.now, visit.author)
-    return Go("/console/wallet", f"Top-up {made.topup_no} of {made.amount} {made.currency} waits for approval")
+    made = await topup.request(context.parts.database, context.tenant_id, wanted, context.now, context.author)
+    return Redirect("/console/wallet", f"Top-up {made.topup_no} of {made.amount} {made.currency} waits for approval")
 
 
-async def cancel(visit: Visit) -> Go:
+async def cancel(context: RequestContext) -> Redirect:
     """Withdraws a top-up that waits, as /account/topup/cancel does."""
-    wanted = own.call(calls.CancelTopup, topupNo=visit.path["number"])
-    made = await topup.cancel(visit.parts.database, visit.tenant_id, wanted, visit.now, visit.author)
-    return Go("/console/wallet", f"Top-up {made.topup_no} is withdrawn")
+    wanted = permissions.call(calls.CancelTopup, topupNo=context.path["number"])
+    made = await topup.cancel(context.parts.database, context.tenant_id, wanted, context.now, context.author)
+    return Redirect("/console/wallet", f"Top-up {made.topup_no} is withdrawn")
 
 
-async def threshold(visit: Visit) -> Go:
+async def threshold(context: RequestContext) -> Redirect:
     """Below this available balance /account/balance says lowBalance, and the console warns; 0 is never."""
-    terms = tenant.Terms(low_balance=asked.text(visit.form, "threshold") or "0")
-    await tenant.set_tenant(visit.parts.database, visit.tenant_id, terms, visit.author, lambda: visit.now)
-    return Go("/console/wallet", "The low-balance threshold is set")
+    terms = tenant.Terms(low_balance=params.text(context.form, "threshold") or "0")
+    await tenant.set_tenant(context.parts.database, context.tenant_id, terms, context.author, lambda: context.now)
+    return Redirect("/console/wallet", "The low-balance threshold is set")
 
 
 ROUTES: tuple[Route, ...] = (

@@ -2,31 +2,31 @@
 
 import json
 
-from dealer_server.console import asked
-from dealer_server.console.operator import own
-from dealer_server.console.operator.own import LOOK, PAGE
-from dealer_server.console.visit import Page, Route, Visit
-from dealer_server.store import console_audit
-from dealer_server.store.console_audit import Act, Wanted
+from dealer_server.console.operator import permissions
+from dealer_server.console.operator.permissions import LOOK, PAGE
+from dealer_server.console.shared import params
+from dealer_server.console.shared.request_context import Page, RequestContext, Route
+from dealer_server.store.console import audit as console_audit
+from dealer_server.store.console.audit import Act, Wanted
 
 
-async def audit(visit: Visit) -> Page:
-    query = visit.query
+async def audit(context: RequestContext) -> Page:
+    query = context.query
     wanted = Wanted(
-        asked.text(query, "author"),
-        asked.text(query, "action"),
-        asked.number(query, "dealer"),
-        asked.day(query, "from"),
-        asked.day(query, "to", after=True),
+        params.text(query, "author"),
+        params.text(query, "action"),
+        params.number(query, "dealer"),
+        params.day(query, "from"),
+        params.day(query, "to", after=True),
     )
-    async with visit.parts.database.connection() as connection:
-        found = await console_audit.page(connection, wanted, asked.number(query, "before"), PAGE)
-    return own.page(
-        visit,
+    async with context.parts.database.connection() as connection:
+        found = await console_audit.page(connection, wanted, params.number(query, "before"), PAGE)
+    return permissions.page(
+        context,
         "audit",
         acts=[(one, *_told(one)) for one in found.rows],
         filtered=wanted != Wanted(),
-        pager=asked.pager(visit, "/console/audit", found.next),
+        pager=params.pager(context, "/console/audit", found.next),
     )
 
 

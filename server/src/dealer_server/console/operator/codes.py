@@ -4,7 +4,7 @@ act (console/operator/profiles.py)."""
 import json
 from collections.abc import Mapping, Sequence
 
-from dealer_server.store.webhook_log import Attempt
+from dealer_server.store.webhooks.log import Attempt
 
 HIDDEN = "••••"
 

@@ -6,18 +6,30 @@ from decimal import Decimal
 import msgspec
 
 from dealer_server import store
-from dealer_server.console import asked, statement
-from dealer_server.console.operator import own
-from dealer_server.console.operator.own import LOOK, MONEY, PAGE, TERMS
-from dealer_server.console.visit import Answer, Download, Go, MustBeSure, NotHere, Page, Route, Visit
-from dealer_server.operations import tenant, webhook
-from dealer_server.operations.tenant import OperatorError, Terms
-from dealer_server.rules import money
-from dealer_server.store import console_dealer, console_dealers, ledger
-from dealer_server.store.console_dealers import Dealer
-from dealer_server.store.database import Connection
-from dealer_server.store.ledger import Filter
-from dealer_server.store.listing import Window
+from dealer_server.console.operator import permissions
+from dealer_server.console.operator.permissions import LOOK, MONEY, PAGE, TERMS
+from dealer_server.console.shared import params, statement
+from dealer_server.console.shared.request_context import (
+    Answer,
+    Download,
+    NotFound,
+    Page,
+    ReauthenticationRequired,
+    Redirect,
+    RequestContext,
+    Route,
+)
+from dealer_server.db.connection import Connection
+from dealer_server.operations.tenants import tenant
+from dealer_server.operations.tenants.tenant import OperatorError, Terms
+from dealer_server.operations.webhooks import endpoint
+from dealer_server.rules.money import money
+from dealer_server.store.console import dealer as console_dealer
+from dealer_server.store.console import dealers as console_dealers
+from dealer_server.store.console.dealers import Dealer
+from dealer_server.store.orders.listing import Window
+from dealer_server.store.wallets import ledger
+from dealer_server.store.wallets.ledger import Filter
 from esim_dealer.wire.calls import SetWebhook
 
 CURRENCIES = sorted(money.EXPONENTS)
@@ -26,65 +38,65 @@ LATEST = 8
 FRESH = ("created", "reset", "replaced")
 
 
-async def dealers(visit: Visit) -> Page:
-    text, after = asked.text(visit.query, "q"), asked.number(visit.query, "before")
-    async with visit.parts.database.connection() as connection:
+async def dealers(context: RequestContext) -> Page:
+    text, after = params.text(context.query, "q"), params.number(context.query, "before")
+    async with context.parts.database.connection() as connection:
         found = await console_dealers.page(connection, text, after, PAGE + 1)
     following = found[PAGE - 1].tenant_id if len(found) > PAGE else None
-    pager = asked.pager(visit, "/console/dealers", following)
-    return own.page(visit, "dealers", dealers=found[:PAGE], pager=pager, text=text or "")
+    pager = params.pager(context, "/console/dealers", following)
+    return permissions.page(context, "dealers", dealers=found[:PAGE], pager=pager, text=text or "")
 
 
-async def new(visit: Visit) -> Page:
-    return _form(visit, {"currency": "USD", "qps": "10"}, "")
+async def new(context: RequestContext) -> Page:
+    return _form(context, {"currency": "USD", "qps": "10"}, "")
 
 
-def _form(visit: Visit, values: Mapping[str, str], fault: str) -> Page:
-    return own.page(
-        visit, "dealer_new", values=values, fault=fault, currencies=CURRENCIES, status=400 if fault else 200
+def _form(context: RequestContext, values: Mapping[str, str], fault: str) -> Page:
+    return permissions.page(
+        context, "dealer_new", values=values, fault=fault, currencies=CURRENCIES, status=400 if fault else 200
     )
 
 
-async def create(visit: Visit) -> Answer:
+async def create(context: RequestContext) -> Answer:
     """Leads to the new AppSecret; so whoever creates is sure. Raises MustBeSure."""
-    parts, form = visit.parts, visit.form
-    if not visit.sure:
-        raise MustBeSure
+    parts, form = context.parts, context.form
+    if not context.sure:
+        raise ReauthenticationRequired
     try:
         created = await tenant.create_tenant(
             *(parts.database, parts.master_keys, parts.settings.environment, form.get("currency", "")),
-            *(_terms(form, new=True), visit.author, lambda: visit.now),
+            *(_terms(form, new=True), context.author, lambda: context.now),
         )
     except OperatorError as why:
-        return _form(visit, form, str(why))
-    return Go(f"/console/dealers/{created.tenant_id}/credentials/{created.app_key}?fresh=created")
+        return _form(context, form, str(why))
+    return Redirect(f"/console/dealers/{created.tenant_id}/credentials/{created.app_key}?fresh=created")
 
 
 def _terms(form: Mapping[str, str], *, new: bool) -> Terms:
     """What the form says; an empty field leaves what is there, save the allowlist. Raises OperatorError."""
-    qps = asked.text(form, "qps")
-    if qps is not None and (asked.number(form, "qps") is None):
+    qps = params.text(form, "qps")
+    if qps is not None and (params.number(form, "qps") is None):
         raise OperatorError(f"QPS {qps!r}: a whole number is expected; 0 is no limit")
     terms = Terms(
-        name=asked.text(form, "name"),
-        credit_limit=asked.text(form, "credit_limit"),
-        low_balance=asked.text(form, "low_balance"),
-        qps=asked.number(form, "qps"),
+        name=params.text(form, "name"),
+        credit_limit=params.text(form, "credit_limit"),
+        low_balance=params.text(form, "low_balance"),
+        qps=params.number(form, "qps"),
         ip_allow=form.get("ip_allow", "").replace(",", " ").split(),
-        markup=asked.text(form, "markup"),
+        markup=params.text(form, "markup"),
     )
     if new:
-        return msgspec.structs.replace(terms, balance=asked.text(form, "balance"))
+        return msgspec.structs.replace(terms, balance=params.text(form, "balance"))
     return msgspec.structs.replace(terms, status=form.get("status") or None, frozen="frozen" in form)
 
 
-async def one_dealer(visit: Visit) -> Page:
-    async with visit.parts.database.connection() as connection:
-        found = await _found(connection, visit)
+async def one_dealer(context: RequestContext) -> Page:
+    async with context.parts.database.connection() as connection:
+        found = await _found(connection, context)
         tenant_id = found.tenant_id
         entries = await ledger.page(connection, tenant_id, Filter(None, None, None), Window(LATEST, 0, None))
-        return own.page(
-            visit,
+        return permissions.page(
+            context,
             "dealer",
             dealer=found,
             credentials=await console_dealers.credentials(connection, tenant_id),
@@ -95,126 +107,126 @@ async def one_dealer(visit: Visit) -> Page:
         )
 
 
-async def _found(connection: Connection, visit: Visit) -> Dealer:
+async def _found(connection: Connection, context: RequestContext) -> Dealer:
     """Raises NotHere."""
-    found = await console_dealers.dealer(connection, asked.named(visit, "tenant_id"))
+    found = await console_dealers.dealer(connection, params.named(context, "tenant_id"))
     if found is None:
-        raise NotHere
+        raise NotFound
     return found
 
 
-async def _dealer(visit: Visit) -> Dealer:
+async def _dealer(context: RequestContext) -> Dealer:
     """Raises NotHere."""
-    async with visit.parts.database.connection() as connection:
-        return await _found(connection, visit)
+    async with context.parts.database.connection() as connection:
+        return await _found(connection, context)
 
 
 def _home(dealer: Dealer) -> str:
     return f"/console/dealers/{dealer.tenant_id}"
 
 
-async def set_terms(visit: Visit) -> Answer:
-    dealer = await _dealer(visit)
-    terms = _terms(visit.form, new=False)
-    await tenant.set_tenant(visit.parts.database, dealer.tenant_id, terms, visit.author, lambda: visit.now)
-    return Go(_home(dealer), "The terms are changed")
+async def set_terms(context: RequestContext) -> Answer:
+    dealer = await _dealer(context)
+    terms = _terms(context.form, new=False)
+    await tenant.set_tenant(context.parts.database, dealer.tenant_id, terms, context.author, lambda: context.now)
+    return Redirect(_home(dealer), "The terms are changed")
 
 
-async def set_price(visit: Visit) -> Answer:
+async def set_price(context: RequestContext) -> Answer:
     """One package's price for this dealer; `off`: not on sale for it; `list`: the price list's again."""
-    dealer = await _dealer(visit)
-    package, price = asked.text(visit.form, "package"), asked.text(visit.form, "price")
+    dealer = await _dealer(context)
+    package, price = params.text(context.form, "package"), params.text(context.form, "price")
     if not package or not price:
         raise OperatorError("A package code and a price are needed")
     terms = Terms(prices={package: price})
-    await tenant.set_tenant(visit.parts.database, dealer.tenant_id, terms, visit.author, lambda: visit.now)
+    await tenant.set_tenant(context.parts.database, dealer.tenant_id, terms, context.author, lambda: context.now)
     said = {"off": "is off sale now", "list": "follows the price list again"}.get(price, f"is {price} now")
-    return Go(_home(dealer), f"{package} {said}")
+    return Redirect(_home(dealer), f"{package} {said}")
 
 
-async def adjust(visit: Visit) -> Answer:
-    dealer = await _dealer(visit)
-    amount = ("-" if visit.form.get("direction") == "take" else "") + visit.form.get("amount", "").strip()
+async def adjust(context: RequestContext) -> Answer:
+    dealer = await _dealer(context)
+    amount = ("-" if context.form.get("direction") == "take" else "") + context.form.get("amount", "").strip()
     await tenant.adjust(
-        *(visit.parts.database, dealer.tenant_id, amount, visit.form.get("reason", ""), visit.author),
-        lambda: visit.now,
+        *(context.parts.database, dealer.tenant_id, amount, context.form.get("reason", ""), context.author),
+        lambda: context.now,
     )
-    return Go(_home(dealer), f"The wallet is adjusted by {amount} {dealer.currency}")
+    return Redirect(_home(dealer), f"The wallet is adjusted by {amount} {dealer.currency}")
 
 
-async def set_callback(visit: Visit) -> Answer:
-    dealer = await _dealer(visit)
-    url = visit.form.get("callback_url", "").strip()
+async def set_callback(context: RequestContext) -> Answer:
+    dealer = await _dealer(context)
+    url = context.form.get("callback_url", "").strip()
     if len(url) > 512:
         raise OperatorError("A callback URL has at most 512 characters")
-    await webhook.set_webhook(
-        *(visit.parts.database, visit.parts.callbacks, dealer.tenant_id, SetWebhook(callback_url=url), visit.now),
-        visit.author,
+    await endpoint.set_webhook(
+        *(context.parts.database, context.parts.callbacks, dealer.tenant_id, SetWebhook(callback_url=url), context.now),
+        context.author,
     )
-    return Go(_home(dealer), "The callback URL is set" if url else "The callback URL is removed")
+    return Redirect(_home(dealer), "The callback URL is set" if url else "The callback URL is removed")
 
 
 # Credentials
 
 
-async def _credential(visit: Visit) -> tuple[Dealer, str]:
+async def _credential(context: RequestContext) -> tuple[Dealer, str]:
     """The dealer and an AppKey of its. Raises NotHere, and MustBeSure where somebody else may be at the screen."""
-    app_key = visit.path["app_key"]
-    async with visit.parts.database.connection() as connection:
-        dealer = await _found(connection, visit)
+    app_key = context.path["app_key"]
+    async with context.parts.database.connection() as connection:
+        dealer = await _found(connection, context)
         if app_key not in [one.app_key for one in await console_dealers.credentials(connection, dealer.tenant_id)]:
-            raise NotHere
-    if not visit.sure:
-        raise MustBeSure
+            raise NotFound
+    if not context.sure:
+        raise ReauthenticationRequired
     return dealer, app_key
 
 
-async def secret(visit: Visit) -> Page:
+async def secret(context: RequestContext) -> Page:
     """Who looked is in the audit log. `fresh`: what was just done, for the page's words."""
-    dealer, app_key = await _credential(visit)
-    parts = visit.parts
-    shown = await tenant.view_secret(parts.database, parts.master_keys, app_key, visit.author)
-    fresh = asked.one_of(visit.query, "fresh", FRESH) or ""
-    return own.page(visit, "secret", dealer=dealer, app_key=app_key, secret=shown, fresh=fresh)
+    dealer, app_key = await _credential(context)
+    parts = context.parts
+    shown = await tenant.view_secret(parts.database, parts.master_keys, app_key, context.author)
+    fresh = params.one_of(context.query, "fresh", FRESH) or ""
+    return permissions.page(context, "secret", dealer=dealer, app_key=app_key, secret=shown, fresh=fresh)
 
 
-async def reset(visit: Visit) -> Go:
+async def reset(context: RequestContext) -> Redirect:
     """Leads to the new secret; `now`: the old one ends at once."""
-    dealer, app_key = await _credential(visit)
-    parts, at_once = visit.parts, "now" in visit.form
+    dealer, app_key = await _credential(context)
+    parts, at_once = context.parts, "now" in context.form
     await tenant.reset_secret(
-        *(parts.database, parts.master_keys, app_key, visit.author, lambda: visit.now),
+        *(parts.database, parts.master_keys, app_key, context.author, lambda: context.now),
         tenant.OVERLAP * (not at_once),
     )
-    return Go(f"{_home(dealer)}/credentials/{app_key}?fresh={'replaced' if at_once else 'reset'}")
+    return Redirect(f"{_home(dealer)}/credentials/{app_key}?fresh={'replaced' if at_once else 'reset'}")
 
 
-async def disable(visit: Visit) -> Answer:
-    dealer, app_key = await _credential(visit)
-    await tenant.disable_credential(visit.parts.database, app_key, visit.author)
-    return Go(_home(dealer), f"{app_key} is disabled")
+async def disable(context: RequestContext) -> Answer:
+    dealer, app_key = await _credential(context)
+    await tenant.disable_credential(context.parts.database, app_key, context.author)
+    return Redirect(_home(dealer), f"{app_key} is disabled")
 
 
-async def enable(visit: Visit) -> Answer:
-    dealer, app_key = await _credential(visit)
-    await tenant.enable_credential(visit.parts.database, app_key, visit.author)
-    return Go(_home(dealer), f"{app_key} is enabled")
+async def enable(context: RequestContext) -> Answer:
+    dealer, app_key = await _credential(context)
+    await tenant.enable_credential(context.parts.database, app_key, context.author)
+    return Redirect(_home(dealer), f"{app_key} is enabled")
 
 
 # The statement
 
 
-async def show_statement(visit: Visit) -> Page:
-    async with visit.parts.database.connection() as connection:
-        dealer = await _found(connection, visit)
+async def show_statement(context: RequestContext) -> Page:
+    async with context.parts.database.connection() as connection:
+        dealer = await _found(connection, context)
         held = await console_dealer.wallet(connection, dealer.tenant_id)
         path = f"{_home(dealer)}/statement"
-        listed = await statement.page(connection, visit, held, dealer.tenant_id, path, f"{path}.csv")
-    return own.page(visit, "statement", dealer=dealer, listed=listed, types=statement.ENTRY_TYPES)
+        listed = await statement.page(connection, context, held, dealer.tenant_id, path, f"{path}.csv")
+    return permissions.page(context, "statement", dealer=dealer, listed=listed, types=statement.ENTRY_TYPES)
 
 
-async def export(visit: Visit) -> Download:
-    return await statement.export(visit, (await _dealer(visit)).tenant_id)
+async def export(context: RequestContext) -> Download:
+    return await statement.export(context, (await _dealer(context)).tenant_id)
 
 
 _ONE = "/console/dealers/{tenant_id}"

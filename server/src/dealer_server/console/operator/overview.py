@@ -5,15 +5,20 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from dealer_server.console.operator import own, queues
-from dealer_server.console.operator.own import LOOK
+from dealer_server.console.operator import permissions, queues
+from dealer_server.console.operator.permissions import LOOK
 from dealer_server.console.operator.timeline import spoken
-from dealer_server.console.visit import Page, Route, Visit
-from dealer_server.rules import money, spread
-from dealer_server.store import console_orders, console_overview, console_suppliers
-from dealer_server.store.console_orders import Wanted
-from dealer_server.store.console_overview import HOUR, Hour
-from dealer_server.store.database import Connection, Database, TooSlow
+from dealer_server.console.shared.request_context import Page, RequestContext, Route
+from dealer_server.db.connection import Connection
+from dealer_server.db.database import Database
+from dealer_server.db.errors import StatementTimeout
+from dealer_server.rules.access import latency_histogram
+from dealer_server.rules.money import money
+from dealer_server.store.console import orders as console_orders
+from dealer_server.store.console import overview as console_overview
+from dealer_server.store.console import suppliers as console_suppliers
+from dealer_server.store.console.orders import Wanted
+from dealer_server.store.console.overview import HOUR, Hour
 
 HOURS = 24
 HOURS_AT_ONCE = 8
@@ -45,9 +50,9 @@ class Pace(NamedTuple):
     by_hour: Sequence[float]
 
 
-async def overview(visit: Visit) -> Page:
-    every = await counted(visit.parts.database, visit.now)
-    async with visit.parts.database.connection() as connection:
+async def overview(context: RequestContext) -> Page:
+    every = await counted(context.parts.database, context.now)
+    async with context.parts.database.connection() as connection:
         latest = await console_orders.page(connection, Wanted(), None, LATEST)
         took = await _took(connection)
         unfinished = await console_suppliers.unfinished(connection)
@@ -56,8 +61,8 @@ async def overview(visit: Visit) -> Page:
     totals = _turnover(hours)
     currency = totals[0][0] if totals else "USD"
     attempts, answered = sum(one.attempts for one in hours), sum(one.answered for one in hours)
-    return own.page(
-        visit,
+    return permissions.page(
+        context,
         "overview",
         counting=len(hours) < len(every),
         times=[one.start for one in hours],
@@ -77,9 +82,9 @@ async def overview(visit: Visit) -> Page:
         latest=latest.rows,
         suppliers=[(one, [open for open in unfinished if open.supplier == one.code]) for one in suppliers],
         waiting=[
-            ("Top-ups", "/console/topups", await queues.pending(visit)),
-            ("Refunds in review", "/console/refunds", await queues.in_review(visit)),
-            ("Purchases nobody knows about", "/console/suppliers", await queues.parked(visit)),
+            ("Top-ups", "/console/topups", await queues.pending(context)),
+            ("Refunds in review", "/console/refunds", await queues.in_review(context)),
+            ("Purchases nobody knows about", "/console/suppliers", await queues.parked(context)),
         ],
     )
 
@@ -99,7 +104,7 @@ async def counted(database: Database, now: datetime) -> list[Hour | None]:
         try:
             async with database.connection() as connection:
                 found = await console_overview.hours(connection, some[-1], len(some))
-        except TooSlow:  # the page shows what was counted
+        except StatementTimeout:  # the page shows what was counted
             break
         known |= {one.start: one for one in found}
         _counted.update({(dsn, one.start): (one, now) for one in found})
@@ -133,7 +138,11 @@ def _turnover(hours: Sequence[Hour]) -> list[tuple[str, int]]:
 
 def _pace(hours: Sequence[Sequence[int]]) -> Pace:
     whole = [sum(counts) for counts in zip(*hours, strict=True)]
-    return Pace(sum(whole), spread.percentile(whole, 95), [spread.percentile(one, 95) or 0.0 for one in hours])
+    return Pace(
+        sum(whole),
+        latency_histogram.percentile(whole, 95),
+        [latency_histogram.percentile(one, 95) or 0.0 for one in hours],
+    )
 
 
 async def _took(connection: Connection) -> Took | None:

@@ -6,17 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dealer_server import store
-from dealer_server.console import asked
-from dealer_server.console.look import many
-from dealer_server.console.operator import own
-from dealer_server.console.operator.own import LOOK, PAGE, TERMS
-from dealer_server.console.visit import Answer, Go, NotHere, Page, Route, Visit
-from dealer_server.operations import catalogue, sale, stock
-from dealer_server.rules import money
+from dealer_server.console.operator import permissions
+from dealer_server.console.operator.permissions import LOOK, PAGE, TERMS
+from dealer_server.console.shared import params
+from dealer_server.console.shared.rendering import many
+from dealer_server.console.shared.request_context import Answer, NotFound, Page, Redirect, RequestContext, Route
+from dealer_server.operations.catalogue import import_packages, package_status
+from dealer_server.operations.catalogue import load_stock as stock
 from dealer_server.rules.catalogue import importing
 from dealer_server.rules.catalogue.package import FIELDS, SUPPLIED_FIELDS, Package, data_text
-from dealer_server.store import console_packages
-from dealer_server.store.console_packages import Wanted
+from dealer_server.rules.money import money
+from dealer_server.store.console import packages as console_packages
+from dealer_server.store.console.packages import Wanted
 
 STATUSES = ("ON_SALE", "OFF_SALE")
 FAULTS = 200
@@ -32,52 +33,55 @@ class Change(NamedTuple):
     fields: Sequence[tuple[str, str, str]]
 
 
-async def packages(visit: Visit) -> Page:
-    query = visit.query
-    status = asked.one_of(query, "status", STATUSES)
-    wanted = Wanted(asked.text(query, "q"), status, asked.text(query, "region"), asked.text(query, "covers"))
-    async with visit.parts.database.connection() as connection:
-        found = await console_packages.page(connection, wanted, asked.text(query, "before"), PAGE + 1)
+async def packages(context: RequestContext) -> Page:
+    query = context.query
+    status = params.one_of(query, "status", STATUSES)
+    wanted = Wanted(params.text(query, "q"), status, params.text(query, "region"), params.text(query, "covers"))
+    async with context.parts.database.connection() as connection:
+        found = await console_packages.page(connection, wanted, params.text(query, "before"), PAGE + 1)
     following = found[PAGE - 1].package.package_code if len(found) > PAGE else None
-    return own.page(
-        visit,
+    return permissions.page(
+        context,
         "packages",
         packages=found[:PAGE],
         wanted=wanted,
         data_text=data_text,
-        pager=asked.pager(visit, "/console/packages", following),
+        pager=params.pager(context, "/console/packages", following),
     )
 
 
-async def set_status(visit: Visit) -> Answer:
-    code, status = visit.form.get("package", ""), "OFF_SALE" if visit.form.get("status") == "OFF_SALE" else "ON_SALE"
-    await sale.set_status(visit.parts.database, [code], status, visit.author, lambda: visit.now)
-    back = asked.address("/console/packages", {name: visit.form.get(name) for name in ("q", "region", "covers")})
-    return Go(back, f"{code} is {'on' if status == 'ON_SALE' else 'off'} sale")
+async def set_status(context: RequestContext) -> Answer:
+    code, status = (
+        context.form.get("package", ""),
+        "OFF_SALE" if context.form.get("status") == "OFF_SALE" else "ON_SALE",
+    )
+    await package_status.set_status(context.parts.database, [code], status, context.author, lambda: context.now)
+    back = params.address("/console/packages", {name: context.form.get(name) for name in ("q", "region", "covers")})
+    return Redirect(back, f"{code} is {'on' if status == 'ON_SALE' else 'off'} sale")
 
 
 # The import
 
 
-async def choose(visit: Visit) -> Page:
-    return own.page(visit, "import", columns=importing.COLUMNS)
+async def choose(context: RequestContext) -> Page:
+    return permissions.page(context, "import", columns=importing.COLUMNS)
 
 
-async def preview(visit: Visit) -> Answer:
+async def preview(context: RequestContext) -> Answer:
     """What a file would change, or its faults; nothing is written."""
-    text = _text(visit.files.get("file", b""))
+    text = _text(context.files.get("file", b""))
     if text is None:
-        return Go("/console/packages/import", "A CSV file in UTF-8 is needed", failed=True)
-    async with visit.parts.database.connection() as connection:
+        return Redirect("/console/packages/import", "A CSV file in UTF-8 is needed", failed=True)
+    async with context.parts.database.connection() as connection:
         known = [*SUPPLIED_FIELDS, *await store.supplier.codes(connection)]
         read = importing.read(text, known)
         codes = [one.package_code for one in read.packages]
         before = await console_packages.named(connection, codes)
         routes = await store.purchase.routes(connection, codes)
-    after = [catalogue.made_by(one, routes.get(one.package_code, [])) for one in read.packages]
+    after = [import_packages.made_by(one, routes.get(one.package_code, [])) for one in read.packages]
     changes = [change for one in after if (change := _change(before.get(one.package_code), one))]
-    return own.page(
-        visit,
+    return permissions.page(
+        context,
         "import_preview",
         faults=read.faults[:FAULTS],
         fault_count=len(read.faults),
@@ -111,17 +115,19 @@ def _said(value: object, name: str, currency: str) -> str:
     return "" if value is None else str(value)
 
 
-async def apply(visit: Visit) -> Answer:
+async def apply(context: RequestContext) -> Answer:
     """Writes what was previewed, all or nothing."""
-    text = _unpacked(visit.form.get("packed", ""))
+    text = _unpacked(context.form.get("packed", ""))
     if text is None:
-        return Go("/console/packages/import", "The file got lost: choose it again", failed=True)
-    imported = await catalogue.import_csv(visit.parts.database, text, visit.author, lambda: visit.now)
+        return Redirect("/console/packages/import", "The file got lost: choose it again", failed=True)
+    imported = await import_packages.import_csv(context.parts.database, text, context.author, lambda: context.now)
     if imported.faults:
-        return Go(
+        return Redirect(
             "/console/packages/import", f"{many(len(imported.faults), 'fault')}; nothing was imported", failed=True
         )
-    return Go("/console/packages", f"{many(imported.packages, 'package')}, {imported.changed} of them new or changed")
+    return Redirect(
+        "/console/packages", f"{many(imported.packages, 'package')}, {imported.changed} of them new or changed"
+    )
 
 
 def _text(file: bytes) -> str | None:
@@ -148,31 +154,31 @@ def _unpacked(packed: str) -> str | None:
 # Stock
 
 
-async def choose_stock(visit: Visit) -> Page:
-    return own.page(visit, "stock", package=await _package(visit), report=None)
+async def choose_stock(context: RequestContext) -> Page:
+    return permissions.page(context, "stock", package=await _package(context), report=None)
 
 
-async def load_stock(visit: Visit) -> Answer:
+async def load_stock(context: RequestContext) -> Answer:
     """All profiles of the file or, with a report of every fault, none."""
-    package, parts = await _package(visit), visit.parts
-    text = _text(visit.files.get("file", b""))
+    package, parts = await _package(context), context.parts
+    text = _text(context.files.get("file", b""))
     if text is None:
-        return Go(_stock_page(visit.path), "A CSV file in UTF-8 is needed", failed=True)
-    report = await stock.load_stock(parts.database, parts.data_keys, package.package_code, text, visit.author)
-    return own.page(visit, "stock", status=400 if report.faults else 200, package=package, report=report)
+        return Redirect(_stock_page(context.path), "A CSV file in UTF-8 is needed", failed=True)
+    report = await stock.load_stock(parts.database, parts.data_keys, package.package_code, text, context.author)
+    return permissions.page(context, "stock", status=400 if report.faults else 200, package=package, report=report)
 
 
 def _stock_page(path: Mapping[str, str]) -> str:
     return f"/console/packages/{path['code']}/stock"
 
 
-async def _package(visit: Visit) -> Package:
+async def _package(context: RequestContext) -> Package:
     """Raises NotHere."""
-    code = visit.path["code"]
-    async with visit.parts.database.connection() as connection:
+    code = context.path["code"]
+    async with context.parts.database.connection() as connection:
         found = (await console_packages.named(connection, [code])).get(code)
     if found is None:
-        raise NotHere
+        raise NotFound
     return found
 
 

@@ -3,18 +3,23 @@
 from base64 import b64encode
 from typing import NamedTuple
 
-from dealer_server.console import asked
-from dealer_server.console.operator import own, timeline
-from dealer_server.console.operator.own import CODES, LOOK, PAGE, PUSH
+from dealer_server.console.operator import permissions, timeline
+from dealer_server.console.operator.permissions import CODES, LOOK, PAGE, PUSH
 from dealer_server.console.operator.timeline import Known
-from dealer_server.console.visit import Answer, Go, NotHere, Page, Route, Visit
-from dealer_server.operations.view_code import view_code
-from dealer_server.rules import activation_code, identity, qr
-from dealer_server.rules.model import STOCK, Item, Profile
-from dealer_server.store import console_dealers, console_orders, console_profiles, order, refund
-from dealer_server.store.console_orders import Bought
-from dealer_server.store.console_profiles import Life, Owner, Wanted
-from dealer_server.store.database import Connection
+from dealer_server.console.shared import params
+from dealer_server.console.shared.request_context import Answer, NotFound, Page, Redirect, RequestContext, Route
+from dealer_server.db.connection import Connection
+from dealer_server.operations.profiles.reveal_activation_code import view_code
+from dealer_server.rules.lifecycle import activation_code, qr
+from dealer_server.rules.orders import identity
+from dealer_server.rules.orders.model import STOCK, Item, Profile
+from dealer_server.store.console import dealers as console_dealers
+from dealer_server.store.console import orders
+from dealer_server.store.console import profiles as console_profiles
+from dealer_server.store.console.orders import Bought
+from dealer_server.store.console.profiles import Life, Owner, Wanted
+from dealer_server.store.orders import order
+from dealer_server.store.refunds import refund
 
 STATES = ("PENDING", "DELIVERED", "ACTIVATING", "ACTIVATED", "CANCELLED", "FAILED", "REFUNDED")
 EVENTS = 200
@@ -50,68 +55,68 @@ class Code(NamedTuple):
     picture: str
 
 
-async def profiles(visit: Visit) -> Page:
-    query = visit.query
-    wanted = Wanted(asked.number(query, "dealer"), asked.one_of(query, "state", STATES), asked.text(query, "iccid"))
-    async with visit.parts.database.connection() as connection:
-        found = await console_profiles.page(connection, wanted, asked.number(query, "before"), PAGE)
+async def profiles(context: RequestContext) -> Page:
+    query = context.query
+    wanted = Wanted(params.number(query, "dealer"), params.one_of(query, "state", STATES), params.text(query, "iccid"))
+    async with context.parts.database.connection() as connection:
+        found = await console_profiles.page(connection, wanted, params.number(query, "before"), PAGE)
         dealers = await console_dealers.names(connection, wanted.tenant_id)
-    return own.page(
-        visit,
+    return permissions.page(
+        context,
         "profiles",
         profiles=found.rows,
         wanted=wanted,
         filtered=wanted != Wanted(),
         dealers=dealers,
         states=STATES,
-        pager=own.pager(visit, "/console/profiles", found),
+        pager=permissions.pager(context, "/console/profiles", found),
     )
 
 
-async def one(visit: Visit) -> Page:
-    return await _page(visit, None)
+async def one(context: RequestContext) -> Page:
+    return await _page(context, None)
 
 
-async def code(visit: Visit) -> Page:
+async def code(context: RequestContext) -> Page:
     """The same with its code; who looked is in the audit log."""
-    parts, owner, profile_id = visit.parts, *await _owner(visit)
-    text = await view_code(parts.database, parts.data_keys, owner.tenant_id, profile_id, visit.author)
+    parts, owner, profile_id = context.parts, *await _owner(context)
+    text = await view_code(parts.database, parts.data_keys, owner.tenant_id, profile_id, context.author)
     if text is None:
-        raise NotHere
+        raise NotFound
     picture = f"data:image/svg+xml;base64,{b64encode(qr.svg(text)).decode()}"
-    return await _page(visit, Code(text, *activation_code.fields(text), picture))
+    return await _page(context, Code(text, *activation_code.fields(text), picture))
 
 
-async def _page(visit: Visit, shown: Code | None) -> Page:
-    owner, profile_id = await _owner(visit)
-    async with visit.parts.database.connection() as connection:
-        found = await _shown(connection, visit, owner, profile_id)
-    return own.page(visit, "profile", one=found, profile=found.profile, code=shown)
+async def _page(context: RequestContext, shown: Code | None) -> Page:
+    owner, profile_id = await _owner(context)
+    async with context.parts.database.connection() as connection:
+        found = await _shown(connection, context, owner, profile_id)
+    return permissions.page(context, "profile", one=found, profile=found.profile, code=shown)
 
 
-async def _owner(visit: Visit) -> tuple[Owner, int]:
+async def _owner(context: RequestContext) -> tuple[Owner, int]:
     """Raises NotHere."""
-    profile_id = identity.profile_id(visit.path["number"])
-    async with visit.parts.database.connection() as connection:
+    profile_id = identity.profile_id(context.path["number"])
+    async with context.parts.database.connection() as connection:
         owner = None if profile_id is None else await console_profiles.whose(connection, profile_id)
     if profile_id is None or owner is None:
-        raise NotHere
+        raise NotFound
     return owner, profile_id
 
 
-async def _shown(connection: Connection, visit: Visit, owner: Owner, profile_id: int) -> Shown:
+async def _shown(connection: Connection, context: RequestContext, owner: Owner, profile_id: int) -> Shown:
     tenant_id, key, span = owner.tenant_id, (owner.tenant_id, owner.order_id), range(profile_id, profile_id + 1)
-    found = (await order.load(connection, [key], visit.parts.data_keys))[key]
+    found = (await order.load(connection, [key], context.parts.data_keys))[key]
     item, profile = next((item, one) for item in found.items for one in item.profiles if one.profile_id == profile_id)
-    purchases = await console_orders.purchases(connection, tenant_id, span, EVENTS)
+    purchases = await orders.purchases(connection, tenant_id, span, EVENTS)
     void = await console_profiles.void(connection, tenant_id, profile_id)
     refunds = await refund.of_orders(connection, [key])
     known = Known(
         order=found,
         movements=(),
         purchases=purchases,
-        calls=await console_orders.calls(connection, tenant_id, span, EVENTS),
-        lives=await console_orders.lives(connection, tenant_id, span, EVENTS),
+        calls=await orders.calls(connection, tenant_id, span, EVENTS),
+        lives=await orders.lives(connection, tenant_id, span, EVENTS),
         voids=[void] if void else (),
         refunds=[one for one in refunds if any(line.profile_id == profile_id for line in one.lines)],
         deliveries=(),
@@ -137,12 +142,14 @@ def _alone(title: str, profile_id: int) -> str:
     return said if said.startswith("eSIM") else said[:1].upper() + said[1:]
 
 
-async def cancel(visit: Visit) -> Answer:
+async def cancel(context: RequestContext) -> Answer:
     """Voids the profile without money back, as its dealer could."""
-    owner, profile_id = await _owner(visit)
-    to, reason = f"/console/profiles/{profile_id}", visit.form.get("reason", "")
-    given = await visit.parts.voids.void_by_operator(owner.tenant_id, profile_id, visit.author, reason)
-    return Go(to, "The eSIM is cancelled" if given.async_status == "COMPLETED" else "Its supplier is asked to void it")
+    owner, profile_id = await _owner(context)
+    to, reason = f"/console/profiles/{profile_id}", context.form.get("reason", "")
+    given = await context.parts.voids.void_by_operator(owner.tenant_id, profile_id, context.author, reason)
+    return Redirect(
+        to, "The eSIM is cancelled" if given.async_status == "COMPLETED" else "Its supplier is asked to void it"
+    )
 
 
 ROUTES: tuple[Route, ...] = (

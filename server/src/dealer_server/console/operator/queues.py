@@ -3,14 +3,15 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from dealer_server.console import asked
-from dealer_server.console.operator import own
-from dealer_server.console.operator.own import LOOK, MONEY, PAGE
-from dealer_server.console.visit import Answer, Count, Go, Page, Route, Visit
-from dealer_server.operations import review, topup
-from dealer_server.store import console_queues
-from dealer_server.store.console_queues import Queue
-from dealer_server.store.database import Connection
+from dealer_server.console.operator import permissions
+from dealer_server.console.operator.permissions import LOOK, MONEY, PAGE
+from dealer_server.console.shared import params
+from dealer_server.console.shared.request_context import Answer, Count, Page, Redirect, RequestContext, Route
+from dealer_server.db.connection import Connection
+from dealer_server.operations.refunds import refund_review
+from dealer_server.operations.wallets import topup
+from dealer_server.store.console import queues
+from dealer_server.store.console.queues import Queue
 
 T = TypeVar("T")
 Load = Callable[[Connection, str | None, int | None, int], Awaitable[list[T]]]
@@ -20,9 +21,9 @@ REFUNDS = ("REVIEW", "REFUNDING", "REFUNDED", "REJECTED", "ALL")
 
 
 def _waiting(queue: Queue) -> Count:
-    async def count(visit: Visit) -> int:
-        async with visit.parts.database.connection() as connection:
-            return await console_queues.count(connection, queue)
+    async def count(context: RequestContext) -> int:
+        async with context.parts.database.connection() as connection:
+            return await queues.count(connection, queue)
 
     return count
 
@@ -30,47 +31,53 @@ def _waiting(queue: Queue) -> Count:
 pending, in_review, parked = _waiting("topups"), _waiting("refunds"), _waiting("purchases")
 
 
-async def topups(visit: Visit) -> Page:
-    return await _page(visit, "topups", TOPUPS, console_queues.topups, lambda one: one.topup_id)
+async def topups(context: RequestContext) -> Page:
+    return await _page(context, "topups", TOPUPS, queues.topups, lambda one: one.topup_id)
 
 
-async def approve_topup(visit: Visit) -> Answer:
-    number = visit.path["number"]
-    await topup.approve(visit.parts.database, number, visit.author, lambda: visit.now)
-    return Go("/console/topups", f"{number} is approved and credited")
+async def approve_topup(context: RequestContext) -> Answer:
+    number = context.path["number"]
+    await topup.approve(context.parts.database, number, context.author, lambda: context.now)
+    return Redirect("/console/topups", f"{number} is approved and credited")
 
 
-async def reject_topup(visit: Visit) -> Answer:
-    number = visit.path["number"]
-    await topup.reject(visit.parts.database, number, visit.form.get("reason", ""), visit.author, lambda: visit.now)
-    return Go("/console/topups", f"{number} is rejected")
+async def reject_topup(context: RequestContext) -> Answer:
+    number = context.path["number"]
+    await topup.reject(
+        context.parts.database, number, context.form.get("reason", ""), context.author, lambda: context.now
+    )
+    return Redirect("/console/topups", f"{number} is rejected")
 
 
-async def refunds(visit: Visit) -> Page:
-    return await _page(visit, "refunds", REFUNDS, console_queues.refunds, lambda one: one.refund_id)
+async def refunds(context: RequestContext) -> Page:
+    return await _page(context, "refunds", REFUNDS, queues.refunds, lambda one: one.refund_id)
 
 
-async def approve_refund(visit: Visit) -> Answer:
-    number = visit.path["number"]
-    await review.approve(visit.parts.database, number, visit.author, lambda: visit.now)
-    return Go("/console/refunds", f"{number} is approved; the credit follows")
+async def approve_refund(context: RequestContext) -> Answer:
+    number = context.path["number"]
+    await refund_review.approve(context.parts.database, number, context.author, lambda: context.now)
+    return Redirect("/console/refunds", f"{number} is approved; the credit follows")
 
 
-async def reject_refund(visit: Visit) -> Answer:
-    number = visit.path["number"]
-    await review.reject(visit.parts.database, number, visit.form.get("reason", ""), visit.author, lambda: visit.now)
-    return Go("/console/refunds", f"{number} is rejected")
+async def reject_refund(context: RequestContext) -> Answer:
+    number = context.path["number"]
+    await refund_review.reject(
+        context.parts.database, number, context.form.get("reason", ""), context.author, lambda: context.now
+    )
+    return Redirect("/console/refunds", f"{number} is rejected")
 
 
-async def _page(visit: Visit, name: str, tabs: tuple[str, ...], load: Load[T], number: Callable[[T], int]) -> Page:
+async def _page(
+    context: RequestContext, name: str, tabs: tuple[str, ...], load: Load[T], number: Callable[[T], int]
+) -> Page:
     """One tab of a queue, as `load` gives it. The first tab is what waits."""
-    tab = asked.one_of(visit.query, "status", tabs) or tabs[0]
-    status, before = None if tab == "ALL" else tab, asked.number(visit.query, "before")
-    async with visit.parts.database.connection() as connection:
+    tab = params.one_of(context.query, "status", tabs) or tabs[0]
+    status, before = None if tab == "ALL" else tab, params.number(context.query, "before")
+    async with context.parts.database.connection() as connection:
         found = await load(connection, status, before, PAGE + 1)
     following = number(found[PAGE - 1]) if len(found) > PAGE else None
-    pager = asked.pager(visit, f"/console/{name}", following)
-    return own.page(visit, name, rows=found[:PAGE], tab=tab, tabs=tabs, pager=pager)
+    pager = params.pager(context, f"/console/{name}", following)
+    return permissions.page(context, name, rows=found[:PAGE], tab=tab, tabs=tabs, pager=pager)
 
 
 ROUTES: tuple[Route, ...] = (

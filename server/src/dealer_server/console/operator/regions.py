@@ -2,32 +2,34 @@
 
 from collections import Counter
 
-from dealer_server.console import asked
-from dealer_server.console.operator import own
-from dealer_server.console.operator.own import LOOK, PAGE
-from dealer_server.console.visit import Page, Route, Visit
-from dealer_server.store import console_regions
-from dealer_server.store.console_regions import Region
+from dealer_server.console.operator import permissions
+from dealer_server.console.operator.permissions import LOOK, PAGE
+from dealer_server.console.shared import params
+from dealer_server.console.shared.request_context import Page, RequestContext, Route
+from dealer_server.store.console import regions as console_regions
+from dealer_server.store.console.regions import Region
 
 KINDS = ("COUNTRY", "REGION", "GLOBAL")
 
 
-async def regions(visit: Visit) -> Page:
-    text, kind = asked.text(visit.query, "q"), asked.one_of(visit.query, "type", KINDS)
-    async with visit.parts.database.connection() as connection:
+async def regions(context: RequestContext) -> Page:
+    text, kind = params.text(context.query, "q"), params.one_of(context.query, "type", KINDS)
+    async with context.parts.database.connection() as connection:
         found = await console_regions.regions(connection)
     matching = [one for one in found if kind in (None, one.location_type) and _named(one, text or "")]
-    start = asked.number(visit.query, "before") or 0
+    start = params.number(context.query, "before") or 0
     end = start + PAGE
-    return own.page(
-        visit,
+    return permissions.page(
+        context,
         "regions",
         regions=matching[start:end],
         counts=Counter(one.location_type for one in found),
         kind=kind,
         kinds=KINDS,
         text=text or "",
-        pager=asked.pager(visit, "/console/regions", end if end < len(matching) else None, f"{len(matching)} places"),
+        pager=params.pager(
+            context, "/console/regions", end if end < len(matching) else None, f"{len(matching)} places"
+        ),
     )
 
 

@@ -2,48 +2,48 @@
 
 from decimal import Decimal
 
-from dealer_server.console.operator import own
-from dealer_server.console.operator.own import LOOK, PUSH, TERMS
-from dealer_server.console.visit import Answer, Go, NotHere, Page, Route, Visit
-from dealer_server.operations import supplier
-from dealer_server.store import console_suppliers
-from dealer_server.store.supplier import free_iccids
+from dealer_server.console.operator import permissions
+from dealer_server.console.operator.permissions import LOOK, PUSH, TERMS
+from dealer_server.console.shared.request_context import Answer, NotFound, Page, Redirect, RequestContext, Route
+from dealer_server.operations.suppliers import supplier
+from dealer_server.store.console import suppliers as console_suppliers
+from dealer_server.store.suppliers.supplier import free_iccids
 from dealer_server.suppliers.contract import Health
 
 
-async def suppliers(visit: Visit) -> Page:
-    async with visit.parts.database.connection() as connection:
+async def suppliers(context: RequestContext) -> Page:
+    async with context.parts.database.connection() as connection:
         found = await console_suppliers.listed(connection)
         unfinished = await console_suppliers.unfinished(connection)
         stock = await console_suppliers.stock(connection)
-    return own.page(
-        visit,
+    return permissions.page(
+        context,
         "suppliers",
         suppliers=[(one, [open for open in unfinished if open.supplier == one.code]) for one in found],
         left=_left,
         stock=stock,
-        parked=await supplier.parked(visit.parts.database),
+        parked=await supplier.parked(context.parts.database),
     )
 
 
-async def one_supplier(visit: Visit) -> Page:
-    return await _shown(visit, None)
+async def one_supplier(context: RequestContext) -> Page:
+    return await _shown(context, None)
 
 
-async def _shown(visit: Visit, health: Health | None) -> Page:
+async def _shown(context: RequestContext, health: Health | None) -> Page:
     """A supplier's page, with how it answered just now."""
-    code, parts = visit.path["code"], visit.parts
+    code, parts = context.path["code"], context.parts
     async with parts.database.connection() as connection:
         found = next((one for one in await console_suppliers.listed(connection) if one.code == code), None)
         if found is None:
-            raise NotHere
+            raise NotFound
         unfinished = await console_suppliers.unfinished(connection, code)
         free = await free_iccids(connection, code)
     totals = None
-    if "totals" in visit.query:
+    if "totals" in context.query:
         [totals] = await supplier.show(parts.database, parts.data_keys, code)
-    return own.page(
-        visit,
+    return permissions.page(
+        context,
         "supplier",
         supplier=found,
         unfinished=unfinished,
@@ -61,31 +61,31 @@ def _left(balance: int) -> str:
     return text.removesuffix("00")
 
 
-async def check(visit: Visit) -> Answer:
+async def check(context: RequestContext) -> Answer:
     """Asks the supplier now."""
-    code, parts = visit.path["code"], visit.parts
-    return await _shown(visit, await supplier.check(parts.database, parts.data_keys, code))
+    code, parts = context.path["code"], context.parts
+    return await _shown(context, await supplier.check(parts.database, parts.data_keys, code))
 
 
-async def set_status(visit: Visit) -> Answer:
-    code, status = visit.path["code"], "PAUSED" if visit.form.get("status") == "PAUSED" else "ACTIVE"
-    await supplier.set_status(visit.parts.database, code, status, visit.author)
-    return Go(f"/console/suppliers/{code}", f"{code} is {status}")
+async def set_status(context: RequestContext) -> Answer:
+    code, status = context.path["code"], "PAUSED" if context.form.get("status") == "PAUSED" else "ACTIVE"
+    await supplier.set_status(context.parts.database, code, status, context.author)
+    return Redirect(f"/console/suppliers/{code}", f"{code} is {status}")
 
 
-async def resolve(visit: Visit) -> Answer:
+async def resolve(context: RequestContext) -> Answer:
     """What an operator found out about a parked purchase."""
-    form, parts = visit.form, visit.parts
+    form, parts = context.form, context.parts
     unit_key = form.get("unit", "")
     if form.get("outcome") == "bought":
         await supplier.bought(
             *(parts.database, parts.data_keys, unit_key, form.get("iccid", "").strip()),
-            *(form.get("code", "").strip(), visit.author, lambda: visit.now),
+            *(form.get("code", "").strip(), context.author, lambda: context.now),
             ref=form.get("ref", "").strip() or None,
         )
     else:
-        await supplier.not_bought(parts.database, parts.data_keys, unit_key, visit.author, lambda: visit.now)
-    return Go("/console/suppliers", f"{unit_key} goes on: {form.get('outcome', 'not bought')}")
+        await supplier.not_bought(parts.database, parts.data_keys, unit_key, context.author, lambda: context.now)
+    return Redirect("/console/suppliers", f"{unit_key} goes on: {form.get('outcome', 'not bought')}")
 
 
 ROUTES: tuple[Route, ...] = (

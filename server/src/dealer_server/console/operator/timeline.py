@@ -5,13 +5,14 @@ from datetime import datetime
 from itertools import groupby
 from typing import NamedTuple
 
-from dealer_server.console.look import grouped
 from dealer_server.console.operator import codes
-from dealer_server.rules import identity, money
-from dealer_server.rules.model import Order
-from dealer_server.store.console_orders import Bought, Called, Lived, Movement, VoidAsked
-from dealer_server.store.refund import Row as Refund
-from dealer_server.store.webhook_log import Attempt, Delivery
+from dealer_server.console.shared.rendering import grouped
+from dealer_server.rules.money import money
+from dealer_server.rules.orders import identity
+from dealer_server.rules.orders.model import Order
+from dealer_server.store.console.orders import Bought, Called, Lived, Movement, VoidAsked
+from dealer_server.store.refunds.refund import Row as Refund
+from dealer_server.store.webhooks.log import Attempt, Delivery
 
 BODY_SHOWN = 20_000
 """Characters: of an order of hundreds of profiles, the page of the delivery has the rest."""

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dealer_server.rules import money
 from dealer_server.rules.catalogue import package as rules
 from dealer_server.rules.catalogue.countries import BUNDLES, COUNTRIES, Bundle, Country
 from dealer_server.rules.catalogue.package import SUPPLIED_FIELDS, Package, slug_of, sold_by_day, speed_of
+from dealer_server.rules.money import money
 
 
 class Fault(msgspec.Struct, frozen=True):

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 import msgspec
 from msgspec import Meta
 
-from dealer_server.rules import money
 from dealer_server.rules.catalogue.countries import BUNDLES, COUNTRIES
 from dealer_server.rules.catalogue.package import (
     OPTIONAL_PROFILE_FIELDS,
@@ -22,6 +21,7 @@ from dealer_server.rules.catalogue.package import (
     slug_of,
     sold_by_day,
 )
+from dealer_server.rules.money import money
 from esim_dealer.wire.vocabulary import ActivationType, DataType, DurationUnit, LocationType
 
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from dealer_server.rules import money
 from dealer_server.rules.catalogue.countries import CONTINENTS, COUNTRIES
+from dealer_server.rules.money import money
 from esim_dealer.wire.vocabulary import ActivationType, DataType, DurationUnit, LocationType, PackageStatus, PackageType
 
 KB, MB, GB, TB = 2**10, 2**20, 2**30, 2**40

@@ -1,7 +1,7 @@
 -- Amounts are BIGINT in ten-thousandths of the major unit. Tenant-owned tables have tenant_id first in every key, so that
 -- the schema can be distributed by tenant. Orders and profiles take their ids from id_block, so ids hold their time.
 
--- Ids are handed out in blocks: a number never comes twice, whatever the clocks do (rules/identity.py).
+-- Ids are handed out in blocks: a number never comes twice, whatever the clocks do (rules/orders/identity.py).
 CREATE TABLE id_block (
     kind text PRIMARY KEY,
     next bigint NOT NULL
@@ -28,7 +28,7 @@ CREATE TABLE tenant (
 );
 
 -- How a dealer proves who it is. Looked up by app_key before the tenant is known, hence the one key without tenant_id.
--- Secrets are sealed (store/sealing.py); after a reset the old one opens calls until previous_until.
+-- Secrets are sealed (db/sealing.py); after a reset the old one opens calls until previous_until.
 CREATE TABLE credential (
     app_key text PRIMARY KEY,
     tenant_id bigint NOT NULL REFERENCES tenant,
@@ -92,7 +92,7 @@ CREATE TABLE price (
     PRIMARY KEY (tenant_id, package_code)
 );
 
--- An order. createTime and orderNo are computed from order_id; digest is what the order means (rules/order.py).
+-- An order. createTime and orderNo are computed from order_id; digest is what the order means (rules/orders/order.py).
 CREATE TABLE orders (
     tenant_id bigint NOT NULL REFERENCES wallet,
     order_id bigint NOT NULL,
@@ -239,7 +239,7 @@ CREATE UNIQUE INDEX webhook_one_in_flight_per_order ON webhook_delivery (tenant_
 CREATE UNIQUE INDEX webhook_one_unattempted_update ON webhook_delivery (tenant_id, order_id)
     WHERE event_type = 'DELIVERY_UPDATED' AND attempt_count = 0 AND state IN ('WAITING', 'READY') AND trigger = 'AUTO';
 
--- Each try: what was answered, how long it took. error is a word of webhook/outbound.py. Kept 30 days.
+-- Each try: what was answered, how long it took. error is a word of webhooks/outbound.py. Kept 30 days.
 CREATE TABLE webhook_attempt (
     tenant_id bigint NOT NULL,
     delivery_id bigint NOT NULL,

@@ -1,6 +1,6 @@
 -- Suppliers that are called over a network, what was bought from them, and the life of what was delivered.
 
--- Whom we buy from. settings: the kind's settings (suppliers/kinds.py) as JSON, sealed whole, as they hold secrets.
+-- Whom we buy from. settings: the kind's settings (suppliers/registry.py) as JSON, sealed whole, as they hold secrets.
 -- event_token: the secret part of the address its messages come to.
 CREATE TABLE supplier (
     code text PRIMARY KEY CHECK (code ~ '^[a-z0-9][a-z0-9:_-]{0,63}$'),
@@ -112,7 +112,7 @@ CREATE TABLE supplier_event (
 CREATE INDEX supplier_event_received ON supplier_event USING brin (received_at) WITH (pages_per_range = 32);
 
 -- The life of a delivered profile, beyond what its dealer sees. due_at: when time changes it, or its supplier is asked.
--- Times of what is shown decide between reports that come out of order (rules/life.py).
+-- Times of what is shown decide between reports that come out of order (rules/lifecycle/lifecycle.py).
 CREATE TABLE profile_life (
     tenant_id bigint NOT NULL,
     profile_id bigint NOT NULL,

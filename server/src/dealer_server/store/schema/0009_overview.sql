@@ -1,7 +1,7 @@
 -- How the API and suppliers do, for the console; and a way from a call's id to the log of refused calls.
 
 -- The API minute by minute and process by process, for two days. writes: calls that change something, apart from those
--- that only read. spread: how many calls took how long (rules/spread.py). failed: of these, how many were answered with
+-- that only read. spread: how many calls took how long (rules/access/latency_histogram.py). failed: of these, how many were answered with
 -- a fault of ours.
 CREATE TABLE api_minute (
     minute timestamptz NOT NULL,

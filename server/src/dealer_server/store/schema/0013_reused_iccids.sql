@@ -3,7 +3,7 @@
 -- superseded: a later profile of this dealer has its ICCID, delivered before we heard that this one is over.
 ALTER TABLE profile ADD COLUMN superseded boolean NOT NULL DEFAULT false;
 
--- One live profile per dealer and ICCID; the others stand behind it, the newest first (store/iccid.py).
+-- One live profile per dealer and ICCID; the others stand behind it, the newest first (store/profiles/iccid.py).
 DROP INDEX profile_iccid;
 CREATE UNIQUE INDEX profile_iccid ON profile (tenant_id, iccid,
     (CASE WHEN cancelled OR plan_use_status = 'ENDED' OR superseded THEN profile_id ELSE 9223372036854775807 END))

@@ -3,7 +3,8 @@
 from importlib import resources
 from typing import NamedTuple
 
-from dealer_server.store.database import Connection, Session
+from dealer_server.db.connection import Connection
+from dealer_server.db.session import Session
 
 _LOCK = 5_382_014  # one migration at a time per database
 

@@ -1,0 +1,20 @@
+"""How is what calls leave in memory written, off their path, and nothing of it lost when the process ends in order?"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+
+@asynccontextmanager
+async def background_flush(run: Coroutine[Any, Any, None], flush: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """`run` writes again and again while this is open; `flush` writes what is left at the end."""
+    writing = asyncio.create_task(run)
+    try:
+        yield
+    finally:
+        writing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await writing
+        await flush()

@@ -1,0 +1,1 @@
+"""PostgreSQL: connections, sessions, batches, sealed values. No statement of ours stands here."""

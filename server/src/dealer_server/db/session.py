@@ -1,0 +1,133 @@
+"""A connection of its own for hot statements, which are prepared once."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import asyncpg
+
+from dealer_server.db.after_commit import committing
+from dealer_server.db.connection import ENDS_WHEN_ITS_CLIENT_IS_GONE, connect
+from dealer_server.db.errors import FULL, LOST, UNREACHABLE, DatabaseLost, LockTimeout
+
+PLANS_LIVE_SECONDS = 1.0
+LOCK_MS, IDLE_IN_TRANSACTION_MS = 2_000, 10_000
+SHARED_LOCK_TIMEOUT = "250ms"  # where the calls of all dealers of a process wait on one session
+
+
+class Session:
+    """One connection kept for a hot lane. Statements are prepared once; their plans are renewed every second, since
+    plans made while tables were nearly empty would scan them for ever; a lost connection is opened anew."""
+
+    def __init__(self, dsn: str, settings: Mapping[str, str]):
+        self._dsn = dsn
+        self._settings = settings
+        self._connection: asyncpg.Connection | None = None
+        self._prepared: dict[str, Any] = {}
+        self._plans_from = 0.0
+        self._in_transaction = False
+
+    async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
+        """The rows of one statement. Raises DatabaseLost, LockTimeout."""
+        connection = await self.open()
+        try:
+            statement = self._prepared.get(sql)
+            if statement is None:
+                statement = self._prepared[sql] = await connection.prepare(sql)
+            return await statement.fetch(*args)
+        except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError) as error:
+            raise LockTimeout from error
+        except FULL as error:
+            raise DatabaseLost(sent=False) from error
+        except LOST as error:
+            self.drop()
+            raise DatabaseLost(sent=True) from error
+
+    async def execute(self, sql: str) -> None:
+        """A statement without rows or parameters, such as BEGIN. Raises DatabaseLost."""
+        connection = await self.open()
+        try:
+            await connection.execute(sql)
+        except FULL as error:
+            raise DatabaseLost(sent=False) from error
+        except LOST as error:
+            self.drop()
+            raise DatabaseLost(sent=True) from error
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator["Session"]:
+        """All on one connection. Lost before COMMIT is sent, surely nothing was done."""
+        with committing():
+            async with self._begun():
+                yield self
+
+    @asynccontextmanager
+    async def _begun(self) -> AsyncIterator[None]:
+        await self.open()
+        self._in_transaction = True
+        try:
+            await self.execute("BEGIN")
+            yield
+        except BaseException as error:
+            with suppress(DatabaseLost):  # then the server has rolled back
+                await self.execute("ROLLBACK")
+            if isinstance(error, DatabaseLost):
+                raise DatabaseLost(sent=False) from error.__cause__
+            raise
+        else:
+            await self.execute("COMMIT")
+        finally:
+            self._in_transaction = False
+
+    async def open(self) -> asyncpg.Connection:
+        """The connection, opened or opened anew; its plans not older than a second. Raises DatabaseLost.
+
+        Never opened anew inside a transaction: half of it would run by itself.
+        """
+        now = asyncio.get_running_loop().time()
+        if self._connection is None or self._connection.is_closed():
+            if self._in_transaction:
+                raise DatabaseLost(sent=False)
+            self._connection = await self._connect()
+            self._prepared = {}
+            self._plans_from = now
+        elif now - self._plans_from > PLANS_LIVE_SECONDS and not self._connection.is_in_transaction():
+            self._plans_from = now
+            try:
+                await self._connection.execute("DISCARD PLANS")
+            except UNREACHABLE:
+                self.drop()
+                return await self.open()
+        return self._connection
+
+    def drop(self) -> None:
+        """Forgets a connection that is lost."""
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
+
+    async def _connect(self) -> asyncpg.Connection:
+        return await connect(
+            self._dsn,
+            server_settings={
+                "application_name": "esim-dealer lane",
+                "statement_timeout": "0",
+                "lock_timeout": str(LOCK_MS),
+                "idle_in_transaction_session_timeout": str(IDLE_IN_TRANSACTION_MS),
+                **ENDS_WHEN_ITS_CLIENT_IS_GONE,
+                "jit": "off",
+                # Every hot statement finds rows by key; a plan that scans could only come from stale statistics.
+                "enable_seqscan": "off",
+                "enable_hashjoin": "off",
+                "enable_mergejoin": "off",
+                "enable_material": "off",
+                "enable_bitmapscan": "off",
+                **self._settings,
+            },
+        )

@@ -1,0 +1,196 @@
+"""`dealer-server dev`: everything in one process on an embedded PostgreSQL, with a demo dealer, for trial and tests."""
+
+import asyncio
+import base64
+import hmac
+import json
+import os
+import secrets
+import shlex
+import signal
+from pathlib import Path
+
+import msgspec
+
+from dealer_server import clock, logs, settings, store
+from dealer_server.api import listener
+from dealer_server.db.connection import connect
+from dealer_server.db.database import Database
+from dealer_server.db.sealing import KEY_BYTES, credential_context
+from dealer_server.dev import catalogue as generate
+from dealer_server.dev import embedded
+from dealer_server.operations.catalogue import import_packages, load_stock
+from dealer_server.operations.tenants import tenant
+from dealer_server.operations.users import user
+from dealer_server.operations.users.password import Passwords
+from dealer_server.rules.lifecycle import iccid
+from dealer_server.settings import Settings
+from dealer_server.store import schema
+from dealer_server.wiring import process
+
+HOST = "127.0.0.1"
+DEMO_NAME = "Demo dealer"
+DEMO_STOCK = "DEMO-STOCK"
+OPERATOR, DEALER = "operator", "dealer"
+DEMO_CODES = 1_000
+
+
+class SignIn(msgspec.Struct, frozen=True, rename="camel"):
+    """Somebody who may use the console; both come with the first start."""
+
+    name: str
+    password: str
+
+
+class Demo(msgspec.Struct, frozen=True, rename="camel"):
+    """What a first call needs, and what other commands need to reach this instance."""
+
+    base_url: str
+    app_key: str
+    app_secret: str
+    tenant_id: str
+    console_url: str
+    operator: SignIn
+    dealer: SignIn
+    env: dict[str, str]
+
+
+async def run(port: int, data: Path | None, *, fresh: bool, as_json: bool, speed: float | None = None) -> None:
+    """Raises EmbeddedError, OSError where the port is taken, CannotStart."""
+    logs.configure(as_json=False)
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    listening = listener.bind(HOST, port)
+    folder = data or embedded.default_folder()
+    if fresh:
+        embedded.erase(folder)
+    database = embedded.start(folder)
+    try:
+        opened = _settings(folder, database.dsn, listening.getsockname()[1], speed)
+        await _migrate(database.dsn)
+        demo = await _seeded(opened)
+        await process.run(opened, listening=listening, worker=True, ready=lambda _: _show(demo, as_json), stop=stop)
+    finally:
+        database.stop()
+
+
+def _settings(folder: Path, dsn: str, port: int, speed: float | None) -> Settings:
+    return settings.read(
+        DATABASE_URL=dsn,
+        environment="test",
+        sealing_keys=_sealing_key(folder),
+        host=HOST,
+        port=port,
+        webhook_allow_loopback=True,
+        supplier_speed=speed,
+        usage_event_seconds=0,  # whoever tries things out need not wait for an event
+    )
+
+
+def _sealing_key(folder: Path) -> str:
+    """The key in the data folder; made at the first start."""
+    file = folder / "sealing.key"
+    if not file.exists():
+        text = f"dev:{base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()}"
+        fresh = file.with_suffix(".new")
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
+            opened.write(text)
+        fresh.rename(file)
+    return file.read_text().strip()
+
+
+async def _migrate(dsn: str) -> None:
+    connection = await connect(dsn)
+    try:
+        await schema.migrate(connection)
+    finally:
+        await connection.close()
+
+
+async def _seeded(opened: Settings) -> Demo:
+    """The demo dealer, made with catalogue and stock where the database is new."""
+    database = await Database.open(opened.database_url)
+    try:
+        tenants = [one for one in await tenant.list_tenants(database) if one.name == DEMO_NAME]
+        if tenants:
+            app_key = tenants[0].app_key
+        else:
+            app_key = await _seed(database, opened)
+        async with database.connection() as connection:
+            access = await store.tenant.access(connection, app_key)
+        assert access is not None
+        context = credential_context(access.tenant_id, app_key, access.secret_version)
+        secret = opened.master_keys.open(access.sealed_secret, context).decode()
+        operator = await _sign_in(database, opened, OPERATOR, None)
+        dealer = await _sign_in(database, opened, DEALER, access.tenant_id)
+    finally:
+        await database.close()
+    env = {
+        "DATABASE_URL": opened.database_url,
+        "DEALER_SEALING_KEYS": opened.sealing_keys.get_secret_value(),
+        "DEALER_ENVIRONMENT": opened.environment,
+        "DEALER_WEBHOOK_ALLOW_LOOPBACK": "true",
+    }
+    console = f"{opened.base_url}/console"
+    return Demo(opened.base_url, app_key, secret, str(access.tenant_id), console, operator, dealer, env)
+
+
+async def _sign_in(database: Database, opened: Settings, name: str, tenant_id: int | None) -> SignIn:
+    """An admin of the console, made at the first start. The password is of this data folder, the same at each start."""
+    key = opened.sealing_keys.get_secret_value().encode()
+    password = base64.b32encode(hmac.digest(key, f"console {name}".encode(), "sha256")[:10]).decode().lower()
+    if not any(one.name == name for one in await user.listed(database)):
+        await user.create(database, Passwords(), tenant_id, name, "admin", "dev", password)
+    return SignIn(name, password)
+
+
+async def _seed(database: Database, opened: Settings) -> str:
+    """Catalogue and stock first: the demo dealer, last, says that all is there."""
+    await import_packages.put(database, generate.catalogue("test"), "dev", clock.now)
+    async with database.connection() as connection:
+        data_keys = await store.data_key.load(connection, opened.master_keys)
+        free = await store.stock.count_free(connection, DEMO_STOCK)
+    if not free:
+        await load_stock.load_stock(database, data_keys, DEMO_STOCK, _stock_file(), "dev")
+    terms = tenant.Terms(name=DEMO_NAME, balance="1000", qps=100)
+    created = await tenant.create_tenant(
+        database, opened.master_keys, opened.environment, "USD", terms, "dev", clock.now
+    )
+    return created.app_key
+
+
+def _stock_file() -> str:
+    """Made-up activation codes, as an operator would load real ones."""
+    lines = ["iccid,activationCode"]
+    for number in range(DEMO_CODES):
+        body = f"8900099{number:011d}"
+        code = f"LPA:1$rsp.sandbox.example${secrets.token_hex(16).upper()}"
+        lines.append(f"{body}{iccid.luhn_digit(body)},{code}")
+    return "\n".join(lines)
+
+
+def _show(demo: Demo, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(msgspec.to_builtins(demo)), flush=True)
+        return
+    # Plain lines: a box would wrap or cut what is to be copied where the terminal is narrow.
+    print(
+        "esim-dealer, test environment\n\n"
+        f"base address  {demo.base_url}\nAppKey        {demo.app_key}\nAppSecret     {demo.app_secret}\n\n"
+        f"console       {demo.console_url}\n"
+        f"  as operator {demo.operator.name}  {demo.operator.password}\n"
+        f"  as dealer   {demo.dealer.name}    {demo.dealer.password}\n\n"
+        f"interface     {demo.base_url}/openapi.json\nstop          Ctrl-C\n\n"
+        "A first call, in another terminal:\n"
+    )
+    for name, value in (
+        ("ESIM_DEALER_URL", demo.base_url),
+        ("ESIM_DEALER_APP_KEY", demo.app_key),
+        ("ESIM_DEALER_APP_SECRET", demo.app_secret),
+    ):
+        print(f"export {name}={shlex.quote(value)}")
+    print(".venv/bin/esim-dealer order TEST-OK --wait\n", flush=True)
+
+
+__all__ = ["Demo", "run"]

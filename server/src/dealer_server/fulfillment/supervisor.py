@@ -1,0 +1,112 @@
+"""Keeps the loops of every Remote running as its settings stand, and knows them by code for messages that come in.
+
+An operator adds, changes or pauses suppliers while workers run: each looks every second and starts anew what changed. A
+loop that is stopped records what its calls bring.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import Protocol
+
+import structlog
+
+from dealer_server.db.database import Database
+from dealer_server.db.errors import DatabaseLost
+from dealer_server.db.sealing import DataKeys
+from dealer_server.fulfillment.supplier_calls import fault_text
+from dealer_server.store.suppliers import supplier as rows
+from dealer_server.store.suppliers.supplier import Supplier
+from dealer_server.suppliers import registry
+from dealer_server.suppliers.contract import Remote
+
+log = structlog.get_logger()
+
+LOOK_SECONDS = 1.0
+
+
+class SupplierLoop(Protocol):
+    wake: asyncio.Event
+
+    async def run(self) -> None: ...
+
+
+class RunningSupplier:
+    """One supplier at work. One that an operator paused has no loops; messages still come in."""
+
+    def __init__(self, supplier: Supplier, remote: Remote, loops: Sequence[SupplierLoop]):
+        self.supplier = supplier
+        self.remote = remote
+        self.loops = loops
+        self.tasks = [asyncio.create_task(loop.run()) for loop in loops]
+
+    async def stop(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        for ended in await asyncio.gather(*self.tasks, return_exceptions=True):
+            if isinstance(ended, Exception):
+                log.error("supplier_loop_broke", supplier=self.supplier.code, error=fault_text(ended))
+        await self.remote.close()
+
+
+class SupplierSupervisor:
+    """`loops` makes what has to run for a Remote, as its supplier's status is."""
+
+    def __init__(
+        self, database: Database, data_keys: DataKeys, loops: Callable[[Remote, Supplier], Sequence[SupplierLoop]]
+    ):
+        self._database = database
+        self._data_keys = data_keys
+        self._loops = loops
+        self._running: dict[str, RunningSupplier] = {}
+        self._seen = ""
+
+    def get(self, code: str) -> RunningSupplier | None:
+        return self._running.get(code)
+
+    def wake(self) -> None:
+        for running in self._running.values():
+            for loop in running.loops:
+                loop.wake.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._stop_all)
+            while True:
+                try:
+                    await self._look()
+                except DatabaseLost:
+                    pass
+                except Exception as error:
+                    log.error("suppliers_not_loaded", error=fault_text(error))
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def _look(self) -> None:
+        async with self._database.connection() as connection:
+            version = await rows.version(connection)
+            broken = any(task.done() for running in self._running.values() for task in running.tasks)
+            if version == self._seen and not broken:
+                return
+            found = {one.code: one for one in await rows.load(connection, self._data_keys)}
+        for code, running in list(self._running.items()):
+            if found.get(code) != running.supplier or any(task.done() for task in running.tasks):
+                del self._running[code]
+                await running.stop()
+        for code, one in found.items():
+            if code not in self._running and (remote := _opened(one)) is not None:
+                self._running[code] = RunningSupplier(one, remote, self._loops(remote, one))
+                log.info("supplier_at_work", supplier=code, kind=one.kind, status=one.status)
+        self._seen = version
+
+    async def _stop_all(self) -> None:
+        stopping: list[Awaitable[None]] = [running.stop() for running in self._running.values()]
+        await asyncio.gather(*stopping)
+
+
+def _opened(one: Supplier) -> Remote | None:
+    try:
+        return registry.make(one.code, one.kind, one.settings)
+    except Exception as error:
+        log.error("supplier_not_opened", supplier=one.code, error=fault_text(error))
+        return None

@@ -1,0 +1,142 @@
+"""When is an order delivered, and when is it complete? (decisions 5)
+
+`allocate` puts what suppliers answered onto an order; `settle` derives every status from the profiles, so that reports
+may come twice or in any order and the result is the same.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from dealer_server.rules.orders.model import Item, Order, Profile
+from esim_dealer.wire.vocabulary import DeliveryStatus, ItemStatus, OrderStatus
+
+
+class Codes(msgspec.Struct, frozen=True):
+    """What a supplier allocated for one profile."""
+
+    iccid: str
+    activation_code: str
+    qr_token: str
+    esim_status: str | None = "GOT_RESOURCE"
+    smdp_status: str | None = "RELEASED"
+    data_total_bytes: int | None = None
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """The supplier will never allocate this profile."""
+
+
+def allocate(order: Order, answers: Mapping[int, Codes | Failed], taken: frozenset[int], now: datetime) -> Order:
+    """The order after suppliers answered for some of its profiles. `taken`: the lines fulfillment has begun.
+
+    A profile that is no longer PENDING, or held by a refund, keeps what it has: a late or doubled answer changes
+    nothing.
+    """
+    items = tuple(
+        msgspec.structs.replace(
+            item,
+            item_status="PENDING" if item.item_status == "PAID" and item.line in taken else item.item_status,
+            profiles=tuple(_answered(profile, answers.get(profile.profile_id)) for profile in item.profiles),
+        )
+        for item in order.items
+    )
+    return settle(order, items, now)
+
+
+def retry(order: Order, profile_ids: frozenset[int], now: datetime) -> Order:
+    """The order once these profiles wait for codes again that failed; `order` itself where none of them did."""
+    items = tuple(
+        msgspec.structs.replace(
+            item,
+            profiles=tuple(
+                msgspec.structs.replace(one, failed=False) if one.failed and one.profile_id in profile_ids else one
+                for one in item.profiles
+            ),
+        )
+        for item in order.items
+    )
+    return settle(order, items, now)
+
+
+def settle(before: Order, items: tuple[Item, ...], now: datetime) -> Order:
+    """The order with these items and every status derived anew; `before` itself where nothing changed."""
+    items = tuple(_settled(item) for item in items)
+    live = [profile for item in items for profile in item.profiles if profile.live]
+    delivery_status = _delivery_status(before.delivery_status, live)
+    after = msgspec.structs.replace(
+        before,
+        items=items,
+        delivery_status=delivery_status,
+        order_status=_order_status(before.order_status, items, live, delivery_status),
+    )
+    if after == before:
+        return before
+    return msgspec.structs.replace(after, version=before.version + 1, updated_at=now)
+
+
+def _answered(profile: Profile, answer: Codes | Failed | None) -> Profile:
+    if answer is None or profile.lifecycle_status != "PENDING" or profile.failed or profile.held:
+        return profile
+    if isinstance(answer, Failed):
+        return msgspec.structs.replace(profile, failed=True)
+    return msgspec.structs.replace(
+        profile,
+        lifecycle_status="DELIVERED",
+        iccid=answer.iccid,
+        activation_code=answer.activation_code,
+        qr_token=answer.qr_token,
+        esim_status=answer.esim_status,
+        smdp_status=answer.smdp_status,
+        data_total_bytes=answer.data_total_bytes,
+    )
+
+
+def _settled(item: Item) -> Item:
+    status = _item_status(item)
+    return item if status == item.item_status else msgspec.structs.replace(item, item_status=status)
+
+
+def _item_status(item: Item) -> ItemStatus:
+    if all(profile.refunded for profile in item.profiles):
+        return "REFUNDED"
+    live = [profile for profile in item.profiles if profile.live]
+    if not live:
+        return item.item_status
+    if all(profile.failed for profile in live):
+        return "FAILED"
+    if any(profile.iccid is None for profile in live):
+        begun = item.item_status != "PAID" or any(profile.iccid or profile.failed for profile in live)
+        return "PENDING" if begun else "PAID"
+    in_use = [profile for profile in live if not profile.cancelled]
+    if in_use and all(profile.lifecycle_status == "ACTIVATED" for profile in in_use):
+        return "ACTIVATED"
+    if item.item_status in ("ACTIVATING", "ACTIVATED"):  # what was used and cancelled since takes nothing back
+        return item.item_status
+    used = any(profile.lifecycle_status in ("ACTIVATING", "ACTIVATED") for profile in in_use)
+    return "ACTIVATING" if used else "DELIVERED"
+
+
+def _delivery_status(before: DeliveryStatus, live: list[Profile]) -> DeliveryStatus:
+    if not live:
+        return before
+    ready = sum(profile.iccid is not None for profile in live)
+    if ready == len(live):
+        return "DELIVERED"
+    if ready:
+        return "PARTIAL"
+    return "FAILED" if all(profile.failed for profile in live) else "PENDING"
+
+
+def _order_status(
+    before: OrderStatus, items: tuple[Item, ...], live: list[Profile], delivery: DeliveryStatus
+) -> OrderStatus:
+    if before == "REFUNDED" or all(profile.refunded for item in items for profile in item.profiles):
+        return "REFUNDED"
+    if any(profile.held for item in items for profile in item.profiles):
+        return "REFUNDING"
+    if not live or delivery == "DELIVERED":
+        return "COMPLETED"
+    begun = before != "PAID" or any(item.item_status != "PAID" for item in items)
+    return "FULFILLING" if begun else "PAID"

@@ -1,0 +1,219 @@
+"""What becomes of an eSIM after its delivery? (specification 3.4, 6.4; decisions 5; suppliers 1.6)
+
+Reports may come late, twice and out of order, and the result is the same: each field moves only upwards in an order of
+its own, so what a profile shows depends on which reports there were, not on when they came.
+
+- smdpStatus and esimStatus go by the rank of the word, then by when it was so, then by its spelling. A word we do not
+  know has the lowest rank: it is shown until one comes that we know to be further on.
+- usage, the volume and how long the plan is valid: the greatest that was told. A plan begins with the earliest sign of
+  use, and ends with the earliest word that says so; else when its supplier says, else after its period.
+- lifecycleStatus is the furthest that any one report shows. A cancelled profile keeps all but its raw words, so that a
+  report that cancels is the one thing that must not come before the others.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+import msgspec
+
+from dealer_server.rules.orders.model import Profile
+from esim_dealer.wire.vocabulary import LifecycleStatus, PlanUseStatus
+
+T = TypeVar("T", datetime, str)
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a supplier says of one eSIM, in its raw words. None: it does not say.
+
+    `at` is when it was so (the device's or the supplier's time). plan_started_at, plan_ends_at: where the supplier
+    tells them itself. data_usage_bytes counts from the beginning of the plan.
+    """
+
+    at: datetime
+    smdp_status: str | None = None
+    esim_status: str | None = None
+    eid: str | None = None
+    data_usage_bytes: int | None = None
+    data_total_bytes: int | None = None
+    plan_started_at: datetime | None = None
+    plan_ends_at: datetime | None = None
+
+
+class Lifecycle(msgspec.Struct, frozen=True):
+    """What is known of a delivered profile beyond what its dealer sees.
+
+    unused_until: when it expires unless it is used. plan_seconds: how long its plan lasts. smdp_at, esim_at: since when
+    the words shown are so; None: since the delivery, or because time made it so. ended_at: the earliest word that the
+    plan is over. valid_until: when the supplier says that it will be.
+    """
+
+    unused_until: datetime | None = None
+    plan_seconds: int | None = None
+    smdp_at: datetime | None = None
+    esim_at: datetime | None = None
+    ended_at: datetime | None = None
+    valid_until: datetime | None = None
+    eid: str | None = None
+
+
+SIMULATED = "simulated"  # the test environment's network
+STORIES = ("TEST-LIFECYCLE",)  # its packages that live by themselves (decisions 8)
+POLL_SECONDS, POLL_JITTER = 900.0, 0.1
+
+_SMDP_RANK: Mapping[str, int] = {
+    "RELEASED": 0,
+    "DOWNLOAD": 1,
+    "INSTALLATION": 2,
+    "ENABLED": 3,
+    "DISABLED": 3,
+    "DELETED": 4,
+}
+_ESIM_RANK: Mapping[str, int] = {
+    "GOT_RESOURCE": 0,
+    "IN_USE": 1,
+    "SUSPENDED": 1,
+    "USED_UP": 2,
+    "USED_EXPIRED": 2,
+    "UNUSED_EXPIRED": 2,
+    "CANCEL": 3,
+    "REVOKE": 3,  # of the same family of interfaces (suppliers 2.2)
+    "REVOKED": 3,
+}
+_OVER, _VOID = 2, 3
+_IN_USE = ("IN_USE", "USED_UP", "USED_EXPIRED")
+_LIFECYCLE: tuple[LifecycleStatus, ...] = ("DELIVERED", "ACTIVATING", "ACTIVATED")
+_ALWAYS = datetime.min.replace(tzinfo=UTC)
+
+
+def apply(profile: Profile, life: Lifecycle, report: Report) -> tuple[Profile, Lifecycle]:
+    """The profile after a report on it. Without codes there is nothing to report on: it stays what it is."""
+    if profile.iccid is None:
+        return profile, life
+    shown, known = _with_words(profile, life, report)
+    if profile.cancelled:
+        return shown, known
+    used, known = _with_use(shown, known, report)
+    return (_cancelled(used) if _rank(_ESIM_RANK, report.esim_status) == _VOID else used), known
+
+
+def by_time(profile: Profile, life: Lifecycle, now: datetime) -> tuple[Profile, Lifecycle]:
+    """The profile once its plan's period, or the time it may lie unused, is over."""
+    over = over_at(profile, life)
+    if over is None or over > now:
+        return profile, life
+    word = "UNUSED_EXPIRED" if profile.plan_use_status == "NOT_STARTED" else "USED_EXPIRED"
+    esim_status, esim_at = _later(_ESIM_RANK, (profile.esim_status, life.esim_at), (word, None))
+    ended = msgspec.structs.replace(profile, esim_status=esim_status, plan_use_status="ENDED")
+    known = msgspec.structs.replace(life, esim_at=esim_at)
+    return _with_plan(ended, known), known
+
+
+def over_at(profile: Profile, life: Lifecycle) -> datetime | None:
+    """When time alone ends it; None where it will not."""
+    if profile.iccid is None or profile.cancelled or profile.plan_use_status == "ENDED":
+        return None
+    return profile.plan_use_end_at if profile.plan_use_status == "STARTED" else _expires_at(life)
+
+
+def next_due(profile: Profile, life: Lifecycle, ask_at: datetime | None, *, timed: bool) -> datetime | None:
+    """When to look at it again: at `ask_at`, which is when its supplier is asked next, or, where `timed`, when time
+    ends it. Never once it is over."""
+    if profile.iccid is None or profile.cancelled or profile.plan_use_status == "ENDED":
+        return None
+    return min([at for at in (ask_at, over_at(profile, life) if timed else None) if at is not None], default=None)
+
+
+def poll_seconds(fraction: float) -> float:
+    """How long until a supplier that does not tell by itself is asked again; `fraction` in [0, 1) spreads it."""
+    return POLL_SECONDS * (1 + POLL_JITTER * (2 * fraction - 1))
+
+
+def _with_words(profile: Profile, life: Lifecycle, report: Report) -> tuple[Profile, Lifecycle]:
+    smdp = _later(_SMDP_RANK, (profile.smdp_status, life.smdp_at), (report.smdp_status, report.at))
+    esim = _later(_ESIM_RANK, (profile.esim_status, life.esim_at), (report.esim_status, report.at))
+    return (
+        msgspec.structs.replace(profile, smdp_status=smdp[0], esim_status=esim[0]),
+        msgspec.structs.replace(life, smdp_at=smdp[1], esim_at=esim[1], eid=_greater(life.eid, report.eid)),
+    )
+
+
+def _with_use(profile: Profile, life: Lifecycle, report: Report) -> tuple[Profile, Lifecycle]:
+    over = _rank(_ESIM_RANK, report.esim_status) == _OVER
+    known = msgspec.structs.replace(
+        life,
+        ended_at=_lesser(life.ended_at, report.at if over else None),
+        valid_until=_greater(life.valid_until, report.plan_ends_at),
+    )
+    reached = max(profile.lifecycle_status, _reached(report), key=_LIFECYCLE.index)
+    total = profile.data_total_bytes  # None is unlimited, whatever a supplier says of fair use
+    moved = msgspec.structs.replace(
+        profile,
+        lifecycle_status=reached,
+        activated=profile.activated or reached == "ACTIVATED",
+        plan_use_start_at=_lesser(profile.plan_use_start_at, _started_at(report)),
+        data_total_bytes=None if total is None else max(total, report.data_total_bytes or 0),
+        data_usage_bytes=max(profile.data_usage_bytes, report.data_usage_bytes or 0),
+    )
+    return _with_plan(moved, known), known
+
+
+def _with_plan(profile: Profile, life: Lifecycle) -> Profile:
+    """The profile with what follows from when its plan began and ended."""
+    start, status = profile.plan_use_start_at, _plan_status(profile, life)
+    end = life.ended_at
+    if end is None and start is not None:
+        period = None if life.plan_seconds is None else start + timedelta(seconds=life.plan_seconds)
+        end = life.valid_until or period
+    elif end is None and status == "ENDED":
+        end = _expires_at(life)
+    return msgspec.structs.replace(profile, plan_use_status=status, plan_use_end_at=end)
+
+
+def _plan_status(profile: Profile, life: Lifecycle) -> PlanUseStatus:
+    if life.ended_at is not None or profile.plan_use_status == "ENDED":
+        return "ENDED"
+    return "NOT_STARTED" if profile.plan_use_start_at is None else "STARTED"
+
+
+def _expires_at(life: Lifecycle) -> datetime | None:
+    return _lesser(life.unused_until, life.valid_until)
+
+
+def _cancelled(profile: Profile) -> Profile:
+    return msgspec.structs.replace(profile, lifecycle_status="CANCELLED", cancelled=True)
+
+
+def _reached(report: Report) -> LifecycleStatus:
+    if report.smdp_status == "ENABLED" or _shows_use(report):
+        return "ACTIVATED"
+    return "ACTIVATING" if report.smdp_status in ("DOWNLOAD", "INSTALLATION") else "DELIVERED"
+
+
+def _shows_use(report: Report) -> bool:
+    return report.esim_status in _IN_USE or bool(report.data_usage_bytes)
+
+
+def _started_at(report: Report) -> datetime | None:
+    return _lesser(report.plan_started_at, report.at if _shows_use(report) else None)
+
+
+Word = tuple[str | None, datetime | None]
+"""A raw word, and since when it is so."""
+
+
+def _later(ranks: Mapping[str, int], one: Word, other: Word) -> Word:
+    """The word that is further on. None is no word."""
+    return max(one, other, key=lambda word: (_rank(ranks, word[0]), word[1] or _ALWAYS, word[0] or ""))
+
+
+def _rank(ranks: Mapping[str, int], word: str | None) -> int:
+    return -1 if word is None else ranks.get(word, 0)
+
+
+def _lesser(one: datetime | None, other: datetime | None) -> datetime | None:
+    return min([value for value in (one, other) if value is not None], default=None)
+
+
+def _greater(one: T | None, other: T | None) -> T | None:
+    return max([value for value in (one, other) if value is not None], default=None)

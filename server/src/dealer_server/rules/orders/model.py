@@ -1,0 +1,101 @@
+"""What is an order, as the rules see it? Frozen values, loaded by store, changed by copies."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+import msgspec
+
+from dealer_server.rules.orders import identity
+from esim_dealer.wire.vocabulary import (
+    DeliveryStatus,
+    ItemStatus,
+    LifecycleStatus,
+    OrderStatus,
+    PayStatus,
+    PlanUseStatus,
+)
+
+STOCK = "stock"  # the supplier whose profiles an operator has loaded: they can be sold out, and nobody reports on them
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """One eSIM bought. `failed`: fulfillment failed for good. `held`: a pending refund names it. iccid, activation_code
+    and qr_token come together."""
+
+    profile_id: int
+    lifecycle_status: LifecycleStatus = "PENDING"
+    failed: bool = False
+    refunded: bool = False
+    activated: bool = False
+    cancelled: bool = False
+    iccid: str | None = None
+    activation_code: str | None = None
+    qr_token: str | None = None
+    esim_status: str | None = None
+    smdp_status: str | None = None
+    plan_use_status: PlanUseStatus = "NOT_STARTED"
+    plan_use_start_at: datetime | None = None
+    plan_use_end_at: datetime | None = None
+    data_total_bytes: int | None = None
+    data_usage_bytes: int = 0
+    held: bool = False
+
+    @property
+    def live(self) -> bool:
+        """Neither refunded nor cancelled before delivery (decisions 5)."""
+        return not self.refunded and not (self.cancelled and self.iccid is None)
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One line of an order. `price` is the unit price paid, in ten-thousandths."""
+
+    line: int
+    package_code: str
+    supplier: str
+    quantity: int
+    period_num: int
+    price: int
+    first_profile_id: int
+    item_status: ItemStatus
+    profiles: tuple[Profile, ...]
+
+
+class Order(msgspec.Struct, frozen=True):
+    """An order with its lines and profiles. Amounts in ten-thousandths; `version` grows with every change."""
+
+    tenant_id: int
+    order_id: int
+    transaction_id: str
+    currency: str
+    amount: int
+    refund_amount: int
+    pay_status: PayStatus
+    delivery_status: DeliveryStatus
+    order_status: OrderStatus
+    version: int
+    updated_at: datetime
+    items: tuple[Item, ...]
+
+    @property
+    def order_no(self) -> str:
+        return identity.order_no(self.order_id)
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        return tuple(profile for item in self.items for profile in item.profiles)
+
+
+def changed_items(changes: Iterable[tuple[Order, Order]]) -> Iterator[tuple[Order, Item]]:
+    """Of orders as they were and as they are: the lines whose status is another, with their order."""
+    for before, after in changes:
+        for old, new in zip(before.items, after.items, strict=True):
+            if new.item_status != old.item_status:
+                yield after, new
+
+
+def changed_profiles(changes: Iterable[tuple[Order, Order]]) -> Iterator[tuple[int, Profile]]:
+    """Of orders as they were and as they are: the profiles that are others, with their tenant_id."""
+    for before, after in changes:
+        for old, new in zip(before.profiles, after.profiles, strict=True):
+            if new != old:
+                yield after.tenant_id, new

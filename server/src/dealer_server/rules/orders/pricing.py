@@ -1,0 +1,50 @@
+"""What does a package cost this dealer? (decisions 3: rounded half-up when published, no conversion)"""
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from dealer_server.rules.catalogue.package import Package
+from dealer_server.rules.money import money
+
+
+class Own(msgspec.Struct, frozen=True):
+    """A dealer's own price of one package; None: not on sale for this dealer."""
+
+    price: int | None
+    updated_at: datetime
+
+
+class PriceList(msgspec.Struct, frozen=True, cache_hash=True):
+    """A dealer's own prices: single ones, the rest by markup on the default."""
+
+    currency: str
+    markup_basis_points: int = 0
+    markup_updated_at: datetime | None = None
+    single: tuple[tuple[str, Own], ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """Differs where the prices do."""
+        return hashlib.blake2b(msgspec.json.encode(self), digest_size=6).hexdigest()
+
+
+def price(package: Package, prices: PriceList, single: Mapping[str, Own]) -> int | None:
+    """The unit price in ten-thousandths, or None where the package is not on sale for this dealer."""
+    if package.status != "ON_SALE" or package.currency != prices.currency:
+        return None
+    own = single.get(package.package_code)
+    if own is not None:
+        return own.price
+    if not prices.markup_basis_points:
+        return package.price
+    return money.marked_up(package.price, prices.markup_basis_points, package.currency)
+
+
+def updated_at(package: Package, changed: datetime, prices: PriceList, single: Mapping[str, Own]) -> datetime:
+    """When the package, or this dealer's price of it, last changed: what a dealer's mirror follows."""
+    own = single.get(package.package_code)
+    own_change = own.updated_at if own is not None else prices.markup_updated_at
+    return changed if own_change is None else max(changed, own_change)

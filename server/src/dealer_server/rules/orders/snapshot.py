@@ -1,0 +1,158 @@
+"""What does an order look like to the dealer? (specification 2.3 to 2.5, 6.2)"""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import msgspec
+from msgspec import UNSET
+
+from dealer_server.rules.lifecycle import activation_code
+from dealer_server.rules.money import money
+from dealer_server.rules.orders import identity
+from dealer_server.rules.orders.model import STOCK, Item, Order, Profile
+from esim_dealer.wire import snapshot as wire
+
+
+class Links(msgspec.Struct, frozen=True):
+    """Where QR codes are served, and the phone makers' universal links (`{carddata}` = the activation code)."""
+
+    base_url: str
+    ios: str = "https://esimsetup.apple.com/esim_qrcode_provisioning?carddata={carddata}"
+    android: str = "https://esimsetup.android.com/esim_qrcode_provisioning?carddata={carddata}"
+
+
+def of(order: Order, links: Links, *, duplicate: bool | None = None) -> wire.Snapshot:
+    """The order as /esim/order, /esim/query and /esim/order/list answer it."""
+    return wire.Snapshot(
+        transaction_id=order.transaction_id,
+        order_no=order.order_no,
+        order_id=order.order_id,
+        pay_status=order.pay_status,
+        delivery_status=order.delivery_status,
+        order_status=order.order_status,
+        currency=order.currency,
+        amount=money.text(order.amount, order.currency),
+        refund_amount=Decimal(money.text(order.refund_amount, order.currency)) if order.refund_amount else _NOTHING,
+        items=tuple([_item(order, item, links) for item in order.items]),
+        duplicate=UNSET if duplicate is None else duplicate,
+        create_time=identity.created_at(order.order_id),
+        update_time=whole_seconds(order.updated_at),
+    )
+
+
+def order_paid(order: Order) -> wire.Snapshot:
+    """The ORDER_PAID event: the order as its payment left it, whatever became of it since (decisions 6)."""
+    paid_at = identity.created_at(order.order_id)
+    return wire.Snapshot(
+        event_type="ORDER_PAID",
+        transaction_id=order.transaction_id,
+        order_no=order.order_no,
+        order_id=order.order_id,
+        pay_status="PAID",
+        delivery_status="PENDING",
+        order_status="PAID",
+        currency=order.currency,
+        amount=money.text(order.amount, order.currency),
+        change_hints=("ORDER_PAID",),
+        items=tuple(
+            wire.OrderItem(
+                item_no=identity.item_no(order.order_id, item.line),
+                package_code=item.package_code,
+                quantity=item.quantity,
+                period_num=UNSET if item.period_num == 1 else item.period_num,
+                item_status="PAID",
+            )
+            for item in order.items
+        ),
+        create_time=paid_at,
+        update_time=paid_at,
+    )
+
+
+def delivery_updated(order: Order, links: Links) -> wire.Snapshot:
+    """The DELIVERY_UPDATED event without its hints: the order as it stands."""
+    return wire.Snapshot(
+        event_type="DELIVERY_UPDATED",
+        transaction_id=order.transaction_id,
+        order_no=order.order_no,
+        order_id=order.order_id,
+        pay_status=order.pay_status,
+        delivery_status=order.delivery_status,
+        order_status=order.order_status,
+        currency=order.currency,
+        amount=money.text(order.amount, order.currency),
+        refund_amount=Decimal(money.text(order.refund_amount, order.currency)) if order.refund_amount else UNSET,
+        items=tuple([_item(order, item, links) for item in order.items]),
+        create_time=identity.created_at(order.order_id),
+        update_time=whole_seconds(order.updated_at),
+    )
+
+
+REFUND_HINTS = ("REFUND_COMPLETED", "REFUND_AMOUNT_UPDATED")
+
+
+def refund_completed(order: Order, links: Links) -> wire.Snapshot:
+    """The REFUND_COMPLETED event: the order as the credit left it; refundAmount is what was given back in all."""
+    return msgspec.structs.replace(
+        delivery_updated(order, links),
+        event_type="REFUND_COMPLETED",
+        refund_amount=Decimal(money.text(order.refund_amount, order.currency)),
+        change_hints=REFUND_HINTS,
+    )
+
+
+def profile(of: Profile, item: Item, tenant_id: int, links: Links) -> wire.Profile:
+    """One profile of a line; what is not known yet, or not reported by the line's supplier, is absent."""
+    if of.iccid is None or of.activation_code is None:
+        return wire.Profile(
+            profile_id=str(of.profile_id),
+            lifecycle_status=of.lifecycle_status,
+            plan_use_status=of.plan_use_status,
+            activated=of.activated,
+            cancelled=of.cancelled,
+        )
+    smdp_address, matching_id = activation_code.fields(of.activation_code)
+    carddata = activation_code.carddata(of.activation_code)
+    reported = item.supplier != STOCK
+    total, used = of.data_total_bytes if reported else None, of.data_usage_bytes
+    return wire.Profile(
+        profile_id=str(of.profile_id),
+        iccid=of.iccid,
+        qr_code_url=f"{links.base_url}/qr/{tenant_id}/{of.profile_id}/{of.qr_token}",
+        activation_code=of.activation_code,
+        smdp_address=smdp_address,
+        matching_id=matching_id,
+        install_urls=wire.InstallUrls(
+            ios=links.ios.replace("{carddata}", carddata), android=links.android.replace("{carddata}", carddata)
+        ),
+        lifecycle_status=of.lifecycle_status,
+        esim_status=of.esim_status or UNSET,
+        smdp_status=of.smdp_status or UNSET,
+        plan_use_status=of.plan_use_status,
+        plan_use_start_time=whole_seconds(of.plan_use_start_at) if of.plan_use_start_at else UNSET,
+        plan_use_end_time=whole_seconds(of.plan_use_end_at) if of.plan_use_end_at else UNSET,
+        data_usage_bytes=used if reported else UNSET,
+        remain_data_bytes=UNSET if total is None else max(total - used, 0),
+        usage_percent=UNSET if not total else round(min(used / total, 1) * 100, 2),
+        activated=of.activated,
+        cancelled=of.cancelled,
+    )
+
+
+def whole_seconds(at: datetime) -> datetime:
+    """Times on the wire are UTC in whole seconds (decisions 3)."""
+    return (at if at.tzinfo is UTC else at.astimezone(UTC)).replace(microsecond=0)
+
+
+_NOTHING = Decimal(0)
+
+
+def _item(order: Order, item: Item, links: Links) -> wire.OrderItem:
+    return wire.OrderItem(
+        item_no=identity.item_no(order.order_id, item.line),
+        package_code=item.package_code,
+        quantity=item.quantity,
+        period_num=UNSET if item.period_num == 1 else item.period_num,
+        item_status=item.item_status,
+        profiles=tuple([profile(one, item, order.tenant_id, links) for one in item.profiles]),
+    )

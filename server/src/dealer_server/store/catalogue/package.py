@@ -1,0 +1,34 @@
+"""The catalogue: what is sold, as one document per package."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from dealer_server.db.connection import Connection
+from dealer_server.rules.catalogue.package import Package
+
+_decode = msgspec.json.Decoder(Package).decode
+
+
+async def load(connection: Connection) -> tuple[int, list[tuple[Package, datetime]]]:
+    """The catalogue's version and every package with when it last changed."""
+    version: int = await connection.fetchval("SELECT version FROM change WHERE subject = 'catalogue'") or 0
+    rows = await connection.fetch(
+        "SELECT document::text, updated_at FROM package ORDER BY updated_at DESC, package_code"
+    )
+    return version, [(_decode(row[0]), row[1]) for row in rows]
+
+
+async def put(connection: Connection, packages: Sequence[Package], now: datetime) -> int:
+    """Writes packages, new or changed; gives how many really differ from before."""
+    done = await connection.execute(
+        "INSERT INTO package (package_code, document, updated_at)"
+        " SELECT *, $3 FROM unnest($1::text[], $2::text[]::jsonb[])"
+        " ON CONFLICT (package_code) DO UPDATE SET document = excluded.document, updated_at = excluded.updated_at"
+        " WHERE package.document <> excluded.document",
+        [package.package_code for package in packages],
+        [msgspec.json.encode(package).decode() for package in packages],
+        now,
+    )
+    return int(done.rsplit(" ", 1)[1])

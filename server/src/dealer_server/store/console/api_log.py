@@ -1,0 +1,152 @@
+"""Refused calls of dealers, the last of each, and what a dealer has managed for the first time.
+
+Whoever knows an AppKey, which is no secret, can have calls refused that nobody signed. These have a ring of their own,
+so that they take no signed one out of the log.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from dealer_server.db.connection import Connection
+
+KEPT_UNSIGNED = 200
+KEPT_SIGNED = 800
+KEPT = KEPT_UNSIGNED + KEPT_SIGNED
+UNSIGNED = frozenset(("path", "query string", "method", "size", "content type", "failed authentications", "headers",
+                      "header form", "active", "address", "timestamp", "signature"))  # fmt: skip
+"""What a call failed at that nobody need have signed."""
+Step = Literal["HEALTH", "BALANCE", "WEBHOOK", "CREDENTIALS", "LIVE"]
+
+
+class RefusedCall(NamedTuple):
+    """One row. `headers` and `data` are JSON; `body_head` is None where the call was refused with its body unread."""
+
+    tenant_id: int
+    at: datetime
+    address: str
+    method: str
+    path: str
+    app_key: str
+    request_id: str | None
+    trace_id: str
+    code: str
+    failed: str
+    message: str
+    data: str
+    headers: str
+    body_head: bytes | None
+    body_bytes: int | None
+    body_sha256: str | None
+
+
+class Line(NamedTuple):
+    """A refused call in a list."""
+
+    number: int
+    at: datetime
+    path: str
+    code: str
+    failed: str
+    message: str
+    address: str
+
+
+_COLUMNS = ", ".join(RefusedCall._fields)
+_TYPES = {int: "bigint", datetime: "timestamptz", bytes | None: "bytea", int | None: "integer"}
+_ARRAYS = ", ".join(
+    f"${at}::{_TYPES.get(kind, 'text')}[]" for at, kind in enumerate(RefusedCall.__annotations__.values(), 1)
+)
+_REPLACED = ", ".join(f"{name} = excluded.{name}" for name in ("number", *RefusedCall._fields) if name != "tenant_id")
+_COUNTED = len(RefusedCall._fields)
+# Counters are locked in tenant order, so that two processes that write at once wait for each other in one direction.
+# turn: which of its kind a call is. Of two that come to one slot at once the newer one stays.
+_WRITE = f"""
+WITH call AS (
+    SELECT *, failed = ANY(${_COUNTED + 1}::text[]) AS unsigned,
+        row_number() OVER (PARTITION BY tenant_id ORDER BY nth) AS place,
+        row_number() OVER (PARTITION BY tenant_id, failed = ANY(${_COUNTED + 1}::text[]) ORDER BY nth) AS turn
+    FROM unnest({_ARRAYS}) WITH ORDINALITY AS call({_COLUMNS}, nth)
+), fresh AS (
+    SELECT tenant_id, dropped, count(place) AS kept, count(place) FILTER (WHERE unsigned) AS unsigned
+    FROM unnest(${_COUNTED + 2}::bigint[], ${_COUNTED + 3}::bigint[]) AS lost(tenant_id, dropped)
+        LEFT JOIN call USING (tenant_id) GROUP BY tenant_id, dropped
+), counted AS (
+    INSERT INTO refused_count AS c (tenant_id, written, dropped, unsigned)
+    SELECT tenant_id, kept, dropped, unsigned FROM fresh ORDER BY tenant_id
+    ON CONFLICT (tenant_id) DO UPDATE SET written = c.written + excluded.written,
+        dropped = c.dropped + excluded.dropped, unsigned = c.unsigned + excluded.unsigned
+    RETURNING tenant_id, written, unsigned
+), begun AS (
+    SELECT tenant_id, counted.written - kept AS written, counted.unsigned - fresh.unsigned AS unsigned
+    FROM fresh JOIN counted USING (tenant_id)
+), numbered AS (
+    SELECT call.*, written + place AS number,
+        CASE WHEN call.unsigned THEN (begun.unsigned + turn) % {KEPT_UNSIGNED}
+            ELSE {KEPT_UNSIGNED} + (written - begun.unsigned + turn) % {KEPT_SIGNED} END AS slot
+    FROM call JOIN begun USING (tenant_id)
+)
+INSERT INTO refused_call (slot, number, {_COLUMNS})
+SELECT DISTINCT ON (tenant_id, slot) slot, number, {_COLUMNS} FROM numbered ORDER BY tenant_id, slot, number DESC
+ON CONFLICT (tenant_id, slot) DO UPDATE SET {_REPLACED}
+"""
+
+
+async def hurry(connection: Connection) -> None:
+    """This transaction's commit waits for no disk and no standby: a log that a crash shortens is still a log."""
+    await connection.execute("SET LOCAL synchronous_commit = off")
+
+
+async def write(connection: Connection, calls: Sequence[RefusedCall], dropped: Mapping[int, int]) -> None:
+    """Puts them into the rings, oldest first; counts those that were `dropped`."""
+    lost = {**dict.fromkeys([call.tenant_id for call in calls], 0), **dropped}
+    columns = list(zip(*calls, strict=True)) or [()] * _COUNTED
+    await connection.execute(_WRITE, *columns, list(UNSIGNED), list(lost), list(lost.values()))
+
+
+async def page(
+    connection: Connection, tenant_id: int, code: str | None, before: int | None, limit: int
+) -> Sequence[Line]:
+    """Newest first; at most 1 000 rows are looked at."""
+    rows = await connection.fetch(
+        "SELECT number, at, path, code, failed, message, address FROM refused_call WHERE tenant_id = $1"
+        " AND ($2::text IS NULL OR code = $2) AND ($3::bigint IS NULL OR number < $3) ORDER BY number DESC LIMIT $4",
+        *(tenant_id, code, before, limit),
+    )
+    return [Line(*row) for row in rows]
+
+
+async def codes(connection: Connection, tenant_id: int) -> Sequence[tuple[str, int]]:
+    """The result codes of the calls that are kept, with how many there are of each."""
+    rows = await connection.fetch(
+        "SELECT code, count(*) FROM refused_call WHERE tenant_id = $1 GROUP BY code ORDER BY count(*) DESC, code",
+        tenant_id,
+    )
+    return [(row[0], row[1]) for row in rows]
+
+
+async def find(connection: Connection, tenant_id: int, number: int) -> RefusedCall | None:
+    """None also where it has left its ring. At most 1 000 rows are looked at."""
+    row = await connection.fetchrow(
+        f"SELECT {_COLUMNS} FROM refused_call WHERE tenant_id = $1 AND number = $2", tenant_id, number
+    )
+    return RefusedCall(*row) if row else None
+
+
+async def counts(connection: Connection, tenant_id: int) -> tuple[int, int]:
+    """How many were written ever, and how many were dropped."""
+    row = await connection.fetchrow("SELECT written, dropped FROM refused_count WHERE tenant_id = $1", tenant_id)
+    return (row[0], row[1]) if row else (0, 0)
+
+
+async def record_steps(connection: Connection, steps: Iterable[tuple[int, Step]], now: datetime) -> None:
+    """(tenant_id, step) managed for the first time; later times change nothing."""
+    await connection.executemany(
+        "INSERT INTO first_run (tenant_id, step, done_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+        [(tenant_id, step, now) for tenant_id, step in steps],
+    )
+
+
+async def steps(connection: Connection, tenant_id: int) -> Mapping[Step, datetime]:
+    rows = await connection.fetch("SELECT step, done_at FROM first_run WHERE tenant_id = $1", tenant_id)
+    return {row[0]: row[1] for row in rows}

@@ -1,0 +1,225 @@
+"""What the console shows of orders, of all dealers or of one: the list, and what happened to one order."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from dealer_server.db.connection import Connection
+from dealer_server.db.sealing import DataKeys, delivery_context
+from dealer_server.rules.orders import identity
+from dealer_server.store.console import pages
+from dealer_server.store.console.pages import Page, Reach
+
+
+class Wanted(NamedTuple):
+    """Which orders: all that is given must match. `status` is an orderStatus or a deliveryStatus."""
+
+    tenant_id: int | None = None
+    status: str | None = None
+    package_code: str | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+class Listed(NamedTuple):
+    """An order in a list. `lines`: (packageCode, quantity)."""
+
+    tenant_id: int
+    order_id: int
+    dealer: str
+    transaction_id: str
+    currency: str
+    amount: int
+    refund_amount: int
+    pay_status: str
+    delivery_status: str
+    order_status: str
+    lines: Sequence[tuple[str, int]]
+
+
+async def page(connection: Connection, wanted: Wanted, before: int | None, size: int) -> Page[Listed]:
+    """The newest orders that match, of those before an id."""
+    first, end = identity.ids_between(wanted.start, wanted.end)
+
+    async def matching(begin: int, end: int, limit: int) -> list[Listed]:
+        return await _matching(connection, wanted, begin, end, limit)
+
+    reach = Reach("orders", "order_id", wanted.tenant_id, first)
+    until = end if before is None else min(before, end)
+    return await pages.back(connection, reach, until, size, matching, lambda one: one.order_id)
+
+
+# A condition that is not always there, so that the lines are joined and not looked up one by one.
+_OF_PACKAGE = """AND order_id IN (SELECT order_id FROM order_item i WHERE i.tenant_id = t.tenant_id
+                AND i.order_id >= $2 AND i.order_id < $3 AND i.package_code = $6)"""
+_LISTED = """
+WITH found AS MATERIALIZED (
+    SELECT o.*, t.name FROM tenant t CROSS JOIN LATERAL (
+        SELECT * FROM orders o WHERE o.tenant_id = t.tenant_id AND order_id >= $2 AND order_id < $3
+            AND ($4::text IS NULL OR order_status = $4 OR delivery_status = $4)
+            {packages}
+        ORDER BY order_id DESC LIMIT $5
+    ) o
+    WHERE $1::bigint IS NULL OR t.tenant_id = $1
+    ORDER BY order_id DESC LIMIT $5
+)
+SELECT f.tenant_id, f.order_id, f.name, f.transaction_id, f.currency, f.amount, f.refund_amount, f.pay_status,
+    f.delivery_status, f.order_status, i.lines
+FROM found f CROSS JOIN LATERAL (
+    SELECT array_agg((package_code, quantity::int) ORDER BY line) AS lines
+    FROM order_item i WHERE i.tenant_id = f.tenant_id AND i.order_id = f.order_id
+) i ORDER BY f.order_id DESC
+"""
+
+
+async def _matching(connection: Connection, wanted: Wanted, begin: int, end: int, limit: int) -> list[Listed]:
+    sql = _LISTED.format(packages=_OF_PACKAGE if wanted.package_code else "")
+    packages = [wanted.package_code] if wanted.package_code else []
+    rows = await connection.fetch(sql, wanted.tenant_id, begin, end, wanted.status, limit, *packages)
+    return [Listed(*row[:10], lines=[(line[0], line[1]) for line in row[10]]) for row in rows]
+
+
+async def whose(connection: Connection, order_id: int) -> tuple[int, str] | None:
+    """(tenant_id, dealer) of an order; orderIds are unique over all tenants."""
+    row = await connection.fetchrow(
+        "SELECT t.tenant_id, t.name FROM tenant t JOIN LATERAL (SELECT FROM orders o"
+        " WHERE o.tenant_id = t.tenant_id AND o.order_id = $1) o ON true LIMIT 1",
+        order_id,
+    )
+    return (row[0], row[1]) if row else None
+
+
+# What happened to one order
+
+
+class Movement(NamedTuple):
+    """An entry of the ledger. `reference` is the orderId of a debit, the refund's id of a credit."""
+
+    entry_type: str
+    reference: int
+    amount: int
+    balance_after: int
+    created_at: datetime
+
+
+class Bought(NamedTuple):
+    """A purchase at a supplier."""
+
+    profile_id: int
+    position: int
+    unit_key: str
+    supplier: str
+    sku: str
+    state: str
+    supplier_ref: str | None
+    reason: str | None
+    created_at: datetime
+    finished_at: datetime | None
+
+
+class Called(NamedTuple):
+    """A call to a supplier; `answered_at` None where no answer was recorded."""
+
+    profile_id: int
+    position: int
+    number: int
+    supplier: str
+    kind: str
+    step: str
+    sent_at: datetime
+    answered_at: datetime | None
+    outcome: str | None
+    message: str | None
+
+
+class Lived(NamedTuple):
+    """What is known of a profile's life, by when it happened."""
+
+    profile_id: int
+    iccid: str
+    supplier: str
+    delivered_at: datetime
+    smdp_at: datetime | None
+    smdp_status: str | None
+    esim_at: datetime | None
+    esim_status: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
+class VoidAsked(NamedTuple):
+    profile_id: int
+    supplier: str
+    created_at: datetime
+    outcome: str | None
+
+
+async def movements(connection: Connection, tenant_id: int, order_id: int) -> list[Movement]:
+    rows = await connection.fetch(
+        "SELECT entry_type, reference, amount, balance_after, created_at FROM ledger_entry"
+        " WHERE tenant_id = $1 AND (entry_type = 'ORDER_PAY' AND reference = $2 OR entry_type = 'REFUND'"
+        "  AND reference IN (SELECT refund_id FROM refund r WHERE r.tenant_id = $1 AND r.order_id = $2))"
+        " ORDER BY version",
+        tenant_id,
+        order_id,
+    )
+    return [Movement(*row) for row in rows]
+
+
+async def purchases(connection: Connection, tenant_id: int, profiles: range, limit: int) -> list[Bought]:
+    """What was bought for these profiles, by profile and attempt."""
+    rows = await connection.fetch(
+        "SELECT profile_id, position, unit_key, supplier, sku, state, supplier_ref, reason,"
+        " created_at, finished_at FROM purchase WHERE tenant_id = $1 AND profile_id >= $2 AND profile_id < $3"
+        " ORDER BY profile_id, position LIMIT $4",
+        *(tenant_id, profiles.start, profiles.stop, limit),
+    )
+    return [Bought(*row) for row in rows]
+
+
+async def calls(connection: Connection, tenant_id: int, profiles: range, limit: int) -> list[Called]:
+    rows = await connection.fetch(
+        "SELECT profile_id, position, number, supplier, kind, step, sent_at, answered_at, outcome, message"
+        " FROM supplier_call WHERE tenant_id = $1 AND profile_id >= $2 AND profile_id < $3"
+        " ORDER BY profile_id, position, number LIMIT $4",
+        *(tenant_id, profiles.start, profiles.stop, limit),
+    )
+    return [Called(*row) for row in rows]
+
+
+async def lives(connection: Connection, tenant_id: int, profiles: range, limit: int) -> list[Lived]:
+    rows = await connection.fetch(
+        "SELECT profile_id, l.iccid, l.supplier, l.created_at, l.smdp_at, p.smdp_status, l.esim_at, p.esim_status,"
+        " p.plan_use_start_at, l.ended_at FROM profile_life l JOIN profile p USING (tenant_id, profile_id)"
+        " WHERE tenant_id = $1 AND profile_id >= $2 AND profile_id < $3 ORDER BY profile_id LIMIT $4",
+        *(tenant_id, profiles.start, profiles.stop, limit),
+    )
+    return [Lived(*row) for row in rows]
+
+
+async def voids(connection: Connection, tenant_id: int, order_id: int, limit: int) -> list[VoidAsked]:
+    rows = await connection.fetch(
+        "SELECT profile_id, supplier, created_at, outcome FROM void_request WHERE tenant_id = $1 AND order_id = $2"
+        " ORDER BY profile_id LIMIT $3",
+        *(tenant_id, order_id, limit),
+    )
+    return [VoidAsked(*row) for row in rows]
+
+
+async def remark(connection: Connection, tenant_id: int, order_id: int) -> str | None:
+    return await connection.fetchval(
+        "SELECT remark FROM orders WHERE tenant_id = $1 AND order_id = $2", tenant_id, order_id
+    )
+
+
+async def bodies(
+    connection: Connection, tenant_id: int, delivery_ids: Sequence[int], keys: DataKeys
+) -> dict[int, bytes]:
+    """What these deliveries say, opened; those that were never attempted say nothing yet."""
+    rows = await connection.fetch(
+        "SELECT delivery_id, body FROM webhook_delivery WHERE tenant_id = $1 AND delivery_id = ANY($2::bigint[])"
+        " AND body IS NOT NULL",
+        tenant_id,
+        delivery_ids,
+    )
+    return {row[0]: keys.open(row[1], delivery_context(tenant_id, row[0])) for row in rows}

@@ -1,0 +1,123 @@
+"""What waits for an operator: top-ups, refunds, purchases."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from dealer_server.db.connection import Connection
+
+COUNTED = 1_000
+Queue = Literal["topups", "refunds", "purchases"]
+
+
+class TopupRow(NamedTuple):
+    tenant_id: int
+    dealer: str
+    topup_id: int
+    transaction_id: str
+    amount: int
+    currency: str
+    status: str
+    pay_method: str | None
+    pay_reference: str | None
+    remark: str | None
+    reject_reason: str | None
+    reviewer: str | None
+    created_at: datetime
+    reviewed_at: datetime | None
+    balance: int
+
+
+class RefundRow(NamedTuple):
+    """`review`: how many of its profiles wait for an operator; `reasons`: why some were refused."""
+
+    tenant_id: int
+    dealer: str
+    refund_id: int
+    order_id: int
+    currency: str
+    status: str
+    amount: int
+    credited: int
+    remark: str | None
+    author: str
+    created_at: datetime
+    settled_at: datetime | None
+    profiles: int
+    review: int
+    reasons: list[str]
+
+
+# Each by its partial index.
+_WAITING: Mapping[Queue, str] = {
+    "topups": "topup WHERE status = 'PENDING'",
+    "refunds": "(SELECT * FROM refund WHERE status = 'REFUNDING' ORDER BY refund_id LIMIT 5000) r WHERE EXISTS ("
+    "SELECT FROM refund_line l WHERE"
+    " l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id AND l.way = 'REVIEW' AND l.status = 'PENDING')",
+    "purchases": "purchase WHERE state = 'PARKED'",
+}
+
+
+async def count(connection: Connection, queue: Queue) -> int:
+    """How many wait for an operator; COUNTED where there are that many or more."""
+    found: int | None = await connection.fetchval(
+        f"SELECT count(*) FROM (SELECT FROM {_WAITING[queue]} LIMIT {COUNTED}) waiting"
+    )
+    return found or 0
+
+
+async def topups(connection: Connection, status: str | None, before: int | None, limit: int) -> list[TopupRow]:
+    """The newest first; those that wait, the oldest first and all on one list."""
+    found = _PENDING if status == "PENDING" else _latest("topup", "topup_id")
+    rows = await connection.fetch(
+        f"WITH found AS MATERIALIZED ({found})"
+        " SELECT p.tenant_id, t.name, p.topup_id, p.transaction_id, p.amount, p.currency, p.status, p.pay_method,"
+        " p.pay_reference, p.remark, p.reject_reason, p.reviewer, p.created_at, p.reviewed_at, w.balance"
+        " FROM found p JOIN tenant t USING (tenant_id) JOIN wallet w USING (tenant_id)"
+        f" ORDER BY p.topup_id {'' if status == 'PENDING' else 'DESC'}",
+        status,
+        before,
+        limit,
+    )
+    return [TopupRow(*row) for row in rows]
+
+
+async def refunds(connection: Connection, status: str | None, before: int | None, limit: int) -> list[RefundRow]:
+    """REVIEW: those that wait for an operator, the oldest first; else by status, the newest first."""
+    found = _IN_REVIEW if status == "REVIEW" else _latest("refund", "refund_id")
+    rows = await connection.fetch(
+        f"WITH found AS MATERIALIZED ({found})"
+        " SELECT r.tenant_id, t.name, r.refund_id, r.order_id, w.currency, r.status, r.amount, r.credited, r.remark,"
+        " r.author, r.created_at, r.settled_at, l.profiles, l.review, l.reasons"
+        " FROM found r JOIN tenant t USING (tenant_id) JOIN wallet w USING (tenant_id) CROSS JOIN LATERAL ("
+        "  SELECT count(*)::int AS profiles, count(*) FILTER (WHERE way = 'REVIEW' AND l.status = 'PENDING')::int"
+        "   AS review, coalesce(array_agg(DISTINCT reason) FILTER (WHERE reason IS NOT NULL), '{}') AS reasons"
+        "  FROM refund_line l WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id) l"
+        f" ORDER BY r.refund_id {'' if status == 'REVIEW' else 'DESC'}",
+        status,
+        before,
+        limit,
+    )
+    return [RefundRow(*row) for row in rows]
+
+
+# $1 status, $2 the last one seen, $3 how many.
+_PENDING = """
+SELECT * FROM topup WHERE status = 'PENDING' AND $1::text IS NOT NULL AND ($2::bigint IS NULL OR topup_id > $2)
+ORDER BY topup_id LIMIT $3
+"""
+_IN_REVIEW = """
+SELECT * FROM refund r WHERE status = 'REFUNDING' AND $1::text IS NOT NULL AND ($2::bigint IS NULL OR refund_id > $2)
+    AND EXISTS (SELECT FROM refund_line l WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id
+        AND l.way = 'REVIEW' AND l.status = 'PENDING')
+ORDER BY refund_id LIMIT $3
+"""
+
+
+def _latest(table: str, key: str) -> str:
+    """The newest of all tenants, tenant by tenant by primary key."""
+    return (
+        f"SELECT one.* FROM tenant t CROSS JOIN LATERAL (SELECT * FROM {table} o WHERE o.tenant_id = t.tenant_id"
+        f" AND ($1::text IS NULL OR status = $1) AND ($2::bigint IS NULL OR {key} < $2) ORDER BY {key} DESC LIMIT $3"
+        f") one ORDER BY one.{key} DESC LIMIT $3"
+    )

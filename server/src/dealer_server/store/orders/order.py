@@ -1,0 +1,303 @@
+"""Orders with their lines and profiles: written in batches, found by key."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import asyncpg
+
+from dealer_server.db.connection import Connection
+from dealer_server.db.sealing import DataKeys, profile_context
+from dealer_server.db.session import Session
+from dealer_server.rules.orders.model import STOCK, Item, Order, Profile
+from dealer_server.rules.orders.order import ExistingOrder, Placed
+
+# One statement writes a whole batch, or nothing where the batch was decided on what no longer holds: each wallet must
+# be at the version it was decided on, not frozen, cover its debits and be locked by nobody else; every transactionId
+# must be new; the stock must have the codes. Nothing waits: what is locked elsewhere does not hold.
+_WRITE = """
+WITH debit AS MATERIALIZED (
+    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
+        AS debit(tenant_id, known_version, orders, profiles, total)
+), fit AS MATERIALIZED (
+    SELECT 1 FROM debit JOIN wallet USING (tenant_id)
+    WHERE version = known_version AND NOT frozen AND balance + credit_limit >= total
+    FOR NO KEY UPDATE OF wallet SKIP LOCKED
+), placed AS MATERIALIZED (
+    SELECT * FROM unnest($6::bigint[], $7::bigint[], $8::text[], $9::bytea[], $10::text[], $11::bigint[], $12::bigint[],
+        $13::bigint[], $14::text[])
+        AS placed(tenant_id, order_id, transaction_id, digest, currency, amount, version, balance_after, remark)
+), line AS MATERIALIZED (
+    SELECT * FROM unnest($15::bigint[], $16::bigint[], $17::smallint[], $18::text[], $19::text[], $20::smallint[],
+        $21::smallint[], $22::bigint[], $23::bigint[])
+        AS line(tenant_id, order_id, line, package_code, supplier, quantity, period_num, price, first_profile_id)
+),{free} holds AS MATERIALIZED (
+    SELECT (SELECT count(*) FROM fit) = cardinality($1)
+        {new}{enough} AS whole
+), moved AS (
+    UPDATE wallet SET balance = balance - debit.total, version = wallet.version + debit.orders,
+        order_count = order_count + debit.orders, profile_count = profile_count + debit.profiles, updated_at = $24
+    FROM debit, holds WHERE whole AND wallet.tenant_id = debit.tenant_id
+), new_order AS (
+    INSERT INTO orders (tenant_id, order_id, transaction_id, digest, currency, amount, remark, updated_at)
+    SELECT tenant_id, order_id, transaction_id, digest, currency, amount, remark, $24 FROM placed, holds WHERE whole
+), new_entry AS (
+    INSERT INTO ledger_entry (tenant_id, version, entry_type, reference, amount, balance_after, created_at)
+    SELECT tenant_id, version, 'ORDER_PAY', order_id, -amount, balance_after, $24 FROM placed, holds WHERE whole
+), new_item AS (
+    INSERT INTO order_item (tenant_id, order_id, line, package_code, supplier, quantity, period_num, price,
+        first_profile_id, due_at)
+    SELECT tenant_id, order_id, line, package_code, supplier, quantity, period_num, price, first_profile_id, $24
+    FROM line, holds WHERE whole
+), new_profile AS (
+    INSERT INTO profile (tenant_id, profile_id, order_id, line, updated_at)
+    SELECT tenant_id, first_profile_id + n, order_id, line, $24
+    FROM holds, line, generate_series(0, quantity - 1) AS n WHERE whole
+), new_event AS (
+    INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, due_at, created_at,
+        finished_at)
+    SELECT placed.tenant_id, order_id, 'ORDER_PAID', 1,
+        CASE WHEN endpoint.tenant_id IS NULL THEN 'SKIPPED' ELSE 'READY' END,
+        CASE WHEN endpoint.tenant_id IS NULL THEN NULL ELSE $24 END, $24,
+        CASE WHEN endpoint.tenant_id IS NULL THEN $24 END
+    FROM holds CROSS JOIN placed LEFT JOIN webhook_endpoint endpoint
+        ON endpoint.tenant_id = placed.tenant_id AND endpoint.state = 'ACTIVE' WHERE whole
+){taken}
+SELECT whole FROM holds
+"""
+
+# The codes that a batch takes: of each package the first free ones, the unit's `number` of them. And of packages that
+# the batch was decided on as short, how many free ones there must be, no more and no less.
+_FREE = """ unit AS MATERIALIZED (
+    SELECT * FROM unnest($25::text[], $26::bigint[], $27::bigint[], $28::int[])
+        AS unit(package_code, tenant_id, profile_id, number)
+), remaining AS MATERIALIZED (
+    SELECT * FROM unnest($29::text[], $30::int[]) AS remaining(package_code, codes)
+), free AS MATERIALIZED (
+    SELECT package_code, ARRAY(SELECT iccid FROM stock_profile s WHERE s.package_code = wanted.package_code
+        AND taken_by IS NULL ORDER BY iccid LIMIT wanted.count FOR NO KEY UPDATE SKIP LOCKED) AS iccids
+    FROM (SELECT package_code, count(*) FROM unit GROUP BY package_code) wanted
+),"""
+_ENOUGH = """
+        AND (SELECT coalesce(sum(cardinality(iccids)), 0) FROM free) = (SELECT count(*) FROM unit)
+        AND NOT EXISTS (SELECT FROM remaining WHERE codes <> (SELECT count(*) FROM (SELECT FROM stock_profile s
+            WHERE s.package_code = remaining.package_code AND taken_by IS NULL LIMIT codes + 1) seen))"""
+_TAKEN = """, taken AS (
+    UPDATE stock_profile s SET taken_tenant_id = tenant_id, taken_by = profile_id, taken_at = $24
+    FROM holds, unit JOIN free USING (package_code) WHERE whole AND s.iccid = iccids[number]
+)"""
+# A known transactionId is looked for as the next one in order, which no other index can give: while statistics
+# say that a tenant has no orders, the planner would go through all of them. It costs an eighth of a large batch, so
+# those leave it to the unique index, whose violation is an error in PostgreSQL's log.
+_NEW = """AND NOT EXISTS (SELECT FROM placed WHERE transaction_id = (SELECT o.transaction_id FROM orders o
+            WHERE o.tenant_id = placed.tenant_id AND o.transaction_id >= placed.transaction_id COLLATE "C"
+            ORDER BY o.transaction_id LIMIT 1))"""
+CHECKED_ORDERS = 8
+_WRITE_FROM_STOCK = _WRITE.format(free=_FREE, enough=_ENOUGH, taken=_TAKEN, new=_NEW)
+_WRITE_CHECKED = _WRITE.format(free="", enough="", taken="", new=_NEW)
+_WRITE = _WRITE.format(free="", enough="", taken="", new="")
+_NONE: Mapping[str, int] = {}
+
+
+async def write(session: Session, placed: Sequence[Placed], remaining: Mapping[str, int] = _NONE) -> bool:
+    """Writes orders, lines, profiles, debits, the stock codes they take, their ORDER_PAID events and their fulfillment
+    work. False: the batch was decided on what no longer holds, and nothing was written. `remaining`: stock packages
+    that have so many free codes, or the batch does not hold.
+
+    Raises asyncpg.UniqueViolationError for a known transactionId that came with a large batch, or in the same moment.
+    """
+    columns = [*_wallet_columns(placed), *_order_columns(placed), *_line_columns(placed), placed[0].at]
+    units = _stock_columns(placed)
+    if units or remaining:
+        stock = [*(units or [(), (), (), ()]), list(remaining), list(remaining.values())]
+        rows = await session.fetch(_WRITE_FROM_STOCK, *columns, *stock)
+    else:
+        rows = await session.fetch(_WRITE_CHECKED if len(placed) <= CHECKED_ORDERS else _WRITE, *columns)
+    return rows[0]["whole"]
+
+
+def _stock_columns(placed: Sequence[Placed]) -> list[tuple[Any, ...]]:
+    """Per profile that takes a code: package, tenant, profile, and its number among those of the package."""
+    rows, numbers = [], Counter[str]()
+    for one in placed:
+        profile_id = one.first_profile_id
+        for line in one.wanted.lines:
+            if line.supplier == STOCK:
+                for n in range(line.quantity):
+                    numbers[line.package_code] += 1
+                    rows.append((line.package_code, one.wanted.tenant_id, profile_id + n, numbers[line.package_code]))
+            profile_id += line.quantity
+    return list(zip(*rows, strict=True))
+
+
+def _wallet_columns(placed: Sequence[Placed]) -> list[list[int]]:
+    """Per wallet: tenant, version before, orders, profiles, total."""
+    debits: dict[int, list[int]] = {}
+    for one in placed:
+        wanted = one.wanted
+        debit = debits.get(wanted.tenant_id)
+        if debit is None:
+            debit = debits[wanted.tenant_id] = [wanted.tenant_id, one.version - 1, 0, 0, 0]
+        debit[2] += 1
+        debit[3] += wanted.profile_count
+        debit[4] += wanted.amount
+    return [list(column) for column in zip(*sorted(debits.values()), strict=True)]
+
+
+def _order_columns(placed: Sequence[Placed]) -> list[tuple[Any, ...]]:
+    return list(
+        zip(
+            *[
+                (
+                    one.wanted.tenant_id,
+                    one.order_id,
+                    one.wanted.transaction_id,
+                    one.wanted.digest,
+                    one.currency,
+                    one.wanted.amount,
+                    one.version,
+                    one.balance_after,
+                    one.wanted.remark,
+                )
+                for one in placed
+            ],
+            strict=True,
+        )
+    )
+
+
+def _line_columns(placed: Sequence[Placed]) -> list[tuple[Any, ...]]:
+    rows = []
+    for one in placed:
+        tenant_id, order_id, first = one.wanted.tenant_id, one.order_id, one.first_profile_id
+        for number, line in enumerate(one.wanted.lines):
+            rows.append(
+                (
+                    tenant_id,
+                    order_id,
+                    number,
+                    line.package_code,
+                    line.supplier,
+                    line.quantity,
+                    line.period_num,
+                    line.price,
+                    first,
+                )
+            )
+            first += line.quantity
+    return list(zip(*rows, strict=True))
+
+
+async def find(session: Session | Connection, keys: Sequence[tuple[int, str]]) -> dict[tuple[int, str], ExistingOrder]:
+    """The orders that already carry these (tenant_id, transactionId)."""
+    rows = await session.fetch(
+        "SELECT tenant_id, transaction_id, order_id, digest FROM unnest($1::bigint[], $2::text[]) AS key(tenant_id,"
+        " transaction_id) JOIN orders USING (tenant_id, transaction_id)",
+        [key[0] for key in keys],
+        [key[1] for key in keys],
+    )
+    return {(row[0], row[1]): ExistingOrder(row[2], row[3]) for row in rows}
+
+
+async def confirm(session: Session) -> None:
+    """Returns once whatever this session has seen is as safe as a commit of its own: at the synchronous standby too.
+
+    A commit whose session was lost may be seen before the standby has it.
+    """
+    await session.fetch("SELECT pg_logical_emit_message(true, 'esim-dealer', '')")
+
+
+async def ids(session: Session | Connection, keys: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
+    """The orderIds that these (tenant_id, transactionId) stand for."""
+    return {key: existing.order_id for key, existing in (await find(session, keys)).items()}
+
+
+_LOAD = """
+SELECT o.tenant_id, o.order_id, o.transaction_id, o.currency, o.amount, o.refund_amount, o.pay_status,
+    o.delivery_status, o.order_status, o.version, o.updated_at,
+    i.line, i.package_code, i.supplier, i.quantity, i.period_num, i.price, i.first_profile_id, i.item_status,
+    p.profile_id, p.lifecycle_status, p.failed, p.refunded, p.activated, p.cancelled, p.iccid, p.activation_code,
+    p.qr_token, p.esim_status, p.smdp_status, p.plan_use_status, p.plan_use_start_at, p.plan_use_end_at,
+    p.data_total_bytes, p.data_usage_bytes, p.held
+FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)
+JOIN orders o ON o.tenant_id = key.tenant_id AND o.order_id = key.order_id
+JOIN order_item i ON i.tenant_id = o.tenant_id AND i.order_id = o.order_id
+JOIN profile p ON p.tenant_id = i.tenant_id
+    AND p.profile_id >= i.first_profile_id AND p.profile_id < i.first_profile_id + i.quantity
+"""
+
+
+async def key_of(connection: Connection, order_id: int) -> tuple[int, int] | None:
+    """(tenant_id, order_id): orderIds are unique over all tenants."""
+    row = await connection.fetchrow(
+        "SELECT o.tenant_id, o.order_id FROM tenant t CROSS JOIN LATERAL (SELECT tenant_id, order_id FROM orders o"
+        " WHERE o.tenant_id = t.tenant_id AND o.order_id = $1) o",
+        order_id,
+    )
+    return (row[0], row[1]) if row else None
+
+
+async def exists(connection: Session | Connection, tenant_id: int, order_id: int) -> bool:
+    return bool(
+        await connection.fetch("SELECT 1 FROM orders WHERE tenant_id = $1 AND order_id = $2", tenant_id, order_id)
+    )
+
+
+async def load(
+    session: Session | Connection, keys: Sequence[tuple[int, int]], data_keys: DataKeys
+) -> dict[tuple[int, int], Order]:
+    """The orders behind these (tenant_id, orderId), whole. Those that do not exist are not in the answer."""
+    rows = await session.fetch(_LOAD, [key[0] for key in keys], [key[1] for key in keys])
+    grouped: dict[tuple[int, int], list[asyncpg.Record]] = {}
+    for row in rows:
+        grouped.setdefault((row[0], row[1]), []).append(row)
+    return {key: _order(rows, data_keys) for key, rows in grouped.items()}
+
+
+def _order(rows: list[asyncpg.Record], data_keys: DataKeys) -> Order:
+    first = rows[0]
+    if len(rows) > 1:
+        rows.sort(key=lambda row: row[19])  # profile ids of an order follow its lines
+    tenant_id = first[0]
+    items: list[Item] = []
+    at = 0
+    while at < len(rows):
+        row = rows[at]
+        quantity = row[14]
+        profiles = tuple([_profile(tenant_id, one, data_keys) for one in rows[at : at + quantity]])
+        items.append(Item(*row[11:19], profiles=profiles))
+        at += quantity
+    return Order(*first[0:11], items=tuple(items))
+
+
+def _profile(tenant_id: int, row: asyncpg.Record, data_keys: DataKeys) -> Profile:
+    columns = list(row[19:36])
+    if columns[7] is not None:
+        columns[7] = data_keys.open(columns[7], profile_context(tenant_id, columns[0])).decode()
+    return Profile(*columns)
+
+
+async def lock(
+    session: Connection | Session, keys: Sequence[tuple[int, int]], *, wait: bool = True
+) -> set[tuple[int, int]]:
+    """Locks orders, in order, until the transaction ends; without `wait` only those that nobody else holds. Gives the
+    (tenant_id, orderId) of those that are locked."""
+    rows = await session.fetch(
+        "SELECT tenant_id, order_id FROM orders JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)"
+        " USING (tenant_id, order_id) ORDER BY tenant_id, order_id FOR NO KEY UPDATE OF orders"
+        + ("" if wait else " SKIP LOCKED"),
+        [key[0] for key in keys],
+        [key[1] for key in keys],
+    )
+    return {(row["tenant_id"], row["order_id"]) for row in rows}
+
+
+async def next_block(connection: Session | Connection, kind: str, first_now: int, size: int) -> int:
+    """The first of `size` ids never handed out before, not below `first_now`: one row counts, whatever the clocks do.
+
+    Needs no flush of its own: what uses an id is written to the same log later.
+    """
+    rows = await connection.fetch(
+        "UPDATE id_block SET next = greatest(next, $2) + $3 WHERE kind = $1 RETURNING next - $3", kind, first_now, size
+    )
+    return rows[0][0]

@@ -1,0 +1,32 @@
+"""Which of a dealer's profiles does an ICCID name? The live one, else the newest: suppliers sell ICCIDs again
+(docs/decisions/0015-reused-iccids.md)."""
+
+from collections.abc import Sequence
+
+from dealer_server.db.arrays import columns
+from dealer_server.db.connection import Connection
+from dealer_server.db.session import Session
+
+OVER = "(p.cancelled OR p.plan_use_status = 'ENDED' OR p.superseded)"
+
+# Descending, the profile that the ICCID names comes first. The index profile_iccid is ordered by it.
+RANK = f"(CASE WHEN {OVER} THEN p.profile_id ELSE 9223372036854775807 END)"
+
+# Which of a supplier's ($1) delivered eSIMs key.iccid names.
+OF_SUPPLIER = (
+    "SELECT l.tenant_id, l.order_id, l.profile_id, l.iccid FROM profile_life l"
+    " JOIN profile p USING (tenant_id, profile_id) WHERE l.supplier = $1 AND l.iccid = key.iccid"
+    f" ORDER BY {OVER}, l.created_at DESC, l.profile_id DESC LIMIT 1"
+)
+
+
+async def supersede(session: Connection | Session, delivered: Sequence[tuple[int, int, str]]) -> None:
+    """Makes room for profiles (tenant_id, profile_id, iccid) that are about to get their codes: live ones of the same
+    dealer and ICCID keep all that they show, but are live no longer."""
+    await session.fetch(
+        "UPDATE profile p SET superseded = true FROM unnest($1::bigint[], $2::bigint[], $3::text[])"
+        " AS new(tenant_id, profile_id, iccid)"
+        " WHERE p.tenant_id = new.tenant_id AND p.iccid = new.iccid AND p.profile_id <> new.profile_id"
+        f" AND NOT {OVER}",
+        *columns(delivered, 3),
+    )

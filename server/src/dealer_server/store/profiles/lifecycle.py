@@ -1,0 +1,294 @@
+"""The lives of delivered profiles: what suppliers told of each, and when to look at it again.
+
+A row is locked after its order. `claim` waits for nobody.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import asyncpg
+
+from dealer_server.db.arrays import columns
+from dealer_server.db.connection import Connection
+from dealer_server.db.session import Session
+from dealer_server.rules.lifecycle.lifecycle import POLL_SECONDS, SIMULATED, STORIES, Lifecycle
+from dealer_server.rules.orders.model import STOCK, Order, Profile
+from dealer_server.store.profiles.iccid import OF_SUPPLIER, RANK
+
+Key = tuple[int, int]
+"""tenant_id, profile_id"""
+
+# Who made the eSIM stands in its purchase. The simulated network makes its own, and of those time alone moves all but
+# the ones that play a story.
+_BORN = """
+WITH born AS (
+    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::smallint[], $5::text[], $6::text[], $7::text[],
+        $8::int[], $9::float8[])
+        AS born(tenant_id, profile_id, order_id, line, supplier, iccid, package_code, period_num, speed)
+), terms AS MATERIALIZED (
+    SELECT package_code, (document ->> 'unused_valid_days')::float8 * 86400 AS unused_seconds,
+        (document ->> 'duration')::float8 * 86400 AS plan_seconds
+    FROM package WHERE package_code = ANY($10::text[])
+), made AS (
+    SELECT born.*, coalesce(p.supplier, born.supplier) AS maker,
+        $11::timestamptz + unused_seconds / speed * interval '1 second' AS unused_until,
+        greatest(plan_seconds * period_num / speed, 1)::bigint AS plan_seconds
+    FROM born JOIN terms USING (package_code) LEFT JOIN LATERAL (
+        SELECT supplier FROM purchase WHERE purchase.tenant_id = born.tenant_id
+            AND purchase.profile_id = born.profile_id AND purchase.iccid = born.iccid AND born.supplier <> $12
+    ) p ON true
+)
+INSERT INTO profile_life
+    (tenant_id, profile_id, order_id, line, supplier, iccid, unused_until, plan_seconds, created_at, due_at)
+SELECT tenant_id, profile_id, order_id, line, maker, iccid, unused_until, plan_seconds, $11,
+    CASE WHEN maker <> $12 THEN $11 + (0.9 + 0.2 * random()) * $14::float8 * interval '1 second'
+        WHEN package_code = ANY($13::text[]) THEN $11 ELSE unused_until END
+FROM made
+"""
+
+
+async def born(session: Session, changes: Sequence[tuple[Order, Order]], now: datetime, speed: float = 1.0) -> None:
+    """Begins the lives of the profiles that have got their codes: (orders as they were, as they are).
+
+    Simulated plans run `speed` times faster. Codes from stock have no life: nobody reports on them.
+    """
+    rows = [
+        (after.tenant_id, new.profile_id, after.order_id, item.line, item.supplier, new.iccid, item.package_code,
+         item.period_num, speed if item.supplier == SIMULATED else 1.0)
+        for before, after in changes
+        for was, item in zip(before.items, after.items, strict=True)
+        for old, new in zip(was.profiles, item.profiles, strict=True)
+        if new.iccid is not None and old.iccid is None and item.supplier != STOCK
+    ]  # fmt: skip
+    if rows:
+        packages = sorted({row[6] for row in rows})
+        await session.fetch(_BORN, *columns(rows, 9), packages, now, SIMULATED, list(STORIES), POLL_SECONDS)
+
+
+class Row(NamedTuple):
+    """A life as it is stored. unit_key, sku, supplier_ref and unit_ref are those of its purchase, where it has one."""
+
+    tenant_id: int
+    profile_id: int
+    order_id: int
+    line: int
+    supplier: str
+    iccid: str
+    package_code: str
+    data_total_bytes: int | None
+    cancelled: bool
+    created_at: datetime
+    due_at: datetime | None
+    claim: int | None
+    claims: int
+    unit_key: str
+    sku: str
+    supplier_ref: str | None
+    unit_ref: str | None
+    life: Lifecycle
+
+    @property
+    def key(self) -> Key:
+        return self.tenant_id, self.profile_id
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return self.tenant_id, self.order_id
+
+
+_COLUMNS = """l.tenant_id, l.profile_id, l.order_id, l.line, l.supplier, l.iccid, i.package_code, p.data_total_bytes,
+    p.cancelled, l.created_at, l.due_at, l.claim, l.claims, coalesce(b.unit_key, ''), coalesce(b.sku, i.package_code),
+    b.supplier_ref, b.unit_ref,
+    l.unused_until, l.plan_seconds, l.smdp_at, l.esim_at, l.ended_at, l.valid_until, l.eid"""
+_JOINED = """JOIN order_item i ON i.tenant_id = l.tenant_id AND i.order_id = l.order_id AND i.line = l.line
+    JOIN profile p ON p.tenant_id = l.tenant_id AND p.profile_id = l.profile_id
+    LEFT JOIN purchase b ON b.tenant_id = l.tenant_id AND b.profile_id = l.profile_id AND b.iccid = l.iccid"""
+
+_CLAIM = f"""
+WITH due AS (
+    SELECT tenant_id, profile_id FROM profile_life WHERE supplier = $1 AND due_at <= $2 ORDER BY due_at LIMIT $5
+    FOR NO KEY UPDATE SKIP LOCKED
+), taken AS (
+    UPDATE profile_life l SET due_at = $3, claim = $4, claims = claims + 1 FROM due
+    WHERE l.tenant_id = due.tenant_id AND l.profile_id = due.profile_id RETURNING l.*
+)
+SELECT {_COLUMNS} FROM taken l {_JOINED}
+"""
+
+
+async def claim(
+    session: Session, supplier: str, claim_id: int, now: datetime, until: datetime, limit: int
+) -> list[Row]:
+    """Takes a supplier's due lives until the lease ends. No two workers get the same; what a dead one had comes due
+    again."""
+    return [_row(row) for row in await session.fetch(_CLAIM, supplier, now, until, claim_id, limit)]
+
+
+async def named(
+    connection: Connection | Session, supplier: str, names: Sequence[tuple[str | None, str | None, str | None]]
+) -> list[list[tuple[int, int, int]]]:
+    """For each (iccid, unit_key, supplier_ref) the (tenant_id, order_id, profile_id) of this supplier's eSIMs it names:
+    by unit_key, else by supplier_ref, else by ICCID, which names the live one, else the newest. Empty where it is none
+    of ours."""
+    rows = await connection.fetch(
+        "WITH key AS (SELECT * FROM unnest($2::text[], $3::text[], $4::text[])"
+        "  WITH ORDINALITY AS key(iccid, unit_key, ref, number))"
+        " SELECT number, l.tenant_id, l.order_id, l.profile_id FROM key"
+        " JOIN purchase b ON b.supplier = $1 AND b.unit_key = key.unit_key"
+        " JOIN profile_life l ON l.tenant_id = b.tenant_id AND l.profile_id = b.profile_id AND l.iccid = b.iccid"
+        " UNION ALL SELECT number, l.tenant_id, l.order_id, l.profile_id FROM key"
+        " JOIN purchase b ON b.supplier = $1 AND b.supplier_ref = key.ref"
+        " JOIN profile_life l ON l.tenant_id = b.tenant_id AND l.profile_id = b.profile_id AND l.iccid = b.iccid"
+        " WHERE key.unit_key IS NULL"
+        " UNION ALL SELECT number, l.tenant_id, l.order_id, l.profile_id FROM key"
+        f" JOIN LATERAL ({OF_SUPPLIER}) l ON true"
+        " WHERE key.unit_key IS NULL AND key.ref IS NULL",
+        supplier,
+        *columns(names, 3),
+    )
+    found: list[list[tuple[int, int, int]]] = [[] for _ in names]
+    for row in rows:
+        found[row[0] - 1].append((row[1], row[2], row[3]))
+    return found
+
+
+async def lock(connection: Connection | Session, keys: Sequence[Key], claim_id: int | None = None) -> dict[int, Row]:
+    """These lives by profileId, locked until the transaction ends; with `claim_id` only those that are still this
+    claim's. Lock their orders first."""
+    rows = await connection.fetch(
+        f"SELECT {_COLUMNS} FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, profile_id)"
+        " JOIN profile_life l ON l.tenant_id = key.tenant_id AND l.profile_id = key.profile_id"
+        f" {_JOINED} WHERE $3::bigint IS NULL OR l.claim = $3"
+        " ORDER BY l.tenant_id, l.profile_id FOR NO KEY UPDATE OF l",
+        *columns(keys, 2),
+        claim_id,
+    )
+    return {row[1]: _row(row) for row in rows}
+
+
+async def look_at(session: Connection | Session, keys: Sequence[Key], now: datetime) -> None:
+    """There is a reason to ask how these eSIMs are: their lives are due now, where they are followed."""
+    await session.fetch(
+        "UPDATE profile_life l SET due_at = $1 FROM unnest($2::bigint[], $3::bigint[]) AS key(tenant_id, profile_id)"
+        " WHERE l.tenant_id = key.tenant_id AND l.profile_id = key.profile_id AND l.due_at IS NOT NULL",
+        now,
+        *columns(keys, 2),
+    )
+
+
+class Written(NamedTuple):
+    """What becomes of a locked life. `reported`: its supplier was heard; `asked` False: it cannot be asked, so that
+    nobody waits for it. `claims` counts how often it was taken since."""
+
+    key: Key
+    life: Lifecycle
+    due_at: datetime | None
+    claim: int | None
+    claims: int
+    reported: bool
+    asked: bool
+
+
+async def record(connection: Connection | Session, written: Sequence[Written], now: datetime) -> None:
+    done = await connection.fetch(
+        "UPDATE profile_life l SET smdp_at = new.smdp_at, esim_at = new.esim_at, ended_at = new.ended_at,"
+        " valid_until = new.valid_until, eid = new.eid, due_at = new.due_at, claim = new.claim, claims = new.claims,"
+        " reported_at = CASE WHEN new.reported THEN greatest($1, l.asked_at) ELSE l.reported_at END,"
+        " asked_at = CASE WHEN new.asked THEN l.asked_at END"
+        " FROM unnest($2::bigint[], $3::bigint[], $4::timestamptz[], $5::timestamptz[], $6::timestamptz[],"
+        " $7::timestamptz[], $8::text[], $9::timestamptz[], $10::bigint[], $11::int[], $12::bool[], $13::bool[])"
+        " AS new(tenant_id, profile_id, smdp_at, esim_at, ended_at, valid_until, eid, due_at, claim, claims, reported,"
+        " asked) WHERE l.tenant_id = new.tenant_id AND l.profile_id = new.profile_id RETURNING 1",
+        now,
+        *columns(
+            [
+                (*one.key, one.life.smdp_at, one.life.esim_at, one.life.ended_at, one.life.valid_until, one.life.eid,
+                 one.due_at, one.claim, one.claims, one.reported, one.asked)
+                for one in written
+            ],
+            12,
+        ),
+    )  # fmt: skip
+    assert len(done) == len(written), "a life is gone"
+
+
+async def record_profiles(
+    connection: Connection | Session, profiles: Sequence[tuple[int, Profile]], now: datetime
+) -> None:
+    """Writes what reports and time change of (tenant_id, profile); their orders are locked."""
+    done = await connection.fetch(
+        "UPDATE profile p SET lifecycle_status = new.lifecycle_status, activated = new.activated,"
+        " cancelled = new.cancelled, esim_status = new.esim_status, smdp_status = new.smdp_status,"
+        " plan_use_status = new.plan_use_status, plan_use_start_at = new.plan_use_start_at,"
+        " plan_use_end_at = new.plan_use_end_at, data_total_bytes = new.data_total_bytes,"
+        " data_usage_bytes = new.data_usage_bytes, updated_at = $1"
+        " FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::bool[], $6::bool[], $7::text[], $8::text[],"
+        " $9::text[], $10::timestamptz[], $11::timestamptz[], $12::bigint[], $13::bigint[]) AS new(tenant_id,"
+        " profile_id, lifecycle_status, activated, cancelled, esim_status, smdp_status, plan_use_status,"
+        " plan_use_start_at, plan_use_end_at, data_total_bytes, data_usage_bytes)"
+        " WHERE p.tenant_id = new.tenant_id AND p.profile_id = new.profile_id AND p.iccid IS NOT NULL RETURNING 1",
+        now,
+        *columns(
+            [
+                (tenant_id, one.profile_id, one.lifecycle_status, one.activated, one.cancelled, one.esim_status,
+                 one.smdp_status, one.plan_use_status, one.plan_use_start_at, one.plan_use_end_at,
+                 one.data_total_bytes, one.data_usage_bytes)
+                for tenant_id, one in profiles
+            ],
+            12,
+        ),
+    )  # fmt: skip
+    assert len(done) == len(profiles), "a profile has no codes"
+
+
+class Seen(NamedTuple):
+    """A profile as its usage is asked for. `told_at`: when anything was last heard of it; `answered`: its supplier was
+    heard since it was last asked; `waiting`: it was asked, and nobody knows yet that it cannot be."""
+
+    tenant_id: int
+    profile_id: int
+    supplier: str
+    told_at: datetime
+    answered: bool
+    waiting: bool
+    profile: Profile
+
+
+async def look(connection: Connection, tenant_id: int, profile_id: int | None, iccid: str | None) -> Seen | None:
+    """A profile of this tenant, named by its id or its iccid."""
+    row = await connection.fetchrow(
+        "SELECT p.tenant_id, p.profile_id, i.supplier, coalesce(l.reported_at, l.created_at, p.updated_at),"
+        " coalesce(l.reported_at >= l.asked_at, false), coalesce(l.asked_at > coalesce(l.reported_at, '-infinity'),"
+        " false), p.lifecycle_status, p.iccid, p.plan_use_status, p.plan_use_start_at, p.plan_use_end_at,"
+        " p.data_total_bytes, p.data_usage_bytes"
+        " FROM profile p JOIN order_item i USING (tenant_id, order_id, line)"
+        " LEFT JOIN profile_life l USING (tenant_id, profile_id)"
+        f" WHERE p.tenant_id = $1 AND (p.profile_id = $2 OR p.iccid = $3) ORDER BY {RANK} DESC LIMIT 1",
+        tenant_id,
+        profile_id,
+        iccid,
+    )
+    if row is None:
+        return None
+    names = ("lifecycle_status", "iccid", "plan_use_status", "plan_use_start_at", "plan_use_end_at",
+             "data_total_bytes", "data_usage_bytes")  # fmt: skip
+    profile = Profile(row[1], **{name: row[name] for name in names})
+    return Seen(row[0], row[1], row[2], row[3], row[4], row[5], profile)
+
+
+async def ask(connection: Connection, key: Key, now: datetime, not_since: datetime) -> bool:
+    """Has the supplier asked about a profile, unless it was since; whether it will be."""
+    done = await connection.fetchval(
+        "UPDATE profile_life SET asked_at = $3, due_at = $3 WHERE tenant_id = $1 AND profile_id = $2"
+        " AND (asked_at IS NULL OR asked_at < $4) RETURNING true",
+        *key,
+        now,
+        not_since,
+    )
+    return bool(done)
+
+
+def _row(row: asyncpg.Record) -> Row:
+    columns = tuple(row)
+    return Row(*columns[:17], life=Lifecycle(*columns[17:]))

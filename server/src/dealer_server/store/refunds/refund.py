@@ -1,0 +1,562 @@
+"""Refunds: what was asked for, what became of it, and the money that went back.
+
+Locks are taken in one order on every path: wallet, order, items, profiles, refunds (trust.md).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from dealer_server.db.arrays import columns
+from dealer_server.db.connection import Connection
+from dealer_server.db.sealing import DataKeys, delivery_context
+from dealer_server.db.session import Session
+from dealer_server.rules.money.refund import Part, Way
+from dealer_server.rules.orders import snapshot
+from dealer_server.rules.orders.model import STOCK, Item, Order, changed_profiles
+from dealer_server.rules.orders.snapshot import Links
+from dealer_server.store.profiles.iccid import RANK
+from dealer_server.store.suppliers import stock
+from dealer_server.store.webhooks import webhook
+from esim_dealer.wire.envelope import encoder
+
+Key = tuple[int, int]  # tenant_id, and order_id or refund_id
+Status = Literal["REFUNDING", "REFUNDED", "REJECTED"]
+LineStatus = Literal["PENDING", "READY", "COMPLETED", "REJECTED"]
+
+
+class Row(NamedTuple):
+    """A refund as it stands, with its profiles."""
+
+    tenant_id: int
+    refund_id: int
+    order_id: int
+    refund_transaction_id: str | None
+    scope: bytes
+    status: Status
+    amount: int
+    credited: int
+    created_at: datetime
+    settled_at: datetime | None
+    lines: tuple["Line", ...] = ()
+
+
+class Line(NamedTuple):
+    profile_id: int
+    line: int
+    amount: int
+    way: Way
+    status: LineStatus
+
+
+class New(NamedTuple):
+    """A refund to be written. `due_at` set: nothing more is to be decided, so the worker may settle it."""
+
+    tenant_id: int
+    refund_id: int
+    order_id: int
+    refund_transaction_id: str | None
+    scope: bytes
+    status: Status
+    amount: int
+    remark: str | None
+    author: str
+    created_at: datetime
+    due_at: datetime | None
+    parts: Sequence[Part]
+
+
+class Credit(NamedTuple):
+    """Money that goes back: the wallet's entry number `version`."""
+
+    tenant_id: int
+    refund_id: int
+    amount: int
+    version: int
+    balance_after: int
+
+
+_ROWS = "tenant_id, refund_id, order_id, refund_transaction_id, scope, status, amount, credited, created_at, settled_at"
+
+
+async def of_orders(connection: Connection | Session, keys: Sequence[Key]) -> list[Row]:
+    """The refunds of these (tenant_id, order_id), oldest first."""
+    rows = await connection.fetch(
+        f"SELECT {_ROWS} FROM refund JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)"
+        " USING (tenant_id, order_id) ORDER BY tenant_id, refund_id",
+        *columns(keys, 2),
+    )
+    return await _with_lines(connection, [Row(*row) for row in rows])
+
+
+async def by_transaction(connection: Connection | Session, keys: Sequence[tuple[int, str]]) -> list[Row]:
+    """The refunds that carry these (tenant_id, refundTransactionId)."""
+    rows = await connection.fetch(
+        f"SELECT {_ROWS} FROM refund JOIN unnest($1::bigint[], $2::text[]) AS key(tenant_id, refund_transaction_id)"
+        " USING (tenant_id, refund_transaction_id)",
+        *columns(keys, 2),
+    )
+    return await _with_lines(connection, [Row(*row) for row in rows])
+
+
+async def _with_lines(connection: Connection | Session, found: list[Row]) -> list[Row]:
+    if not found:
+        return []
+    rows = await connection.fetch(
+        "SELECT tenant_id, refund_id, profile_id, line, amount, way, status FROM refund_line"
+        " JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, refund_id) USING (tenant_id, refund_id)"
+        " ORDER BY profile_id",
+        *columns([(one.tenant_id, one.refund_id) for one in found], 2),
+    )
+    lines: dict[Key, list[Line]] = {}
+    for row in rows:
+        lines.setdefault((row[0], row[1]), []).append(Line(*row[2:]))
+    return [one._replace(lines=tuple(lines.get((one.tenant_id, one.refund_id), ()))) for one in found]
+
+
+async def add(session: Connection | Session, new: Sequence[New]) -> None:
+    """Writes refunds with their profiles: of one credited at once all are COMPLETED. Raises UniqueViolationError."""
+    await session.fetch(
+        "INSERT INTO refund (tenant_id, refund_id, order_id, refund_transaction_id, scope, status, amount, credited,"
+        " remark, author, created_at, settled_at, due_at)"
+        " SELECT tenant_id, refund_id, order_id, refund_transaction_id, scope, status, amount,"
+        "  CASE WHEN status = 'REFUNDED' THEN amount ELSE 0 END, remark, author, created_at,"
+        "  CASE WHEN status = 'REFUNDED' THEN created_at END, due_at"
+        " FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::bytea[], $6::text[], $7::bigint[],"
+        "  $8::text[], $9::text[], $10::timestamptz[], $11::timestamptz[])"
+        " AS new(tenant_id, refund_id, order_id, refund_transaction_id, scope, status, amount, remark, author,"
+        "  created_at, due_at)",
+        *columns(new, 11),
+    )
+    lines = [
+        (
+            *(one.tenant_id, one.refund_id, part.profile_id, part.line, part.amount, part.way),
+            "COMPLETED" if one.status == "REFUNDED" else "READY" if part.way == "AT_ONCE" else "PENDING",
+        )
+        for one in new
+        for part in one.parts
+    ]
+    await session.fetch(
+        "INSERT INTO refund_line (tenant_id, refund_id, profile_id, line, amount, way, status)"
+        " SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::smallint[], $5::bigint[], $6::text[],"
+        " $7::text[])",
+        *columns(lines, 7),
+    )
+
+
+async def pay_back(session: Connection | Session, credits: Sequence[Credit], now: datetime) -> None:
+    """Credits locked wallets, one ledger entry each. Raises UniqueViolationError for a refund credited before."""
+    wallets = len({one.tenant_id for one in credits})
+    [(moved,)] = await session.fetch(
+        "WITH credit AS ("
+        " SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])"
+        "  AS credit(tenant_id, refund_id, amount, version, balance_after)"
+        "), moved AS ("
+        " UPDATE wallet SET balance = wallet.balance + total.amount, version = total.version, updated_at = $6"
+        " FROM (SELECT tenant_id, sum(amount)::bigint AS amount, max(version) AS version, count(*) AS entries"
+        "  FROM credit GROUP BY tenant_id) total"
+        " WHERE wallet.tenant_id = total.tenant_id AND wallet.version = total.version - total.entries"
+        " RETURNING 1"
+        "), entries AS ("
+        " INSERT INTO ledger_entry (tenant_id, version, entry_type, reference, amount, balance_after, created_at)"
+        " SELECT tenant_id, version, 'REFUND', refund_id, amount, balance_after, $6 FROM credit"
+        ") SELECT count(*) FROM moved",
+        *columns(credits, 5),
+        now,
+    )
+    assert moved == wallets, "a wallet moved on while it was locked"
+
+
+# Orders as refunds and voids leave them
+
+
+async def record_orders(session: Connection | Session, changes: Sequence[tuple[Order, Order]]) -> None:
+    """Writes locked orders: (as they were, as they are), items and profiles with them."""
+    orders = [
+        (
+            *(after.tenant_id, after.order_id, before.version, after.version, after.refund_amount, after.pay_status),
+            *(after.delivery_status, after.order_status, after.updated_at),
+        )
+        for before, after in changes
+    ]
+    written = await session.fetch(
+        "UPDATE orders o SET version = new.version, refund_amount = new.refund_amount, pay_status = new.pay_status,"
+        " delivery_status = new.delivery_status, order_status = new.order_status, updated_at = new.updated_at"
+        " FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::int[], $5::bigint[], $6::text[], $7::text[],"
+        " $8::text[], $9::timestamptz[]) AS new(tenant_id, order_id, known, version, refund_amount, pay_status,"
+        " delivery_status, order_status, updated_at)"
+        " WHERE o.tenant_id = new.tenant_id AND o.order_id = new.order_id AND o.version = new.known RETURNING 1",
+        *columns(orders, 9),
+    )
+    assert len(written) == len(orders), "an order moved on while it was locked"
+    if items := list(_touched_items(changes)):
+        await session.fetch(
+            "UPDATE order_item i SET item_status = new.item_status,"
+            " due_at = CASE WHEN new.waits THEN coalesce(i.due_at, $6) END"
+            " FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::text[], $5::bool[])"
+            " AS new(tenant_id, order_id, line, item_status, waits)"
+            " WHERE i.tenant_id = new.tenant_id AND i.order_id = new.order_id AND i.line = new.line",
+            *columns(
+                [(order.tenant_id, order.order_id, item.line, item.item_status, waits(item)) for order, item in items],
+                5,
+            ),
+            max(after.updated_at for _, after in changes),
+        )
+    if profiles := list(changed_profiles(changes)):
+        await session.fetch(
+            "UPDATE profile p SET lifecycle_status = new.lifecycle_status, cancelled = new.cancelled,"
+            " refunded = new.refunded, held = new.held, updated_at = $7"
+            " FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bool[], $5::bool[], $6::bool[])"
+            " AS new(tenant_id, profile_id, lifecycle_status, cancelled, refunded, held)"
+            " WHERE p.tenant_id = new.tenant_id AND p.profile_id = new.profile_id",
+            *columns(
+                [
+                    (tenant_id, one.profile_id, one.lifecycle_status, one.cancelled, one.refunded, one.held)
+                    for tenant_id, one in profiles
+                ],
+                6,
+            ),
+            max(after.updated_at for _, after in changes),
+        )
+
+
+def waits(item: Item) -> bool:
+    """Whether fulfillment still owes this line something."""
+    return any(one.lifecycle_status == "PENDING" and not one.failed and not one.held for one in item.profiles)
+
+
+def _touched_items(changes: Iterable[tuple[Order, Order]]) -> Iterable[tuple[Order, Item]]:
+    """Also those whose status stays: what is held or let go decides whether fulfillment owes the line something."""
+    for before, after in changes:
+        for old, new in zip(before.items, after.items, strict=True):
+            if new != old:
+                yield after, new
+
+
+# Voids that a supplier has to be asked for
+
+
+class Void(NamedTuple):
+    """A supplier is to be asked to void a profile: for a refund, or because the dealer cancelled it (None)."""
+
+    tenant_id: int
+    profile_id: int
+    order_id: int
+    line: int
+    refund_id: int | None
+    supplier: str
+    package_code: str
+    iccid: str
+    created_at: datetime
+    claims: int
+    bought: tuple[str, str, str | None, str | None, str | None] = ("", "", None, None, None)
+    """unit_key, sku, MatchingID and the supplier's names for order and eSIM, where it was bought from a Remote"""
+
+
+class Cancellations(NamedTuple):
+    """Profiles whose suppliers were asked to cancel them, without a refund: by profileId."""
+
+    waiting: frozenset[int]
+    refused: frozenset[int]
+
+
+async def cancellations(session: Session | Connection, keys: Sequence[Key]) -> Cancellations:
+    """Of these (tenant_id, order_id); those that were carried out are not among them."""
+    rows = await session.fetch(
+        "SELECT v.profile_id, v.outcome FROM void_request v"
+        " JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)"
+        " ON v.tenant_id = key.tenant_id AND v.order_id = key.order_id"
+        " WHERE v.refund_id IS NULL AND (v.outcome IS NULL OR v.outcome = 'REFUSED')",
+        *columns(keys, 2),
+    )
+    return Cancellations(
+        frozenset([row[0] for row in rows if row[1] is None]), frozenset([row[0] for row in rows if row[1] is not None])
+    )
+
+
+async def add_voids(session: Connection | Session, voids: Sequence[Void]) -> None:
+    """Asked is who made the eSIM: its purchase knows, where there is one."""
+    await session.fetch(
+        "INSERT INTO void_request (tenant_id, profile_id, order_id, line, refund_id, supplier, package_code, iccid,"
+        " created_at, due_at)"
+        " SELECT tenant_id, profile_id, order_id, line, refund_id, coalesce((SELECT p.supplier FROM purchase p"
+        "  WHERE p.tenant_id = new.tenant_id AND p.profile_id = new.profile_id AND p.iccid = new.iccid), new.supplier),"
+        " package_code, iccid, created_at, created_at FROM unnest($1::bigint[], $2::bigint[], $3::bigint[],"
+        " $4::smallint[], $5::bigint[], $6::text[], $7::text[], $8::text[], $9::timestamptz[])"
+        " AS new(tenant_id, profile_id, order_id, line, refund_id, supplier, package_code, iccid, created_at)"
+        " ON CONFLICT (tenant_id, profile_id) DO UPDATE SET refund_id = excluded.refund_id, outcome = NULL,"
+        " created_at = excluded.created_at, due_at = excluded.due_at, claims = 0",
+        *columns(voids, 9),
+    )
+
+
+async def ask_suppliers(
+    session: Connection | Session, new: Sequence[New], orders: Mapping[Key, Order], now: datetime
+) -> None:
+    """Writes what suppliers have to be asked for these refunds."""
+    voids = []
+    for one in new:
+        for part in one.parts:
+            if part.way == "SUPPLIER" and one.status == "REFUNDING":
+                item = orders[one.tenant_id, one.order_id].items[part.line]
+                assert part.iccid is not None, "what was never allocated is void without asking"
+                voids.append(
+                    Void(
+                        *(one.tenant_id, part.profile_id, one.order_id, part.line, one.refund_id, item.supplier),
+                        *(item.package_code, part.iccid, now, 0),
+                    )
+                )
+    if voids:
+        await add_voids(session, voids)
+
+
+_CLAIM_VOIDS = """
+WITH due AS (
+    SELECT tenant_id, profile_id FROM void_request WHERE supplier = $1 AND due_at <= $2 ORDER BY due_at LIMIT $5
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE void_request v SET due_at = $3, claim = $4, claims = claims + 1 FROM due
+WHERE v.tenant_id = due.tenant_id AND v.profile_id = due.profile_id
+RETURNING v.tenant_id, v.profile_id, v.order_id, v.line, v.refund_id, v.supplier, v.package_code, v.iccid,
+    v.created_at, v.claims, ARRAY(SELECT unnest(ARRAY[unit_key, sku, planned_matching_id, supplier_ref, unit_ref])
+        FROM purchase p WHERE p.tenant_id = v.tenant_id AND p.profile_id = v.profile_id AND p.state = 'DONE')
+"""
+
+
+async def claim_voids(
+    session: Session, supplier: str, claim: int, now: datetime, until: datetime, limit: int
+) -> list[Void]:
+    """Takes a supplier's due voids until the lease ends."""
+    rows = await session.fetch(_CLAIM_VOIDS, supplier, now, until, claim, limit)
+    return [Void(*row[:10], *([tuple(row[10])] if row[10] else [])) for row in rows]
+
+
+class Voided(NamedTuple):
+    """What came of a claimed void: its outcome, or when the supplier is asked again."""
+
+    claim: int
+    tenant_id: int
+    profile_id: int
+    outcome: Literal["VOIDED", "REFUSED"] | None
+    due_at: datetime | None
+    reason: str | None
+
+
+async def record_voids(session: Session, voided: Sequence[Voided], now: datetime) -> set[Key]:
+    """Records answers whose claims still hold, and lets their refunds go on; the profiles recorded."""
+    rows = await session.fetch(
+        "UPDATE void_request v SET outcome = new.outcome, due_at = new.due_at, claim = NULL"
+        " FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::timestamptz[])"
+        " AS new(claim, tenant_id, profile_id, outcome, due_at)"
+        " WHERE v.tenant_id = new.tenant_id AND v.profile_id = new.profile_id AND v.claim = new.claim"
+        " RETURNING v.tenant_id, v.profile_id, v.refund_id, v.outcome",
+        *columns([one[:5] for one in voided], 5),
+    )
+    reasons = {(one.tenant_id, one.profile_id): one.reason for one in voided}
+    decided = [
+        (row[0], row[2], row[1], row[3] == "VOIDED", reasons[row[0], row[1]]) for row in rows if row[2] and row[3]
+    ]
+    await decide_lines(session, decided, now)
+    return {(row[0], row[1]) for row in rows}
+
+
+async def decide_lines(
+    session: Connection | Session, decided: Sequence[tuple[int, int, int, bool, str | None]], now: datetime
+) -> int:
+    """Says of (tenant_id, refund_id, profile_id) whether each is given back, and why not; a refund of which nothing is
+    left to be decided is due. How many were still PENDING."""
+    if not decided:
+        return 0
+    await _lock(session, sorted({(tenant_id, refund_id) for tenant_id, refund_id, *_ in decided}))
+    rows = await session.fetch(
+        "UPDATE refund_line l SET status = CASE WHEN new.yes THEN 'READY' ELSE 'REJECTED' END, reason = new.reason"
+        " FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bool[], $5::text[])"
+        " AS new(tenant_id, refund_id, profile_id, yes, reason)"
+        " WHERE l.tenant_id = new.tenant_id AND l.refund_id = new.refund_id AND l.profile_id = new.profile_id"
+        " AND l.status = 'PENDING' RETURNING l.tenant_id, l.refund_id",
+        *columns(decided, 5),
+    )
+    refunds = sorted({(row[0], row[1]) for row in rows})
+    if refunds:
+        await session.fetch(
+            "UPDATE refund r SET due_at = $3 FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, refund_id)"
+            " WHERE r.tenant_id = key.tenant_id AND r.refund_id = key.refund_id AND r.status = 'REFUNDING'"
+            " AND NOT EXISTS (SELECT FROM refund_line l WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id"
+            "  AND l.status = 'PENDING')",
+            *columns(refunds, 2),
+            now,
+        )
+    return len(rows)
+
+
+async def _lock(session: Connection | Session, refunds: Sequence[Key]) -> None:
+    """Locks refunds, in order, until the transaction ends. Without it, two transactions that decide the last two lines
+    would each see the other's line still PENDING, and neither would make the refund due."""
+    await session.fetch(
+        "SELECT 1 FROM refund JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, refund_id)"
+        " USING (tenant_id, refund_id) ORDER BY tenant_id, refund_id FOR NO KEY UPDATE OF refund",
+        *columns(refunds, 2),
+    )
+
+
+# Settling what was pending
+
+
+class Due(NamedTuple):
+    """A refund of which nothing is left to be decided; `failures`: how often settling it failed."""
+
+    tenant_id: int
+    order_id: int
+    refund_id: int
+    failures: int
+
+
+async def due(session: Session, now: datetime, limit: int) -> list[Due]:
+    """What may be settled now, the longest due first."""
+    rows = await session.fetch(
+        "SELECT tenant_id, order_id, refund_id, settle_failures FROM refund"
+        " WHERE status = 'REFUNDING' AND due_at <= $1 ORDER BY due_at LIMIT $2",
+        now,
+        limit,
+    )
+    return [Due(*row) for row in rows]
+
+
+async def postpone(session: Session, one: Due, until: datetime, now: datetime) -> None:
+    """Settling it failed once more: it is due again later, unless somebody has settled it meanwhile."""
+    await session.fetch(
+        "UPDATE refund SET settle_failures = settle_failures + 1, due_at = $3"
+        " WHERE tenant_id = $1 AND refund_id = $2 AND status = 'REFUNDING' AND due_at <= $4",
+        one.tenant_id,
+        one.refund_id,
+        until,
+        now,
+    )
+
+
+async def sweep(session: Session, now: datetime) -> list[Key]:
+    """Makes refunds due that wait for nobody's word any more and yet are not; (tenant_id, refund_id) of each.
+
+    One that somebody is deciding right now is left to them.
+    """
+    rows = await session.fetch(
+        "WITH left_over AS (SELECT tenant_id, refund_id FROM refund r WHERE status = 'REFUNDING' AND due_at IS NULL"
+        "  AND NOT EXISTS (SELECT FROM refund_line l WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id"
+        "   AND l.status = 'PENDING') FOR NO KEY UPDATE SKIP LOCKED"
+        ") UPDATE refund r SET due_at = $1 FROM left_over"
+        " WHERE r.tenant_id = left_over.tenant_id AND r.refund_id = left_over.refund_id"
+        " RETURNING r.tenant_id, r.refund_id",
+        now,
+    )
+    return [(row[0], row[1]) for row in rows]
+
+
+async def take(session: Session, keys: Sequence[Key], now: datetime) -> list[Row]:
+    """Those of these (tenant_id, refund_id) that are still due, locked until the transaction ends."""
+    rows = await session.fetch(
+        f"SELECT {_ROWS} FROM refund JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, refund_id)"
+        " USING (tenant_id, refund_id) WHERE status = 'REFUNDING' AND due_at <= $3"
+        " ORDER BY tenant_id, refund_id FOR NO KEY UPDATE OF refund",
+        *columns(keys, 2),
+        now,
+    )
+    return await _with_lines(session, [Row(*row) for row in rows])
+
+
+async def end(session: Session, settled: Sequence[tuple[int, int, int, bool]], now: datetime) -> None:
+    """Settles (tenant_id, refund_id, credited, whether anything was given): REFUNDED or
+    REJECTED."""
+    await session.fetch(
+        "WITH settled AS (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bool[])"
+        "  AS settled(tenant_id, refund_id, credited, given)"
+        "), lines AS ("
+        " UPDATE refund_line l SET status = 'COMPLETED' FROM settled"
+        " WHERE l.tenant_id = settled.tenant_id AND l.refund_id = settled.refund_id AND l.status = 'READY')"
+        " UPDATE refund r SET status = CASE WHEN given THEN 'REFUNDED' ELSE 'REJECTED' END,"
+        " credited = settled.credited, settled_at = $5, due_at = NULL"
+        " FROM settled WHERE r.tenant_id = settled.tenant_id AND r.refund_id = settled.refund_id",
+        *columns(settled, 4),
+        now,
+    )
+
+
+async def settle(
+    session: Session,
+    changes: Sequence[tuple[Order, Order]],
+    credits: Sequence[Credit],
+    told: Sequence[tuple[int, Order]],
+    data_keys: DataKeys,
+    links: Links,
+    now: datetime,
+) -> None:
+    """Writes orders as refunds leave them, their money, and the events: of each credited refund (its id, the order as
+    its credit left it) one REFUND_COMPLETED, behind the DELIVERY_UPDATED of what became void.
+
+    A refund that is only accepted changes nothing that dealers are told of (specification 6.1).
+    """
+    await record_orders(session, changes)
+    await give_back_stock(session, changes)
+    if not credits:
+        return
+    await pay_back(session, credits, now)
+    latest = {(order.tenant_id, order.order_id): order for _, order in told}
+    await webhook.order_changed(session, [(*key, order.version) for key, order in latest.items()], now)
+    ids = await webhook.delivery_ids(session, len(told))
+    events = []
+    for delivery_id, (_, order) in zip(ids, told, strict=True):
+        body = encoder.encode(snapshot.refund_completed(order, links))
+        sealed = data_keys.seal(body, delivery_context(order.tenant_id, delivery_id))
+        events.append(webhook.Credit(order.tenant_id, order.order_id, order.version, delivery_id, sealed))
+    await webhook.refunds_credited(session, events, snapshot.REFUND_HINTS, now)
+
+
+async def give_back_stock(session: Connection | Session, changes: Sequence[tuple[Order, Order]]) -> None:
+    """What was sold from stock and is void before its code was shown can be sold again."""
+    freed = [
+        (after.tenant_id, one.profile_id)
+        for before, after in changes
+        for old, new in zip(before.items, after.items, strict=True)
+        if new.supplier == STOCK
+        for was, one in zip(old.profiles, new.profiles, strict=True)
+        if one.iccid is None and one.cancelled and not was.cancelled
+    ]
+    if freed:
+        await stock.release(session, freed)
+
+
+async def locate_profiles(
+    session: Connection | Session, wanted: Sequence[tuple[int, int | None, str | None]]
+) -> list[tuple[int, int, int] | None]:
+    """(tenant_id, order_id, profile_id) of each profile, named by its id or its iccid; None where there is none."""
+    rows = await session.fetch(
+        "SELECT number, p.tenant_id, p.order_id, p.profile_id"
+        " FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS key(tenant_id, profile_id, number)"
+        " JOIN profile p ON p.tenant_id = key.tenant_id AND p.profile_id = key.profile_id"
+        " UNION ALL SELECT number, p.tenant_id, p.order_id, p.profile_id"
+        " FROM unnest($1::bigint[], $3::text[]) WITH ORDINALITY AS key(tenant_id, iccid, number)"
+        " JOIN LATERAL (SELECT * FROM profile p WHERE p.tenant_id = key.tenant_id AND p.iccid = key.iccid"
+        f"  ORDER BY {RANK} DESC LIMIT 1) p ON true",
+        *columns(wanted, 3),
+    )
+    found = {row[0]: (row[1], row[2], row[3]) for row in rows}
+    return [found.get(number) for number in range(1, len(wanted) + 1)]
+
+
+# The operator
+
+
+async def by_id(connection: Connection, refund_id: int) -> Row | None:
+    """Of whatever tenant: refund_ids are unique over all."""
+    row = await connection.fetchrow(f"SELECT {_ROWS} FROM refund WHERE refund_id = $1", refund_id)
+    return (await _with_lines(connection, [Row(*row)]))[0] if row else None
+
+
+async def listed(connection: Connection, tenant_id: int | None, status: str | None, limit: int) -> list[Row]:
+    rows = await connection.fetch(
+        f"SELECT {_ROWS} FROM refund WHERE ($1::bigint IS NULL OR tenant_id = $1)"
+        " AND ($2::text IS NULL OR status = $2) ORDER BY refund_id DESC LIMIT $3",
+        tenant_id,
+        status,
+        limit,
+    )
+    return await _with_lines(connection, [Row(*row) for row in rows])

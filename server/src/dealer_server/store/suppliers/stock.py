@@ -1,0 +1,163 @@
+"""Activation codes an operator loaded: each is taken once, by the order that pays for it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from dealer_server.db.arrays import columns
+from dealer_server.db.connection import Connection
+from dealer_server.db.sealing import DataKeys, stock_context
+from dealer_server.db.session import Session
+
+
+class LoadedMeanwhile(Exception):
+    """Some of these profiles are in stock already."""
+
+
+class Loaded(NamedTuple):
+    iccid: str
+    activation_code: str
+    digest: bytes
+
+
+class Taken(NamedTuple):
+    profile_id: int
+    iccid: str
+    activation_code: str
+
+
+class Free(NamedTuple):
+    """Free codes by package, no more than were asked for: how many are locked, and which packages may have more that
+    another transaction holds."""
+
+    locked: Mapping[str, int]
+    held: frozenset[str]
+
+
+_LOCK = """
+SELECT wanted.package_code,
+    (SELECT count(*) FROM (SELECT FROM stock_profile s WHERE s.package_code = wanted.package_code AND taken_by IS NULL
+        ORDER BY iccid LIMIT wanted.quantity FOR NO KEY UPDATE{}) free) AS locked,
+    (SELECT count(*) FROM (SELECT FROM stock_profile s WHERE s.package_code = wanted.package_code AND taken_by IS NULL
+        LIMIT wanted.quantity) free) AS seen
+FROM unnest($1::text[], $2::int[]) AS wanted(package_code, quantity)
+"""
+
+
+async def lock(session: Session, wanted: Mapping[str, int], *, wait: bool) -> Free:
+    """Locks free codes of each package until the transaction ends, in the order of package and ICCID. Without `wait` it
+    passes over those that another transaction holds."""
+    codes = sorted(wanted)
+    rows = await session.fetch(_LOCK.format("" if wait else " SKIP LOCKED"), codes, [wanted[code] for code in codes])
+    locked = {row["package_code"]: row["locked"] for row in rows}
+    held = frozenset(row["package_code"] for row in rows if row["locked"] < row["seen"])
+    return Free(locked, frozenset() if wait else held)
+
+
+async def clashes(connection: Connection, loaded: Sequence[Loaded]) -> tuple[set[str], set[bytes]]:
+    """Which of these ICCIDs and activation code digests were loaded before."""
+    rows = await connection.fetch(
+        "SELECT iccid, code_digest FROM stock_profile WHERE iccid = ANY($1::text[]) OR code_digest = ANY($2::bytea[])",
+        [one.iccid for one in loaded],
+        [one.digest for one in loaded],
+    )
+    return {row[0] for row in rows}, {row[1] for row in rows}
+
+
+async def load(connection: Connection, package_code: str, loaded: Sequence[Loaded], keys: DataKeys) -> int:
+    """Adds profiles to a package's stock; gives how many are free then. Raises LoadedMeanwhile."""
+    written = await connection.fetch(
+        "INSERT INTO stock_profile (iccid, package_code, activation_code, code_digest)"
+        " SELECT iccid, $1, code, digest FROM unnest($2::text[], $3::bytea[], $4::bytea[]) AS new(iccid, code, digest)"
+        " ORDER BY iccid ON CONFLICT DO NOTHING RETURNING 1",
+        package_code,
+        [one.iccid for one in loaded],
+        [keys.seal(one.activation_code.encode(), stock_context(one.iccid)) for one in loaded],
+        [one.digest for one in loaded],
+    )
+    if len(written) < len(loaded):
+        raise LoadedMeanwhile
+    return await count_free(connection, package_code)
+
+
+async def count_free(connection: Connection, package_code: str) -> int:
+    """How many profiles of a package can still be sold."""
+    rows = await connection.fetch(
+        "SELECT count(*) FROM stock_profile WHERE package_code = $1 AND taken_by IS NULL", package_code
+    )
+    return rows[0]["count"]
+
+
+async def free(connection: Connection | Session, package_code: str, wanted: int) -> list[tuple[str, bytes]]:
+    """Up to `wanted` ICCIDs with their sealed codes that nobody has, locked; those locked elsewhere are passed over."""
+    rows = await connection.fetch(
+        "SELECT iccid, activation_code FROM stock_profile WHERE package_code = $1 AND taken_by IS NULL"
+        " ORDER BY iccid LIMIT $2 FOR UPDATE SKIP LOCKED",
+        package_code,
+        wanted,
+    )
+    return [(row[0], row[1]) for row in rows]
+
+
+async def hand_out(connection: Connection | Session, taken: Sequence[tuple[str, int, int]], now: datetime) -> None:
+    """Marks (iccid, tenant_id, profile_id) as taken, for ever."""
+    written = await connection.fetch(
+        "UPDATE stock_profile s SET taken_tenant_id = new.tenant_id, taken_by = new.profile_id, taken_at = $4"
+        " FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS new(iccid, tenant_id, profile_id)"
+        " WHERE s.iccid = new.iccid AND s.taken_by IS NULL RETURNING 1",
+        [one[0] for one in taken],
+        [one[1] for one in taken],
+        [one[2] for one in taken],
+        now,
+    )
+    assert len(written) == len(taken), "a stock profile was handed out meanwhile"
+
+
+async def sold(connection: Connection | Session, wanted: Sequence[tuple[int, int]]) -> dict[int, tuple[str, bytes]]:
+    """(ICCID, sealed code) that these (tenant_id, profile_id) took when they were paid, by profile_id."""
+    rows = await connection.fetch(
+        "SELECT s.taken_by, s.iccid, s.activation_code FROM unnest($1::bigint[], $2::bigint[])"
+        " AS wanted(tenant_id, profile_id) JOIN stock_profile s"
+        " ON s.taken_tenant_id = wanted.tenant_id AND s.taken_by = wanted.profile_id",
+        *columns(wanted, 2),
+    )
+    return {row["taken_by"]: (row["iccid"], row["activation_code"]) for row in rows}
+
+
+async def take(
+    connection: Connection | Session,
+    package_code: str,
+    wanted: Sequence[tuple[int, int]],
+    keys: DataKeys,
+    now: datetime,
+) -> list[Taken]:
+    """The codes of these (tenant_id, profile_id): those they took when they were paid. Who has none, since its line was
+    given to the stock later, gets a free one, as far as they last; never one to two of them."""
+    found = await sold(connection, wanted)
+    without = [one for one in wanted if one[1] not in found]
+    if without:
+        pairs = list(zip(await free(connection, package_code, len(without)), without, strict=False))
+        if pairs:
+            await hand_out(connection, [(iccid, *owner) for (iccid, _), owner in pairs], now)
+        found |= {profile_id: code for code, (_, profile_id) in pairs}
+    return [
+        Taken(profile_id, iccid, keys.open(sealed, stock_context(iccid)).decode())
+        for profile_id, (iccid, sealed) in found.items()
+    ]
+
+
+async def release(connection: Connection | Session, profiles: Sequence[tuple[int, int]]) -> None:
+    """Gives back the codes that these (tenant_id, profile_id) took and nobody has seen."""
+    await connection.fetch(
+        "UPDATE stock_profile s SET taken_tenant_id = NULL, taken_by = NULL, taken_at = NULL"
+        " FROM unnest($1::bigint[], $2::bigint[]) AS freed(tenant_id, profile_id)"
+        " WHERE s.taken_tenant_id = freed.tenant_id AND s.taken_by = freed.profile_id",
+        *columns(profiles, 2),
+    )
+
+
+async def supplier_of(connection: Connection, package_code: str) -> str | None:
+    """Who supplies a package; None where there is no such package."""
+    return await connection.fetchval(
+        "SELECT document ->> 'supplier' FROM package WHERE package_code = $1", package_code
+    )

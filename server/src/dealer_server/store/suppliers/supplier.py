@@ -1,0 +1,216 @@
+"""Suppliers that are called: how they are reached, what they may be asked for, what became of it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from dealer_server.db.connection import Connection
+from dealer_server.db.sealing import DataKeys, supplier_context
+from dealer_server.db.session import Session
+from dealer_server.store.suppliers.purchase import Hop, Key
+
+
+class Supplier(NamedTuple):
+    """`settings` is the kind's JSON document, opened: it holds secrets. `event_token` is the secret part of the address
+    its messages come to. `paused_reason`: why a worker paused it, None where an operator did."""
+
+    code: str
+    kind: str
+    status: str
+    settings: bytes
+    event_token: str
+    updated_at: datetime
+    paused_reason: str | None
+
+
+class Totals(NamedTuple):
+    """What a supplier was asked for: purchases by state, calls waiting for an operator first; sums of costs (also of
+    what was written off) and of what dealers paid, in ten-thousandths by currency."""
+
+    states: dict[str, int]
+    cost: dict[str, int]
+    sold: dict[str, int]
+
+
+class Parked(NamedTuple):
+    tenant_id: int
+    profile_id: int
+    position: int
+    order_id: int
+    unit_key: str
+    supplier: str
+    step: str
+    supplier_ref: str | None
+    planned_iccid: str | None
+    reason: str | None
+    unknown_since: datetime | None
+
+    @property
+    def key(self) -> Key:
+        return self.tenant_id, self.profile_id, self.position
+
+
+async def load(connection: Connection | Session, keys: DataKeys) -> list[Supplier]:
+    """Every supplier, by code."""
+    rows = await connection.fetch(
+        "SELECT code, kind, status, settings, event_token, updated_at, paused_reason FROM supplier ORDER BY code"
+    )
+    return [
+        Supplier(row[0], row[1], row[2], keys.open(row[3], supplier_context(row[0])), row[4], row[5], row[6])
+        for row in rows
+    ]
+
+
+async def codes(connection: Connection | Session) -> list[str]:
+    return [row[0] for row in await connection.fetch("SELECT code FROM supplier ORDER BY code")]
+
+
+async def version(connection: Connection | Session) -> str:
+    """Another text whenever any of them was changed."""
+    rows = await connection.fetch(
+        "SELECT coalesce(string_agg(code || updated_at, ' ' ORDER BY code), '') FROM supplier"
+    )
+    return rows[0][0]
+
+
+async def put(connection: Connection, keys: DataKeys, code: str, kind: str, settings: bytes, token: str) -> None:
+    """Adds a supplier, or gives one new settings; its token stays."""
+    await connection.execute(
+        "INSERT INTO supplier (code, kind, settings, event_token) VALUES ($1, $2, $3, $4)"
+        " ON CONFLICT (code) DO UPDATE SET kind = $2, settings = $3, updated_at = clock_timestamp()",
+        code,
+        kind,
+        keys.seal(settings, supplier_context(code)),
+        token,
+    )
+
+
+async def set_status(connection: Connection, code: str, status: str) -> bool:
+    """ACTIVE or PAUSED; whether there is such a supplier. What waits for one that is ACTIVE is due now."""
+    row = await connection.fetchrow(
+        "UPDATE supplier SET status = $2, paused_reason = NULL, updated_at = clock_timestamp() WHERE code = $1"
+        " RETURNING code",
+        code,
+        status,
+    )
+    if row is not None and status == "ACTIVE":
+        await connection.execute(
+            "UPDATE purchase SET due_at = now() WHERE supplier = $1 AND state = 'PLANNED' AND due_at > now()", code
+        )
+    return row is not None
+
+
+async def pause(session: Session, code: str, reason: str) -> bool:
+    """Pauses an ACTIVE supplier for a reason; False where it is not ACTIVE any more."""
+    rows = await session.fetch(
+        "UPDATE supplier SET status = 'PAUSED', paused_reason = $2, updated_at = clock_timestamp()"
+        " WHERE code = $1 AND status = 'ACTIVE' RETURNING 1",
+        code,
+        reason,
+    )
+    return bool(rows)
+
+
+async def put_health(
+    connection: Connection, code: str, up: bool, detail: str, balance: int | None, currency: str | None, now: datetime
+) -> None:
+    """How it was when it was asked last; of a supplier that is gone nothing is written."""
+    await connection.execute(
+        "INSERT INTO supplier_health AS h (code, up, since, asked_at, detail, balance, currency)"
+        " SELECT code, $2, $6, $6, $3, $4, $5 FROM supplier WHERE code = $1"
+        " ON CONFLICT (code) DO UPDATE SET up = excluded.up, asked_at = excluded.asked_at, detail = excluded.detail,"
+        "  balance = excluded.balance, currency = excluded.currency,"
+        "  since = CASE WHEN h.up = excluded.up THEN h.since ELSE excluded.since END",
+        *(code, up, detail, balance, currency, now),
+    )
+
+
+async def set_route(connection: Connection, package_code: str, hops: Sequence[Hop]) -> None:
+    await connection.execute("DELETE FROM route WHERE package_code = $1", package_code)
+    await connection.executemany(
+        "INSERT INTO route (package_code, position, supplier, sku, cost, cost_currency)"
+        " VALUES ($1, $2, $3, $4, $5, $6)",
+        [(package_code, position, *hop) for position, hop in enumerate(hops)],
+    )
+
+
+async def made_first_by(connection: Connection, code: str) -> list[tuple[str, str, int | None]]:
+    """(document, sku, cost) of the packages whose route begins with this supplier."""
+    rows = await connection.fetch(
+        "SELECT document::text, sku, cost FROM route JOIN package USING (package_code)"
+        " WHERE supplier = $1 AND position = 0 ORDER BY package_code",
+        code,
+    )
+    return [(row[0], row[1], row[2]) for row in rows]
+
+
+async def load_iccids(connection: Connection, code: str, sku: str, iccids: Sequence[str]) -> int:
+    """Adds ICCIDs to a supplier's range; how many were new."""
+    rows = await connection.fetch(
+        "INSERT INTO iccid_range (supplier, sku, iccid) SELECT $1, $2, unnest($3::text[]) ON CONFLICT DO NOTHING"
+        " RETURNING 1",
+        code,
+        sku,
+        list(iccids),
+    )
+    return len(rows)
+
+
+async def free_iccids(connection: Connection, code: str) -> dict[str, int]:
+    """How many ICCIDs are left, by sku."""
+    rows = await connection.fetch(
+        "SELECT sku, count(*) FILTER (WHERE taken_by IS NULL) FROM iccid_range WHERE supplier = $1 GROUP BY sku"
+        " ORDER BY sku",
+        code,
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+async def totals(connection: Connection, code: str) -> Totals:
+    states = await connection.fetch("SELECT state, count(*) FROM purchase WHERE supplier = $1 GROUP BY state", code)
+    money = await connection.fetch(
+        "SELECT p.cost_currency, sum(p.cost)::bigint, o.currency,"
+        " coalesce(sum(i.price * i.period_num) FILTER (WHERE p.state = 'DONE'), 0)::bigint FROM purchase p"
+        " JOIN order_item i USING (tenant_id, order_id, line) JOIN orders o USING (tenant_id, order_id)"
+        " WHERE p.supplier = $1 AND p.state IN ('DONE', 'WRITTEN_OFF') GROUP BY p.cost_currency, o.currency",
+        code,
+    )
+    cost: dict[str, int] = {}
+    sold: dict[str, int] = {}
+    for cost_currency, spent, currency, paid in money:
+        if cost_currency is not None:
+            cost[cost_currency] = cost.get(cost_currency, 0) + spent
+        sold[currency] = sold.get(currency, 0) + paid
+    return Totals({row[0]: row[1] for row in states}, cost, sold)
+
+
+async def parked(connection: Connection, code: str | None = None) -> list[Parked]:
+    """What an operator has to find out, oldest first; of every supplier where none is named."""
+    rows = await connection.fetch(
+        "SELECT tenant_id, profile_id, position, order_id, unit_key, supplier, step, supplier_ref, planned_iccid,"
+        " reason, unknown_since FROM purchase WHERE state = 'PARKED' AND ($1::text IS NULL OR supplier = $1)"
+        " ORDER BY unknown_since, unit_key LIMIT 1000",
+        code,
+    )
+    return [Parked(*row) for row in rows]
+
+
+async def gauges(connection: Connection) -> list[tuple[str, str, int]]:
+    """(supplier, state, how many) of purchases that are not over."""
+    rows = await connection.fetch(
+        "SELECT supplier, state, count(*) FROM purchase WHERE state IN ('PLANNED', 'SENT', 'PENDING', 'UNKNOWN',"
+        " 'PARKED') GROUP BY supplier, state"
+    )
+    return [(row[0], row[1], row[2]) for row in rows]
+
+
+async def note_event(
+    session: Session, keys: DataKeys, code: str, key: bytes, kind: str, state: str, body: bytes, now: datetime
+) -> bool:
+    """Keeps a supplier's message; False where it was kept before."""
+    rows = await session.fetch(
+        "INSERT INTO supplier_event (supplier, key, kind, state, body, received_at) VALUES ($1, $2, $3, $4, $5, $6)"
+        " ON CONFLICT (supplier, key) DO NOTHING RETURNING 1",
+        *(code, key, kind, state, keys.seal(body, b"supplier_event|" + key), now),
+    )
+    return bool(rows)

@@ -1,0 +1,47 @@
+"""What is sealed by a master key, and by which one: the key's id stands in front (db/sealing.py)."""
+
+from typing import NamedTuple
+
+from dealer_server.db.connection import Connection
+
+
+class Sealed(NamedTuple):
+    app_key: str
+    tenant_id: int
+    secret_version: int
+    sealed_secret: bytes
+    previous_secret: bytes | None
+
+
+_KEY_ID = "substr({0}, 2, get_byte({0}, 0))"
+
+
+async def credentials(connection: Connection, newest: bytes, after: str, limit: int) -> list[Sealed]:
+    """Credentials of which something stands under another key than the newest, locked."""
+    rows = await connection.fetch(
+        "SELECT app_key, tenant_id, secret_version, sealed_secret, previous_secret FROM credential"
+        f" WHERE app_key > $2 AND ({_KEY_ID.format('sealed_secret')} <> $1"
+        f"  OR {_KEY_ID.format('previous_secret')} <> $1) ORDER BY app_key LIMIT $3 FOR UPDATE",
+        newest,
+        after,
+        limit,
+    )
+    return [Sealed(*row) for row in rows]
+
+
+async def reseal_credential(connection: Connection, app_key: str, sealed: bytes, previous: bytes | None) -> None:
+    await connection.execute(
+        "UPDATE credential SET sealed_secret = $2, previous_secret = $3 WHERE app_key = $1", app_key, sealed, previous
+    )
+
+
+async def data_keys(connection: Connection, newest: bytes) -> list[tuple[int, bytes]]:
+    """Data keys that stand under another key than the newest, locked."""
+    rows = await connection.fetch(
+        f"SELECT data_key_id, sealed_key FROM data_key WHERE {_KEY_ID.format('sealed_key')} <> $1 FOR UPDATE", newest
+    )
+    return [(row[0], row[1]) for row in rows]
+
+
+async def reseal_data_key(connection: Connection, number: int, sealed: bytes) -> None:
+    await connection.execute("UPDATE data_key SET sealed_key = $2 WHERE data_key_id = $1", number, sealed)

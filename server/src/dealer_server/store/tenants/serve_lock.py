@@ -1,0 +1,22 @@
+"""Which serve processes run on this database? Each holds an advisory lock, alone or shared."""
+
+from dealer_server.db.session import Session
+
+_LOCK = 5_382_015
+
+
+async def hold(session: Session, *, shared: bool) -> bool:
+    """Takes the lock unless this session has it; false where another serve process is in the way.
+
+    A lock ends with its connection, so this is called again and again.
+    """
+    take = "pg_try_advisory_lock_shared" if shared else "pg_try_advisory_lock"
+    rows = await session.fetch(
+        "SELECT CASE WHEN EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'"
+        f" AND classid = 0 AND objid = {_LOCK}) THEN true ELSE {take}({_LOCK}) END"
+    )
+    return rows[0][0]
+
+
+async def cluster_name(session: Session) -> str:
+    return (await session.fetch("SELECT current_setting('cluster_name')"))[0][0]

@@ -1,0 +1,263 @@
+"""Dealers: who they are, how they prove it, what they pay."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from dealer_server import audit_context
+from dealer_server.db.connection import Connection
+from dealer_server.db.session import Session
+from dealer_server.rules.orders.pricing import Own, PriceList
+
+
+class Access(NamedTuple):
+    """All that authenticating and pricing a dealer's calls needs; secrets sealed. Kept in memory, dropped on change."""
+
+    tenant_id: int
+    app_key: str
+    name: str
+    active: bool
+    qps: int
+    ip_allow: tuple[str, ...]
+    secret_version: int
+    sealed_secret: bytes
+    previous_secret: bytes | None
+    previous_until: datetime | None
+    prices: PriceList
+
+
+class Tenant(NamedTuple):
+    """A dealer as operators see it."""
+
+    tenant_id: int
+    name: str
+    status: str
+    currency: str
+    balance: int
+    credit_limit: int
+    low_balance_threshold: int
+    frozen: bool
+    qps: int
+    ip_allow: list[str]
+    markup_basis_points: int
+    app_key: str
+    credential_status: str
+
+
+async def access(connection: Connection, app_key: str) -> Access | None:
+    row = await connection.fetchrow(
+        "SELECT t.tenant_id, c.app_key, t.name, t.status = 'ACTIVE' AND c.status = 'ACTIVE', t.qps, t.ip_allow,"
+        " c.secret_version, c.sealed_secret, c.previous_secret, c.previous_until, w.currency, t.markup_basis_points,"
+        " t.markup_updated_at, (SELECT array_agg((p.package_code, p.price, p.updated_at) ORDER BY p.package_code)"
+        "  FROM price p WHERE p.tenant_id = t.tenant_id)"
+        " FROM credential c JOIN tenant t USING (tenant_id) JOIN wallet w USING (tenant_id) WHERE c.app_key = $1",
+        app_key,
+    )
+    if row is None:
+        return None
+    single = tuple((code, Own(price, at)) for code, price, at in row[13] or ())
+    columns = list(row[:10])
+    columns[5] = tuple(columns[5])
+    return Access(*columns, prices=PriceList(row[10], row[11], row[12], single))
+
+
+async def create(connection: Connection, name: str, qps: int) -> int:
+    sql = "INSERT INTO tenant (name, qps) VALUES ($1, $2) RETURNING tenant_id"
+    return await connection.fetchval(sql, name, qps) or 0
+
+
+async def add_credential(connection: Connection, tenant_id: int, app_key: str, sealed_secret: bytes) -> None:
+    await connection.execute(
+        "INSERT INTO credential (app_key, tenant_id, sealed_secret) VALUES ($1, $2, $3)",
+        app_key,
+        tenant_id,
+        sealed_secret,
+    )
+
+
+async def reset_secret(
+    connection: Connection, app_key: str, tenant_id: int, version: int, sealed: bytes, overlap_until: datetime
+) -> bool:
+    """Puts a new secret in place of version - 1; the old one opens calls until `overlap_until`."""
+    done = await connection.execute(
+        "UPDATE credential SET previous_secret = sealed_secret, previous_until = $5, sealed_secret = $4,"
+        " secret_version = $3 WHERE app_key = $1 AND tenant_id = $2 AND secret_version = $3 - 1",
+        app_key,
+        tenant_id,
+        version,
+        sealed,
+        overlap_until,
+    )
+    return done == "UPDATE 1"
+
+
+async def set_credential_status(connection: Connection, app_key: str, status: str) -> tuple[int, str] | None:
+    """(tenant_id, status before) of the credential, or None."""
+    row = await connection.fetchrow(
+        "UPDATE credential SET status = $2 FROM (SELECT status FROM credential WHERE app_key = $1 FOR UPDATE) before"
+        " WHERE app_key = $1 RETURNING tenant_id, before.status",
+        app_key,
+        status,
+    )
+    return (row[0], row[1]) if row else None
+
+
+async def sealed_secret(connection: Connection, app_key: str) -> tuple[int, int, bytes] | None:
+    """(tenant_id, secret_version, sealed secret)."""
+    row = await connection.fetchrow(
+        "SELECT tenant_id, secret_version, sealed_secret FROM credential WHERE app_key = $1", app_key
+    )
+    return (row[0], row[1], row[2]) if row else None
+
+
+async def credential(connection: Connection, app_key: str) -> tuple[int, int] | None:
+    """(tenant_id, secret_version), locked."""
+    row = await connection.fetchrow(
+        "SELECT tenant_id, secret_version FROM credential WHERE app_key = $1 FOR UPDATE", app_key
+    )
+    return (row[0], row[1]) if row else None
+
+
+async def update(
+    connection: Connection,
+    tenant_id: int,
+    *,
+    name: str | None,
+    status: str | None,
+    qps: int | None,
+    ip_allow: Sequence[str] | None,
+    markup_basis_points: int | None,
+) -> bool:
+    done = await connection.execute(
+        "UPDATE tenant SET name = coalesce($2, name), status = coalesce($3, status), qps = coalesce($4, qps),"
+        " ip_allow = coalesce($5::text[], ip_allow), markup_basis_points = coalesce($6, markup_basis_points),"
+        " markup_updated_at = CASE WHEN $6 <> markup_basis_points THEN now() ELSE markup_updated_at END"
+        " WHERE tenant_id = $1",
+        tenant_id,
+        name,
+        status,
+        qps,
+        ip_allow,
+        markup_basis_points,
+    )
+    return done == "UPDATE 1"
+
+
+async def set_price(connection: Connection, tenant_id: int, package_code: str, price: int | None) -> bool:
+    """False where there is no such package."""
+    done = await connection.execute(
+        "INSERT INTO price (tenant_id, package_code, price)"
+        " SELECT $1, package_code, $3 FROM package WHERE package_code = $2"
+        " ON CONFLICT (tenant_id, package_code) DO UPDATE SET price = excluded.price, updated_at = now()",
+        tenant_id,
+        package_code,
+        price,
+    )
+    return done == "INSERT 0 1"
+
+
+async def remove_price(connection: Connection, tenant_id: int, package_code: str) -> bool:
+    """Back to the default price with the markup; False where the dealer had no price of its own. What follows the
+    markup counts as changed from now on, as mirrors of the catalogue hear of a removal by nothing else."""
+    removed = await connection.fetchval(
+        "WITH removed AS (DELETE FROM price WHERE tenant_id = $1 AND package_code = $2 RETURNING tenant_id)"
+        " UPDATE tenant t SET markup_updated_at = now() FROM removed WHERE t.tenant_id = removed.tenant_id"
+        " RETURNING true",
+        tenant_id,
+        package_code,
+    )
+    return bool(removed)
+
+
+async def prices(connection: Connection, tenant_id: int, package_codes: Sequence[str]) -> dict[str, int | None]:
+    """A dealer's own prices of these packages; None: not on sale. Those without one are missing."""
+    rows = await connection.fetch(
+        "SELECT package_code, price FROM price WHERE tenant_id = $1 AND package_code = ANY($2::text[])",
+        tenant_id,
+        package_codes,
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+async def listed(connection: Connection, tenant_id: int | None = None) -> list[Tenant]:
+    rows = await connection.fetch(
+        "SELECT t.tenant_id, t.name, t.status, w.currency, w.balance, w.credit_limit, w.low_balance_threshold,"
+        " w.frozen, t.qps, t.ip_allow, t.markup_basis_points, c.app_key, c.status"
+        " FROM tenant t JOIN wallet w USING (tenant_id) JOIN credential c USING (tenant_id)"
+        " WHERE $1::bigint IS NULL OR t.tenant_id = $1"
+        " ORDER BY t.tenant_id, c.created_at",
+        tenant_id,
+    )
+    return [Tenant(*row) for row in rows]
+
+
+class Changes(NamedTuple):
+    """What has changed since a version. `tenants`: the dealers that did; None where it is not known of all changes."""
+
+    version: int
+    tenants: frozenset[int] | None
+    catalogue: int
+
+
+CHANGES_KEPT = 1000
+
+
+async def touch_catalogue(connection: Connection) -> None:
+    """Says that packages have changed. Call it first in the transaction (docs/decisions/0016-lock-order.md)."""
+    await connection.execute("UPDATE change SET version = version + 1 WHERE subject = 'catalogue'")
+
+
+async def touch(connection: Connection, tenant_id: int) -> None:
+    """Says that what processes keep of a dealer in memory has changed. Call it after all other writes but the audit
+    log's (docs/decisions/0016-lock-order.md): versions become visible in their order."""
+    await connection.execute(
+        "WITH changed AS ("
+        " UPDATE change SET version = version + 1 WHERE subject = 'tenant' RETURNING version"
+        "), gone AS ("
+        " DELETE FROM tenant_change t USING changed WHERE t.version <= changed.version - $2"
+        ") INSERT INTO tenant_change (version, tenant_id) SELECT version, $1 FROM changed",
+        tenant_id,
+        CHANGES_KEPT,
+    )
+
+
+async def changes(connection: Connection, since: int) -> Changes:
+    """What has changed since a version of the dealers."""
+    row = await connection.fetchrow(
+        "SELECT t.version, c.version, (SELECT array_agg(tenant_id) FROM tenant_change WHERE version > $1)"
+        " FROM change t, change c WHERE t.subject = 'tenant' AND c.subject = 'catalogue'",
+        since,
+    )
+    assert row is not None
+    named = row[2] or []
+    return Changes(row[0], frozenset(named) if len(named) == row[0] - since else None, row[1])
+
+
+# What an act says, as bytes: what its hash is made of, behind the hash of the act before.
+ACT = (
+    "convert_to(jsonb_build_array((extract(epoch FROM act.at) * 1000000)::bigint, act.author, act.source, act.action,"
+    " act.tenant_id, act.detail)::text, 'UTF8')"
+)
+
+
+async def record_act(
+    connection: Connection | Session, author: str, action: str, tenant_id: int | None, detail: str
+) -> None:
+    """One row of the audit log; `detail` is JSON text and holds no secret.
+
+    Acts are chained one behind the other, so call it last: others wait for the commit.
+    """
+    await connection.fetch(
+        "WITH act AS ("
+        " SELECT now() AS at, $1::text AS author, $2::text AS source, $3::text AS action, $4::bigint AS tenant_id,"
+        "  $5::jsonb AS detail"
+        "), chained AS ("
+        f" UPDATE audit_head SET acts = acts + 1, hash = sha256(hash || {ACT}) FROM act RETURNING hash"
+        ") INSERT INTO audit_log (at, author, source, action, tenant_id, detail, hash)"
+        " SELECT at, author, source, action, tenant_id, detail, hash FROM act, chained",
+        author,
+        audit_context.source.get(),
+        action,
+        tenant_id,
+        detail,
+    )

@@ -1,0 +1,56 @@
+"""What stands in the ledger, and top-ups asked for: read in pages, newest first."""
+
+from datetime import datetime
+from typing import NamedTuple
+
+from dealer_server.db.connection import Connection
+from dealer_server.store.orders.listing import Window
+from esim_dealer.wire.vocabulary import EntryType
+
+
+class Entry(NamedTuple):
+    """One movement of money. `order_id` of a debit or a refund, `topup_id` of a top-up."""
+
+    version: int
+    entry_type: EntryType
+    amount: int
+    balance_after: int
+    order_id: int | None
+    topup_id: int | None
+    created_at: datetime
+
+
+class Filter(NamedTuple):
+    entry_type: EntryType | None
+    start: datetime | None
+    end: datetime | None
+
+    @property
+    def empty(self) -> bool:
+        return all(value is None for value in self)
+
+
+_ENTRIES = (
+    " FROM ledger_entry e WHERE tenant_id = $1 AND ($2::text IS NULL OR entry_type = $2)"
+    " AND ($3::timestamptz IS NULL OR created_at >= $3) AND ($4::timestamptz IS NULL OR created_at < $4)"
+)
+
+
+async def page(connection: Connection, tenant_id: int, wanted: Filter, window: Window) -> list[Entry]:
+    """`window.after` is the version of the last entry seen."""
+    rows = await connection.fetch(
+        "SELECT version, entry_type, amount, balance_after, CASE entry_type WHEN 'ORDER_PAY' THEN reference"
+        " WHEN 'REFUND' THEN (SELECT order_id FROM refund r WHERE r.tenant_id = e.tenant_id"
+        "  AND r.refund_id = e.reference) END,"
+        f" CASE entry_type WHEN 'TOPUP' THEN reference END, created_at{_ENTRIES}"
+        " AND ($5::bigint IS NULL OR version < $5) ORDER BY version DESC LIMIT $6 OFFSET $7",
+        *(tenant_id, *wanted, window.after, window.limit, window.offset),
+    )
+    return [Entry(*row) for row in rows]
+
+
+async def count(connection: Connection, tenant_id: int, wanted: Filter) -> int:
+    """How many match; the wallet's version counts them all."""
+    if wanted.empty:
+        return await connection.fetchval("SELECT version FROM wallet WHERE tenant_id = $1", tenant_id) or 0
+    return await connection.fetchval(f"SELECT count(*){_ENTRIES}", tenant_id, *wanted) or 0

@@ -1,0 +1,91 @@
+"""Top-ups that dealers ask for: written, reviewed once, credited once."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from dealer_server.db.connection import Connection
+from esim_dealer.wire.vocabulary import PayMethod, TopupStatus
+
+
+class Topup(NamedTuple):
+    tenant_id: int
+    topup_id: int
+    transaction_id: str
+    digest: bytes
+    amount: int
+    currency: str
+    status: TopupStatus
+    pay_method: PayMethod | None
+    pay_reference: str | None
+    remark: str | None
+    reject_reason: str | None
+    reviewer: str | None
+    created_at: datetime
+    reviewed_at: datetime | None
+
+
+_COLUMNS = ", ".join(Topup._fields)
+
+
+async def add(connection: Connection, new: Topup) -> bool:
+    """Writes it; False where its transactionId was used before."""
+    return bool(
+        await connection.fetch(
+            f"INSERT INTO topup ({_COLUMNS}) VALUES ({', '.join(f'${at}' for at in range(1, len(new) + 1))})"
+            " ON CONFLICT (tenant_id, transaction_id) DO NOTHING RETURNING 1",
+            *new,
+        )
+    )
+
+
+async def find(
+    connection: Connection, tenant_id: int, topup_id: int | None, transaction_id: str | None
+) -> Topup | None:
+    """The one that both name, where both are given."""
+    row = await connection.fetchrow(
+        f"SELECT {_COLUMNS} FROM topup WHERE tenant_id = $1 AND ($2::bigint IS NULL OR topup_id = $2)"
+        " AND ($3::text IS NULL OR transaction_id = $3)",
+        tenant_id,
+        topup_id,
+        transaction_id,
+    )
+    return Topup(*row) if row else None
+
+
+async def pending(connection: Connection, tenant_id: int) -> int:
+    """How many wait for an operator. Call it with the wallet locked, so that none is added meanwhile."""
+    found: int | None = await connection.fetchval(
+        "SELECT count(*) FROM topup WHERE tenant_id = $1 AND status = 'PENDING'", tenant_id
+    )
+    return found or 0
+
+
+async def listed(connection: Connection, tenant_id: int | None, status: str | None, limit: int) -> Sequence[Topup]:
+    rows = await connection.fetch(
+        f"SELECT {_COLUMNS} FROM topup WHERE ($1::bigint IS NULL OR tenant_id = $1)"
+        " AND ($2::text IS NULL OR status = $2) ORDER BY topup_id DESC LIMIT $3",
+        tenant_id,
+        status,
+        limit,
+    )
+    return [Topup(*row) for row in rows]
+
+
+async def by_id(connection: Connection, topup_id: int) -> Topup | None:
+    """Of whatever tenant: topup_ids are unique over all."""
+    row = await connection.fetchrow(f"SELECT {_COLUMNS} FROM topup WHERE topup_id = $1", topup_id)
+    return Topup(*row) if row else None
+
+
+async def review(
+    connection: Connection, tenant_id: int, topup_id: int, status: TopupStatus, why: str | None, who: str, now: datetime
+) -> bool:
+    """Ends one that is PENDING; False where it was reviewed before."""
+    return bool(
+        await connection.fetch(
+            "UPDATE topup SET status = $3, reject_reason = $4, reviewer = $5, reviewed_at = $6"
+            " WHERE tenant_id = $1 AND topup_id = $2 AND status = 'PENDING' RETURNING 1",
+            *(tenant_id, topup_id, status, why, who, now),
+        )
+    )

@@ -1,0 +1,157 @@
+"""The test environment's network: makes eSIMs out of nothing, and plays the scripted packages (decisions 8).
+
+It keeps no state. What it answers follows from the unit, the time and a secret seed alone, so a unit asked for again
+after a crash gets the eSIM it would have got before.
+"""
+
+import base64
+import hmac
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from dealer_server.rules.lifecycle import iccid
+from dealer_server.rules.lifecycle.lifecycle import SIMULATED, STORIES, Report
+from dealer_server.rules.money.refund import Way
+from dealer_server.rules.orders import identity
+from dealer_server.suppliers.contract import (
+    Done,
+    NotVoided,
+    Outcome,
+    Pending,
+    ProfileReport,
+    Rejected,
+    Unit,
+    VoidDone,
+    VoidOutcome,
+    VoidUnit,
+)
+
+HOST = "rsp.sandbox.example"
+ICCID_PREFIX = "89000"  # 89 is telecom, 000 no country: no real eSIM begins so
+ICCID_NUMBERS = 10**14
+PROFILES_PER_SECOND = 100_000
+
+
+def _first_half_at_once(unit: Unit) -> float:
+    return 0 if 2 * unit.position <= unit.quantity + 1 else 10
+
+
+# Seconds from payment to delivery; every other package is delivered at once.
+_DELAYS: dict[str, Callable[[Unit], float]] = {
+    "TEST-DELAY": lambda unit: 5,
+    "TEST-PARTIAL": _first_half_at_once,
+}
+
+
+_WAYS: dict[tuple[str, bool], Way] = {
+    ("TEST-ASYNC", False): "SUPPLIER",
+    ("TEST-ASYNC", True): "SUPPLIER",
+    ("TEST-REJECT", True): "SUPPLIER",
+    ("TEST-REVIEW", True): "REVIEW",
+}
+VOID_SECONDS = 3.0
+
+# A story: seconds from the delivery, the words that are so by then, and how many percent of the volume are used.
+_STORY: tuple[tuple[float, str | None, str | None, int], ...] = (
+    (1, "DOWNLOAD", None, 0),
+    (2, "INSTALLATION", None, 0),
+    (3, "ENABLED", None, 0),
+    (4, None, "IN_USE", 0),
+    (5, None, None, 25),
+    (6, None, None, 50),
+    (7, None, None, 80),
+    (8, None, None, 100),
+    (9, None, "USED_UP", 100),
+)
+
+
+class Delivered(NamedTuple):
+    """An eSIM of this network: when it was delivered, its volume (None: unlimited), and whether it is void by now."""
+
+    iccid: str
+    package_code: str
+    at: datetime
+    data_bytes: int | None
+    void: bool = False
+
+
+class Simulated:
+    """`speed` divides the delays, so that a demonstration need not wait. Who knows the seed knows every code."""
+
+    code = SIMULATED
+    parallel = 1  # it answers without waiting
+
+    def __init__(self, seed: bytes, speed: float = 1.0):
+        assert len(seed) >= 16 and speed > 0
+        self._seed = seed
+        self.speed = speed
+        spread = hmac.digest(seed, b"iccid", "sha256")
+        # Ends in 1, hence coprime with a power of ten: multiplying permutes the numbers.
+        self._factor = int.from_bytes(spread[:16], "big") % (ICCID_NUMBERS // 10) * 10 + 1
+        self._offset = int.from_bytes(spread[16:], "big") % ICCID_NUMBERS
+
+    async def allocate(self, unit: Unit, now: datetime) -> Outcome:
+        if unit.package_code == "TEST-FAIL":
+            return Rejected("NOT_ALLOWED", False, "TEST-FAIL fails for good")
+        delay = _DELAYS.get(unit.package_code)
+        if delay is not None:
+            left = delay(unit) / self.speed - (now - unit.paid_at).total_seconds()
+            if left > 0:
+                return Pending(left)
+        return Done(self._iccid(unit.profile_id), f"LPA:1${HOST}${self._matching_id(unit.unit_key)}")
+
+    def way(self, package_code: str, for_refund: bool) -> Way:
+        return _WAYS.get((package_code, for_refund), "AT_ONCE")
+
+    async def void(self, unit: VoidUnit, now: datetime) -> VoidOutcome:
+        if self.way(unit.package_code, unit.for_refund) != "SUPPLIER":
+            return VoidDone()
+        left = VOID_SECONDS / self.speed - (now - unit.asked_at).total_seconds()
+        if left > 0:
+            return Pending(left)
+        if unit.package_code == "TEST-REJECT":
+            return NotVoided("TEST-REJECT rejects every refund")
+        return VoidDone()
+
+    async def refresh(self, delivered: Sequence[Delivered], now: datetime) -> list[ProfileReport]:
+        """How these eSIMs are by now: all that their stories hold until then, or that there is nothing new."""
+        return [
+            ProfileReport(report, iccid=one.iccid)
+            for one in delivered
+            for report in [report for report in self._story(one) if report.at <= now] or [Report(now)]
+        ]
+
+    def next_step(self, one: Delivered, now: datetime) -> datetime | None:
+        """When this eSIM's story goes on."""
+        return next((report.at for report in self._story(one) if report.at > now), None)
+
+    def _story(self, one: Delivered) -> list[Report]:
+        if one.package_code not in STORIES or one.void:
+            return []
+        volume = one.data_bytes or 0
+        return [
+            Report(
+                one.at + timedelta(seconds=seconds / self.speed),
+                smdp_status=smdp_status,
+                esim_status=esim_status,
+                data_usage_bytes=-(-volume * percent // 100),
+            )
+            for seconds, smdp_status, esim_status, percent in _STORY
+        ]
+
+    def _iccid(self, profile_id: int) -> str:
+        """20 digits that no other profile of this deployment has until 2051.
+
+        A profileId is seconds x 10^6 and a count that starts anew each second; at fewer than 100 000 profiles a second
+        the count needs five digits, and nine are left for the seconds. The seed spreads the numbers, so that they do
+        not tell how much is sold, nor meet those of another deployment.
+        """
+        seconds, count = divmod(profile_id, identity.SEQUENCE)
+        number = (seconds * PROFILES_PER_SECOND + count) * self._factor + self._offset
+        digits = f"{ICCID_PREFIX}{number % ICCID_NUMBERS:014}"
+        return digits + iccid.luhn_digit(digits)
+
+    def _matching_id(self, unit_key: str) -> str:
+        """26 letters and digits nobody can guess."""
+        return base64.b32encode(hmac.digest(self._seed, unit_key.encode(), "sha256")[:16]).decode().rstrip("=")

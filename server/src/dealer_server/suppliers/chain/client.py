@@ -1,0 +1,291 @@
+"""Another instance of this very service, bought from as any dealer would: through the SDK (suppliers 2.3).
+
+Its own contract makes us safe: an order is known by our unit_key, so asking again is harmless and finds what was lost.
+What it tells us by webhook is signed; still it is only a reason to ask, so that there is one way of reading it.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import closing
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta
+
+from dealer_server.rules.lifecycle.lifecycle import Report
+from dealer_server.suppliers.contract import (
+    CALL_SECONDS,
+    BadEvent,
+    Bought,
+    Caps,
+    Done,
+    Event,
+    Health,
+    NotVoided,
+    Outcome,
+    Pending,
+    ProfileReport,
+    Purchase,
+    Rejected,
+    RejectedCode,
+    Unasked,
+    Unknown,
+    VoidDone,
+    VoidOutcome,
+    VoidUnit,
+)
+from dealer_server.suppliers.rate_limiter import RateLimiter
+from esim_dealer import AsyncDealer, DealerError, Line, errors, webhook
+from esim_dealer.exchange import RetryPolicy
+from esim_dealer.wire.snapshot import OrderItem, Profile, Snapshot
+
+T = TypeVar("T")
+ONCE = RetryPolicy(retries=0)  # asking again is for who wrote the call down
+READ_SECONDS = 30.0
+REFRESH_SECONDS = CALL_SECONDS - READ_SECONDS
+POLL_SECONDS = (2, 4, 8, 15, 30, 60)
+MARK = "via:"
+MARKS_AT_MOST = 12
+
+
+class ChainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """`base_url`, `app_key`, `app_secret`: how a dealer of that instance reaches it.
+
+    `per_second`: its QPS limit for us. `mark` (set by us): what stands for this instance in the remarks of orders, so
+    that an order that comes back to where it came from is refused.
+    """
+
+    base_url: Annotated[str, Meta(pattern=r"^https?://[^\s]+$")]
+    app_key: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_]{1,64}$")]
+    app_secret: Annotated[str, Meta(min_length=8, max_length=128)]
+    per_second: Annotated[float, Meta(gt=0)] = 10.0
+    parallel: Annotated[int, Meta(ge=1, le=64)] = 8
+    mark: Annotated[str, Meta(pattern=r"^[0-9a-f]{8}$")] = "00000000"
+
+    def __repr__(self) -> str:
+        return f"ChainSettings(base_url={self.base_url!r})"  # the secret stays out of logs
+
+
+class Chain:
+    kind = "chain"
+
+    def __init__(self, code: str, settings: ChainSettings, refresh_seconds: float = REFRESH_SECONDS):
+        self.code = code
+        self.caps = Caps(parallel=settings.parallel, polled=True, own_plan_end=True)
+        self._settings = settings
+        self._refresh_seconds = refresh_seconds
+        self._pace = RateLimiter(settings.per_second)
+        self._by_day: dict[str, bool] = {}  # by sku: whether their package is sold by the day, which never changes
+        self._dealer = AsyncDealer(
+            settings.base_url, settings.app_key, settings.app_secret, timeout=READ_SECONDS, retry=ONCE
+        )
+
+    async def allocate(self, purchase: Purchase, now: datetime) -> Outcome:
+        return await self._order(purchase, now, again=False)
+
+    async def probe(self, purchase: Purchase, now: datetime) -> Outcome:
+        """The same again: one transactionId is one order there, however often it is sent. A refusal that comes before
+        they look for the transactionId says nothing of the first order: then the order is queried."""
+        return await self._order(purchase, now, again=True)
+
+    async def _order(self, purchase: Purchase, now: datetime, *, again: bool) -> Outcome:
+        if purchase.step == "QUERY":
+            return await self._query(purchase, now)
+        try:
+            remark = self._remark(purchase.unit.remark)
+        except LoopError as error:
+            return Rejected("NOT_ALLOWED", True, str(error))
+        try:
+            line = await self._line(purchase)
+            placed = await self._paced(self._dealer.order(purchase.unit.unit_key, [line], remark=remark))
+        except errors.TransactionIdReused:  # it is there already, bought at another price
+            return await self._query(purchase, now)
+        except DealerError as error:
+            if again and isinstance(error, _BEFORE_LOOKUP):
+                return await self._query(purchase, now)
+            return _outcome(error, purchase)
+        return _read(placed, purchase, now)
+
+    async def void(self, unit: VoidUnit, now: datetime) -> VoidOutcome:
+        """A refund is passed on as a refund, so that the money comes back to us too; a cancellation as one."""
+        try:
+            if not unit.for_refund:
+                named = {"iccid": unit.iccid} if unit.unit_ref is None else {"profile_id": unit.unit_ref}
+                voided = await self._paced(self._dealer.cancel(**named))
+                return VoidDone() if voided.async_status == "COMPLETED" else Pending(POLL_SECONDS[0])
+            refund = await self._paced(
+                self._dealer.refund(
+                    transaction_id=unit.unit_key, refund_transaction_id=f"r-{unit.unit_key}", remark="refunded here"
+                )
+            )
+        except (errors.Conflict, errors.NotFound) as error:
+            return NotVoided(f"{error.code}: {error.message}")
+        except DealerError as error:
+            return Unknown(_words(error))
+        if refund.status == "REFUNDED":
+            return VoidDone()
+        return Pending(POLL_SECONDS[0]) if refund.status == "REFUNDING" else NotVoided("its refund was rejected")
+
+    async def refresh(self, bought: Sequence[Bought], now: datetime) -> list[ProfileReport | Unasked]:
+        """One by one, for as long as there is time: what its pace leaves over is Unasked."""
+        told: list[ProfileReport | Unasked] = []
+        clock = asyncio.get_running_loop().time
+        until = clock() + self._refresh_seconds
+        for at, one in enumerate(bought):
+            if at and clock() > until:
+                return told + [Unasked(left.profile_id) for left in bought[at:]]
+            told += await self._sighted(one, now)
+        return told
+
+    async def _sighted(self, one: Bought, now: datetime) -> list[ProfileReport]:
+        """What they say of it, if anything."""
+        try:
+            snapshot = await self._paced(self._dealer.query(transaction_id=one.unit_key))
+        except DealerError:
+            return []
+        profile = _profile(snapshot)
+        return (
+            [ProfileReport(_report(profile, snapshot, now), iccid=one.iccid, unit_key=one.unit_key)] if profile else []
+        )
+
+    def parse_event(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Event:
+        try:
+            event = webhook.verify(
+                headers, body, self._settings.app_secret, app_key=self._settings.app_key, now=now.timestamp()
+            )
+        except errors.WebhookError as error:
+            raise BadEvent(error.message) from None
+        key = repr((event.delivery_id or event.request_id, event.attempt)).encode()
+        if event.is_test:
+            return Event(key, "TEST")
+        return Event(key, event.event_type, look_at=(event.snapshot.transaction_id,))
+
+    async def health(self) -> Health:
+        try:
+            balance = await self._paced(self._dealer.balance())
+        except DealerError as error:
+            return Health(False, _words(error))
+        left = int(Decimal(balance.available_balance) * 10_000)
+        return Health(True, f"as {self._settings.app_key}", left, balance.currency)
+
+    async def close(self) -> None:
+        await self._dealer.aclose()
+
+    async def _query(self, purchase: Purchase, now: datetime) -> Outcome:
+        try:
+            snapshot = await self._paced(self._dealer.query(transaction_id=purchase.unit.unit_key))
+            return _read(snapshot, purchase, now)
+        except DealerError as error:
+            return Unknown(_words(error))
+
+    async def _line(self, purchase: Purchase) -> Line:
+        """At the price that was agreed; where none was, at what they ask for today."""
+        price = None if purchase.cost is None else Decimal(purchase.cost) / 10_000
+        if price is None or purchase.sku not in self._by_day:
+            package = await self._paced(self._dealer.package(purchase.sku))
+            self._by_day[purchase.sku] = package.data_type.startswith("DAILY")
+            price = Decimal(package.price) if price is None else price
+        return Line(purchase.sku, 1, price, purchase.unit.period_num if self._by_day[purchase.sku] else None)
+
+    async def _paced(self, call: Coroutine[Any, Any, T]) -> T:
+        with closing(call):  # also where its turn never comes
+            await self._pace.step()
+            return await call
+
+    def _remark(self, inbound: str | None) -> str:
+        """The instances this order has come through, ourselves at the end. Raises LoopError."""
+        marks = marks_in(inbound)
+        if self._settings.mark in marks:
+            raise LoopError("this order was bought from us in the first place: a loop of instances")
+        if len(marks) >= MARKS_AT_MOST:
+            raise LoopError("this order has come through too many instances")
+        return MARK + ",".join([*marks, self._settings.mark])
+
+
+class LoopError(Exception):
+    pass
+
+
+def marks_in(remark: str | None) -> list[str]:
+    """The instances an order came through, by its remark."""
+    return remark.removeprefix(MARK).split(",") if remark and remark.startswith(MARK) else []
+
+
+def _read(snapshot: Snapshot, purchase: Purchase, now: datetime) -> Outcome:
+    """What their order says of our unit: one line, one eSIM."""
+    profile = _profile(snapshot)
+    if profile is not None and profile.iccid and profile.activation_code:
+        return Done(
+            profile.iccid,
+            profile.activation_code,
+            profile.esim_status or None,
+            profile.smdp_status or None,
+            snapshot.order_no,
+            profile.profile_id,
+        )
+    if snapshot.delivery_status == "FAILED" or snapshot.order_status == "REFUNDED" or (profile and profile.cancelled):
+        return Rejected("NOT_ALLOWED", True, f"their order {snapshot.order_no} failed", supplier_ref=snapshot.order_no)
+    age = (now - purchase.unit.paid_at).total_seconds()
+    poll = next((seconds for seconds in POLL_SECONDS if age < 4 * seconds), 60 if age < 600 else 300)
+    return Pending(poll, "QUERY", snapshot.order_no)
+
+
+def _profile(snapshot: Snapshot) -> Profile | None:
+    items: Sequence[OrderItem] = snapshot.items or ()
+    profiles = [profile for item in items for profile in item.profiles or ()]
+    return profiles[0] if len(profiles) == 1 else None
+
+
+def _report(profile: Profile, snapshot: Snapshot, now: datetime) -> Report:
+    used, remain = profile.data_usage_bytes, profile.remain_data_bytes
+    return Report(
+        at=snapshot.update_time or now,
+        smdp_status=profile.smdp_status or None,
+        esim_status="CANCEL" if profile.cancelled else profile.esim_status or None,
+        data_usage_bytes=None if used is UNSET else used,
+        data_total_bytes=None if used is UNSET or remain is UNSET else used + remain,
+        plan_started_at=profile.plan_use_start_time or None,
+        plan_ends_at=profile.plan_use_end_time or None,
+    )
+
+
+_CLASSES: tuple[tuple[type[DealerError], RejectedCode, bool], ...] = (
+    (errors.OutOfStock, "OUT_OF_STOCK", True),
+    (errors.InsufficientBalance, "INSUFFICIENT_FUNDS", True),
+    (errors.PriceChanged, "CONFIG", True),
+    (errors.NotOnSale, "CONFIG", True),
+    (errors.NotFound, "CONFIG", True),
+    (errors.PermissionDenied, "CONFIG", True),
+    (errors.AuthenticationError, "CONFIG", True),
+    (errors.InvalidRequest, "BAD_REQUEST", True),
+    (errors.ServiceUnavailable, "TEMPORARY", True),
+    (errors.RateLimited, "TEMPORARY", True),
+    (errors.ConnectionFailed, "TEMPORARY", True),
+)
+
+
+_ALL_REFUSED = (errors.AuthenticationError, errors.PermissionDenied)
+# What they may refuse before they look for the transactionId, or our package list does not have.
+_BEFORE_LOOKUP = (*_ALL_REFUSED, errors.InvalidRequest, errors.NotFound)
+
+
+def _outcome(error: DealerError, purchase: Purchase) -> Rejected | Unknown:
+    """What they refuse a new order with is certain; `_BEFORE_LOOKUP` says nothing of one that was sent before."""
+    if error.unsettled:
+        return Unknown(_words(error))
+    for kind, code, elsewhere in _CLASSES:
+        if isinstance(error, kind):
+            return Rejected(code, elsewhere, _words(error), isinstance(error, _ALL_REFUSED), _asks(error, purchase))
+    return Unknown(_words(error))
+
+
+def _asks(error: DealerError, purchase: Purchase) -> int | None:
+    """Their price of now, where it is in the currency of ours."""
+    lines = error.lines if isinstance(error, errors.PriceChanged) else ()
+    return next((int(line.price * 10_000) for line in lines if line.currency == purchase.cost_currency), None)
+
+
+def _words(error: DealerError) -> str:
+    return f"{error.code or type(error).__name__}: {error.message}"[:200]

@@ -1,0 +1,45 @@
+"""Which kinds of Remote are there? One row each: what its operator sets, and what it is made of."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dealer_server.suppliers.chain.client import Chain, ChainSettings
+from dealer_server.suppliers.contract import Remote
+from dealer_server.suppliers.es2plus.client import Es2Plus, Es2PlusSettings
+from dealer_server.suppliers.rt.upstream import RtSettings, RtUpstream
+
+
+class Kind(NamedTuple):
+    settings: type[msgspec.Struct]
+    make: Callable[[str, Any], Remote]
+
+
+KINDS: dict[str, Kind] = {
+    "es2plus": Kind(Es2PlusSettings, Es2Plus),
+    "rt_upstream": Kind(RtSettings, RtUpstream),
+    "chain": Kind(ChainSettings, Chain),
+}
+IN_THE_HOUSE = ("simulated", "stock")
+
+
+class BadSettings(Exception):
+    """One line that names the setting, what was wrong and what is accepted; it holds no value."""
+
+
+def read(kind: str, text: bytes) -> msgspec.Struct:
+    """The settings in a JSON document. Raises BadSettings."""
+    if kind not in KINDS:
+        raise BadSettings(f"kind: {kind!r} is none of {', '.join(KINDS)}")
+    try:
+        return msgspec.json.decode(text, type=KINDS[kind].settings)
+    except msgspec.ValidationError as error:
+        raise BadSettings(f"settings of a {kind}: {error}") from None
+    except msgspec.DecodeError:
+        raise BadSettings("settings: not a JSON document") from None
+
+
+def make(code: str, kind: str, settings: bytes) -> Remote:
+    """Raises BadSettings."""
+    return KINDS[kind].make(code, read(kind, settings))

@@ -1,0 +1,352 @@
+"""A reseller API of the RT-* family, such as eSIM Access (suppliers 2).
+
+One upstream order per unit, its transactionId our unit_key. Allocation there is asynchronous, and what they do with a
+transactionId that comes twice is not documented. So an order whose answer was lost is looked for in the list of what we
+bought; only what is still not listed a while after the payment is ordered again, under the same transactionId.
+"""
+
+import asyncio
+import hashlib
+import itertools
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from dealer_server.suppliers.contract import (
+    BadEvent,
+    Bought,
+    Caps,
+    Done,
+    Event,
+    Health,
+    NotVoided,
+    Outcome,
+    Pending,
+    ProfileReport,
+    Purchase,
+    Rejected,
+    RejectedCode,
+    Unknown,
+    VoidDone,
+    VoidOutcome,
+    VoidUnit,
+)
+from dealer_server.suppliers.rt import parsing
+from dealer_server.suppliers.rt.calls import BUSY, Calls, NoAnswer, NotSent, RtSettings
+from dealer_server.suppliers.rt.parsing import RtProfile, RtUsage, Said
+
+T = TypeVar("T")
+METHOD_SECONDS = 40.0  # ends before CALL_SECONDS
+PRICE_SECONDS = 5.0
+STATES_SECONDS, USAGES_SECONDS = 30.0, 10.0
+POLL_SECONDS = (2, 4, 8, 15, 30)
+POLL_LATER_SECONDS = 60
+CLOCKS_DIFFER = timedelta(minutes=5)
+PAGE_SIZE = 100
+USAGES_PER_CALL = 10
+
+# Errors after which surely nothing was ordered; all of them may be different elsewhere. Every other is Unknown. So is
+# 900001 without status 429: "busy" does not say whether the order had been taken by then.
+_REFUSALS: dict[str, RejectedCode] = {
+    BUSY: "TEMPORARY",
+    "200007": "INSUFFICIENT_FUNDS",
+    "200011": "OUT_OF_STOCK",
+    **dict.fromkeys(("200005", "310201", "310211", "310221", "310231", "310241", "310243", "310251"), "CONFIG"),
+    **dict.fromkeys(("101001", "101002", "101003", "101005"), "CONFIG"),
+    **dict.fromkeys(("000101", "000102", "000103", "000104", "000105", "000106", "000107"), "BAD_REQUEST"),
+    **dict.fromkeys(("200006", "200008"), "BAD_REQUEST"),
+}
+_ALL_REFUSED = ("101001", "101002", "101003", "101005")  # our clock, address or credentials: whatever is asked for
+_PRICE = "200005"
+_NOT_YET = "200010"
+_NOT_IN_THIS_STATUS = "200002"
+# What a transactionId that is there already may be refused with.
+_AS_IF_THERE = ("200008",)
+
+
+class RtUpstream:
+    kind = "rt_upstream"
+
+    def __init__(self, code: str, settings: RtSettings):
+        self.code = code
+        self.caps = Caps(settings.parallel, polled=True, own_plan_end=True, event_status=200)
+        self.senders = settings.sender_ips
+        self._settings = settings
+        self._calls = Calls(settings)
+        self._asking = asyncio.Semaphore(max(1, settings.parallel // 2))  # a refresh keeps no purchase waiting
+
+    async def allocate(self, purchase: Purchase, now: datetime) -> Outcome:
+        if purchase.supplier_ref is not None:
+            return await self._look(purchase, purchase.supplier_ref, now)
+        return await self._order(purchase, now, again=False)
+
+    async def probe(self, purchase: Purchase, now: datetime) -> Outcome:
+        if purchase.supplier_ref is not None:
+            return await self._look(purchase, purchase.supplier_ref, now)
+        try:
+            async with asyncio.timeout(METHOD_SECONDS):
+                return await self._find(purchase, now) or await self._order_again(purchase, now)
+        except (NotSent, NoAnswer, ValueError) as error:
+            return Unknown(f"looking for it: {error}")
+        except TimeoutError:
+            return Unknown("looking for it took too long")
+
+    async def void(self, unit: VoidUnit, now: datetime) -> VoidOutcome:
+        """Cancels what they take back. What they do not is revoked, but not for a refund: it was installed or used."""
+        try:
+            async with asyncio.timeout(METHOD_SECONDS):
+                return await self._void(unit)
+        except (NotSent, NoAnswer, ValueError) as error:
+            return Unknown(str(error))
+        except TimeoutError:
+            return Unknown("no answer in time")
+
+    async def refresh(self, bought: Sequence[Bought], now: datetime) -> list[ProfileReport]:
+        """One call for each eSIM's state and one for the usage of ten; what is not told in time is missing."""
+        states = await _in_time([self._state(one) for one in bought], STATES_SECONDS)
+        seen = [(one, profile) for one, profile in zip(bought, states, strict=True) if profile is not None]
+        numbers = [profile.esim_tran_no for _, profile in seen if profile.esim_tran_no]
+        chunks = [numbers[at : at + USAGES_PER_CALL] for at in range(0, len(numbers), USAGES_PER_CALL)]
+        told = await _in_time([self._usages(chunk) for chunk in chunks], USAGES_SECONDS)
+        used = {usage.esim_tran_no: usage for usages in told for usage in usages or ()}
+        return [
+            ProfileReport(
+                parsing.report(profile, used.get(profile.esim_tran_no or ""), now),
+                one.iccid,
+                unit_key=one.unit_key or None,
+            )
+            for one, profile in seen
+        ]
+
+    def parse_event(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Event:
+        """Their messages are not signed: none is more than a reason to ask (suppliers 2.1)."""
+        try:
+            notice = parsing.notice(body)
+        except ValueError:
+            raise BadEvent("not a message of the RT family") from None
+        key = hashlib.sha256(notice.notify_id.encode() if notice.notify_id else body).digest()
+        if notice.notify_type == "CHECK_HEALTH":
+            return Event(key, notice.notify_type)
+        about = notice.content
+        names = [name for name in (about.order_no, about.transaction_id, about.esim_tran_no) if name]
+        names = names or [name for name in (_bare(about.iccid),) if name]  # they use ICCIDs again
+        return Event(key, notice.notify_type, look_at=tuple(names))
+
+    async def health(self) -> Health:
+        try:
+            said = await self._calls.call("balance/query", {})
+            if said.code:
+                return Health(False, said.words)
+            balance = parsing.balance(said.obj)
+        except (NotSent, NoAnswer, ValueError) as error:
+            return Health(False, str(error))
+        return Health(True, "", balance.balance, balance.currency_code or "USD")
+
+    async def packages(self) -> list[Mapping[str, Any]]:
+        """Everything they sell, as they write it: for rules.catalogue.margin. Raises NotSent, NoAnswer."""
+        said = await self._calls.call("package/list", {"type": "BASE"})
+        listed: Any = said.obj.get("packageList") if isinstance(said.obj, dict) else None
+        if said.code or not isinstance(listed, list):
+            raise NoAnswer(said.words if said.code else "no packageList")
+        return [one for one in listed if isinstance(one, dict)]
+
+    async def close(self) -> None:
+        await self._calls.close()
+
+    # Buying
+
+    async def _order(self, purchase: Purchase, now: datetime, *, again: bool) -> Outcome:
+        try:
+            said = await self._calls.call("esim/order", _order_body(purchase))
+            if not said.code:
+                return Pending(POLL_SECONDS[0], "QUERY", parsing.order_no(said.obj))
+        except NotSent as error:
+            return Rejected("TEMPORARY", True, str(error))
+        except (NoAnswer, ValueError) as error:
+            return Unknown(str(error))
+        refusal = _REFUSALS.get(said.code)
+        if refusal and not again:
+            return await self._refused(refusal, purchase, said)
+        return await self._doubt(purchase, said, now)
+
+    async def _doubt(self, purchase: Purchase, said: Said, now: datetime) -> Outcome:
+        """A refusal that proves nothing by itself: it may have been the first order that used up money or stock."""
+        try:
+            if found := await self._find(purchase, now):
+                return found
+        except (NotSent, NoAnswer, ValueError) as error:
+            return Unknown(f"{said.words}; looking for it: {error}")
+        refusal = None if said.code in _AS_IF_THERE else _REFUSALS.get(said.code)
+        return await self._refused(refusal, purchase, said) if refusal else Unknown(said.words)
+
+    async def _refused(self, code: RejectedCode, purchase: Purchase, said: Said) -> Rejected:
+        asks = await self._price(purchase) if said.code == _PRICE else None
+        return Rejected(code, True, said.words, said.code in _ALL_REFUSED, asks)
+
+    async def _price(self, purchase: Purchase) -> int | None:
+        """What their list asks for the package now; None where it does not say, or says it in another currency."""
+        with suppress(NotSent, NoAnswer, ValueError, TimeoutError):
+            async with asyncio.timeout(PRICE_SECONDS):
+                said = await self._calls.call("package/list", {"type": "BASE", "packageCode": purchase.sku})
+            return None if said.code else parsing.price(said.obj, purchase.sku, purchase.cost_currency)
+        return None
+
+    async def _order_again(self, purchase: Purchase, now: datetime) -> Outcome:
+        since = purchase.unknown_since or purchase.unit.paid_at
+        if (now - since).total_seconds() < self._settings.settle_seconds:
+            return Unknown("not listed yet; it is looked for again before it is ordered again")
+        return await self._order(purchase, now, again=True)
+
+    async def _look(self, purchase: Purchase, order_no: str, now: datetime) -> Outcome:
+        """How far an order is that they have acknowledged. No answer is no reason to doubt that."""
+        try:
+            said = await self._query({"orderNo": order_no})
+            if said.code not in ("", _NOT_YET, BUSY):
+                return Unknown(said.words)
+            listed = [] if said.code else [one for one in parsing.profiles(said.obj) if one.order_no == order_no]
+            return _read(listed, purchase, now) or _pending(purchase, order_no, now)
+        except (NotSent, NoAnswer):
+            return Pending(POLL_LATER_SECONDS)
+        except ValueError as error:
+            return Unknown(str(error))
+
+    async def _find(self, purchase: Purchase, now: datetime) -> Outcome | None:
+        """Our unit among all that was bought since its payment; None where it is not listed. Raises NotSent, NoAnswer,
+        ValueError."""
+        window = {
+            "startTime": parsing.time_text(purchase.unit.paid_at - CLOCKS_DIFFER),
+            "endTime": parsing.time_text(now + CLOCKS_DIFFER),
+        }
+        listed = dict[tuple[str | None, ...], RtProfile]()
+        for number in itertools.count(1):
+            said = await self._query(window, number)
+            if said.code not in ("", _NOT_YET):
+                raise NoAnswer(said.words)
+            page = {} if said.code else {one.names: one for one in parsing.profiles(said.obj)}
+            if page.keys() <= listed.keys():  # pages may be shorter than was asked for; the last brings nothing new
+                break
+            listed |= page
+        return _read([one for one in listed.values() if one.transaction_id == purchase.unit.unit_key], purchase, now)
+
+    # Voiding
+
+    async def _void(self, unit: VoidUnit) -> VoidOutcome:
+        profile = await self._profile(unit)
+        if profile is None:
+            return Unknown("they do not list it")
+        if profile.is_void:
+            return VoidDone()
+        if unit.for_refund and not profile.is_refundable:
+            return NotVoided(f"{profile.esim_status} and {profile.smdp_status}: they do not take it back")
+        said = await self._calls.call("esim/cancel" if profile.is_refundable else "esim/revoke", _named(profile))
+        if not said.code:
+            return VoidDone()
+        if said.code == _NOT_IN_THIS_STATUS:
+            after = await self._profile(unit)
+            return VoidDone() if after and after.is_void else NotVoided(said.words)
+        return Unknown(said.words)
+
+    # Asking
+
+    async def _profile(self, one: Bought | VoidUnit) -> RtProfile | None:
+        """Raises NotSent, NoAnswer, ValueError."""
+        said = await self._query(_by(one))
+        if said.code:
+            raise NoAnswer(said.words)
+        return parsing.sole(
+            _alike([each for each in parsing.profiles(said.obj) if _bare(each.iccid) == one.iccid], one)
+        )
+
+    async def _state(self, one: Bought) -> RtProfile | None:
+        async with self._asking:
+            with suppress(NotSent, NoAnswer, ValueError):
+                return await self._profile(one)
+        return None
+
+    async def _usages(self, numbers: Sequence[str]) -> list[RtUsage]:
+        async with self._asking:
+            with suppress(NotSent, NoAnswer, ValueError):
+                said = await self._calls.call("esim/usage/query", {"esimTranNoList": numbers})
+                return [] if said.code else parsing.usages(said.obj)
+        return []
+
+    async def _query(self, by: Mapping[str, str], page: int = 1) -> Said:
+        return await self._calls.call("esim/query", {**by, "pager": {"pageNum": page, "pageSize": PAGE_SIZE}})
+
+
+async def _in_time(asked: Iterable[Coroutine[Any, Any, T]], seconds: float) -> list[T | None]:
+    """What came of each, None where nothing did in time."""
+    tasks = [asyncio.create_task(one) for one in asked]
+    try:
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
+    finally:
+        for task in tasks:
+            task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return [None if task.cancelled() else task.result() for task in tasks]
+
+
+def _order_body(purchase: Purchase) -> dict[str, Any]:
+    """An order of one. With a cost agreed, they refuse it where they ask for another (200005, 200006)."""
+    days = purchase.unit.period_num
+    line: dict[str, Any] = {"packageCode": purchase.sku, "count": 1}
+    body: dict[str, Any] = {"transactionId": purchase.unit.unit_key, "packageInfoList": [line]}
+    if days > 1:
+        line["periodNum"] = days
+    if purchase.cost is not None:
+        line["price"] = purchase.cost
+        body["amount"] = purchase.cost * days
+    return body
+
+
+def _read(found: Sequence[RtProfile], purchase: Purchase, now: datetime) -> Outcome | None:
+    """What the eSIMs listed for our unit say of it; None where there are none. Raises ValueError."""
+    profile = parsing.sole(found)
+    if profile is None:
+        return None
+    if profile.transaction_id not in (None, "", purchase.unit.unit_key):
+        raise ValueError(f"their order {profile.order_no} is of another transactionId")
+    if profile.is_void:
+        words = f"their order {profile.order_no}: {profile.esim_status}"
+        return Rejected("NOT_ALLOWED", True, words, supplier_ref=profile.order_no)
+    if not profile.iccid or not profile.ac:
+        return _pending(purchase, profile.order_no, now)
+    return Done(
+        profile.iccid,
+        profile.ac,
+        profile.esim_status or None,
+        profile.smdp_status or None,
+        profile.order_no,
+        profile.esim_tran_no,
+    )
+
+
+def _pending(purchase: Purchase, order_no: str, now: datetime) -> Pending:
+    age = _age_seconds(purchase, now)
+    return Pending(next((wait for wait in POLL_SECONDS if age < wait), POLL_LATER_SECONDS), "QUERY", order_no)
+
+
+def _age_seconds(purchase: Purchase, now: datetime) -> float:
+    return (now - purchase.unit.paid_at).total_seconds()
+
+
+def _by(one: Bought | VoidUnit) -> dict[str, str]:
+    """How an eSIM is asked for: an order of ours has one."""
+    return {"orderNo": one.supplier_ref} if one.supplier_ref else {"iccid": one.iccid}
+
+
+def _alike(found: Sequence[RtProfile], one: Bought | VoidUnit) -> Sequence[RtProfile]:
+    """Of eSIMs with one ICCID those with our references; all where none has them, as of one bought by hand."""
+    ours = [each for each in found if one.unit_ref is not None and each.esim_tran_no == one.unit_ref]
+    return ours or [each for each in found if each.transaction_id == one.unit_key] or found
+
+
+def _named(profile: RtProfile) -> dict[str, str | None]:
+    return {"esimTranNo": profile.esim_tran_no} if profile.esim_tran_no else {"iccid": profile.iccid}
+
+
+def _bare(iccid: str | None) -> str | None:
+    """The ICCID without padding."""
+    return iccid and iccid.rstrip("Ff")

@@ -1,0 +1,25 @@
+"""What headers does a webhook carry? Signed anew for each attempt; by both secrets after a reset (decisions 6)."""
+
+from datetime import datetime
+from uuid import uuid4
+
+from dealer_server.db.sealing import MasterKeys, credential_context
+from dealer_server.store.webhooks.webhook import Signer
+from esim_dealer.wire import signing
+
+
+def headers(signer: Signer, master_keys: MasterKeys, body: bytes, now: datetime) -> dict[str, str]:
+    """The five headers of every call; while the secret before a reset is valid, its signature too."""
+    timestamp, request_id = int(now.timestamp() * 1000), str(uuid4())
+    secret = _secret(signer, master_keys, signer.sealed_secret, signer.secret_version)
+    signed = signing.signed_headers(signer.app_key, secret, body, timestamp_ms=timestamp, request_id=request_id)
+    if signer.previous_secret and signer.previous_until and signer.previous_until > now:
+        previous = _secret(signer, master_keys, signer.previous_secret, signer.secret_version - 1)
+        signed[signing.PREVIOUS_SIGNATURE] = signing.signature(
+            previous, str(timestamp).encode(), request_id.encode(), signer.app_key.encode(), body
+        )
+    return signed
+
+
+def _secret(signer: Signer, master_keys: MasterKeys, sealed: bytes, version: int) -> bytes:
+    return master_keys.open(sealed, credential_context(signer.tenant_id, signer.app_key, version))

@@ -1,0 +1,73 @@
+"""Does a dealer's receiver work? One sample event, truly signed, sent at once and answered with what came of it.
+
+Nothing is written: a trial is no delivery, and says nothing of the endpoint's health.
+"""
+
+import time
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+from msgspec import UNSET
+
+from dealer_server.db.database import Database
+from dealer_server.db.sealing import MasterKeys
+from dealer_server.rules.money import money
+from dealer_server.rules.orders import identity, snapshot
+from dealer_server.rules.orders.model import Item, Order
+from dealer_server.rules.refusal import StatusForbids
+from dealer_server.store.webhooks import webhook as rows
+from dealer_server.webhooks import signature
+from dealer_server.webhooks.outbound import Outbound
+from esim_dealer.wire import calls, signing
+from esim_dealer.wire.envelope import encoder
+from esim_dealer.wire.snapshot import Snapshot
+
+
+class TestResult(NamedTuple):
+    """What came of it, and the first 2 KiB of what the receiver said."""
+
+    test: calls.WebhookTest
+    head: str
+
+
+async def send(
+    database: Database, master_keys: MasterKeys, outbound: Outbound, tenant_id: int, currency: str, now: datetime
+) -> TestResult:
+    """/webhook/test. Raises 200002 where no callback URL is set; one that is disabled is tried all the same."""
+    async with database.connection() as connection:
+        endpoint = await rows.endpoint(connection, tenant_id)
+        signer = (await rows.signers(connection, [tenant_id])).get(tenant_id)
+    if endpoint is None or not endpoint.url or signer is None:
+        raise StatusForbids("no callback URL is set, so there is nowhere to send to; use /webhook/set")
+    body = encoder.encode(sample(currency, now))
+    headers = signature.headers(signer, master_keys, body, now) | {signing.TEST: "true"}
+    begun = time.monotonic()
+    answer = await outbound.post(endpoint.url, body, headers, now)
+    test = calls.WebhookTest(
+        delivered=answer.error is None,
+        http_status=UNSET if answer.status is None else answer.status,
+        duration_ms=round((time.monotonic() - begun) * 1000),
+        error=answer.error or UNSET,
+    )
+    return TestResult(test, answer.head)
+
+
+def sample(currency: str, now: datetime) -> Snapshot:
+    """An ORDER_PAID of an order that never was; its orderNo begins with TEST."""
+    order_id = identity.first_id_at(int(now.timestamp())) + now.microsecond
+    order = Order(
+        tenant_id=0,
+        order_id=order_id,
+        transaction_id=f"TEST-{order_id}",
+        currency=currency,
+        amount=money.SCALE,
+        refund_amount=0,
+        pay_status="PAID",
+        delivery_status="PENDING",
+        order_status="PAID",
+        version=1,
+        updated_at=now,
+        items=(Item(0, "TEST-OK", "", 1, 1, 0, 0, "PAID", ()),),
+    )
+    return msgspec.structs.replace(snapshot.order_paid(order), order_no=f"TEST{order.order_no[1:]}")

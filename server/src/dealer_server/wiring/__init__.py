@@ -1,0 +1,1 @@
+"""The only place where real parts are joined: settings in, running processes out."""

@@ -1,0 +1,64 @@
+"""What must hold before `serve` starts."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import structlog
+
+from dealer_server import store
+from dealer_server.api import listener
+from dealer_server.db.polling import poll
+from dealer_server.db.session import Session
+from dealer_server.dev import embedded
+from dealer_server.settings import CannotStart, Settings
+from dealer_server.wiring.base import tls_pair
+
+HOLD_SECONDS = 1.0
+log = structlog.get_logger(__name__)
+
+
+def require_protection(settings: Settings) -> None:
+    """In production calls are encrypted on their way, here or in a proxy. Raises CannotStart."""
+    if bool(settings.tls_cert) != bool(settings.tls_key):
+        raise CannotStart("DEALER_TLS_CERT and DEALER_TLS_KEY go together")
+    if settings.environment == "production" and not settings.tls_cert and not settings.trusted_proxies:
+        raise CannotStart(
+            "in production serve needs TLS: set DEALER_TLS_CERT and DEALER_TLS_KEY, or DEALER_TRUSTED_PROXIES to the"
+            " proxy that ends TLS in front"
+        )
+    if certificate_and_key := tls_pair(settings.tls_cert, settings.tls_key):
+        try:
+            listener.tls_context(*certificate_and_key)
+        except OSError as error:  # ssl.SSLError is one
+            raise CannotStart(f"DEALER_TLS_CERT and DEALER_TLS_KEY: {error.strerror or error}") from None
+
+
+@asynccontextmanager
+async def serve_lock(settings: Settings, share_nothing: bool) -> AsyncIterator[None]:
+    """Several serve processes on one database count request ids and QPS together, or were told not to.
+
+    Raises CannotStart.
+    """
+    session, shared = Session(settings.database_url, {}), bool(settings.valkey_url) or share_nothing
+
+    async def hold() -> None:
+        if not await store.serve_lock.hold(session, shared=shared):
+            log.error("another_serve_runs_on_this_database")  # it started while this one had lost the database
+
+    try:
+        if settings.environment == "production" and await store.serve_lock.cluster_name(session) == embedded.MARK:
+            raise CannotStart("the embedded PostgreSQL is for trial: set DATABASE_URL to a server of yours")
+        if not await store.serve_lock.hold(session, shared=shared):
+            raise CannotStart(
+                "another serve runs on this database: set DEALER_VALKEY_URL for both, so that they share request ids"
+                " and QPS, or start each with --share-nothing"
+            )
+        holding = asyncio.create_task(poll(HOLD_SECONDS, hold))
+        try:
+            yield
+        finally:
+            holding.cancel()
+            await asyncio.wait([holding])
+    finally:
+        await session.close()

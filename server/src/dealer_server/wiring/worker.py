@@ -1,0 +1,158 @@
+"""The worker's loops, joined. They meet the API in rows only; any number of workers may run on one database."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import structlog
+
+from dealer_server.api import listener, supplier_events
+from dealer_server.fulfillment import lifecycle_tracker
+from dealer_server.fulfillment.fulfill import Fulfiller
+from dealer_server.fulfillment.health_monitor import HealthMonitor
+from dealer_server.fulfillment.lifecycle_tracker import LifecycleTracker, PollingSource
+from dealer_server.fulfillment.purchaser import Purchaser, PurchaseTerms
+from dealer_server.fulfillment.refund_settler import RefundSettler
+from dealer_server.fulfillment.supervisor import SupplierLoop, SupplierSupervisor
+from dealer_server.fulfillment.supplier_event_handler import SupplierEventHandler
+from dealer_server.fulfillment.void_queue import VoidQueue, queues
+from dealer_server.store.suppliers.supplier import Supplier as SupplierRow
+from dealer_server.suppliers.builtin.simulated import Simulated
+from dealer_server.suppliers.contract import Remote
+from dealer_server.webhooks.deliver import Deliverer
+from dealer_server.webhooks.outbound import Outbound
+from dealer_server.webhooks.resend import Resender
+from dealer_server.wiring.base import Base, callback_policy, suppliers_of, tls_pair
+
+log = structlog.get_logger(__name__)
+
+
+async def run(base: Base) -> None:
+    """The worker's loops, until cancelled."""
+    settings, signals, clock = base.settings, base.signals, base.clock
+    policy = callback_policy(settings)
+    suppliers = suppliers_of(base)
+    settler = RefundSettler(base.database, base.data_keys, base.links, clock.now, signals.webhook.set)
+    fulfiller = Fulfiller(
+        database=base.database,
+        suppliers=suppliers,
+        data_keys=base.data_keys,
+        package=lambda code: base.cache.catalogue.package(code),
+        clock=clock.now,
+        changed=signals.refund_requested,
+        refund_failed=settings.refund_failed,
+    )
+    voids = queues(base.database, suppliers, base.data_keys, clock.now, signals.webhook.set, settler.wake.set)
+    sources = [lifecycle_tracker.SimulatedSource(maker) for maker in suppliers.values() if isinstance(maker, Simulated)]
+    followers = lifecycle_tracker.trackers(
+        base.database, sources, base.data_keys, clock.now, signals.webhook.set, settings.usage_interval
+    )
+    supervisor = supervisor_of(base, settler.wake.set)
+    async with Outbound(policy) as outbound:
+        deliverer = Deliverer(
+            database=base.database,
+            data_keys=base.data_keys,
+            master_keys=settings.master_keys,
+            links=base.links,
+            clock=clock.now,
+            outbound=outbound,
+            schedule=settings.schedule,
+        )
+        repusher = Resender(base.database, clock.now, signals.webhook)
+        await _run_all(
+            fulfiller.run(signals.fulfillment),
+            deliverer.run(signals.webhook),
+            repusher.run(),
+            settler.run(),
+            *(queue.run() for queue in voids),
+            supervisor.run(),
+            serve_supplier_events(base, supervisor),
+            *(follower.run() for follower in followers),
+            _forward(signals.refund, [settler.wake.set, *(queue.wake.set for queue in voids), supervisor.wake]),
+            _forward(signals.lifecycle, [supervisor.wake, *(follower.wake.set for follower in followers)]),
+        )
+
+
+def supervisor_of(base: Base, settle: Callable[[], None]) -> SupplierSupervisor:
+    """Every Remote at work: what buys from it and what voids at it. One that an operator paused is asked nothing; from
+    one that a worker paused nothing new is bought."""
+    database, signals, clock, settings = base.database, base.signals, base.clock, base.settings
+
+    def loops(remote: Remote, supplier: SupplierRow) -> list[SupplierLoop]:
+        if supplier.status != "ACTIVE" and supplier.paused_reason is None:
+            return []
+        purchaser = Purchaser(
+            remote,
+            database.session(),
+            base.data_keys,
+            lambda code: base.cache.catalogue.package(code),
+            clock.now,
+            signals.refund_requested,
+            settings.refund_failed,
+            PurchaseTerms(settings.supplier_patience_seconds, settings.margin_floor_basis_points),
+            supplier.paused_reason,
+        )
+        return [
+            purchaser,
+            HealthMonitor(database, remote, clock.now, purchaser.answers_again),
+            LifecycleTracker(
+                PollingSource(remote),
+                database.session(),
+                base.data_keys,
+                clock.now,
+                signals.webhook.set,
+                usage_interval=settings.usage_interval,
+            ),
+            VoidQueue(
+                remote, remote.caps.parallel, database.session(), base.data_keys, clock.now, signals.webhook.set, settle
+            ),
+        ]
+
+    return SupplierSupervisor(database, base.data_keys, loops)
+
+
+async def serve_supplier_events(base: Base, supervisor: SupplierSupervisor) -> None:
+    """Serves what suppliers tell us, where an address is set for it, until cancelled."""
+    settings, clock = base.settings, base.clock
+    if not settings.supplier_events:
+        return
+    host, _, port = settings.supplier_events.rpartition(":")
+    bound = listener.bind(host.strip("[]"), int(port))
+
+    def known(code: str) -> supplier_events.Known | None:
+        running = supervisor.get(code)
+        return None if running is None else supplier_events.Known(running.remote, running.supplier.event_token)
+
+    heard = SupplierEventHandler(
+        base.database.session(),
+        base.data_keys,
+        clock.now,
+        base.signals.webhook.set,
+        supervisor.wake,
+        settings.usage_interval,
+    )
+    log.info("supplier_events_served", address=f"{host}:{bound.getsockname()[1]}")
+    try:
+        await listener.server(
+            supplier_events.door(known, heard.take, clock.now),
+            tls=tls_pair(settings.supplier_events_cert, settings.supplier_events_key),
+            client_ca=settings.supplier_events_ca,
+        ).serve(sockets=[bound])
+    finally:
+        await heard.close()
+
+
+async def _forward(signal: asyncio.Event, others: Sequence[Callable[[], None]]) -> None:
+    """Passes a signal on, for ever."""
+    while True:
+        await signal.wait()
+        signal.clear()
+        for notify in others:
+            notify()
+
+
+async def _run_all(*loops: Coroutine[Any, Any, None]) -> None:
+    """Runs the loops until cancelled; a loop that breaks ends them all, so that the process is restarted whole."""
+    async with asyncio.TaskGroup() as group:
+        for loop in loops:
+            group.create_task(loop)

@@ -1,0 +1,163 @@
+"""The public door, for tests: the whole service on a loopback port, and signed HTTP calls to it."""
+
+import asyncio
+import base64
+import json
+import secrets
+import time
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+
+from dealer_server import clock, settings
+from dealer_server.api import listener
+from dealer_server.db.database import Database
+from dealer_server.dev import catalogue as generate
+from dealer_server.operations.audit import audit
+from dealer_server.operations.catalogue import import_packages
+from dealer_server.operations.tenants import tenant
+from dealer_server.operations.tenants.tenant import Created, Terms
+from dealer_server.settings import Settings
+from dealer_server.store.tenants import data_key
+from dealer_server.wiring import process
+from esim_dealer.wire.signing import signature
+
+PREFIX = "/open-api/v1"
+SEALING_KEYS = f"test:{base64.b64encode(bytes(range(32))).decode()}"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer, taken apart."""
+
+    status: int
+    code: str
+    message: str
+    data: dict[str, Any]
+    headers: Mapping[str, str]
+
+
+@dataclass
+class ApiClient:
+    """One dealer's signed calls. `post` signs truly; what a test spoils it names."""
+
+    url: str
+    tenant_id: int
+    app_key: str
+    app_secret: str
+    http: httpx2.AsyncClient = field(repr=False)
+
+    def headers(self, body: bytes, **spoiled: str | None) -> dict[str, str]:
+        """The five headers of a good call; a spoiled one is replaced, or left out where it is None."""
+        good = {
+            "Content-Type": "application/json",
+            "RT-AccessCode": self.app_key,
+            "RT-RequestID": str(uuid.uuid4()),
+            "RT-Timestamp": str(int(time.time() * 1000)),
+        }
+        good |= {name: value for name, value in spoiled.items() if value is not None and name in good}
+        signed = [good[name].encode() for name in ("RT-Timestamp", "RT-RequestID", "RT-AccessCode")]
+        good["X-Signature"] = signature(self.app_secret.encode(), *signed, body)
+        return {name: value for name, value in (good | spoiled).items() if value is not None}
+
+    async def post(self, path: str, body: Mapping[str, Any] | bytes | None = None, **spoiled: str | None) -> Reply:
+        """A signed call to `path` below /open-api/v1."""
+        raw = body if isinstance(body, bytes) else json.dumps(body or {}).encode()
+        return await self.send(f"{PREFIX}{path}", raw, self.headers(raw, **spoiled))
+
+    async def send(self, path: str, raw: bytes, headers: Mapping[str, str], method: str = "POST") -> Reply:
+        """Any call at all."""
+        answer = await self.http.request(method, f"{self.url}{path}", content=raw, headers=dict(headers))
+        envelope = answer.json()
+        assert set(envelope) == {"code", "message", "data"} and isinstance(envelope["data"], dict)
+        assert answer.headers["X-Trace-Id"]
+        return Reply(answer.status_code, envelope["code"], envelope["message"], envelope["data"], answer.headers)
+
+    async def order(self, package: str = "TEST-OK", **changed: Any) -> Reply:
+        """An order for one TEST-OK; `changed` replaces or adds fields."""
+        line = {"packageCode": package, "quantity": 1, "price": "1.80"}
+        call = {"transactionId": f"t-{secrets.token_hex(8)}", "amount": "1.80", "items": [line]}
+        return await self.post("/esim/order", call | changed)
+
+    async def delivered(self, order_no: str) -> dict[str, Any]:
+        """The order once it is delivered; asks again until then."""
+        async with asyncio.timeout(20):
+            while True:
+                data = (await self.post("/esim/query", {"orderNo": order_no})).data
+                if data["deliveryStatus"] in ("DELIVERED", "FAILED"):
+                    return data
+                await asyncio.sleep(0.01)
+
+
+@dataclass
+class Service:
+    """A running service and its database."""
+
+    url: str
+    database: Database
+    settings: Settings
+
+    async def tenant(self, currency: str = "USD", **terms: Any) -> Created:
+        given = Terms(**{"name": "Test dealer", **terms})
+        return await tenant.create_tenant(
+            self.database, self.settings.master_keys, "test", currency, given, "test", clock.now
+        )
+
+    async def change(self, tenant_id: int, **terms: Any) -> None:
+        await tenant.set_tenant(self.database, tenant_id, Terms(**terms), "test", clock.now)
+
+    @asynccontextmanager
+    async def door(self, created: Created) -> AsyncIterator[ApiClient]:
+        async with httpx2.AsyncClient(trust_env=False, timeout=30) as http:
+            yield ApiClient(self.url, int(created.tenant_id), created.app_key, created.app_secret, http)
+
+    async def audit(self) -> list[str]:
+        """The invariants that are violated, each with its first rows."""
+        keys = self.settings.master_keys
+        async with self.database.connection() as connection:
+            data_keys = await data_key.load(connection, keys)
+        report = await audit.audit(self.database, keys, data_keys, clock.now())
+        return [str(one) for one in report.violated]
+
+
+def test_settings(database_url: str, **changed: object) -> Settings:
+    return settings.read(
+        **{
+            "DATABASE_URL": database_url,
+            "environment": "test",
+            "sealing_keys": SEALING_KEYS,
+            "port": 0,
+            "webhook_allow_loopback": True,
+            "supplier_speed": 200.0,
+            **changed,
+        }
+    )
+
+
+test_settings.__test__ = False  # type: ignore[attr-defined]
+
+
+@asynccontextmanager
+async def running_service(database_url: str, *, worker: bool = True, **changed: object) -> AsyncIterator[Service]:
+    opened = test_settings(database_url, **changed)
+    database = await Database.open(opened.database_url)
+    if not await database.run(lambda connection: connection.fetchval("SELECT count(*) FROM package")):
+        await import_packages.put(database, generate.catalogue("test"), "test", clock.now)
+    stop, address = asyncio.Event(), asyncio.get_running_loop().create_future()
+    listening = listener.bind("127.0.0.1", opened.port)
+    running = asyncio.create_task(
+        process.run(opened, listening=listening, worker=worker, ready=address.set_result, stop=stop)
+    )
+    try:
+        await asyncio.wait([running, address], return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+        yield Service(address.result(), database, opened)
+    finally:
+        stop.set()
+        await running
+        await database.close()

@@ -1,0 +1,163 @@
+"""Dealers who buy without pause and remember what they were told, for tests in which things break."""
+
+import asyncio
+import random
+import secrets
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import httpx2
+
+from dealer_server.db.connection import Connection
+from dealer_server.db.database import Database
+from dealer_server.rules.orders import identity
+from support.api_client import ApiClient, Reply
+
+MAJOR = 10_000  # money is kept in ten-thousandths
+PRICES = {"DEMO-STOCK": "2.50"}  # any other package of the test catalogue costs 1.80
+LOST = (httpx2.TransportError, httpx2.InvalidURL)
+
+
+@dataclass(eq=False)
+class Purchase:
+    """One order as its dealer knows it. Without `order_no` nobody has told the dealer that it was placed; without
+    `maybe` either, the dealer was told that nothing was done."""
+
+    door: ApiClient
+    call: Mapping[str, Any]
+    order_no: str | None = None
+    tries: int = 0
+    maybe: bool = False  # an attempt had no answer, or UNKNOWN for one
+
+    @property
+    def key(self) -> tuple[int, str]:
+        return self.door.tenant_id, self.call["transactionId"]
+
+
+@dataclass
+class BuyingDealers:
+    """`line` gives (packageCode, quantity) of the next order; one in twenty is an acknowledged one sent again."""
+
+    doors: Sequence[ApiClient]
+    opening: int  # of each, in ten-thousandths
+    line: Callable[[], tuple[str, int]] = lambda: ("TEST-OK", 1)
+    purchases: list[Purchase] = field(default_factory=list)
+    unknown: deque[Purchase] = field(default_factory=deque)
+    replies: list[Reply] = field(default_factory=list)  # those that acknowledged nothing
+    acknowledged: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @asynccontextmanager
+    async def buying(self, *urls: str, count: int = 16) -> AsyncIterator[None]:
+        """They buy until the end of the block, first what they do not know the outcome of."""
+        tasks = [asyncio.create_task(self._buy(urls[number % len(urls)])) for number in range(count)]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            for ended in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(ended, Exception):
+                    raise ended
+
+    async def attempt(self, purchase: Purchase, url: str) -> Reply | None:
+        """Sends an order, and notes what came of it; None where no answer came."""
+        purchase.tries += 1
+        purchase.door.url = url
+        reply, told, before = None, False, purchase.maybe
+        purchase.maybe = True
+        try:
+            reply = await purchase.door.post("/esim/order", purchase.call)
+            told = reply.code == "000000"
+        except LOST:
+            pass
+        finally:
+            if not told and purchase.order_no is None:
+                self.unknown.append(purchase)
+        if reply is not None and told:
+            assert purchase.order_no in (None, reply.data["orderNo"]), "one transactionId, two orders"
+            purchase.order_no = reply.data["orderNo"]
+            self.acknowledged.set()
+        elif reply is not None:
+            self.replies.append(reply)
+            purchase.maybe = before or "outcome" in reply.data
+        return reply
+
+    async def settle(self, url: str) -> None:
+        """Retries until every outcome is known."""
+        while self.unknown:
+            waiting = list(self.unknown)
+            self.unknown.clear()
+            for batch in batched(waiting, 16):
+                await asyncio.gather(*[self.attempt(one, url) for one in batch])
+
+    async def all_again(self, url: str, most: int = 1_000) -> None:
+        """Sends orders that are known a further time: each is answered as a repeat."""
+        known = [one for one in self.purchases if one.order_no is not None]
+        for batch in batched(random.sample(known, min(most, len(known))), 16):
+            for reply in await asyncio.gather(*[self.attempt(one, url) for one in batch]):
+                assert reply is not None and reply.data["duplicate"] is True
+
+    async def next_acknowledged(self) -> None:
+        """Returns once one more order is acknowledged."""
+        self.acknowledged.clear()
+        async with asyncio.timeout(30):
+            await self.acknowledged.wait()
+
+    async def check(self, database: Database) -> None:
+        """What the database holds agrees with what the dealers were told by now, and the money with the orders."""
+        told = {one.key: one.order_no for one in self.purchases if one.order_no is not None}
+        refused = {one.key: one.tries for one in self.purchases if not one.maybe}
+        tenants = [door.tenant_id for door in self.doors]
+        async with database.connection() as connection, connection.transaction(isolation="repeatable_read"):
+            orders = await connection.fetch(
+                "SELECT tenant_id, transaction_id, order_id, amount FROM orders WHERE tenant_id = ANY($1)", tenants
+            )
+            wallets = await connection.fetch(
+                "SELECT tenant_id, balance, order_count FROM wallet WHERE tenant_id = ANY($1)", tenants
+            )
+            credited = await self.credited(connection)
+        placed = {(row[0], row[1]): identity.order_no(row[2]) for row in orders}
+        assert len(placed) == len(orders) and placed.keys() <= {one.key for one in self.purchases}
+        lost = {key: order_no for key, order_no in told.items() if placed.get(key) != order_no}
+        assert not lost, "acknowledged and lost"
+        made = [one.key for one in self.purchases if one.key in placed and refused.get(one.key) == one.tries]
+        assert not made, "placed, and the dealer was told that nothing was done"
+        for tenant_id, balance, order_count in wallets:
+            mine = [row[3] for row in orders if row[0] == tenant_id]
+            assert (balance, order_count) == (self.opening - sum(mine) + credited.get(tenant_id, 0), len(mine))
+
+    async def credited(self, connection: Connection) -> Mapping[int, int]:
+        """By tenant: what was given back of what it paid."""
+        return {}
+
+    def new(self) -> Purchase:
+        package, quantity = self.line()
+        price = PRICES.get(package, "1.80")
+        line = {"packageCode": package, "quantity": quantity, "price": price}
+        amount = str(Decimal(price) * quantity)
+        call = {"transactionId": f"t-{secrets.token_hex(8)}", "amount": amount, "items": [line]}
+        purchase = Purchase(random.choice(self.doors), call)
+        self.purchases.append(purchase)
+        return purchase
+
+    def _again(self) -> Purchase | None:
+        one = random.choice(self.purchases) if self.purchases and random.random() < 0.05 else None
+        return one if one is not None and one.order_no is not None else None
+
+    async def _buy(self, url: str) -> None:
+        while True:
+            if await self.next(url) is None:
+                await asyncio.sleep(0.01)  # nobody is there
+
+    async def next(self, url: str) -> Reply | None:
+        """One call; None where no answer came."""
+        return await self.attempt(self.unknown.popleft() if self.unknown else self._again() or self.new(), url)
+
+
+def batched(purchases: Sequence[Purchase], size: int) -> Iterator[Sequence[Purchase]]:
+    for first in range(0, len(purchases), size):
+        yield purchases[first : first + size]

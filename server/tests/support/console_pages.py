@@ -1,0 +1,251 @@
+"""Every page of the console with something behind it: who opens it, where, and the small world it is looked at in.
+
+A page that joins `console.table` joins PAGES here; test_console_looks.py says which one is missing.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, NamedTuple
+
+from dealer_server.operations.tenants.tenant import Created
+from dealer_server.operations.users import user
+from support.api_client import ApiClient, Service, running_service
+from support.browser import PASSWORDS, Browser, browser
+from support.store_fixture import stock_csv
+from support.supplier_setup import Source, set_up
+from support.webhook_fixture import PATIENCE, Receiver, answer, listening
+from test_console_operator import park
+
+FAIR = {"name": "Meridian Travel SIM", "balance": "1500", "credit_limit": "250", "low_balance": "200", "qps": 0}
+WORD = "a word for the test"
+LONG = "Société Générale des Voyages et du Tourisme International du Grand Est"
+NEAR = Source("rt:near", "rt_upstream", {"baseUrl": "http://127.0.0.1:9", "accessCode": "ours", "secretKey": "hush"})
+PROFILE = {"number": "{profile_id}"}  # operators' pages of profiles name it so
+PEOPLE = {  # who: operator's or dealer's, role
+    "operator": ("op", "admin"),
+    "reader": ("op", "readonly"),
+    "forgetful": ("op", "admin"),
+    "dealer": ("dealer", "admin"),
+    "clerk": ("dealer", "finance"),
+    "newcomer": ("dealer", "admin"),
+    "invited": ("dealer", "developer"),
+    "nobody": ("", ""),
+}
+
+
+class Seen(NamedTuple):
+    """One page as one person sees it. `path` as it stands in the table; `things` stand in its braces instead of what
+    usually does, and may be made of that."""
+
+    who: str
+    path: str
+    query: str = ""
+    things: Mapping[str, str] = {}
+    status: int = 200
+
+    @property
+    def name(self) -> str:
+        words = f"{self.path.removeprefix('/console')}-{self.query}".translate(
+            str.maketrans("/?&=+.:", "-------", "{}")
+        )
+        return "-".join(word for word in (self.who, *words.split("-")) if word) if words != "-" else self.who
+
+
+def _of(who: str, *paths: str) -> list[Seen]:
+    return [Seen(who, path) for path in paths]
+
+
+PAGES: tuple[Seen, ...] = (
+    *_of("operator", "/console", "/console/account", "/console/account/totp", "/console/users", "/console/audit"),
+    *_of("operator", "/console/account/password"),
+    *_of("operator", "/console/dealers", "/console/dealers/new", "/console/dealers/{tenant_id}"),
+    *_of("operator", "/console/dealers/{tenant_id}/statement", "/console/dealers/{tenant_id}/credentials/{app_key}"),
+    *_of("operator", "/console/dealers/{tenant_id}/api-log", "/console/dealers/{tenant_id}/api-log/{number}"),
+    *_of("operator", "/console/orders", "/console/orders/{order_no}", "/console/topups", "/console/refunds"),
+    *_of("operator", "/console/packages", "/console/packages/import", "/console/suppliers", "/console/webhooks"),
+    *_of("operator", "/console/webhooks/failed", "/console/deliveries/{tenant_id}/{delivery_id}"),
+    *_of("operator", "/console/profiles", "/console/regions"),
+    Seen("operator", "/console/profiles/{number}", things=PROFILE),
+    Seen("operator", "/console/profiles/{number}/code", things=PROFILE),
+    Seen("operator", "/console/packages/{code}/stock", things={"code": "DEMO-STOCK"}),
+    Seen("operator", "/console/suppliers/{code}", "totals=1", {"code": "rt:near"}),
+    Seen("operator", "/console/search", "q=Meridian"),
+    Seen("operator", "/console/search", "q=nothing-is-called-so"),
+    Seen("operator", "/console/orders", "dealer=1"),
+    Seen("operator", "/console/refunds", "status=REJECTED"),
+    Seen("operator", "/console/topups", "status=REJECTED"),
+    Seen("operator", "/console/audit", "action=none.such"),
+    Seen("operator", "/console/nowhere", status=404),
+    Seen("forgetful", "/console/dealers/{tenant_id}/credentials/{app_key}"),
+    *_of("reader", "/console", "/console/topups", "/console/dealers/{tenant_id}", "/console/orders/{order_no}"),
+    *_of("dealer", "/console", "/console/orders", "/console/orders/{order_no}", "/console/orders/{order_no}/print"),
+    *_of("dealer", "/console/profiles", "/console/profiles/{profile_id}", "/console/wallet", "/console/wallet/topups"),
+    *_of("dealer", "/console/webhooks", "/console/webhooks/{delivery_id}", "/console/credentials"),
+    *_of("dealer", "/console/credentials/{app_key}/secret", "/console/api-log", "/console/api-log/{number}"),
+    *_of("dealer", "/console/account", "/console/account/totp", "/console/users"),
+    Seen("dealer", "/console/orders", "q=nothing-is-called-so"),
+    *_of("clerk", "/console", "/console/orders/{order_no}", "/console/profiles/{profile_id}", "/console/wallet"),
+    Seen("clerk", "/console/credentials", status=403),
+    *_of("newcomer", "/console", "/console/orders", "/console/profiles", "/console/wallet", "/console/wallet/topups"),
+    *_of("newcomer", "/console/webhooks", "/console/api-log", "/console/credentials"),
+    *_of("invited", "/console/account/password"),
+    *_of("nobody", "/console/sign-in"),
+)
+
+
+class World(NamedTuple):
+    """A service with everything in it that pages show. `tokens` and `things` by who."""
+
+    service: Service
+    tokens: Mapping[str, str]
+    things: Mapping[str, Mapping[str, str]]
+
+    def address(self, page: Seen) -> str:
+        known = self.things.get(page.who, {})
+        path = page.path.format(**{**known} | {name: text.format(**known) for name, text in page.things.items()})
+        return f"{self.service.url}{path}{'?' if page.query else ''}{page.query}"
+
+
+@asynccontextmanager
+async def world(database_url: str) -> AsyncIterator[World]:
+    """It tries a webhook twice and gives up; its one supplier over a network is away."""
+    await set_up(database_url, [NEAR], {})
+    async with (
+        running_service(database_url, webhook_schedule="0,0.05") as service,
+        listening(1) as [receiver],
+        AsyncExitStack() as stack,
+    ):
+        mine, new = await service.tenant(**FAIR), await service.tenant("JPY", name="Nippon Connect", qps=10)
+        await service.tenant("EUR", name=LONG, balance="1234567.89", qps=50)
+        tenants = {"dealer": mine, "clerk": mine, "invited": mine, "newcomer": new}
+        people: dict[str, Browser] = {}
+        for who, (kind, role) in PEOPLE.items():
+            if kind:
+                people[who] = await stack.enter_async_context(browser(service))
+                tenant_id = int(tenants[who].tenant_id) if kind == "dealer" else None
+                await _signed_in(service, people[who], who, role, tenant_id)
+        async with service.door(mine) as door:
+            things = await _life(service, door, receiver, people)
+        await _all_counted(service, people["operator"])
+        await _unsure(service, people["forgetful"])
+        names = dict.fromkeys(("operator", "reader", "forgetful", "dealer", "clerk"), things)
+        theirs = {"newcomer": _credentials(new)}
+        yield World(service, {who: one.token for who, one in people.items()}, names | theirs)
+
+
+async def _signed_in(service: Service, inside: Browser, who: str, role: str, tenant_id: int | None) -> None:
+    made = await user.create(
+        service.database, PASSWORDS, tenant_id, f"{who}@example.com", role, "test", None if who == "invited" else WORD
+    )
+    inside.user_id, inside.name, inside.password = made.user_id, made.name, made.password
+    assert (await inside.sign_in()).status_code == 303
+
+
+async def _life(service: Service, door: ApiClient, receiver: Receiver, people: Mapping[str, Browser]) -> dict[str, str]:
+    """What happens to a dealer, one thing after the other, so that lists are the same each time; what came of it."""
+    await _operator_acts(people["operator"], door)
+    await door.post("/webhook/set", {"callbackUrl": receiver.url})
+    order = await _bought(door, ("TEST-OK", 3), ("TEST-ASYNC", 1), remark="For the fair in Lyon, stand 12")
+    await receiver.received(2)
+    await _refunds(door)
+    profile = order["items"][0]["profiles"][0]
+    await door.post("/test/profile/advance", {"iccid": profile["iccid"], "step": "USE", "dataUsageBytes": 2**29})
+    await park(service, door)
+    await _topups(door, people["operator"])
+    await _refused(door)
+    receiver.answers = [answer(500, body=b'{"error": "the database of the shop is away"}')]
+    last = await _bought(door, ("TEST-OK", 1))
+    delivery_id = await _given_up(service, last["orderNo"], door)
+    return {
+        "tenant_id": str(door.tenant_id),
+        "app_key": door.app_key,
+        "order_no": order["orderNo"],
+        "profile_id": profile["profileId"],
+        "delivery_id": delivery_id,
+        "number": await _number(people["dealer"]),
+    }
+
+
+async def _operator_acts(operator: Browser, door: ApiClient) -> None:
+    home = f"/console/dealers/{door.tenant_id}"
+    await operator.post(f"{home}/prices", {"package": "TEST-PARTIAL", "price": "1.65"})
+    await operator.post(f"{home}/prices", {"package": "TEST-STOCKOUT", "price": "off"})
+    await operator.post(f"{home}/adjust", {"direction": "take", "amount": "12.50", "reason": "paid twice"})
+    await operator.post("/console/packages/DEMO-STOCK/stock", files={"file": stock_csv(3).encode()})
+    await operator.post("/console/packages/status", {"package": "TEST-DELAY", "status": "OFF_SALE"})
+
+
+async def _bought(door: ApiClient, *lines: tuple[str, int], **call: Any) -> dict[str, Any]:
+    items = [{"packageCode": package, "quantity": quantity, "price": "1.80"} for package, quantity in lines]
+    amount = f"{sum(quantity for _, quantity in lines) * 1.8:.2f}"
+    placed = await door.order(items=items, amount=amount, transactionId=f"shop-2026-{secrets.token_hex(4)}", **call)
+    return await door.delivered(placed.data["orderNo"])
+
+
+async def _refunds(door: ApiClient) -> None:
+    """One credited, one that waits for an operator, and an order that failed."""
+    for package in ("TEST-OK", "TEST-REVIEW"):
+        order = await _bought(door, (package, 2))
+        await door.post("/esim/refund", {"orderNo": order["orderNo"], "remark": "the trip was cancelled"})
+    await _bought(door, ("TEST-FAIL", 1))
+
+
+async def _topups(door: ApiClient, operator: Browser) -> None:
+    """One approved, one rejected, two that wait."""
+    numbers: list[str] = []
+    for amount in ("1000.00", "75.00", "250.00", "12500.00"):
+        asked = {"amount": amount, "payMethod": "BANK_TRANSFER", "payReference": f"SEPA 2026-11-{amount}"}
+        asked["transactionId"] = f"top-{secrets.token_hex(4)}"
+        numbers.append((await door.post("/account/topup", asked)).data["topupNo"])
+    await operator.post(f"/console/topups/{numbers[0]}/approve")
+    await operator.post(f"/console/topups/{numbers[1]}/reject", {"reason": "no money came with this reference"})
+
+
+async def _refused(door: ApiClient) -> None:
+    """Calls that are refused, each for something else; the last one was signed amiss."""
+    await door.order(amount="1.00")
+    await door.post("/esim/order", {"remark": "nothing in it"})
+    await door.post("/esim/query", {"orderNo": "D1"}, **{"RT-RequestID": "not a uuid"})
+    await door.send("/open-api/v1/esim/query", b'{"orderNo": "D1"}', door.headers(b'{"orderNo":"D1"}'))
+
+
+async def _given_up(service: Service, order_no: str, door: ApiClient) -> str:
+    """The first delivery of an order, once all of them have failed for good."""
+    call = {"orderNo": order_no}
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            found = (await door.post("/webhook/delivery/list", call)).data["deliveries"]
+            if len(found) == 2 and {one["status"] for one in found} == {"FAILED"}:
+                return str(min(int(one["deliveryId"]) for one in found))
+            await asyncio.sleep(0.02)
+
+
+async def _number(dealer: Browser) -> str:
+    """Of the newest refused call, once it stands in the log."""
+    async with asyncio.timeout(PATIENCE):
+        while "101003" not in (text := (await dealer.get("/console/api-log")).text):
+            await asyncio.sleep(0.05)
+    return text.partition('data-href="/console/api-log/')[2].partition('"')[0]
+
+
+async def _all_counted(service: Service, operator: Browser) -> None:
+    """Until the overview shows all of it: it counts again every few seconds."""
+    async with service.database.connection() as connection:
+        orders = await connection.fetchval("SELECT count(*) FROM orders")
+    async with asyncio.timeout(PATIENCE):
+        while f">{orders}</div>" not in (text := (await operator.get("/console")).text) or "No call was" in text:
+            await asyncio.sleep(0.5)
+
+
+async def _unsure(service: Service, one: Browser) -> None:
+    """An hour passes since this person gave the password."""
+    async with service.database.connection() as connection:
+        await connection.execute(
+            "UPDATE console_session SET sure_at = sure_at - interval '1 hour' WHERE user_id = $1", one.user_id
+        )
+
+
+def _credentials(created: Created) -> dict[str, str]:
+    return {"tenant_id": created.tenant_id, "app_key": created.app_key}

@@ -1,0 +1,167 @@
+"""`dealer-server` as real processes, for tests: started, killed and stopped by their pid."""
+
+import asyncio
+import multiprocessing
+import os
+import sys
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from dealer_server import failpoints
+from support import command
+from support.api_client import SEALING_KEYS
+
+PATIENCE = 30.0  # seconds after which a test that waits for an event gives up
+STARTED_WITHIN = 120.0  # as long as a program may take to be ready on a busy machine
+PROGRAM = (sys.executable, "-m", "dealer_server")
+_forks = multiprocessing.get_context("forkserver")
+_forks.set_forkserver_preload(
+    [
+        *("aiohttp.web", "argon2", "asyncpg", "cryptography.x509", "cyclopts", "httpx2", "jinja2", "msgspec"),
+        *("prometheus_client", "pydantic_settings", "rich.progress", "segno", "starlette.applications", "structlog"),
+        *("uvicorn.protocols.http.httptools_impl", "valkey.asyncio"),
+    ]
+)
+
+
+class Done(NamedTuple):
+    """A command that has ended: its exit status and what it printed."""
+
+    status: int
+    out: str
+    err: str
+
+
+class Process:
+    """A command that goes on. What it prints on standard error is kept: the last lines of it."""
+
+    def __init__(self, process: asyncio.subprocess.Process):
+        self._process = process
+        self._ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._lines: deque[str] = deque(maxlen=400)
+        self._reading = asyncio.create_task(self._read())
+        self._ended = asyncio.create_task(self._end())
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def said(self) -> str:
+        return "\n".join(self._lines)
+
+    @property
+    def events(self) -> Counter[str]:
+        """How often it logged what: in a line the first word after the time and the level."""
+        texts = [line.partition("]")[2].split() for line in self._lines if "Z [" in line]
+        return Counter(words[0] for words in texts if words)
+
+    async def says(self, event: str, times: int = 1) -> None:
+        """Returns once it has logged this so often."""
+        async with asyncio.timeout(PATIENCE):
+            while self.events[event] < times:
+                assert self.lives, f"ended without {event}:\n{self.said}"
+                await asyncio.sleep(0.02)
+
+    async def ready(self) -> str:
+        """What it announced when it was ready: its base address, or "worker"."""
+        async with asyncio.timeout(STARTED_WITHIN):
+            await asyncio.wait([self._ready, self._ended], return_when=asyncio.FIRST_COMPLETED)
+        assert self._ready.done(), f"ended before it was ready:\n{self.said}"
+        return self._ready.result()
+
+    async def ended(self, patience: float = PATIENCE) -> int:
+        """Its exit status, once it has ended; minus the signal that ended it."""
+        await asyncio.wait([self._ended], timeout=patience)
+        assert self._ended.done(), f"still running after {patience} s:\n{self.said}"
+        return self._ended.result()
+
+    @property
+    def lives(self) -> bool:
+        return self._process.returncode is None
+
+    async def out(self) -> str:
+        """What it prints on standard output, to the end."""
+        assert self._process.stdout is not None
+        return (await self._process.stdout.read()).decode()
+
+    async def line(self) -> str:
+        """Its next line on standard output."""
+        assert self._process.stdout is not None
+        async with asyncio.timeout(PATIENCE):
+            return (await self._process.stdout.readline()).decode()
+
+    def signal(self, number: int) -> None:
+        if self.lives:
+            self._process.send_signal(number)
+
+    async def kill(self) -> None:
+        if self.lives:
+            self._process.kill()
+        await self.ended()
+
+    async def _read(self) -> None:
+        assert self._process.stderr is not None
+        async for raw in self._process.stderr:
+            line = raw.decode(errors="replace").rstrip("\n")
+            self._lines.append(line)
+            if line.startswith("ready: ") and not self._ready.done():
+                self._ready.set_result(line.removeprefix("ready: "))
+
+    async def _end(self) -> int:
+        status = await self._process.wait()
+        await self._reading
+        return status
+
+
+def environment(database_url: str | None, **given: str | None) -> dict[str, str]:
+    """Nothing of ours but what is given; None leaves a variable out."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DEALER_", "DATABASE_"))}
+    ours = {
+        "DATABASE_URL": database_url,
+        "DEALER_ENVIRONMENT": "test",
+        "DEALER_SEALING_KEYS": SEALING_KEYS,
+        "DEALER_WEBHOOK_ALLOW_LOOPBACK": "true",
+        "DEALER_SUPPLIER_SPEED": "200",
+    }
+    return kept | {name: value for name, value in (ours | given).items() if value is not None}
+
+
+@asynccontextmanager
+async def running(
+    *arguments: str, env: Mapping[str, str], kill_at: str | None = None, ready: bool = True
+) -> AsyncIterator[Process]:
+    """`dealer-server` with these arguments, ready; killed at the end if it still runs."""
+    armed = {failpoints.VARIABLE: kill_at} if kill_at else {}
+    pipe = asyncio.subprocess.PIPE
+    started = await asyncio.create_subprocess_exec(
+        *PROGRAM, *arguments, env={**env, **armed}, stdout=pipe, stderr=pipe, stdin=asyncio.subprocess.DEVNULL
+    )
+    process = Process(started)
+    try:
+        if ready:
+            await process.ready()
+        yield process
+    finally:
+        await process.kill()
+
+
+async def run(*arguments: str, env: Mapping[str, str]) -> Done:
+    """A command from start to end: a process of its own, forked from one that has loaded the libraries and nothing of
+    ours, since tests run hundreds. One at a time."""
+    with TemporaryDirectory() as folder:
+        out, err = Path(folder, "out"), Path(folder, "err")
+        for file in (out, err):
+            file.touch()
+        process = _forks.Process(target=command.main, args=(arguments, dict(env), out, err))
+        process.start()
+        await asyncio.to_thread(process.join, PATIENCE)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+            raise TimeoutError(f"{arguments} goes on and on: {err.read_text()}")
+        return Done(process.exitcode, out.read_text(), err.read_text().rstrip("\n"))

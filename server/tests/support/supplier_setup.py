@@ -1,0 +1,79 @@
+"""Suppliers and routes for a service that is about to be started, and databases of its own."""
+
+import json
+import secrets
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import asyncpg
+import msgspec
+
+from conftest import database_named
+from dealer_server import clock
+from dealer_server.db.database import Database
+from dealer_server.db.sealing import DataKeys
+from dealer_server.dev import catalogue as generate
+from dealer_server.operations.catalogue import import_packages
+from dealer_server.operations.suppliers import supplier as suppliers
+from dealer_server.store.suppliers.purchase import Hop
+from dealer_server.store.tenants import data_key
+from support.api_client import test_settings
+
+COST = 18_000
+
+
+class Source(NamedTuple):
+    """A supplier to be set up; settings as a Struct or by their names."""
+
+    code: str
+    kind: str
+    settings: msgspec.Struct | Mapping[str, Any]
+
+
+class SupplierSetup(NamedTuple):
+    """The keys of the database, and by supplier the path its messages come to."""
+
+    keys: DataKeys
+    events: dict[str, str]
+
+
+async def set_up(database_url: str, sources: Sequence[Source], routes: Mapping[str, Sequence[Hop]]) -> SupplierSetup:
+    """Puts the test catalogue on sale, with these packages made by these suppliers."""
+    database = await Database.open(database_url)
+    try:
+        await import_packages.put(database, generate.catalogue("test"), "test", clock.now)
+        async with database.connection() as connection:
+            keys = await data_key.load(connection, test_settings(database_url).master_keys)
+        for one in sources:
+            text = json.dumps(one.settings) if isinstance(one.settings, dict) else msgspec.json.encode(one.settings)
+            document = text.encode() if isinstance(text, str) else text
+            await suppliers.put(database, keys, one.code, one.kind, document, "http://ours", "test")
+        for package, hops in routes.items():
+            await suppliers.set_route(database, package, hops, "test", clock.now)
+        shown = await suppliers.show(database, keys)
+    finally:
+        await database.close()
+    return SupplierSetup(keys, {one.code: one.events for one in shown})
+
+
+def hop(code: str, sku: str, cost: int | None = COST) -> Hop:
+    return Hop(code, sku, cost, None if cost is None else "USD")
+
+
+@asynccontextmanager
+async def fresh(postgres: str, template: str) -> AsyncIterator[str]:
+    """A database of its own."""
+    name = f"own_{secrets.token_hex(4)}"
+    connection = await asyncpg.connect(postgres)
+    await connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
+    yield database_named(postgres, name)
+    await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    await connection.close()
+
+
+def free_address() -> str:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{taken.getsockname()[1]}"
