@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 SERVER = Path(__file__).parents[1] / "server"
 VENDOR = SERVER / "src/dealer_server/console/static/vendor"
-TESTS = SERVER / "tests/vendor"
+TESTS = SERVER / "tests/support/vendor"
 ICONS = """
     adjustments alert-circle alert-triangle arrow-back-up arrow-left arrow-right arrow-up-right ban bell building-store
     calendar cash chart-line check chevron-down chevron-left chevron-right circle-check circle-x clock code copy

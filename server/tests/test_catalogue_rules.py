@@ -364,8 +364,9 @@ def test_the_demo_package_is_sold_from_stock():
 def test_the_catalogue_is_the_same_in_every_process():
     program = (
         "import hashlib\n"
-        "from dealer_server.rules.catalogue import generate, importing\n"
-        "print(hashlib.sha256(importing.write(generate.catalogue('test')).encode()).hexdigest())"
+        "from dealer_server.dev import catalogue\n"
+        "from dealer_server.rules.catalogue import importing\n"
+        "print(hashlib.sha256(importing.write(catalogue.catalogue('test')).encode()).hexdigest())"
     )
     other = subprocess.run(
         [sys.executable, "-c", program], env=os.environ | {"PYTHONHASHSEED": "7"}, capture_output=True, check=True

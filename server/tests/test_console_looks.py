@@ -1,5 +1,6 @@
 """Does every page of the console look as it should? Each is opened wide and on a phone, light and dark: nothing
-complains, nobody is kept out, nothing jumps, and it is what tests/looks/ shows. After a change of looks that is meant:
+complains, nobody is kept out, nothing jumps, and it is what tests/support/looks/ shows. After a change that is
+meant:
 
     NEW_LOOKS=1 pytest server/tests/test_console_looks.py
 

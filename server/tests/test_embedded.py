@@ -27,7 +27,7 @@ as_root = pytest.mark.skipif(not ROOT, reason="only root runs the server as anot
 LAUNCH = """
 import sys, time
 from pathlib import Path
-from dealer_server.store import embedded
+from dealer_server.dev import embedded
 running = embedded.start(Path(sys.argv[1]), fast_and_unsafe=True)
 print("started", flush=True)
 time.sleep(60)
@@ -36,7 +36,7 @@ time.sleep(60)
 FORK_AND_EXIT = """
 import atexit, os, sys
 from pathlib import Path
-from dealer_server.store import embedded
+from dealer_server.dev import embedded
 running = embedded.start(Path(sys.argv[1]), fast_and_unsafe=True)
 atexit.register(running.stop)
 child = os.fork()

@@ -376,9 +376,9 @@ import asyncio, sys
 from datetime import datetime
 from dealer_server import store
 from dealer_server.fulfillment.fulfill import Fulfiller
-from dealer_server.store.database import Database
-from dealer_server.suppliers.simulated import Simulated
-from shop import MASTER_KEYS, PACKAGES, SEED
+from dealer_server.db.database import Database
+from dealer_server.suppliers.builtin.simulated import Simulated
+from support.store_fixture import MASTER_KEYS, PACKAGES, SEED
 
 class Doomed:
     code, parallel, real = "simulated", 1, Simulated(SEED)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dealer_server import store
+from dealer_server.db import sealing
 from dealer_server.operations.catalogue.load_stock import Report, load_stock
 from dealer_server.operations.profiles import qr
 from dealer_server.rules.catalogue import stock_file
@@ -301,7 +302,7 @@ async def test_a_code_opens_only_on_its_own_row(shop: StoreFixture):
     await shop.load_stock(2)
     async with shop.database.connection() as connection:
         (first, sealed), (second, _) = await store.stock.free(connection, "DEMO-STOCK", 2)
-    seal = store.sealing
+    seal = sealing
     assert shop.data_keys.open(sealed, seal.stock_context(first)).startswith(b"LPA:1$")
     for context in (seal.stock_context(second), seal.profile_context(1, 1)):
         with pytest.raises(seal.CannotOpen):
