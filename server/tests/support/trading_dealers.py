@@ -74,7 +74,7 @@ class TradingDealers(BuyingDealers):
     async def _act(self, url: str) -> Reply | None:
         if self.open_acts:
             return await self._send(self.open_acts.popleft(), url)
-        known = [one for one in self.purchases[-200:] if one.order_no is not None]
+        known = [one for one in self.purchases if one.order_no is not None]
         if not known:
             return None
         purchase = random.choice(known)
