@@ -17,11 +17,11 @@ from playwright.async_api import Browser, Page
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "server/tests"))
 
-from conftest import database_named  # noqa: E402
 from dealer_server.dev import embedded  # noqa: E402
 from dealer_server.store import schema  # noqa: E402
 from support.chromium import opened  # noqa: E402
 from support.console_pages import PAGES, PEOPLE, Seen, World, world  # noqa: E402
+from support.databases import database_named  # noqa: E402
 
 IMAGES = ROOT / "docs/images"
 SHEET = 1280  # pixels across

@@ -4,7 +4,6 @@ import itertools
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
@@ -13,12 +12,9 @@ from dealer_server.dev import embedded
 from dealer_server.store import schema
 from support.api_client import ApiClient, Service, running_service
 from support.browser import Browser, browser, signed_in
+from support.databases import database_named
 
 _numbers = itertools.count(1)
-
-
-def database_named(dsn: str, name: str) -> str:
-    return urlunsplit(urlsplit(dsn)._replace(path=f"/{name}"))
 
 
 @pytest.fixture(scope="session")

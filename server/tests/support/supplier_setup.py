@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import asyncpg
 import msgspec
 
-from conftest import database_named
 from dealer_server import clock
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
@@ -20,6 +19,7 @@ from dealer_server.operations.suppliers import supplier as suppliers
 from dealer_server.store.suppliers.purchase import Hop
 from dealer_server.store.tenants import data_key
 from support.api_client import test_settings
+from support.databases import database_named
 
 COST = 18_000
 

@@ -1,0 +1,134 @@
+"""Does the console work in a browser? How its pages look is in test_console_looks.py. Skipped without a Chromium."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser as Chromium
+from playwright.async_api import Page, expect
+
+from dealer_server.operations.users import user
+from support.api_client import ApiClient, Service
+from support.browser import PASSWORDS
+from support.chromium import ear, needs_chromium, opened
+from support.console.people import PHONE, WORD, sign_in
+
+NAMES = {"operator": "browsing-operator", "dealer": "browsing-dealer"}
+
+pytestmark = needs_chromium
+
+
+@pytest.fixture(scope="module")
+async def chromium() -> AsyncIterator[Chromium]:
+    async with opened() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+async def people(service: Service) -> None:
+    """An operator, and somebody of a dealer that has bought something."""
+    created = await service.tenant(balance="1000", name="Browsing & Sons")
+    async with service.door(created) as door:
+        await bought(door)
+    for name, tenant_id in ((NAMES["operator"], None), (NAMES["dealer"], int(created.tenant_id))):
+        await user.create(service.database, PASSWORDS, tenant_id, name, "admin", "test", WORD)
+
+
+async def bought(door: ApiClient) -> None:
+    reply = await door.order()
+    await door.delivered(reply.data["orderNo"])
+
+
+async def rows(page: Page) -> list[str]:
+    """Where the rows of a list lead."""
+    return await page.locator("#main tr[data-href]").evaluate_all("rows => rows.map(row => row.dataset.href)")
+
+
+async def test_the_test_environment_cannot_be_missed(chromium: Chromium, service: Service, people: None) -> None:
+    page = await chromium.new_page()
+    await page.goto(f"{service.url}/console")
+    await expect(page.get_by_role("complementary")).to_contain_text("TEST")
+    await sign_in(page, service, NAMES["operator"])
+    await expect(page.get_by_role("complementary")).to_be_visible()
+    await page.close()
+
+
+async def test_light_and_dark_are_switched_and_stay(chromium: Chromium, service: Service, people: None) -> None:
+    page = await chromium.new_page(color_scheme="light")
+    await sign_in(page, service, NAMES["operator"])
+    root = page.locator("html")
+    await expect(root).to_have_attribute("data-bs-theme", "light")
+    await page.get_by_role("button", name="Light or dark").click()
+    await expect(root).to_have_attribute("data-bs-theme", "dark")
+    await page.reload()
+    await expect(root).to_have_attribute("data-bs-theme", "dark")
+    await page.close()
+
+
+async def test_the_menu_folds_on_a_phone(chromium: Chromium, service: Service, people: None) -> None:
+    page = await chromium.new_page(viewport=PHONE)
+    await sign_in(page, service, NAMES["dealer"])
+    users = page.get_by_role("link", name="Users")
+    await expect(users).to_be_hidden()
+    await page.get_by_role("button", name="Menu").click()
+    await users.click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Users")
+    await page.close()
+
+
+async def test_a_dialog_makes_a_user_by_keyboard_alone(chromium: Chromium, service: Service, people: None) -> None:
+    page = await chromium.new_page()
+    await sign_in(page, service, NAMES["operator"])
+    await page.goto(f"{service.url}/console/users")
+    await page.get_by_role("button", name="New user").focus()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("dialog")).to_be_visible()
+    await page.get_by_label("Name").fill("made-in-a-dialog")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", name="The password of made-in-a-dialog")).to_be_visible()
+    await page.close()
+
+
+async def test_without_scripts_people_sign_in_and_out(chromium: Chromium, service: Service, people: None) -> None:
+    context = await chromium.new_context(java_script_enabled=False)
+    page = await context.new_page()
+    await sign_in(page, service, NAMES["operator"])
+    await page.locator(".top-user").click()
+    await page.get_by_role("button", name="Sign out").click()
+    await expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+    await context.close()
+
+
+async def test_who_signed_out_sees_nothing_by_going_back(chromium: Chromium, service: Service, people: None) -> None:
+    page = await chromium.new_page()
+    await sign_in(page, service, NAMES["operator"])
+    await page.goto(f"{service.url}/console/users")
+    await page.locator(".top-user").click()
+    await page.get_by_role("button", name="Sign out").click()
+    await page.wait_for_url("**/console/sign-in")
+    await page.go_back()
+    await expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+    await page.close()
+
+
+async def test_a_page_of_what_still_changes_renews_itself(chromium: Chromium, service: Service, people: None) -> None:
+    page = await chromium.new_page()
+    heard = ear(page)
+    await sign_in(page, service, NAMES["dealer"])
+    await page.goto(f"{service.url}/console/profiles")
+    [path] = await rows(page)
+    await page.goto(f"{service.url}{path}")
+    async with page.expect_response(lambda response: "hx-request" in response.request.headers) as renewed:
+        pass
+    assert (await renewed.value).status == 200
+    await expect(page.locator("#profile")).to_be_visible()
+    assert heard == []
+    await page.close()
+
+
+def test_what_is_vendored_has_its_licence() -> None:
+    import dealer_server.console
+
+    vendor = Path(dealer_server.console.__file__).parent / "static/vendor"
+    for folder in vendor.iterdir():
+        assert folder.is_file() or (folder / "LICENSE").read_text().strip(), folder

@@ -1,0 +1,595 @@
+"""A dealer's own pages, over HTTP and signed in: they show what is the dealer's, do what the interface does, and keep
+secrets from those who should not see them."""
+
+import asyncio
+import csv
+import html
+import io
+import json
+import re
+import secrets
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import pytest
+
+from dealer_server.console.dealer import credentials, home, orders, permissions, profiles, wallet, webhooks
+from dealer_server.console.shared import api_log
+from dealer_server.console.shared.request_context import Route
+from dealer_server.operations.tenants import tenant
+from dealer_server.operations.users import user
+from dealer_server.rules.lifecycle import qr
+from dealer_server.store.console import dealer as console_dealer
+from dealer_server.store.console.dealer import Span
+from support.api_client import ApiClient, Service
+from support.browser import PASSWORDS
+from support.refunds import bought, query, settled
+from support.refunds import profiles as profiles_of
+from support.webhook_fixture import PATIENCE, Receiver, answer, listening
+
+ROLES = ("admin", "developer", "finance")
+VIEWS = (api_log, credentials, home, orders, profiles, wallet, webhooks)
+ROUTES: list[Route] = [route for module in VIEWS for route in module.ROUTES if route.roles[0].startswith("dealer:")]
+EVIL = "<script>alert(1)</script>"
+
+
+@dataclass
+class Browser:
+    """Somebody of a dealer, signed in."""
+
+    http: httpx2.AsyncClient
+
+    async def get(self, path: str, status: int = 200) -> str:
+        answer = await self.http.get(path)
+        assert answer.status_code == status, (path, answer.status_code, answer.text[:2000])
+        return answer.text
+
+    async def post(self, path: str, form: Mapping[str, str] | None = None, status: int = 303) -> str:
+        """Sends a form as a page of ours would; the page that then comes where it leads on."""
+        found = re.search(r'name="csrf" value="([^"]+)"', await self.get("/console/account"))
+        assert found
+        answer = await self.http.post(path, data={"csrf": found[1], "once": secrets.token_hex(16), **(form or {})})
+        assert answer.status_code == status, (path, answer.status_code, answer.text[:2000])
+        return await self.get(answer.headers["location"]) if status == 303 else answer.text
+
+
+People = dict[str, Browser]
+
+
+async def signed_in(service: Service, tenant_id: int, role: str, http: httpx2.AsyncClient) -> Browser:
+    name = f"{role}-{secrets.token_hex(4)}@example.com"
+    password = secrets.token_urlsafe(12)
+    await user.create(service.database, PASSWORDS, tenant_id, name, role, "test", password)
+    answer = await http.post("/console/sign-in", data={"name": name, "password": password})
+    assert answer.status_code == 303, answer.text
+    return Browser(http)
+
+
+@pytest.fixture
+async def people(service: Service, dealer: ApiClient) -> AsyncIterator[People]:
+    """One person of each role of the dealer."""
+    async with AsyncExitStack() as stack:
+        found: People = {}
+        for role in ROLES:
+            http = httpx2.AsyncClient(base_url=service.url, trust_env=False, timeout=30)
+            await stack.enter_async_context(http)
+            found[role] = await signed_in(service, dealer.tenant_id, role, http)
+        yield found
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with listening(1) as [receiver]:
+        yield receiver
+
+
+async def until(browser: Browser, path: str, word: str) -> str:
+    """A page once it says this."""
+    async with asyncio.timeout(PATIENCE):
+        while word not in (text := await browser.get(path)):
+            await asyncio.sleep(0.05)
+    return text
+
+
+async def acts(service: Service, tenant_id: int) -> list[str]:
+    async with service.database.connection() as connection:
+        sql = (
+            "SELECT action FROM audit_log WHERE tenant_id = $1 AND author LIKE 'console:%'"
+            " AND action <> 'user.sign_in' ORDER BY audit_id"
+        )
+        return [row[0] for row in await connection.fetch(sql, tenant_id)]
+
+
+async def no_longer_sure(service: Service, tenant_id: int) -> None:
+    """An hour passes since the dealer's people gave their passwords."""
+    async with service.database.connection() as connection:
+        sql = "UPDATE console_session SET sure_at = sure_at - interval '1 hour' WHERE user_id IN" \
+              " (SELECT user_id FROM console_user WHERE tenant_id = $1)"  # fmt: skip
+        await connection.execute(sql, tenant_id)
+
+
+# Home
+
+
+async def test_the_first_run_finds_out_by_itself_what_is_done(people: People, dealer: ApiClient, receiver: Receiver):
+    admin = people["admin"]
+    assert "0 of 5 done" in await admin.get("/console")
+    await dealer.post("/health")
+    await until(admin, "/console", "2 of 5 done")
+    await dealer.post("/account/balance")
+    await until(admin, "/console", "3 of 5 done")
+    await bought(dealer)
+    assert "4 of 5 done" in await admin.get("/console")
+    await admin.post("/console/webhooks/url", {"callback_url": receiver.url})
+    await admin.post("/console/webhooks/test", status=200)
+    text = await admin.get("/console")
+    assert "You are live" in text and "Your first run" not in text
+    text = await admin.post("/console/live")
+    assert "You are live" not in text and "You are live" not in await people["finance"].get("/console")
+
+
+async def test_credentials_are_taken_when_one_of_the_dealers_has_looked_at_the_secret(
+    service: Service, people: People, dealer: ApiClient
+):
+    """An operator who looks takes nothing; the page that only offers to show it does not either."""
+    path = f"/console/credentials/{dealer.app_key}/secret"
+    keys = service.settings.master_keys
+    await tenant.view_secret(service.database, keys, dealer.app_key, "console:an-operator")
+    await people["developer"].get(path)
+    assert "0 of 5 done" in await people["admin"].get("/console")
+    await people["developer"].get(f"{path}?show=yes")
+    assert "1 of 5 done" in await people["admin"].get("/console")
+
+
+async def test_a_balance_below_the_threshold_is_said_on_the_first_page(people: People):
+    finance = people["finance"]
+    assert "below your threshold" not in await finance.get("/console")
+    await finance.post("/console/wallet/threshold", {"threshold": "1000.01"})
+    assert "below your threshold" in await finance.get("/console")
+
+
+# Orders and eSIMs
+
+
+async def test_orders_are_listed_found_and_shown(people: People, dealer: ApiClient, stranger: ApiClient):
+    order, theirs = await bought(dealer), await bought(stranger)
+    developer = people["developer"]
+    text = await developer.get("/console/orders")
+    assert order["orderNo"] in text and theirs["orderNo"] not in text
+    [profile] = profiles_of(order)
+    for sought, found in (
+        (order["orderNo"], f"/console/orders/{order['orderNo']}"),
+        (order["transactionId"], f"/console/orders/{order['orderNo']}"),
+        (profile["iccid"], f"/console/profiles/{profile['profileId']}"),
+        (profile["profileId"], f"/console/profiles/{profile['profileId']}"),
+    ):
+        answer = await developer.http.get("/console/orders", params={"q": sought})
+        assert (answer.status_code, answer.headers["location"]) == (303, found)
+    for sought in (theirs["orderNo"], theirs["transactionId"], profiles_of(theirs)[0]["iccid"], "nothing"):
+        assert "Nothing of yours" in (await developer.http.get("/console/orders", params={"q": sought})).text
+    text = await developer.get(f"/console/orders/{order['orderNo']}")
+    for word in (order["transactionId"], "TEST-OK", profile["iccid"], "1.80", "COMPLETED", "ORDER_PAID"):
+        assert word in text
+
+
+async def test_filters_and_pages_show_each_order_once(people: People, dealer: ApiClient):
+    placed = {(await dealer.order()).data["orderNo"] for _ in range(permissions.PAGE + 3)}
+    admin, seen, path = people["admin"], [], "/console/orders?status=PAID&from=2020-01-01"
+    await asyncio.gather(*(dealer.delivered(order_no) for order_no in placed))
+    path = path.replace("PAID", "COMPLETED")
+    pages = []
+    while path:
+        text = await admin.get(path)
+        pages.append(text)
+        seen += re.findall(r'<tr data-href="/console/orders/(D\d+)"', text)
+        following = re.search(r'rel="next" href="([^"]+)"', text)
+        path = html.unescape(following[1]) if following else ""
+    assert len(pages) == 2 and len(seen) == len(placed) and set(seen) == placed
+    back = re.search(r'rel="prev" href="([^"]+)"', pages[1])
+    assert back
+    assert re.findall(r"orders/(D\d+)\"", pages[0]) == re.findall(
+        r"orders/(D\d+)\"", await admin.get(html.unescape(back[1]))
+    )
+    assert "No order matches" in await admin.get("/console/orders?status=REFUNDED")
+    assert "No order matches" in await admin.get("/console/orders?to=2020-01-01")
+
+
+async def test_a_large_order_shows_some_esims_and_leads_to_all(people: People, dealer: ApiClient, stranger: ApiClient):
+    order, theirs = await bought(dealer, quantity=60), await bought(stranger)
+    text = await people["finance"].get(f"/console/orders/{order['orderNo']}")
+    assert text.count('<tr data-href="/console/profiles/') == 50
+    path, seen = f"/console/profiles?order={order['orderNo']}", []
+    assert path in text
+    while path:
+        text = await people["finance"].get(path)
+        seen += re.findall(r'<tr data-href="/console/profiles/(\d+)"', text)
+        following = re.search(r'rel="next" href="([^"]+)"', text)
+        path = html.unescape(following[1]) if following else ""
+    assert sorted(seen) == sorted(profile["profileId"] for profile in profiles_of(order))
+    assert "No eSIM matches" in await people["finance"].get(f"/console/profiles?order={theirs['orderNo']}")
+
+
+async def test_a_list_with_few_matches_goes_on_further_back(service: Service, dealer: ApiClient):
+    """Each page looks at so many rows, whether they match or not."""
+    placed = [await bought(dealer) for _ in range(4)]
+    await dealer.post("/esim/refund", {"orderNo": placed[0]["orderNo"]})
+    await settled(dealer, placed[0])
+    ids = [order["orderId"] for order in placed]
+    async with service.database.connection() as connection:
+        about = (connection, dealer.tenant_id)
+        found, following = await console_dealer.orders(*about, Span(0, 2**53), "REFUNDED", 1, looked=2)
+        assert (found, following) == ([], ids[2])
+        found, following = await console_dealer.orders(*about, Span(0, ids[2]), "REFUNDED", 1, looked=2)
+        assert [one.order_id for one in found] == [ids[0]]
+
+
+async def test_codes_are_for_those_who_may_have_them(people: People, dealer: ApiClient):
+    order = await bought(dealer)
+    [profile] = profiles_of(order)
+    page, picture = f"/console/profiles/{profile['profileId']}", f"/console/profiles/{profile['profileId']}/qr.svg"
+    for role in ("admin", "developer"):
+        assert profile["activationCode"] in html.unescape(await people[role].get(page))
+        answer = await people[role].http.get(picture)
+        assert answer.content == qr.svg(profile["activationCode"])
+        assert (answer.headers["content-type"], answer.headers["cache-control"]) == ("image/svg+xml", "no-store")
+        assert picture in await people[role].get(f"/console/orders/{order['orderNo']}/print")
+    for path in (page, f"/console/orders/{order['orderNo']}", "/console/profiles", "/console/orders"):
+        text = html.unescape(await people["finance"].get(path))
+        assert profile["activationCode"] not in text and "qr.svg" not in text and profile["qrCodeUrl"] not in text
+    await people["finance"].get(picture, 403)
+    await people["finance"].get(f"/console/orders/{order['orderNo']}/print", 403)
+    await dealer.post("/esim/profile/cancel", {"iccid": profile["iccid"]})
+    await until(people["admin"], page, "Void")
+    await people["admin"].get(picture, 404)
+
+
+async def test_one_esim_is_refunded_and_the_rest_of_the_order(service: Service, people: People, dealer: ApiClient):
+    order = await bought(dealer, quantity=3)
+    finance, path = people["finance"], f"/console/orders/{order['orderNo']}"
+    first = profiles_of(order)[0]["profileId"]
+    form = {"item_no": order["items"][0]["itemNo"], "profile_id": first, "reason": EVIL}
+    text = await finance.post(f"{path}/refund", form)
+    assert "1.80 USD" in text and EVIL not in text
+    await until(finance, f"/console/profiles/{first}", "REFUNDED")
+    await finance.post(f"{path}/refund", {"reason": "the rest"})
+    await until(finance, path, 'state-good">REFUNDED')
+    assert (await dealer.post("/account/balance")).data["balance"] == "1000.00"
+    assert await acts(service, dealer.tenant_id) == ["order.refund", "order.refund"]
+    assert await service.audit() == []
+
+
+async def test_an_esim_is_cancelled_without_money_back(service: Service, people: People, dealer: ApiClient):
+    order = await bought(dealer)
+    path = f"/console/profiles/{profiles_of(order)[0]['profileId']}"
+    text = await people["finance"].post(f"{path}/cancel", {"reason": "lost phone"})
+    assert "cancel" in text
+    await until(people["finance"], path, "CANCELLED")
+    assert (await dealer.post("/account/balance")).data["balance"] == "998.20"
+    assert await acts(service, dealer.tenant_id) == ["profile.cancel"]
+
+
+async def test_usage_stands_on_the_page_of_an_esim(people: People, dealer: ApiClient):
+    order = await bought(dealer)
+    [profile] = profiles_of(order)
+    call = {"iccid": profile["iccid"], "step": "USE", "dataUsageBytes": 2**29}
+    assert (await dealer.post("/test/profile/advance", call)).code == "000000"
+    text = await people["finance"].get(f"/console/profiles/{profile['profileId']}")
+    assert 'value="50"' in text and "512.0 MiB" in text
+    await people["finance"].post(f"/console/profiles/{profile['profileId']}/usage")
+
+
+# Money
+
+
+async def test_the_statement_on_the_page_and_as_csv_is_the_ledger(people: People, dealer: ApiClient):
+    order = await bought(dealer)
+    await dealer.post("/esim/refund", {"orderNo": order["orderNo"]})
+    await until(people["developer"], "/console/wallet", "REFUND")
+    said = (await dealer.post("/account/statement")).data["entries"]
+    rows = list(csv.DictReader(io.StringIO(await people["developer"].get("/console/wallet/statement.csv"))))
+    names = ("entryNo", "createTime", "entryType", "amount", "balanceAfter", "currency", "orderNo")
+    assert [[row[name] for name in names] for row in rows] == [
+        [str(entry.get(name, "")) for name in names] for entry in said
+    ]
+    assert len(rows) == 3
+    only = await people["developer"].get("/console/wallet/statement.csv?type=REFUND")
+    assert [row["entryType"] for row in csv.DictReader(io.StringIO(only))] == ["REFUND"]
+    assert len(await people["developer"].get("/console/wallet/statement.csv?to=2020-01-01")) < 100
+    assert "No movement matches" in await people["developer"].get("/console/wallet?from=2099-01-01")
+
+
+async def test_a_long_statement_comes_whole_and_by_time(service: Service, people: People, dealer: ApiClient):
+    async with service.database.connection() as connection:
+        sql = (
+            "WITH moved AS (INSERT INTO ledger_entry SELECT $1, n + 1, 'ADJUST', n + 1, 10000, 10000000 + n * 10000,"
+            " now() + n * interval '1 minute' FROM generate_series(1, 1500) n RETURNING 1)"
+            " UPDATE wallet SET version = 1501, balance = balance + 15000000 WHERE tenant_id = $1"
+        )
+        await connection.execute(sql, dealer.tenant_id)
+        at = await connection.fetchval(
+            "SELECT created_at FROM ledger_entry WHERE tenant_id = $1 AND version = 700", dealer.tenant_id
+        )
+        assert await console_dealer.version_at(connection, dealer.tenant_id, at, 1501) == 700
+    rows = list(csv.DictReader(io.StringIO(await people["finance"].get("/console/wallet/statement.csv"))))
+    assert [int(row["entryNo"]) for row in rows] == list(range(1501, 0, -1))
+
+
+async def test_a_topup_is_asked_for_once_however_often_its_form_is_sent(
+    service: Service, people: People, dealer: ApiClient
+):
+    finance = people["finance"]
+    found = re.search(r'name="transaction_id" value="([^"]+)"', await finance.get("/console/wallet"))
+    assert found
+    form = {"transaction_id": found[1], "amount": "250.00", "pay_method": "BANK_TRANSFER", "pay_reference": EVIL}
+    for _ in range(2):
+        assert "waits for approval" in await finance.post("/console/wallet/topups", form)
+    text = await finance.get("/console/wallet/topups")
+    assert text.count("250.00") == 1 and html.escape(EVIL) in text and EVIL not in text
+    assert "amount" in await finance.post("/console/wallet/topups", form | {"transaction_id": "x", "amount": "1e3"})
+    assert (await dealer.post("/account/balance")).data["balance"] == "1000.00"
+
+
+async def test_a_topup_that_waits_is_withdrawn_and_who_did_is_written_down(
+    service: Service, people: People, dealer: ApiClient
+):
+    call = {"transactionId": "console-withdrawn", "amount": "75"}
+    topup_no = (await dealer.post("/account/topup", call)).data["topupNo"]
+    path = f"/console/wallet/topups/{topup_no}/cancel"
+    assert path in await people["finance"].get("/console/wallet")
+    assert path not in await people["developer"].get("/console/wallet")
+    await people["developer"].post(path, status=403)
+    for _ in range(2):
+        assert f"{topup_no} is withdrawn" in await people["finance"].post(path)
+    text = await people["finance"].get("/console/wallet/topups")
+    assert "CANCELLED" in text and path not in text
+    async with service.database.connection() as connection:
+        sql = "SELECT author, detail FROM audit_log WHERE tenant_id = $1 AND action = 'topup.cancel'"
+        [[author, detail]] = await connection.fetch(sql, dealer.tenant_id)
+    assert author.startswith("console:finance-") and json.loads(detail)["topupNo"] == topup_no
+    assert (await dealer.post("/account/topup/query", {"topupNo": topup_no})).data["status"] == "CANCELLED"
+
+
+async def test_who_takes_a_statement_is_written_down_with_its_filter(
+    service: Service, people: People, dealer: ApiClient
+):
+    await people["finance"].get("/console/wallet/statement.csv?type=REFUND&to=2026-01-01&before=7&other=x")
+    async with service.database.connection() as connection:
+        sql = "SELECT author, source, detail FROM audit_log WHERE tenant_id = $1 AND action = 'statement.export'"
+        [[author, source, detail]] = await connection.fetch(sql, dealer.tenant_id)
+    assert author.startswith("console:finance-") and source == "127.0.0.1"
+    assert json.loads(detail) == {"type": "REFUND", "to": "2026-01-01"}
+
+
+async def test_a_developer_writes_nothing_that_is_money(people: People, dealer: ApiClient):
+    order = await bought(dealer)
+    developer, path = people["developer"], f"/console/orders/{order['orderNo']}"
+    profile = f"/console/profiles/{profiles_of(order)[0]['profileId']}"
+    for page in (path, profile, "/console/wallet"):
+        text = await developer.get(page)
+        assert "dialog-refund" not in text and "dialog-cancel" not in text and "dialog-topup" not in text
+    for write in (f"{path}/refund", f"{profile}/cancel", "/console/wallet/topups", "/console/wallet/threshold"):
+        await developer.post(write, status=403)
+    assert (await query(dealer, order))["refundAmount"] == 0
+
+
+# Credentials
+
+
+async def test_a_secret_is_shown_when_asked_for_and_who_looked_is_written_down(
+    service: Service, people: People, dealer: ApiClient
+):
+    developer, path = people["developer"], f"/console/credentials/{dealer.app_key}/secret"
+    assert dealer.app_key in await developer.get("/console/credentials")
+    assert dealer.app_secret not in await developer.get("/console/credentials") + await developer.get(path)
+    assert await acts(service, dealer.tenant_id) == []
+    assert dealer.app_secret in await developer.get(f"{path}?show=yes")
+    assert await acts(service, dealer.tenant_id) == ["credentials.view"]
+
+
+async def test_a_secret_needs_the_password_again_after_a_while(service: Service, people: People, dealer: ApiClient):
+    developer, path = people["developer"], f"/console/credentials/{dealer.app_key}"
+    await no_longer_sure(service, dealer.tenant_id)
+    asked = [await developer.post(f"{path}/reset", status=200)]
+    asked += [await developer.get(f"{path}/secret{query}") for query in ("", "?show=yes", "?fresh=reset")]
+    for text in asked:
+        assert 'name="sure_password"' in text and "sk_test_" not in text
+    assert await acts(service, dealer.tenant_id) == []
+
+
+async def test_a_reset_leaves_the_old_secret_a_day(people: People, dealer: ApiClient):
+    text = await people["admin"].post(f"/console/credentials/{dealer.app_key}/reset")
+    found = re.search(r"sk_test_[0-9A-Za-z]{40}", text)
+    assert found and found[0] != dealer.app_secret
+    assert (await dealer.post("/health")).code == "000000"
+    dealer.app_secret = found[0]
+    async with asyncio.timeout(PATIENCE):
+        while (await dealer.post("/health")).code != "000000":  # the API looks for changes a few times a second
+            await asyncio.sleep(0.05)
+    assert "opens calls until" in await people["admin"].get("/console/credentials")
+
+
+async def test_another_dealers_credential_is_not_there(people: People, stranger: ApiClient):
+    path = f"/console/credentials/{stranger.app_key}"
+    await people["admin"].get(f"{path}/secret", 404)
+    await people["admin"].post(f"{path}/reset", status=404)
+    assert (await stranger.post("/health")).code == "000000"
+
+
+# Webhooks
+
+
+async def test_a_callback_url_is_set_tried_and_removed(
+    service: Service, people: People, dealer: ApiClient, receiver: Receiver
+):
+    developer = people["developer"]
+    text = await developer.post("/console/webhooks/url", {"callback_url": "http://a:b@example.com/"})
+    assert "user information before the host" in text
+    assert receiver.url in await developer.post("/console/webhooks/url", {"callback_url": receiver.url})
+    assert "The sample event was taken." in await developer.post("/console/webhooks/test", status=200)
+    assert receiver.requests[0].headers["rt-test"] == "true"
+    receiver.answers = [503]
+    text = await developer.post("/console/webhooks/test", status=200)
+    assert "was not taken" in text and "503" in text
+    assert receiver.url not in await developer.post("/console/webhooks/url", {"callback_url": ""})
+    assert "nowhere to send" in await developer.post("/console/webhooks/test")
+    assert await acts(service, dealer.tenant_id) == ["webhook.set", "webhook.set"]
+
+
+async def test_a_callback_url_and_its_act_are_written_by_one_transaction(
+    service: Service, people: People, dealer: ApiClient, receiver: Receiver
+):
+    await people["developer"].post("/console/webhooks/url", {"callback_url": receiver.url})
+    async with service.database.connection() as connection:
+        sql = (
+            "SELECT a.xmin = e.xmin, a.detail FROM audit_log a JOIN webhook_endpoint e USING (tenant_id)"
+            " WHERE a.tenant_id = $1 AND a.action = 'webhook.set'"
+        )
+        [[together, detail]] = await connection.fetch(sql, dealer.tenant_id)
+    changed = {"before": {"callbackUrl": ""}, "after": {"callbackUrl": receiver.url}}
+    assert together and json.loads(detail) == changed
+
+
+async def test_a_trial_shows_the_beginning_of_what_the_receiver_said(
+    people: People, dealer: ApiClient, receiver: Receiver
+):
+    await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
+    developer = people["developer"]
+    receiver.answers = [answer(500, body=f"out of paper {EVIL}".encode() + b"x" * 4000)]
+    text = await developer.post("/console/webhooks/test", status=200)
+    shown = re.search(r"<pre[^>]*>([^<]*)</pre>", text)
+    assert shown and html.unescape(shown[1]).startswith(f"out of paper {EVIL}x") and EVIL not in text
+    assert len(html.unescape(shown[1])) == 2048
+    assert re.search(r"answered 500\s+after \d+ ms", text)
+    receiver.answers = [answer(204)]
+    assert "Its answer was empty." in await developer.post("/console/webhooks/test", status=200)
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        await dealer.post("/webhook/set", {"callbackUrl": f"http://127.0.0.1:{deaf.getsockname()[1]}/"})
+        text = await developer.post("/console/webhooks/test", status=200)
+    assert "There was no answer" in text and "CONNECT" in text and "<pre" not in text
+
+
+async def test_a_delivery_shows_its_attempts_and_is_sent_again(people: People, dealer: ApiClient, receiver: Receiver):
+    await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
+    order = await bought(dealer)
+    await receiver.received(2)
+    developer = people["developer"]
+    text = await until(developer, f"/console/webhooks?order={order['orderNo']}&event=ORDER_PAID", "DELIVERED")
+    found = re.search(r'data-href="(/console/webhooks/\d+)"', text)
+    assert found
+    assert "Attempt 1" in await until(developer, found[1], "Attempt 1")
+    await developer.post(f"{found[1]}/resend")
+    await receiver.received(3)
+    assert "Attempt 2" in await until(developer, found[1], "Attempt 2")
+    await people["finance"].get(found[1], 403)
+
+
+# The API log
+
+
+async def test_a_refused_call_shows_what_was_to_be_signed_and_where_two_strings_part(people: People, dealer: ApiClient):
+    developer = people["developer"]
+    assert "No call was refused" in await developer.get("/console/api-log")
+    body = b'{"orderNo":"D1"}'
+    headers = dealer.headers(body, **{"X-Signature": "0" * 64})
+    await dealer.send("/open-api/v1/esim/query", body, headers)
+    text = await until(developer, "/console/api-log", "101003")
+    found = re.search(r'data-href="(/console/api-log/\d+)"', text)
+    assert found
+    text = html.unescape(await developer.get(found[1]))
+    string = f"{headers['RT-Timestamp']}{headers['RT-RequestID']}{dealer.app_key}{body.decode()}"
+    assert f'data-copy="{string}"' in text and "0" * 64 in text and dealer.app_secret not in text
+    same = await developer.post(f"{found[1]}/compare", {"theirs": string}, 200)
+    assert "They are the same" in same
+    other = await developer.post(f"{found[1]}/compare", {"theirs": string.replace('":"', '": "')}, 200)
+    place = string.index('"D1"}') + 1
+    assert f"They part at character {place};" in other
+    await people["finance"].get("/console/api-log", 403)
+    await people["finance"].get(found[1], 403)
+
+
+async def test_a_usual_mistake_in_signing_is_named(people: People, dealer: ApiClient):
+    sent, signed_body = b'{"orderNo": "D1"}', b'{"orderNo":"D1"}'
+    await dealer.send("/open-api/v1/esim/query", sent, dealer.headers(signed_body))
+    text = await until(people["developer"], "/console/api-log", "101003")
+    found = re.search(r'data-href="(/console/api-log/\d+)"', text)
+    assert found
+    text = await people["developer"].get(found[1])
+    assert "The body was written twice" in text and dealer.app_secret not in text
+
+
+async def test_what_strangers_send_is_shown_and_never_run(people: People, dealer: ApiClient):
+    await dealer.send(f"/open-api/v1/{EVIL}", EVIL.encode(), dealer.headers(EVIL.encode(), **{"User-Agent": EVIL}))
+    await dealer.post("/health", EVIL.encode(), **{"X-Signature": "0" * 64, "User-Agent": EVIL})
+    text = await until(people["admin"], "/console/api-log", "101003")
+    for path in re.findall(r'data-href="(/console/api-log/\d+)"', text):
+        assert EVIL not in await people["admin"].get(path)
+    assert EVIL not in text
+
+
+async def test_another_dealers_refused_call_is_not_there(people: People, dealer: ApiClient, stranger: ApiClient):
+    await stranger.post("/theirs")
+    for _ in range(2):
+        await dealer.post("/mine")
+    text = await until(people["admin"], "/console/api-log", "/mine")
+    assert "/theirs" not in text
+    await people["admin"].get("/console/api-log/0", 404)
+    await people["admin"].get("/console/api-log/x", 404)
+    await people["admin"].get(f"/console/api-log/{'9' * 19}", 404)
+
+
+# Who may do what
+
+
+@pytest.fixture
+async def places(dealer: ApiClient, stranger: ApiClient) -> tuple[dict[str, str], dict[str, str]]:
+    """What stands in the braces of a path: ours, and another dealer's."""
+    made: list[dict[str, str]] = []
+    for door in (dealer, stranger):
+        order = await bought(door)
+        data: dict[str, Any] = (await door.post("/webhook/delivery/list")).data
+        made.append(
+            {
+                "order_no": order["orderNo"],
+                "profile_id": profiles_of(order)[0]["profileId"],
+                "app_key": door.app_key,
+                "delivery_id": data["deliveries"][0]["deliveryId"],
+            }
+        )
+    return made[0], made[1]
+
+
+async def test_each_page_opens_for_its_roles_and_for_nobody_else(people: People, places: tuple[dict[str, str], ...]):
+    for route in ROUTES:
+        if route.method == "GET" and "{number}" not in route.path:
+            for role in ROLES:
+                expected = 200 if f"dealer:{role}" in route.roles else 403
+                await people[role].get(route.path.format(**places[0]), expected)
+
+
+async def test_nothing_of_another_dealer_is_there(
+    people: People, stranger: ApiClient, places: tuple[dict[str, str], ...]
+):
+    before = await query(stranger, {"orderNo": places[1]["order_no"]})
+    for route in ROUTES:
+        if "{" not in route.path or "{number}" in route.path:
+            continue
+        path = route.path.format(**places[1])
+        if route.method == "GET":
+            await people["admin"].get(path, 404)
+        else:
+            data = {"csrf": await _csrf(people["admin"]), "once": secrets.token_hex(16), "reason": "x"}
+            answer = await people["admin"].http.post(path, data=data)
+            assert answer.status_code in (303, 404), (path, answer.status_code)
+            assert (answer.status_code == 404) or "sent once more" not in await people["admin"].get("/console/orders")
+    assert await query(stranger, {"orderNo": places[1]["order_no"]}) == before
+
+
+async def _csrf(browser: Browser) -> str:
+    found = re.search(r'name="csrf" value="([^"]+)"', await browser.get("/console/account"))
+    assert found
+    return found[1]

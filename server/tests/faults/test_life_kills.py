@@ -1,0 +1,118 @@
+"""kill -9 around what becomes of profiles, as real processes: nothing told is lost, and nothing is told by halves."""
+
+import json
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from dealer_server.failpoints import Failpoint
+from support.api_client import ApiClient
+from support.faults.refund_kills import KILLED, Till, till_on
+from support.processes import environment, running
+from support.refunds import profiles, query
+
+WORK_POINTS = [
+    Failpoint("life.claimed"),
+    Failpoint("life.asked"),
+    Failpoint("life.written"),
+    Failpoint("life.written", 1, 0.0002),
+    Failpoint("life.recorded"),
+    Failpoint("life.recorded", 2),
+]
+ENDED = "SELECT count(*) > 0 AND bool_and(plan_use_status = 'ENDED') FROM profile WHERE order_id = $1"
+
+
+@pytest.fixture
+async def till(database_url: str) -> AsyncIterator[Till]:
+    async with till_on(database_url) as one:
+        one.env["DEALER_SUPPLIER_SPEED"] = "20"  # a story takes half a second: several looks
+        yield one
+
+
+def lives(order: dict[str, Any]) -> list[dict[str, Any]]:
+    """The profiles, without the address that each process shows of itself."""
+    return [{name: value for name, value in one.items() if name != "qrCodeUrl"} for one in profiles(order)]
+
+
+async def story(door: ApiClient) -> dict[str, Any]:
+    line = {"packageCode": "TEST-LIFECYCLE", "quantity": 3, "price": "1.80"}
+    return (await door.order(items=[line], amount="5.40")).data
+
+
+async def told_of(till: Till, order: dict[str, Any]) -> list[dict[str, Any]]:
+    """The profiles as the dealer's last event of the order has them, once all was told."""
+    await till.until(
+        "SELECT count(*) = 0 FROM webhook_delivery WHERE state NOT IN ('DELIVERED', 'SUPERSEDED', 'SKIPPED')"
+    )
+    return lives([one.json for one in till.receiver.requests if one.json["orderNo"] == order["orderNo"]][-1])
+
+
+async def test_a_story_survives_every_death_of_its_worker(till: Till):
+    async with running("serve", "--port", "0", env=till.env) as serve:
+        door = await till.at(await serve.ready())
+        await door.post("/webhook/set", {"callbackUrl": till.receiver.url})
+        others = await till.lanes()
+        for point in WORK_POINTS[::3]:
+            async with running("work", env=till.env, kill_at=str(point)) as work:
+                order = await story(door)
+                dead = await till.lanes() - others
+                assert await work.ended() == KILLED, work.said
+            await till.leases_run_out(dead)
+            await till.rows("UPDATE profile_life SET due_at = now() WHERE due_at IS NOT NULL AND claim IS NOT NULL")
+            async with running("work", env=till.env):
+                await till.until(ENDED, order["orderId"])
+                after = lives(await query(door, order))
+                assert await told_of(till, order) == after
+            for one in after:
+                assert (one["smdpStatus"], one["esimStatus"], one["usagePercent"]) == ("ENABLED", "USED_UP", 100.0)
+            assert await till.service.audit() == []
+
+
+async def test_a_step_survives_the_death_of_the_api(till: Till):
+    async with running("work", env=till.env):
+        async with running("serve", "--port", "0", env=till.env, kill_at="life.written") as serve:
+            door = await till.at(await serve.ready())
+            await door.post("/webhook/set", {"callbackUrl": till.receiver.url})
+            order = await door.delivered((await door.order()).data["orderNo"])
+            call = {"profileId": profiles(order)[0]["profileId"], "step": "ENABLE"}
+            with suppress(httpx2.HTTPError):
+                await door.post("/test/profile/advance", call)
+            assert await serve.ended() == KILLED, serve.said
+        async with running("serve", "--port", "0", env=till.env) as serve:
+            door = await till.at(await serve.ready())
+            assert lives(await query(door, order)) == lives(order), "nothing by halves"
+            moved = (await door.post("/test/profile/advance", call)).data
+            assert moved["smdpStatus"] == "ENABLED"
+            assert await told_of(till, order) == lives(await query(door, order))
+        assert await till.service.audit() == []
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Where PostgreSQL's user may go, too."""
+    with tempfile.TemporaryDirectory(prefix="esim-dealer-test-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+async def test_dev_runs_plans_as_fast_as_it_is_told(folder: Path):
+    env = environment(None, DEALER_SUPPLIER_SPEED=None)
+    arguments = ("dev", "--json", "--port", "0", "--data", str(folder / "data"), "--speed", "100")
+    async with running(*arguments, env=env, ready=False) as process:
+        text = await process.line()
+        assert text, process.said
+        said = json.loads(text)
+        async with httpx2.AsyncClient(trust_env=False, timeout=30) as http:
+            door = ApiClient(said["baseUrl"], int(said["tenantId"]), said["appKey"], said["appSecret"], http)
+            order = await door.delivered((await door.order()).data["orderNo"])
+            call = {"iccid": profiles(order)[0]["iccid"]}
+            used = (await door.post("/test/profile/advance", call | {"step": "START"})).data
+            start, end = (datetime.fromisoformat(used[f"planUse{which}Time"]) for which in ("Start", "End"))
+            assert end - start == timedelta(days=7) / 100
+            assert (await door.post("/esim/profile/usage", call | {"refresh": True})).data["realTime"] is True

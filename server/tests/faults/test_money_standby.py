@@ -1,0 +1,201 @@
+"""A COMMIT of money is never cancelled: while a standby has not got it nothing is seen, and later it is there once.
+
+The standby does not exist: `synchronous_standby_names = 'ghost'` (trust, Money on PostgreSQL).
+"""
+
+import asyncio
+import secrets
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+import asyncpg
+import httpx2
+import pytest
+
+from dealer_server import clock
+from dealer_server.operations.tenants.tenant import OperatorError
+from dealer_server.operations.wallets import topup
+from support.api_client import ApiClient, Reply, Service, running_service
+from support.faults.postgres_machine import Machine, Watch, connected, order_in_commit, until
+from support.processes import environment, running
+
+ORDERS = 20
+TOPUPS = 20
+
+
+@dataclass
+class Bank:
+    """A service that only answers calls, another one of the same database, a dealer, and a look into that database."""
+
+    machine: Machine
+    service: Service
+    second: Service
+    door: ApiClient
+    look: asyncpg.Connection
+
+    async def entries(self, kind: str) -> int:
+        """How many entries of this kind the dealer's ledger shows."""
+        sql = "SELECT count(*) FROM ledger_entry WHERE tenant_id = $1 AND entry_type = $2"
+        return await self.look.fetchval(sql, self.door.tenant_id, kind) or 0
+
+    async def balance(self) -> str:
+        return (await self.door.post("/account/balance")).data["balance"]
+
+    async def in_commit(self, tries: Iterator["Try"]) -> "Try":
+        """The first of these that waits for the standby; those before it came before the setting was heard of."""
+        for one in tries:
+            waiting = asyncio.create_task(Watch(self.look).somebody_waits("SyncRep"))
+            await asyncio.wait([one.asking, waiting], return_when=asyncio.FIRST_COMPLETED)
+            if waiting.done():
+                return one
+            waiting.cancel()
+            await one.asking
+        raise AssertionError("nobody waits for the standby")
+
+    async def commits(self) -> int:
+        """How many sessions are in the middle of a COMMIT that waits for the standby."""
+        sql = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND datname = current_database()"
+        return await self.look.fetchval(sql) or 0
+
+
+@dataclass
+class Try:
+    """A refund or an approval that was sent: what it names, and its answer."""
+
+    names: str
+    asking: asyncio.Task
+
+
+@pytest.fixture
+async def bank(machine: Machine) -> AsyncIterator[Bank]:
+    async with (
+        machine.database() as url,
+        connected(url) as look,
+        running_service(url, worker=False) as service,
+        running_service(url, worker=False) as second,
+        service.door(await service.tenant(balance="1000", qps=0)) as door,
+    ):
+        yield Bank(machine, service, second, door, look)
+        assert await service.audit() == []
+
+
+# Refunds
+
+
+def refund(door: ApiClient, order_no: str) -> asyncio.Task[Reply]:
+    return asyncio.create_task(door.post("/esim/refund", {"orderNo": order_no}))
+
+
+@asynccontextmanager
+async def impatient(door: ApiClient) -> AsyncIterator[ApiClient]:
+    """The same dealer, whose client waits for two seconds."""
+    async with httpx2.AsyncClient(trust_env=False, timeout=2) as http:
+        yield replace(door, http=http)
+
+
+async def gone(asking: asyncio.Task) -> None:
+    """The client hangs up."""
+    asking.cancel()
+    await asyncio.wait([asking])
+
+
+async def timed_out(asking: asyncio.Task) -> None:
+    """The client's own deadline passes."""
+    with pytest.raises(httpx2.ReadTimeout):
+        await asking
+
+
+@pytest.mark.parametrize("leave", [gone, timed_out])
+async def test_a_refund_that_the_standby_has_not_got_is_not_seen_and_credited_once(bank: Bank, leave):
+    orders = [(await bank.door.order()).data["orderNo"] for _ in range(ORDERS)]
+    async with bank.machine.ghost_standby(), impatient(bank.door) as door:
+        sent = await bank.in_commit(Try(order_no, refund(door, order_no)) for order_no in orders)
+        await leave(sent.asking)
+        credited, balance = await bank.entries("REFUND"), await bank.balance()
+        shown = (await bank.door.post("/esim/query", {"orderNo": sent.names})).data
+        assert (shown["refundAmount"], shown["orderStatus"]) == (0, "PAID")
+        assert await bank.commits() == 1, "nobody cancelled it"
+        again = refund(replace(bank.door, url=bank.second.url), sent.names)
+        await Watch(bank.look).somebody_waits()
+        assert (await bank.entries("REFUND"), await bank.balance()) == (credited, balance) and not again.done()
+    reply = await again
+    assert (reply.code, reply.data["status"], reply.data["duplicate"]) == ("000000", "REFUNDED", True)
+    assert await bank.entries("REFUND") == credited + 1
+    assert float(await bank.balance()) == pytest.approx(float(balance) + 1.80)
+
+
+async def test_a_refund_whose_commit_broke_off_is_not_spoken_of_before_the_standby_has_it(bank: Bank):
+    """PostgreSQL shows such a commit at once. Whoever repeats the call waits until the standby has it."""
+    orders = [(await bank.door.order()).data["orderNo"] for _ in range(ORDERS)]
+    async with bank.machine.ghost_standby():
+        sent = await bank.in_commit(Try(order_no, refund(bank.door, order_no)) for order_no in orders)
+        credited = await bank.entries("REFUND")
+        await bank.look.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            " AND datname = current_database()"
+        )
+
+        async def shown() -> bool:
+            return await bank.entries("REFUND") == credited + 1
+
+        await until(shown)
+        again = refund(replace(bank.door, url=bank.second.url), sent.names)
+        await Watch(bank.look).somebody_waits("SyncRep")
+        assert not again.done()
+    first, second = await sent.asking, await again
+    assert (first.code, first.data) == ("900001", {"outcome": "UNKNOWN"}), first
+    assert (second.code, second.data["duplicate"]) == ("000000", True)
+    assert await bank.entries("REFUND") == credited + 1
+
+
+# Top-ups
+
+
+async def asked(bank: Bank) -> list[str]:
+    """The numbers of top-ups that wait for an operator."""
+    calls = [{"transactionId": f"u-{secrets.token_hex(6)}", "amount": "50"} for _ in range(TOPUPS)]
+    return [(await bank.door.post("/account/topup", call)).data["topupNo"] for call in calls]
+
+
+def approval(bank: Bank, topup_no: str) -> asyncio.Task:
+    return asyncio.create_task(topup.approve(bank.service.database, topup_no, "ops", clock.now))
+
+
+async def test_an_approval_that_the_standby_has_not_got_is_not_seen_and_credits_once(bank: Bank):
+    topups = await asked(bank)
+    async with bank.machine.ghost_standby():
+        sent = await bank.in_commit(Try(one, approval(bank, one)) for one in topups)
+        await gone(sent.asking)
+        credited, balance = await bank.entries("TOPUP"), await bank.balance()
+        assert await bank.commits() == 1, "nobody cancelled it"
+        again = approval(bank, sent.names)
+        await Watch(bank.look).somebody_waits()
+        shown = (await bank.door.post("/account/topup/query", {"topupNo": sent.names})).data
+        assert shown["status"] == "PENDING" and await bank.balance() == balance and not again.done()
+    with pytest.raises(OperatorError, match="APPROVED already"):
+        await again
+    assert await bank.entries("TOPUP") == credited + 1
+    assert float(await bank.balance()) == float(balance) + 50
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+async def test_an_approval_goes_on_when_its_command_is_interrupted(bank: Bank, number: signal.Signals):
+    topup_no = (await asked(bank))[0]
+    env = environment(bank.service.database.dsn)
+    async with bank.service.door(await bank.service.tenant(balance="1000", qps=0)) as other:
+        async with bank.machine.ghost_standby():
+            _, asking = await order_in_commit(other, Watch(bank.look))
+            async with running("topup", "approve", topup_no, env=env, ready=False) as command:
+                await Watch(bank.look).somebody_waits("SyncRep", 2)
+                command.signal(number)
+                assert await command.ended() == -number
+            assert await bank.entries("TOPUP") == 0 and await bank.commits() == 2, "nobody cancelled it"
+        assert (await asking).code == "000000"
+
+    async def credited() -> bool:
+        return await bank.entries("TOPUP") == 1
+
+    await until(credited)
+    assert await bank.balance() == "1050.00"

@@ -1,0 +1,125 @@
+"""kill -9 of the worker around calls to a supplier: whatever dies where, each eSIM is bought once and handed out."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from dealer_server.failpoints import Failpoint
+from support.api_client import ApiClient, Service, running_service
+from support.faults.purchase_kills import POINTS
+from support.processes import PATIENCE, environment, running
+from support.supplier_setup import fresh
+from support.suppliers.purchases import routed
+
+KILLED = -9
+LIFE_POINTS = [Failpoint("life.claimed"), Failpoint("life.asked")]
+ORDERS = 4
+
+
+@dataclass
+class Shop:
+    """A service whose TEST-OK and TEST-DELAY are bought at another instance; `door` is a dealer of it."""
+
+    upstream: Service
+    service: Service
+    door: ApiClient
+    placed: list[str] = field(default_factory=list)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return environment(self.service.settings.database_url)
+
+    async def buy(self, count: int) -> None:
+        for _ in range(count):
+            answer = await self.door.order(random.choice(["TEST-OK", "TEST-DELAY"]))
+            assert answer.code == "000000", answer
+            self.placed.append(answer.data["orderNo"])
+
+    async def rows(self, service: Service, sql: str, *args: object) -> list[tuple[object, ...]]:
+        async with service.database.connection() as connection:
+            return [tuple(row) for row in await connection.fetch(sql, *args)]
+
+    async def lanes(self) -> set[object]:
+        found = await self.rows(
+            self.service,
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+            " AND application_name = 'esim-dealer lane'",
+        )
+        return {row[0] for row in found}
+
+    async def leases_run_out(self, dead: set[object]) -> None:
+        """A minute passes for what a dead worker held, once what it had sent is carried out."""
+        async with asyncio.timeout(PATIENCE):
+            while await self.lanes() & dead:
+                await asyncio.sleep(0.02)
+        for table in ("order_item", "purchase", "profile_life"):
+            await self.rows(self.service, f"UPDATE {table} SET due_at = now() WHERE due_at IS NOT NULL AND claim <> 0")
+
+    async def all_is_exact(self) -> None:
+        """All is delivered; what was bought there is what our dealers hold."""
+        async with asyncio.timeout(PATIENCE):
+            while await self.rows(self.service, "SELECT 1 FROM orders WHERE delivery_status <> 'DELIVERED' LIMIT 1"):
+                await self.rows(
+                    self.service, "UPDATE purchase SET due_at = now() WHERE state IN ('UNKNOWN', 'PENDING')"
+                )
+                await asyncio.sleep(0.05)
+        held = await self.rows(self.service, "SELECT iccid FROM profile ORDER BY iccid")
+        bought = await self.rows(self.upstream, "SELECT iccid FROM profile ORDER BY iccid")
+        assert held == bought and len(held) == len(self.placed)
+        assert await self.service.audit() == []
+        assert await self.upstream.audit() == []
+
+
+@pytest.fixture
+async def shop(postgres: str, template: str) -> AsyncIterator[Shop]:
+    async with (
+        fresh(postgres, template) as upstream_url,
+        fresh(postgres, template) as url,
+        running_service(upstream_url) as upstream,
+    ):
+        await routed(url, upstream.url, await upstream.tenant(balance="10000", qps=0))
+        async with (
+            running_service(url, worker=False) as service,
+            service.door(await service.tenant(balance="10000", qps=0)) as door,
+        ):
+            yield Shop(upstream, service, door)
+
+
+async def dies_at(shop: Shop, point: Failpoint) -> None:
+    others = await shop.lanes()
+    await shop.rows(shop.service, "UPDATE profile_life SET due_at = now()")
+    async with running("work", env=shop.env, kill_at=str(point)) as work:
+        await shop.buy(ORDERS)
+        dead = await shop.lanes() - others
+
+        assert await work.ended() == KILLED, work.said
+    await shop.leases_run_out(dead)
+
+
+async def test_each_esim_is_bought_once_whatever_dies_where(shop: Shop):
+    for point in POINTS[::3]:
+        await dies_at(shop, point)
+    async with running("work", env=shop.env):
+        await shop.all_is_exact()
+    for point in LIFE_POINTS:
+        await dies_at(shop, point)
+    async with running("work", env=shop.env):
+        await shop.all_is_exact()
+
+
+@pytest.mark.soak
+async def test_a_hundred_deaths_around_suppliers_buy_nothing_twice_and_lose_nothing(shop: Shop):
+    for number in range(100):
+        point = POINTS[number % len(POINTS)]
+        await dies_at(shop, replace_times(point, random.randint(1, ORDERS)))
+        if number % 10 == 9:
+            async with running("work", env=shop.env):
+                await shop.all_is_exact()
+
+
+def replace_times(point: Failpoint, times: int) -> Failpoint:
+    """Only calls are many in a worker's life."""
+    return point._replace(times=times) if point.name in ("purchase.sending", "purchase.answered") else point

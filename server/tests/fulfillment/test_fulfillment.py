@@ -1,0 +1,568 @@
+"""Fulfillment: paid lines get their eSIMs, once, whatever dies, hangs or lies on the way."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import datetime
+
+import pytest
+
+from dealer_server.fulfillment.scheduling import retry_seconds
+from dealer_server.rules.catalogue.package import GB
+from dealer_server.rules.orders.model import Order
+from dealer_server.suppliers.builtin.simulated import Simulated
+from dealer_server.suppliers.contract import Done, Outcome, Pending, Rejected, Supplier, Unit, Unknown
+from support import paths
+from support import store_fixture as shops
+from support.store_fixture import PACKAGES, SEED, StoreFixture
+
+DAILY = next(one for one in PACKAGES.values() if one.data_type == "DAILY_REDUCED" and one.supplier == "simulated")
+UNLIMITED = next(one for one in PACKAGES.values() if one.data_type == "DAILY_UNLIMITED" and one.supplier == "simulated")
+
+
+@pytest.fixture
+async def shop(database_url: str) -> AsyncIterator[StoreFixture]:
+    async with shops.opened(database_url) as shop:
+        yield shop
+
+
+@pytest.fixture
+async def dealer(shop: StoreFixture) -> int:
+    return await shop.dealer()
+
+
+class Network:
+    """The simulated network behind a wire on which a test may do things: `answer` has the unit and the real answer."""
+
+    code = "simulated"
+
+    def __init__(self, answer: Callable[[Unit, Outcome], Awaitable[Outcome]], parallel: int = 1):
+        self.parallel = parallel
+        self.asked: list[str] = []
+        self._answer = answer
+        self._real = Simulated(SEED)
+
+    async def allocate(self, unit: Unit, now: datetime) -> Outcome:
+        self.asked.append(unit.unit_key)
+        return await self._answer(unit, await self._real.allocate(unit, now))
+
+
+def network(answer: Callable[[Unit, Outcome], Outcome], parallel: int = 1) -> Network:
+    async def at_once(unit: Unit, real: Outcome) -> Outcome:
+        return answer(unit, real)
+
+    return Network(at_once, parallel)
+
+
+def statuses(order: Order) -> tuple[str, str, list[str]]:
+    return order.order_status, order.delivery_status, [item.item_status for item in order.items]
+
+
+def iccids(order: Order) -> list[str | None]:
+    return [profile.iccid for profile in order.profiles]
+
+
+async def test_a_paid_order_is_delivered_with_its_codes_and_one_event(shop: StoreFixture, dealer: int):
+    changed: list[bool] = []
+    order_id = await shop.order(dealer, ("TEST-OK", 2))
+    assert await shop.fulfiller(changed=lambda: changed.append(True)).run_once() == 1
+    order = await shop.load(dealer, order_id)
+    assert statuses(order) == ("COMPLETED", "DELIVERED", ["DELIVERED"])
+    assert order.version == 2 and order.updated_at == shop.time.now
+    assert changed == [True]
+    assert await shop.events(dealer, order_id) == [("ORDER_PAID", 1), ("DELIVERY_UPDATED", 2)]
+    for profile in order.profiles:
+        assert profile.lifecycle_status == "DELIVERED" and not profile.failed
+        assert profile.iccid and profile.iccid.startswith("89000")
+        assert profile.activation_code and profile.activation_code.startswith("LPA:1$rsp.sandbox.example$")
+        assert profile.qr_token and len(profile.qr_token) == 22
+        assert (profile.esim_status, profile.smdp_status) == ("GOT_RESOURCE", "RELEASED")
+        assert profile.data_total_bytes == GB
+    assert len({profile.qr_token for profile in order.profiles}) == 2
+    assert await shop.due(dealer, order_id) is None
+    assert await shop.violations() == []
+
+
+async def test_activation_codes_are_sealed_at_rest(shop: StoreFixture, dealer: int):
+    order_id = await shop.order(dealer, ("TEST-OK", 1))
+    await shop.fulfil()
+    (profile,) = (await shop.load(dealer, order_id)).profiles
+    ((row,),) = await shop.rows("SELECT profile::text FROM profile WHERE tenant_id = $1", dealer)
+    assert profile.iccid and profile.activation_code
+    assert profile.iccid in str(row)
+    assert profile.activation_code.encode().hex() not in str(row)
+    assert profile.activation_code not in str(row)
+
+
+async def test_each_dealer_gets_only_its_own(shop: StoreFixture, dealer: int):
+    other = await shop.dealer()
+    mine, theirs = await shop.order(dealer, ("TEST-OK", 1)), await shop.order(other, ("TEST-FAIL", 1))
+    await shop.fulfil()
+    assert statuses(await shop.load(dealer, mine))[0] == "COMPLETED"
+    assert statuses(await shop.load(other, theirs)) == ("FULFILLING", "FAILED", ["FAILED"])
+    assert await shop.events(dealer, theirs) == []
+
+
+@pytest.mark.parametrize(
+    ("package", "days", "total"),
+    [("TEST-OK", 1, GB), (DAILY.package_code, 5, 5 * (DAILY.data_bytes or 0)), (UNLIMITED.package_code, 5, None)],
+)
+async def test_the_data_of_a_profile_is_that_of_all_days_bought(
+    shop: StoreFixture, dealer: int, package: str, days: int, total: int | None
+):
+    order_id = await shop.order(dealer, (package, 1, days))
+    await shop.fulfil()
+    (profile,) = (await shop.load(dealer, order_id)).profiles
+    assert profile.data_total_bytes == total
+
+
+async def test_a_delayed_package_comes_five_seconds_after_payment(shop: StoreFixture, dealer: int):
+    order_id = await shop.order(dealer, ("TEST-DELAY", 1))
+    assert await shop.fulfil() == 1
+    assert statuses(await shop.load(dealer, order_id)) == ("FULFILLING", "PENDING", ["PENDING"])
+    shop.time.passes(4.999)
+    assert await shop.fulfil() == 0
+    shop.time.passes(0.001)
+    assert await shop.fulfil() == 1
+    order = await shop.load(dealer, order_id)
+    assert statuses(order) == ("COMPLETED", "DELIVERED", ["DELIVERED"])
+    assert order.version == 3
+    assert await shop.violations() == []
+
+
+async def test_a_partial_package_comes_in_two_halves(shop: StoreFixture, dealer: int):
+    order_id = await shop.order(dealer, ("TEST-PARTIAL", 5))
+    await shop.fulfil()
+    first = await shop.load(dealer, order_id)
+    assert statuses(first) == ("FULFILLING", "PARTIAL", ["PENDING"])
+    assert [code is not None for code in iccids(first)] == [True, True, True, False, False]
+    assert await shop.due(dealer, order_id) == 10
+    assert await shop.violations() == []
+    shop.time.passes(10)
+    await shop.fulfil()
+    second = await shop.load(dealer, order_id)
+    assert statuses(second) == ("COMPLETED", "DELIVERED", ["DELIVERED"])
+    assert second.profiles[:3] == first.profiles[:3]
+
+
+async def test_a_failed_line_leaves_its_neighbours_alone_and_is_never_looked_at_again(shop: StoreFixture, dealer: int):
+    await shop.load_stock(2)
+    order_id = await shop.order(dealer, ("TEST-OK", 2), ("TEST-FAIL", 2), ("DEMO-STOCK", 1))
+    await shop.fulfil()
+    order = await shop.load(dealer, order_id)
+    assert statuses(order) == ("FULFILLING", "PARTIAL", ["DELIVERED", "FAILED", "DELIVERED"])
+    assert [profile.failed for profile in order.profiles] == [False, False, True, True, False]
+    shop.time.passes(86_400)
+    assert await shop.fulfil() == 0
+    assert await shop.violations() == []
+
+
+async def test_a_big_batch_is_claimed_in_parts(shop: StoreFixture, dealer: int):
+    """At most 200 lines, and no more once 1 000 profiles are reached."""
+    big = await shop.orders(dealer, [[("TEST-OK", 100)] for _ in range(12)])
+    worker = shop.fulfiller()
+    assert [await worker.run_once() for _ in range(3)] == [10, 2, 0]
+    small = await shop.orders(dealer, [[("TEST-OK", 1)] for _ in range(250)])
+    assert [await worker.run_once() for _ in range(3)] == [200, 50, 0]
+    for order_id in (*big, small[0], small[-1]):
+        assert statuses(await shop.load(dealer, order_id))[0] == "COMPLETED"
+    assert await shop.violations() == []
+
+
+async def test_the_biggest_order_is_delivered(shop: StoreFixture, dealer: int):
+    codes = [code for code, package in PACKAGES.items() if package.data_type == "TOTAL" and code[:4] != "TEST"]
+    order_id = await shop.order(dealer, *[(code, 5) for code in codes[:99] if code != "DEMO-STOCK"])
+    await shop.fulfil()
+    order = await shop.load(dealer, order_id)
+    assert order.order_status == "COMPLETED" and len(set(iccids(order))) == len(order.profiles) > 480
+    assert [profile.profile_id for profile in order.profiles] == sorted(one.profile_id for one in order.profiles)
+
+
+# What is cancelled gets nothing
+
+
+CANCEL = (
+    "UPDATE profile SET lifecycle_status = 'CANCELLED', cancelled = true WHERE tenant_id = $1 AND profile_id = $2"
+    " RETURNING profile_id"
+)
+
+
+async def test_a_profile_cancelled_before_delivery_gets_nothing(shop: StoreFixture, dealer: int):
+    order_id = await shop.order(dealer, ("TEST-OK", 2))
+    first, second = (await shop.load(dealer, order_id)).profiles
+    await shop.rows(CANCEL, dealer, first.profile_id)
+    supplier = network(lambda unit, real: real)
+    await shop.fulfil(supplier)
+    order = await shop.load(dealer, order_id)
+    assert supplier.asked == [f"u-{order_id}-0-2"]
+    assert iccids(order)[0] is None and order.profiles[0].lifecycle_status == "CANCELLED"
+    assert order.profiles[1].iccid and order.profiles[1].profile_id == second.profile_id
+    assert statuses(order) == ("COMPLETED", "DELIVERED", ["DELIVERED"])
+
+
+async def test_a_profile_cancelled_while_its_supplier_works_gets_nothing(shop: StoreFixture, dealer: int):
+    order_id = await shop.order(dealer, ("TEST-OK", 2))
+    first, _ = (await shop.load(dealer, order_id)).profiles
+
+    async def cancelled_meanwhile(unit: Unit, real: Outcome) -> Outcome:
+        if unit.position == 1:
+            await shop.rows(CANCEL, dealer, first.profile_id)
+        return real
+
+    await shop.fulfil(Network(cancelled_meanwhile))
+    order = await shop.load(dealer, order_id)
+    assert order.profiles[0].iccid is None and order.profiles[0].lifecycle_status == "CANCELLED"
+    assert statuses(order) == ("COMPLETED", "DELIVERED", ["DELIVERED"])
+    assert await shop.due(dealer, order_id) is None
+
+
+async def test_a_line_whose_profiles_are_all_cancelled_is_done(shop: StoreFixture, dealer: int):
+    await shop.load_stock(1)
+    order_id = await shop.order(dealer, ("DEMO-STOCK", 1))
+    await shop.rows(CANCEL, dealer, (await shop.load(dealer, order_id)).profiles[0].profile_id)
+    await shop.fulfil()
+    assert await shop.due(dealer, order_id) is None
+    assert (await shop.load(dealer, order_id)).profiles[0].iccid is None
+
+
+# What nobody knows is asked again, with the same key, and never given up
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Unknown("reset"),
+        Rejected("TEMPORARY", False, "busy"),
+        RuntimeError("LPA:1$secret$SECRET"),
+        TimeoutError(),
+        None,
+        Done("123", "LPA:1$rsp.example.com$A"),
+        Done("8944000000000000003", "LPA:1$rsp.example.com"),
+    ],
+    ids=lambda fault: type(fault).__name__,
+)
+async def test_an_outcome_nobody_knows_is_asked_for_again_later(
+    shop: StoreFixture, dealer: int, fault: object, capfd: pytest.CaptureFixture[str]
+):
+    order_id = await shop.order(dealer, ("TEST-OK", 1))
+
+    def faulty(unit: Unit, real: Outcome) -> Outcome:
+        if isinstance(fault, Exception):
+            raise fault
+        return fault  # type: ignore[return-value]
+
+    supplier = network(faulty)
+    for wait in (5, 10, 20, 40, 80, 160, 320, 600, 600):
+        assert await shop.fulfil(supplier) == 1
+        order = await shop.load(dealer, order_id)
+        assert statuses(order) == ("FULFILLING", "PENDING", ["PENDING"])
+        assert not order.profiles[0].failed
+        assert await shop.due(dealer, order_id) == wait
+        shop.time.passes(wait)
+    assert set(supplier.asked) == {f"u-{order_id}-0-1"}
+    assert "SECRET" not in "".join(capfd.readouterr())
+    await shop.fulfil()
+    assert statuses(await shop.load(dealer, order_id)) == ("COMPLETED", "DELIVERED", ["DELIVERED"])
+    assert await shop.events(dealer, order_id) == [("ORDER_PAID", 1), ("DELIVERY_UPDATED", 2), ("DELIVERY_UPDATED", 3)]
+    assert await shop.violations() == []
+
+
+async def test_the_wait_starts_anew_once_a_supplier_has_answered(shop: StoreFixture, dealer: int):
+    order_id = await shop.order(dealer, ("TEST-OK", 1))
+    answers: list[Outcome] = [Unknown("a"), Unknown("b"), Pending(30), Unknown("c"), Unknown("d")]
+    supplier = network(lambda unit, real: answers.pop(0) if answers else real)
+    for wait in (5, 10, 30, 5, 10):
+        await shop.fulfil(supplier)
+        assert await shop.due(dealer, order_id) == wait
+        shop.time.passes(wait)
+
+
+async def test_a_line_is_due_as_soon_as_one_of_its_units_wants_it(shop: StoreFixture, dealer: int):
+    order_id = await shop.order(dealer, ("TEST-OK", 3))
+    outcomes = {1: Unknown("?"), 2: Pending(2), 3: Pending(60)}
+    await shop.fulfil(network(lambda unit, real: outcomes[unit.position]))
+    assert await shop.due(dealer, order_id) == 2
+
+
+@pytest.mark.parametrize(("asked", "wait"), [(-1.0, 0.05), (0.0, 0.05), (7.5, 7.5), (1e9, 3600.0)])
+async def test_a_supplier_cannot_make_us_spin_or_forget(shop: StoreFixture, dealer: int, asked: float, wait: float):
+    order_id = await shop.order(dealer, ("TEST-OK", 1))
+    await shop.fulfiller(network(lambda unit, real: Pending(asked))).run_once()
+    assert await shop.due(dealer, order_id) == wait
+
+
+def test_the_wait_between_tries_doubles_up_to_ten_minutes():
+    assert [retry_seconds(claims) for claims in (1, 2, 3, 7, 8, 9, 1_000_000)] == [5, 10, 20, 320, 600, 600, 600]
+
+
+async def test_a_package_this_process_does_not_know_yet_waits_a_second(shop: StoreFixture, dealer: int):
+    order_id = await shop.order(dealer, ("TEST-OK", 1))
+    await shop.fulfiller(package=lambda code: None).run_once()
+    order = await shop.load(dealer, order_id)
+    assert statuses(order) == ("PAID", "PENDING", ["PAID"]) and order.version == 1
+    assert await shop.due(dealer, order_id) == 1
+
+
+# Several workers, and workers that die
+
+
+async def test_many_workers_at_once_deliver_everything_once(shop: StoreFixture, dealer: int):
+    other = await shop.dealer()
+    await shop.load_stock(600)
+    wanted = [[("DEMO-STOCK", 1), ("TEST-OK", 2)], [("DEMO-STOCK", 3)]] * 75
+    placed = [(owner, one) for owner in (dealer, other) for one in await shop.orders(owner, wanted)]
+    workers = [shop.fulfiller() for _ in range(6)]
+
+    async def work(number: int) -> None:
+        while await workers[number].run_once():
+            pass
+
+    await asyncio.gather(*[work(number) for number in range(6)])
+    shop.time.passes(5)  # where a worker found the rest of the stock in other hands
+    await shop.fulfil()
+    orders = [await shop.load(*key) for key in placed]
+    assert {order.order_status for order in orders} == {"COMPLETED"}
+    codes = [code for order in orders for code in iccids(order)]
+    assert len(codes) == len(set(codes)) == 600 + 300
+    assert await shop.rows("SELECT count(*) FROM stock_profile WHERE taken_by IS NULL") == [(0,)]
+    assert await shop.violations() == []
+
+
+@pytest.mark.parametrize("package", ["TEST-OK", "TEST-DELAY"])
+async def test_a_worker_paused_past_its_lease_writes_nothing(shop: StoreFixture, dealer: int, package: str):
+    """Whether the worker that took over has delivered, or been told to wait."""
+    order_id = await shop.order(dealer, (package, 1))
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def paused(unit: Unit, real: Outcome) -> Outcome:
+        asked.set()
+        await go_on.wait()
+        return Done("8944000000000000001", "LPA:1$elsewhere.example$STALE")
+
+    slow = asyncio.create_task(shop.fulfiller(Network(paused)).run_once())
+    await asyncio.wait_for(asked.wait(), 10)
+    assert await shop.fulfil() == 0
+    shop.time.passes(60)
+    told = [Pending(30)] if package == "TEST-DELAY" else []
+    assert await shop.fulfiller(network(lambda unit, real: told.pop() if told else real)).run_once() == 1
+    rivalled, due = await shop.load(dealer, order_id), await shop.due(dealer, order_id)
+    go_on.set()
+    assert await slow == 1
+    assert await shop.load(dealer, order_id) == rivalled
+    assert await shop.due(dealer, order_id) == due
+    assert rivalled.order_status == ("FULFILLING" if package == "TEST-DELAY" else "COMPLETED")
+    shop.time.passes(30)
+    await shop.fulfil()
+    order = await shop.load(dealer, order_id)
+    assert order.order_status == "COMPLETED" and iccids(order) != ["8944000000000000001"]
+
+
+async def test_a_worker_late_but_unrivalled_still_delivers(shop: StoreFixture, dealer: int):
+    order_id = await shop.order(dealer, ("TEST-OK", 1))
+
+    async def late(unit: Unit, real: Outcome) -> Outcome:
+        shop.time.passes(3600)
+        return real
+
+    await shop.fulfil(Network(late))
+    assert statuses(await shop.load(dealer, order_id))[0] == "COMPLETED"
+
+
+KILLED = """
+import asyncio, sys
+from datetime import datetime
+from dealer_server import store
+from dealer_server.fulfillment.fulfill import Fulfiller
+from dealer_server.db.database import Database
+from dealer_server.suppliers.builtin.simulated import Simulated
+from support.store_fixture import MASTER_KEYS, PACKAGES, SEED
+
+class Doomed:
+    code, parallel, real = "simulated", 1, Simulated(SEED)
+
+    async def allocate(self, unit, now):
+        answer = await self.real.allocate(unit, now)
+        print(unit.unit_key, answer.iccid, answer.activation_code, flush=True)
+        if unit.position == unit.quantity:
+            await asyncio.sleep(3600)
+        return answer
+
+async def main():
+    database = await Database.open(sys.argv[1])
+    async with database.connection() as connection:
+        keys = await store.data_key.load(connection, MASTER_KEYS)
+    now = datetime.fromisoformat(sys.argv[2])
+    await Fulfiller(database, {"simulated": Doomed()}, keys, PACKAGES.get, lambda: now).run_once()
+
+asyncio.run(main())
+"""
+
+
+async def test_a_worker_killed_after_its_supplier_answered_buys_nothing_twice(
+    shop: StoreFixture, dealer: int, database_url: str
+):
+    order_id = await shop.order(dealer, ("TEST-OK", 3))
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", KILLED, database_url, shop.time.now.isoformat(),
+        stdout=asyncio.subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(paths.TESTS)},
+    )  # fmt: skip
+    assert child.stdout
+    answered = [(await asyncio.wait_for(child.stdout.readline(), 60)).decode().split() for _ in range(3)]
+    child.send_signal(signal.SIGKILL)
+    await child.wait()
+    assert iccids(await shop.load(dealer, order_id)) == [None, None, None]
+    assert await shop.fulfil() == 0
+    shop.time.passes(60)
+    assert await shop.fulfil() == 1
+    order = await shop.load(dealer, order_id)
+    assert [[f"u-{order_id}-0-{n}", p.iccid, p.activation_code] for n, p in enumerate(order.profiles, 1)] == answered
+    assert order.order_status == "COMPLETED"
+
+
+async def test_a_worker_told_to_stop_records_what_it_knows(shop: StoreFixture, dealer: int):
+    order_id = await shop.order(dealer, ("TEST-OK", 3))
+    hanging = asyncio.Event()
+
+    async def hangs_at_the_second(unit: Unit, real: Outcome) -> Outcome:
+        if unit.position == 2:
+            hanging.set()
+            await asyncio.Event().wait()
+        return real
+
+    running = asyncio.create_task(shop.fulfiller(Network(hangs_at_the_second)).run(asyncio.Event()))
+    await asyncio.wait_for(hanging.wait(), 10)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    order = await shop.load(dealer, order_id)
+    assert [code is not None for code in iccids(order)] == [True, False, False]
+    assert statuses(order) == ("FULFILLING", "PARTIAL", ["PENDING"])
+    assert await shop.due(dealer, order_id) == 1  # the third was not asked for; another worker may take it at once
+    shop.time.passes(1)
+    await shop.fulfil()
+    assert statuses(await shop.load(dealer, order_id))[0] == "COMPLETED"
+
+
+async def test_what_a_supplier_answered_survives_a_lost_database(shop: StoreFixture, dealer: int):
+    order_id = await shop.order(dealer, ("TEST-OK", 2))
+    supplier = network(lambda unit, real: real)
+    async with shop.database.transaction() as rival:
+        await rival.execute("SELECT 1 FROM orders WHERE tenant_id = $1 AND order_id = $2 FOR UPDATE", dealer, order_id)
+        working = asyncio.create_task(shop.fulfiller(supplier).run_once())
+        async with asyncio.timeout(10):
+            while not await shop.rows(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+                " AND application_name = 'esim-dealer lane' AND wait_event_type = 'Lock'"
+            ):
+                pass  # it is not recording yet
+    assert await working == 1
+    assert statuses(await shop.load(dealer, order_id))[0] == "COMPLETED"
+    assert supplier.asked == [f"u-{order_id}-0-1", f"u-{order_id}-0-2"]
+
+
+async def test_a_poisonous_order_fails_alone_and_is_tried_ever_later(shop: StoreFixture, dealer: int):
+    """Its supplier gives an ICCID that this dealer has from another order: nothing of it can be written."""
+    await shop.order(dealer, ("TEST-OK", 1))
+    await shop.fulfil()
+    ((taken,),) = await shop.rows("SELECT iccid FROM profile WHERE tenant_id = $1", dealer)
+    poison = await shop.order(dealer, ("TEST-OK", 1), ("TEST-DELAY", 1))
+    good = await shop.orders(dealer, [[("TEST-OK", 1)] for _ in range(20)])
+
+    def twice(unit: Unit, real: Outcome) -> Outcome:
+        if unit.unit_key == f"u-{poison}-0-1" and isinstance(real, Done):
+            return Done(str(taken), real.activation_code)
+        return real
+
+    supplier = network(twice)
+    for wait in (5, 10, 20):
+        assert await shop.fulfiller(supplier).run_once() > 0
+        assert await shop.due(dealer, poison, 0) == wait
+        shop.time.passes(wait)
+    for order_id in good:
+        assert statuses(await shop.load(dealer, order_id))[0] == "COMPLETED"
+    assert statuses(await shop.load(dealer, poison)) == ("PAID", "PENDING", ["PAID", "PAID"])
+    await shop.fulfil()
+    assert statuses(await shop.load(dealer, poison))[0] == "COMPLETED"
+    assert await shop.violations() == []
+
+
+# The loop
+
+
+@contextlib.asynccontextmanager
+async def running(
+    shop: StoreFixture, wake: asyncio.Event, changed: asyncio.Event, *suppliers: Supplier
+) -> AsyncIterator[None]:
+    task = asyncio.create_task(shop.fulfiller(*suppliers, changed=changed.set).run(wake))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+@pytest.mark.parametrize("woken", [True, False])
+async def test_the_loop_finds_new_work_with_or_without_being_woken(shop: StoreFixture, dealer: int, woken: bool):
+    wake, changed = asyncio.Event(), asyncio.Event()
+    async with running(shop, wake, changed):
+        order_id = await shop.order(dealer, ("TEST-OK", 1))
+        if woken:
+            wake.set()
+        await asyncio.wait_for(changed.wait(), 10)
+    assert statuses(await shop.load(dealer, order_id))[0] == "COMPLETED"
+
+
+async def test_a_supplier_that_hangs_holds_up_no_other(shop: StoreFixture, dealer: int):
+    await shop.load_stock(1)
+    stuck = await shop.order(dealer, ("TEST-OK", 1))
+    hanging, wake, changed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def hangs(unit: Unit, real: Outcome) -> Outcome:
+        hanging.set()
+        await asyncio.Event().wait()
+        return real
+
+    async with running(shop, wake, changed, Network(hangs)):
+        await asyncio.wait_for(hanging.wait(), 10)
+        order_id = await shop.order(dealer, ("DEMO-STOCK", 1))
+        wake.set()
+        await asyncio.wait_for(changed.wait(), 10)
+        assert statuses(await shop.load(dealer, order_id))[0] == "COMPLETED"
+        assert statuses(await shop.load(dealer, stuck))[0] == "PAID"
+
+
+async def test_a_slow_unit_holds_up_only_its_place_among_the_parallel_ones(shop: StoreFixture, dealer: int):
+    await shop.order(dealer, ("TEST-OK", 20))
+    third_asked, in_flight, most = asyncio.Event(), 0, 0
+
+    async def first_waits_for_the_third(unit: Unit, real: Outcome) -> Outcome:
+        nonlocal in_flight, most
+        in_flight += 1
+        most = max(most, in_flight)
+        if unit.position == 1:
+            await asyncio.wait_for(third_asked.wait(), 10)
+        await asyncio.sleep(0)
+        if unit.position == 15:
+            third_asked.set()
+        in_flight -= 1
+        return real
+
+    await shop.fulfil(Network(first_waits_for_the_third, parallel=3))
+    assert most == 3
+
+
+async def test_lines_of_a_supplier_not_set_up_are_told_of(
+    shop: StoreFixture, dealer: int, capfd: pytest.CaptureFixture[str]
+):
+    await shop.order(dealer, ("TEST-OK", 1))
+    await shop.rows("UPDATE order_item SET supplier = 'es2:gone', due_at = due_at - interval '2 min' RETURNING 1")
+    await shop.load_stock(1)
+    await shop.order(dealer, ("DEMO-STOCK", 1))
+    changed = asyncio.Event()
+    async with running(shop, asyncio.Event(), changed):
+        await asyncio.wait_for(changed.wait(), 10)
+    assert "es2:gone" in "".join(capfd.readouterr())

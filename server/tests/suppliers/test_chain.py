@@ -1,0 +1,246 @@
+"""Two instances of this service: what is ordered at B is bought at A (suppliers 2.3)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+
+from dealer_server import clock
+from dealer_server.db.sealing import DataKeys
+from dealer_server.operations.catalogue import package_status
+from dealer_server.operations.suppliers import supplier as suppliers
+from dealer_server.suppliers.chain.client import Chain, ChainSettings
+from dealer_server.suppliers.contract import (
+    Bought,
+    Done,
+    Pending,
+    ProfileReport,
+    Purchase,
+    Rejected,
+    Unasked,
+    Unit,
+    Unknown,
+)
+from support.api_client import ApiClient, Service, running_service
+from support.supplier_setup import free_address, fresh
+from support.suppliers.purchases import routed
+
+
+@dataclass
+class Two:
+    """B buys from A as the dealer `account`; `door` is a dealer of B, `at_a` the one that B is at A."""
+
+    a: Service
+    b: Service
+    at_a: ApiClient
+    door: ApiClient
+    keys: DataKeys
+
+    async def audits(self) -> list[str]:
+        return [*await self.a.audit(), *await self.b.audit()]
+
+    async def purchases(self) -> dict[str, int]:
+        [shown] = await suppliers.show(self.b.database, self.keys, "chain:a")
+        return shown.purchases
+
+    async def delivered(self, package: str = "TEST-OK") -> tuple[dict[str, Any], dict[str, Any]]:
+        """An order of one eSIM at B once it is there, and the one at A."""
+        placed = await self.door.order(package)
+        assert placed.code == "000000", placed.message
+        data = await self.door.delivered(placed.data["orderNo"])
+        return data, await self.bought()
+
+    async def bought(self) -> dict[str, Any]:
+        """The newest order at A."""
+        return (await self.at_a.post("/esim/order/list")).data["orders"][0]
+
+    async def until(self, order_no: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """B's order once something holds of it."""
+        async with asyncio.timeout(30):
+            while True:
+                data = (await self.door.post("/esim/query", {"orderNo": order_no})).data
+                if holds(data):
+                    return data
+                await asyncio.sleep(0.02)
+
+    async def balances(self) -> tuple[str, str]:
+        """What the dealer has at B, and what B has at A."""
+        doors = self.door, self.at_a
+        answers = [await door.post("/account/balance") for door in doors]
+        return answers[0].data["balance"], answers[1].data["balance"]
+
+
+@pytest.fixture
+async def two(postgres: str, template: str) -> AsyncIterator[Two]:
+    async with fresh(postgres, template) as a_url, fresh(postgres, template) as b_url, running_service(a_url) as a:
+        account = await a.tenant(balance="1000", qps=0)
+        events = free_address()
+        keys, paths = await routed(b_url, a.url, account)
+        async with (
+            running_service(b_url, supplier_events=events) as b,
+            b.door(await b.tenant(balance="1000", qps=0)) as door,
+            a.door(account) as at_a,
+        ):
+            assert (
+                await at_a.post("/webhook/set", {"callbackUrl": f"http://{events}{paths['chain:a']}"})
+            ).code == "000000"
+            yield Two(a, b, at_a, door, keys)
+
+
+@asynccontextmanager
+async def opened(chain: Chain) -> AsyncIterator[Chain]:
+    try:
+        yield chain
+    finally:
+        await chain.close()
+
+
+def only(order: dict[str, Any]) -> dict[str, Any]:
+    """The one eSIM of an order."""
+    [item] = order["items"]
+    [profile] = item["profiles"]
+    return profile
+
+
+async def test_an_order_at_b_is_bought_at_a_once_and_delivered_with_the_codes_of_a(two: Two):
+    data, bought = await two.delivered()
+    assert data["orderStatus"] == "COMPLETED"
+    for field in ("iccid", "activationCode", "smdpStatus", "esimStatus"):
+        assert only(bought)[field] == only(data)[field]
+    assert only(bought)["qrCodeUrl"] != only(data)["qrCodeUrl"]
+    assert await two.balances() == ("998.20", "998.20")
+    assert await two.purchases() == {"DONE": 1}
+    assert await two.audits() == []
+
+
+async def test_what_a_delivers_later_comes_when_a_tells(two: Two):
+    data, bought = await two.delivered("TEST-DELAY")
+    assert only(bought)["iccid"] == only(data)["iccid"]
+    assert await two.audits() == []
+
+
+async def test_use_at_a_is_seen_at_b(two: Two):
+    data, bought = await two.delivered()
+    there = int(only(bought)["profileId"])
+    for step in ("DOWNLOAD", "INSTALL", "ENABLE", "START"):
+        assert (await two.at_a.post("/test/profile/advance", {"profileId": there, "step": step})).code == "000000"
+    used = {"profileId": there, "step": "USE", "dataUsageBytes": 2**29}
+    assert (await two.at_a.post("/test/profile/advance", used)).code == "000000"
+    seen = only(await two.until(data["orderNo"], lambda order: only(order)["dataUsageBytes"] == 2**29))
+    assert (seen["lifecycleStatus"], seen["planUseStatus"], seen["usagePercent"]) == ("ACTIVATED", "STARTED", 50)
+    assert seen["planUseEndTime"] == only(await two.bought())["planUseEndTime"]
+    assert await two.audits() == []
+
+
+async def test_what_the_pace_leaves_no_time_for_is_not_taken_for_asked(two: Two):
+    for _ in range(3):
+        await two.delivered()
+    orders = (await two.at_a.post("/esim/order/list")).data["orders"]
+    bought = [
+        Bought(number, order["transactionId"], "TEST-OK", only(order)["iccid"])
+        for number, order in enumerate(orders, 1)
+    ]
+    settings = ChainSettings(base_url=two.a.url, app_key=two.at_a.app_key, app_secret=two.at_a.app_secret)
+    async with opened(Chain("chain:a", settings, refresh_seconds=0)) as hurried:
+        seen, *left = await hurried.refresh(bought, clock.now())
+    assert isinstance(seen, ProfileReport) and seen.iccid == bought[0].iccid
+    assert left == [Unasked(2), Unasked(3)]
+    async with opened(Chain("chain:a", settings)) as patient:
+        told = await patient.refresh(bought, clock.now())
+    assert [one.iccid for one in told if isinstance(one, ProfileReport)] == [one.iccid for one in bought]
+
+
+async def test_a_cancellation_is_passed_on_without_money(two: Two):
+    data, _ = await two.delivered()
+    answer = await two.door.post("/esim/profile/cancel", {"profileId": int(only(data)["profileId"])})
+    assert answer.data["asyncStatus"] == "PENDING"
+    await two.until(data["orderNo"], lambda order: only(order)["cancelled"])
+    assert only(await two.bought())["cancelled"]
+    assert await two.balances() == ("998.20", "998.20")
+    assert await two.audits() == []
+
+
+async def test_a_refund_is_passed_on_and_both_get_their_money_back(two: Two):
+    data, _ = await two.delivered()
+    answer = await two.door.post("/esim/refund", {"orderNo": data["orderNo"]})
+    assert answer.data["status"] == "REFUNDING"
+    await two.until(data["orderNo"], lambda order: order["orderStatus"] == "REFUNDED")
+    assert (await two.bought())["orderStatus"] == "REFUNDED"
+    assert await two.balances() == ("1000.00", "1000.00")
+    assert await two.audits() == []
+
+
+async def test_a_refund_that_a_refuses_is_rejected_at_b(two: Two):
+    """It was used at A, and B has not heard of it yet when the refund is asked for."""
+    data, bought = await two.delivered()
+    assert (await two.at_a.post("/webhook/set", {"callbackUrl": ""})).code == "000000"
+    used = {"profileId": int(only(bought)["profileId"]), "step": "USE", "dataUsageBytes": 1}
+    assert (await two.at_a.post("/test/profile/advance", used)).code == "000000"
+    assert (await two.door.post("/esim/refund", {"orderNo": data["orderNo"]})).data["status"] == "REFUNDING"
+    await two.until(data["orderNo"], lambda order: order["orderStatus"] == "COMPLETED")
+    assert await two.balances() == ("998.20", "998.20")
+    assert await two.audits() == []
+
+
+async def test_what_fails_at_a_fails_at_b_and_is_given_back_twice(two: Two):
+    placed = await two.door.order("TEST-FAIL")
+    await two.until(placed.data["orderNo"], lambda order: order["orderStatus"] == "REFUNDED")
+    assert await two.balances() == ("1000.00", "1000.00")
+    assert await two.purchases() == {"REJECTED": 1}
+    assert await two.audits() == []
+
+
+async def test_an_order_that_failed_is_named_also_where_that_is_the_first_answer(two: Two):
+    """Asked for once more with the same key, it would be answered with the order that failed."""
+    placed = await two.at_a.order("TEST-FAIL")
+    order = await two.at_a.delivered(placed.data["orderNo"])
+    unit = Unit(order["transactionId"], 1, "TEST-FAIL", 1, 1, 1, None, clock.now())
+    settings = ChainSettings(base_url=two.a.url, app_key=two.at_a.app_key, app_secret=two.at_a.app_secret)
+    async with opened(Chain("chain:a", settings)) as chain:
+        found = await chain.allocate(Purchase(unit, "TEST-FAIL", "QUERY"), clock.now())
+    assert isinstance(found, Rejected) and found.supplier_ref == order["orderNo"]
+
+
+async def test_a_refusal_before_the_order_is_looked_for_says_nothing_of_it(two: Two):
+    """The order is there, its answer was lost; then the package leaves their list, or they no longer accept us."""
+    unit = Unit("u-lost-1", 1, "TEST-OK", 1, 1, 1, None, clock.now())
+    lost = Purchase(unit, "TEST-OK", cost=18_000, cost_currency="USD")
+    settings = ChainSettings(base_url=two.a.url, app_key=two.at_a.app_key, app_secret=two.at_a.app_secret)
+    async with opened(Chain("chain:a", settings)) as before:
+        assert isinstance(await before.allocate(lost, clock.now()), Done | Pending)
+    await package_status.set_status(two.a.database, ["TEST-OK"], "OFF_SALE", "test", clock.now)
+    async with asyncio.timeout(20):
+        while (await two.at_a.post("/package/list", {"packageCode": "TEST-OK"})).data["packages"]:
+            await asyncio.sleep(0.02)
+    async with opened(Chain("chain:a", settings)) as restarted:
+        assert isinstance(await restarted.probe(lost, clock.now()), Done | Pending)
+    async with opened(Chain("chain:a", msgspec.structs.replace(settings, app_secret="another-secret"))) as refused:
+        assert isinstance(await refused.probe(lost, clock.now()), Unknown)
+        assert isinstance(await refused.allocate(lost, clock.now()), Rejected)
+
+
+async def test_an_order_that_would_come_back_to_where_it_came_from_is_refused(postgres: str, template: str):
+    """A buys from B what B buys from A."""
+    async with fresh(postgres, template) as a_url, fresh(postgres, template) as b_url:
+        async with running_service(a_url, worker=False) as a, running_service(b_url, worker=False) as b:
+            at_a, at_b = await a.tenant(balance="1000", qps=0), await b.tenant(balance="1000", qps=0)
+            await routed(b_url, a.url, at_a)
+            await routed(a_url, b.url, at_b, code="chain:b")
+            dealer = await b.tenant(balance="1000", qps=0)
+            places = a.url.rpartition(":")[2], b.url.rpartition(":")[2]
+        async with (
+            running_service(a_url, port=int(places[0])) as a,
+            running_service(b_url, port=int(places[1])) as b,
+            b.door(dealer) as door,
+        ):
+            placed = await door.order()
+            two = Two(a, b, door, door, None)  # type: ignore[arg-type]
+            await two.until(placed.data["orderNo"], lambda order: order["orderStatus"] == "REFUNDED")
+            assert await two.audits() == []
+            async with b.database.connection() as connection:
+                reasons = await connection.fetch("SELECT reason FROM purchase ORDER BY created_at")
+            assert ["a loop of instances" in row[0] for row in reasons] == [False, True]

@@ -1,0 +1,78 @@
+"""What an operator does on the console's pages, and the orders that need one."""
+
+import asyncio
+import re
+from html import unescape
+
+import httpx2
+
+from dealer_server.rules.orders import identity
+from dealer_server.store.console import audit as console_audit
+from support.api_client import ApiClient, Service
+from support.browser import Browser
+from support.webhook_fixture import PATIENCE, Receiver, answer
+
+
+async def see(browser: Browser, path: str) -> str:
+    """A page that opens, as text."""
+    answered = await browser.get(path)
+    assert answered.status_code == 200, f"{path}: {answered.status_code} {answered.headers.get('location', '')}"
+    return text_of(answered.text)
+
+
+async def fill(browser: Browser, path: str, files: dict[str, bytes] | None = None, **form: str) -> httpx2.Response:
+    """A form with what protects it."""
+    return await browser.post(path, form, files)
+
+
+async def does(browser: Browser, path: str, **form: str) -> str:
+    """A write and the page it leads to, as text."""
+    answered = await fill(browser, path, **form)
+    assert answered.status_code == 303, f"{path}: {answered.status_code}"
+    return await see(browser, answered.headers["location"])
+
+
+def text_of(html: str) -> str:
+    """What a reader sees, blanks as one."""
+    plain = re.sub(r"<(script|style|head).*?</\1>", " ", html, flags=re.DOTALL)
+    return " ".join(unescape(re.sub("<[^>]+>", " ", plain)).split())
+
+
+async def acts(service: Service, action: str) -> list[console_audit.Act]:
+    async with service.database.connection() as connection:
+        return (await console_audit.page(connection, console_audit.Wanted(action=action), None, 50)).rows
+
+
+async def failed_for_good(service: Service, dealer: ApiClient, receiver: Receiver) -> str:
+    """An order whose events its receiver never took; the orderNo."""
+    receiver.answers = [answer(500, body=b"out of paper")]
+    await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
+    order_no: str = (await dealer.order()).data["orderNo"]
+    await dealer.delivered(order_no)
+    await receiver.received(1)
+    async with service.database.connection() as connection:
+        async with asyncio.timeout(PATIENCE):
+            while not await connection.fetchval(
+                "SELECT count(*) FROM webhook_attempt WHERE tenant_id = $1", dealer.tenant_id
+            ):
+                await asyncio.sleep(0.01)
+        await connection.execute(
+            "UPDATE webhook_delivery SET state = 'FAILED', due_at = NULL, claim = NULL, finished_at = now()"
+            " WHERE tenant_id = $1 AND state = 'RETRY'",
+            dealer.tenant_id,
+        )
+    return order_no
+
+
+async def park(service: Service, door: ApiClient) -> tuple[str, str]:
+    """A purchase that nobody knows about: its order's number and its unit."""
+    order = (await door.order()).data
+    async with service.database.connection() as connection:
+        await connection.execute(
+            "INSERT INTO purchase (tenant_id, profile_id, position, order_id, line, unit_key, supplier, sku, state,"
+            " reason, unknown_since, created_at) SELECT tenant_id, profile_id, 0, order_id, 0, 'U-' || profile_id,"
+            " 'rt:near', 'SKU', 'PARKED', 'no answer that counts', now(), now() FROM profile WHERE order_id = $1",
+            identity.order_id(order["orderNo"]),
+        )
+        unit: str = await connection.fetchval("SELECT unit_key FROM purchase WHERE state = 'PARKED'")
+    return order["orderNo"], unit

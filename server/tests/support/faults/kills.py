@@ -1,0 +1,96 @@
+"""kill -9 of API and worker while dealers buy: the points, and what must hold afterwards."""
+
+import asyncio
+import itertools
+import random
+from collections.abc import Iterable, Sequence
+
+from dealer_server.failpoints import Failpoint
+from support.processes import environment, running
+from support.trading import Trading
+
+KILLED = -9
+REACHED_WITHIN = 120.0  # seconds; a point needs traffic of its kind, which pauses while the API is down
+# A delay kills in the middle of what follows the point: the COMMIT, or the one statement of the fast path.
+SERVE_POINTS = [
+    Failpoint("order.before_begin"),
+    Failpoint("order.locked", 2),
+    Failpoint("order.written", 2),
+    Failpoint("order.written", 2, 0.0002),
+    Failpoint("order.committed", 3),
+    Failpoint("order.fast.before", 5),
+    Failpoint("order.fast.before", 5, 0.0004),
+    Failpoint("order.fast.committed", 5),
+]
+WORK_POINTS = [
+    Failpoint("fulfillment.claimed", 2),
+    Failpoint("fulfillment.answered", 2),
+    Failpoint("fulfillment.written", 2),
+    Failpoint("fulfillment.written", 3, 0.0002),
+    Failpoint("fulfillment.recorded", 3),
+    Failpoint("webhook.claimed", 2),
+    Failpoint("webhook.frozen", 2),
+    Failpoint("webhook.posted", 20),
+    Failpoint("webhook.recorded", 3),
+]
+
+
+def anywhere(points: Sequence[Failpoint], count: int) -> Iterable[Failpoint]:
+    """Every point in turn, at a random arrival and, where it is delayed, after a random time."""
+    for point in itertools.islice(itertools.cycle(points), count):
+        times = random.randint(1, 4 * point.times)
+        yield Failpoint(point.name, times, random.uniform(0.00001, 0.0015) if point.seconds else 0)
+
+
+async def survives(shop: Trading, serve_at: Iterable[Failpoint], work_at: Iterable[Failpoint]) -> dict[str, int]:
+    """API and worker die again and again, each on its own; how many unknown outcomes were which."""
+    over, env = asyncio.Event(), environment(shop.url)
+    async with asyncio.TaskGroup() as deaths:  # where one fails the other has no reason to go on
+        working = deaths.create_task(_kill_worker(shop, work_at))
+        working.add_done_callback(lambda _: over.set())
+        unseen = await _kill_api(shop, serve_at, over)
+    await shop.all_sessions_end()
+    await shop.leases_run_out()
+    async with running("serve", "--port", "0", env=env) as serve, running("work", env=env):
+        await shop.all_is_well(await serve.ready())
+    return unseen
+
+
+async def _kill_api(shop: Trading, points: Iterable[Failpoint], over: asyncio.Event) -> dict[str, int]:
+    """Dealers buy while the API dies at one point after the other; then until it is over."""
+    env, unseen = environment(shop.url), {"placed": 0, "not placed": 0}
+    for point in points:
+        async with running("serve", "--port", "0", env=env, kill_at=str(point)) as serve:
+            url = await serve.ready()
+            async with shop.buyers.buying(url):
+                assert await serve.ended(REACHED_WITHIN) == KILLED, (point, serve.said)
+        shop.kills[point.name] += 1
+        placed = await _placed_unseen(shop)
+        unseen["placed"] += placed
+        unseen["not placed"] += len(shop.buyers.unknown) - placed
+        await shop.check()
+    async with running("serve", "--port", "0", env=env) as serve:
+        url = await serve.ready()
+        async with shop.buyers.buying(url):
+            await over.wait()
+    return unseen
+
+
+async def _kill_worker(shop: Trading, points: Iterable[Failpoint]) -> None:
+    for point in points:
+        async with running("work", env=environment(shop.url), kill_at=str(point)) as work:
+            assert await work.ended(REACHED_WITHIN) == KILLED, (point, work.said)
+        shop.kills[point.name] += 1
+        await shop.leases_run_out()
+
+
+async def _placed_unseen(shop: Trading) -> int:
+    """How many of the orders with an unknown outcome are there."""
+    keys = [one.key for one in shop.buyers.unknown]
+    found = await shop.rows(
+        "SELECT FROM orders JOIN unnest($1::bigint[], $2::text[]) AS key(tenant_id, transaction_id)"
+        " USING (tenant_id, transaction_id)",
+        [key[0] for key in keys],
+        [key[1] for key in keys],
+    )
+    return len(found)

@@ -1,0 +1,77 @@
+"""A service that buys from suppliers: from two upstreams, or from another instance."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from dealer_server.operations.tenants import tenant
+from support.api_client import ApiClient, Service, running_service
+from support.rt_family import Upstream, running_upstream
+from support.supplier_setup import Source, SupplierSetup, free_address, fresh, hop, set_up
+
+
+@dataclass
+class PurchaseFixture:
+    """A service with two upstreams: `near` is asked first, then `far`. `door` is a dealer."""
+
+    near: Upstream
+    far: Upstream
+    service: Service
+    door: ApiClient
+    sourcing: SupplierSetup
+    events: str
+
+    async def rows(self, sql: str, *args: object) -> list[tuple[Any, ...]]:
+        async with self.service.database.connection() as connection:
+            return [tuple(row) for row in await connection.fetch(sql, *args)]
+
+    async def until(self, order_no: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        async with asyncio.timeout(20):
+            while True:
+                data = (await self.door.post("/esim/query", {"orderNo": order_no})).data
+                if holds(data):
+                    return data
+                await asyncio.sleep(0.02)
+
+    async def becomes(self, sql: str, wanted: object) -> None:
+        """Waits until that is the one value that is found."""
+        async with asyncio.timeout(20):
+            while await self.rows(sql) != [(wanted,)]:
+                await asyncio.sleep(0.02)
+
+    async def asked_again(self) -> None:
+        """The pauses between questions are over."""
+        await self.rows("UPDATE purchase SET due_at = now() WHERE state IN ('PLANNED', 'PENDING', 'UNKNOWN')")
+
+    async def states(self) -> list[tuple[Any, ...]]:
+        return await self.rows("SELECT supplier, state FROM purchase ORDER BY profile_id, position")
+
+    def sold(self) -> tuple[int, int]:
+        return len(self.near.book.esims()), len(self.far.book.esims())
+
+
+@asynccontextmanager
+async def purchase_fixture(postgres: str, template: str, **changed: object) -> AsyncIterator[PurchaseFixture]:
+    async with fresh(postgres, template) as url, running_upstream() as near, running_upstream() as far:
+        sourcing = await set_up(
+            url,
+            [Source("rt:near", "rt_upstream", near.settings), Source("rt:far", "rt_upstream", far.settings)],
+            {"TEST-OK": [hop("rt:near", "JC016"), hop("rt:far", "JC016")]},
+        )
+        events = free_address()
+        async with (
+            running_service(url, supplier_events=events, **changed) as service,
+            service.door(await service.tenant(balance="1000", qps=0)) as door,
+        ):
+            yield PurchaseFixture(near, far, service, door, sourcing, f"http://{events}")
+
+
+async def routed(database_url: str, base_url: str, account: tenant.Created, code: str = "chain:a") -> SupplierSetup:
+    """TEST-OK, TEST-DELAY and TEST-FAIL of this database are bought there."""
+    settings = {"baseUrl": base_url, "appKey": account.app_key, "appSecret": account.app_secret, "perSecond": 1000}
+    packages = ("TEST-OK", "TEST-DELAY", "TEST-FAIL")
+    return await set_up(
+        database_url, [Source(code, "chain", settings)], {package: [hop(code, package)] for package in packages}
+    )

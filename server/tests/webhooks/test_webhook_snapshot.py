@@ -1,0 +1,50 @@
+"""Do webhooks show an order in the shape in which /esim/query answers it? (specification 2.3)"""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from support.api_client import ApiClient
+from support.refunds import bought, query, refund
+from support.webhook_fixture import Receiver, listening
+
+NEW = ("amount", "createTime", "updateTime")
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with listening(1) as [receiver]:
+        yield receiver
+
+
+def as_answered(event: dict[str, Any]) -> dict[str, Any]:
+    """An event without what stands in webhooks only; refundAmount is absent there until something was refunded."""
+    rest = {name: value for name, value in event.items() if name not in ("eventType", "changeHints")}
+    return {"refundAmount": 0} | rest
+
+
+async def test_each_event_shows_what_the_query_answers(dealer: ApiClient, receiver: Receiver):
+    await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
+    order = await bought(dealer)
+    paid, delivered = (await receiver.received(2))[:2]
+    assert as_answered(delivered.json) == order
+    states = {"deliveryStatus": "PENDING", "orderStatus": "PAID", "updateTime": order["createTime"]}
+    items = [{name: value for name, value in one.items() if name != "profiles"} for one in order["items"]]
+    assert as_answered(paid.json) == order | states | {"items": [items[0] | {"itemStatus": "PAID"}]}
+    assert paid.json["amount"] == "1.80"
+    await refund(dealer, order)
+    after = await query(dealer, order)
+    for event in (await receiver.received(4))[2:]:
+        assert as_answered(event.json) == after
+        assert (event.json["amount"], event.json["refundAmount"]) == ("1.80", 1.8)
+        assert event.verified(dealer.app_secret).snapshot.amount == "1.80"
+
+
+async def test_the_sample_event_has_the_same_shape(dealer: ApiClient, receiver: Receiver):
+    await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
+    assert (await dealer.post("/webhook/test")).data["delivered"]
+    await bought(dealer)
+    sample, paid = (await receiver.received(2))[:2]
+    assert sample.json.keys() == paid.json.keys() >= {*NEW}
+    assert sample.json["createTime"] == sample.json["updateTime"]
