@@ -10,11 +10,12 @@ from cyclopts import App, Parameter
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from bench import machine, programs, report
-from bench.failure import Failed
-from bench.instance import Instance
-from bench.measure import Reading
-from bench.rounds import GROUPS, Bench, Options
+from bench.cases.groups import GROUPS
+from bench.cases.suite import Bench, Options
+from bench.support import machine, programs, report
+from bench.support.failure import Failed
+from bench.support.instance import Instance
+from bench.support.measure import Reading
 from dealer_server.dev.embedded import EmbeddedError
 
 app = App(name="bench", help="Measures the service on this machine.", version_flags=[])

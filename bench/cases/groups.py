@@ -1,0 +1,20 @@
+"""Which groups are there? Each round measures every row of its group once, so that a
+machine that drifts disturbs all of them alike."""
+
+from collections.abc import Callable
+
+from bench.cases import console, dev, life, locked, memory, orders, reads, refunds, stored, webhooks
+from bench.cases.suite import Bench
+
+GROUPS: dict[str, Callable[[Bench], None]] = {
+    "orders": orders.run,
+    "locked": locked.run,
+    "refunds": refunds.run,
+    "reads": reads.run,
+    "life": life.run,
+    "webhooks": webhooks.run,
+    "dev": dev.run,
+    "memory": memory.run,
+    "stored": stored.run,
+    "console": console.run,
+}

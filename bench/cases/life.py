@@ -1,0 +1,132 @@
+"""The whole life of orders: bought, fulfilled, both webhooks received and verified. `serve` and `work` run."""
+
+import asyncio
+import time
+from urllib.parse import urlsplit
+
+import uvloop
+
+from bench.cases.suite import Bench
+from bench.load.buyer import Buyer
+from bench.load.receiver import Receiver
+from bench.support import calls, measure, processes, wrk
+from bench.support.failure import Failed
+from bench.support.instance import Instance, Served
+from bench.support.measure import Reading
+from bench.support.processes import Process
+from dealer_server.db.database import Database
+
+RATE = 200  # orders a second
+MANY_DEALERS = 100
+BURST_SECONDS = 2
+BURST_CONNECTIONS = 64
+_PATIENCE_SECONDS = 120
+_LOOK_SECONDS = 0.02
+
+
+def steady(instance: Instance, database: str, dealers: int, seconds: int) -> dict[str, Reading]:
+    """Orders at a steady rate; from sending one to receiving its ORDER_PAID and its DELIVERY_UPDATED."""
+    with _Life(instance, database) as life:
+        return uvloop.run(life.steady(dealers, seconds))
+
+
+def burst(instance: Instance, database: str, dealers: int, seconds: int) -> tuple[Reading, Reading]:
+    """Orders as fast as they are taken, for a few seconds; then until the last event is received. The second reading is
+    the memory of `work` thereafter."""
+    with _Life(instance, database) as life:
+        return uvloop.run(life.burst(dealers, seconds))
+
+
+class _Life:
+    """`serve` and `work` on one database, and what they cost."""
+
+    def __init__(self, instance: Instance, database: str):
+        self._instance = instance
+        self._database = database
+
+    def __enter__(self) -> "_Life":
+        self._served: Served = self._instance.serve(self._database)
+        self._worker: Process = self._instance.work(self._database)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._worker.stop()
+        self._served.process.stop()
+
+    async def steady(self, dealers: int, seconds: int) -> dict[str, Reading]:
+        buying = self._instance.dealers[:dealers]
+        at = urlsplit(self._served.address)
+        async with Receiver(buying) as receiver, Buyer(str(at.hostname), at.port or 0) as buyer:
+            await self._subscribe(receiver, dealers)
+            requests = calls.in_memory(calls.orders(buying), RATE * seconds)
+            cpu = self._cpu()
+            await buyer.buy(requests, RATE)
+            await self._all_received(receiver, len(requests))
+            cost = cpu.reading(len(requests))
+        if buyer.refused:
+            raise Failed(f"orders were refused: {buyer.refused[:5]}")
+        return {
+            kind: {"per_second": RATE, **_percentiles(buyer.sent, times), **cost}
+            for kind, times in receiver.arrived.items()
+        }
+
+    async def burst(self, dealers: int, seconds: int) -> tuple[Reading, Reading]:
+        buying = self._instance.dealers[:dealers]
+        async with Receiver(buying) as receiver:
+            await self._subscribe(receiver, dealers)
+            file = self._instance.folder / "burst"
+            requests = calls.write(file, calls.orders(buying), 20_000 * seconds)
+            before, cpu, begun = await self._placed(), self._cpu(), time.perf_counter()
+            await asyncio.to_thread(wrk.replay, self._served.address, requests, BURST_CONNECTIONS, seconds)
+            count = await self._placed() - before
+            await self._all_received(receiver, count)
+            taken = max(max(times.values()) for times in receiver.arrived.values()) - begun
+            file.unlink()
+            counted: Reading = {"orders": count, "seconds": taken, "repeated": receiver.repeated}
+            reading = {"per_second": count / taken} | counted | cpu.reading(count)
+            return reading, processes.memory([self._worker.pid])._asdict()
+
+    async def _subscribe(self, receiver: Receiver, dealers: int) -> None:
+        urls = dict.fromkeys(self._instance.dealers[:dealers], receiver.url)
+        await asyncio.to_thread(self._instance.subscribe, self._database, urls)
+
+    async def _all_received(self, receiver: Receiver, count: int) -> None:
+        """Raises Failed where they do not come, or do not verify."""
+        begun, before = time.monotonic(), -1
+        while receiver.complete < count:
+            await asyncio.sleep(_LOOK_SECONDS)
+            if receiver.refused:
+                raise Failed(f"webhooks did not verify: {receiver.refused[:3]}")
+            if receiver.complete != before:
+                begun, before = time.monotonic(), receiver.complete
+            elif time.monotonic() - begun > _PATIENCE_SECONDS:
+                raise Failed(f"of {count} orders only {receiver.complete} were told of; {self._worker.tail()}")
+
+    async def _placed(self) -> int:
+        database = await Database.open(self._instance.dsn(self._database))
+        try:
+            async with database.connection() as connection:
+                return int(await connection.fetchval("SELECT sum(order_count) FROM wallet") or 0)
+        finally:
+            await database.close()
+
+    def _cpu(self) -> measure.Cpu:
+        return measure.Cpu(self._instance, server=self._served.process.pid, worker=self._worker.pid)
+
+
+def _percentiles(sent: dict[str, float], arrived: dict[str, float]) -> Reading:
+    return measure.percentiles([(arrived[transaction_id] - at) * 1000 for transaction_id, at in sent.items()])
+
+
+def run(bench: Bench) -> None:
+    """(e): from buying to both webhooks."""
+    for _ in range(bench.options.runs):
+        database = bench.instance.fresh()
+        for event, reading in steady(bench.instance, database, 1, bench.options.seconds).items():
+            bench.note(f"life.{event}", f"order → {event} received, {RATE} orders/s", reading)
+        for dealers, name in ((1, "one"), (MANY_DEALERS, "many")):
+            reading, held = burst(bench.instance, database, dealers, BURST_SECONDS)
+            whose = "one dealer" if dealers == 1 else f"{dealers} dealers"
+            bench.note(f"life.burst.{name}", f"order → both webhooks, as fast as it goes, {whose}", reading)
+            bench.note("memory.work", "memory of work, after that", held)
+        bench.instance.drop(database)

@@ -1,0 +1,173 @@
+"""How long do pages of the console take with many orders stored? Fetched one after the other, as a person does."""
+
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import httpx2
+
+from bench.support import processes
+from bench.support.failure import Failed
+from bench.support.instance import Instance, Served
+from bench.support.measure import Reading, percentiles
+from dealer_server.db.database import Database
+from dealer_server.operations.users import user
+from dealer_server.operations.users.password import Passwords
+from dealer_server.rules.orders import identity
+from dealer_server.wiring import console
+
+FETCHES = 20
+NOBODY_BOUGHT = "TEST-STOCKOUT"
+COUNTING = "Some of the hours are still being counted"
+SEARCH = "search: "
+_SECONDS = 600
+_WARMED_SECONDS = 2
+Pages = Mapping[str, str]
+"""Addresses by what they show."""
+
+
+class Old(NamedTuple):
+    """An order of long ago; its profile has the same id."""
+
+    order_id: int
+    transaction_id: str
+    iccid: str
+
+
+def measure(instance: Instance, database: str, served: Served) -> dict[str, Reading]:
+    """By what it shows: every page of operators and of the hot dealer; and the export of all orders. The process has
+    answered no page before."""
+    return instance.run(database, lambda opened: _measured(instance, opened, served))
+
+
+def slowest(readings: Mapping[str, Reading]) -> Reading:
+    return max(readings.values(), key=lambda reading: reading["p50_ms"])
+
+
+async def _measured(instance: Instance, opened: Database, served: Served) -> dict[str, Reading]:
+    found: dict[str, Reading] = {}
+    hot = instance.hot.tenant_id
+    async with opened.connection() as connection:
+        row = await connection.fetchrow(
+            "SELECT order_id, transaction_id, iccid FROM orders JOIN profile USING (tenant_id, order_id)"
+            " WHERE tenant_id = $1 ORDER BY order_id OFFSET 1000 LIMIT 1",
+            hot,
+        )
+    assert row is not None
+    async with _signed_in(opened, served, None) as operator:
+        await asyncio.sleep(console.WARM_SECONDS + _WARMED_SECONDS)
+        took, text = await _fetch(operator, "/console")
+        found["overview, fresh process"] = {"p50_ms": took, "p99_ms": took, "max_ms": took}
+        while COUNTING in text:
+            text = (await _fetch(operator, "/console"))[1]
+        for title, address in _of_operators(instance, Old(*row)).items():
+            found[title] = await _often(operator, address)
+        found["export"] = await _exported(operator, served)
+    async with _signed_in(opened, served, hot) as dealer:
+        for title, address in _of_dealers(Old(*row)).items():
+            found[f"dealer: {title}"] = await _often(dealer, address)
+    return found
+
+
+def _of_operators(instance: Instance, old: Old) -> Pages:
+    order_no, hot = identity.order_no(old.order_id), instance.hot.tenant_id
+    pages = {
+        "overview": "",
+        "orders": "/orders",
+        "orders of one dealer": f"/orders?dealer={instance.dealers[-1].tenant_id}",
+        "orders by a status that none has": "/orders?status=FAILED",
+        "orders by a package nobody bought": f"/orders?package={NOBODY_BOUGHT}",
+        "orders, old": f"/orders?before={old.order_id}",
+        "order": f"/orders/{order_no}",
+        "profiles": "/profiles",
+        "profiles by a state that none has": "/profiles?state=FAILED",
+        "dealers": "/dealers",
+        "dealer": f"/dealers/{hot}",
+        "statement": f"/dealers/{hot}/statement",
+        "packages": "/packages",
+        "regions": "/regions",
+        "webhooks": "/webhooks",
+        "webhooks that failed": "/webhooks/failed",
+        "top-ups": "/topups?status=ALL",
+        "refunds": "/refunds?status=ALL",
+        "suppliers": "/suppliers",
+        "audit log": "/audit",
+        "users": "/users",
+    }
+    words = {
+        "orderNo": order_no,
+        "transactionId": old.transaction_id,
+        "ICCID": old.iccid,
+        "profileId": str(old.order_id),
+        "RT-RequestID": "5d3b5a18-e5bc-11f1-96a9-02fc00000001",
+        "a dealer": instance.dealers[-1].app_key,
+        "nothing": "no-such-thing",
+    }
+    searches = {f"{SEARCH}{what}": f"/search?q={word}" for what, word in words.items()}
+    return {title: f"/console{path}" for title, path in {**pages, **searches}.items()}
+
+
+def _of_dealers(old: Old) -> Pages:
+    order_no = identity.order_no(old.order_id)
+    pages = {
+        "home": "",
+        "orders": "/orders",
+        "orders by a status that none has": "/orders?status=FAILED",
+        "orders, old": f"/orders?before={old.order_id}",
+        "order": f"/orders/{order_no}",
+        "profiles": "/profiles",
+        "profile": f"/profiles/{old.order_id}",
+        "wallet": "/wallet",
+        "webhooks": "/webhooks",
+        "API log": "/api-log",
+        "credentials": "/credentials",
+    }
+    return {title: f"/console{path}" for title, path in pages.items()}
+
+
+@asynccontextmanager
+async def _signed_in(opened: Database, served: Served, tenant_id: int | None) -> AsyncIterator[httpx2.AsyncClient]:
+    name, password = f"bench-{secrets.token_hex(4)}", secrets.token_urlsafe(12)
+    await user.create(opened, Passwords(), tenant_id, name, "admin", "bench", password)
+    async with httpx2.AsyncClient(base_url=served.address, trust_env=False, timeout=_SECONDS) as http:
+        answer = await http.post("/console/sign-in", data={"name": name, "password": password})
+        if answer.status_code != 303:
+            raise Failed(f"signing in to the console: {answer.status_code}")
+        yield http
+
+
+async def _often(http: httpx2.AsyncClient, address: str) -> Reading:
+    return percentiles([(await _fetch(http, address))[0] for _ in range(FETCHES)])
+
+
+async def _fetch(http: httpx2.AsyncClient, address: str) -> tuple[float, str]:
+    """Milliseconds, and the page. A search may lead on to what was found; the time is of the search alone."""
+    begun = time.perf_counter()
+    answer = await http.get(address)
+    took = (time.perf_counter() - begun) * 1000
+    if answer.status_code != 200 and not (answer.status_code == 303 and "/search" in address):
+        raise Failed(f"{address}: {answer.status_code} {re.sub('<[^>]*>', ' ', answer.text)[-500:]}")
+    return took, answer.text
+
+
+async def _exported(http: httpx2.AsyncClient, served: Served) -> Reading:
+    """All orders as a file, and what the process holds after."""
+    before = processes.memory([served.process.pid])
+    lines, begun = 0, time.perf_counter()
+    async with http.stream("GET", "/console/orders.csv") as answer:
+        async for chunk in answer.aiter_bytes():
+            lines += chunk.count(b"\n")
+    seconds = time.perf_counter() - begun
+    held = processes.memory([served.process.pid])
+    rows = lines - 1
+    return {
+        "rows": rows,
+        "seconds": seconds,
+        "per_second": rows / seconds,
+        "rss_before_mb": before.rss_mb,
+        "rss_mb": held.rss_mb,
+    }

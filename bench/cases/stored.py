@@ -1,0 +1,59 @@
+"""The same on a database that holds many orders already, row by row beside an empty one: machines drift."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from bench.cases.suite import RECENT_ORDERS, YEAR, Bench, audit, recent_orders, target_of
+from bench.support import growth
+from bench.support.measure import Target
+
+OLD_ORDERS = 200_000
+
+
+def run(bench: Bench) -> None:
+    """(g): the same on a database that holds many orders already, row by row beside an empty one: machines drift."""
+    full = bench.instance.fresh()
+    growth.load(bench.instance, full, bench.options.stored, YEAR, ended=timedelta(hours=1, minutes=5))
+    growth.load(bench.instance, full, RECENT_ORDERS, timedelta(minutes=1))
+    growth.vacuum(bench.instance, full)
+    growth.due_now(bench.instance, full)
+    audit(bench, full, "audit", f"audit of {bench.options.stored:,} orders")
+    for number in range(bench.options.runs):
+        bench.floor("stored")
+        empty = bench.instance.fresh()
+        growth.load(bench.instance, empty, RECENT_ORDERS, timedelta(minutes=1))
+        with bench.instance.serve(empty) as one, bench.instance.serve(full) as other:
+            sides = [Side(".empty", empty, target_of(one)), Side(".stored", full, target_of(other))]
+            _side_by_side(bench, sides if number % 2 else sides[::-1])
+        bench.instance.drop(empty)
+    bench.floor("stored")
+    growth.due_now(bench.instance, full)
+    audit(bench, full, "audit.grown", "audit of these and all that was bought since")
+    bench.instance.drop(full)
+
+
+class Side(NamedTuple):
+    """A database and the serve that answers for it."""
+
+    suffix: str
+    database: str
+    target: Target
+
+
+def _side_by_side(bench: Bench, sides: Sequence[Side]) -> None:
+    for side in sides:
+        bench.measure(bench.hot_orders(64, side.suffix), side.target)
+    for side in sides:
+        bench.measure(bench.all_orders(64, side.suffix), side.target)
+    known = {side.suffix: recent_orders(bench, side.database, side.target) for side in sides}
+    for side in sides:
+        bench.measure(bench.query("paid", "paid just now", known[side.suffix][0], 64, side.suffix), side.target)
+    for side in sides:
+        delivered = known[side.suffix][1]
+        bench.measure(bench.query("delivered", "delivered just now", delivered, 64, side.suffix), side.target)
+    full = next(side for side in sides if side.suffix == ".stored")
+    old = growth.delivered(bench.instance, full.database, OLD_ORDERS, recent=False)
+    bench.measure(bench.query("old", "random old ones", old, 64, full.suffix), full.target)
+    for load in bench.plain(64, full.suffix):
+        bench.measure(load, full.target)

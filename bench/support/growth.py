@@ -1,0 +1,181 @@
+"""What if there are a million orders already? Loads delivered ones as the service itself would have left them.
+
+`dealer-server audit` finds nothing wrong with the result. Half of the orders are the hot dealer's.
+"""
+
+import secrets
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from bench.support import calls
+from bench.support.calls import Dealer
+from bench.support.failure import Failed
+from bench.support.instance import Instance
+from dealer_server import clock
+from dealer_server.db.connection import Connection
+from dealer_server.db.database import Database
+from dealer_server.db.sealing import DataKeys, profile_context
+from dealer_server.rules.lifecycle import iccid
+from dealer_server.rules.money import money
+from dealer_server.rules.orders import identity
+
+Known = tuple[Dealer, str]
+"""An order's dealer and orderNo."""
+
+_COLUMNS = ("tenant_id", "order_id", "iccid", "activation_code", "qr_token")
+_STAGE = """
+CREATE TEMPORARY TABLE stored (
+    tenant_id bigint, order_id bigint, iccid text, activation_code bytea, qr_token text
+)
+"""
+
+# In the order of their foreign keys. $1 is the price of one order, $2 how far ids are from the epoch, in seconds.
+AT = "to_timestamp($2 + order_id / 1000000)"
+_LOADS = (
+    f"""
+    INSERT INTO orders (tenant_id, order_id, transaction_id, digest, currency, amount, delivery_status, order_status,
+        version, updated_at)
+    SELECT tenant_id, order_id, 'stored-' || order_id, '\\x{"00" * 16}', 'USD', $1, 'DELIVERED', 'COMPLETED', 2, {AT}
+    FROM stored ORDER BY order_id
+    """,
+    f"""
+    INSERT INTO ledger_entry (tenant_id, version, entry_type, reference, amount, balance_after, created_at)
+    SELECT tenant_id, w.version + number, 'ORDER_PAY', order_id, -$1, w.balance - number * $1, {AT}
+    FROM (SELECT *, row_number() OVER (PARTITION BY tenant_id ORDER BY order_id) AS number FROM stored) s
+    JOIN wallet w USING (tenant_id) ORDER BY order_id
+    """,
+    """
+    UPDATE wallet SET balance = balance - orders * $1, version = version + orders, order_count = order_count + orders,
+        profile_count = profile_count + orders
+    FROM (SELECT tenant_id, count(*) AS orders FROM stored GROUP BY tenant_id) s
+    WHERE wallet.tenant_id = s.tenant_id
+    """,
+    f"""
+    INSERT INTO order_item (tenant_id, order_id, line, package_code, supplier, quantity, period_num, price,
+        first_profile_id, item_status)
+    SELECT tenant_id, order_id, 0, '{calls.PACKAGE}', 'simulated', 1, 1, $1, order_id, 'DELIVERED'
+    FROM stored ORDER BY order_id
+    """,
+    f"""
+    INSERT INTO profile (tenant_id, profile_id, order_id, line, lifecycle_status, iccid, activation_code, qr_token,
+        esim_status, smdp_status, data_total_bytes, updated_at)
+    SELECT tenant_id, order_id, order_id, 0, 'DELIVERED', iccid, activation_code, qr_token, 'GOT_RESOURCE', 'RELEASED',
+        1073741824, {AT}
+    FROM stored ORDER BY order_id
+    """,
+    "UPDATE id_block SET next = greatest(next, (SELECT max(order_id) + 1 FROM stored))",
+)
+
+
+# Dealers without a callback URL: their events are SKIPPED.
+_SKIPPED = f"""
+INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, created_at, finished_at)
+SELECT tenant_id, order_id, event_type, order_version, 'SKIPPED', {AT}, {AT}
+FROM stored, (VALUES ('ORDER_PAID', 1), ('DELIVERY_UPDATED', 2)) AS event(event_type, order_version)
+ORDER BY order_id, order_version
+"""
+
+
+def load(
+    instance: Instance,
+    database: str,
+    count: int,
+    over: timedelta,
+    ended: timedelta = timedelta(0),
+    *,
+    dealers: Sequence[Dealer] = (),
+    events: str = _SKIPPED,
+) -> None:
+    """`count` delivered orders, evenly over a time that `ended` ago; none of that time may be there yet.
+
+    Of these dealers in turn, of all (and every other one of the hot dealer) where none are given. `events` is the
+    statement that says what becomes of their webhooks.
+    """
+    data_keys, buyers = instance.data_keys(database), dealers or _half_hot(instance.dealers)
+
+    async def write(opened: Database) -> None:
+        async with opened.transaction() as connection:
+            await connection.execute("SET LOCAL synchronous_commit = off")
+            await connection.execute("SET LOCAL session_replication_role = replica")  # the audit looks at foreign keys
+            await connection.execute("SET LOCAL work_mem = '256MB'")
+            await connection.execute(_STAGE)
+            rows = _rows(buyers, data_keys, count, clock.now() - ended - over, over)
+            await connection.copy_records_to_table("stored", records=rows, columns=_COLUMNS)
+            await connection.execute("ANALYZE stored")
+            for statement in (*_LOADS, events):
+                await _execute(connection, statement)
+            await connection.execute("DROP TABLE stored")
+
+    instance.run(database, write)
+
+
+def vacuum(instance: Instance, database: str) -> None:
+    """What autovacuum does in time."""
+
+    async def work(opened: Database) -> None:
+        async with opened.connection() as connection:
+            await connection.execute("VACUUM (ANALYZE)")
+
+    instance.run(database, work)
+
+
+def due_now(instance: Instance, database: str) -> None:
+    """No worker runs in a group that only orders: what it owes is due now, not late."""
+
+    async def work(opened: Database) -> None:
+        async with opened.connection() as connection:
+            await connection.execute("UPDATE order_item SET due_at = now() WHERE due_at IS NOT NULL")
+
+    instance.run(database, work)
+
+
+def delivered(instance: Instance, database: str, count: int, *, recent: bool) -> list[Known]:
+    """Up to `count` loaded orders at random: those of the last hour, or those before."""
+    hour_ago = identity.first_id_at(int((clock.now() - timedelta(hours=1)).timestamp()))
+    side = ">=" if recent else "<"
+    return _known(
+        instance,
+        database,
+        f"transaction_id LIKE 'stored-%' AND order_id {side} {hour_ago} ORDER BY random() LIMIT {count}",
+    )
+
+
+def paid(instance: Instance, database: str, count: int) -> list[Known]:
+    """The newest `count` orders that nobody has fulfilled."""
+    return _known(instance, database, f"version = 1 ORDER BY order_id DESC LIMIT {count}")
+
+
+def _known(instance: Instance, database: str, condition: str) -> list[Known]:
+    dealer_of = {dealer.tenant_id: dealer for dealer in instance.dealers}
+
+    async def find(opened: Database) -> list[Known]:
+        async with opened.connection() as connection:
+            rows = await connection.fetch(f"SELECT tenant_id, order_id FROM orders WHERE {condition}")
+        if not rows:
+            raise Failed(f"no orders to query: {condition}")
+        return [(dealer_of[row[0]], identity.order_no(row[1])) for row in rows]
+
+    return instance.run(database, find)
+
+
+async def _execute(connection: Connection, statement: str) -> None:
+    numbers = [money.parse(calls.PRICE, "USD"), identity.EPOCH_SECONDS]
+    await connection.execute(statement.replace("$1", f"{numbers[0]}::bigint").replace("$2", f"{numbers[1]}::bigint"))
+
+
+def _half_hot(dealers: Sequence[Dealer]) -> list[Dealer]:
+    return [one for dealer in dealers for one in (dealer, dealers[0])]
+
+
+def _rows(
+    buyers: Sequence[Dealer], keys: DataKeys, count: int, since: datetime, over: timedelta
+) -> Iterator[tuple[int, int, str, bytes, str]]:
+    """What a supplier would have delivered: one profile per order, its id the order's."""
+    first, step = identity.first_id_at(int(since.timestamp())), int(over.total_seconds()) * identity.SEQUENCE // count
+    for number in range(count):
+        dealer = buyers[number % len(buyers)]
+        order_id = first + number * step
+        digits = f"89009{order_id % 10**14:014d}"
+        code = f"LPA:1$rsp.sandbox.example${secrets.token_hex(13).upper()}"
+        sealed = keys.seal(code.encode(), profile_context(dealer.tenant_id, order_id))
+        yield dealer.tenant_id, order_id, digits + iccid.luhn_digit(digits), sealed, secrets.token_urlsafe(16)
