@@ -27,8 +27,8 @@ from dealer_server.fulfillment.worker_loop import keep_working
 from dealer_server.rules.delivery import delivery
 from dealer_server.rules.lifecycle import lifecycle, usage
 from dealer_server.rules.lifecycle.lifecycle import Lifecycle, Report
-from dealer_server.rules.orders.model import Order, Profile, changed_items
-from dealer_server.store.orders import fulfillment
+from dealer_server.rules.orders.model import Order, Profile
+from dealer_server.store.orders.save import LIFECYCLE, save
 from dealer_server.store.profiles import lifecycle as rows
 from dealer_server.store.profiles.lifecycle import Row, Written
 from dealer_server.store.webhooks import webhook
@@ -121,10 +121,7 @@ async def _write(
         for old, new in zip(was.profiles, after.profiles, strict=True)
         if new != old
     ]
-    await rows.record_profiles(session, [(order.tenant_id, profile) for order, profile in changed], now)
-    if items := list(changed_items(changes)):
-        await fulfillment.record_items(session, items)
-    await fulfillment.record_orders(session, changes)
+    await save(session, changes, LIFECYCLE)
     versions = [(after.tenant_id, after.order_id, after.version) for _, after in changes]
     await webhook.order_changed(session, versions, now, _only_usage(changes), usage_interval)
     failpoints.hit("life.written")

@@ -12,8 +12,8 @@ from dealer_server.rules.lifecycle.lifecycle import SIMULATED
 from dealer_server.rules.money import refund
 from dealer_server.rules.money.refund import Part, Scope
 from dealer_server.rules.orders import identity
-from dealer_server.rules.orders.model import Order, changed_items, changed_profiles
-from dealer_server.store.orders import fulfillment as rows
+from dealer_server.rules.orders.model import Order
+from dealer_server.store.orders.save import DELIVERY, save
 from dealer_server.store.profiles import iccid, lifecycle
 from dealer_server.store.refunds.refund import New
 from dealer_server.store.webhooks import webhook
@@ -71,14 +71,10 @@ async def _give_back(
 async def _write(session: Session, changes: Sequence[tuple[Order, Order]], data_keys: DataKeys, speed: float) -> None:
     now = changes[0][1].updated_at
     orders = [after for _, after in changes]
-    if items := list(changed_items(changes)):
-        await rows.record_items(session, items)
-    if profiles := list(changed_profiles(changes)):
-        if bought := list(_bought(changes)):
-            await iccid.supersede(session, bought)
-        await rows.record_profiles(session, profiles, data_keys, now)
-        await lifecycle.born(session, changes, now, speed)
-    await rows.record_orders(session, changes)
+    if bought := list(_bought(changes)):
+        await iccid.supersede(session, bought)
+    await save(session, changes, DELIVERY, data_keys)
+    await lifecycle.born(session, changes, now, speed)
     await webhook.order_changed(session, [(order.tenant_id, order.order_id, order.version) for order in orders], now)
 
 

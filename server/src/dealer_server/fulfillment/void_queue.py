@@ -20,6 +20,7 @@ from dealer_server.fulfillment import scheduling
 from dealer_server.fulfillment.call_pool import CallPool
 from dealer_server.fulfillment.supplier_calls import fault_text
 from dealer_server.rules.money import refund
+from dealer_server.store.orders.save import VOID, save
 from dealer_server.store.profiles import lifecycle
 from dealer_server.store.refunds import refund as rows
 from dealer_server.store.refunds.refund import Void, Voided
@@ -148,7 +149,7 @@ class VoidQueue:
             if (after := refund.void(order, by_order[key], now)) is not order
         ]
         if changes:
-            await rows.record_orders(session, changes)
+            await save(session, changes, VOID)
             await webhook.order_changed(
                 session, [(after.tenant_id, after.order_id, after.version) for _, after in changes], now
             )

@@ -18,8 +18,9 @@ from dealer_server.db.sealing import DataKeys
 from dealer_server.operations.tenants.tenant import OperatorError
 from dealer_server.rules.delivery import delivery
 from dealer_server.rules.orders import identity
-from dealer_server.rules.orders.model import STOCK, Item, Order, Profile, changed_items, changed_profiles
+from dealer_server.rules.orders.model import STOCK, Item, Order, Profile
 from dealer_server.store.orders import fulfillment as lines
+from dealer_server.store.orders.save import DELIVERY, save
 from dealer_server.store.suppliers import purchase as rows
 from dealer_server.store.suppliers.purchase import Hop, Key, Made, New
 from dealer_server.store.webhooks import webhook
@@ -207,9 +208,5 @@ async def _record(
     after = delivery.retry(order, moved, now)
     if after is order:
         return
-    changes = [(order, after)]
-    if items := list(changed_items(changes)):
-        await lines.record_items(connection, items)
-    await lines.record_profiles(connection, list(changed_profiles(changes)), data_keys, now)
-    await lines.record_orders(connection, changes)
+    await save(connection, [(order, after)], DELIVERY, data_keys)
     await webhook.order_changed(connection, [(after.tenant_id, after.order_id, after.version)], now)

@@ -213,35 +213,6 @@ async def record(connection: Connection | Session, written: Sequence[Written], n
     assert len(done) == len(written), "a life is gone"
 
 
-async def record_profiles(
-    connection: Connection | Session, profiles: Sequence[tuple[int, Profile]], now: datetime
-) -> None:
-    """Writes what reports and time change of (tenant_id, profile); their orders are locked."""
-    done = await connection.fetch(
-        "UPDATE profile p SET lifecycle_status = new.lifecycle_status, activated = new.activated,"
-        " cancelled = new.cancelled, esim_status = new.esim_status, smdp_status = new.smdp_status,"
-        " plan_use_status = new.plan_use_status, plan_use_start_at = new.plan_use_start_at,"
-        " plan_use_end_at = new.plan_use_end_at, data_total_bytes = new.data_total_bytes,"
-        " data_usage_bytes = new.data_usage_bytes, updated_at = $1"
-        " FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::bool[], $6::bool[], $7::text[], $8::text[],"
-        " $9::text[], $10::timestamptz[], $11::timestamptz[], $12::bigint[], $13::bigint[]) AS new(tenant_id,"
-        " profile_id, lifecycle_status, activated, cancelled, esim_status, smdp_status, plan_use_status,"
-        " plan_use_start_at, plan_use_end_at, data_total_bytes, data_usage_bytes)"
-        " WHERE p.tenant_id = new.tenant_id AND p.profile_id = new.profile_id AND p.iccid IS NOT NULL RETURNING 1",
-        now,
-        *columns(
-            [
-                (tenant_id, one.profile_id, one.lifecycle_status, one.activated, one.cancelled, one.esim_status,
-                 one.smdp_status, one.plan_use_status, one.plan_use_start_at, one.plan_use_end_at,
-                 one.data_total_bytes, one.data_usage_bytes)
-                for tenant_id, one in profiles
-            ],
-            12,
-        ),
-    )  # fmt: skip
-    assert len(done) == len(profiles), "a profile has no codes"
-
-
 class Seen(NamedTuple):
     """A profile as its usage is asked for. `told_at`: when anything was last heard of it; `answered`: its supplier was
     heard since it was last asked; `waiting`: it was asked, and nobody knows yet that it cannot be."""
