@@ -72,9 +72,7 @@ async def save(
 
 def waits(item: Item) -> bool:
     """Whether any profile of this line waits for its codes."""
-    return any(
-        profile.lifecycle_status == "PENDING" and not profile.failed and not profile.held for profile in item.profiles
-    )
+    return any(profile.waiting for profile in item.profiles)
 
 
 async def _save_orders(session: Connection | Session, changes: Sequence[Change]) -> None:
