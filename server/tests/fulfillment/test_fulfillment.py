@@ -8,14 +8,28 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
 
+import msgspec
 import pytest
 
-from dealer_server.fulfillment.scheduling import retry_seconds
+from dealer_server.fulfillment.retry import lock_retry_seconds, retry_seconds
 from dealer_server.rules.catalogue.package import GB
+from dealer_server.rules.money.refund import Way
 from dealer_server.rules.orders.model import Order
 from dealer_server.suppliers.builtin.simulated import Simulated
 from dealer_server.suppliers.contract import Done, Outcome, Pending, Rejected, Supplier, Unit, Unknown
 from support import paths
+from dealer_server.suppliers.contract import (
+    Builtin,
+    Done,
+    Outcome,
+    Pending,
+    Rejected,
+    ReportSource,
+    Unit,
+    Unknown,
+    VoidOutcome,
+    VoidUnit,
+)
 from support import store_fixture as shops
 from support.store_fixture import PACKAGES, SEED, StoreFixture
 
@@ -38,9 +52,10 @@ class Network:
     """The simulated network behind a wire on which a test may do things: `answer` has the unit and the real answer."""
 
     code = "simulated"
+    reports: ReportSource | None = None
 
     def __init__(self, answer: Callable[[Unit, Outcome], Awaitable[Outcome]], parallel: int = 1):
-        self.parallel = parallel
+        self.caps = msgspec.structs.replace(Simulated(SEED).caps, parallel=parallel)
         self.asked: list[str] = []
         self._answer = answer
         self._real = Simulated(SEED)
@@ -48,6 +63,12 @@ class Network:
     async def allocate(self, unit: Unit, now: datetime) -> Outcome:
         self.asked.append(unit.unit_key)
         return await self._answer(unit, await self._real.allocate(unit, now))
+
+    def way(self, package_code: str, for_refund: bool) -> Way:
+        return self._real.way(package_code, for_refund)
+
+    async def void(self, unit: VoidUnit, now: datetime) -> VoidOutcome:
+        return await self._real.void(unit, now)
 
 
 def network(answer: Callable[[Unit, Outcome], Outcome], parallel: int = 1) -> Network:
@@ -296,6 +317,7 @@ async def test_a_supplier_cannot_make_us_spin_or_forget(shop: StoreFixture, deal
 
 def test_the_wait_between_tries_doubles_up_to_ten_minutes():
     assert [retry_seconds(claims) for claims in (1, 2, 3, 7, 8, 9, 1_000_000)] == [5, 10, 20, 320, 600, 600, 600]
+    assert [lock_retry_seconds(claims) for claims in (1, 2, 3, 10, 11, 1_000_000)] == [1, 2, 4, 512, 600, 600]
 
 
 async def test_a_package_this_process_does_not_know_yet_waits_a_second(shop: StoreFixture, dealer: int):
@@ -381,7 +403,8 @@ from dealer_server.suppliers.builtin.simulated import Simulated
 from support.store_fixture import MASTER_KEYS, PACKAGES, SEED
 
 class Doomed:
-    code, parallel, real = "simulated", 1, Simulated(SEED)
+    code, real = "simulated", Simulated(SEED)
+    caps = real.caps
 
     async def allocate(self, unit, now):
         answer = await self.real.allocate(unit, now)
@@ -494,7 +517,7 @@ async def test_a_poisonous_order_fails_alone_and_is_tried_ever_later(shop: Store
 
 @contextlib.asynccontextmanager
 async def running(
-    shop: StoreFixture, wake: asyncio.Event, changed: asyncio.Event, *suppliers: Supplier
+    shop: StoreFixture, wake: asyncio.Event, changed: asyncio.Event, *suppliers: Builtin
 ) -> AsyncIterator[None]:
     task = asyncio.create_task(shop.fulfiller(*suppliers, changed=changed.set).run(wake))
     try:

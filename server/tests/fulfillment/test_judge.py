@@ -13,7 +13,7 @@ from dealer_server.fulfillment.purchase_decision import (
     PENDING_SECONDS,
     PurchaseDecision,
     decide,
-    first_purchase,
+    first_hop,
 )
 from dealer_server.store.suppliers.purchase import Claimed, Hop
 from dealer_server.suppliers.contract import Done, FromStock, Outcome, Pending, Rejected, RejectedCode, Unknown
@@ -176,8 +176,8 @@ def test_what_is_written_off_is_no_plain_refusal_and_is_bought_again_under_fresh
 
 
 def test_a_line_begins_at_the_supplier_it_was_sold_from():
-    def first(supplier: str, route: list[Hop]) -> tuple[object, ...]:
-        return first_purchase((10_001, 7), 5, 0, "u-5-0-1", supplier, "TEST-OK", route)[6:]
+    def first(supplier: str, route: list[Hop]) -> Hop:
+        return first_hop(supplier, "TEST-OK", route)
 
     assert first("far", ROUTE) == FAR
     assert first("gone", ROUTE) == NEAR

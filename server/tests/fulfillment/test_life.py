@@ -14,7 +14,6 @@ from dealer_server.fulfillment.lifecycle_tracker import (
     Changed,
     LifecycleTracker,
     PollingSource,
-    SimulatedSource,
 )
 from dealer_server.rules.lifecycle.lifecycle import Report
 from dealer_server.rules.orders.model import Profile
@@ -28,6 +27,7 @@ from dealer_server.suppliers.contract import (
     ProfileReport,
     Purchase,
     Rejected,
+    ReportSource,
     Unasked,
     Unknown,
     VoidDone,
@@ -100,7 +100,7 @@ class Lives:
         self.order_id = order_id
         self.changes = 0
 
-    async def look(self, source: lifecycle_tracker.Source) -> int:
+    async def look(self, source: ReportSource) -> int:
         """All that is due at a supplier now; how many lives that were."""
         worker, total = self.follower(source), 0
         while lives := await worker.run_once():
@@ -108,7 +108,7 @@ class Lives:
         await worker._session.close()
         return total
 
-    def follower(self, source: lifecycle_tracker.Source) -> LifecycleTracker:
+    def follower(self, source: ReportSource) -> LifecycleTracker:
         def changed() -> None:
             self.changes += 1
 
@@ -153,8 +153,8 @@ async def elsewhere(shop: StoreFixture, quantity: int = 1) -> Lives:
     return lives
 
 
-def network(speed: float = 1.0) -> SimulatedSource:
-    return SimulatedSource(Simulated(SEED, speed))
+def network(speed: float = 1.0) -> Simulated:
+    return Simulated(SEED, speed)
 
 
 # Births

@@ -9,7 +9,7 @@ from dealer_server import clock
 from dealer_server.fulfillment.void_queue import VoidQueue
 from dealer_server.rules.money.refund import Way
 from dealer_server.store.tenants import data_key
-from dealer_server.suppliers.contract import Outcome, Unit, Unknown, VoidDone, VoidOutcome, VoidUnit
+from dealer_server.suppliers.contract import Caps, Outcome, Unit, Unknown, VoidDone, VoidOutcome, VoidUnit
 from support.api_client import Service, running_service
 from support.refunds import bought, profiles
 from support.supplier_setup import fresh
@@ -21,7 +21,8 @@ class Slow:
     """The simulated network on a day when each void takes until the test lets it go on."""
 
     code = "simulated"
-    parallel = 2
+    caps = Caps(parallel=2)
+    reports = None
 
     def __init__(self) -> None:
         self.asked: list[int] = []
@@ -69,7 +70,7 @@ async def working(service: Service, supplier: Slow, time: Time) -> AsyncIterator
     async with service.database.connection() as connection:
         keys = await data_key.load(connection, service.settings.master_keys)
     session = service.database.session()
-    task = asyncio.create_task(VoidQueue(supplier, supplier.parallel, session, keys, time, nobody, nobody).run())
+    task = asyncio.create_task(VoidQueue(supplier, session, keys, time, nobody, nobody).run())
     try:
         yield
     finally:

@@ -10,7 +10,7 @@ from dealer_server import clock
 from dealer_server.fulfillment import void_queue
 from dealer_server.rules.money.refund import Way
 from dealer_server.store.tenants import data_key
-from dealer_server.suppliers.contract import NotVoided, Outcome, Unit, Unknown, VoidOutcome, VoidUnit
+from dealer_server.suppliers.contract import Caps, NotVoided, Outcome, Unit, Unknown, VoidOutcome, VoidUnit
 from support.api_client import ApiClient, Service, running_service
 from support.refunds import bought, profiles, query, refund, settled
 
@@ -22,7 +22,8 @@ class Refusing:
     """The simulated network on a day when it voids nothing."""
 
     code = "simulated"
-    parallel = 1
+    caps = Caps(parallel=1)
+    reports = None
 
     async def allocate(self, unit: Unit, now: datetime) -> Outcome:
         return Unknown("it makes nothing either")

@@ -13,7 +13,7 @@ from dealer_server.rules.lifecycle import activation_code, iccid
 from dealer_server.rules.orders import identity
 from dealer_server.suppliers.builtin.simulated import Simulated
 from dealer_server.suppliers.builtin.stock import Stock
-from dealer_server.suppliers.contract import Done, FromStock, Outcome, Pending, Rejected, Supplier, Unit
+from dealer_server.suppliers.contract import Builtin, Done, FromStock, Outcome, Pending, Rejected, Unit
 
 SEED = bytes(range(32))
 PAID = datetime(2026, 11, 20, 8, 15, 30, 400_000, tzinfo=UTC)
@@ -26,7 +26,7 @@ def unit(package: str = "TEST-OK", position: int = 1, quantity: int = 1, profile
     return Unit(key, profile_id + position - 1, package, position, quantity, 1, GB, PAID)
 
 
-async def answer(of: Unit, seconds: float = 0, supplier: Supplier | None = None) -> Outcome:
+async def answer(of: Unit, seconds: float = 0, supplier: Builtin | None = None) -> Outcome:
     return await (supplier or Simulated(SEED)).allocate(of, PAID + timedelta(seconds=seconds))
 
 

@@ -23,7 +23,7 @@ from dealer_server.rules.orders.model import Order
 from dealer_server.rules.orders.order import OrderLine, OrderRequest, Placed
 from dealer_server.suppliers.builtin.simulated import Simulated
 from dealer_server.suppliers.builtin.stock import Stock
-from dealer_server.suppliers.contract import Supplier
+from dealer_server.suppliers.contract import Builtin
 
 SEED = bytes(range(32))
 MASTER_KEYS = MasterKeys({"test": bytes(32)})
@@ -97,7 +97,7 @@ class StoreFixture:
 
     def fulfiller(
         self,
-        *suppliers: Supplier,
+        *suppliers: Builtin,
         package: Callable[[str], Package | None] = PACKAGES.get,
         changed: Callable[[], None] = lambda: None,
     ) -> Fulfiller:
@@ -107,7 +107,7 @@ class StoreFixture:
         self._fulfillers.append(made)
         return made
 
-    async def fulfil(self, *suppliers: Supplier) -> int:
+    async def fulfil(self, *suppliers: Builtin) -> int:
         """All that is due now; gives how many lines that were."""
         worker, total = self.fulfiller(*suppliers), 0
         while lines := await worker.run_once():

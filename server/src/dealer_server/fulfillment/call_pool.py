@@ -1,12 +1,13 @@
-"""Calls to one supplier side by side: as many are claimed as can be asked now, each is recorded as it ends.
+"""Runs the calls to one supplier side by side: as many as it takes are claimed, each answer is recorded as it comes.
 
 So no claim waits for its turn, and none outlives its lease because others are slow.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+import itertools
+from collections.abc import Awaitable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
@@ -15,40 +16,57 @@ from dealer_server.fulfillment.supplier_calls import fault_text
 
 log = structlog.get_logger()
 
-POLL_SECONDS = 0.2
 LOST_SECONDS = 1.0
-GRACE_SECONDS = 5.0
 Claim = TypeVar("Claim")
 Answer = TypeVar("Answer")
+Answered = Sequence[tuple[Claim, Answer]]
+"""Claims, each with its answer."""
+Call = Coroutine[Any, Any, Answered[Claim, Answer]]
+
+
+class CalledWork(Protocol[Claim, Answer]):
+    """What a pool works off. `parallel`: calls at a time. `poll_seconds`: the pause between two looks for due work.
+    `grace_seconds`: how long calls may still run once the pool is stopped. `keeps_locked`: an answer that a lock kept
+    from being recorded is kept and recorded later; else it is given up like any that cannot be recorded."""
+
+    name: str
+    parallel: int
+    poll_seconds: float
+    grace_seconds: float
+    keeps_locked: bool
+    wake: asyncio.Event
+
+    async def begin(self, room: int) -> int:
+        """Claims due work and starts at most `room` calls for it; how much work there was."""
+        ...
+
+    async def record(self, answered: Answered[Claim, Answer]) -> None:
+        """Records answers in one transaction."""
+        ...
+
+    def unanswered(self, claim: Claim, fault: str) -> Answer:
+        """The answer of a call that broke."""
+        ...
+
+    async def give_up(self, claim: Claim, error: Exception, /) -> None:
+        """The answer to this claim cannot be recorded."""
+        ...
 
 
 class CallPool(Generic[Claim, Answer]):
-    """`begin(room)` claims work, calls `start` for at most `room` of it, and says how much it found. `record` writes
-    down answers in one transaction; one that it cannot write is recorded as `unrecorded(claim, fault)` instead. One
-    whose rows another transaction holds is kept, and recorded in a later turn."""
+    def __init__(self, work: CalledWork[Claim, Answer]):
+        self._work = work
+        self._running: dict[asyncio.Task[Answered[Claim, Answer]], Sequence[Claim]] = {}
+        self._ended: dict[int, tuple[Claim, Answer]] = {}  # numbered; not recorded yet
+        self._locked_out: list[int] = []  # of the ended: not recorded because of a lock
+        self._numbers = itertools.count()
 
-    def __init__(
-        self,
-        name: str,
-        most: int,
-        begin: Callable[[int], Awaitable[int]],
-        record: Callable[[Sequence[tuple[Claim, Answer]]], Awaitable[None]],
-        unrecorded: Callable[[Claim, str], Answer],
-    ):
-        self.wake = asyncio.Event()
-        self._name = name
-        self._most = most
-        self._begin = begin
-        self._record = record
-        self._unrecorded = unrecorded
-        self._running: dict[asyncio.Task[Answer], Claim] = {}
-        self._locked_out: list[asyncio.Task[Answer]] = []  # of the running: ended, but not recorded because of a lock
-
-    def start(self, claim: Claim, call: Coroutine[Any, Any, Answer]) -> None:
-        self._running[asyncio.create_task(call)] = claim
+    def start(self, claims: Sequence[Claim], call: Call[Claim, Answer]) -> None:
+        """One call, which brings the answers to all these claims."""
+        self._running[asyncio.create_task(call)] = claims
 
     async def run(self) -> None:
-        """Until cancelled; then calls that are under way get a moment to end, and what they brought is recorded."""
+        """Until cancelled; then calls that are under way get a moment to end, and their answers are recorded."""
         try:
             while True:
                 await self._turn()
@@ -56,29 +74,39 @@ class CallPool(Generic[Claim, Answer]):
             await asyncio.shield(asyncio.create_task(self._end()))
 
     async def run_once(self) -> int:
-        """What is due now, and the calls for it, to their end; how much there was."""
-        count = await self._begin(self._room())
-        while self._running:
-            await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
-            await self._record_ended()
+        """Works off what is due now; how much there was. Answers wait for a database that is away."""
+        count = await self._work.begin(self._room())
+        while self._running or self._ended:
+            if self._running:
+                await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+            try:
+                await self._record_ended()
+            except DatabaseLost:
+                await asyncio.sleep(LOST_SECONDS / 4)
         return count
 
+    async def record(self, answered: Answered[Claim, Answer]) -> None:
+        """Records what needs no call. Raises DatabaseLost: it is recorded later."""
+        for one in answered:
+            self._ended[next(self._numbers)] = one
+        await self._record_ended()
+
     def _room(self) -> int:
-        return max(self._most - len(self._running), 0)
+        return max(self._work.parallel - len(self._running) - len(self._ended), 0)
 
     async def _turn(self) -> None:
-        pause = POLL_SECONDS
+        pause = self._work.poll_seconds
         try:
-            busy = await self._uncancelled(self._begin(self._room()))
-            await self._uncancelled(self._record_ended())
-            if busy:
+            recorded = await self._uncancelled(self._record_ended())
+            begun = await self._uncancelled(self._work.begin(self._room()))
+            if recorded or begun:
                 return
         except DatabaseLost:
             pause = LOST_SECONDS
         except Exception as error:
-            log.error("calls_failed", work=self._name, error=fault_text(error))
+            log.error("work_failed", work=self._work.name, error=fault_text(error))
             pause = LOST_SECONDS
-        await self._something_happens(pause)
+        await self._wait_for_work(pause)
 
     async def _uncancelled(self, work: Awaitable[int]) -> int:
         """A transaction that was begun is ended, also when this is cancelled."""
@@ -89,19 +117,19 @@ class CallPool(Generic[Claim, Answer]):
             await asyncio.wait([task])
             raise
 
-    async def _something_happens(self, seconds: float) -> None:
-        """A call ends, the bell rings, or the time is over."""
-        ringing = asyncio.create_task(self.wake.wait())
-        running = [task for task in self._running if task not in self._locked_out]
+    async def _wait_for_work(self, seconds: float) -> None:
+        """Until a call ends, the work is woken, or the time is over."""
+        wake = self._work.wake
+        waking = asyncio.create_task(wake.wait())
         try:
-            await asyncio.wait([ringing, *running], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([waking, *self._running], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            ringing.cancel()
-        self.wake.clear()
+            waking.cancel()
+        wake.clear()
 
     async def _end(self) -> None:
         if self._running:
-            _, late = await asyncio.wait(self._running, timeout=GRACE_SECONDS)
+            _, late = await asyncio.wait(self._running, timeout=self._work.grace_seconds)
             for task in late:
                 task.cancel()
             await asyncio.wait(self._running)
@@ -110,50 +138,56 @@ class CallPool(Generic[Claim, Answer]):
             await self._record_ended()
 
     async def _record_ended(self) -> int:
-        """Records the calls that have ended; how many. They stay in hand while the database is away. Of those that a
-        lock kept from being recorded one is tried, so that the others' answers do not wait for many locks."""
-        ended = [task for task in self._running if task.done() and task not in self._locked_out]
-        return await self._record_or_split(ended) + await self._record_or_split(self._locked_out[:1])
+        """Records the answers that have come; how many. They are kept while the database is away. Of those that a lock
+        kept from being recorded one is tried, so that the others do not wait for many locks."""
+        for task in [task for task in self._running if task.done()]:
+            for answered in self._answers(task, self._running.pop(task)):
+                self._ended[next(self._numbers)] = answered
+        fresh = [number for number in self._ended if number not in self._locked_out]
+        return await self._record_or_split(fresh) + await self._record_or_split(self._locked_out[:1])
 
-    def _answer(self, task: asyncio.Task[Answer]) -> Answer:
+    def _answers(self, task: asyncio.Task[Answered[Claim, Answer]], claims: Sequence[Claim]) -> Answered[Claim, Answer]:
         """A call that broke harms no other."""
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        return task.result() if error is None else self._unrecorded(self._running[task], fault_text(error))
+        if error is None:
+            return task.result()
+        return [(claim, self._work.unanswered(claim, fault_text(error))) for claim in claims]
 
-    async def _record_or_split(self, ended: Sequence[asyncio.Task[Answer]]) -> int:
-        """How many of them are done with."""
-        if not ended:
+    async def _record_or_split(self, numbers: Sequence[int]) -> int:
+        """Records these answers together or, where that fails, one by one; how many are done with."""
+        if not numbers:
             return 0
-        answers = [(self._running[task], self._answer(task)) for task in ended]
         try:
-            await self._record(answers)
+            await self._work.record([self._ended[number] for number in numbers])
         except DatabaseLost:
             raise
         except Exception as error:
-            if len(ended) > 1:
-                return sum([await self._record_or_split([task]) for task in ended])
-            if isinstance(error, LockTimeout):
-                return self._keep(ended[0])
-            await self._record_instead(answers[0][0], error)
-        for task in ended:
-            del self._running[task]
-        self._locked_out = [task for task in self._locked_out if task in self._running]
-        return len(ended)
+            if len(numbers) > 1:
+                log.warning("batch_failed", work=self._work.name, claims=len(numbers), error=fault_text(error))
+                return sum([await self._record_or_split([number]) for number in numbers])
+            if isinstance(error, LockTimeout) and self._work.keeps_locked:
+                return self._keep(numbers[0])
+            await self._give_up(numbers[0], error)
+        for number in numbers:
+            del self._ended[number]
+        self._locked_out = [number for number in self._locked_out if number in self._ended]
+        return len(numbers)
 
-    def _keep(self, task: asyncio.Task[Answer]) -> int:
-        """It is tried again once those have been that were kept before."""
-        if task in self._locked_out:
-            self._locked_out.remove(task)
+    def _keep(self, number: int) -> int:
+        """It is tried again after those that were kept before."""
+        if number in self._locked_out:
+            self._locked_out.remove(number)
         else:
-            log.warning("answer_waits_for_a_lock", work=self._name)
-        self._locked_out.append(task)
+            log.warning("answer_waits_for_a_lock", work=self._work.name)
+        self._locked_out.append(number)
         return 0
 
-    async def _record_instead(self, claim: Claim, error: Exception) -> None:
+    async def _give_up(self, number: int, error: Exception) -> None:
         """What cannot be written even so is left to its lease."""
+        claim, _ = self._ended[number]
         try:
-            await self._record([(claim, self._unrecorded(claim, fault_text(error)))])
+            await self._work.give_up(claim, error)
         except DatabaseLost:
             raise
         except Exception as again:
-            log.error("answer_left_to_its_lease", work=self._name, error=fault_text(again))
+            log.error("answer_left_to_its_lease", work=self._work.name, error=fault_text(again))

@@ -9,7 +9,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -21,20 +21,19 @@ from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost
 from dealer_server.db.sealing import DataKeys
 from dealer_server.db.session import Session
-from dealer_server.fulfillment import scheduling
+from dealer_server.fulfillment.retry import retry_seconds
 from dealer_server.fulfillment.supplier_calls import fault_text
 from dealer_server.fulfillment.worker_loop import keep_working
 from dealer_server.rules.delivery import delivery
 from dealer_server.rules.lifecycle import lifecycle, usage
 from dealer_server.rules.lifecycle.lifecycle import Lifecycle, Report
-from dealer_server.rules.orders.model import Order, Profile, changed_items
-from dealer_server.store.orders import fulfillment
+from dealer_server.rules.orders.model import Order, Profile
+from dealer_server.store.orders.save import LIFECYCLE, save
 from dealer_server.store.profiles import lifecycle as rows
 from dealer_server.store.profiles.lifecycle import Row, Written
 from dealer_server.store.webhooks import webhook
 from dealer_server.store.webhooks.webhook import USAGE_INTERVAL
-from dealer_server.suppliers.builtin.simulated import Delivered, Simulated
-from dealer_server.suppliers.contract import CALL_SECONDS, Bought, ProfileReport, Remote, Unasked
+from dealer_server.suppliers.contract import CALL_SECONDS, Bought, ProfileReport, Remote, ReportSource, Unasked
 
 log = structlog.get_logger()
 
@@ -121,10 +120,7 @@ async def _write(
         for old, new in zip(was.profiles, after.profiles, strict=True)
         if new != old
     ]
-    await rows.record_profiles(session, [(order.tenant_id, profile) for order, profile in changed], now)
-    if items := list(changed_items(changes)):
-        await fulfillment.record_items(session, items)
-    await fulfillment.record_orders(session, changes)
+    await save(session, changes, LIFECYCLE)
     versions = [(after.tenant_id, after.order_id, after.version) for _, after in changes]
     await webhook.order_changed(session, versions, now, _only_usage(changes), usage_interval)
     failpoints.hit("life.written")
@@ -159,64 +155,36 @@ def _profile(order: Order, profile_id: int) -> Profile:
     return next(profile for profile in order.profiles if profile.profile_id == profile_id)
 
 
-# Whom there is to ask
-
-
-class Source(Protocol):
-    """A supplier as it is followed. `timed`: time ends its plans; else only its own word does."""
-
-    code: str
-    asks: bool
-    timed: bool
-
-    async def look(self, lives: Sequence[Row], now: datetime) -> Sequence[ProfileReport | Unasked]: ...
-
-    def again(self, one: Row, now: datetime) -> datetime | None:
-        """When it is asked next, if ever."""
-        ...
-
-
-class SimulatedSource:
-    """The simulated network: asked whenever one of its stories goes on."""
-
-    code = lifecycle.SIMULATED
-    asks = timed = True
-
-    def __init__(self, simulated: Simulated):
-        self._simulated = simulated
-
-    async def look(self, lives: Sequence[Row], now: datetime) -> list[ProfileReport]:
-        return await self._simulated.refresh([_delivered(one) for one in lives], now)
-
-    def again(self, one: Row, now: datetime) -> datetime | None:
-        return self._simulated.next_step(_delivered(one), now)
-
-
 class PollingSource:
-    """A Remote: asked in intervals where it can be, and where it does not tell all by itself."""
+    """A remote supplier: asked at intervals, where it can be asked at all. Some report the end of plans themselves."""
 
     def __init__(self, remote: Remote):
         self.code = remote.code
-        self.asks = remote.caps.polled
+        self.polled = remote.caps.polled
         self.timed = not remote.caps.own_plan_end
         self._remote = remote
 
-    async def look(self, lives: Sequence[Row], now: datetime) -> Sequence[ProfileReport | Unasked]:
-        if not self.asks:
-            return []
-        return await self._remote.refresh([_bought(one) for one in lives], now)
+    async def refresh(self, bought: Sequence[Bought], now: datetime) -> Sequence[ProfileReport | Unasked]:
+        return await self._remote.refresh(bought, now)
 
-    def again(self, one: Row, now: datetime) -> datetime | None:
+    def next_refresh_at(self, bought: Bought, now: datetime) -> datetime | None:
         fraction = secrets.randbelow(1_000) / 1_000
-        return now + timedelta(seconds=lifecycle.poll_seconds(fraction)) if self.asks else None
+        return now + timedelta(seconds=lifecycle.poll_seconds(fraction)) if self.polled else None
 
 
-def _delivered(one: Row) -> Delivered:
-    return Delivered(one.iccid, one.package_code, one.created_at, one.data_total_bytes, one.cancelled)
-
-
-def _bought(one: Row) -> Bought:
-    return Bought(one.profile_id, one.unit_key, one.sku, one.iccid, one.supplier_ref, one.unit_ref)
+def _bought(row: Row) -> Bought:
+    return Bought(
+        profile_id=row.profile_id,
+        unit_key=row.unit_key,
+        sku=row.sku,
+        iccid=row.iccid,
+        supplier_ref=row.supplier_ref,
+        unit_ref=row.unit_ref,
+        package_code=row.package_code,
+        delivered_at=row.created_at,
+        data_bytes=row.data_total_bytes,
+        cancelled=row.cancelled,
+    )
 
 
 # The loop
@@ -227,7 +195,7 @@ class LifecycleTracker:
 
     def __init__(
         self,
-        source: Source,
+        source: ReportSource,
         session: Session,
         data_keys: DataKeys,
         clock: Clock,
@@ -269,7 +237,7 @@ class LifecycleTracker:
         """What is told of each that was asked, by profileId; None where no answer came."""
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                told = await self._source.look(due, self._clock())
+                told = await self._refresh(due)
         except Exception as error:
             log.warning("lives_not_told", supplier=self._source.code, lives=len(due), error=fault_text(error))
             return None
@@ -280,6 +248,11 @@ class LifecycleTracker:
             for one in due
             if one.profile_id not in left
         }
+
+    async def _refresh(self, due: Sequence[Row]) -> Sequence[ProfileReport | Unasked]:
+        if not self._source.polled:
+            return ()
+        return await self._source.refresh([_bought(row) for row in due], self._clock())
 
     async def _record_or_split(
         self, claim_id: int, due: Sequence[Row], heard: Mapping[int, Sequence[Report]] | None
@@ -322,17 +295,17 @@ class LifecycleTracker:
         again, claims = self._again(row, heard, now)
         due = lifecycle.next_due(one.profile, one.life, again, timed=self._source.timed)
         reported = bool(heard and heard.get(row.profile_id))
-        return Written(row.key, one.life, due, None, claims, reported, self._source.asks)
+        return Written(row.key, one.life, due, None, claims, reported, self._source.polled)
 
     def _again(
         self, row: Row, heard: Mapping[int, Sequence[Report]] | None, now: datetime
     ) -> tuple[datetime | None, int]:
         """When, and how many claims in a row have led to nothing by now."""
         if heard is None:
-            return now + timedelta(seconds=scheduling.retry_seconds(row.claims)), row.claims
+            return now + timedelta(seconds=retry_seconds(row.claims)), row.claims
         if row.profile_id not in heard:
             return now, row.claims - 1  # as before this claim
-        return self._source.again(row, now), 0
+        return self._source.next_refresh_at(_bought(row), now), 0
 
 
 def _names(sighting: ProfileReport, one: Row) -> bool:
@@ -346,7 +319,7 @@ def _names(sighting: ProfileReport, one: Row) -> bool:
 
 def trackers(
     database: Database,
-    sources: Sequence[Source],
+    sources: Sequence[ReportSource],
     data_keys: DataKeys,
     clock: Clock,
     changed: Callable[[], None],

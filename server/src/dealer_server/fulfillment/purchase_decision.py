@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from dealer_server.fulfillment.scheduling import retry_seconds
+from dealer_server.fulfillment.retry import retry_seconds
 from dealer_server.rules.orders.model import STOCK
 from dealer_server.store.suppliers.purchase import Answered, Claimed, Hop, New, State
 from dealer_server.suppliers.contract import Done, Outcome, Pending, Rejected, Unknown
@@ -56,22 +56,39 @@ def decide(
     return PurchaseDecision(_unknown(one, reason, now))
 
 
-def first_purchase(key: tuple[int, int], order_id: int, line: int, unit_key: str, supplier: str, package_code: str,
-             route: Sequence[Hop]) -> New:  # fmt: skip
-    """The first purchase for a unit: at the supplier its line was sold from, or else at the first of the route that
-    is called; the stock is not."""
+def first_hop(supplier: str, package_code: str, route: Sequence[Hop]) -> Hop:
+    """Where a unit is bought first: at the supplier its line was sold from, or else at the first remote supplier of the
+    route."""
     hop = next((hop for hop in route if hop.supplier == supplier), None)
     hop = hop or next((hop for hop in route if hop.supplier != STOCK), None)
-    hop = hop or Hop(supplier, package_code, None, None)
-    return New(*key, 0, order_id, line, unit_key, *hop)
+    return hop or Hop(supplier, package_code, None, None)
 
 
-def kept(one: Claimed, outcome: Outcome, verdict: bytes, now: datetime) -> Answered:
-    """A clear answer about a profile that a pending refund holds: it stands until the refund is settled."""
-    due = now + timedelta(seconds=HELD_SECONDS)
-    refs = (outcome.supplier_ref, outcome.unit_ref) if isinstance(outcome, Done) else (None, None)
-    return Answered(one.key, "UNKNOWN", due, None, *refs, unknown_since=one.unknown_since or now,
-                    outcome="HELD", verdict=verdict)  # fmt: skip
+def dropped(purchase: Claimed) -> PurchaseDecision:
+    """Nothing was asked for yet, and its profile does not need it any more."""
+    return PurchaseDecision(Answered(purchase.key, "DROPPED", None, reason="not wanted any more", outcome="DROPPED"))
+
+
+def put_off(purchase: Claimed, now: datetime) -> PurchaseDecision:
+    """A pending refund names its profile: nothing is bought until the refund is settled."""
+    return PurchaseDecision(Answered(purchase.key, "PLANNED", now + timedelta(seconds=HELD_SECONDS), outcome="HELD"))
+
+
+def kept_until_settled(purchase: Claimed, outcome: Done | Rejected, verdict: bytes, now: datetime) -> PurchaseDecision:
+    """A clear answer about a profile that a pending refund names is kept, sealed, until the refund is settled."""
+    made = outcome if isinstance(outcome, Done) else None
+    return PurchaseDecision(
+        Answered(
+            purchase.key,
+            "UNKNOWN",
+            now + timedelta(seconds=HELD_SECONDS),
+            supplier_ref=made and made.supplier_ref,
+            unit_ref=made and made.unit_ref,
+            unknown_since=purchase.unknown_since or now,
+            outcome="HELD",
+            verdict=verdict,
+        )
+    )
 
 
 def _done(one: Claimed, outcome: Done) -> Answered:

@@ -15,7 +15,7 @@ from dealer_server.clock import Clock
 from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost, LockTimeout
 from dealer_server.db.sealing import DataKeys
-from dealer_server.fulfillment import scheduling
+from dealer_server.fulfillment.retry import retry_seconds
 from dealer_server.fulfillment.supplier_calls import fault_text
 from dealer_server.fulfillment.worker_loop import keep_working
 from dealer_server.rules.money import refund, wallet
@@ -86,7 +86,7 @@ class RefundSettler:
             raise
         except Exception as error:
             failures, now = one.failures + 1, self._clock()
-            until = now + timedelta(seconds=scheduling.retry_seconds(failures))
+            until = now + timedelta(seconds=retry_seconds(failures))
             log.error("refund_not_settled", tenant_id=one.tenant_id, refund=identity.refund_no(one.refund_id),
                       failures=failures, again_at=until.isoformat(), error=fault_text(error))  # fmt: skip
             try:

@@ -1,8 +1,8 @@
-"""What do the suppliers say? Asks for a batch of units, with no transaction open; whatever goes wrong is an Unknown."""
+"""Asks suppliers, with no transaction open. Whatever goes wrong is an Unknown."""
 
 import asyncio
 import traceback
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Awaitable, Iterator, MutableMapping, Sequence
 
 import msgspec
 import structlog
@@ -10,9 +10,8 @@ import structlog
 from dealer_server.clock import Clock
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.lifecycle import activation_code, iccid
-from dealer_server.rules.orders import identity
 from dealer_server.store.orders.fulfillment import Claimed
-from dealer_server.suppliers.contract import Done, Outcome, Rejected, Supplier, Unit, Unknown
+from dealer_server.suppliers.contract import Builtin, Done, Outcome, Rejected, Unit, Unknown
 
 log = structlog.get_logger()
 
@@ -24,39 +23,41 @@ def unit_key(order_id: int, line: int, position: int) -> str:
 
 
 def units(line: Claimed, package: Package) -> list[Unit]:
-    """What is still to be made for a line. The keys stay the same however often it is asked for."""
+    """What is still to be made for a line."""
     data_bytes = None if package.data_bytes is None else package.data_bytes * line.period_num
     positions = [profile_id - line.first_profile_id + 1 for profile_id in line.pending]
     return [
         Unit(
-            unit_key(line.order_id, line.line, position),
-            line.first_profile_id + position - 1,
-            line.package_code,
-            position,
-            line.quantity,
-            line.period_num,
-            data_bytes,
-            line.paid_at,
+            unit_key=unit_key(line.order_id, line.line, position),
+            profile_id=line.first_profile_id + position - 1,
+            package_code=line.package_code,
+            position=position,
+            quantity=line.quantity,
+            period_num=line.period_num,
+            data_bytes=data_bytes,
+            paid_at=line.paid_at,
         )
         for position in positions
     ]
 
 
-async def ask(supplier: Supplier, wanted: Sequence[Unit], clock: Clock, outcomes: MutableMapping[int, Outcome]) -> None:
+async def ask_for_each(
+    supplier: Builtin, units: Sequence[Unit], clock: Clock, outcomes: MutableMapping[int, Outcome]
+) -> None:
     """Fills `outcomes` by profileId. When this is cancelled, a unit whose answer has not come stands there as Unknown,
     one not asked for is missing."""
-    waiting = iter(wanted)
+    waiting = iter(units)
     async with asyncio.TaskGroup() as callers:
-        for _ in range(min(supplier.parallel, len(wanted))):
-            callers.create_task(_ask_each(supplier, waiting, clock, outcomes))
+        for _ in range(min(supplier.caps.parallel, len(units))):
+            callers.create_task(_ask_one_by_one(supplier, waiting, clock, outcomes))
 
 
-async def _ask_each(
-    supplier: Supplier, waiting: Iterator[Unit], clock: Clock, outcomes: MutableMapping[int, Outcome]
+async def _ask_one_by_one(
+    supplier: Builtin, waiting: Iterator[Unit], clock: Clock, outcomes: MutableMapping[int, Outcome]
 ) -> None:
     for unit in waiting:
         outcomes[unit.profile_id] = _NO_ANSWER
-        outcomes[unit.profile_id] = outcome = await _ask_one(supplier, unit, clock)
+        outcomes[unit.profile_id] = outcome = await outcome_of(supplier.allocate(unit, clock()))
         if isinstance(outcome, Rejected):
             log.warning("unit_rejected", unit_key=unit.unit_key, supplier=supplier.code, code=outcome.code,
                         message=outcome.message)  # fmt: skip
@@ -64,15 +65,12 @@ async def _ask_each(
             log.warning("outcome_unknown", unit_key=unit.unit_key, supplier=supplier.code, reason=outcome.reason)
 
 
-async def _ask_one(supplier: Supplier, unit: Unit, clock: Clock) -> Outcome:
+async def outcome_of(call: Awaitable[Outcome]) -> Outcome:
+    """What a call to a supplier brings. Codes that no phone could use are no success."""
     try:
-        return checked(await supplier.allocate(unit, clock()))
+        outcome = await call
     except Exception as error:
         return Unknown(fault_text(error))
-
-
-def checked(outcome: Outcome) -> Outcome:
-    """The outcome; codes that no phone could use are no success."""
     if not isinstance(outcome, Done):
         return outcome if isinstance(outcome, Outcome) else Unknown(f"answered with {type(outcome).__name__}")
     try:
@@ -83,17 +81,14 @@ def checked(outcome: Outcome) -> Outcome:
 
 
 def fault_text(error: BaseException) -> str:
-    """An exception for the log: its kind and where in our code it arose, but not its words, which may hold a secret."""
+    """An exception for the log: its kind and where in our code it arose, but not its message, which may hold a
+    secret."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "dealer_server" in frame.filename] or frames
     constraint = getattr(error, "constraint_name", None)
-    words = [type(error).__name__, f"({constraint})" if constraint else ""]
-    words += [f"at {frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in ours[-1:]]
-    return " ".join(filter(None, words))
-
-
-def order_no(line: Claimed) -> str:
-    return identity.order_no(line.order_id)
+    parts = [type(error).__name__, f"({constraint})" if constraint else ""]
+    parts += [f"at {frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in ours[-1:]]
+    return " ".join(filter(None, parts))
 
 
 _NO_ANSWER = Unknown("no answer in time")

@@ -6,8 +6,9 @@ credited or called void meanwhile.
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import structlog
 
@@ -16,18 +17,19 @@ from dealer_server.clock import Clock
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
 from dealer_server.db.session import Session
-from dealer_server.fulfillment import scheduling
-from dealer_server.fulfillment.call_pool import CallPool
+from dealer_server.fulfillment.call_pool import Answered, CallPool
+from dealer_server.fulfillment.retry import retry_seconds
 from dealer_server.fulfillment.supplier_calls import fault_text
 from dealer_server.rules.money import refund
+from dealer_server.store.orders.save import VOID, save
 from dealer_server.store.profiles import lifecycle
 from dealer_server.store.refunds import refund as rows
 from dealer_server.store.refunds.refund import Void, Voided
 from dealer_server.store.webhooks import webhook
 from dealer_server.suppliers.contract import (
+    Builtin,
     NotVoided,
     Pending,
-    Remote,
     Supplier,
     Unknown,
     VoidDone,
@@ -41,73 +43,87 @@ LEASE_SECONDS = 60.0  # a call ends before, with time left to record
 ASK_SECONDS = 45.0
 
 
+class VoidClaim(NamedTuple):
+    claim_id: int
+    void: Void
+
+
 class VoidQueue:
-    """Works off the voids that wait for one supplier; `settle` is rung when a refund may go on."""
+    """Works off the voids that wait for one supplier; `settle` is called when a refund may go on."""
+
+    poll_seconds = 0.2
+    grace_seconds = 5.0
+    keeps_locked = True
 
     def __init__(
         self,
-        supplier: Supplier | Remote,
-        parallel: int,
+        supplier: Supplier,
         session: Session,
         data_keys: DataKeys,
         clock: Clock,
         changed: Callable[[], None],
         settle: Callable[[], None],
     ):
+        self.name = f"voids at {supplier.code}"
+        self.parallel = supplier.caps.parallel
+        self.wake = asyncio.Event()
         self._supplier = supplier
         self._session = session
         self._data_keys = data_keys
         self._clock = clock
         self._changed = changed
         self._settle = settle
-        self._calls = CallPool[tuple[int, Void], VoidOutcome](
-            f"voids at {supplier.code}", parallel, self._claim, self._record, self._unrecorded
-        )
-        self.wake = self._calls.wake
+        self._pool = CallPool[VoidClaim, VoidOutcome](self)
 
     async def run(self) -> None:
-        """Until cancelled; see Calls."""
+        """Until cancelled; see CallPool."""
         try:
-            await self._calls.run()
+            await self._pool.run()
         finally:
             await self._session.close()
 
     async def run_once(self) -> int:
         """As many as may be asked for at a time; how many there were."""
-        return await self._calls.run_once()
+        return await self._pool.run_once()
 
-    async def _claim(self, room: int) -> int:
+    async def begin(self, room: int) -> int:
         if not room:
             return 0
-        now, claim = self._clock(), secrets.randbits(62)
+        now, claim_id = self._clock(), secrets.randbits(62)
         until = now + timedelta(seconds=LEASE_SECONDS)
-        voids = await rows.claim_voids(self._session, self._supplier.code, claim, now, until, room)
+        voids = await rows.claim_voids(self._session, self._supplier.code, claim_id, now, until, room)
         if voids:
             failpoints.hit("void.claimed")
         for void in voids:
-            self._calls.start((claim, void), self._ask(void))
+            claim = VoidClaim(claim_id, void)
+            self._pool.start([claim], self._ask(claim))
         return len(voids)
 
-    async def _ask(self, void: Void) -> VoidOutcome:
+    async def _ask(self, claim: VoidClaim) -> Answered[VoidClaim, VoidOutcome]:
+        void = claim.void
         unit = VoidUnit(void.profile_id, void.package_code, void.iccid, void.refund_id is not None,
                         void.created_at, void.claims > 1, *void.bought)  # fmt: skip
         try:
             async with asyncio.timeout(ASK_SECONDS):
                 outcome = await self._supplier.void(unit, self._clock())
         except asyncio.CancelledError:
-            return Unknown("this worker ended before the answer came")
+            return [(claim, Unknown("this worker ended before the answer came"))]
         except Exception as error:
             outcome = Unknown(fault_text(error))
         failpoints.hit("void.answered")
-        return outcome
+        return [(claim, outcome)]
 
-    def _unrecorded(self, claim: tuple[int, Void], fault: str) -> VoidOutcome:
+    def unanswered(self, claim: VoidClaim, fault: str) -> VoidOutcome:
         return Unknown(f"its answer could not be recorded: {fault}")
 
-    async def _record(self, answers: Sequence[tuple[tuple[int, Void], VoidOutcome]]) -> None:
+    async def give_up(self, claim: VoidClaim, error: Exception) -> None:
+        """It is recorded as unknown, so that the supplier is asked again."""
+        await self.record([(claim, self.unanswered(claim, fault_text(error)))])
+
+    async def record(self, answered: Answered[VoidClaim, VoidOutcome]) -> None:
         session, now = self._session, self._clock()
-        voids = [void for (_, void), _ in answers]
-        voided = [_voided(claim, void, outcome, now) for (claim, void), outcome in answers]
+        voids = [claim.void for claim, _ in answered]
+        voided = [_voided(claim.claim_id, claim.void, outcome, now) for claim, outcome in answered]
         gone = {(one.tenant_id, one.profile_id) for one in voided if one.outcome == "VOIDED"}
         cancelled = {
             (void.tenant_id, void.order_id)
@@ -148,7 +164,7 @@ class VoidQueue:
             if (after := refund.void(order, by_order[key], now)) is not order
         ]
         if changes:
-            await rows.record_orders(session, changes)
+            await save(session, changes, VOID)
             await webhook.order_changed(
                 session, [(after.tenant_id, after.order_id, after.version) for _, after in changes], now
             )
@@ -164,7 +180,7 @@ def _voided(claim: int, void: Void, outcome: VoidOutcome, now: datetime) -> Void
     if isinstance(outcome, Pending):
         seconds = min(max(outcome.poll_after_seconds, 0.05), 3_600.0)
     else:
-        seconds = scheduling.retry_seconds(void.claims)
+        seconds = retry_seconds(void.claims)
         log.warning("void_unknown", tenant_id=void.tenant_id, profile_id=void.profile_id, supplier=void.supplier,
                     reason=outcome.reason)  # fmt: skip
     return Voided(claim, void.tenant_id, void.profile_id, None, now + timedelta(seconds=seconds), None)
@@ -172,13 +188,12 @@ def _voided(claim: int, void: Void, outcome: VoidOutcome, now: datetime) -> Void
 
 def queues(
     database: Database,
-    suppliers: Mapping[str, Supplier],
+    suppliers: Mapping[str, Builtin],
     data_keys: DataKeys,
     clock: Clock,
     changed: Callable[[], None],
     settle: Callable[[], None],
 ) -> list[VoidQueue]:
     return [
-        VoidQueue(supplier, supplier.parallel, database.session(), data_keys, clock, changed, settle)
-        for supplier in suppliers.values()
+        VoidQueue(supplier, database.session(), data_keys, clock, changed, settle) for supplier in suppliers.values()
     ]

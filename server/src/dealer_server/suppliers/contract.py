@@ -1,13 +1,14 @@
-"""What does a supplier of eSIMs do for us, and what may it answer? (suppliers 3)
+"""What does a supplier of eSIMs do for us, and what may it answer?
 
-There are two kinds. A **Supplier** in the house (`simulated`, `stock`) answers at once and keeps nothing. A **Remote**
-one is called over a network, and each call may be lost: what we ask of it is written down before (a Purchase). Both are
-asked for one unit at a time, with no transaction open, and may be asked again with the same unit_key: after a crash, a
-lost answer, or because they said Pending. They must then give the same eSIM and never a second one.
+There are two kinds. A **Builtin** supplier (`simulated`, `stock`) runs in this process: it answers at once and keeps
+nothing. A **Remote** supplier is called over a network, and each call may be lost: what it is asked for is written down
+before (a Purchase). Both are asked for one unit at a time, with no transaction open, and may be asked again with the
+same unit_key: after a crash, a lost answer, or because they answered Pending. They must then give the same eSIM and
+never a second one.
 
-**Only Rejected means "surely nothing was allocated".** Whatever is neither an answer understood as success nor one
-understood as failure is Unknown: a timeout, a reset, half an answer, a 500. A unit with an unknown outcome is neither
-refunded nor bought elsewhere; the same supplier is asked again with the same key. An exception counts as Unknown.
+**Only Rejected means that surely nothing was allocated.** An answer that is understood neither as a success nor as a
+failure is Unknown: a timeout, a reset, half an answer, a 500. A unit with an unknown outcome is neither refunded nor
+bought elsewhere; the same supplier is asked again with the same key. An exception counts as Unknown.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from dealer_server.rules.lifecycle.lifecycle import Report
+from dealer_server.rules.lifecycle.lifecycle import LifecycleTerms, Report
 from dealer_server.rules.money.refund import Way
 
 
@@ -130,26 +131,20 @@ class NotVoided(msgspec.Struct, frozen=True):
 VoidOutcome = VoidDone | NotVoided | Pending | Unknown
 
 
-class Supplier(Protocol):
-    """Who makes eSIMs. `code` is what packages name it by; at most `parallel` calls run at a time per process."""
+class Bought(msgspec.Struct, frozen=True):
+    """An eSIM in a dealer's hands: what its supplier is asked about. delivered_at: when it got its codes. data_bytes:
+    its volume, None: unlimited."""
 
-    @property
-    def code(self) -> str: ...
-
-    @property
-    def parallel(self) -> int: ...
-
-    async def allocate(self, unit: Unit, now: datetime) -> Outcome:
-        """Makes the eSIM, or says how far it is. Asked again with the same unit_key, it makes no second one."""
-        ...
-
-    def way(self, package_code: str, for_refund: bool) -> Way:
-        """Who has a say when a profile of this package, with codes, is voided."""
-        ...
-
-    async def void(self, unit: VoidUnit, now: datetime) -> VoidOutcome:
-        """Voids the eSIM, or says how far that is; asked again, it answers the same."""
-        ...
+    profile_id: int
+    unit_key: str
+    sku: str
+    iccid: str
+    supplier_ref: str | None = None
+    unit_ref: str | None = None
+    package_code: str = ""
+    delivered_at: datetime | None = None
+    data_bytes: int | None = None
+    cancelled: bool = False
 
 
 class Purchase(msgspec.Struct, frozen=True):
@@ -170,17 +165,6 @@ class Purchase(msgspec.Struct, frozen=True):
     cost: int | None = None
     cost_currency: str | None = None
     unknown_since: datetime | None = None
-
-
-class Bought(msgspec.Struct, frozen=True):
-    """An eSIM that was bought from a Remote and is in our dealer's hands: what its supplier can be asked about."""
-
-    profile_id: int
-    unit_key: str
-    sku: str
-    iccid: str
-    supplier_ref: str | None = None
-    unit_ref: str | None = None
 
 
 class ProfileReport(msgspec.Struct, frozen=True):
@@ -226,13 +210,14 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Caps(msgspec.Struct, frozen=True):
-    """What a Remote can do, and how it wants to be asked.
+    """What a supplier can do, and how it is asked.
 
-    parallel: purchases at a time per process; how many calls a second it makes is a Remote's own affair
-    (suppliers/rate_limiter.py). polled: `refresh` tells the state and usage of eSIMs. plans_ids: ICCID (from a loaded
-    range) and MatchingID are ours and stand in the Purchase before the first call. event_status: how its messages want
-    to
-    be answered. own_plan_end: plan ends and expiry are told by it, so time alone ends nothing here.
+    parallel: units asked for at a time, per process. How many calls a second a Remote makes is its own affair
+    (suppliers/rate_limiter.py). polled: `refresh` gives the state and usage of eSIMs. plans_ids: ICCID (from a loaded
+    range) and MatchingID are ours and stand in the Purchase before the first call. event_status: the HTTP status that
+    its messages are answered with. own_plan_end: it reports when plans end and eSIMs expire, so time alone ends nothing
+    here. reuses_iccids: it may sell an ICCID again. lifecycle: how its eSIMs are followed after delivery; None: not at
+    all.
     """
 
     parallel: int = 8
@@ -240,20 +225,68 @@ class Caps(msgspec.Struct, frozen=True):
     plans_ids: bool = False
     own_plan_end: bool = False
     event_status: int = 204
+    reuses_iccids: bool = True
+    lifecycle: LifecycleTerms | None = LifecycleTerms()
 
 
-class Remote(Protocol):
-    """A supplier that is called over a network. One file, one class, one row in suppliers/registry.py.
-
-    Every method but parse_event may take up to its own deadline (suppliers 3 rule 9), which ends before `CALL_SECONDS`;
-    what it raises counts as Unknown. None of them writes anywhere: what they answer is recorded by who called them.
-    """
+class Supplier(Protocol):
+    """What every supplier has. `code` is its name in packages and routes."""
 
     @property
     def code(self) -> str: ...
 
     @property
     def caps(self) -> Caps: ...
+
+    async def void(self, unit: VoidUnit, now: datetime) -> VoidOutcome:
+        """Voids the eSIM, or says how far that is; asked again, it answers the same."""
+        ...
+
+
+class ReportSource(Protocol):
+    """Where reports on a supplier's delivered eSIMs come from. polled: it is asked. timed: time alone ends a plan."""
+
+    @property
+    def code(self) -> str: ...
+
+    @property
+    def polled(self) -> bool: ...
+
+    @property
+    def timed(self) -> bool: ...
+
+    async def refresh(self, bought: Sequence[Bought], now: datetime) -> "Sequence[ProfileReport | Unasked]":
+        """How these eSIMs are, and what was used. Not called unless `polled`."""
+        ...
+
+    def next_refresh_at(self, bought: Bought, now: datetime) -> datetime | None:
+        """When to ask about this eSIM again, if ever."""
+        ...
+
+
+class Builtin(Supplier, Protocol):
+    """A supplier in this process. It needs no network, and its answer follows from the unit and the time alone."""
+
+    @property
+    def reports(self) -> ReportSource | None:
+        """None: there is nobody to report on its eSIMs."""
+        ...
+
+    async def allocate(self, unit: Unit, now: datetime) -> Outcome:
+        """Makes the eSIM, or says how far it is. Asked again with the same unit_key, it makes no second one."""
+        ...
+
+    def way(self, package_code: str, for_refund: bool) -> Way:
+        """Who decides when a profile of this package, with codes, is voided."""
+        ...
+
+
+class Remote(Supplier, Protocol):
+    """A supplier that is called over a network. One file, one class, one row in suppliers/registry.py.
+
+    Every method but parse_event has a deadline of its own, which ends before `CALL_SECONDS`; what it raises counts as
+    Unknown. None of them writes anywhere: the caller records what they answer.
+    """
 
     async def allocate(self, purchase: Purchase, now: datetime) -> Outcome:
         """Takes the next step of a purchase: one call. Everything that was asked before has been answered."""
@@ -262,10 +295,6 @@ class Remote(Protocol):
     async def probe(self, purchase: Purchase, now: datetime) -> Outcome:
         """Finds out what became of a purchase whose last call got no answer that counts. Buys nothing that could be
         there already. Pending: goes on from there with `allocate`. Rejected: surely nothing is there."""
-        ...
-
-    async def void(self, unit: VoidUnit, now: datetime) -> VoidOutcome:
-        """Voids the eSIM, or says how far that is; asked again, it answers the same."""
         ...
 
     async def refresh(self, bought: Sequence[Bought], now: datetime) -> Sequence[ProfileReport | Unasked]:

@@ -1,10 +1,12 @@
-"""Which kinds of Remote are there? One row each: what its operator sets, and what it is made of."""
+"""Which suppliers are there? One row for each kind of remote supplier: what its operator sets, and its class."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
 
+from dealer_server.suppliers.builtin import simulated
+from dealer_server.suppliers.builtin.stock import Stock
 from dealer_server.suppliers.chain.client import Chain, ChainSettings
 from dealer_server.suppliers.contract import Remote
 from dealer_server.suppliers.es2plus.client import Es2Plus, Es2PlusSettings
@@ -21,7 +23,7 @@ KINDS: dict[str, Kind] = {
     "rt_upstream": Kind(RtSettings, RtUpstream),
     "chain": Kind(ChainSettings, Chain),
 }
-IN_THE_HOUSE = ("simulated", "stock")
+BUILTIN = (simulated.CODE, Stock.code)
 
 
 class BadSettings(Exception):

@@ -17,7 +17,7 @@ from dealer_server.settings import Settings
 from dealer_server.store import schema
 from dealer_server.suppliers.builtin.simulated import Simulated
 from dealer_server.suppliers.builtin.stock import Stock
-from dealer_server.suppliers.contract import Supplier
+from dealer_server.suppliers.contract import Builtin
 from dealer_server.wiring.signals import WorkSignals
 
 
@@ -89,8 +89,8 @@ def callback_policy(settings: Settings) -> Policy:
     return Policy(require_https=production, allow_loopback=settings.webhook_allow_loopback and not production)
 
 
-def suppliers_of(base: Base) -> Mapping[str, Supplier]:
-    """Every supplier this deployment can buy from, by its code. `simulated` makes no real eSIMs: test only."""
+def suppliers_of(base: Base) -> Mapping[str, Builtin]:
+    """The built-in suppliers of this deployment, by code. `simulated` makes no real eSIMs: test only."""
     stock = Stock()
     if base.settings.environment == "production":
         return {stock.code: stock}

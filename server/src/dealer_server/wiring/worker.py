@@ -8,6 +8,7 @@ import structlog
 
 from dealer_server.api import listener, supplier_events
 from dealer_server.fulfillment import lifecycle_tracker
+from dealer_server.fulfillment.engine import Context
 from dealer_server.fulfillment.fulfill import Fulfiller
 from dealer_server.fulfillment.health_monitor import HealthMonitor
 from dealer_server.fulfillment.lifecycle_tracker import LifecycleTracker, PollingSource
@@ -17,7 +18,6 @@ from dealer_server.fulfillment.supervisor import SupplierLoop, SupplierSuperviso
 from dealer_server.fulfillment.supplier_event_handler import SupplierEventHandler
 from dealer_server.fulfillment.void_queue import VoidQueue, queues
 from dealer_server.store.suppliers.supplier import Supplier as SupplierRow
-from dealer_server.suppliers.builtin.simulated import Simulated
 from dealer_server.suppliers.contract import Remote
 from dealer_server.webhooks.deliver import Deliverer
 from dealer_server.webhooks.outbound import Outbound
@@ -43,7 +43,7 @@ async def run(base: Base) -> None:
         refund_failed=settings.refund_failed,
     )
     voids = queues(base.database, suppliers, base.data_keys, clock.now, signals.webhook.set, settler.wake.set)
-    sources = [lifecycle_tracker.SimulatedSource(maker) for maker in suppliers.values() if isinstance(maker, Simulated)]
+    sources = [supplier.reports for supplier in suppliers.values() if supplier.reports is not None]
     followers = lifecycle_tracker.trackers(
         base.database, sources, base.data_keys, clock.now, signals.webhook.set, settings.usage_interval
     )
@@ -83,12 +83,14 @@ def supervisor_of(base: Base, settle: Callable[[], None]) -> SupplierSupervisor:
             return []
         purchaser = Purchaser(
             remote,
-            database.session(),
-            base.data_keys,
-            lambda code: base.cache.catalogue.package(code),
-            clock.now,
-            signals.refund_requested,
-            settings.refund_failed,
+            Context(
+                database.session(),
+                base.data_keys,
+                lambda code: base.cache.catalogue.package(code),
+                clock.now,
+                signals.refund_requested,
+                settings.refund_failed,
+            ),
             PurchaseTerms(settings.supplier_patience_seconds, settings.margin_floor_basis_points),
             supplier.paused_reason,
         )
@@ -103,9 +105,7 @@ def supervisor_of(base: Base, settle: Callable[[], None]) -> SupplierSupervisor:
                 signals.webhook.set,
                 usage_interval=settings.usage_interval,
             ),
-            VoidQueue(
-                remote, remote.caps.parallel, database.session(), base.data_keys, clock.now, signals.webhook.set, settle
-            ),
+            VoidQueue(remote, database.session(), base.data_keys, clock.now, signals.webhook.set, settle),
         ]
 
     return SupplierSupervisor(database, base.data_keys, loops)

@@ -18,12 +18,13 @@ from dealer_server.db.sealing import DataKeys
 from dealer_server.operations.tenants.tenant import OperatorError
 from dealer_server.rules.delivery import delivery
 from dealer_server.rules.orders import identity
-from dealer_server.rules.orders.model import STOCK, Item, Order, Profile, changed_items, changed_profiles
+from dealer_server.rules.orders.model import STOCK, Item, Order, Profile
 from dealer_server.store.orders import fulfillment as lines
+from dealer_server.store.orders.save import DELIVERY, save
 from dealer_server.store.suppliers import purchase as rows
 from dealer_server.store.suppliers.purchase import Hop, Key, Made, New
 from dealer_server.store.webhooks import webhook
-from dealer_server.suppliers.registry import IN_THE_HOUSE
+from dealer_server.suppliers.registry import BUILTIN
 
 _AGAIN = re.compile(r"-r[0-9]+$")
 
@@ -112,7 +113,7 @@ def _line(item: Item, supplier: str | None, route: Sequence[Hop], made: Mapping[
             moved.append(profile)
         else:
             waiting.append(profile)
-    if moved and (item.supplier in IN_THE_HOUSE or hop.supplier in IN_THE_HOUSE) and hop.supplier != item.supplier:
+    if moved and (item.supplier in BUILTIN or hop.supplier in BUILTIN) and hop.supplier != item.supplier:
         _require_whole(item, hop, [*left, *waiting])
     return _Line(item, hop, moved, waiting, left)
 
@@ -122,7 +123,7 @@ def _hop(item: Item, supplier: str | None, route: Sequence[Hop]) -> Hop:
     found = next((hop for hop in route if hop.supplier == wanted), None)
     if found is not None:
         return found
-    if wanted == item.supplier and (wanted in IN_THE_HOUSE or not route):
+    if wanted == item.supplier and (wanted in BUILTIN or not route):
         return Hop(wanted, item.package_code, None, None)
     if supplier is None:
         return route[0]
@@ -158,7 +159,7 @@ async def _send(
     connection: Connection, order: Order, one: _Line, made: Mapping[int, Sequence[Made]], now: datetime
 ) -> None:
     """Has the line's profiles made: by the queue of a supplier in the house, or by purchases."""
-    key, bought = (order.tenant_id, order.order_id, one.item.line), one.hop.supplier not in IN_THE_HOUSE
+    key, bought = (order.tenant_id, order.order_id, one.item.line), one.hop.supplier not in BUILTIN
     await rows.drop_planned(connection, _last(one.moved, made), now)
     await rows.make_due(connection, _last(one.waiting, made), now)
     if one.moved:
@@ -167,7 +168,7 @@ async def _send(
         again = [made[profile.profile_id] for profile in one.moved if profile.profile_id in made]
         await rows.add(connection, [_next(key, before, one.hop) for before in again], now)
     unplanned = any(profile.profile_id not in made for profile in [*one.moved, *one.waiting])
-    if unplanned or ((one.moved or one.waiting) and not bought) or (one.moved and one.item.supplier in IN_THE_HOUSE):
+    if unplanned or ((one.moved or one.waiting) and not bought) or (one.moved and one.item.supplier in BUILTIN):
         await lines.requeue(connection, key, one.hop.supplier if one.moved else one.item.supplier, now)
 
 
@@ -207,9 +208,5 @@ async def _record(
     after = delivery.retry(order, moved, now)
     if after is order:
         return
-    changes = [(order, after)]
-    if items := list(changed_items(changes)):
-        await lines.record_items(connection, items)
-    await lines.record_profiles(connection, list(changed_profiles(changes)), data_keys, now)
-    await lines.record_orders(connection, changes)
+    await save(connection, [(order, after)], DELIVERY, data_keys)
     await webhook.order_changed(connection, [(after.tenant_id, after.order_id, after.version)], now)

@@ -13,11 +13,12 @@ from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
 from dealer_server.operations.profiles.usage import named
 from dealer_server.rules import refusal
-from dealer_server.rules.lifecycle.lifecycle import SIMULATED, Report
+from dealer_server.rules.lifecycle.lifecycle import Report
 from dealer_server.rules.orders import snapshot
 from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.rules.orders.snapshot import Links
 from dealer_server.store.refunds import refund as rows
+from dealer_server.suppliers.builtin import simulated
 from dealer_server.suppliers.contract import ProfileReport
 from esim_dealer.wire import calls
 from esim_dealer.wire import snapshot as wire
@@ -70,7 +71,7 @@ async def advance(
 
 def _report(item: Item, profile: Profile, call: calls.AdvanceProfile, now: datetime) -> Report:
     """What the network would say. Raises 200022, 200010, 200002, 200004, 000105."""
-    if item.supplier != SIMULATED:
+    if item.supplier != simulated.CODE:
         raise refusal.NotSupported("only profiles of simulated packages can be moved by hand")
     if profile.cancelled:
         raise refusal.StatusForbids("the profile is void")

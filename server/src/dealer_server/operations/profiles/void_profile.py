@@ -21,6 +21,7 @@ from dealer_server.rules.money import refund
 from dealer_server.rules.money.refund import Way
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Item, Order, Profile
+from dealer_server.store.orders.save import VOID, save
 from dealer_server.store.refunds import refund as rows
 from dealer_server.store.refunds.refund import Void
 from dealer_server.store.webhooks import webhook
@@ -129,7 +130,7 @@ class VoidBatcher:
             if voids:
                 await rows.add_voids(session, voids)
             if changes:
-                await rows.record_orders(session, changes)
+                await save(session, changes, VOID)
                 await rows.give_back_stock(session, changes)
                 await webhook.order_changed(
                     session, [(after.tenant_id, after.order_id, after.version) for _, after in changes], now

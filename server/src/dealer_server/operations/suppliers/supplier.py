@@ -59,8 +59,8 @@ async def put(
     database: Database, keys: DataKeys, code: str, kind: str, settings: bytes, our_url: str, author: str
 ) -> None:
     """Adds a supplier, or gives one new settings. Workers take them up within a second. Raises OperatorError."""
-    if code in registry.IN_THE_HOUSE:
-        raise OperatorError(f"{code} is in the house: it needs no settings")
+    if code in registry.BUILTIN:
+        raise OperatorError(f"{code} is built in: it needs no settings")
     if _CODE.fullmatch(code) is None:
         raise OperatorError(f"{code!r}: a code is 1 to 64 of a-z, 0-9, :, _ and -")
     try:

@@ -57,9 +57,20 @@ class Lifecycle(msgspec.Struct, frozen=True):
     eid: str | None = None
 
 
-SIMULATED = "simulated"  # the test environment's network
-STORIES = ("TEST-LIFECYCLE",)  # its packages that live by themselves (decisions 8)
 POLL_SECONDS, POLL_JITTER = 900.0, 0.1
+
+
+class LifecycleTerms(msgspec.Struct, frozen=True):
+    """How the eSIMs of a supplier are followed after their delivery.
+
+    plan_speed: plans run so many times faster. first_refresh_seconds: how long after the delivery the supplier is asked
+    first; None: not before the plan is over. scripted_packages: their eSIMs change by themselves after the delivery.
+    """
+
+    plan_speed: float = 1.0
+    first_refresh_seconds: float | None = POLL_SECONDS
+    scripted_packages: tuple[str, ...] = ()
+
 
 _SMDP_RANK: Mapping[str, int] = {
     "RELEASED": 0,

@@ -41,6 +41,11 @@ class Profile(msgspec.Struct, frozen=True):
     held: bool = False
 
     @property
+    def waiting(self) -> bool:
+        """Fulfillment owes it its codes."""
+        return self.lifecycle_status == "PENDING" and not self.failed and not self.held
+
+    @property
     def live(self) -> bool:
         """Neither refunded nor cancelled before delivery (decisions 5)."""
         return not self.refunded and not (self.cancelled and self.iccid is None)

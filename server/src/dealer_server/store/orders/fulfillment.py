@@ -7,9 +7,7 @@ from typing import NamedTuple
 
 from dealer_server.db.arrays import columns
 from dealer_server.db.connection import Connection
-from dealer_server.db.sealing import DataKeys, profile_context
 from dealer_server.db.session import Session
-from dealer_server.rules.orders.model import Item, Order, Profile
 
 LineKey = tuple[int, int, int]
 """tenant_id, order_id, line"""
@@ -109,52 +107,6 @@ async def requeue(connection: Connection, key: LineKey, supplier: str, now: date
     )
 
 
-async def record_orders(session: Connection | Session, changes: Sequence[tuple[Order, Order]]) -> None:
-    """Writes the statuses of orders: (as they are stored, as they are now)."""
-    written = await session.fetch(
-        "UPDATE orders o SET delivery_status = new.delivery_status, order_status = new.order_status,"
-        " version = new.version, updated_at = new.updated_at"
-        " FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::int[], $6::timestamptz[], $7::int[])"
-        " AS new(tenant_id, order_id, delivery_status, order_status, version, updated_at, known)"
-        " WHERE o.tenant_id = new.tenant_id AND o.order_id = new.order_id AND o.version = new.known RETURNING 1",
-        *columns([(o.tenant_id, o.order_id, o.delivery_status, o.order_status, o.version, o.updated_at, was.version)
-                   for was, o in changes], 7),
-    )  # fmt: skip
-    assert len(written) == len(changes), "an order moved on while it was locked"
-
-
-async def record_items(session: Connection | Session, items: Sequence[tuple[Order, Item]]) -> None:
-    """Writes the statuses of items."""
-    written = await session.fetch(
-        "UPDATE order_item i SET item_status = new.item_status"
-        " FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::text[])"
-        " AS new(tenant_id, order_id, line, item_status)"
-        " WHERE i.tenant_id = new.tenant_id AND i.order_id = new.order_id AND i.line = new.line RETURNING 1",
-        *columns([(order.tenant_id, order.order_id, item.line, item.item_status) for order, item in items], 4),
-    )
-    assert len(written) == len(items), "an item is gone"
-
-
-async def record_profiles(
-    session: Connection | Session, profiles: Sequence[tuple[int, Profile]], keys: DataKeys, now: datetime
-) -> None:
-    """Writes the codes, or the failure, of (tenant_id, profile) that were PENDING until now."""
-    written = await session.fetch(
-        "UPDATE profile p SET lifecycle_status = new.lifecycle_status, failed = new.failed, iccid = new.iccid,"
-        " activation_code = new.activation_code, qr_token = new.qr_token, esim_status = new.esim_status,"
-        " smdp_status = new.smdp_status, data_total_bytes = new.data_total_bytes, held = new.held, updated_at = $1"
-        " FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::bool[], $6::text[], $7::bytea[], $8::text[],"
-        " $9::text[], $10::text[], $11::bigint[], $12::bool[])"
-        " AS new(tenant_id, profile_id, lifecycle_status, failed, iccid, activation_code, qr_token, esim_status,"
-        " smdp_status, data_total_bytes, held)"
-        " WHERE p.tenant_id = new.tenant_id AND p.profile_id = new.profile_id AND p.lifecycle_status = 'PENDING'"
-        " RETURNING 1",
-        now,
-        *columns([_profile_row(tenant_id, profile, keys) for tenant_id, profile in profiles], 11),
-    )
-    assert len(written) == len(profiles), "a profile is no longer PENDING"
-
-
 async def unserved(session: Session, suppliers: Sequence[str], since: datetime) -> dict[str, int]:
     """How many lines have been due since then at suppliers other than these."""
     rows = await session.fetch(
@@ -164,20 +116,3 @@ async def unserved(session: Session, suppliers: Sequence[str], since: datetime) 
         since,
     )
     return {row[0]: row[1] for row in rows}
-
-
-def _profile_row(tenant_id: int, profile: Profile, keys: DataKeys) -> tuple[object, ...]:
-    code = profile.activation_code
-    return (
-        tenant_id,
-        profile.profile_id,
-        profile.lifecycle_status,
-        profile.failed,
-        profile.iccid,
-        None if code is None else keys.seal(code.encode(), profile_context(tenant_id, profile.profile_id)),
-        profile.qr_token,
-        profile.esim_status,
-        profile.smdp_status,
-        profile.data_total_bytes,
-        profile.held,
-    )

@@ -12,58 +12,64 @@ import asyncpg
 from dealer_server.db.arrays import columns
 from dealer_server.db.connection import Connection
 from dealer_server.db.session import Session
-from dealer_server.rules.lifecycle.lifecycle import POLL_SECONDS, SIMULATED, STORIES, Lifecycle
-from dealer_server.rules.orders.model import STOCK, Order, Profile
+from dealer_server.rules.lifecycle.lifecycle import Lifecycle, LifecycleTerms
+from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.store.profiles.iccid import OF_SUPPLIER, RANK
 
 Key = tuple[int, int]
 """tenant_id, profile_id"""
 
-# Who made the eSIM stands in its purchase. The simulated network makes its own, and of those time alone moves all but
-# the ones that play a story.
-_BORN = """
-WITH born AS (
-    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::smallint[], $5::text[], $6::text[], $7::text[],
-        $8::int[], $9::float8[])
-        AS born(tenant_id, profile_id, order_id, line, supplier, iccid, package_code, period_num, speed)
+_BEGIN = """
+WITH delivered AS (
+    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::smallint[], $5::text[], $6::text[], $7::int[])
+        AS delivered(tenant_id, profile_id, order_id, line, iccid, package_code, period_num)
 ), terms AS MATERIALIZED (
     SELECT package_code, (document ->> 'unused_valid_days')::float8 * 86400 AS unused_seconds,
         (document ->> 'duration')::float8 * 86400 AS plan_seconds
-    FROM package WHERE package_code = ANY($10::text[])
-), made AS (
-    SELECT born.*, coalesce(p.supplier, born.supplier) AS maker,
-        $11::timestamptz + unused_seconds / speed * interval '1 second' AS unused_until,
-        greatest(plan_seconds * period_num / speed, 1)::bigint AS plan_seconds
-    FROM born JOIN terms USING (package_code) LEFT JOIN LATERAL (
-        SELECT supplier FROM purchase WHERE purchase.tenant_id = born.tenant_id
-            AND purchase.profile_id = born.profile_id AND purchase.iccid = born.iccid AND born.supplier <> $12
-    ) p ON true
+    FROM package WHERE package_code = ANY($9::text[])
+), new AS (
+    SELECT delivered.*, $10::timestamptz + unused_seconds / $8::float8 * interval '1 second' AS unused_until,
+        greatest(plan_seconds * period_num / $8, 1)::bigint AS plan_seconds
+    FROM delivered JOIN terms USING (package_code)
 )
 INSERT INTO profile_life
     (tenant_id, profile_id, order_id, line, supplier, iccid, unused_until, plan_seconds, created_at, due_at)
-SELECT tenant_id, profile_id, order_id, line, maker, iccid, unused_until, plan_seconds, $11,
-    CASE WHEN maker <> $12 THEN $11 + (0.9 + 0.2 * random()) * $14::float8 * interval '1 second'
-        WHEN package_code = ANY($13::text[]) THEN $11 ELSE unused_until END
-FROM made
+SELECT tenant_id, profile_id, order_id, line, $11, iccid, unused_until, plan_seconds, $10,
+    CASE WHEN package_code = ANY($12::text[]) THEN $10
+        WHEN $13::float8 IS NULL THEN unused_until
+        ELSE $10 + (0.9 + 0.2 * random()) * $13 * interval '1 second' END
+FROM new
 """
 
 
-async def born(session: Session, changes: Sequence[tuple[Order, Order]], now: datetime, speed: float = 1.0) -> None:
-    """Begins the lives of the profiles that have got their codes: (orders as they were, as they are).
+class Delivered(NamedTuple):
+    """A profile that has just got its codes."""
 
-    Simulated plans run `speed` times faster. Codes from stock have no life: nobody reports on them.
-    """
+    order: Order
+    item: Item
+    profile: Profile
+
+
+async def begin(
+    session: Session, delivered: Sequence[Delivered], supplier: str, terms: LifecycleTerms, now: datetime
+) -> None:
+    """Begins the lives of profiles that this supplier has made."""
     rows = [
-        (after.tenant_id, new.profile_id, after.order_id, item.line, item.supplier, new.iccid, item.package_code,
-         item.period_num, speed if item.supplier == SIMULATED else 1.0)
-        for before, after in changes
-        for was, item in zip(before.items, after.items, strict=True)
-        for old, new in zip(was.profiles, item.profiles, strict=True)
-        if new.iccid is not None and old.iccid is None and item.supplier != STOCK
+        (order.tenant_id, profile.profile_id, order.order_id, item.line, profile.iccid, item.package_code,
+         item.period_num)
+        for order, item, profile in delivered
     ]  # fmt: skip
-    if rows:
-        packages = sorted({row[6] for row in rows})
-        await session.fetch(_BORN, *columns(rows, 9), packages, now, SIMULATED, list(STORIES), POLL_SECONDS)
+    packages = sorted({item.package_code for _, item, _ in delivered})
+    await session.fetch(
+        _BEGIN,
+        *columns(rows, 7),
+        terms.plan_speed,
+        packages,
+        now,
+        supplier,
+        list(terms.scripted_packages),
+        terms.first_refresh_seconds,
+    )
 
 
 class Row(NamedTuple):
@@ -211,35 +217,6 @@ async def record(connection: Connection | Session, written: Sequence[Written], n
         ),
     )  # fmt: skip
     assert len(done) == len(written), "a life is gone"
-
-
-async def record_profiles(
-    connection: Connection | Session, profiles: Sequence[tuple[int, Profile]], now: datetime
-) -> None:
-    """Writes what reports and time change of (tenant_id, profile); their orders are locked."""
-    done = await connection.fetch(
-        "UPDATE profile p SET lifecycle_status = new.lifecycle_status, activated = new.activated,"
-        " cancelled = new.cancelled, esim_status = new.esim_status, smdp_status = new.smdp_status,"
-        " plan_use_status = new.plan_use_status, plan_use_start_at = new.plan_use_start_at,"
-        " plan_use_end_at = new.plan_use_end_at, data_total_bytes = new.data_total_bytes,"
-        " data_usage_bytes = new.data_usage_bytes, updated_at = $1"
-        " FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::bool[], $6::bool[], $7::text[], $8::text[],"
-        " $9::text[], $10::timestamptz[], $11::timestamptz[], $12::bigint[], $13::bigint[]) AS new(tenant_id,"
-        " profile_id, lifecycle_status, activated, cancelled, esim_status, smdp_status, plan_use_status,"
-        " plan_use_start_at, plan_use_end_at, data_total_bytes, data_usage_bytes)"
-        " WHERE p.tenant_id = new.tenant_id AND p.profile_id = new.profile_id AND p.iccid IS NOT NULL RETURNING 1",
-        now,
-        *columns(
-            [
-                (tenant_id, one.profile_id, one.lifecycle_status, one.activated, one.cancelled, one.esim_status,
-                 one.smdp_status, one.plan_use_status, one.plan_use_start_at, one.plan_use_end_at,
-                 one.data_total_bytes, one.data_usage_bytes)
-                for tenant_id, one in profiles
-            ],
-            12,
-        ),
-    )  # fmt: skip
-    assert len(done) == len(profiles), "a profile has no codes"
 
 
 class Seen(NamedTuple):

@@ -3,7 +3,7 @@
 Locks are taken in one order on every path: wallet, order, items, profiles, refunds (trust.md).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -13,8 +13,9 @@ from dealer_server.db.sealing import DataKeys, delivery_context
 from dealer_server.db.session import Session
 from dealer_server.rules.money.refund import Part, Way
 from dealer_server.rules.orders import snapshot
-from dealer_server.rules.orders.model import STOCK, Item, Order, changed_profiles
+from dealer_server.rules.orders.model import STOCK, Order
 from dealer_server.rules.orders.snapshot import Links
+from dealer_server.store.orders.save import VOID, save
 from dealer_server.store.profiles.iccid import RANK
 from dealer_server.store.suppliers import stock
 from dealer_server.store.webhooks import webhook
@@ -165,72 +166,6 @@ async def pay_back(session: Connection | Session, credits: Sequence[Credit], now
         now,
     )
     assert moved == wallets, "a wallet moved on while it was locked"
-
-
-# Orders as refunds and voids leave them
-
-
-async def record_orders(session: Connection | Session, changes: Sequence[tuple[Order, Order]]) -> None:
-    """Writes locked orders: (as they were, as they are), items and profiles with them."""
-    orders = [
-        (
-            *(after.tenant_id, after.order_id, before.version, after.version, after.refund_amount, after.pay_status),
-            *(after.delivery_status, after.order_status, after.updated_at),
-        )
-        for before, after in changes
-    ]
-    written = await session.fetch(
-        "UPDATE orders o SET version = new.version, refund_amount = new.refund_amount, pay_status = new.pay_status,"
-        " delivery_status = new.delivery_status, order_status = new.order_status, updated_at = new.updated_at"
-        " FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::int[], $5::bigint[], $6::text[], $7::text[],"
-        " $8::text[], $9::timestamptz[]) AS new(tenant_id, order_id, known, version, refund_amount, pay_status,"
-        " delivery_status, order_status, updated_at)"
-        " WHERE o.tenant_id = new.tenant_id AND o.order_id = new.order_id AND o.version = new.known RETURNING 1",
-        *columns(orders, 9),
-    )
-    assert len(written) == len(orders), "an order moved on while it was locked"
-    if items := list(_touched_items(changes)):
-        await session.fetch(
-            "UPDATE order_item i SET item_status = new.item_status,"
-            " due_at = CASE WHEN new.waits THEN coalesce(i.due_at, $6) END"
-            " FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::text[], $5::bool[])"
-            " AS new(tenant_id, order_id, line, item_status, waits)"
-            " WHERE i.tenant_id = new.tenant_id AND i.order_id = new.order_id AND i.line = new.line",
-            *columns(
-                [(order.tenant_id, order.order_id, item.line, item.item_status, waits(item)) for order, item in items],
-                5,
-            ),
-            max(after.updated_at for _, after in changes),
-        )
-    if profiles := list(changed_profiles(changes)):
-        await session.fetch(
-            "UPDATE profile p SET lifecycle_status = new.lifecycle_status, cancelled = new.cancelled,"
-            " refunded = new.refunded, held = new.held, updated_at = $7"
-            " FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bool[], $5::bool[], $6::bool[])"
-            " AS new(tenant_id, profile_id, lifecycle_status, cancelled, refunded, held)"
-            " WHERE p.tenant_id = new.tenant_id AND p.profile_id = new.profile_id",
-            *columns(
-                [
-                    (tenant_id, one.profile_id, one.lifecycle_status, one.cancelled, one.refunded, one.held)
-                    for tenant_id, one in profiles
-                ],
-                6,
-            ),
-            max(after.updated_at for _, after in changes),
-        )
-
-
-def waits(item: Item) -> bool:
-    """Whether fulfillment still owes this line something."""
-    return any(one.lifecycle_status == "PENDING" and not one.failed and not one.held for one in item.profiles)
-
-
-def _touched_items(changes: Iterable[tuple[Order, Order]]) -> Iterable[tuple[Order, Item]]:
-    """Also those whose status stays: what is held or let go decides whether fulfillment owes the line something."""
-    for before, after in changes:
-        for old, new in zip(before.items, after.items, strict=True):
-            if new != old:
-                yield after, new
 
 
 # Voids that a supplier has to be asked for
@@ -494,7 +429,7 @@ async def settle(
 
     A refund that is only accepted changes nothing that dealers are told of (specification 6.1).
     """
-    await record_orders(session, changes)
+    await save(session, changes, VOID)
     await give_back_stock(session, changes)
     if not credits:
         return

@@ -1,20 +1,21 @@
-"""The test environment's network: makes eSIMs out of nothing, and plays the scripted packages (decisions 8).
+"""The test environment's network: makes eSIMs out of nothing, and plays the scripted packages (specification 11).
 
-It keeps no state. What it answers follows from the unit, the time and a secret seed alone, so a unit asked for again
-after a crash gets the eSIM it would have got before.
+It keeps no state. Its answers follow from the unit, the time and a secret seed alone, so a unit asked for again after a
+crash gets the same eSIM.
 """
 
 import base64
 import hmac
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from dealer_server.rules.lifecycle import iccid
-from dealer_server.rules.lifecycle.lifecycle import SIMULATED, STORIES, Report
+from dealer_server.rules.lifecycle.lifecycle import LifecycleTerms, Report
 from dealer_server.rules.money.refund import Way
 from dealer_server.rules.orders import identity
 from dealer_server.suppliers.contract import (
+    Bought,
+    Caps,
     Done,
     NotVoided,
     Outcome,
@@ -27,6 +28,8 @@ from dealer_server.suppliers.contract import (
     VoidUnit,
 )
 
+CODE = "simulated"
+SCRIPTED_PACKAGES = ("TEST-LIFECYCLE",)  # their eSIMs change by themselves
 HOST = "rsp.sandbox.example"
 ICCID_PREFIX = "89000"  # 89 is telecom, 000 no country: no real eSIM begins so
 ICCID_NUMBERS = 10**14
@@ -52,8 +55,8 @@ _WAYS: dict[tuple[str, bool], Way] = {
 }
 VOID_SECONDS = 3.0
 
-# A story: seconds from the delivery, the words that are so by then, and how many percent of the volume are used.
-_STORY: tuple[tuple[float, str | None, str | None, int], ...] = (
+# A script: seconds from the delivery, the states that are reached by then, and the percentage of the volume used.
+_SCRIPT: tuple[tuple[float, str | None, str | None, int], ...] = (
     (1, "DOWNLOAD", None, 0),
     (2, "INSTALLATION", None, 0),
     (3, "ENABLED", None, 0),
@@ -66,26 +69,18 @@ _STORY: tuple[tuple[float, str | None, str | None, int], ...] = (
 )
 
 
-class Delivered(NamedTuple):
-    """An eSIM of this network: when it was delivered, its volume (None: unlimited), and whether it is void by now."""
-
-    iccid: str
-    package_code: str
-    at: datetime
-    data_bytes: int | None
-    void: bool = False
-
-
 class Simulated:
-    """`speed` divides the delays, so that a demonstration need not wait. Who knows the seed knows every code."""
+    """`speed` divides the delays, so that a demonstration need not wait. Whoever knows the seed knows every code."""
 
-    code = SIMULATED
-    parallel = 1  # it answers without waiting
+    code = CODE
+    polled = timed = True
 
     def __init__(self, seed: bytes, speed: float = 1.0):
         assert len(seed) >= 16 and speed > 0
+        terms = LifecycleTerms(plan_speed=speed, first_refresh_seconds=None, scripted_packages=SCRIPTED_PACKAGES)
+        self.caps = Caps(parallel=1, polled=True, reuses_iccids=False, lifecycle=terms)  # it answers without waiting
         self._seed = seed
-        self.speed = speed
+        self._speed = speed
         spread = hmac.digest(seed, b"iccid", "sha256")
         # Ends in 1, hence coprime with a power of ten: multiplying permutes the numbers.
         self._factor = int.from_bytes(spread[:16], "big") % (ICCID_NUMBERS // 10) * 10 + 1
@@ -96,7 +91,7 @@ class Simulated:
             return Rejected("NOT_ALLOWED", False, "TEST-FAIL fails for good")
         delay = _DELAYS.get(unit.package_code)
         if delay is not None:
-            left = delay(unit) / self.speed - (now - unit.paid_at).total_seconds()
+            left = delay(unit) / self._speed - (now - unit.paid_at).total_seconds()
             if left > 0:
                 return Pending(left)
         return Done(self._iccid(unit.profile_id), f"LPA:1${HOST}${self._matching_id(unit.unit_key)}")
@@ -107,37 +102,41 @@ class Simulated:
     async def void(self, unit: VoidUnit, now: datetime) -> VoidOutcome:
         if self.way(unit.package_code, unit.for_refund) != "SUPPLIER":
             return VoidDone()
-        left = VOID_SECONDS / self.speed - (now - unit.asked_at).total_seconds()
+        left = VOID_SECONDS / self._speed - (now - unit.asked_at).total_seconds()
         if left > 0:
             return Pending(left)
         if unit.package_code == "TEST-REJECT":
             return NotVoided("TEST-REJECT rejects every refund")
         return VoidDone()
 
-    async def refresh(self, delivered: Sequence[Delivered], now: datetime) -> list[ProfileReport]:
-        """How these eSIMs are by now: all that their stories hold until then, or that there is nothing new."""
+    @property
+    def reports(self) -> "Simulated":
+        return self
+
+    async def refresh(self, bought: Sequence[Bought], now: datetime) -> list[ProfileReport]:
+        """All that their scripts hold until now, or that there is nothing new."""
         return [
-            ProfileReport(report, iccid=one.iccid)
-            for one in delivered
-            for report in [report for report in self._story(one) if report.at <= now] or [Report(now)]
+            ProfileReport(report, iccid=esim.iccid)
+            for esim in bought
+            for report in [report for report in self._script(esim) if report.at <= now] or [Report(now)]
         ]
 
-    def next_step(self, one: Delivered, now: datetime) -> datetime | None:
-        """When this eSIM's story goes on."""
-        return next((report.at for report in self._story(one) if report.at > now), None)
+    def next_refresh_at(self, bought: Bought, now: datetime) -> datetime | None:
+        """When this eSIM's script goes on."""
+        return next((report.at for report in self._script(bought) if report.at > now), None)
 
-    def _story(self, one: Delivered) -> list[Report]:
-        if one.package_code not in STORIES or one.void:
+    def _script(self, esim: Bought) -> list[Report]:
+        if esim.package_code not in SCRIPTED_PACKAGES or esim.cancelled or esim.delivered_at is None:
             return []
-        volume = one.data_bytes or 0
+        volume = esim.data_bytes or 0
         return [
             Report(
-                one.at + timedelta(seconds=seconds / self.speed),
+                esim.delivered_at + timedelta(seconds=seconds / self._speed),
                 smdp_status=smdp_status,
                 esim_status=esim_status,
                 data_usage_bytes=-(-volume * percent // 100),
             )
-            for seconds, smdp_status, esim_status, percent in _STORY
+            for seconds, smdp_status, esim_status, percent in _SCRIPT
         ]
 
     def _iccid(self, profile_id: int) -> str:

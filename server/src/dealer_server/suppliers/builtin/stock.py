@@ -1,18 +1,19 @@
-"""Codes an operator loaded from a file (docs/guides/stock.md), as a supplier.
+"""Codes that an operator loaded from a file (docs/guides/stock.md), as a supplier.
 
-There is nobody to ask: whether a code is left is known only inside the transaction that takes it, so no outcome can be
-unknown and nothing is handed out twice (suppliers 3 rule 7).
+There is nobody to ask: whether a code is left is known only inside the transaction that takes it. So no outcome is
+unknown, and no code is handed out twice.
 """
 
 from datetime import datetime
 
 from dealer_server.rules.money.refund import Way
-from dealer_server.suppliers.contract import FromStock, Outcome, Unit, VoidDone, VoidOutcome, VoidUnit
+from dealer_server.suppliers.contract import Caps, FromStock, Outcome, Unit, VoidDone, VoidOutcome, VoidUnit
 
 
 class Stock:
     code = "stock"
-    parallel = 1
+    caps = Caps(parallel=1, lifecycle=None)
+    reports = None
 
     async def allocate(self, unit: Unit, now: datetime) -> Outcome:
         return FromStock()
@@ -21,5 +22,5 @@ class Stock:
         return "AT_ONCE"
 
     async def void(self, unit: VoidUnit, now: datetime) -> VoidOutcome:
-        """There is nobody to tell: the code is void in our books."""
+        """There is nobody to tell: the code is void because the service says so."""
         return VoidDone()

@@ -1,0 +1,151 @@
+"""Fulfills the order lines of a builtin supplier, which answers at once and gives the same answer however often it is
+asked: nothing has to be written down before it is asked, and an answer that is lost is asked for again.
+
+Codes from stock are taken in the transaction that records them.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+import structlog
+
+from dealer_server import failpoints, store
+from dealer_server.fulfillment import line_schedule
+from dealer_server.fulfillment.call_pool import Answered
+from dealer_server.fulfillment.engine import Context, Decision, OrderKey, RowKey
+from dealer_server.fulfillment.line_engine import LineEngine, OrderLines
+from dealer_server.fulfillment.results import codes_of, result_of, void_of
+from dealer_server.fulfillment.supplier_calls import ask_for_each, units
+from dealer_server.rules.delivery.delivery import Codes
+from dealer_server.rules.orders import identity
+from dealer_server.rules.orders.model import Order, Profile
+from dealer_server.store.orders.fulfillment import Claimed, Scheduled
+from dealer_server.suppliers.contract import Builtin, Done, FromStock, Outcome, Unit
+
+log = structlog.get_logger()
+
+ASK_SECONDS = 45.0  # leaves enough of the lease to record in
+
+
+class Asked(NamedTuple):
+    """The units a supplier was asked for, and its answers, by profileId. A unit that was not asked for has none."""
+
+    units: Mapping[int, Unit]
+    outcomes: Mapping[int, Outcome]
+
+
+@dataclass
+class LineDecision(Decision):
+    """lines: those that are still claimed, with their claim_id and what was answered."""
+
+    lines: list[tuple[int, Claimed, Asked]] = field(default_factory=list)
+
+
+class BuiltinLines(LineEngine[Asked, LineDecision]):
+    poll_seconds = 0.05
+    grace_seconds = 0.0  # what was not answered yet is asked for again
+
+    def __init__(self, supplier: Builtin, context: Context):
+        super().__init__(supplier, "lines", 1, context)
+        self._supplier = supplier
+
+    async def begin(self, room: int) -> int:
+        if not room:
+            return 0
+        claims = await self._claim()
+        if claims:
+            failpoints.hit("fulfillment.claimed")
+            self._pool.start(claims, self._ask(claims))
+        return sum([len(claim.lines) for claim in claims])
+
+    def unanswered(self, claim: OrderLines, fault: str) -> Asked:
+        return Asked({}, {})
+
+    async def _ask(self, claims: Sequence[OrderLines]) -> Answered[OrderLines, Asked]:
+        """Cancelled, it gives the answers that have come."""
+        wanted = [unit for claim in claims for line in claim.lines for unit in self._units(line)]
+        outcomes: dict[int, Outcome] = {}
+        with suppress(TimeoutError, asyncio.CancelledError):
+            async with asyncio.timeout(ASK_SECONDS):
+                await ask_for_each(self._supplier, wanted, self._clock, outcomes)
+        failpoints.hit("fulfillment.answered")
+        asked = Asked({unit.profile_id: unit for unit in wanted}, outcomes)
+        return [(claim, asked) for claim in claims]
+
+    def _units(self, line: Claimed) -> Sequence[Unit]:
+        package = self._context.package(line.package_code)
+        if package is None:
+            log.warning("package_unknown", package_code=line.package_code, order_no=identity.order_no(line.order_id))
+            return ()
+        return units(line, package)
+
+    async def _decide(
+        self,
+        answered: Answered[OrderLines, Asked],
+        held: Collection[RowKey],
+        orders: Mapping[OrderKey, Order],
+        now: datetime,
+    ) -> LineDecision:
+        decided, from_stock = LineDecision(), dict[str, list[_Waiting]]()
+        for claim, asked in answered:
+            order = orders[claim.order]
+            lines = [line for line in claim.lines if line.key in held]
+            decided.lines += [(claim.claim_id, line, asked) for line in lines]
+            decided.begun[claim.order] = frozenset(
+                line.line for line in lines if any(profile_id in asked.outcomes for profile_id in line.pending)
+            )
+            for line in claim.lines:
+                for profile in order.items[line.line].profiles:
+                    outcome = asked.outcomes.get(profile.profile_id)
+                    if outcome is None:
+                        continue
+                    unit = asked.units[profile.profile_id]
+                    if line.key not in held or not profile.waiting:
+                        self._unwanted(decided, order, line, profile, unit, outcome, now)
+                    elif isinstance(outcome, FromStock):
+                        from_stock.setdefault(line.package_code, []).append(_Waiting(order.tenant_id, unit))
+                    elif (result := result_of(outcome, unit.data_bytes)) is not None:
+                        decided.results[profile.profile_id] = result
+        for package_code, waiting in sorted(from_stock.items()):
+            decided.results |= await self._from_stock(package_code, waiting, now)
+        return decided
+
+    def _unwanted(
+        self, decided: LineDecision, order: Order, line: Claimed, profile: Profile, unit: Unit, outcome: Outcome,
+        now: datetime,
+    ) -> None:  # fmt: skip
+        """The profile was cancelled while its supplier worked, or another worker has claimed it since. What was made
+        for a profile that is void by now is voided at its supplier, not handed out."""
+        if result_of(outcome, None) is not None:
+            log.warning("answer_unwanted", supplier=self.code, unit_key=unit.unit_key)
+        if profile.cancelled and isinstance(outcome, Done):
+            decided.voids.append(void_of(order, line.line, profile.profile_id, self.code, outcome.iccid, now))
+
+    async def _from_stock(self, package_code: str, waiting: Sequence["_Waiting"], now: datetime) -> dict[int, Codes]:
+        owners = [(one.tenant_id, one.unit.profile_id) for one in waiting]
+        taken = await store.stock.take(self._session, package_code, owners, self._data_keys, now)
+        if len(taken) < len(waiting):  # sold ones are set aside: another worker holds them, or there are too few
+            log.error("stock_short", package_code=package_code, wanted=len(waiting), found=len(taken))
+        data_bytes = {one.unit.profile_id: one.unit.data_bytes for one in waiting}
+        return {
+            one.profile_id: codes_of(Done(one.iccid, one.activation_code, None, None), data_bytes[one.profile_id])
+            for one in taken
+        }
+
+    async def _write(self, decided: LineDecision, after: Mapping[OrderKey, Order], now: datetime) -> None:
+        scheduled: dict[int, list[Scheduled]] = {}
+        for claim_id, line, asked in decided.lines:
+            item = after[line.tenant_id, line.order_id].items[line.line]
+            scheduled.setdefault(claim_id, []).append(line_schedule.schedule(line, item, asked.outcomes, now))
+        await self._reschedule(scheduled)
+
+
+class _Waiting(NamedTuple):
+    """A unit whose code is in stock."""
+
+    tenant_id: int
+    unit: Unit

@@ -1,0 +1,49 @@
+"""What does a supplier's outcome give a profile? Its codes, its failure, or nothing yet."""
+
+import secrets
+from datetime import datetime
+
+from dealer_server.rules.delivery.delivery import Codes, Failed
+from dealer_server.rules.orders.model import Order
+from dealer_server.store.refunds.refund import Void
+from dealer_server.suppliers.contract import Done, Outcome, Rejected
+
+
+def result_of(outcome: Outcome, data_bytes: int | None) -> Codes | Failed | None:
+    """At a supplier that is the only one for its unit: what it refuses for good has failed. None: nothing is certain.
+    data_bytes: what the unit holds; None: unlimited."""
+    if isinstance(outcome, Done):
+        return codes_of(outcome, data_bytes)
+    return Failed() if isinstance(outcome, Rejected) and outcome.code != "TEMPORARY" else None
+
+
+def codes_of(outcome: Done, data_bytes: int | None) -> Codes:
+    return Codes(
+        iccid=outcome.iccid,
+        activation_code=outcome.activation_code,
+        qr_token=qr_token(),
+        esim_status=outcome.esim_status,
+        smdp_status=outcome.smdp_status,
+        data_total_bytes=data_bytes,
+    )
+
+
+def qr_token() -> str:
+    """The secret part of a QR code's address."""
+    return secrets.token_urlsafe(16)
+
+
+def void_of(order: Order, line: int, profile_id: int, supplier: str, iccid: str, now: datetime) -> Void:
+    """Asks the supplier to void what it made for a profile that is void by now."""
+    return Void(
+        tenant_id=order.tenant_id,
+        profile_id=profile_id,
+        order_id=order.order_id,
+        line=line,
+        refund_id=None,
+        supplier=supplier,
+        package_code=order.items[line].package_code,
+        iccid=iccid,
+        created_at=now,
+        claims=0,
+    )
