@@ -16,7 +16,7 @@ from dealer_server.rules.orders.model import Order, changed_items, changed_profi
 from dealer_server.store.orders import fulfillment as rows
 from dealer_server.store.profiles import iccid, lifecycle
 from dealer_server.store.refunds.refund import New
-from dealer_server.store.webhooks import webhook
+from dealer_server.store.webhooks import enqueue
 
 OrderKey = tuple[int, int]
 
@@ -79,7 +79,7 @@ async def _write(session: Session, changes: Sequence[tuple[Order, Order]], data_
         await rows.record_profiles(session, profiles, data_keys, now)
         await lifecycle.born(session, changes, now, speed)
     await rows.record_orders(session, changes)
-    await webhook.order_changed(session, [(order.tenant_id, order.order_id, order.version) for order in orders], now)
+    await enqueue.order_changed(session, [(order.tenant_id, order.order_id, order.version) for order in orders], now)
 
 
 def _bought(changes: Sequence[tuple[Order, Order]]) -> Iterator[tuple[int, int, str]]:

@@ -22,7 +22,7 @@ from dealer_server.rules.orders.model import STOCK, Item, Order, Profile, change
 from dealer_server.store.orders import fulfillment as lines
 from dealer_server.store.suppliers import purchase as rows
 from dealer_server.store.suppliers.purchase import Hop, Key, Made, New
-from dealer_server.store.webhooks import webhook
+from dealer_server.store.webhooks import enqueue
 from dealer_server.suppliers.registry import IN_THE_HOUSE
 
 _AGAIN = re.compile(r"-r[0-9]+$")
@@ -212,4 +212,4 @@ async def _record(
         await lines.record_items(connection, items)
     await lines.record_profiles(connection, list(changed_profiles(changes)), data_keys, now)
     await lines.record_orders(connection, changes)
-    await webhook.order_changed(connection, [(after.tenant_id, after.order_id, after.version)], now)
+    await enqueue.order_changed(connection, [(after.tenant_id, after.order_id, after.version)], now)
