@@ -11,7 +11,8 @@ from bench.support.measure import Reading
 from dealer_server import clock
 from dealer_server.db.database import Database
 from dealer_server.db.session import Session
-from dealer_server.store.webhooks import webhook as rows
+from dealer_server.store.webhooks import claim as webhook_claim
+from dealer_server.store.webhooks.claim import TenantQuota
 
 WAITING = 50_000
 CAP = 32  # of attempts in flight per tenant, unless set otherwise
@@ -49,12 +50,12 @@ def load(instance: Instance, waiting: int = WAITING) -> str:
 def claim(instance: Instance, database: str, dead_share: int) -> Reading:
     """Claims of a cap's worth for the live tenant and so many for the dead one, undone each time."""
     dead, live = instance.dealers[:2]
-    shares = [(dead.tenant_id, dead_share), (live.tenant_id, CAP)]
+    shares = [TenantQuota(dead.tenant_id, dead_share), TenantQuota(live.tenant_id, CAP)]
 
     async def once(session: Session) -> float:
         await session.execute("BEGIN")
         begun = time.perf_counter()
-        claimed = await rows.claim(session, shares, clock.now())
+        claimed = await webhook_claim.due_deliveries(session, shares, clock.now())
         taken = time.perf_counter() - begun
         await session.execute("ROLLBACK")
         if len(claimed) != dead_share + CAP:
@@ -69,7 +70,7 @@ def look(instance: Instance, database: str) -> Reading:
 
     async def once(session: Session) -> float:
         begun = time.perf_counter()
-        waiting = await rows.tenants_waiting(session, 0, _TENANTS, clock.now())
+        waiting = await webhook_claim.tenants_waiting(session, 0, _TENANTS, clock.now())
         taken = time.perf_counter() - begun
         if len(waiting) != 2:
             raise Failed(f"{len(waiting)} tenants were found waiting, not 2")

@@ -14,7 +14,8 @@ from bench.support.instance import Instance
 from dealer_server import clock
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
-from dealer_server.store.webhooks import webhook as rows
+from dealer_server.store.webhooks import enqueue
+from dealer_server.store.webhooks.circuit_breaker import BREAKER_FAILURES
 
 Key = tuple[int, int]
 """An order's tenant_id and order_id."""
@@ -60,7 +61,7 @@ def load(instance: Instance, database: str, dealers: Sequence[Dealer], urls: Seq
 async def hold(database: Database) -> None:
     async with database.connection() as connection:
         await connection.execute(
-            f"UPDATE webhook_endpoint SET consecutive_failures = {rows.BREAKER_FAILURES},"
+            f"UPDATE webhook_endpoint SET consecutive_failures = {BREAKER_FAILURES},"
             " probe_at = now() + interval '1 day'"
         )
 
@@ -93,7 +94,7 @@ async def change(connection: Connection, keys: Sequence[Key], now: datetime) -> 
     """Changes orders as a supplier's news would, and tells of it in the same transaction; (tenant, order, version)."""
     columns = [[key[0] for key in keys], [key[1] for key in keys]]
     changes = [(row[0], row[1], row[2]) for row in await connection.fetch(_CHANGE, *columns, now)]
-    await rows.order_changed(connection, changes, now)
+    await enqueue.order_changed(connection, changes, now)
     return changes
 
 

@@ -16,8 +16,6 @@ from dealer_server.rules.catalogue.package import GB
 from dealer_server.rules.money.refund import Way
 from dealer_server.rules.orders.model import Order
 from dealer_server.suppliers.builtin.simulated import Simulated
-from dealer_server.suppliers.contract import Done, Outcome, Pending, Rejected, Supplier, Unit, Unknown
-from support import paths
 from dealer_server.suppliers.contract import (
     Builtin,
     Done,
@@ -30,6 +28,7 @@ from dealer_server.suppliers.contract import (
     VoidOutcome,
     VoidUnit,
 )
+from support import paths
 from support import store_fixture as shops
 from support.store_fixture import PACKAGES, SEED, StoreFixture
 

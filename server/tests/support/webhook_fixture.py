@@ -16,9 +16,12 @@ from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys, MasterKeys, credential_context, profile_context
 from dealer_server.rules.delivery.endpoint import Policy
 from dealer_server.rules.orders.snapshot import Links
-from dealer_server.store.webhooks import webhook as rows
-from dealer_server.webhooks.deliver import Deliverer
+from dealer_server.store.webhooks import endpoints, enqueue
+from dealer_server.store.webhooks.endpoints import Endpoint
+from dealer_server.webhooks.loop import Deliverer, Options
 from dealer_server.webhooks.outbound import Outbound
+from dealer_server.webhooks.post import Poster
+from dealer_server.webhooks.prepare import Preparer
 from esim_dealer.webhook import Event, verify
 
 PATIENCE = 20.0  # seconds after which a test that waits for an event gives up
@@ -195,7 +198,7 @@ class WebhookFixture:
             sealed = self.master_keys.seal(one.secret.encode(), credential_context(tenant_id, one.app_key, 1))
             await store.tenant.add_credential(connection, tenant_id, one.app_key, sealed)
             if url:
-                await rows.set_endpoint(connection, tenant_id, url, self.clock())
+                await endpoints.set_url(connection, tenant_id, url, self.clock())
         return one
 
     async def order(self, dealer: Dealer, *, quantity: int = 1, paid_event: bool = True) -> int:
@@ -240,7 +243,7 @@ class WebhookFixture:
             " WHERE tenant_id = $1 AND order_id = $2 RETURNING version",
             dealer.tenant_id, order_id, now, *columns.values()
         )  # fmt: skip
-        await rows.order_changed(connection, [(dealer.tenant_id, order_id, version)], now)
+        await enqueue.order_changed(connection, [(dealer.tenant_id, order_id, version)], now)
         return version
 
     async def allocate(self, dealer: Dealer, order_id: int) -> int:
@@ -285,36 +288,42 @@ class WebhookFixture:
                 "SELECT * FROM webhook_attempt WHERE tenant_id = $1 ORDER BY delivery_id, number", dealer.tenant_id
             )
 
-    async def endpoint(self, dealer: Dealer) -> rows.Endpoint:
+    async def endpoint(self, dealer: Dealer) -> Endpoint:
         async with self.database.connection() as connection:
-            found = await rows.endpoint(connection, dealer.tenant_id)
-        assert found is not None
-        return found
+            endpoint = await endpoints.find(connection, dealer.tenant_id)
+        assert endpoint is not None
+        return endpoint
 
     async def execute(self, sql: str, *args: Any) -> None:
         async with self.database.connection() as connection:
             await connection.execute(sql, *args)
 
     @asynccontextmanager
-    async def deliverer(self, policy: Policy = LOOPBACK, **options: Any) -> AsyncIterator[Deliverer]:
-        """A worker that is driven by hand: `run_once`, `settle`, `upkeep`."""
+    async def deliverer(
+        self, policy: Policy = LOOPBACK, wake: asyncio.Event | None = None, **options: Any
+    ) -> AsyncIterator[Deliverer]:
+        """A worker that is driven by hand: `run_once`, `settle`, `upkeep.step`."""
         outbound_options = {name: options.pop(name) for name in ("total_seconds", "resolver") if name in options}
         async with Outbound(policy, **outbound_options) as outbound:
-            options = {"schedule": (0, 5, 30, 120, 600, 3_600, 21_600, 86_400)} | options
-            one = Deliverer(
-                self.database, self.data_keys, self.master_keys, self.links, self.clock, outbound, **options
+            deliverer = Deliverer(
+                self.database,
+                Preparer(self.data_keys, self.links),
+                Poster(outbound, self.master_keys, self.clock),
+                self.clock,
+                wake or asyncio.Event(),
+                Options(**options),
             )
             try:
-                yield one
+                yield deliverer
             finally:
-                await one.stop()
+                await deliverer.stop()
 
     @asynccontextmanager
     async def running(self, policy: Policy = LOOPBACK, **options: Any) -> AsyncIterator[asyncio.Event]:
         """A worker that runs by itself; the event wakes it."""
-        async with self.deliverer(policy, **options) as one:
-            wake = asyncio.Event()
-            task = asyncio.create_task(one.run(wake))
+        wake = asyncio.Event()
+        async with self.deliverer(policy, wake, **options) as deliverer:
+            task = asyncio.create_task(deliverer.run())
             try:
                 yield wake
             finally:

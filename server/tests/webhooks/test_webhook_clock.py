@@ -11,7 +11,7 @@ import pytest
 
 from dealer_server.operations.audit import audit
 from dealer_server.operations.webhooks import endpoint as webhook
-from dealer_server.store.webhooks import webhook as rows
+from dealer_server.store.webhooks.circuit_breaker import PROBE_INTERVAL
 from esim_dealer.wire.calls import ResendDelivery
 from support.webhook_fixture import (
     OK,
@@ -159,7 +159,7 @@ async def test_an_open_breaker_lets_its_probe_pass_whatever_the_clock_does(
     await stage.execute(
         "UPDATE webhook_endpoint SET consecutive_failures = 20, probe_at = $2 WHERE tenant_id = $1",
         dealer.tenant_id,
-        stage.clock() + rows.PROBE_INTERVAL,
+        stage.clock() + PROBE_INTERVAL,
     )
     async with stage.deliverer() as deliverer:
         assert await deliver_all(deliverer) == 0
@@ -168,7 +168,7 @@ async def test_an_open_breaker_lets_its_probe_pass_whatever_the_clock_does(
             assert await deliver_all(deliverer) == 0
             stage.clock.advance(HOUR + 61)
         assert await deliver_all(deliverer) == 1
-        await deliverer.upkeep()
+        await deliverer.upkeep.step()
     assert (await stage.endpoint(dealer)).consecutive_failures == 0
 
 
@@ -187,7 +187,7 @@ async def test_an_hour_forward_in_flight_ends_the_lease_and_the_late_answer_chan
         assert await slow.run_once() == 1
         await receiver.received(1)
         stage.clock.advance(HOUR)
-        await deliverer.upkeep()
+        await deliverer.upkeep.step()
         await deliverer.settle()
         assert await stage.states(dealer) == [("ORDER_PAID", "RETRY")], "LOST, and due at once"
         if first == "the late answer":
@@ -218,7 +218,7 @@ async def test_the_worker_whose_clock_stepped_takes_its_own_lease_back_at_most_o
         await deliverer.run_once()
         await receiver.received(1)
         stage.clock.advance(step)
-        await deliverer.upkeep()
+        await deliverer.upkeep.step()
         if step > 0:
             await eventually(lambda: _is(stage, dealer, "RETRY"))
             assert await deliverer.run_once() == 1
@@ -246,7 +246,7 @@ async def test_an_hour_back_in_flight_leaves_the_attempt_and_its_record_as_they_
         await one.run_once()
         await receiver.received(1)
         stage.clock.advance(-HOUR)
-        await other.upkeep()
+        await other.upkeep.step()
         assert await deliver_all(other) == 0, "the lease holds"
         held.let_go()
         await one.settle()
@@ -262,15 +262,15 @@ async def test_what_a_dead_worker_held_when_the_clock_stepped_back_is_taken_back
     dealer = await stage.dealer(receiver.url)
     await stage.order(dealer)
     async with stage.deliverer() as crashed, stage.deliverer() as deliverer:
-        [lost] = await crashed._prepare(10)
+        [lost] = (await crashed.claimer.claim(10)).attempts
         stage.clock.advance(-HOUR)
         for seconds in (0, LEASE_SECONDS + 1, HOUR - 2 * LEASE_SECONDS):
             stage.clock.advance(seconds)
-            await deliverer.upkeep()
+            await deliverer.upkeep.step()
             await deliverer.settle()
             assert await deliver_all(deliverer) == 0, "its lease ends by the clock it was given by"
         stage.clock.advance(2 * LEASE_SECONDS)
-        await deliverer.upkeep()
+        await deliverer.upkeep.step()
         await deliverer.settle()
         assert await deliver_all(deliverer) == 1
     [request] = receiver.requests
@@ -283,10 +283,10 @@ async def test_eight_leases_that_ran_out_are_eight_attempts(stage: WebhookFixtur
     await stage.order(dealer)
     for number in range(1, 9):
         async with stage.deliverer() as crashed, stage.deliverer() as deliverer:
-            [lost] = await crashed._prepare(10)
+            [lost] = (await crashed.claimer.claim(10)).attempts
             assert lost.number == number
             stage.clock.advance(HOUR)
-            await deliverer.upkeep()
+            await deliverer.upkeep.step()
             await deliverer.settle()
     async with stage.deliverer() as deliverer:
         assert await deliver_all(deliverer) == 0
@@ -364,7 +364,7 @@ async def test_what_failed_outlives_the_worker_and_goes_again_when_asked(stage: 
     assert (failed["state"], failed["attempt_count"]) == ("FAILED", 8)
     async with stage.deliverer() as restarted:
         stage.clock.advance(2 * DAY)
-        await restarted.upkeep()
+        await restarted.upkeep.step()
         assert await deliver_all(restarted) == 0, "nobody asked"
         await again(stage, dealer, failed["delivery_id"])
     async with stage.deliverer() as restarted:

@@ -10,8 +10,12 @@ import pytest
 
 from dealer_server import metrics, store
 from dealer_server.db.sealing import credential_context, delivery_context
-from dealer_server.webhooks.deliver import Batch, Outcome
+from dealer_server.rules.delivery.backoff import SCHEDULE_SECONDS
+from dealer_server.store.webhooks import endpoints
+from dealer_server.webhooks import outcome
+from dealer_server.webhooks.loop import Batch
 from dealer_server.webhooks.outbound import Answer
+from dealer_server.webhooks.post import Posted
 from support.webhook_fixture import (
     OK,
     Receiver,
@@ -219,7 +223,7 @@ async def test_eight_attempts_on_schedule_then_the_delivery_has_failed(stage: We
     await stage.order(dealer)
     schedule = (0, 0.02, 0.03, 0.02, 0.03, 0.02, 0.03, 0.05)
     async with stage.deliverer(schedule=schedule) as deliverer:
-        task = asyncio.create_task(deliverer.run(asyncio.Event()))
+        task = asyncio.create_task(deliverer.run())
         requests = await receiver.received(8)
         task.cancel()
         await asyncio.wait([task])
@@ -278,7 +282,7 @@ async def test_gone_disables_the_endpoint_and_skips_what_follows(stage: WebhookF
     async with stage.deliverer() as deliverer:
         await deliver_all(deliverer)
         assert (await stage.endpoint(dealer)).state == "DISABLED"
-        await deliverer.upkeep()
+        await deliverer.upkeep.step()
         assert await stage.states(dealer) == [("ORDER_PAID", "FAILED"), ("DELIVERY_UPDATED", "SKIPPED")]
         later = await stage.order(dealer)
         await stage.allocate(dealer, later)
@@ -302,7 +306,7 @@ async def test_gone_from_an_old_url_says_nothing_of_the_new_one(
         await deliverer.run_once()
         await receiver.received(1)
         async with stage.database.connection() as connection:
-            await store.webhook.set_endpoint(connection, dealer.tenant_id, other.url, stage.clock())
+            await endpoints.set_url(connection, dealer.tenant_id, other.url, stage.clock())
         go_on.set()
         await deliverer.settle()
         assert (await stage.endpoint(dealer)).state == "ACTIVE"
@@ -400,11 +404,11 @@ async def test_a_crash_after_the_freeze_resends_the_same_bytes(stage: WebhookFix
     order_id = await stage.order(dealer, paid_event=False)
     await stage.allocate(dealer, order_id)
     async with stage.deliverer() as crashed, stage.deliverer() as deliverer:
-        [lost] = await crashed._prepare(10)  # claimed, frozen, counted; then the process is gone
+        [lost] = (await crashed.claimer.claim(10)).attempts  # claimed, frozen, counted; then the process is gone
         await stage.use(dealer, order_id, 77)
         assert await deliver_all(deliverer) == 0, "the lease holds"
         stage.clock.advance(61)
-        await deliverer.upkeep()
+        await deliverer.upkeep.step()
         await deliverer.settle()
         assert await stage.states(dealer) == [("DELIVERY_UPDATED", "SUPERSEDED"), ("DELIVERY_UPDATED", "READY")]
     assert lost.number == 1 and receiver.requests == []
@@ -414,14 +418,14 @@ async def test_a_lapsed_lease_is_an_attempt_of_unknown_outcome(stage: WebhookFix
     dealer = await stage.dealer(receiver.url)
     await stage.order(dealer)
     async with stage.deliverer() as crashed, stage.deliverer() as deliverer:
-        [lost] = await crashed._prepare(10)
+        [lost] = (await crashed.claimer.claim(10)).attempts
         stage.clock.advance(61)
-        await deliverer.upkeep()
+        await deliverer.upkeep.step()
         await deliverer.settle()
         assert await deliver_all(deliverer) == 1
-        # The one that was given up wakes again: its record must change nothing.
-        late = crashed._finished(lost, Answer(None, 200), stage.clock(), 61_000)
-        await crashed._submitted(Outcome(late, receiver.url))
+        # The first worker records after all: that must change nothing.
+        posted = Posted(Answer(None, 200), stage.clock(), 61_000)
+        await crashed.recorder.record(outcome.after_attempt(lost, posted, SCHEDULE_SECONDS, stage.clock()))
     [request] = receiver.requests
     assert (request.body, request.number) == (lost.body, 2)
     assert [(one["number"], one["error"]) for one in await stage.attempts(dealer)] == [(1, "LOST"), (2, None)]
@@ -434,9 +438,9 @@ async def test_a_worker_that_stood_still_past_its_lease_sends_nothing(stage: Web
     dealer = await stage.dealer(receiver.url)
     await stage.order(dealer)
     async with stage.deliverer() as paused:
-        [late] = await paused._prepare(10)
+        [late] = (await paused.claimer.claim(10)).attempts
         batch = Batch(0.0, 1)
-        await paused._attempt(late._replace(abandon_at=0.0), batch)
+        await paused._attempt(late._replace(latest_start=0.0), batch)
     assert receiver.requests == [] and batch.left == 0
 
 
@@ -450,7 +454,7 @@ async def test_stopping_lets_attempts_in_flight_end_and_records_them(stage: Webh
     receiver.answers = [held]
     await stage.order(dealer)
     async with stage.deliverer() as deliverer:
-        task = asyncio.create_task(deliverer.run(asyncio.Event()))
+        task = asyncio.create_task(deliverer.run())
         await receiver.received(1)
         task.cancel()
         await asyncio.sleep(0)
@@ -480,7 +484,7 @@ async def test_no_url_skips_and_a_later_url_gets_no_old_ones(stage: WebhookFixtu
     async with stage.deliverer() as deliverer:
         assert await deliver_all(deliverer) == 0
         async with stage.database.connection() as connection:
-            await store.webhook.set_endpoint(connection, dealer.tenant_id, receiver.url, stage.clock())
+            await endpoints.set_url(connection, dealer.tenant_id, receiver.url, stage.clock())
         assert await deliver_all(deliverer) == 0
         await stage.use(dealer, order_id, 3)
         await deliver_all(deliverer)

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from dealer_server.store.webhooks import webhook as rows
+from dealer_server.store.webhooks import endpoints
 from support.webhook_fixture import (
     OK,
     Dealer,
@@ -137,7 +137,7 @@ async def test_a_probe_that_succeeds_brings_what_waits_forward_over_a_minute(
         assert await deliver_all(deliverer) == 1
         assert await deliver_all(deliverer) == 0, "the breaker closes once the others are spread"
         before = stage.clock()
-        await deliverer.upkeep()
+        await deliverer.upkeep.step()
         assert (await stage.endpoint(dealer)).consecutive_failures == 0
         waits = [
             (one["due_at"] - before).total_seconds()
@@ -238,9 +238,9 @@ async def test_what_slipped_in_while_an_endpoint_was_removed_is_given_up(
     await pay(stage, dealer, 2)
     await pay(stage, stays, 1)
     async with stage.database.connection() as connection:
-        await rows.set_endpoint(connection, dealer.tenant_id, "", stage.clock())
+        await endpoints.set_url(connection, dealer.tenant_id, "", stage.clock())
     async with stage.deliverer() as deliverer:
-        await deliverer.upkeep()
+        await deliverer.upkeep.step()
         assert await deliver_all(deliverer) == 1
     assert {state for _, state in await stage.states(dealer)} == {"SKIPPED"}
     assert [len(receiver.requests) for receiver in receivers] == [0, 1, 0]

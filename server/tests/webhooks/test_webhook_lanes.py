@@ -2,8 +2,9 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
+from typing import Any
 
 import asyncpg
 import pytest
@@ -11,8 +12,10 @@ import pytest
 from dealer_server import store
 from dealer_server.db.sealing import delivery_context
 from dealer_server.db.session import Session
-from dealer_server.store.webhooks import webhook as rows
-from dealer_server.store.webhooks.webhook import Claimed, Finished, Frozen
+from dealer_server.store.webhooks import claim, enqueue, order_queue, results
+from dealer_server.store.webhooks.claim import Claimed, Frozen, TenantQuota
+from dealer_server.store.webhooks.results import DeliveryResult
+from esim_dealer.wire.vocabulary import DeliveryState
 from support.webhook_fixture import (
     PATIENCE,
     Dealer,
@@ -48,26 +51,58 @@ async def receiver() -> AsyncIterator[Receiver]:
         yield receiver
 
 
-async def claim(stage: WebhookFixture, session: Session, dealer: Dealer, size: int = 10) -> list[Claimed]:
-    return await rows.claim(session, [(dealer.tenant_id, size)], stage.clock())
+async def claimed_by(stage: WebhookFixture, session: Session, dealer: Dealer) -> list[Claimed]:
+    return await claim.due_deliveries(session, [TenantQuota(dealer.tenant_id, 10)], stage.clock())
+
+
+def claimed(stage: WebhookFixture, row: Mapping[str, Any]) -> Claimed:
+    """A delivery as a worker claims it."""
+    return Claimed(
+        tenant_id=row["tenant_id"],
+        delivery_id=row["delivery_id"],
+        order_id=row["order_id"],
+        event_type=row["event_type"],
+        trigger=row["trigger"],
+        order_version=row["order_version"],
+        attempt_count=row["attempt_count"],
+        body=row["body"],
+        url=NOWHERE,
+        breaker_open=False,
+        delivered_before=False,
+        deliverable_since=stage.clock(),
+        profiles=1,
+    )
 
 
 async def freeze(stage: WebhookFixture, session: Session, claimed: list[Claimed], number: int) -> None:
     frozen = [Frozen(one.tenant_id, one.delivery_id, one.order_version, "USAGE_UPDATED", b"sealed") for one in claimed]
-    await rows.freeze(session, frozen, number, stage.clock() + timedelta(minutes=1))
+    await claim.freeze(session, frozen, number, stage.clock() + timedelta(minutes=1))
 
 
-def result(stage: WebhookFixture, one: Claimed, number: int, state: str = "DELIVERED") -> Finished:
-    due_at = stage.clock() + timedelta(seconds=5) if state == "RETRY" else None
-    attempt = (one.attempt_count + 1, stage.clock(), 1, "127.0.0.1", 200, None, "")
-    return Finished(one.tenant_id, one.order_id, one.delivery_id, number, state, due_at, *attempt)  # type: ignore[arg-type]
+def result(
+    stage: WebhookFixture, delivery: Claimed, claim_number: int, state: DeliveryState = "DELIVERED"
+) -> DeliveryResult:
+    return DeliveryResult(
+        tenant_id=delivery.tenant_id,
+        order_id=delivery.order_id,
+        delivery_id=delivery.delivery_id,
+        claim=claim_number,
+        state=state,
+        due_at=stage.clock() + timedelta(seconds=5) if state == "RETRY" else None,
+        number=delivery.attempt_count + 1,
+        started_at=stage.clock(),
+        duration_ms=1,
+        remote_address="127.0.0.1",
+        http_status=200,
+        answer_head="",
+    )
 
 
-async def finish(stage: WebhookFixture, session: Session, finished: Finished) -> None:
+async def record(stage: WebhookFixture, session: Session, one: DeliveryResult) -> None:
     """Records one result as the worker does."""
-    await rows.lock_unfinished(session, [(finished.tenant_id, finished.order_id)])
-    _, behind = await rows.finish(session, [finished], stage.clock())
-    await rows.promote(session, behind, stage.clock())
+    await order_queue.lock_unfinished(session, [(one.tenant_id, one.order_id)])
+    _, waiting = await results.record(session, [one], stage.clock())
+    await order_queue.make_next_ready(session, waiting, stage.clock())
 
 
 async def blocked(stage: WebhookFixture) -> bool:
@@ -83,14 +118,14 @@ async def test_a_change_of_an_order_at_rest_is_due_at_once(stage: WebhookFixture
     orders = [(one, await stage.order(one, paid_event=False)) for one in (dealer, stranger)]
     async with stage.database.transaction() as connection:
         changes = [(one.tenant_id, order_id, 2) for one, order_id in orders]
-        await rows.order_changed(connection, changes, stage.clock())
+        await enqueue.order_changed(connection, changes, stage.clock())
     assert await stage.states(dealer) == [("DELIVERY_UPDATED", "READY")]
     assert await stage.states(stranger) == [("DELIVERY_UPDATED", "SKIPPED")], "no endpoint"
 
 
 async def test_no_changes_need_no_statement(stage: WebhookFixture):
     async with stage.database.connection() as connection:
-        await rows.order_changed(connection, [], stage.clock())
+        await enqueue.order_changed(connection, [], stage.clock())
 
 
 async def test_an_order_named_twice_is_told_of_once_at_its_latest_version(stage: WebhookFixture):
@@ -98,7 +133,7 @@ async def test_an_order_named_twice_is_told_of_once_at_its_latest_version(stage:
     order_id = await stage.order(dealer, paid_event=False)
     async with stage.database.transaction() as connection:
         changes = [(dealer.tenant_id, order_id, 2), (dealer.tenant_id, order_id, 3)]
-        await rows.order_changed(connection, changes, stage.clock())
+        await enqueue.order_changed(connection, changes, stage.clock())
     [row] = await stage.deliveries(dealer)
     assert row["order_version"] == 3
 
@@ -121,29 +156,15 @@ async def test_a_dead_receiver_costs_two_unfinished_rows_per_lane(stage: Webhook
     for number in range(1, 10):
         await stage.change(dealer, order_id)
         async with session.transaction():
-            await freeze(stage, session, await claim(stage, session, dealer), number)
+            await freeze(stage, session, await claimed_by(stage, session, dealer), number)
         await stage.change(dealer, order_id)
         await stage.change(dealer, order_id)
         unfinished = [state for _, state in await stage.states(dealer) if state in ("WAITING", "READY", "IN_FLIGHT")]
         assert len(unfinished) <= 2
         async with session.transaction():
             [row] = [one for one in await stage.deliveries(dealer) if one["state"] == "IN_FLIGHT"]
-            one = Claimed(
-                dealer.tenant_id,
-                row["delivery_id"],
-                order_id,
-                "DELIVERY_UPDATED",
-                "AUTO",
-                0,
-                0,
-                b"",
-                "",
-                False,
-                False,
-                stage.clock(),
-                1,
-            )
-            await finish(stage, session, result(stage, one, number, "RETRY"))
+            one = claimed(stage, row)._replace(attempt_count=0)
+            await record(stage, session, result(stage, one, number, "RETRY"))
 
 
 async def test_the_next_event_is_that_of_the_older_change_whatever_its_id(stage: WebhookFixture, session: Session):
@@ -157,10 +178,10 @@ async def test_the_next_event_is_that_of_the_older_change_whatever_its_id(stage:
             dealer.tenant_id, delivery_id, order_id, event_type, version
         )  # fmt: skip
     async with session.transaction():
-        [paid] = await claim(stage, session, dealer)
+        [paid] = await claimed_by(stage, session, dealer)
         await freeze(stage, session, [paid], 1)
     async with session.transaction():
-        await finish(stage, session, result(stage, paid, 1))
+        await record(stage, session, result(stage, paid, 1))
     assert await stage.states(dealer) == [
         ("ORDER_PAID", "DELIVERED"),
         ("REFUND_COMPLETED", "READY"),
@@ -204,7 +225,7 @@ async def test_a_change_that_meets_a_freezing_worker_becomes_an_event_of_its_own
     order_id = await stage.order(dealer, paid_event=False)
     await stage.change(dealer, order_id)
     async with session.transaction():
-        claimed = await claim(stage, session, dealer)
+        claimed = await claimed_by(stage, session, dealer)
         change = asyncio.create_task(stage.change(dealer, order_id))
         await eventually(lambda: blocked(stage))
         assert not change.done()
@@ -220,22 +241,24 @@ async def test_a_worker_passes_over_what_a_change_holds(stage: WebhookFixture, s
     async with stage.database.transaction() as connection:
         await stage.change_in(connection, dealer, order_id)
         async with session.transaction():
-            assert await claim(stage, session, dealer) == []
+            assert await claimed_by(stage, session, dealer) == []
     async with session.transaction():
-        [one] = await claim(stage, session, dealer)
+        [one] = await claimed_by(stage, session, dealer)
     assert one.order_version == 3
 
 
 @pytest.mark.parametrize("state", ["DELIVERED", "RETRY"])
-async def test_a_change_that_meets_a_finishing_worker_is_told(stage: WebhookFixture, session: Session, state: str):
+async def test_a_change_that_meets_a_finishing_worker_is_told(
+    stage: WebhookFixture, session: Session, state: DeliveryState
+):
     dealer = await stage.dealer(NOWHERE)
     order_id = await stage.order(dealer, paid_event=False)
     await stage.change(dealer, order_id)
     async with session.transaction():
-        [one] = await claim(stage, session, dealer)
+        [one] = await claimed_by(stage, session, dealer)
         await freeze(stage, session, [one], 1)
     async with session.transaction():
-        await finish(stage, session, result(stage, one, 1, state))
+        await record(stage, session, result(stage, one, 1, state))
         change = asyncio.create_task(stage.change(dealer, order_id))
         await eventually(lambda: blocked(stage))
         assert not change.done()
@@ -245,22 +268,22 @@ async def test_a_change_that_meets_a_finishing_worker_is_told(stage: WebhookFixt
 
 @pytest.mark.parametrize("state", ["DELIVERED", "RETRY", "FAILED"])
 async def test_a_finishing_worker_that_meets_a_change_promotes_its_event(
-    stage: WebhookFixture, session: Session, state: str
+    stage: WebhookFixture, session: Session, state: DeliveryState
 ):
     dealer = await stage.dealer(NOWHERE)
     order_id = await stage.order(dealer, paid_event=False)
     await stage.change(dealer, order_id)
     async with session.transaction():
-        [one] = await claim(stage, session, dealer)
+        [one] = await claimed_by(stage, session, dealer)
         await freeze(stage, session, [one], 1)
 
-    async def record() -> None:
+    async def record_result() -> None:
         async with session.transaction():
-            await finish(stage, session, result(stage, one, 1, state))
+            await record(stage, session, result(stage, one, 1, state))
 
     async with stage.database.transaction() as connection:
         await stage.change_in(connection, dealer, order_id)
-        recording = asyncio.create_task(record())
+        recording = asyncio.create_task(record_result())
         await eventually(lambda: blocked(stage))
         assert not recording.done()
     await recording
@@ -271,17 +294,17 @@ async def test_of_one_order_two_workers_see_the_same_delivery_first(stage: Webho
     dealer = await stage.dealer(NOWHERE)
     order_id = await stage.order(dealer)
     async with session.transaction():
-        [paid] = await claim(stage, session, dealer)
+        [paid] = await claimed_by(stage, session, dealer)
         await freeze(stage, session, [paid], 1)
     await stage.change(dealer, order_id)
     async with session.transaction():
-        await finish(stage, session, result(stage, paid, 1, "RETRY"))
+        await record(stage, session, result(stage, paid, 1, "RETRY"))
     stage.clock.advance(10)  # both are due: the retry of ORDER_PAID and the update
     second = stage.database.session()
     async with session.transaction():
-        assert len(await claim(stage, session, dealer)) == 1
+        assert len(await claimed_by(stage, session, dealer)) == 1
         async with second.transaction():
-            assert await claim(stage, second, dealer) == []
+            assert await claimed_by(stage, second, dealer) == []
     await second.close()
 
 
@@ -290,24 +313,7 @@ async def test_the_index_lets_one_delivery_of_an_order_be_in_flight(stage: Webho
     order_id = await stage.order(dealer)
     await stage.change(dealer, order_id)
     await stage.execute("UPDATE webhook_delivery SET state = 'READY', due_at = now() WHERE order_id = $1", order_id)
-    both = [
-        Claimed(
-            dealer.tenant_id,
-            row["delivery_id"],
-            order_id,
-            row["event_type"],
-            "AUTO",
-            1,
-            0,
-            None,
-            "",
-            False,
-            False,
-            stage.clock(),
-            1,
-        )
-        for row in await stage.deliveries(dealer)
-    ]
+    both = [claimed(stage, row) for row in await stage.deliveries(dealer)]
     with pytest.raises(asyncpg.UniqueViolationError):
         async with session.transaction():
             await freeze(stage, session, both, 1)
@@ -317,9 +323,9 @@ async def test_a_claim_that_was_taken_over_records_nothing(stage: WebhookFixture
     dealer = await stage.dealer(NOWHERE)
     await stage.order(dealer)
     async with session.transaction():
-        [one] = await claim(stage, session, dealer)
+        [one] = await claimed_by(stage, session, dealer)
         await freeze(stage, session, [one], 1)
-    assert await rows.finish(session, [result(stage, one, 2)], stage.clock()) == (set(), [])
+    assert await results.record(session, [result(stage, one, 2)], stage.clock()) == (set(), [])
     assert await stage.states(dealer) == [("ORDER_PAID", "IN_FLIGHT")]
     assert await stage.attempts(dealer) == []
 
@@ -335,7 +341,7 @@ async def test_the_baseline_is_the_highest_version_that_was_delivered(stage: Web
             dealer.tenant_id, order_id, version, state, b"%d" % version
         )  # fmt: skip
     key = (dealer.tenant_id, order_id)
-    assert (await rows.baselines(session, [key]))[key][1] == b"5"
+    assert (await claim.baselines(session, [key]))[key].body == b"5"
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -423,7 +429,7 @@ async def test_many_changes_and_finishes_at_once_never_deadlock(stage: WebhookFi
                 " RETURNING tenant_id, order_id, version",
                 [order_id for _, order_id in some],
             )
-            await rows.order_changed(connection, [tuple(row) for row in changed], stage.clock())  # type: ignore[misc]
+            await enqueue.order_changed(connection, [tuple(row) for row in changed], stage.clock())  # type: ignore[misc]
 
     async with asyncio.timeout(PATIENCE), stage.running(), stage.running():
         for batch in range(15):

@@ -30,8 +30,9 @@ from dealer_server.operations.webhooks import endpoint
 from dealer_server.rules.delivery.change_hints import change_hints, comparable
 from dealer_server.rules.orders import snapshot
 from dealer_server.rules.refusal import StatusForbids
-from dealer_server.store.webhooks import resend as webhook_repush
-from dealer_server.webhooks.deliver import Deliverer
+from dealer_server.store.webhooks import claim
+from dealer_server.store.webhooks import resend as webhook_resend
+from dealer_server.webhooks.loop import Deliverer
 from esim_dealer.wire.calls import ResendDelivery, SetWebhook
 from esim_dealer.wire.envelope import encoder
 from esim_dealer.wire.snapshot import Snapshot
@@ -169,7 +170,7 @@ class Worker:
         await self.deliverer.settle()  # those that had nothing to say
 
     async def upkeep(self) -> None:
-        await self.deliverer.upkeep()
+        await self.deliverer.upkeep.step()
         await self.deliverer.settle()
 
     async def deliver_and_die(self, messages: int) -> None:
@@ -180,9 +181,9 @@ class Worker:
         await asyncio.wait([delivering, severed], return_when=asyncio.FIRST_COMPLETED)
         await self.line.cut()
         severed.cancel()
-        while not delivering.done() or self.deliverer._posts:
-            for task in (delivering, *self.deliverer._posts):
-                task.cancel()
+        while not delivering.done() or self.deliverer.tasks:
+            delivering.cancel()
+            self.deliverer.tasks.cancel()
             await asyncio.sleep(0)
         with suppress(asyncio.CancelledError, DatabaseLost):
             await delivering
@@ -317,7 +318,7 @@ class Play:
         """Sends an order's snapshot as it stands."""
         house, order_id = self.orders[number % len(self.orders)]
         async with self.stage.database.transaction() as connection:
-            await webhook_repush.sync(connection, house.dealer.tenant_id, [order_id], self.stage.clock())
+            await webhook_resend.sync(connection, house.dealer.tenant_id, [order_id], self.stage.clock())
 
     async def kill(self, number: int, messages: int) -> Worker:
         """The worker dies, and another takes its place; the one that died."""
@@ -467,7 +468,7 @@ class Play:
         rows = await self.session.fetch(
             "SELECT * FROM webhook_delivery WHERE tenant_id = ANY($1::bigint[])", [key[0] for key in keys]
         )
-        found = await store.webhook.baselines(self.session, keys)
+        found = await claim.baselines(self.session, keys)
         await self.session.execute("COMMIT")
         versions = {row["delivery_id"]: row["order_version"] for row in rows}
         return rows, {key[1]: versions[last.delivery_id] for key, last in found.items() if last.delivery_id}

@@ -31,8 +31,8 @@ from dealer_server.rules.orders.model import Order, Profile
 from dealer_server.store.orders.save import LIFECYCLE, save
 from dealer_server.store.profiles import lifecycle as rows
 from dealer_server.store.profiles.lifecycle import Row, Written
-from dealer_server.store.webhooks import webhook
-from dealer_server.store.webhooks.webhook import USAGE_INTERVAL
+from dealer_server.store.webhooks import enqueue
+from dealer_server.store.webhooks.enqueue import USAGE_INTERVAL
 from dealer_server.suppliers.contract import CALL_SECONDS, Bought, ProfileReport, Remote, ReportSource, Unasked
 
 log = structlog.get_logger()
@@ -122,7 +122,7 @@ async def _write(
     ]
     await save(session, changes, LIFECYCLE)
     versions = [(after.tenant_id, after.order_id, after.version) for _, after in changes]
-    await webhook.order_changed(session, versions, now, _only_usage(changes), usage_interval)
+    await enqueue.order_changed(session, versions, now, _only_usage(changes), usage_interval)
     failpoints.hit("life.written")
     return [Changed(order.tenant_id, order.order_id, profile.profile_id) for order, profile in changed]
 

@@ -16,7 +16,7 @@ from dealer_server.store.orders.save import DELIVERY, save
 from dealer_server.store.profiles import iccid, lifecycle
 from dealer_server.store.profiles.lifecycle import Delivered
 from dealer_server.store.refunds.refund import New
-from dealer_server.store.webhooks import webhook
+from dealer_server.store.webhooks import enqueue
 from dealer_server.suppliers.contract import Caps
 
 OrderKey = tuple[int, int]
@@ -103,7 +103,7 @@ async def _write(
     if delivered and caps.lifecycle is not None:
         await lifecycle.begin(session, delivered, supplier, caps.lifecycle, now)
     versions = [(after.tenant_id, after.order_id, after.version) for _, after in changes]
-    await webhook.order_changed(session, versions, now)
+    await enqueue.order_changed(session, versions, now)
 
 
 def _newly_failed(before: Order, after: Order) -> frozenset[int]:

@@ -25,7 +25,7 @@ from dealer_server.store.orders.save import VOID, save
 from dealer_server.store.profiles import lifecycle
 from dealer_server.store.refunds import refund as rows
 from dealer_server.store.refunds.refund import Void, Voided
-from dealer_server.store.webhooks import webhook
+from dealer_server.store.webhooks import enqueue
 from dealer_server.suppliers.contract import (
     Builtin,
     NotVoided,
@@ -165,7 +165,7 @@ class VoidQueue:
         ]
         if changes:
             await save(session, changes, VOID)
-            await webhook.order_changed(
+            await enqueue.order_changed(
                 session, [(after.tenant_id, after.order_id, after.version) for _, after in changes], now
             )
 

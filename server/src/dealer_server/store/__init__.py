@@ -6,7 +6,6 @@ from dealer_server.store.refunds import refund
 from dealer_server.store.suppliers import purchase, stock, supplier
 from dealer_server.store.tenants import data_key, serve_lock, tenant
 from dealer_server.store.wallets import ledger, topup, wallet
-from dealer_server.store.webhooks import webhook
 
 __all__ = [
     "data_key",
@@ -22,5 +21,4 @@ __all__ = [
     "tenant",
     "topup",
     "wallet",
-    "webhook",
 ]

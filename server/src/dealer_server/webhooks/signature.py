@@ -1,15 +1,15 @@
-"""What headers does a webhook carry? Signed anew for each attempt; by both secrets after a reset (decisions 6)."""
+"""Which headers sign a webhook? Each attempt is signed anew; after a reset by both secrets (specification 5.6, 6.6)."""
 
 from datetime import datetime
 from uuid import uuid4
 
 from dealer_server.db.sealing import MasterKeys, credential_context
-from dealer_server.store.webhooks.webhook import Signer
+from dealer_server.store.webhooks.signer import Signer
 from esim_dealer.wire import signing
 
 
 def headers(signer: Signer, master_keys: MasterKeys, body: bytes, now: datetime) -> dict[str, str]:
-    """The five headers of every call; while the secret before a reset is valid, its signature too."""
+    """The five headers of every call, and X-Signature-Previous while the secret before a reset is valid."""
     timestamp, request_id = int(now.timestamp() * 1000), str(uuid4())
     secret = _secret(signer, master_keys, signer.sealed_secret, signer.secret_version)
     signed = signing.signed_headers(signer.app_key, secret, body, timestamp_ms=timestamp, request_id=request_id)

@@ -1,6 +1,6 @@
-"""Does a dealer's receiver work? One sample event, truly signed, sent at once and answered with what came of it.
+"""Does a dealer's receiver work? One signed sample event is sent at once, and its result returned.
 
-Nothing is written: a trial is no delivery, and says nothing of the endpoint's health.
+Nothing is stored: a test event is no delivery, and its result does not count for the circuit breaker.
 """
 
 import time
@@ -16,7 +16,8 @@ from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity, snapshot
 from dealer_server.rules.orders.model import Item, Order
 from dealer_server.rules.refusal import StatusForbids
-from dealer_server.store.webhooks import webhook as rows
+from dealer_server.store.webhooks import endpoints
+from dealer_server.store.webhooks import signer as webhook_signer
 from dealer_server.webhooks import signature
 from dealer_server.webhooks.outbound import Outbound
 from esim_dealer.wire import calls, signing
@@ -25,19 +26,17 @@ from esim_dealer.wire.snapshot import Snapshot
 
 
 class TestResult(NamedTuple):
-    """What came of it, and the first 2 KiB of what the receiver said."""
-
     test: calls.WebhookTest
-    head: str
+    head: str  # the first 2 KiB of the answer
 
 
 async def send(
     database: Database, master_keys: MasterKeys, outbound: Outbound, tenant_id: int, currency: str, now: datetime
 ) -> TestResult:
-    """/webhook/test. Raises 200002 where no callback URL is set; one that is disabled is tried all the same."""
+    """/webhook/test. Sends to a disabled endpoint too. Raises 200002 if no callback URL is set."""
     async with database.connection() as connection:
-        endpoint = await rows.endpoint(connection, tenant_id)
-        signer = (await rows.signers(connection, [tenant_id])).get(tenant_id)
+        endpoint = await endpoints.find(connection, tenant_id)
+        signer = (await webhook_signer.load(connection, [tenant_id])).get(tenant_id)
     if endpoint is None or not endpoint.url or signer is None:
         raise StatusForbids("no callback URL is set, so there is nowhere to send to; use /webhook/set")
     body = encoder.encode(sample(currency, now))
@@ -54,8 +53,19 @@ async def send(
 
 
 def sample(currency: str, now: datetime) -> Snapshot:
-    """An ORDER_PAID of an order that never was; its orderNo begins with TEST."""
+    """An ORDER_PAID of an order that does not exist; its orderNo begins with TEST (specification 4.6)."""
     order_id = identity.first_id_at(int(now.timestamp())) + now.microsecond
+    item = Item(
+        line=0,
+        package_code="TEST-OK",
+        supplier="",
+        quantity=1,
+        period_num=1,
+        price=0,
+        first_profile_id=0,
+        item_status="PAID",
+        profiles=(),
+    )
     order = Order(
         tenant_id=0,
         order_id=order_id,
@@ -68,6 +78,6 @@ def sample(currency: str, now: datetime) -> Snapshot:
         order_status="PAID",
         version=1,
         updated_at=now,
-        items=(Item(0, "TEST-OK", "", 1, 1, 0, 0, "PAID", ()),),
+        items=(item,),
     )
     return msgspec.structs.replace(snapshot.order_paid(order), order_no=f"TEST{order.order_no[1:]}")

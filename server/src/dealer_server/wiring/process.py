@@ -18,6 +18,7 @@ from dealer_server.api.gateway import Gateway
 from dealer_server.console.app import ConsoleApp
 from dealer_server.rules.access import access
 from dealer_server.settings import Settings
+from dealer_server.store.webhooks import gauges as webhook_gauges
 from dealer_server.wiring.api import web_apps
 from dealer_server.wiring.base import Base, opened_base, tls_pair
 from dealer_server.wiring.worker import run as run_worker
@@ -77,7 +78,7 @@ async def run(
 def status_pages(base: Base) -> Starlette:
     async def gauges() -> tuple[Mapping[str, float], status.PurchasesOpen]:
         async with base.database.connection() as connection:
-            webhooks = await store.webhook.gauges(connection, base.clock.now())
+            webhooks = await webhook_gauges.read(connection, base.clock.now())
             return webhooks, await store.supplier.gauges(connection)
 
     return status.pages(gauges, base.health.not_ready)

@@ -19,8 +19,10 @@ from dealer_server.fulfillment.supplier_event_handler import SupplierEventHandle
 from dealer_server.fulfillment.void_queue import VoidQueue, queues
 from dealer_server.store.suppliers.supplier import Supplier as SupplierRow
 from dealer_server.suppliers.contract import Remote
-from dealer_server.webhooks.deliver import Deliverer
+from dealer_server.webhooks.loop import Deliverer, Options
 from dealer_server.webhooks.outbound import Outbound
+from dealer_server.webhooks.post import Poster
+from dealer_server.webhooks.prepare import Preparer
 from dealer_server.webhooks.resend import Resender
 from dealer_server.wiring.base import Base, callback_policy, suppliers_of, tls_pair
 
@@ -50,19 +52,18 @@ async def run(base: Base) -> None:
     supervisor = supervisor_of(base, settler.wake.set)
     async with Outbound(policy) as outbound:
         deliverer = Deliverer(
-            database=base.database,
-            data_keys=base.data_keys,
-            master_keys=settings.master_keys,
-            links=base.links,
-            clock=clock.now,
-            outbound=outbound,
-            schedule=settings.schedule,
+            base.database,
+            Preparer(base.data_keys, base.links),
+            Poster(outbound, settings.master_keys, clock.now),
+            clock.now,
+            signals.webhook,
+            Options(schedule=settings.schedule),
         )
-        repusher = Resender(base.database, clock.now, signals.webhook)
+        resender = Resender(base.database, clock.now, signals.webhook)
         await _run_all(
             fulfiller.run(signals.fulfillment),
-            deliverer.run(signals.webhook),
-            repusher.run(),
+            deliverer.run(),
+            resender.run(),
             settler.run(),
             *(queue.run() for queue in voids),
             supervisor.run(),

@@ -10,8 +10,8 @@ from dealer_server.console.shared.request_context import Page, Redirect, Request
 from dealer_server.store.console import api_log, dealer
 from dealer_server.store.console.api_log import Step as Managed
 from dealer_server.store.console.dealer import Span, Wallet
-from dealer_server.store.webhooks import webhook
-from dealer_server.store.webhooks.webhook import Endpoint
+from dealer_server.store.webhooks import endpoints
+from dealer_server.store.webhooks.endpoints import Endpoint
 
 HOME = "/console"
 ORDERS = 5
@@ -34,7 +34,7 @@ async def home(context: RequestContext) -> Page:
         wallet = await dealer.wallet(connection, context.tenant_id)
         managed = await api_log.steps(connection, context.tenant_id)
         newest, _ = await dealer.orders(connection, context.tenant_id, Span(0, 2**53), None, ORDERS)
-        endpoint = await webhook.endpoint(connection, context.tenant_id)
+        endpoint = await endpoints.find(connection, context.tenant_id)
         steps = _steps(managed, wallet, endpoint)
         failed = await dealer.failed_deliveries(connection, context.tenant_id, FAILED)
         written, dropped = await api_log.counts(connection, context.tenant_id)

@@ -11,8 +11,7 @@ from dealer_server.db.connection import Connection
 from dealer_server.operations.webhooks import endpoint as webhook
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import api_log, dealer
-from dealer_server.store.webhooks import log
-from dealer_server.store.webhooks import webhook as rows
+from dealer_server.store.webhooks import endpoints, log
 from dealer_server.store.webhooks.log import Delivery
 from dealer_server.webhooks import test_event
 from dealer_server.webhooks.test_event import TestResult
@@ -30,7 +29,7 @@ async def webhooks(context: RequestContext) -> Page:
 async def _page(context: RequestContext, tried: TestResult | None) -> Page:
     """`tried`: what the receiver said to the sample event."""
     async with context.parts.database.connection() as connection:
-        endpoint = await rows.endpoint(connection, context.tenant_id)
+        endpoint = await endpoints.find(connection, context.tenant_id)
         found, following = await _deliveries(connection, context)
     return permissions.page(
         context,

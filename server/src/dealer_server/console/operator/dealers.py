@@ -5,7 +5,6 @@ from decimal import Decimal
 
 import msgspec
 
-from dealer_server import store
 from dealer_server.console.operator import permissions
 from dealer_server.console.operator.permissions import LOOK, MONEY, PAGE, TERMS
 from dealer_server.console.shared import params, statement
@@ -30,6 +29,7 @@ from dealer_server.store.console.dealers import Dealer
 from dealer_server.store.orders.listing import Window
 from dealer_server.store.wallets import ledger
 from dealer_server.store.wallets.ledger import Filter
+from dealer_server.store.webhooks import endpoints
 from esim_dealer.wire.calls import SetWebhook
 
 CURRENCIES = sorted(money.EXPONENTS)
@@ -101,7 +101,7 @@ async def one_dealer(context: RequestContext) -> Page:
             dealer=found,
             credentials=await console_dealers.credentials(connection, tenant_id),
             prices=await console_dealers.prices(connection, tenant_id, PRICES),
-            endpoint=await store.webhook.endpoint(connection, tenant_id),
+            endpoint=await endpoints.find(connection, tenant_id),
             entries=entries,
             markup=str(Decimal(found.markup_basis_points) / 100),
         )

@@ -23,7 +23,7 @@ from dealer_server.store.orders import fulfillment as lines
 from dealer_server.store.orders.save import DELIVERY, save
 from dealer_server.store.suppliers import purchase as rows
 from dealer_server.store.suppliers.purchase import Hop, Key, Made, New
-from dealer_server.store.webhooks import webhook
+from dealer_server.store.webhooks import enqueue
 from dealer_server.suppliers.registry import BUILTIN
 
 _AGAIN = re.compile(r"-r[0-9]+$")
@@ -209,4 +209,4 @@ async def _record(
     if after is order:
         return
     await save(connection, [(order, after)], DELIVERY, data_keys)
-    await webhook.order_changed(connection, [(after.tenant_id, after.order_id, after.version)], now)
+    await enqueue.order_changed(connection, [(after.tenant_id, after.order_id, after.version)], now)

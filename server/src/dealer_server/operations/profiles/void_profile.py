@@ -24,7 +24,7 @@ from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.store.orders.save import VOID, save
 from dealer_server.store.refunds import refund as rows
 from dealer_server.store.refunds.refund import Void
-from dealer_server.store.webhooks import webhook
+from dealer_server.store.webhooks import enqueue
 from esim_dealer.wire import calls
 
 VOIDS_PER_BATCH = 200
@@ -132,7 +132,7 @@ class VoidBatcher:
             if changes:
                 await save(session, changes, VOID)
                 await rows.give_back_stock(session, changes)
-                await webhook.order_changed(
+                await enqueue.order_changed(
                     session, [(after.tenant_id, after.order_id, after.version) for _, after in changes], now
                 )
             fresh = {one[2] for one in found if one is not None and _open(before, one, asked.waiting)}

@@ -1,7 +1,7 @@
-"""What failed to reach dealers, and sending it again: by one, by filter, by time range (decisions 6).
+"""How does an operator see what failed and send it again? By id, or by filter and time range as a job.
 
-The count is known before anything is sent; the sending itself is the worker's, a job per dealer, which a restart only
-interrupts (webhooks/resend.py). Every act is in the audit log.
+A job's count is known before anything is sent. The worker sends, one job per dealer, and continues it after a restart
+(webhooks/resend.py). Every act is in the audit log.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.operations.tenants.tenant import OperatorError
 from dealer_server.rules.orders import identity
-from dealer_server.store.webhooks import log
-from dealer_server.store.webhooks import resend as webhook_repush
+from dealer_server.store.webhooks import endpoints, log
+from dealer_server.store.webhooks import resend as webhook_resend
 from dealer_server.store.webhooks.log import Failures, Filter
 from dealer_server.store.webhooks.resend import Job, Kind
 from esim_dealer.wire.vocabulary import DeliveryState, EventType
@@ -26,7 +26,7 @@ Resendable = Literal["FAILED", "SKIPPED", "SUPERSEDED", "DELIVERED"]
 
 
 class DeliverySelection(NamedTuple):
-    """Which deliveries (RESEND) or orders (SYNC): those made from `start` on and before `end`."""
+    """Which deliveries (RESEND) or orders (SYNC): those created from `start` on and before `end`."""
 
     kind: Kind
     tenant_id: int | None
@@ -37,7 +37,7 @@ class DeliverySelection(NamedTuple):
 
 
 class Part(NamedTuple):
-    """How much of it is one dealer's."""
+    """One dealer's part of a selection."""
 
     tenant_id: int
     name: str
@@ -47,50 +47,65 @@ class Part(NamedTuple):
 async def failures(
     database: Database, tenant_id: int | None, start: datetime | None, end: datetime | None
 ) -> list[Failures]:
-    """What ended FAILED, grouped by dealer, event and what the last attempt met."""
+    """FAILED deliveries, grouped by dealer, event type and result of the last attempt."""
     async with database.connection() as connection:
         return await log.failures(connection, tenant_id, start, end)
 
 
-async def count(database: Database, chosen: DeliverySelection) -> list[Part]:
+async def count(database: Database, selection: DeliverySelection) -> list[Part]:
     """How much would be sent again, dealer by dealer. Raises OperatorError."""
-    _check(chosen)
+    _check(selection)
     async with database.connection() as connection:
         tenants = await store.tenant.listed(connection)
-        if chosen.tenant_id is not None:
-            tenants = [one for one in tenants if one.tenant_id == chosen.tenant_id]
+        if selection.tenant_id is not None:
+            tenants = [tenant for tenant in tenants if tenant.tenant_id == selection.tenant_id]
             if not tenants:
-                raise OperatorError(f"no tenant {chosen.tenant_id}")
-        parts = [Part(one.tenant_id, one.name, await _count(connection, one.tenant_id, chosen)) for one in tenants]
+                raise OperatorError(f"no tenant {selection.tenant_id}")
+        parts = [
+            Part(tenant.tenant_id, tenant.name, await _count(connection, tenant.tenant_id, selection))
+            for tenant in tenants
+        ]
     return [part for part in parts if part.total]
 
 
 async def begin(
-    database: Database, chosen: DeliverySelection, parts: Sequence[Part], author: str, clock: Clock
+    database: Database, selection: DeliverySelection, parts: Sequence[Part], author: str, clock: Clock
 ) -> list[Job]:
-    """A job per dealer, which the worker takes up at once."""
+    """Creates one job per dealer, which the worker starts at once."""
     now = clock()
 
     async def work(connection: Connection) -> list[Job]:
-        jobs = []
-        for part in parts:
-            states = chosen.states if chosen.kind == "RESEND" else ()
-            job = Job(
-                *(0, part.tenant_id, chosen.kind, states, chosen.event_type, chosen.start, chosen.end, part.total),
-                *(0, 0, author, now, None),
-            )
-            job = job._replace(job_id=await webhook_repush.add_job(connection, job))
-            detail = {"jobId": job.job_id, "count": part.total, "from": chosen.start, "to": chosen.end}
-            detail |= {"states": states, "eventType": chosen.event_type}
-            await _record(connection, author, f"webhook.{chosen.kind.lower()}", part.tenant_id, detail)
-            jobs.append(job)
-        return jobs
+        return [await _begin(connection, selection, part, author, now) for part in parts]
 
     return await database.run(work)
 
 
+async def _begin(connection: Connection, selection: DeliverySelection, part: Part, author: str, now: datetime) -> Job:
+    states = selection.states if selection.kind == "RESEND" else ()
+    job = Job(
+        job_id=0,
+        tenant_id=part.tenant_id,
+        kind=selection.kind,
+        states=states,
+        event_type=selection.event_type,
+        start_at=selection.start,
+        end_at=selection.end,
+        total=part.total,
+        reached=0,
+        done=0,
+        author=author,
+        created_at=now,
+        finished_at=None,
+    )
+    job = job._replace(job_id=await webhook_resend.add_job(connection, job))
+    detail = {"jobId": job.job_id, "count": part.total, "from": selection.start, "to": selection.end}
+    detail |= {"states": states, "eventType": selection.event_type}
+    await _record(connection, author, f"webhook.{selection.kind.lower()}", part.tenant_id, detail)
+    return job
+
+
 async def resend(database: Database, tenant_id: int, delivery_ids: Sequence[int], author: str, clock: Clock) -> int:
-    """Lets these deliveries go once more; how many do. Raises OperatorError where one is not this dealer's."""
+    """Enqueues these deliveries once more; how many. Raises OperatorError if one is not this dealer's."""
 
     async def work(connection: Connection) -> int:
         await _require_endpoint(connection, tenant_id)
@@ -98,13 +113,13 @@ async def resend(database: Database, tenant_id: int, delivery_ids: Sequence[int]
             if await log.find(connection, tenant_id, delivery_id) is None:
                 raise OperatorError(f"tenant {tenant_id} has no delivery {delivery_id}")
         await _record(connection, author, "webhook.resend", tenant_id, {"deliveryIds": delivery_ids})
-        return await webhook_repush.resend(connection, tenant_id, delivery_ids, clock())
+        return await webhook_resend.resend(connection, tenant_id, delivery_ids, clock())
 
     return await database.run(work)
 
 
 async def sync(database: Database, tenant_id: int, order_nos: Sequence[str], author: str, clock: Clock) -> int:
-    """Sends the snapshots of these orders; how many. Raises OperatorError where one is not this dealer's."""
+    """Enqueues snapshots of these orders; how many. Raises OperatorError if one is not this dealer's."""
 
     async def work(connection: Connection) -> int:
         await _require_endpoint(connection, tenant_id)
@@ -115,58 +130,62 @@ async def sync(database: Database, tenant_id: int, order_nos: Sequence[str], aut
                 raise OperatorError(f"tenant {tenant_id} has no order {order_no}")
             order_ids.append(order_id)
         await _record(connection, author, "webhook.sync", tenant_id, {"orderNos": order_nos})
-        return await webhook_repush.sync(connection, tenant_id, order_ids, clock())
+        return await webhook_resend.sync(connection, tenant_id, order_ids, clock())
 
     return await database.run(work)
 
 
 async def jobs(database: Database, limit: int = 50) -> list[Job]:
     async with database.connection() as connection:
-        return await webhook_repush.jobs(connection, limit)
+        return await webhook_resend.jobs(connection, limit)
 
 
 async def job(database: Database, job_id: int) -> Job:
     """Raises OperatorError."""
     async with database.connection() as connection:
-        found = await webhook_repush.job(connection, job_id)
-    if found is None:
-        raise OperatorError(f"no job {job_id}")
-    return found
+        return await _job(connection, job_id)
 
 
 async def stop(database: Database, job_id: int, author: str, clock: Clock) -> Job:
-    """Ends a job where it is. What it let go already goes. Raises OperatorError."""
+    """Stops a job. Deliveries that it has enqueued are sent all the same. Raises OperatorError."""
 
     async def work(connection: Connection) -> Job:
-        found = await webhook_repush.job(connection, job_id)
-        if found is None:
-            raise OperatorError(f"no job {job_id}")
-        await webhook_repush.end(connection, job_id, clock())
-        await _record(connection, author, "webhook.stop", found.tenant_id, {"jobId": job_id, "done": found.done})
-        return found
+        stopped = await _job(connection, job_id)
+        await webhook_resend.finish_job(connection, job_id, clock())
+        await _record(connection, author, "webhook.stop", stopped.tenant_id, {"jobId": job_id, "done": stopped.done})
+        return stopped
 
     return await database.run(work)
 
 
-def _check(chosen: DeliverySelection) -> None:
-    if unknown := set(chosen.states) - set(get_args(Resendable)):
+async def _job(connection: Connection, job_id: int) -> Job:
+    job = await webhook_resend.job(connection, job_id)
+    if job is None:
+        raise OperatorError(f"no job {job_id}")
+    return job
+
+
+def _check(selection: DeliverySelection) -> None:
+    if unknown := set(selection.states) - set(get_args(Resendable)):
         raise OperatorError(f"state {min(unknown)!r}; accepted: {', '.join(get_args(Resendable))}")
-    if chosen.event_type not in (None, *get_args(EventType)):
-        raise OperatorError(f"event type {chosen.event_type!r}; accepted: {', '.join(get_args(EventType))}")
-    if chosen.start >= chosen.end:
+    if selection.event_type not in (None, *get_args(EventType)):
+        raise OperatorError(f"event type {selection.event_type!r}; accepted: {', '.join(get_args(EventType))}")
+    if selection.start >= selection.end:
         raise OperatorError("the time range is empty: its start is not before its end")
 
 
-async def _count(connection: Connection, tenant_id: int, chosen: DeliverySelection) -> int:
-    if chosen.kind == "SYNC":
-        span = identity.ids_between(chosen.start, chosen.end)
-        return await webhook_repush.count_orders(connection, tenant_id, *span)
-    wanted = Filter(None, chosen.event_type, chosen.states, chosen.start, chosen.end)
-    return await log.count(connection, tenant_id, wanted, None)
+async def _count(connection: Connection, tenant_id: int, selection: DeliverySelection) -> int:
+    if selection.kind == "SYNC":
+        first, end = identity.ids_between(selection.start, selection.end)
+        return await webhook_resend.count_orders(connection, tenant_id, first, end)
+    matching = Filter(
+        event_type=selection.event_type, states=selection.states, start=selection.start, end=selection.end
+    )
+    return await log.count(connection, tenant_id, matching, None)
 
 
 async def _require_endpoint(connection: Connection, tenant_id: int) -> None:
-    endpoint = await store.webhook.endpoint(connection, tenant_id)
+    endpoint = await endpoints.find(connection, tenant_id)
     if endpoint is None or endpoint.state != "ACTIVE":
         raise OperatorError(f"tenant {tenant_id} has no callback URL that is set and enabled")
 

@@ -18,7 +18,7 @@ from dealer_server.rules.orders.snapshot import Links
 from dealer_server.store.orders.save import VOID, save
 from dealer_server.store.profiles.iccid import RANK
 from dealer_server.store.suppliers import stock
-from dealer_server.store.webhooks import webhook
+from dealer_server.store.webhooks import enqueue
 from esim_dealer.wire.envelope import encoder
 
 Key = tuple[int, int]  # tenant_id, and order_id or refund_id
@@ -435,14 +435,14 @@ async def settle(
         return
     await pay_back(session, credits, now)
     latest = {(order.tenant_id, order.order_id): order for _, order in told}
-    await webhook.order_changed(session, [(*key, order.version) for key, order in latest.items()], now)
-    ids = await webhook.delivery_ids(session, len(told))
+    await enqueue.order_changed(session, [(*key, order.version) for key, order in latest.items()], now)
+    ids = await enqueue.delivery_ids(session, len(told))
     events = []
     for delivery_id, (_, order) in zip(ids, told, strict=True):
         body = encoder.encode(snapshot.refund_completed(order, links))
         sealed = data_keys.seal(body, delivery_context(order.tenant_id, delivery_id))
-        events.append(webhook.Credit(order.tenant_id, order.order_id, order.version, delivery_id, sealed))
-    await webhook.refunds_credited(session, events, snapshot.REFUND_HINTS, now)
+        events.append(enqueue.Credit(order.tenant_id, order.order_id, order.version, delivery_id, sealed))
+    await enqueue.refunds_credited(session, events, snapshot.REFUND_HINTS, now)
 
 
 async def give_back_stock(session: Connection | Session, changes: Sequence[tuple[Order, Order]]) -> None:

@@ -1,4 +1,4 @@
-"""What was sent to a dealer, and what came of it: pages of deliveries with their attempts, newest first."""
+"""Which deliveries did a dealer get, and with which results? Pages of deliveries with their attempts, newest first."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,11 +8,11 @@ from dealer_server.db.connection import Connection
 from dealer_server.store.orders.listing import Window
 from esim_dealer.wire.vocabulary import AttemptError, ChangeHint, DeliveryState, DeliveryTrigger, EventType
 
-COUNTED = 10_000  # counting a million rows for a page of fifty would cost more than the page
+MOST_COUNTED = 10_000  # counting a million rows would cost more than the page of fifty that shows the count
 
 
 class Delivery(NamedTuple):
-    """One row. `next_attempt_at` is None once it is finished, and while it waits for another of its order."""
+    """`next_attempt_at` is None once it is finished, and while it is WAITING for another delivery of its order."""
 
     tenant_id: int
     delivery_id: int
@@ -40,7 +40,7 @@ class Attempt(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """All that is given must match; `start` is the first moment that counts, `end` the first that does not."""
+    """Deliveries that match all conditions given; created at `start` or later, and before `end`."""
 
     order_id: int | None = None
     event_type: EventType | None = None
@@ -50,7 +50,7 @@ class Filter(NamedTuple):
 
 
 class Failures(NamedTuple):
-    """Deliveries of one dealer and event type that ended FAILED, and what their last attempt met."""
+    """FAILED deliveries of one dealer and event type whose last attempts had the same result."""
 
     tenant_id: int
     event_type: EventType
@@ -63,52 +63,52 @@ class Failures(NamedTuple):
 
 _COLUMNS = (
     "tenant_id, delivery_id, order_id, event_type, trigger, state, order_version, hints, attempt_count,"
-    " CASE WHEN state IN ('READY', 'RETRY') THEN due_at END, created_at"
+    " CASE WHEN state IN ('READY', 'RETRY') THEN due_at END AS next_attempt_at, created_at"
 )
 
 
-def where(wanted: Filter) -> str:
-    """The rows of tenant $1 that match, by $2 order_id, $3 event_type, $4 start, $5 end.
+def where(filter: Filter) -> str:
+    """The condition for matching rows of tenant $1, with $2 order_id, $3 event_type, $4 start and $5 end.
 
-    States stand there as words, and what is not asked for is no condition on rows: an index can be used whatever is
-    asked for, also by a plan that was made for all.
+    States stand in it as literals, and a filter that is not given is no condition on rows: so an index can be used for
+    every filter, also by a generic plan.
     """
-    assert set(wanted.states) <= set(get_args(DeliveryState)), "words of the vocabulary only"
-    states = f" AND state IN ({', '.join(repr(state) for state in wanted.states)})" if wanted.states else ""
+    assert set(filter.states) <= set(get_args(DeliveryState)), "states are literals in the SQL"
+    states = f" AND state IN ({', '.join(repr(state) for state in filter.states)})" if filter.states else ""
     conditions = (
-        (wanted.order_id, "order_id = $2", "$2::bigint IS NULL"),
-        (wanted.event_type, "event_type = $3", "$3::text IS NULL"),
-        (wanted.start, "created_at >= $4", "$4::timestamptz IS NULL"),
-        (wanted.end, "created_at < $5", "$5::timestamptz IS NULL"),
+        (filter.order_id, "order_id = $2", "$2::bigint IS NULL"),
+        (filter.event_type, "event_type = $3", "$3::text IS NULL"),
+        (filter.start, "created_at >= $4", "$4::timestamptz IS NULL"),
+        (filter.end, "created_at < $5", "$5::timestamptz IS NULL"),
     )
-    asked = " AND ".join(without if value is None else given for value, given, without in conditions)
-    return f"tenant_id = $1 AND trigger <> 'TEST'{states} AND {asked}"
+    matching = " AND ".join(absent if value is None else given for value, given, absent in conditions)
+    return f"tenant_id = $1 AND trigger <> 'TEST'{states} AND {matching}"
 
 
-def arguments(tenant_id: int, wanted: Filter) -> tuple[object, ...]:
-    return tenant_id, wanted.order_id, wanted.event_type, wanted.start, wanted.end
+def arguments(tenant_id: int, filter: Filter) -> tuple[object, ...]:
+    return tenant_id, filter.order_id, filter.event_type, filter.start, filter.end
 
 
-async def page(connection: Connection, tenant_id: int, wanted: Filter, window: Window) -> list[Delivery]:
-    rows = await connection.fetch(
-        f"SELECT {_COLUMNS} FROM webhook_delivery WHERE {where(wanted)} AND ($6::bigint IS NULL OR delivery_id < $6)"
+async def page(connection: Connection, tenant_id: int, filter: Filter, window: Window) -> list[Delivery]:
+    deliveries = await connection.fetch(
+        f"SELECT {_COLUMNS} FROM webhook_delivery WHERE {where(filter)} AND ($6::bigint IS NULL OR delivery_id < $6)"
         " ORDER BY delivery_id DESC LIMIT $7 OFFSET $8",
-        *arguments(tenant_id, wanted),
+        *arguments(tenant_id, filter),
         window.after,
         window.limit,
         window.offset,
     )
-    return [Delivery(*row) for row in rows]
+    return [Delivery(**row) for row in deliveries]
 
 
-async def count(connection: Connection, tenant_id: int, wanted: Filter, most: int | None = COUNTED) -> int:
+async def count(connection: Connection, tenant_id: int, filter: Filter, most: int | None = MOST_COUNTED) -> int:
     """How many match; `most` + 1 where there are more than that."""
     limit = "" if most is None else f" LIMIT {most + 1}"
-    found: int | None = await connection.fetchval(
-        f"SELECT count(*) FROM (SELECT 1 FROM webhook_delivery WHERE {where(wanted)}{limit}) AS counted",
-        *arguments(tenant_id, wanted),
+    matching: int | None = await connection.fetchval(
+        f"SELECT count(*) FROM (SELECT 1 FROM webhook_delivery WHERE {where(filter)}{limit}) AS counted",
+        *arguments(tenant_id, filter),
     )
-    return found or 0
+    return matching or 0
 
 
 async def find(connection: Connection, tenant_id: int, delivery_id: int) -> Delivery | None:
@@ -117,11 +117,11 @@ async def find(connection: Connection, tenant_id: int, delivery_id: int) -> Deli
         tenant_id,
         delivery_id,
     )
-    return Delivery(*row) if row else None
+    return Delivery(**row) if row else None
 
 
 async def attempts(connection: Connection, tenant_id: int, delivery_ids: Sequence[int]) -> dict[int, list[Attempt]]:
-    """The attempts of each delivery that are still kept, first to last."""
+    """The attempts of each delivery that are still kept, first to last. They are kept for 30 days."""
     rows = await connection.fetch(
         "SELECT tenant_id, delivery_id, number, started_at, duration_ms, remote_address, http_status, error,"
         " answer_head FROM webhook_attempt WHERE tenant_id = $1 AND delivery_id = ANY($2::bigint[])"
@@ -129,14 +129,15 @@ async def attempts(connection: Connection, tenant_id: int, delivery_ids: Sequenc
         tenant_id,
         delivery_ids,
     )
-    found: dict[int, list[Attempt]] = {delivery_id: [] for delivery_id in delivery_ids}
+    by_delivery: dict[int, list[Attempt]] = {delivery_id: [] for delivery_id in delivery_ids}
     for row in rows:
-        found[row[1]].append(Attempt(*row))
-    return found
+        by_delivery[row["delivery_id"]].append(Attempt(**row))
+    return by_delivery
 
 
 _FAILURES = """
-SELECT d.tenant_id, d.event_type, last.error, last.http_status, count(*), min(d.created_at), max(d.created_at)
+SELECT d.tenant_id, d.event_type, last.error, last.http_status, count(*) AS total, min(d.created_at) AS oldest_at,
+    max(d.created_at) AS newest_at
 FROM webhook_delivery d LEFT JOIN LATERAL (
     SELECT error, http_status FROM webhook_attempt a WHERE a.tenant_id = d.tenant_id AND a.delivery_id = d.delivery_id
     ORDER BY number DESC LIMIT 1
@@ -150,5 +151,5 @@ GROUP BY d.tenant_id, d.event_type, last.error, last.http_status ORDER BY d.tena
 async def failures(
     connection: Connection, tenant_id: int | None, start: datetime | None, end: datetime | None
 ) -> list[Failures]:
-    """What ended FAILED, of one dealer or of all, grouped by what the last attempt met."""
-    return [Failures(*row) for row in await connection.fetch(_FAILURES, tenant_id, start, end)]
+    """FAILED deliveries of one dealer or of all, grouped by event type and result of the last attempt."""
+    return [Failures(**row) for row in await connection.fetch(_FAILURES, tenant_id, start, end)]

@@ -8,12 +8,12 @@ import pytest
 from dealer_server import clock
 from dealer_server.db.sealing import delivery_context
 from dealer_server.operations.tenants.tenant import OperatorError
-from dealer_server.operations.webhooks import resend as repush
+from dealer_server.operations.webhooks import resend as resend_operations
 from dealer_server.operations.webhooks.resend import DeliverySelection
 from dealer_server.rules.lifecycle import usage
-from dealer_server.store.webhooks import resend as webhook_repush
-from dealer_server.store.webhooks import webhook as rows
-from dealer_server.store.webhooks.webhook import Credit
+from dealer_server.store.webhooks import endpoints, enqueue
+from dealer_server.store.webhooks import resend as webhook_resend
+from dealer_server.store.webhooks.enqueue import Credit
 from dealer_server.webhooks.resend import Resender
 from support.webhook_fixture import (
     OK,
@@ -42,12 +42,12 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 async def resend(stage: WebhookFixture, dealer: Dealer, *delivery_ids: int) -> int:
     async with stage.database.transaction() as connection:
-        return await webhook_repush.resend(connection, dealer.tenant_id, delivery_ids, stage.clock())
+        return await webhook_resend.resend(connection, dealer.tenant_id, delivery_ids, stage.clock())
 
 
 async def sync(stage: WebhookFixture, dealer: Dealer, *order_ids: int) -> int:
     async with stage.database.transaction() as connection:
-        return await webhook_repush.sync(connection, dealer.tenant_id, order_ids, stage.clock())
+        return await webhook_resend.sync(connection, dealer.tenant_id, order_ids, stage.clock())
 
 
 async def failed_for_good(stage: WebhookFixture, dealer: Dealer, receiver: Receiver, count: int = 1) -> list[int]:
@@ -154,7 +154,7 @@ async def test_what_was_skipped_is_frozen_when_it_is_sent_after_all(stage: Webho
     skipped = await stage.deliveries(dealer)
     assert {row["state"] for row in skipped} == {"SKIPPED"}
     async with stage.database.transaction() as connection:
-        await rows.set_endpoint(connection, dealer.tenant_id, receiver.url, stage.clock())
+        await endpoints.set_url(connection, dealer.tenant_id, receiver.url, stage.clock())
     await resend(stage, dealer, *[row["delivery_id"] for row in skipped])
     async with stage.deliverer() as deliverer:
         await deliver_all(deliverer)
@@ -209,7 +209,7 @@ async def test_what_is_sent_again_passes_an_open_breaker_and_closes_it(stage: We
         await stage.execute("UPDATE webhook_endpoint SET probe_at = $1", stage.clock() + timedelta(minutes=1))
         assert await deliver_all(deliverer) == 1
         assert receiver.requests[asked].headers["rt-delivery-id"] == str(last["delivery_id"])
-        await deliverer.upkeep()
+        await deliverer.upkeep.step()
         stage.clock.advance(61)
         await deliver_all(deliverer)
     assert {state for _, state in await stage.states(dealer)} == {"DELIVERED"}
@@ -220,9 +220,9 @@ async def test_a_job_goes_through_what_was_counted_and_no_further(stage: Webhook
     await failed_for_good(stage, dealer, receiver, 40)
     await failed_for_good(stage, other, receiver, 1)
     chosen = DeliverySelection("RESEND", dealer.tenant_id, stage.clock() - timedelta(hours=1), stage.clock())
-    parts = await repush.count(stage.database, chosen)
+    parts = await resend_operations.count(stage.database, chosen)
     assert [(part.tenant_id, part.total) for part in parts] == [(dealer.tenant_id, 40)]
-    [job] = await repush.begin(stage.database, chosen, parts, "ops", stage.clock)
+    [job] = await resend_operations.begin(stage.database, chosen, parts, "ops", stage.clock)
     await failed_for_good(stage, dealer, receiver, 1)
 
     async with stage.running() as wake:
@@ -235,7 +235,7 @@ async def test_a_job_goes_through_what_was_counted_and_no_further(stage: Webhook
             return await on_their_way(stage, dealer) == 0
 
         await eventually(over)
-    ended = await repush.job(stage.database, job.job_id)
+    ended = await resend_operations.job(stage.database, job.job_id)
     assert (ended.done, ended.total) == (40, 40) and ended.finished_at
     assert len(receiver.requests) == 40
     states = sorted(state for _, state in await stage.states(dealer))
@@ -251,8 +251,10 @@ async def test_a_job_survives_its_worker_and_an_endpoint_that_is_gone(stage: Web
     dealer = await stage.dealer(receiver.url)
     await failed_for_good(stage, dealer, receiver, 20)
     chosen = DeliverySelection("RESEND", None, stage.clock() - timedelta(hours=1), stage.clock())
-    parts = [part for part in await repush.count(stage.database, chosen) if part.tenant_id == dealer.tenant_id]
-    [job] = await repush.begin(stage.database, chosen, parts, "ops", stage.clock)
+    parts = [
+        part for part in await resend_operations.count(stage.database, chosen) if part.tenant_id == dealer.tenant_id
+    ]
+    [job] = await resend_operations.begin(stage.database, chosen, parts, "ops", stage.clock)
     async with stage.running() as wake:
         assert await Resender(stage.database, stage.clock, wake).step() == 1
         await receiver.received(16)
@@ -260,9 +262,9 @@ async def test_a_job_survives_its_worker_and_an_endpoint_that_is_gone(stage: Web
     async with stage.running() as wake:
         second = Resender(stage.database, stage.clock, wake)
         assert await second.step() == 1, "it waits for an endpoint"
-        assert (await repush.job(stage.database, job.job_id)).done == 16
+        assert (await resend_operations.job(stage.database, job.job_id)).done == 16
         async with stage.database.transaction() as connection:
-            await rows.set_endpoint(connection, dealer.tenant_id, receiver.url, stage.clock())
+            await endpoints.set_url(connection, dealer.tenant_id, receiver.url, stage.clock())
 
         async def over() -> bool:
             return await second.step() == 0
@@ -278,9 +280,9 @@ async def test_a_job_sends_the_orders_of_a_time_as_they_stand(stage: WebhookFixt
     chosen = DeliverySelection(
         "SYNC", dealer.tenant_id, stage.clock() - timedelta(days=3650), stage.clock() + timedelta(days=1)
     )
-    parts = await repush.count(stage.database, chosen)
+    parts = await resend_operations.count(stage.database, chosen)
     assert parts[0].total == len(orders)
-    await repush.begin(stage.database, chosen, parts, "ops", stage.clock)
+    await resend_operations.begin(stage.database, chosen, parts, "ops", stage.clock)
     async with stage.running() as wake:
         worker = Resender(stage.database, stage.clock, wake)
         while await worker.step():
@@ -293,12 +295,12 @@ async def test_a_stopped_job_sends_no_more_and_every_act_is_in_the_audit_log(sta
     dealer = await stage.dealer(receiver.url)
     [delivery_id] = await failed_for_good(stage, dealer, receiver, 1)
     chosen = DeliverySelection("RESEND", dealer.tenant_id, stage.clock() - timedelta(hours=1), stage.clock())
-    parts = await repush.count(stage.database, chosen)
-    [job] = await repush.begin(stage.database, chosen, parts, "ops", stage.clock)
-    await repush.stop(stage.database, job.job_id, "ops", stage.clock)
+    parts = await resend_operations.count(stage.database, chosen)
+    [job] = await resend_operations.begin(stage.database, chosen, parts, "ops", stage.clock)
+    await resend_operations.stop(stage.database, job.job_id, "ops", stage.clock)
     async with stage.running() as wake:
         assert await Resender(stage.database, stage.clock, wake).step() == 0
-    await repush.resend(stage.database, dealer.tenant_id, [delivery_id], "ops", stage.clock)
+    await resend_operations.resend(stage.database, dealer.tenant_id, [delivery_id], "ops", stage.clock)
     async with stage.database.connection() as connection:
         acts = await connection.fetch(
             "SELECT author, action FROM audit_log WHERE tenant_id = $1 ORDER BY audit_id", dealer.tenant_id
@@ -322,7 +324,7 @@ async def test_a_stopped_job_sends_no_more_and_every_act_is_in_the_audit_log(sta
 async def test_a_choice_that_makes_no_sense_is_refused(stage: WebhookFixture, spoilt: dict[str, object], named: str):
     chosen = DeliverySelection("RESEND", None, clock.now() - timedelta(days=1), clock.now())._replace(**spoilt)
     with pytest.raises(OperatorError, match=named):
-        await repush.count(stage.database, chosen)
+        await resend_operations.count(stage.database, chosen)
 
 
 # Usage
@@ -357,7 +359,7 @@ async def used(stage: WebhookFixture, dealer: Dealer, order_id: int, usage_bytes
         await connection.execute("UPDATE profile SET data_usage_bytes = $2 WHERE order_id = $1", order_id, usage_bytes)
         key = (dealer.tenant_id, order_id)
         only_usage = [key] if quietly else []
-        await rows.order_changed(connection, [(*key, version)], stage.clock(), only_usage)
+        await enqueue.order_changed(connection, [(*key, version)], stage.clock(), only_usage)
 
 
 async def test_usage_is_told_of_once_in_a_quarter_of_an_hour(stage: WebhookFixture, receiver: Receiver):
@@ -403,11 +405,11 @@ async def test_a_credited_refund_goes_after_what_it_changed_and_hurries_what_was
         await deliver_all(deliverer)
         await used(stage, dealer, order_id, 2)
         async with stage.database.transaction() as connection:
-            [delivery_id] = await rows.delivery_ids(connection, 1)
+            [delivery_id] = await enqueue.delivery_ids(connection, 1)
             body = b'{"eventType":"REFUND_COMPLETED"}'
             sealed = stage.data_keys.seal(body, delivery_context(dealer.tenant_id, delivery_id))
             credit = Credit(dealer.tenant_id, order_id, 4, delivery_id, sealed)
-            await rows.refunds_credited(connection, [credit], ("REFUND_COMPLETED",), stage.clock())
+            await enqueue.refunds_credited(connection, [credit], ("REFUND_COMPLETED",), stage.clock())
         await deliver_all(deliverer)
     assert [request.event for request in receiver.requests][-2:] == ["DELIVERY_UPDATED", "REFUND_COMPLETED"]
     assert receiver.requests[-1].body == body

@@ -1,0 +1,175 @@
+"""How are due deliveries claimed and put in flight? All of it in one transaction of the worker (webhooks/claim.py)."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from dealer_server.db.session import Session
+from dealer_server.store.webhooks.circuit_breaker import BREAKER_FAILURES
+from dealer_server.store.webhooks.order_queue import UNFINISHED, Key
+from esim_dealer.wire.vocabulary import DeliveryTrigger, EventType
+
+
+class TenantQuota(NamedTuple):
+    """A tenant that has deliveries READY or in RETRY, and how many of them may be put in flight now."""
+
+    tenant_id: int
+    quota: int
+
+
+class Claimed(NamedTuple):
+    """A due delivery, locked by the transaction that claims it."""
+
+    tenant_id: int
+    delivery_id: int
+    order_id: int
+    event_type: EventType
+    trigger: DeliveryTrigger
+    order_version: int
+    attempt_count: int
+    body: bytes | None  # sealed; None until frozen
+    url: str
+    breaker_open: bool
+    delivered_before: bool  # then it is a resend
+    deliverable_since: datetime  # when the order changed; for an update that was held back, when it may go
+    profiles: int
+
+
+class Frozen(NamedTuple):
+    """The final content of a delivery. The fields are the columns of _FREEZE."""
+
+    tenant_id: int
+    delivery_id: int
+    order_version: int
+    hints: str | None  # joined by commas
+    body: bytes | None  # sealed; None if there is nothing to send, or if it was frozen before
+
+
+class Baseline(NamedTuple):
+    """The last DELIVERY_UPDATED of an order that was delivered, by version; None where there is none."""
+
+    delivery_id: int | None
+    body: bytes | None  # sealed
+    in_doubt: bool  # a later update was attempted and not acknowledged: the dealer may have received it
+
+
+# The recursion jumps in the index from one tenant to the next, so its cost depends on the number of tenants and not of
+# deliveries.
+_TENANTS = f"""
+WITH RECURSIVE visited AS (
+    (SELECT tenant_id, 1 AS number FROM webhook_delivery WHERE state IN ('READY', 'RETRY') AND tenant_id > $1
+        ORDER BY tenant_id LIMIT 1)
+    UNION ALL
+    SELECT following.tenant_id, number + 1 FROM visited CROSS JOIN LATERAL (
+        SELECT d.tenant_id FROM webhook_delivery d WHERE d.state IN ('READY', 'RETRY')
+            AND d.tenant_id > visited.tenant_id ORDER BY d.tenant_id LIMIT 1) following
+    WHERE number < $2
+)
+SELECT visited.tenant_id, CASE WHEN endpoint.state = 'ACTIVE' AND EXISTS (SELECT FROM webhook_delivery d
+        WHERE d.tenant_id = visited.tenant_id AND d.state IN ('READY', 'RETRY') AND d.due_at <= $3)
+    THEN CASE WHEN consecutive_failures < {BREAKER_FAILURES} THEN cap_in_flight
+            WHEN probe_at IS NULL OR probe_at <= $3 THEN 1
+            WHEN EXISTS (SELECT FROM webhook_delivery d WHERE d.tenant_id = visited.tenant_id AND d.state = 'READY'
+                AND d.trigger = 'RESEND') THEN 1 ELSE 0 END
+        - (SELECT count(*) FROM webhook_delivery d WHERE d.tenant_id = visited.tenant_id AND d.state = 'IN_FLIGHT')
+    ELSE 0 END AS quota
+FROM visited LEFT JOIN webhook_endpoint endpoint USING (tenant_id)
+"""
+
+
+async def tenants_waiting(session: Session, after: int, limit: int, now: datetime) -> list[TenantQuota]:
+    """The next `limit` tenants after this id with deliveries due now or later, and the quota of each.
+
+    The quota is the tenant's cap of attempts in flight less those in flight. While its circuit breaker is open the cap
+    is 1, and it is 0 between two probes unless a resend waits.
+    """
+    return [TenantQuota(**row) for row in await session.fetch(_TENANTS, after, limit, now)]
+
+
+# Of an order only the delivery that has been due longest qualifies, in every worker alike, and none while one is in
+# flight. The unique index webhook_one_in_flight_per_order enforces the latter.
+_CLAIM = f"""
+SELECT due.tenant_id, due.delivery_id, due.order_id, due.event_type, due.trigger, due.order_version, due.attempt_count,
+    due.body, endpoint.url, endpoint.consecutive_failures >= {BREAKER_FAILURES} AS breaker_open,
+    due.delivered_at IS NOT NULL AS delivered_before, greatest(due.created_at, due.not_before) AS deliverable_since,
+    (SELECT sum(quantity) FROM order_item item WHERE item.tenant_id = due.tenant_id AND item.order_id = due.order_id)
+        AS profiles
+FROM unnest($1::bigint[], $2::int[]) AS share(tenant_id, size)
+JOIN webhook_endpoint endpoint ON endpoint.tenant_id = share.tenant_id AND endpoint.state = 'ACTIVE'
+CROSS JOIN LATERAL (
+    SELECT d.* FROM webhook_delivery d
+    WHERE d.tenant_id = share.tenant_id AND d.state IN ('READY', 'RETRY') AND d.due_at <= $3
+        AND NOT EXISTS (SELECT FROM webhook_delivery other
+            WHERE other.tenant_id = d.tenant_id AND other.order_id = d.order_id AND other.{UNFINISHED}
+            AND (other.state = 'IN_FLIGHT' OR other.state IN ('READY', 'RETRY')
+                AND (other.due_at, other.delivery_id) < (d.due_at, d.delivery_id)) OFFSET 0)
+    ORDER BY d.due_at, d.delivery_id LIMIT share.size FOR NO KEY UPDATE SKIP LOCKED
+) due
+"""
+
+
+async def due_deliveries(session: Session, shares: Sequence[TenantQuota], now: datetime) -> list[Claimed]:
+    """Due deliveries of these tenants, at most `quota` each, locked until the transaction ends."""
+    deliveries = await session.fetch(
+        _CLAIM, [share.tenant_id for share in shares], [share.quota for share in shares], now
+    )
+    return [Claimed(**row) for row in deliveries]
+
+
+# An update attempted after the last success and not acknowledged may have been received all the same.
+_BASELINES = """
+SELECT key.tenant_id, key.order_id, last.delivery_id, last.body, EXISTS (
+    SELECT FROM webhook_delivery d WHERE d.tenant_id = key.tenant_id AND d.order_id = key.order_id
+        AND d.event_type = 'DELIVERY_UPDATED' AND d.order_version > coalesce(last.order_version, 0)
+        AND d.attempt_count > 0 AND d.delivered_at IS NULL) AS in_doubt
+FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id) LEFT JOIN LATERAL (
+    SELECT d.delivery_id, d.body, d.order_version FROM webhook_delivery d
+    WHERE d.tenant_id = key.tenant_id AND d.order_id = key.order_id
+        AND d.event_type = 'DELIVERY_UPDATED' AND d.delivered_at IS NOT NULL
+    ORDER BY d.order_version DESC, d.delivery_id DESC LIMIT 1
+) last ON true
+"""
+
+
+async def baselines(session: Session, orders: Sequence[Key]) -> dict[Key, Baseline]:
+    found = await session.fetch(_BASELINES, [key[0] for key in orders], [key[1] for key in orders])
+    return {
+        (row["tenant_id"], row["order_id"]): Baseline(
+            delivery_id=row["delivery_id"], body=row["body"], in_doubt=row["in_doubt"]
+        )
+        for row in found
+    }
+
+
+_FREEZE = """
+UPDATE webhook_delivery d SET state = 'IN_FLIGHT', claim = $6, due_at = $7,
+    attempt_count = attempt_count + (d.body IS NOT NULL OR frozen.body IS NOT NULL)::int,
+    order_version = frozen.order_version, body = coalesce(d.body, frozen.body),
+    hints = CASE WHEN d.body IS NULL THEN string_to_array(frozen.hints, ',') ELSE d.hints END
+FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::text[], $5::bytea[])
+    AS frozen(tenant_id, delivery_id, order_version, hints, body)
+WHERE d.tenant_id = frozen.tenant_id AND d.delivery_id = frozen.delivery_id AND d.claim IS NULL
+RETURNING 1
+"""
+
+
+async def freeze(session: Session, frozen: Sequence[Frozen], claim: int, lease_until: datetime) -> None:
+    """Puts claimed deliveries in flight and counts the attempt; a body frozen before stays as it is.
+
+    Raises asyncpg.UniqueViolationError if another worker has just put a delivery of the same order in flight.
+    """
+    columns = [list(column) for column in zip(*frozen, strict=True)]
+    updated = await session.fetch(_FREEZE, *columns, claim, lease_until)
+    assert len(updated) == len(frozen), "a locked delivery changed"
+
+
+async def postpone(session: Session, deliveries: Sequence[Key], until: datetime) -> None:
+    """Makes claimed deliveries that cannot be prepared due later."""
+    await session.fetch(
+        "UPDATE webhook_delivery d SET due_at = $3"
+        " FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, delivery_id)"
+        " WHERE d.tenant_id = key.tenant_id AND d.delivery_id = key.delivery_id AND d.state IN ('READY', 'RETRY')",
+        [key[0] for key in deliveries],
+        [key[1] for key in deliveries],
+        until,
+    )

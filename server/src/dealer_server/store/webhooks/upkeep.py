@@ -1,0 +1,71 @@
+"""Which deliveries and attempts need care? Expired leases, endpoints that are not active, attempts that are too old."""
+
+from datetime import datetime
+from typing import NamedTuple
+
+from dealer_server.db.connection import Connection
+from dealer_server.db.session import Session
+from dealer_server.store.webhooks.order_queue import UNFINISHED
+from esim_dealer.wire.vocabulary import DeliveryTrigger
+
+
+class ExpiredLease(NamedTuple):
+    """A delivery in flight that its worker did not record before the lease expired."""
+
+    tenant_id: int
+    order_id: int
+    delivery_id: int
+    claim: int
+    attempt_count: int
+    lease_until: datetime
+    trigger: DeliveryTrigger
+    delivered_before: bool  # then it is a resend
+
+
+async def expired_leases(session: Session, now: datetime, limit: int) -> list[ExpiredLease]:
+    leases = await session.fetch(
+        "SELECT tenant_id, order_id, delivery_id, claim, attempt_count, due_at AS lease_until, trigger,"
+        " delivered_at IS NOT NULL AS delivered_before FROM webhook_delivery"
+        " WHERE state = 'IN_FLIGHT' AND due_at <= $1 LIMIT $2",
+        now,
+        limit,
+    )
+    return [ExpiredLease(**row) for row in leases]
+
+
+_SKIP = f"""
+WITH pending AS (
+    SELECT d.tenant_id, d.delivery_id FROM webhook_endpoint e CROSS JOIN LATERAL (
+        SELECT * FROM webhook_delivery d
+        WHERE d.tenant_id = e.tenant_id AND d.{UNFINISHED} AND d.state <> 'IN_FLIGHT'
+        LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED
+    ) d
+    WHERE e.state <> 'ACTIVE' AND ($3::bigint IS NULL OR e.tenant_id = $3)
+    LIMIT $2
+)
+UPDATE webhook_delivery d SET state = CASE WHEN d.delivered_at IS NULL THEN 'SKIPPED' ELSE 'DELIVERED' END,
+    due_at = NULL, finished_at = $1 FROM pending
+WHERE d.tenant_id = pending.tenant_id AND d.delivery_id = pending.delivery_id
+RETURNING 1
+"""
+
+
+async def skip_unfinished(
+    session: Connection | Session, now: datetime, limit: int, tenant_id: int | None = None
+) -> int:
+    """Skips the deliveries that wait for endpoints (or one tenant's) that are not active; how many, at most `limit`."""
+    return len(await session.fetch(_SKIP, now, limit, tenant_id))
+
+
+async def delete_attempts(session: Session, before: datetime, limit: int) -> int:
+    """Deletes attempts that started before; how many, at most `limit`.
+
+    Deliveries stay: the last one delivered of an order is the baseline of its next change hints.
+    """
+    deleted = await session.fetch(
+        "DELETE FROM webhook_attempt WHERE ctid = ANY(ARRAY(SELECT ctid FROM webhook_attempt WHERE started_at < $1"
+        " LIMIT $2)) RETURNING 1",
+        before,
+        limit,
+    )
+    return len(deleted)

@@ -1,0 +1,142 @@
+"""Which deliveries does this worker attempt next? Dealers take turns, each with an equal share of a batch.
+
+One transaction claims due deliveries, freezes their contents and counts the attempts. A worker that dies afterwards
+leaves leases that expire, and the same bytes are sent again.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from dealer_server import failpoints
+from dealer_server.clock import Clock
+from dealer_server.db.session import Session
+from dealer_server.store.webhooks import circuit_breaker, claim, signer
+from dealer_server.store.webhooks.claim import Claimed, TenantQuota
+from dealer_server.store.webhooks.signer import Signer
+from dealer_server.webhooks.prepare import Content, Preparer
+
+LEASE_SECONDS = 60.0  # far longer than an attempt may take, 10 s
+PROFILES_PER_BATCH = 1_000  # they are prepared at once, which takes some 30 ms
+TENANTS_PER_VISIT = 500
+POSTPONED = timedelta(minutes=1)  # how much later a delivery that cannot be prepared becomes due
+
+
+class Attempt(NamedTuple):
+    """An attempt that is about to be made."""
+
+    delivery: Claimed
+    claim: int
+    number: int
+    order_version: int
+    body: bytes
+    signer: Signer
+    latest_start: float  # loop time; after it the lease may expire before the attempt is recorded
+
+
+class ClaimedBatch(NamedTuple):
+    claim: int
+    attempts: list[Attempt]
+    unchanged: list[Claimed]  # updates that equal the last one delivered
+
+
+class Claimer:
+    """Claims for one worker; any number of workers may run on one database."""
+
+    def __init__(self, session: Session, preparer: Preparer, clock: Clock, lease_seconds: float = LEASE_SECONDS):
+        self._session = session
+        self._preparer = preparer
+        self._clock = clock
+        self._lease_seconds = lease_seconds
+        self._after_tenant = 0
+
+    async def claim(self, limit: int) -> ClaimedBatch:
+        """Claims and freezes at most `limit` deliveries. Raises DatabaseLost; asyncpg.UniqueViolationError and
+        asyncpg.DeadlockDetectedError if another worker claimed a delivery of the same order at the same time."""
+        now = self._clock()
+        shares = await self._shares(limit, now)
+        number = secrets.randbits(62)
+        if not shares:
+            return ClaimedBatch(number, [], [])
+        begun = asyncio.get_running_loop().time()
+        async with self._session.transaction() as session:
+            due = await claim.due_deliveries(session, shares, now)
+            claimed = await self._allowed(_limit_profiles(due), now)
+            if not claimed:
+                return ClaimedBatch(number, [], [])
+            failpoints.hit("webhook.claimed")
+            signers = await signer.load(session, list({delivery.tenant_id for delivery in claimed}))
+            contents = await self._preparer.prepare(session, [one for one in claimed if one.tenant_id in signers])
+            await self._postpone_others(claimed, contents, now)
+            if contents:
+                lease_until = now + timedelta(seconds=self._lease_seconds)
+                await claim.freeze(session, [content.frozen for content in contents], number, lease_until)
+        failpoints.hit("webhook.frozen")
+        return _batch(number, contents, signers, begun + self._lease_seconds / 2)
+
+    async def _shares(self, limit: int, now: datetime) -> list[TenantQuota]:
+        """The tenants whose turn it is, and an equal share of the batch for each."""
+        wrapped = self._after_tenant == 0
+        while True:
+            visited = await claim.tenants_waiting(self._session, self._after_tenant, TENANTS_PER_VISIT, now)
+            waiting = [tenant for tenant in visited if tenant.quota > 0]
+            if len(waiting) > limit:
+                waiting = waiting[:limit]
+                self._after_tenant = waiting[-1].tenant_id
+            else:
+                self._after_tenant = visited[-1].tenant_id if len(visited) == TENANTS_PER_VISIT else 0
+            if waiting:
+                share = -(-limit // len(waiting))
+                return [TenantQuota(tenant.tenant_id, min(tenant.quota, share)) for tenant in waiting]
+            if self._after_tenant == 0:
+                if wrapped:
+                    return []
+                wrapped = True
+
+    async def _allowed(self, claimed: list[Claimed], now: datetime) -> list[Claimed]:
+        """All but those that an open circuit breaker stops. It lets resends pass, and one probe a minute."""
+        stopped = {one.tenant_id for one in claimed if one.breaker_open and one.trigger != "RESEND"}
+        if not stopped:
+            return claimed
+        stopped -= await circuit_breaker.take_probe(self._session, list(stopped), now)
+        return [one for one in claimed if one.tenant_id not in stopped or one.trigger == "RESEND"]
+
+    async def _postpone_others(self, claimed: Sequence[Claimed], contents: Sequence[Content], now: datetime) -> None:
+        """Makes deliveries that could not be prepared due later."""
+        prepared = {(content.delivery.tenant_id, content.delivery.delivery_id) for content in contents}
+        others = [key for one in claimed if (key := (one.tenant_id, one.delivery_id)) not in prepared]
+        if others:
+            await claim.postpone(self._session, others, now + POSTPONED)
+
+
+def _limit_profiles(due: list[Claimed]) -> list[Claimed]:
+    """The first deliveries, up to PROFILES_PER_BATCH: this bounds the memory and the pause of a batch."""
+    total = 0
+    for count, delivery in enumerate(due):
+        total += delivery.profiles if delivery.body is None else 0
+        if total > PROFILES_PER_BATCH and count:
+            return due[:count]
+    return due
+
+
+def _batch(
+    number: int, contents: Sequence[Content], signers: Mapping[int, Signer], latest_start: float
+) -> ClaimedBatch:
+    batch = ClaimedBatch(number, [], [])
+    for delivery, body, frozen in contents:
+        if body is None:
+            batch.unchanged.append(delivery)
+        else:
+            attempt = Attempt(
+                delivery=delivery,
+                claim=number,
+                number=delivery.attempt_count + 1,
+                order_version=frozen.order_version,
+                body=body,
+                signer=signers[delivery.tenant_id],
+                latest_start=latest_start,
+            )
+            batch.attempts.append(attempt)
+    return batch

@@ -1,0 +1,60 @@
+"""How is an attempt made? The body is signed and posted once; no database connection is held."""
+
+import asyncio
+from datetime import datetime
+from typing import NamedTuple
+
+import structlog
+
+from dealer_server import failpoints, metrics
+from dealer_server.clock import Clock
+from dealer_server.db.sealing import MasterKeys
+from dealer_server.webhooks import signature
+from dealer_server.webhooks.claim import Attempt
+from dealer_server.webhooks.outbound import Answer, Outbound
+from esim_dealer.wire import signing
+
+log = structlog.get_logger()
+
+
+class Posted(NamedTuple):
+    answer: Answer
+    started_at: datetime
+    duration_ms: int
+
+
+class Poster:
+    def __init__(self, outbound: Outbound, master_keys: MasterKeys, clock: Clock):
+        self._outbound = outbound
+        self._master_keys = master_keys
+        self._clock = clock
+
+    async def post(self, attempt: Attempt) -> Posted | None:
+        """Makes the attempt. None if it is too late for it: the process was stopped, and its lease may have expired.
+
+        A cancelled attempt ends with the error STOPPED; CancelledError is not raised.
+        """
+        loop = asyncio.get_running_loop()
+        begun, started_at = loop.time(), self._clock()
+        if begun > attempt.latest_start:
+            return None
+        if attempt.number == 1:
+            metrics.webhook_wait.observe((started_at - attempt.delivery.deliverable_since).total_seconds())
+        try:
+            headers = self._headers(attempt, started_at)
+            answer = await self._outbound.post(attempt.delivery.url, attempt.body, headers, started_at)
+            failpoints.hit("webhook.posted")
+        except asyncio.CancelledError:
+            answer = Answer("STOPPED")
+        except Exception:
+            log.exception("webhook_attempt_failed", delivery_id=attempt.delivery.delivery_id)
+            answer = Answer("INTERNAL")
+        metrics.webhook_attempt(answer.error)
+        return Posted(answer, started_at, round((loop.time() - begun) * 1000))
+
+    def _headers(self, attempt: Attempt, now: datetime) -> dict[str, str]:
+        headers = signature.headers(attempt.signer, self._master_keys, attempt.body, now)
+        headers[signing.DELIVERY_ID] = str(attempt.delivery.delivery_id)
+        headers[signing.DELIVERY_ATTEMPT] = str(attempt.number)
+        headers[signing.ORDER_VERSION] = str(attempt.order_version)
+        return headers

@@ -1,0 +1,102 @@
+"""What does each delivery say? The order as it is now, with its difference to the last snapshot delivered as hints.
+
+The content is frozen at the first attempt; every later attempt sends the same bytes.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from dealer_server.db.sealing import CannotOpen, DataKeys, delivery_context
+from dealer_server.db.session import Session
+from dealer_server.rules.delivery.change_hints import change_hints
+from dealer_server.rules.orders import snapshot
+from dealer_server.rules.orders.model import Order
+from dealer_server.rules.orders.snapshot import Links
+from dealer_server.store.orders import order as orders
+from dealer_server.store.webhooks import claim
+from dealer_server.store.webhooks.claim import Baseline, Claimed, Frozen
+from dealer_server.store.webhooks.order_queue import Key
+from esim_dealer.wire.envelope import encoder
+from esim_dealer.wire.snapshot import Snapshot
+
+log = structlog.get_logger()
+
+UNREADABLE = (CannotOpen, ValueError, LookupError)  # the order's rows are not what was written there
+_snapshots = msgspec.json.Decoder(Snapshot)
+
+
+class Content(NamedTuple):
+    """The content of a delivery: the body to send, and the row that freezes it."""
+
+    delivery: Claimed
+    body: bytes | None  # None if the dealer has received exactly this already
+    frozen: Frozen
+
+
+class Preparer:
+    """Prepares claimed deliveries, inside the transaction that claims them."""
+
+    def __init__(self, data_keys: DataKeys, links: Links):
+        self._data_keys = data_keys
+        self._links = links
+
+    async def prepare(self, session: Session, deliveries: Sequence[Claimed]) -> list[Content]:
+        """The content of each delivery; those that cannot be prepared are logged and left out."""
+        fresh = [delivery for delivery in deliveries if delivery.body is None]
+        loaded = await self._load(session, {(delivery.tenant_id, delivery.order_id) for delivery in fresh})
+        updated = [
+            (delivery.tenant_id, delivery.order_id) for delivery in fresh if delivery.event_type == "DELIVERY_UPDATED"
+        ]
+        baselines = await claim.baselines(session, updated) if updated else {}
+        contents = []
+        for delivery in deliveries:
+            key = (delivery.tenant_id, delivery.order_id)
+            try:
+                contents.append(self._content(delivery, loaded.get(key), baselines.get(key)))
+            except Exception:
+                log.exception("webhook_not_prepared", tenant_id=delivery.tenant_id, delivery_id=delivery.delivery_id)
+        return contents
+
+    async def _load(self, session: Session, keys: set[Key]) -> Mapping[Key, Order]:
+        """The orders; if one of them cannot be read they are loaded one by one, and it alone is left out."""
+        if not keys:
+            return {}
+        try:
+            return await orders.load(session, list(keys), self._data_keys)
+        except UNREADABLE:
+            readable: dict[Key, Order] = {}
+            for key in keys:
+                try:
+                    readable |= await orders.load(session, [key], self._data_keys)
+                except UNREADABLE:
+                    log.exception("webhook_order_unreadable", tenant_id=key[0], order_id=key[1])
+            return readable
+
+    def _content(self, delivery: Claimed, order: Order | None, baseline: Baseline | None) -> Content:
+        tenant_id, delivery_id = delivery.tenant_id, delivery.delivery_id
+        if delivery.body is not None:
+            body = self._data_keys.open(delivery.body, delivery_context(tenant_id, delivery_id))
+            return Content(delivery, body, Frozen(tenant_id, delivery_id, delivery.order_version, None, None))
+        assert order is not None, "a delivery without a readable order"
+        if delivery.event_type == "ORDER_PAID":
+            event, version = snapshot.order_paid(order), delivery.order_version
+        else:
+            assert delivery.event_type == "DELIVERY_UPDATED", "a REFUND_COMPLETED is frozen when the refund is credited"
+            before = self._open_baseline(tenant_id, baseline) if baseline else None
+            event, version = snapshot.delivery_updated(order, self._links), order.version
+            hints = change_hints(before, event)
+            if not hints and delivery.trigger == "AUTO" and not (baseline and baseline.in_doubt):
+                return Content(delivery, None, Frozen(tenant_id, delivery_id, version, "", None))
+            event = msgspec.structs.replace(event, change_hints=hints or ("ORDER_SNAPSHOT_SYNC",))
+        body = encoder.encode(event)
+        sealed = self._data_keys.seal(body, delivery_context(tenant_id, delivery_id))
+        hints = ",".join(event.change_hints or ())
+        return Content(delivery, body, Frozen(tenant_id, delivery_id, version, hints, sealed))
+
+    def _open_baseline(self, tenant_id: int, baseline: Baseline) -> Snapshot | None:
+        if baseline.delivery_id is None or baseline.body is None:
+            return None
+        return _snapshots.decode(self._data_keys.open(baseline.body, delivery_context(tenant_id, baseline.delivery_id)))

@@ -1,0 +1,90 @@
+"""How are outcomes recorded? In batches: deliveries and attempts, the next of each order, the state of endpoints."""
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+
+from dealer_server import failpoints, metrics
+from dealer_server.clock import Clock
+from dealer_server.db.batcher import Batcher
+from dealer_server.db.errors import DatabaseLost
+from dealer_server.db.session import Session
+from dealer_server.store.webhooks import circuit_breaker, order_queue, results
+from dealer_server.store.webhooks.circuit_breaker import EndpointChange
+from dealer_server.webhooks import outcome
+from dealer_server.webhooks.outcome import Outcome
+from dealer_server.webhooks.tasks import BackgroundTasks
+
+log = structlog.get_logger()
+
+MOST_PER_BATCH = 500
+RETRY_SECONDS = 0.25
+
+
+class Recorder:
+    """Records outcomes of one worker. It sets `wake` after each batch, since other deliveries may be READY by then.
+
+    `recovered` holds tenants whose endpoint answers again behind an open circuit breaker; upkeep closes it. It is told
+    by `upkeep_needed`.
+    """
+
+    def __init__(self, session: Session, clock: Clock, wake: asyncio.Event, tasks: BackgroundTasks):
+        self._session = session
+        self._clock = clock
+        self._wake = wake
+        self._tasks = tasks
+        self._batcher: Batcher[Outcome, None] = Batcher(self._write, bound=MOST_PER_BATCH)
+        self.recovered: set[int] = set()
+        self.upkeep_needed = asyncio.Event()
+
+    async def record(self, result: Outcome) -> None:
+        """Returns once it is recorded, or given up: then the lease expires. Retries while the database is lost."""
+        delivery_id = result.result.delivery_id
+        while True:
+            try:
+                return await self._batcher.submit(result)
+            except DatabaseLost:
+                if asyncio.get_running_loop().time() > result.record_until:
+                    log.warning("webhook_result_not_recorded", delivery_id=delivery_id)
+                    return None
+                await asyncio.sleep(RETRY_SECONDS)
+            except Exception:
+                log.exception("webhook_result_not_recorded", delivery_id=delivery_id)
+                return None
+
+    def record_in_background(self, result: Outcome) -> None:
+        self._tasks.start(self.record(result))
+
+    async def drain(self) -> None:
+        """Returns once everything submitted is recorded."""
+        await self._batcher.drain()
+
+    async def _write(self, outcomes: Sequence[Outcome]) -> list[None]:
+        now, session = self._clock(), self._session
+        batch = [one.result for one in outcomes]
+        changes: list[EndpointChange] = []
+        async with session.transaction():
+            await order_queue.lock_unfinished(session, [(result.tenant_id, result.order_id) for result in batch])
+            recorded, waiting = await results.record(session, batch, now)
+            if waiting:
+                await order_queue.make_next_ready(session, waiting, now)
+            counted = [one for one in outcomes if (one.result.tenant_id, one.result.delivery_id) in recorded]
+            if by_endpoint := outcome.endpoint_results(counted):
+                changes = await circuit_breaker.record(session, by_endpoint, now)
+        failpoints.hit("webhook.recorded")
+        metrics.webhook_ended([one.result.state for one in counted])
+        for change in changes:
+            self._note(change)
+        self._wake.set()
+        return [None] * len(outcomes)
+
+    def _note(self, change: EndpointChange) -> None:
+        if change.breaker_opened:
+            log.warning("webhook_breaker_opened", tenant_id=change.tenant_id, failures=change.failures)
+        if change.state == "DISABLED":
+            log.warning("webhook_endpoint_disabled", tenant_id=change.tenant_id)
+            self.upkeep_needed.set()
+        elif change.recovered:
+            self.recovered.add(change.tenant_id)
+            self.upkeep_needed.set()

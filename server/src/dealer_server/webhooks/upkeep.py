@@ -1,0 +1,90 @@
+"""What does a worker do beside delivering? Takes back expired leases, closes circuit breakers, deletes old attempts."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+
+import structlog
+
+from dealer_server import metrics
+from dealer_server.clock import Clock
+from dealer_server.db.errors import DatabaseLost
+from dealer_server.db.session import Session
+from dealer_server.store.webhooks import circuit_breaker, upkeep
+from dealer_server.webhooks import outcome
+from dealer_server.webhooks.record import Recorder
+from dealer_server.webhooks.tasks import wait_for
+
+log = structlog.get_logger()
+
+MOST_LEASES = 500
+ROWS_AT_ONCE = 5_000
+UPKEEP_SECONDS = 1.0
+DELETE_SECONDS = 3600.0
+ATTEMPTS_KEPT = timedelta(days=30)
+
+
+class Upkeep:
+    """Runs beside the loop of one worker, on a session of its own."""
+
+    def __init__(
+        self,
+        session: Session,
+        clock: Clock,
+        recorder: Recorder,
+        wake: asyncio.Event,
+        schedule: Sequence[float],
+        lease_seconds: float,
+    ):
+        self._session = session
+        self._clock = clock
+        self._recorder = recorder
+        self._wake = wake
+        self._schedule = schedule
+        self._lease = timedelta(seconds=lease_seconds)
+
+    async def run(self) -> None:
+        """Runs until cancelled: every second, and at once when the recorder asks for it."""
+        delete_at = 0.0
+        while True:
+            try:
+                await self.step()
+                if (now := asyncio.get_running_loop().time()) >= delete_at:
+                    await self.delete_old_attempts()
+                    delete_at = now + DELETE_SECONDS
+            except DatabaseLost:
+                pass
+            except Exception:
+                log.exception("webhook_upkeep_failed")
+            await wait_for(self._recorder.upkeep_needed, UPKEEP_SECONDS)
+            self._recorder.upkeep_needed.clear()
+
+    async def step(self) -> None:
+        """Takes back expired leases, skips deliveries of inactive endpoints, closes breakers. Raises DatabaseLost."""
+        await self._take_back_leases()
+        while await upkeep.skip_unfinished(self._session, self._clock(), ROWS_AT_ONCE) >= ROWS_AT_ONCE:
+            pass
+        while self._recorder.recovered:
+            await self._close_breaker(self._recorder.recovered.pop())
+
+    async def delete_old_attempts(self) -> None:
+        """Deletes attempts older than 30 days. Raises DatabaseLost."""
+        before = self._clock() - ATTEMPTS_KEPT
+        while await upkeep.delete_attempts(self._session, before, ROWS_AT_ONCE) >= ROWS_AT_ONCE:
+            pass
+
+    async def _take_back_leases(self) -> None:
+        for lease in await upkeep.expired_leases(self._session, self._clock(), MOST_LEASES):
+            log.warning("webhook_lease_expired", delivery_id=lease.delivery_id, tenant_id=lease.tenant_id)
+            metrics.webhook_leases_lost.inc()
+            started_at = lease.lease_until - self._lease
+            expired = outcome.lease_expired(lease, started_at, self._schedule, self._clock())
+            self._recorder.record_in_background(expired)
+
+    async def _close_breaker(self, tenant_id: int) -> None:
+        now = self._clock()
+        while await circuit_breaker.spread_deliveries(self._session, tenant_id, now, ROWS_AT_ONCE) >= ROWS_AT_ONCE:
+            pass
+        await circuit_breaker.close(self._session, tenant_id)
+        log.info("webhook_breaker_closed", tenant_id=tenant_id)
+        self._wake.set()
