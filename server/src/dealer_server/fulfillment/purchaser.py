@@ -28,7 +28,7 @@ from dealer_server.rules.catalogue import margin
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.delivery.delivery import Codes, Failed
 from dealer_server.rules.orders.model import Order, Profile
-from dealer_server.store.refunds.refund import Void
+from dealer_server.store.refunds.void import Void
 from dealer_server.store.suppliers import purchase as rows
 from dealer_server.store.suppliers import supplier as suppliers
 from dealer_server.store.suppliers.purchase import Answered, Claimed
@@ -234,7 +234,7 @@ class Purchaser:
                 session, before, settled, {}, self._data_keys, refund_failed=self._refund_failed, now=now
             )
             if voids := list(_unwanted(mine, judged, before, now)):
-                await store.refund.add_voids(session, voids)
+                await store.void.add_voids(session, voids)
             failpoints.hit("purchase.written")
         self._tell(mine, judged)
         if voids or any(after[key] is not before[key] for key in keys):

@@ -26,7 +26,7 @@ from dealer_server.rules.delivery.delivery import Codes, Failed
 from dealer_server.rules.orders.model import Order
 from dealer_server.store.orders import fulfillment as rows
 from dealer_server.store.orders.fulfillment import Claimed, Scheduled
-from dealer_server.store.refunds.refund import Void
+from dealer_server.store.refunds.void import Void
 from dealer_server.suppliers.builtin.simulated import Simulated
 from dealer_server.suppliers.contract import Done, FromStock, Outcome, Supplier, Unit
 
@@ -277,7 +277,7 @@ class SupplierQueue:
                             )
                         )
         if voids:
-            await store.refund.add_voids(self._session, voids)
+            await store.void.add_voids(self._session, voids)
 
     async def _take(self, package_code: str, wanted: Sequence[OrderKey], units: Mapping[int, Unit]) -> dict[int, Codes]:
         taken = await store.stock.take(self._session, package_code, wanted, self._data_keys, self._clock())

@@ -21,8 +21,7 @@ from dealer_server.fulfillment.call_pool import CallPool
 from dealer_server.fulfillment.supplier_calls import fault_text
 from dealer_server.rules.money import refund
 from dealer_server.store.profiles import lifecycle
-from dealer_server.store.refunds import refund as rows
-from dealer_server.store.refunds.refund import Void, Voided
+from dealer_server.store.refunds.void import Void, Voided
 from dealer_server.store.webhooks import webhook
 from dealer_server.suppliers.contract import (
     NotVoided,
@@ -81,7 +80,7 @@ class VoidQueue:
             return 0
         now, claim = self._clock(), secrets.randbits(62)
         until = now + timedelta(seconds=LEASE_SECONDS)
-        voids = await rows.claim_voids(self._session, self._supplier.code, claim, now, until, room)
+        voids = await store.void.claim_voids(self._session, self._supplier.code, claim, now, until, room)
         if voids:
             failpoints.hit("void.claimed")
         for void in voids:
@@ -90,7 +89,8 @@ class VoidQueue:
 
     async def _ask(self, void: Void) -> VoidOutcome:
         unit = VoidUnit(void.profile_id, void.package_code, void.iccid, void.refund_id is not None,
-                        void.created_at, void.claims > 1, *void.bought)  # fmt: skip
+                        void.created_at, void.claims > 1, void.unit_key, void.sku, void.matching_id,
+                        void.supplier_ref, void.unit_ref)  # fmt: skip
         try:
             async with asyncio.timeout(ASK_SECONDS):
                 outcome = await self._supplier.void(unit, self._clock())
@@ -116,7 +116,7 @@ class VoidQueue:
         }
         async with session.transaction():
             await store.order.lock(session, sorted(cancelled))
-            recorded = await rows.record_voids(session, voided, now)
+            recorded = await store.void.record_voids(session, voided, now)
             refused = {(one.tenant_id, one.profile_id) for one in voided if one.outcome == "REFUSED"} & recorded
             if refused:  # perhaps it is in use: its dealer should see that
                 await lifecycle.look_at(session, sorted(refused), now)
@@ -148,7 +148,7 @@ class VoidQueue:
             if (after := refund.void(order, by_order[key], now)) is not order
         ]
         if changes:
-            await rows.record_orders(session, changes)
+            await store.refund.record_orders(session, changes)
             await webhook.order_changed(
                 session, [(after.tenant_id, after.order_id, after.version) for _, after in changes], now
             )

@@ -2,7 +2,7 @@
 
 from dealer_server.store.catalogue import package
 from dealer_server.store.orders import listing, order
-from dealer_server.store.refunds import refund
+from dealer_server.store.refunds import refund, void
 from dealer_server.store.suppliers import purchase, stock, supplier
 from dealer_server.store.tenants import data_key, serve_lock, tenant
 from dealer_server.store.wallets import ledger, topup, wallet
@@ -21,6 +21,7 @@ __all__ = [
     "supplier",
     "tenant",
     "topup",
+    "void",
     "wallet",
     "webhook",
 ]
