@@ -301,7 +301,7 @@ class Purchaser:
                         currency=detail["currency"])  # fmt: skip
 
     async def _record_act(self, action: str, detail: Mapping[str, object]) -> None:
-        await store.tenant.record_act(self._session, "system", action, None, msgspec.json.encode(detail).decode())
+        await store.audit_log.record_act(self._session, "system", action, None, detail)
 
     async def _pause_if_refused(self) -> None:
         """Pauses the supplier once it has refused us as a whole too often in a row; an operator resumes it."""

@@ -1,5 +1,6 @@
 """STORE: all SQL, one statement per function, one file per noun."""
 
+from dealer_server.store.audit import audit_log
 from dealer_server.store.catalogue import package
 from dealer_server.store.orders import listing, order
 from dealer_server.store.refunds import refund, void
@@ -9,6 +10,7 @@ from dealer_server.store.wallets import ledger, topup, wallet
 from dealer_server.store.webhooks import webhook
 
 __all__ = [
+    "audit_log",
     "data_key",
     "ledger",
     "listing",

@@ -203,9 +203,7 @@ async def _record(
             "asyncStatus": answer.async_status,
         }
         audit_context.source.set(wanted.act.source)  # of this batch alone: it is no request of anybody
-        await store.tenant.record_act(
-            session, wanted.act.author, "profile.cancel", wanted.tenant_id, msgspec.json.encode(detail).decode()
-        )
+        await store.audit_log.record_act(session, wanted.act.author, "profile.cancel", wanted.tenant_id, detail)
 
 
 def _refused(

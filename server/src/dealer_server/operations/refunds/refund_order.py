@@ -261,9 +261,7 @@ async def _record(session: Session, done: Iterable[tuple[RefundRequest, DecidedR
             "reason": wanted.act.reason,
         }
         audit_context.source.set(wanted.act.source)  # of this batch alone: it is no request of anybody
-        await store.tenant.record_act(
-            session, wanted.act.author, "order.refund", wanted.tenant_id, msgspec.json.encode(detail).decode()
-        )
+        await store.audit_log.record_act(session, wanted.act.author, "order.refund", wanted.tenant_id, detail)
 
 
 def answer(decided: DecidedRefund) -> calls.Refund:
