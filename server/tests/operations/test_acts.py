@@ -13,7 +13,7 @@ from dealer_server import audit_context, clock, store
 from dealer_server.operations.tenants import tenant
 from dealer_server.operations.tenants.tenant import OperatorError
 from dealer_server.store import schema
-from dealer_server.store.audit import invariants as rows
+from dealer_server.store.audit import audit_log, invariants
 from support.api_client import ApiClient, Service
 from support.databases import database_named
 from support.processes import Done, environment, run
@@ -233,11 +233,13 @@ async def test_acts_from_before_the_chain_are_chained_by_the_migration(postgres:
             await connection.execute("INSERT INTO audit_log (author, action) VALUES ('x', (1 / $1::int)::text)", 0)
         await connection.execute("INSERT INTO audit_log (author, action) VALUES ('ops', $1)", f"act {number}")
     await connection.execute(chaining.sql)
-    await store.tenant.record_act(connection, "ops", "after", None, "{}")
+    await store.audit_log.record_act(connection, "ops", "after", None, {})
     found = [
-        await rows.violations(connection, one, None, clock.now()) for one in rows.QUERIES if one.invariant == "A24"
+        await invariants.violations(connection, one, None, clock.now())
+        for one in invariants.QUERIES
+        if one.invariant == "A24"
     ]
-    assert [one.total for one in found] == [0, 0] and (await rows.head(connection)).acts == 4
+    assert [one.total for one in found] == [0, 0] and (await audit_log.head(connection)).acts == 4
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         await connection.execute("DELETE FROM audit_log")
     await connection.close()

@@ -11,15 +11,20 @@ import pytest
 from support.paths import ROOT
 
 
-@pytest.mark.parametrize(("package", "name"), [("sdk", "esim_dealer"), ("server", "esim_dealer_server")])
-async def test_a_wheel_says_what_it_is(tmp_path: Path, package: str, name: str):
+async def built(folder: Path, package: str) -> Path:
+    """The wheel of a package of this repository, built into the folder."""
     building = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)),
+        *(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)),
         cwd=ROOT / package,
     )
     assert await building.wait() == 0
-    [wheel] = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as opened:
+    [wheel] = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.mark.parametrize(("package", "name"), [("sdk", "esim_dealer"), ("server", "esim_dealer_server")])
+async def test_a_wheel_says_what_it_is(tmp_path: Path, package: str, name: str):
+    with zipfile.ZipFile(await built(tmp_path, package)) as opened:
         [info] = {Path(one).parts[0] for one in opened.namelist() if ".dist-info/" in one}
         metadata = HeaderParser().parsestr(opened.read(f"{info}/METADATA").decode())
         licence = opened.read(f"{info}/licenses/LICENSE").decode()
@@ -30,3 +35,11 @@ async def test_a_wheel_says_what_it_is(tmp_path: Path, package: str, name: str):
     assert metadata.get_payload().strip() == (ROOT / package / "README.md").read_text().strip()
     needed = [one for one in metadata.get_all("Requires-Dist", []) if "extra ==" not in one]
     assert needed and all(">=" in one for one in needed), needed
+
+
+async def test_the_servers_wheel_holds_every_sql_file(tmp_path: Path):
+    source = ROOT / "server/src"
+    files = {str(file.relative_to(source)) for file in source.rglob("*.sql")}
+    assert len(files) > 20
+    with zipfile.ZipFile(await built(tmp_path, "server")) as opened:
+        assert files - set(opened.namelist()) == set()

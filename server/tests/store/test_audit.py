@@ -25,10 +25,10 @@ from dealer_server.rules.delivery.delivery import Codes, Failed
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
 from dealer_server.rules.orders.order import STOCK, OrderLine, OrderRequest, Placed
+from dealer_server.store.audit.audit_log import ACT
 from dealer_server.store.audit.invariants import QUERIES
 from dealer_server.store.suppliers.stock import Loaded
 from dealer_server.store.tenants import data_key
-from dealer_server.store.tenants.tenant import ACT
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 MASTER_KEYS = MasterKeys({"first": b"m" * 32})

@@ -22,7 +22,7 @@ from dealer_server.fulfillment.call_pool import Answered, CallPool
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.delivery.delivery import Codes, Failed
 from dealer_server.rules.orders.model import Order
-from dealer_server.store.refunds.refund import Void
+from dealer_server.store.refunds.void import Void
 from dealer_server.suppliers.contract import Supplier
 
 OrderKey = tuple[int, int]
@@ -132,7 +132,7 @@ class FulfillmentEngine(ABC, Generic[Claim, Answer, Decided]):
             )
             await self._write(decided, after, now)
             if decided.voids:
-                await store.refund.add_voids(session, decided.voids)
+                await store.void.add_voids(session, decided.voids)
             failpoints.hit(f"{self.point}.written")
         if decided.voids or any(after[key] is not before[key] for key in keys):
             self._context.changed()

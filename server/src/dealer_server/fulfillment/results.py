@@ -5,7 +5,7 @@ from datetime import datetime
 
 from dealer_server.rules.delivery.delivery import Codes, Failed
 from dealer_server.rules.orders.model import Order
-from dealer_server.store.refunds.refund import Void
+from dealer_server.store.refunds.void import Void
 from dealer_server.suppliers.contract import Done, Outcome, Rejected
 
 

@@ -3,7 +3,6 @@ us as a whole. Each change is an act in the audit log."""
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
 import structlog
 
 from dealer_server import metrics, store
@@ -57,4 +56,4 @@ async def pause(session: Session, supplier: str, reason: str) -> None:
 
 
 async def _record_act(session: Session, action: str, detail: Mapping[str, object]) -> None:
-    await store.tenant.record_act(session, "system", action, None, msgspec.json.encode(detail).decode())
+    await store.audit_log.record_act(session, "system", action, None, detail)

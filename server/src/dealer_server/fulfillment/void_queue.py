@@ -23,8 +23,8 @@ from dealer_server.fulfillment.supplier_calls import fault_text
 from dealer_server.rules.money import refund
 from dealer_server.store.orders.save import VOID, save
 from dealer_server.store.profiles import lifecycle
-from dealer_server.store.refunds import refund as rows
-from dealer_server.store.refunds.refund import Void, Voided
+from dealer_server.store.refunds import void as void_requests
+from dealer_server.store.refunds.void import Void, Voided
 from dealer_server.store.webhooks import enqueue
 from dealer_server.suppliers.contract import (
     Builtin,
@@ -91,7 +91,7 @@ class VoidQueue:
             return 0
         now, claim_id = self._clock(), secrets.randbits(62)
         until = now + timedelta(seconds=LEASE_SECONDS)
-        voids = await rows.claim_voids(self._session, self._supplier.code, claim_id, now, until, room)
+        voids = await void_requests.claim_voids(self._session, self._supplier.code, claim_id, now, until, room)
         if voids:
             failpoints.hit("void.claimed")
         for void in voids:
@@ -102,7 +102,8 @@ class VoidQueue:
     async def _ask(self, claim: VoidClaim) -> Answered[VoidClaim, VoidOutcome]:
         void = claim.void
         unit = VoidUnit(void.profile_id, void.package_code, void.iccid, void.refund_id is not None,
-                        void.created_at, void.claims > 1, *void.bought)  # fmt: skip
+                        void.created_at, void.claims > 1, void.unit_key, void.sku, void.matching_id,
+                        void.supplier_ref, void.unit_ref)  # fmt: skip
         try:
             async with asyncio.timeout(ASK_SECONDS):
                 outcome = await self._supplier.void(unit, self._clock())
@@ -132,7 +133,7 @@ class VoidQueue:
         }
         async with session.transaction():
             await store.order.lock(session, sorted(cancelled))
-            recorded = await rows.record_voids(session, voided, now)
+            recorded = await store.void.record_voids(session, voided, now)
             refused = {(one.tenant_id, one.profile_id) for one in voided if one.outcome == "REFUSED"} & recorded
             if refused:  # perhaps it is in use: its dealer should see that
                 await lifecycle.look_at(session, sorted(refused), now)

@@ -1,13 +1,15 @@
 """STORE: all SQL, one statement per function, one file per noun."""
 
+from dealer_server.store.audit import audit_log
 from dealer_server.store.catalogue import package
 from dealer_server.store.orders import listing, order
-from dealer_server.store.refunds import refund
+from dealer_server.store.refunds import refund, void
 from dealer_server.store.suppliers import purchase, stock, supplier
 from dealer_server.store.tenants import data_key, serve_lock, tenant
 from dealer_server.store.wallets import ledger, topup, wallet
 
 __all__ = [
+    "audit_log",
     "data_key",
     "ledger",
     "listing",
@@ -20,5 +22,6 @@ __all__ = [
     "supplier",
     "tenant",
     "topup",
+    "void",
     "wallet",
 ]

@@ -8,12 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-import msgspec
-
 from dealer_server.console.shared.request_context import NotFound, RequestContext
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
-from dealer_server.store.tenants import tenant
+from dealer_server.store.audit import audit_log
 
 TRAIL = 40
 
@@ -92,10 +90,9 @@ def pager(context: RequestContext, path: str, following: int | str | None, words
 
 async def exported(context: RequestContext, action: str, tenant_id: int | None, filters: Sequence[str]) -> None:
     """Somebody takes a file with them: which one, and with which of the filters set, is in the audit log."""
-    said = {name: given for name in filters if (given := text(context.query, name))}
-    detail = msgspec.json.encode(said).decode()
+    detail = {name: given for name in filters if (given := text(context.query, name))}
     await context.parts.database.run(
-        lambda connection: tenant.record_act(connection, context.author, action, tenant_id, detail)
+        lambda connection: audit_log.record_act(connection, context.author, action, tenant_id, detail)
     )
 
 

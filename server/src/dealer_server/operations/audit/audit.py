@@ -13,37 +13,13 @@ import msgspec
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import CannotOpen, DataKeys, MasterKeys
-from dealer_server.store.audit import invariants as rows
+from dealer_server.store.audit import audit_log, invariants, secrets
 
 Row = Mapping[str, Any]
 
-TITLES = {
-    "A1": "a wallet's balance is the sum of its entries",
-    "A2": "a wallet's version is the number of its entries, and they are numbered without gap",
-    "A3": "each entry's balance follows from the one before",
-    "A4": "no balance is below minus the credit limit",
-    "A5": "one debit per order, of its amount and currency, and no debit without order",
-    "A6": "an order's amount is the sum of price x quantity x periodNum",
-    "A7": "what is refunded stays within the amount and is what the ledger credits",
-    "A8": "a profile is refunded at most once",
-    "A9": "a profile is in one line, one order, one tenant; live ones have an iccid and a stock code of their own",
-    "A10": "a line has as many profiles as its quantity; deliveryStatus says how many have codes",
-    "A11": "statuses are legal and follow from the profiles",
-    "A12": "a transactionId is used once by a tenant",
-    "A13": "each order has one ORDER_PAID, each credited refund one REFUND_COMPLETED",
-    "A14": "at most 8 automatic attempts, numbered without gap; DELIVERED has a 2xx; none in flight past its lease",
-    "A15": "hints and body are frozen when attempted, and tell of the event's own version",
-    "A16": "no work without its subject, no subject without its work, none past its time",
-    "A17": "supplier purchases are delivered, pending or written off",
-    "A18": "every adjustment has an author in the audit log",
-    "A19": "every secret opens under a known key",
-    "A20": "no row's tenant differs from its parent's",
-    "A21": "a profile sold from stock has taken a code of its own until it is delivered or void",
-    "A22": "wallets count their orders and profiles",
-    "A23": "no id is used twice, nor will be",
-    "A24": "the audit log is whole: nothing in it was changed or taken out",
-    "A25": "nothing is dated in the future, or due later than any schedule sets it",
-}
+SECRETS_OPEN = "A19"
+TITLES = invariants.TITLES | {SECRETS_OPEN: "every secret opens under a known key"}
+CODES = sorted(TITLES, key=lambda code: int(code[1:]))
 
 
 class Invariant(msgspec.Struct, frozen=True, rename="camel"):
@@ -90,22 +66,22 @@ async def audit(
         database.connection() as connection,
         connection.transaction(isolation="repeatable_read", readonly=True),
     ):
-        await rows.prepare(connection, tenant_id)
-        found = {code: _Findings() for code in TITLES}
-        for query in rows.QUERIES:
-            violations = await rows.violations(connection, query, tenant_id, now)
+        await invariants.prepare(connection, tenant_id)
+        found = {code: _Findings() for code in CODES}
+        for query in invariants.QUERIES:
+            violations = await invariants.violations(connection, query, tenant_id, now)
             found[query.invariant].add(query.fault, violations.rows, violations.total)
-        head = await rows.head(connection)
-        if seen is not None and not await rows.has_act(connection, seen):
+        head = await audit_log.head(connection)
+        if seen is not None and not await audit_log.has_act(connection, seen):
             found["A24"].add("the log no longer leads to the head that was seen", [{"seen": seen.hex()}], 1)
         if data_keys is None and master_keys is not None:
             data_keys = await _open_data_keys(connection, master_keys)
-        for secrets in rows.SECRETS:
-            keys = master_keys if secrets.by_master_key else data_keys
-            await _open_all(connection, secrets, keys, tenant_id, found["A19"])
-    invariants = [_invariant(code, findings) for code, findings in found.items()]
-    violated = [one.code for one in invariants if one.violations]
-    return Report(now, tenant_id, violated, invariants, head.acts, head.hash.hex())
+        for kind in secrets.SECRETS:
+            keys = master_keys if kind.by_master_key else data_keys
+            await _open_all(connection, kind, keys, tenant_id, found[SECRETS_OPEN])
+    checked = [_invariant(code, findings) for code, findings in found.items()]
+    violated = [invariant.code for invariant in checked if invariant.violations]
+    return Report(now, tenant_id, violated, checked, head.acts, head.hash.hex())
 
 
 class _Findings:
@@ -118,7 +94,7 @@ class _Findings:
 
     def add(self, fault: str, found: Sequence[Row], total: int) -> None:
         self.violations += total
-        self.samples += [{"fault": fault, **row} for row in found[: rows.SAMPLES - len(self.samples)]]
+        self.samples += [{"fault": fault, **row} for row in found[: invariants.SAMPLES - len(self.samples)]]
 
 
 def _invariant(code: str, findings: _Findings) -> Invariant:
@@ -128,21 +104,21 @@ def _invariant(code: str, findings: _Findings) -> Invariant:
 
 async def _open_all(
     connection: Connection,
-    secrets: rows.Secrets,
+    kind: secrets.Secrets,
     keys: MasterKeys | DataKeys | None,
     tenant_id: int | None,
     findings: _Findings,
 ) -> None:
     """Opens every secret of one kind, a few thousand at a time."""
     if keys is None:
-        findings.left_out.append(f"no key to open {secrets.what}")
+        findings.left_out.append(f"no key to open {kind.what}")
         return
-    async for chunk in rows.sealed(connection, secrets, tenant_id):
+    async for chunk in secrets.sealed(connection, kind, tenant_id):
         for row in chunk:
             *names, value = row
-            if why := _refused(keys, value, secrets.context(*names)):
+            if why := _refused(keys, value, kind.context(*names)):
                 named = dict(zip(row.keys(), names, strict=False))
-                findings.add(f"{secrets.what} does not open: {why}", [named], 1)
+                findings.add(f"{kind.what} does not open: {why}", [named], 1)
 
 
 def _refused(keys: MasterKeys | DataKeys, value: bytes, context: bytes) -> str:
@@ -159,10 +135,10 @@ def _refused(keys: MasterKeys | DataKeys, value: bytes, context: bytes) -> str:
 async def _open_data_keys(connection: Connection, master_keys: MasterKeys) -> DataKeys | None:
     """The data keys that open; None where none does."""
     opened: dict[int, bytes] = {}
-    async for chunk in rows.sealed(connection, rows.DATA_KEYS, None):
+    async for chunk in secrets.sealed(connection, secrets.DATA_KEYS, None):
         for number, value in chunk:
             with suppress(CannotOpen, ValueError, IndexError):
-                opened[number] = master_keys.open(value, rows.DATA_KEYS.context(number))
+                opened[number] = master_keys.open(value, secrets.DATA_KEYS.context(number))
     return DataKeys(opened) if opened else None
 
 

@@ -7,8 +7,6 @@ master keys; once a rotation has ended, the older ones can be taken out of the s
 from collections.abc import Callable
 from typing import NamedTuple
 
-import msgspec
-
 from dealer_server import store
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
@@ -39,7 +37,7 @@ async def rotate(
 
     async def record(connection: Connection) -> None:
         detail = {"key": master_keys.newest.decode(), **done._asdict()}
-        await store.tenant.record_act(connection, author, "keys.rotate", None, msgspec.json.encode(detail).decode())
+        await store.audit_log.record_act(connection, author, "keys.rotate", None, detail)
 
     await database.run(record)
     return done

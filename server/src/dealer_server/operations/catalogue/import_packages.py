@@ -48,8 +48,8 @@ async def put(database: Database, packages: Sequence[Package], author: str, cloc
         routes = await store.purchase.routes(connection, [package.package_code for package in packages])
         routed = [made_by(package, routes.get(package.package_code, [])) for package in packages]
         changed = await store.package.put(connection, routed, clock())
-        detail = msgspec.json.encode({"packages": len(packages), "changed": changed}).decode()
-        await store.tenant.record_act(connection, author, "catalog.import", None, detail)
+        detail = {"packages": len(packages), "changed": changed}
+        await store.audit_log.record_act(connection, author, "catalog.import", None, detail)
         return changed
 
     return await database.run(work)

@@ -38,8 +38,8 @@ async def load_stock(database: Database, data_keys: DataKeys, package_code: str,
         if faults:
             return Report(package_code, 0, None, _sorted(faults), file.warnings)
         free = await store.stock.load(connection, package_code, _loaded(file.profiles), data_keys)
-        detail = msgspec.json.encode({"packageCode": package_code, "loaded": len(file.profiles)}).decode()
-        await store.tenant.record_act(connection, author, "stock.load", None, detail)
+        detail = {"packageCode": package_code, "loaded": len(file.profiles)}
+        await store.audit_log.record_act(connection, author, "stock.load", None, detail)
         return Report(package_code, len(file.profiles), free, (), file.warnings)
 
     for attempt in range(TRIES):

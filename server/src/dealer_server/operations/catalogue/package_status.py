@@ -25,8 +25,8 @@ async def set_status(
         changed = [msgspec.structs.replace(one, status=status) for one in packages if one.status != status]
         await store.package.put(connection, changed, clock())
         codes = [one.package_code for one in changed]
-        detail = msgspec.json.encode({"packages": codes, "after": {"status": status}}).decode()
-        await store.tenant.record_act(connection, author, "catalog.status", None, detail)
+        detail = {"packages": codes, "after": {"status": status}}
+        await store.audit_log.record_act(connection, author, "catalog.status", None, detail)
         return len(changed)
 
     return await database.run(work)

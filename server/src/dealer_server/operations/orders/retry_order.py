@@ -82,8 +82,7 @@ async def retry(
         await _record(connection, order, frozenset(moved), data_keys, now)
         if moved:
             detail = {"orderNo": order_no, "line": line, "supplier": supplier, "profiles": len(moved)}
-            text = msgspec.json.encode(detail).decode()
-            await store.tenant.record_act(connection, author, "order.retry", order.tenant_id, text)
+            await store.audit_log.record_act(connection, author, "order.retry", order.tenant_id, detail)
         left = tuple([reason for one in planned for reason in one.left])
         return Retried(order_no, len(moved), sum(len(one.waiting) for one in planned), left)
 

@@ -17,7 +17,7 @@ from dealer_server.rules.lifecycle.lifecycle import Report
 from dealer_server.rules.orders import snapshot
 from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.rules.orders.snapshot import Links
-from dealer_server.store.refunds import refund as rows
+from dealer_server.store.profiles import iccid as iccids
 from dealer_server.suppliers.builtin import simulated
 from dealer_server.suppliers.contract import ProfileReport
 from esim_dealer.wire import calls
@@ -53,7 +53,7 @@ async def advance(
     now = clock()
 
     async def work(connection: Connection) -> wire.Profile:
-        [found] = await rows.locate_profiles(connection, [(tenant_id, profile_id, iccid)])
+        [found] = await iccids.locate(connection, [(tenant_id, profile_id, iccid)])
         if found is None:
             raise refusal.ProfileNotFound
         key, wanted = found[:2], found[2]

@@ -1,7 +1,5 @@
 """An operator looks at a profile's activation code, and that it did is written down."""
 
-import msgspec
-
 from dealer_server import store
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
@@ -18,8 +16,8 @@ async def view_code(
         found = await qr.find(connection, tenant_id, profile_id, data_keys)
         if found is None or found.cancelled:
             return None
-        detail = msgspec.json.encode({"profileId": profile_id}).decode()
-        await store.tenant.record_act(connection, author, "profile.view_code", tenant_id, detail)
+        detail = {"profileId": profile_id}
+        await store.audit_log.record_act(connection, author, "profile.view_code", tenant_id, detail)
         return found.activation_code
 
     return await database.run(work)

@@ -22,8 +22,9 @@ from dealer_server.rules.money.refund import Way
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.store.orders.save import VOID, save
+from dealer_server.store.profiles import iccid
 from dealer_server.store.refunds import refund as rows
-from dealer_server.store.refunds.refund import Void
+from dealer_server.store.refunds.void import Void
 from dealer_server.store.webhooks import enqueue
 from esim_dealer.wire import calls
 
@@ -106,7 +107,7 @@ class VoidBatcher:
     ) -> Sequence[Answer[calls.Voided]]:
         """Decides under locks; without `wait`, what another transaction holds is left to wait for it."""
         now = self._clock()
-        located = await rows.locate_profiles(session, [(one.tenant_id, one.profile_id, one.iccid) for one in batch])
+        located = await iccid.locate(session, [(one.tenant_id, one.profile_id, one.iccid) for one in batch])
         keys = sorted({one[:2] for one in located if one is not None})
         if not keys:
             return [refusal.ProfileNotFound() for _ in batch]
@@ -118,7 +119,7 @@ class VoidBatcher:
             found = [one for _, one in mine]
             keys = sorted(locked)
             before = await store.order.load(session, keys, self._data_keys)
-            asked = await rows.cancellations(session, keys)
+            asked = await store.void.cancellations(session, keys)
             orders, voids, voiding = dict(before), [], set(asked.waiting)
             answers = [
                 refusal.ProfileNotFound()
@@ -128,7 +129,7 @@ class VoidBatcher:
             ]
             changes = [(before[key], after) for key, after in orders.items() if after is not before[key]]
             if voids:
-                await rows.add_voids(session, voids)
+                await store.void.add_voids(session, voids)
             if changes:
                 await save(session, changes, VOID)
                 await rows.give_back_stock(session, changes)
@@ -203,9 +204,7 @@ async def _record(
             "asyncStatus": answer.async_status,
         }
         audit_context.source.set(wanted.act.source)  # of this batch alone: it is no request of anybody
-        await store.tenant.record_act(
-            session, wanted.act.author, "profile.cancel", wanted.tenant_id, msgspec.json.encode(detail).decode()
-        )
+        await store.audit_log.record_act(session, wanted.act.author, "profile.cancel", wanted.tenant_id, detail)
 
 
 def _refused(

@@ -123,7 +123,7 @@ class RefundBatcher:
                 (one.tenant_id, one.call.refund_transaction_id) for one, _ in mine if one.call.refund_transaction_id
             ]
             known = await rows.of_orders(session, keys) + await rows.by_transaction(session, used)
-            voiding = (await rows.cancellations(session, keys)).waiting
+            voiding = (await store.void.cancellations(session, keys)).waiting
             books = RefundBatch({key: orders[key] for key in locked}, wallets, known, voiding, self._way, now)
             first = await store.order.next_block(session, "refund", _first_id(now), len(batch))
             decisions = [books.decide(wanted, key, first + number) for number, (wanted, key) in enumerate(mine)]
@@ -244,7 +244,7 @@ class RefundBatch:
     async def write(self, session: Session, data_keys: DataKeys, links: Links) -> None:
         changes = [(self._before[key], after) for key, after in self._orders.items() if after is not self._before[key]]
         await rows.add(session, self.new)
-        await rows.ask_suppliers(session, self.new, self._orders, self._now)
+        await store.void.add_refund_voids(session, self.new, self._orders, self._now)
         await rows.settle(session, changes, self._credits, self._told, data_keys, links, self._now)
 
 
@@ -261,9 +261,7 @@ async def _record(session: Session, done: Iterable[tuple[RefundRequest, DecidedR
             "reason": wanted.act.reason,
         }
         audit_context.source.set(wanted.act.source)  # of this batch alone: it is no request of anybody
-        await store.tenant.record_act(
-            session, wanted.act.author, "order.refund", wanted.tenant_id, msgspec.json.encode(detail).decode()
-        )
+        await store.audit_log.record_act(session, wanted.act.author, "order.refund", wanted.tenant_id, detail)
 
 
 def answer(decided: DecidedRefund) -> calls.Refund:

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from dealer_server import store
 from dealer_server.clock import Clock
 from dealer_server.db.connection import Connection
@@ -55,7 +53,7 @@ async def _review(database: Database, refund_no: str, reason: str | None, author
         again = await rows.by_id(connection, found.refund_id)
         assert again is not None
         action = f"refund.{'approve' if reason is None else 'reject'}"
-        await store.tenant.record_act(connection, author, action, found.tenant_id, msgspec.json.encode(detail).decode())
+        await store.audit_log.record_act(connection, author, action, found.tenant_id, detail)
         return again
 
     return await database.run(work)

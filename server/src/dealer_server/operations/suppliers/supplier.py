@@ -283,7 +283,7 @@ async def _own(connection: Connection, supplier: str, found: Done) -> None:
 async def _record(
     connection: Connection, author: str, action: str, detail: Mapping[str, object], tenant_id: int | None = None
 ) -> None:
-    await store.tenant.record_act(connection, author, action, tenant_id, msgspec.json.encode(detail).decode())
+    await store.audit_log.record_act(connection, author, action, tenant_id, detail)
 
 
 def _shown(one: Supplier, totals: Totals, free: dict[str, int], waiting: Sequence[Parked]) -> Shown:

@@ -355,7 +355,7 @@ async def _record(
         names = [name for name in after if before.get(name) != after[name]]
         changed |= {"before": {name: before[name] for name in names if name in before},
                     "after": {name: after[name] for name in names}}  # fmt: skip
-    await store.tenant.record_act(connection, author, action, tenant_id, msgspec.json.encode(changed).decode())
+    await store.audit_log.record_act(connection, author, action, tenant_id, changed)
 
 
 def _base62(length: int) -> str:

@@ -542,4 +542,4 @@ def _context(user_id: int) -> bytes:
 async def _record(
     connection: Connection, author: str, action: str, tenant_id: int | None, detail: Mapping[str, object]
 ) -> None:
-    await store.tenant.record_act(connection, author, action, tenant_id, msgspec.json.encode(detail).decode())
+    await store.audit_log.record_act(connection, author, action, tenant_id, detail)

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Sequence
 from datetime import datetime
 
-import msgspec
 from msgspec import UNSET
 
 from dealer_server import store
@@ -52,8 +51,7 @@ async def request(
         assert await rows.add(connection, new), "the wallet is locked"
         if author is not None:
             detail = {"topupNo": identity.topup_no(new.topup_id), "amount": money.text(amount, wallet.currency)}
-            text = msgspec.json.encode(detail).decode()
-            await store.tenant.record_act(connection, author, "topup.request", tenant_id, text)
+            await store.audit_log.record_act(connection, author, "topup.request", tenant_id, detail)
         return answer(new, duplicate=False)
 
     return await database.run(work)
@@ -90,8 +88,7 @@ async def cancel(
                 "before": {"status": "PENDING"},
                 "after": {"status": "CANCELLED"},
             }
-            text = msgspec.json.encode(detail).decode()
-            await store.tenant.record_act(connection, author, "topup.cancel", tenant_id, text)
+            await store.audit_log.record_act(connection, author, "topup.cancel", tenant_id, detail)
         return answer(found._replace(status="CANCELLED", reviewer=who, reviewed_at=now), duplicate=False)
 
     return await database.run(work)
@@ -151,9 +148,9 @@ async def _review(database: Database, topup_no: str, reason: str | None, author:
             after["balance"] = money.text(wallet.balance + found.amount, found.currency)
         else:
             detail["reason"] = reason
-        await store.tenant.record_act(
+        await store.audit_log.record_act(
             connection, author, f"topup.{'approve' if reason is None else 'reject'}", found.tenant_id,
-            msgspec.json.encode(detail | {"before": before, "after": after}).decode(),
+            detail | {"before": before, "after": after},
         )  # fmt: skip
         return found._replace(status=status, reject_reason=reason, reviewer=author, reviewed_at=now)
 

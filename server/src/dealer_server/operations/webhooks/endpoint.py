@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-import msgspec
 from msgspec import UNSET
 
 from dealer_server import store
@@ -42,8 +41,7 @@ async def set_webhook(
             await upkeep.skip_unfinished(connection, now, MOST_SKIPPED, tenant_id)
         if author is not None:
             detail = {"before": {"callbackUrl": before.url if before else ""}, "after": {"callbackUrl": url}}
-            text = msgspec.json.encode(detail).decode()
-            await store.tenant.record_act(connection, author, "webhook.set", tenant_id, text)
+            await store.audit_log.record_act(connection, author, "webhook.set", tenant_id, detail)
 
     await database.run(work)
     return Webhook(callback_url=url, enabled=bool(url), update_time=snapshot.whole_seconds(now))
@@ -110,8 +108,8 @@ async def resend(
         delivery = await log.find(connection, tenant_id, delivery_id)
         assert delivery is not None, "deliveries are never deleted"
         if author is not None:
-            detail = msgspec.json.encode({"deliveryId": str(delivery_id)}).decode()
-            await store.tenant.record_act(connection, author, "webhook.resend", tenant_id, detail)
+            detail = {"deliveryId": str(delivery_id)}
+            await store.audit_log.record_act(connection, author, "webhook.resend", tenant_id, detail)
         return _delivery(delivery, (await log.attempts(connection, tenant_id, [delivery_id]))[delivery_id])
 
     return await database.run(work)

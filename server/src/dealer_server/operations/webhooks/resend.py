@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple, get_args
 
-import msgspec
-
 from dealer_server import store
 from dealer_server.clock import Clock
 from dealer_server.db.connection import Connection
@@ -191,4 +189,4 @@ async def _require_endpoint(connection: Connection, tenant_id: int) -> None:
 
 
 async def _record(connection: Connection, author: str, action: str, tenant_id: int, detail: dict[str, object]) -> None:
-    await store.tenant.record_act(connection, author, action, tenant_id, msgspec.json.encode(detail).decode())
+    await store.audit_log.record_act(connection, author, action, tenant_id, detail)

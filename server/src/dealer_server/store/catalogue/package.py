@@ -15,9 +15,9 @@ async def load(connection: Connection) -> tuple[int, list[tuple[Package, datetim
     """The catalogue's version and every package with when it last changed."""
     version: int = await connection.fetchval("SELECT version FROM change WHERE subject = 'catalogue'") or 0
     rows = await connection.fetch(
-        "SELECT document::text, updated_at FROM package ORDER BY updated_at DESC, package_code"
+        "SELECT document::text AS document, updated_at FROM package ORDER BY updated_at DESC, package_code"
     )
-    return version, [(_decode(row[0]), row[1]) for row in rows]
+    return version, [(_decode(row["document"]), row["updated_at"]) for row in rows]
 
 
 async def put(connection: Connection, packages: Sequence[Package], now: datetime) -> int:

@@ -72,7 +72,7 @@ async def order_ids(connection: Connection, tenant_id: int, wanted: OrderFilter,
         window.limit,
         window.offset,
     )
-    return [row[0] for row in rows]
+    return [row["order_id"] for row in rows]
 
 
 async def order_count(connection: Connection, tenant_id: int, wanted: OrderFilter) -> int:
@@ -119,7 +119,7 @@ async def profile_ids(
         window.limit,
         window.offset,
     )
-    return [(row[0], row[1]) for row in rows]
+    return [(row["order_id"], row["profile_id"]) for row in rows]
 
 
 async def profile_count(connection: Connection, tenant_id: int, wanted: ProfileFilter, span: tuple[int, int]) -> int:
@@ -129,12 +129,12 @@ async def profile_count(connection: Connection, tenant_id: int, wanted: ProfileF
 async def profile_span(connection: Connection, tenant_id: int, order_id: int) -> tuple[int, int] | None:
     """The profileIds of an order: from, to (exclusive); None where there is no such order."""
     row = await connection.fetchrow(
-        "SELECT min(first_profile_id), max(first_profile_id + quantity) FROM order_item"
+        "SELECT min(first_profile_id) AS first, max(first_profile_id + quantity) AS until FROM order_item"
         " WHERE tenant_id = $1 AND order_id = $2",
         tenant_id,
         order_id,
     )
-    return (row[0], row[1]) if row and row[0] is not None else None
+    return (row["first"], row["until"]) if row and row["first"] is not None else None
 
 
 async def order_total(connection: Connection, tenant_id: int) -> int:

@@ -30,3 +30,22 @@ async def supersede(session: Connection | Session, delivered: Sequence[tuple[int
         f" AND NOT {OVER}",
         *columns(delivered, 3),
     )
+
+
+async def locate(
+    session: Connection | Session, profiles: Sequence[tuple[int, int | None, str | None]]
+) -> list[tuple[int, int, int] | None]:
+    """(tenant_id, order_id, profile_id) of each of these (tenant_id, profile_id, iccid), which name a profile by one of
+    the two; None where there is none."""
+    rows = await session.fetch(
+        "SELECT number, p.tenant_id, p.order_id, p.profile_id"
+        " FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS key(tenant_id, profile_id, number)"
+        " JOIN profile p ON p.tenant_id = key.tenant_id AND p.profile_id = key.profile_id"
+        " UNION ALL SELECT number, p.tenant_id, p.order_id, p.profile_id"
+        " FROM unnest($1::bigint[], $3::text[]) WITH ORDINALITY AS key(tenant_id, iccid, number)"
+        " JOIN LATERAL (SELECT * FROM profile p WHERE p.tenant_id = key.tenant_id AND p.iccid = key.iccid"
+        f"  ORDER BY {RANK} DESC LIMIT 1) p ON true",
+        *columns(profiles, 3),
+    )
+    located = {row["number"]: (row["tenant_id"], row["order_id"], row["profile_id"]) for row in rows}
+    return [located.get(number) for number in range(1, len(profiles) + 1)]

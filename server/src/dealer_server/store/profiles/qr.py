@@ -22,4 +22,8 @@ async def find(connection: Connection, tenant_id: int, profile_id: int, keys: Da
     )
     if row is None:
         return None
-    return Linked(row[0], row[1], keys.open(row[2], profile_context(tenant_id, profile_id)).decode())
+    return Linked(
+        token=row["qr_token"],
+        cancelled=row["cancelled"],
+        activation_code=keys.open(row["activation_code"], profile_context(tenant_id, profile_id)).decode(),
+    )

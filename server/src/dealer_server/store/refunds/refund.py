@@ -1,14 +1,19 @@
 """Refunds: what was asked for, what became of it, and the money that went back.
 
-Locks are taken in one order on every path: wallet, order, items, profiles, refunds (trust.md).
+Locks are taken in one order on every path: wallet, order, items, profiles, refunds
+(docs/decisions/0016-lock-order.md).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import Literal, NamedTuple
+
+import asyncpg
 
 from dealer_server.db.arrays import columns
 from dealer_server.db.connection import Connection
+from dealer_server.db.rows import as_values, columns_of
 from dealer_server.db.sealing import DataKeys, delivery_context
 from dealer_server.db.session import Session
 from dealer_server.rules.money.refund import Part, Way
@@ -16,7 +21,6 @@ from dealer_server.rules.orders import snapshot
 from dealer_server.rules.orders.model import STOCK, Order
 from dealer_server.rules.orders.snapshot import Links
 from dealer_server.store.orders.save import VOID, save
-from dealer_server.store.profiles.iccid import RANK
 from dealer_server.store.suppliers import stock
 from dealer_server.store.webhooks import enqueue
 from esim_dealer.wire.envelope import encoder
@@ -77,42 +81,52 @@ class Credit(NamedTuple):
     balance_after: int
 
 
-_ROWS = "tenant_id, refund_id, order_id, refund_transaction_id, scope, status, amount, credited, created_at, settled_at"
+_COLUMNS = columns_of(Row, "lines")
+_of_refund = itemgetter("tenant_id", "refund_id")
 
 
 async def of_orders(connection: Connection | Session, keys: Sequence[Key]) -> list[Row]:
     """The refunds of these (tenant_id, order_id), oldest first."""
     rows = await connection.fetch(
-        f"SELECT {_ROWS} FROM refund JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)"
+        f"SELECT {_COLUMNS} FROM refund JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)"
         " USING (tenant_id, order_id) ORDER BY tenant_id, refund_id",
         *columns(keys, 2),
     )
-    return await _with_lines(connection, [Row(*row) for row in rows])
+    return await _with_lines(connection, rows)
 
 
 async def by_transaction(connection: Connection | Session, keys: Sequence[tuple[int, str]]) -> list[Row]:
     """The refunds that carry these (tenant_id, refundTransactionId)."""
     rows = await connection.fetch(
-        f"SELECT {_ROWS} FROM refund JOIN unnest($1::bigint[], $2::text[]) AS key(tenant_id, refund_transaction_id)"
+        f"SELECT {_COLUMNS} FROM refund JOIN unnest($1::bigint[], $2::text[]) AS key(tenant_id, refund_transaction_id)"
         " USING (tenant_id, refund_transaction_id)",
         *columns(keys, 2),
     )
-    return await _with_lines(connection, [Row(*row) for row in rows])
+    return await _with_lines(connection, rows)
 
 
-async def _with_lines(connection: Connection | Session, found: list[Row]) -> list[Row]:
-    if not found:
+async def _with_lines(connection: Connection | Session, records: Sequence[asyncpg.Record]) -> list[Row]:
+    """The refunds of these records of _COLUMNS, with their profiles."""
+    if not records:
         return []
     rows = await connection.fetch(
-        "SELECT tenant_id, refund_id, profile_id, line, amount, way, status FROM refund_line"
+        f"SELECT {columns_of(Line)}, tenant_id, refund_id FROM refund_line"
         " JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, refund_id) USING (tenant_id, refund_id)"
         " ORDER BY profile_id",
-        *columns([(one.tenant_id, one.refund_id) for one in found], 2),
+        *columns([_of_refund(record) for record in records], 2),
     )
     lines: dict[Key, list[Line]] = {}
     for row in rows:
-        lines.setdefault((row[0], row[1]), []).append(Line(*row[2:]))
-    return [one._replace(lines=tuple(lines.get((one.tenant_id, one.refund_id), ()))) for one in found]
+        line = Line(
+            profile_id=row["profile_id"],
+            line=row["line"],
+            amount=row["amount"],
+            way=row["way"],
+            status=row["status"],
+        )
+        lines.setdefault(_of_refund(row), []).append(line)
+    refunds = as_values(Row, records, lines=())
+    return [refund._replace(lines=tuple(lines.get((refund.tenant_id, refund.refund_id), ()))) for refund in refunds]
 
 
 async def add(session: Connection | Session, new: Sequence[New]) -> None:
@@ -148,7 +162,7 @@ async def add(session: Connection | Session, new: Sequence[New]) -> None:
 async def pay_back(session: Connection | Session, credits: Sequence[Credit], now: datetime) -> None:
     """Credits locked wallets, one ledger entry each. Raises UniqueViolationError for a refund credited before."""
     wallets = len({one.tenant_id for one in credits})
-    [(moved,)] = await session.fetch(
+    [row] = await session.fetch(
         "WITH credit AS ("
         " SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])"
         "  AS credit(tenant_id, refund_id, amount, version, balance_after)"
@@ -161,138 +175,11 @@ async def pay_back(session: Connection | Session, credits: Sequence[Credit], now
         "), entries AS ("
         " INSERT INTO ledger_entry (tenant_id, version, entry_type, reference, amount, balance_after, created_at)"
         " SELECT tenant_id, version, 'REFUND', refund_id, amount, balance_after, $6 FROM credit"
-        ") SELECT count(*) FROM moved",
+        ") SELECT count(*) AS moved FROM moved",
         *columns(credits, 5),
         now,
     )
-    assert moved == wallets, "a wallet moved on while it was locked"
-
-
-# Voids that a supplier has to be asked for
-
-
-class Void(NamedTuple):
-    """A supplier is to be asked to void a profile: for a refund, or because the dealer cancelled it (None)."""
-
-    tenant_id: int
-    profile_id: int
-    order_id: int
-    line: int
-    refund_id: int | None
-    supplier: str
-    package_code: str
-    iccid: str
-    created_at: datetime
-    claims: int
-    bought: tuple[str, str, str | None, str | None, str | None] = ("", "", None, None, None)
-    """unit_key, sku, MatchingID and the supplier's names for order and eSIM, where it was bought from a Remote"""
-
-
-class Cancellations(NamedTuple):
-    """Profiles whose suppliers were asked to cancel them, without a refund: by profileId."""
-
-    waiting: frozenset[int]
-    refused: frozenset[int]
-
-
-async def cancellations(session: Session | Connection, keys: Sequence[Key]) -> Cancellations:
-    """Of these (tenant_id, order_id); those that were carried out are not among them."""
-    rows = await session.fetch(
-        "SELECT v.profile_id, v.outcome FROM void_request v"
-        " JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)"
-        " ON v.tenant_id = key.tenant_id AND v.order_id = key.order_id"
-        " WHERE v.refund_id IS NULL AND (v.outcome IS NULL OR v.outcome = 'REFUSED')",
-        *columns(keys, 2),
-    )
-    return Cancellations(
-        frozenset([row[0] for row in rows if row[1] is None]), frozenset([row[0] for row in rows if row[1] is not None])
-    )
-
-
-async def add_voids(session: Connection | Session, voids: Sequence[Void]) -> None:
-    """Asked is who made the eSIM: its purchase knows, where there is one."""
-    await session.fetch(
-        "INSERT INTO void_request (tenant_id, profile_id, order_id, line, refund_id, supplier, package_code, iccid,"
-        " created_at, due_at)"
-        " SELECT tenant_id, profile_id, order_id, line, refund_id, coalesce((SELECT p.supplier FROM purchase p"
-        "  WHERE p.tenant_id = new.tenant_id AND p.profile_id = new.profile_id AND p.iccid = new.iccid), new.supplier),"
-        " package_code, iccid, created_at, created_at FROM unnest($1::bigint[], $2::bigint[], $3::bigint[],"
-        " $4::smallint[], $5::bigint[], $6::text[], $7::text[], $8::text[], $9::timestamptz[])"
-        " AS new(tenant_id, profile_id, order_id, line, refund_id, supplier, package_code, iccid, created_at)"
-        " ON CONFLICT (tenant_id, profile_id) DO UPDATE SET refund_id = excluded.refund_id, outcome = NULL,"
-        " created_at = excluded.created_at, due_at = excluded.due_at, claims = 0",
-        *columns(voids, 9),
-    )
-
-
-async def ask_suppliers(
-    session: Connection | Session, new: Sequence[New], orders: Mapping[Key, Order], now: datetime
-) -> None:
-    """Writes what suppliers have to be asked for these refunds."""
-    voids = []
-    for one in new:
-        for part in one.parts:
-            if part.way == "SUPPLIER" and one.status == "REFUNDING":
-                item = orders[one.tenant_id, one.order_id].items[part.line]
-                assert part.iccid is not None, "what was never allocated is void without asking"
-                voids.append(
-                    Void(
-                        *(one.tenant_id, part.profile_id, one.order_id, part.line, one.refund_id, item.supplier),
-                        *(item.package_code, part.iccid, now, 0),
-                    )
-                )
-    if voids:
-        await add_voids(session, voids)
-
-
-_CLAIM_VOIDS = """
-WITH due AS (
-    SELECT tenant_id, profile_id FROM void_request WHERE supplier = $1 AND due_at <= $2 ORDER BY due_at LIMIT $5
-    FOR NO KEY UPDATE SKIP LOCKED
-)
-UPDATE void_request v SET due_at = $3, claim = $4, claims = claims + 1 FROM due
-WHERE v.tenant_id = due.tenant_id AND v.profile_id = due.profile_id
-RETURNING v.tenant_id, v.profile_id, v.order_id, v.line, v.refund_id, v.supplier, v.package_code, v.iccid,
-    v.created_at, v.claims, ARRAY(SELECT unnest(ARRAY[unit_key, sku, planned_matching_id, supplier_ref, unit_ref])
-        FROM purchase p WHERE p.tenant_id = v.tenant_id AND p.profile_id = v.profile_id AND p.state = 'DONE')
-"""
-
-
-async def claim_voids(
-    session: Session, supplier: str, claim: int, now: datetime, until: datetime, limit: int
-) -> list[Void]:
-    """Takes a supplier's due voids until the lease ends."""
-    rows = await session.fetch(_CLAIM_VOIDS, supplier, now, until, claim, limit)
-    return [Void(*row[:10], *([tuple(row[10])] if row[10] else [])) for row in rows]
-
-
-class Voided(NamedTuple):
-    """What came of a claimed void: its outcome, or when the supplier is asked again."""
-
-    claim: int
-    tenant_id: int
-    profile_id: int
-    outcome: Literal["VOIDED", "REFUSED"] | None
-    due_at: datetime | None
-    reason: str | None
-
-
-async def record_voids(session: Session, voided: Sequence[Voided], now: datetime) -> set[Key]:
-    """Records answers whose claims still hold, and lets their refunds go on; the profiles recorded."""
-    rows = await session.fetch(
-        "UPDATE void_request v SET outcome = new.outcome, due_at = new.due_at, claim = NULL"
-        " FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::timestamptz[])"
-        " AS new(claim, tenant_id, profile_id, outcome, due_at)"
-        " WHERE v.tenant_id = new.tenant_id AND v.profile_id = new.profile_id AND v.claim = new.claim"
-        " RETURNING v.tenant_id, v.profile_id, v.refund_id, v.outcome",
-        *columns([one[:5] for one in voided], 5),
-    )
-    reasons = {(one.tenant_id, one.profile_id): one.reason for one in voided}
-    decided = [
-        (row[0], row[2], row[1], row[3] == "VOIDED", reasons[row[0], row[1]]) for row in rows if row[2] and row[3]
-    ]
-    await decide_lines(session, decided, now)
-    return {(row[0], row[1]) for row in rows}
+    assert row["moved"] == wallets, "a wallet moved on while it was locked"
 
 
 async def decide_lines(
@@ -311,7 +198,7 @@ async def decide_lines(
         " AND l.status = 'PENDING' RETURNING l.tenant_id, l.refund_id",
         *columns(decided, 5),
     )
-    refunds = sorted({(row[0], row[1]) for row in rows})
+    refunds = sorted({_of_refund(row) for row in rows})
     if refunds:
         await session.fetch(
             "UPDATE refund r SET due_at = $3 FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, refund_id)"
@@ -349,12 +236,12 @@ class Due(NamedTuple):
 async def due(session: Session, now: datetime, limit: int) -> list[Due]:
     """What may be settled now, the longest due first."""
     rows = await session.fetch(
-        "SELECT tenant_id, order_id, refund_id, settle_failures FROM refund"
+        "SELECT tenant_id, order_id, refund_id, settle_failures AS failures FROM refund"
         " WHERE status = 'REFUNDING' AND due_at <= $1 ORDER BY due_at LIMIT $2",
         now,
         limit,
     )
-    return [Due(*row) for row in rows]
+    return as_values(Due, rows)
 
 
 async def postpone(session: Session, one: Due, until: datetime, now: datetime) -> None:
@@ -383,24 +270,23 @@ async def sweep(session: Session, now: datetime) -> list[Key]:
         " RETURNING r.tenant_id, r.refund_id",
         now,
     )
-    return [(row[0], row[1]) for row in rows]
+    return [_of_refund(row) for row in rows]
 
 
 async def take(session: Session, keys: Sequence[Key], now: datetime) -> list[Row]:
     """Those of these (tenant_id, refund_id) that are still due, locked until the transaction ends."""
     rows = await session.fetch(
-        f"SELECT {_ROWS} FROM refund JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, refund_id)"
+        f"SELECT {_COLUMNS} FROM refund JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, refund_id)"
         " USING (tenant_id, refund_id) WHERE status = 'REFUNDING' AND due_at <= $3"
         " ORDER BY tenant_id, refund_id FOR NO KEY UPDATE OF refund",
         *columns(keys, 2),
         now,
     )
-    return await _with_lines(session, [Row(*row) for row in rows])
+    return await _with_lines(session, rows)
 
 
 async def end(session: Session, settled: Sequence[tuple[int, int, int, bool]], now: datetime) -> None:
-    """Settles (tenant_id, refund_id, credited, whether anything was given): REFUNDED or
-    REJECTED."""
+    """Settles (tenant_id, refund_id, credited, whether anything was given): REFUNDED or REJECTED."""
     await session.fetch(
         "WITH settled AS (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bool[])"
         "  AS settled(tenant_id, refund_id, credited, given)"
@@ -459,39 +345,21 @@ async def give_back_stock(session: Connection | Session, changes: Sequence[tuple
         await stock.release(session, freed)
 
 
-async def locate_profiles(
-    session: Connection | Session, wanted: Sequence[tuple[int, int | None, str | None]]
-) -> list[tuple[int, int, int] | None]:
-    """(tenant_id, order_id, profile_id) of each profile, named by its id or its iccid; None where there is none."""
-    rows = await session.fetch(
-        "SELECT number, p.tenant_id, p.order_id, p.profile_id"
-        " FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS key(tenant_id, profile_id, number)"
-        " JOIN profile p ON p.tenant_id = key.tenant_id AND p.profile_id = key.profile_id"
-        " UNION ALL SELECT number, p.tenant_id, p.order_id, p.profile_id"
-        " FROM unnest($1::bigint[], $3::text[]) WITH ORDINALITY AS key(tenant_id, iccid, number)"
-        " JOIN LATERAL (SELECT * FROM profile p WHERE p.tenant_id = key.tenant_id AND p.iccid = key.iccid"
-        f"  ORDER BY {RANK} DESC LIMIT 1) p ON true",
-        *columns(wanted, 3),
-    )
-    found = {row[0]: (row[1], row[2], row[3]) for row in rows}
-    return [found.get(number) for number in range(1, len(wanted) + 1)]
-
-
 # The operator
 
 
 async def by_id(connection: Connection, refund_id: int) -> Row | None:
     """Of whatever tenant: refund_ids are unique over all."""
-    row = await connection.fetchrow(f"SELECT {_ROWS} FROM refund WHERE refund_id = $1", refund_id)
-    return (await _with_lines(connection, [Row(*row)]))[0] if row else None
+    row = await connection.fetchrow(f"SELECT {_COLUMNS} FROM refund WHERE refund_id = $1", refund_id)
+    return (await _with_lines(connection, [row]))[0] if row else None
 
 
 async def listed(connection: Connection, tenant_id: int | None, status: str | None, limit: int) -> list[Row]:
     rows = await connection.fetch(
-        f"SELECT {_ROWS} FROM refund WHERE ($1::bigint IS NULL OR tenant_id = $1)"
+        f"SELECT {_COLUMNS} FROM refund WHERE ($1::bigint IS NULL OR tenant_id = $1)"
         " AND ($2::text IS NULL OR status = $2) ORDER BY refund_id DESC LIMIT $3",
         tenant_id,
         status,
         limit,
     )
-    return await _with_lines(connection, [Row(*row) for row in rows])
+    return await _with_lines(connection, rows)

@@ -33,7 +33,7 @@ def known() -> list[Migration]:
 async def applied(connection: Connection) -> set[int]:
     if not await connection.fetchval("SELECT to_regclass('migration') IS NOT NULL"):
         return set()
-    return {row[0] for row in await connection.fetch("SELECT number FROM migration")}
+    return {row["number"] for row in await connection.fetch("SELECT number FROM migration")}
 
 
 async def pending(connection: Connection) -> list[Migration]:

@@ -61,7 +61,7 @@ async def clashes(connection: Connection, loaded: Sequence[Loaded]) -> tuple[set
         [one.iccid for one in loaded],
         [one.digest for one in loaded],
     )
-    return {row[0] for row in rows}, {row[1] for row in rows}
+    return {row["iccid"] for row in rows}, {row["code_digest"] for row in rows}
 
 
 async def load(connection: Connection, package_code: str, loaded: Sequence[Loaded], keys: DataKeys) -> int:
@@ -96,7 +96,7 @@ async def free(connection: Connection | Session, package_code: str, wanted: int)
         package_code,
         wanted,
     )
-    return [(row[0], row[1]) for row in rows]
+    return [(row["iccid"], row["activation_code"]) for row in rows]
 
 
 async def hand_out(connection: Connection | Session, taken: Sequence[tuple[str, int, int]], now: datetime) -> None:

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.db.connection import Connection
+from dealer_server.db.rows import as_values, columns_of
 from dealer_server.db.sealing import DataKeys, supplier_context
 from dealer_server.db.session import Session
 from dealer_server.store.suppliers.purchase import Hop, Key
@@ -52,25 +53,23 @@ class Parked(NamedTuple):
 
 async def load(connection: Connection | Session, keys: DataKeys) -> list[Supplier]:
     """Every supplier, by code."""
-    rows = await connection.fetch(
-        "SELECT code, kind, status, settings, event_token, updated_at, paused_reason FROM supplier ORDER BY code"
-    )
+    rows = await connection.fetch(f"SELECT {columns_of(Supplier)} FROM supplier ORDER BY code")
     return [
-        Supplier(row[0], row[1], row[2], keys.open(row[3], supplier_context(row[0])), row[4], row[5], row[6])
-        for row in rows
+        sealed._replace(settings=keys.open(sealed.settings, supplier_context(sealed.code)))
+        for sealed in as_values(Supplier, rows)
     ]
 
 
 async def codes(connection: Connection | Session) -> list[str]:
-    return [row[0] for row in await connection.fetch("SELECT code FROM supplier ORDER BY code")]
+    return [row["code"] for row in await connection.fetch("SELECT code FROM supplier ORDER BY code")]
 
 
 async def version(connection: Connection | Session) -> str:
     """Another text whenever any of them was changed."""
-    rows = await connection.fetch(
-        "SELECT coalesce(string_agg(code || updated_at, ' ' ORDER BY code), '') FROM supplier"
+    [row] = await connection.fetch(
+        "SELECT coalesce(string_agg(code || updated_at, ' ' ORDER BY code), '') AS version FROM supplier"
     )
-    return rows[0][0]
+    return row["version"]
 
 
 async def put(connection: Connection, keys: DataKeys, code: str, kind: str, settings: bytes, token: str) -> None:
@@ -137,11 +136,11 @@ async def set_route(connection: Connection, package_code: str, hops: Sequence[Ho
 async def made_first_by(connection: Connection, code: str) -> list[tuple[str, str, int | None]]:
     """(document, sku, cost) of the packages whose route begins with this supplier."""
     rows = await connection.fetch(
-        "SELECT document::text, sku, cost FROM route JOIN package USING (package_code)"
+        "SELECT document::text AS document, sku, cost FROM route JOIN package USING (package_code)"
         " WHERE supplier = $1 AND position = 0 ORDER BY package_code",
         code,
     )
-    return [(row[0], row[1], row[2]) for row in rows]
+    return [(row["document"], row["sku"], row["cost"]) for row in rows]
 
 
 async def load_iccids(connection: Connection, code: str, sku: str, iccids: Sequence[str]) -> int:
@@ -159,40 +158,39 @@ async def load_iccids(connection: Connection, code: str, sku: str, iccids: Seque
 async def free_iccids(connection: Connection, code: str) -> dict[str, int]:
     """How many ICCIDs are left, by sku."""
     rows = await connection.fetch(
-        "SELECT sku, count(*) FILTER (WHERE taken_by IS NULL) FROM iccid_range WHERE supplier = $1 GROUP BY sku"
+        "SELECT sku, count(*) FILTER (WHERE taken_by IS NULL) AS free FROM iccid_range WHERE supplier = $1 GROUP BY sku"
         " ORDER BY sku",
         code,
     )
-    return {row[0]: row[1] for row in rows}
+    return {row["sku"]: row["free"] for row in rows}
 
 
 async def totals(connection: Connection, code: str) -> Totals:
     states = await connection.fetch("SELECT state, count(*) FROM purchase WHERE supplier = $1 GROUP BY state", code)
     money = await connection.fetch(
-        "SELECT p.cost_currency, sum(p.cost)::bigint, o.currency,"
-        " coalesce(sum(i.price * i.period_num) FILTER (WHERE p.state = 'DONE'), 0)::bigint FROM purchase p"
+        "SELECT p.cost_currency, sum(p.cost)::bigint AS spent, o.currency,"
+        " coalesce(sum(i.price * i.period_num) FILTER (WHERE p.state = 'DONE'), 0)::bigint AS paid FROM purchase p"
         " JOIN order_item i USING (tenant_id, order_id, line) JOIN orders o USING (tenant_id, order_id)"
         " WHERE p.supplier = $1 AND p.state IN ('DONE', 'WRITTEN_OFF') GROUP BY p.cost_currency, o.currency",
         code,
     )
     cost: dict[str, int] = {}
     sold: dict[str, int] = {}
-    for cost_currency, spent, currency, paid in money:
-        if cost_currency is not None:
-            cost[cost_currency] = cost.get(cost_currency, 0) + spent
-        sold[currency] = sold.get(currency, 0) + paid
-    return Totals({row[0]: row[1] for row in states}, cost, sold)
+    for row in money:
+        if row["cost_currency"] is not None:
+            cost[row["cost_currency"]] = cost.get(row["cost_currency"], 0) + row["spent"]
+        sold[row["currency"]] = sold.get(row["currency"], 0) + row["paid"]
+    return Totals(states={row["state"]: row["count"] for row in states}, cost=cost, sold=sold)
 
 
 async def parked(connection: Connection, code: str | None = None) -> list[Parked]:
     """What an operator has to find out, oldest first; of every supplier where none is named."""
     rows = await connection.fetch(
-        "SELECT tenant_id, profile_id, position, order_id, unit_key, supplier, step, supplier_ref, planned_iccid,"
-        " reason, unknown_since FROM purchase WHERE state = 'PARKED' AND ($1::text IS NULL OR supplier = $1)"
+        f"SELECT {columns_of(Parked)} FROM purchase WHERE state = 'PARKED' AND ($1::text IS NULL OR supplier = $1)"
         " ORDER BY unknown_since, unit_key LIMIT 1000",
         code,
     )
-    return [Parked(*row) for row in rows]
+    return as_values(Parked, rows)
 
 
 async def gauges(connection: Connection) -> list[tuple[str, str, int]]:
@@ -201,7 +199,7 @@ async def gauges(connection: Connection) -> list[tuple[str, str, int]]:
         "SELECT supplier, state, count(*) FROM purchase WHERE state IN ('PLANNED', 'SENT', 'PENDING', 'UNKNOWN',"
         " 'PARKED') GROUP BY supplier, state"
     )
-    return [(row[0], row[1], row[2]) for row in rows]
+    return [(row["supplier"], row["state"], row["count"]) for row in rows]
 
 
 async def note_event(

@@ -13,4 +13,6 @@ async def load(connection: Connection, master_keys: MasterKeys) -> DataKeys:
         fresh = master_keys.seal(secrets.token_bytes(KEY_BYTES), data_key_context(1))
         await connection.execute("INSERT INTO data_key VALUES (1, $1) ON CONFLICT DO NOTHING", fresh)
         rows = await connection.fetch("SELECT data_key_id, sealed_key FROM data_key")
-    return DataKeys({row[0]: master_keys.open(row[1], data_key_context(row[0])) for row in rows})
+    return DataKeys(
+        {row["data_key_id"]: master_keys.open(row["sealed_key"], data_key_context(row["data_key_id"])) for row in rows}
+    )

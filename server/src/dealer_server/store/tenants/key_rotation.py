@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from dealer_server.db.connection import Connection
+from dealer_server.db.rows import as_values, columns_of
 
 
 class Sealed(NamedTuple):
@@ -19,14 +20,14 @@ _KEY_ID = "substr({0}, 2, get_byte({0}, 0))"
 async def credentials(connection: Connection, newest: bytes, after: str, limit: int) -> list[Sealed]:
     """Credentials of which something stands under another key than the newest, locked."""
     rows = await connection.fetch(
-        "SELECT app_key, tenant_id, secret_version, sealed_secret, previous_secret FROM credential"
+        f"SELECT {columns_of(Sealed)} FROM credential"
         f" WHERE app_key > $2 AND ({_KEY_ID.format('sealed_secret')} <> $1"
         f"  OR {_KEY_ID.format('previous_secret')} <> $1) ORDER BY app_key LIMIT $3 FOR UPDATE",
         newest,
         after,
         limit,
     )
-    return [Sealed(*row) for row in rows]
+    return as_values(Sealed, rows)
 
 
 async def reseal_credential(connection: Connection, app_key: str, sealed: bytes, previous: bytes | None) -> None:
@@ -40,7 +41,7 @@ async def data_keys(connection: Connection, newest: bytes) -> list[tuple[int, by
     rows = await connection.fetch(
         f"SELECT data_key_id, sealed_key FROM data_key WHERE {_KEY_ID.format('sealed_key')} <> $1 FOR UPDATE", newest
     )
-    return [(row[0], row[1]) for row in rows]
+    return [(row["data_key_id"], row["sealed_key"]) for row in rows]
 
 
 async def reseal_data_key(connection: Connection, number: int, sealed: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Which request ids were used while Valkey was away? By the database's clock, for eleven minutes (decisions 1)."""
+"""Which request ids were used while Valkey was away? By the database's clock, for eleven minutes."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ async def use(session: Session, ids: Sequence[tuple[str, str]]) -> set[tuple[str
         f" WHERE used.used_at < now() - {_KEPT} RETURNING app_key, request_id",
         *([one[0] for one in ids], [one[1] for one in ids]),
     )
-    return {(row[0], row[1].hex) for row in rows}
+    return {(row["app_key"], row["request_id"].hex) for row in rows}
 
 
 async def keep(session: Session, ids: Sequence[tuple[str, str, float]]) -> None:
@@ -38,7 +38,7 @@ async def recent(session: Session, seconds: float, after: tuple[str, str] | None
         " ORDER BY app_key, request_id LIMIT $4",
         *(seconds, *(after or (None, None)), limit),
     )
-    return [(row[0], row[1].hex) for row in rows]
+    return [(row["app_key"], row["request_id"].hex) for row in rows]
 
 
 async def sweep(session: Session) -> None:

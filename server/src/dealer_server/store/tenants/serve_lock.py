@@ -13,10 +13,11 @@ async def hold(session: Session, *, shared: bool) -> bool:
     take = "pg_try_advisory_lock_shared" if shared else "pg_try_advisory_lock"
     rows = await session.fetch(
         "SELECT CASE WHEN EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'"
-        f" AND classid = 0 AND objid = {_LOCK}) THEN true ELSE {take}({_LOCK}) END"
+        f" AND classid = 0 AND objid = {_LOCK}) THEN true ELSE {take}({_LOCK}) END AS held"
     )
-    return rows[0][0]
+    return rows[0]["held"]
 
 
 async def cluster_name(session: Session) -> str:
-    return (await session.fetch("SELECT current_setting('cluster_name')"))[0][0]
+    [row] = await session.fetch("SELECT current_setting('cluster_name') AS name")
+    return row["name"]

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from dealer_server import audit_context
 from dealer_server.db.connection import Connection
-from dealer_server.db.session import Session
+from dealer_server.db.rows import as_values
 from dealer_server.rules.orders.pricing import Own, PriceList
 
 
@@ -46,19 +45,24 @@ class Tenant(NamedTuple):
 
 async def access(connection: Connection, app_key: str) -> Access | None:
     row = await connection.fetchrow(
-        "SELECT t.tenant_id, c.app_key, t.name, t.status = 'ACTIVE' AND c.status = 'ACTIVE', t.qps, t.ip_allow,"
-        " c.secret_version, c.sealed_secret, c.previous_secret, c.previous_until, w.currency, t.markup_basis_points,"
-        " t.markup_updated_at, (SELECT array_agg((p.package_code, p.price, p.updated_at) ORDER BY p.package_code)"
-        "  FROM price p WHERE p.tenant_id = t.tenant_id)"
+        "SELECT t.tenant_id, c.app_key, t.name, t.status = 'ACTIVE' AND c.status = 'ACTIVE' AS active, t.qps,"
+        " t.ip_allow, c.secret_version, c.sealed_secret, c.previous_secret, c.previous_until, w.currency,"
+        " t.markup_basis_points, t.markup_updated_at,"
+        " (SELECT array_agg((p.package_code, p.price, p.updated_at) ORDER BY p.package_code)"
+        "  FROM price p WHERE p.tenant_id = t.tenant_id) AS prices"
         " FROM credential c JOIN tenant t USING (tenant_id) JOIN wallet w USING (tenant_id) WHERE c.app_key = $1",
         app_key,
     )
     if row is None:
         return None
-    single = tuple((code, Own(price, at)) for code, price, at in row[13] or ())
-    columns = list(row[:10])
-    columns[5] = tuple(columns[5])
-    return Access(*columns, prices=PriceList(row[10], row[11], row[12], single))
+    columns = dict(row)
+    prices = PriceList(
+        currency=columns.pop("currency"),
+        markup_basis_points=columns.pop("markup_basis_points"),
+        markup_updated_at=columns.pop("markup_updated_at"),
+        single=tuple((code, Own(price, at)) for code, price, at in columns.pop("prices") or ()),
+    )
+    return Access(**columns | {"ip_allow": tuple(columns["ip_allow"]), "prices": prices})
 
 
 async def create(connection: Connection, name: str, qps: int) -> int:
@@ -99,7 +103,7 @@ async def set_credential_status(connection: Connection, app_key: str, status: st
         app_key,
         status,
     )
-    return (row[0], row[1]) if row else None
+    return (row["tenant_id"], row["status"]) if row else None
 
 
 async def sealed_secret(connection: Connection, app_key: str) -> tuple[int, int, bytes] | None:
@@ -107,7 +111,7 @@ async def sealed_secret(connection: Connection, app_key: str) -> tuple[int, int,
     row = await connection.fetchrow(
         "SELECT tenant_id, secret_version, sealed_secret FROM credential WHERE app_key = $1", app_key
     )
-    return (row[0], row[1], row[2]) if row else None
+    return (row["tenant_id"], row["secret_version"], row["sealed_secret"]) if row else None
 
 
 async def credential(connection: Connection, app_key: str) -> tuple[int, int] | None:
@@ -115,7 +119,7 @@ async def credential(connection: Connection, app_key: str) -> tuple[int, int] | 
     row = await connection.fetchrow(
         "SELECT tenant_id, secret_version FROM credential WHERE app_key = $1 FOR UPDATE", app_key
     )
-    return (row[0], row[1]) if row else None
+    return (row["tenant_id"], row["secret_version"]) if row else None
 
 
 async def update(
@@ -176,19 +180,19 @@ async def prices(connection: Connection, tenant_id: int, package_codes: Sequence
         tenant_id,
         package_codes,
     )
-    return {row[0]: row[1] for row in rows}
+    return {row["package_code"]: row["price"] for row in rows}
 
 
 async def listed(connection: Connection, tenant_id: int | None = None) -> list[Tenant]:
     rows = await connection.fetch(
         "SELECT t.tenant_id, t.name, t.status, w.currency, w.balance, w.credit_limit, w.low_balance_threshold,"
-        " w.frozen, t.qps, t.ip_allow, t.markup_basis_points, c.app_key, c.status"
+        " w.frozen, t.qps, t.ip_allow, t.markup_basis_points, c.app_key, c.status AS credential_status"
         " FROM tenant t JOIN wallet w USING (tenant_id) JOIN credential c USING (tenant_id)"
         " WHERE $1::bigint IS NULL OR t.tenant_id = $1"
         " ORDER BY t.tenant_id, c.created_at",
         tenant_id,
     )
-    return [Tenant(*row) for row in rows]
+    return as_values(Tenant, rows)
 
 
 class Changes(NamedTuple):
@@ -224,40 +228,15 @@ async def touch(connection: Connection, tenant_id: int) -> None:
 async def changes(connection: Connection, since: int) -> Changes:
     """What has changed since a version of the dealers."""
     row = await connection.fetchrow(
-        "SELECT t.version, c.version, (SELECT array_agg(tenant_id) FROM tenant_change WHERE version > $1)"
+        "SELECT t.version, (SELECT array_agg(tenant_id) FROM tenant_change WHERE version > $1) AS tenants,"
+        " c.version AS catalogue"
         " FROM change t, change c WHERE t.subject = 'tenant' AND c.subject = 'catalogue'",
         since,
     )
     assert row is not None
-    named = row[2] or []
-    return Changes(row[0], frozenset(named) if len(named) == row[0] - since else None, row[1])
-
-
-# What an act says, as bytes: what its hash is made of, behind the hash of the act before.
-ACT = (
-    "convert_to(jsonb_build_array((extract(epoch FROM act.at) * 1000000)::bigint, act.author, act.source, act.action,"
-    " act.tenant_id, act.detail)::text, 'UTF8')"
-)
-
-
-async def record_act(
-    connection: Connection | Session, author: str, action: str, tenant_id: int | None, detail: str
-) -> None:
-    """One row of the audit log; `detail` is JSON text and holds no secret.
-
-    Acts are chained one behind the other, so call it last: others wait for the commit.
-    """
-    await connection.fetch(
-        "WITH act AS ("
-        " SELECT now() AS at, $1::text AS author, $2::text AS source, $3::text AS action, $4::bigint AS tenant_id,"
-        "  $5::jsonb AS detail"
-        "), chained AS ("
-        f" UPDATE audit_head SET acts = acts + 1, hash = sha256(hash || {ACT}) FROM act RETURNING hash"
-        ") INSERT INTO audit_log (at, author, source, action, tenant_id, detail, hash)"
-        " SELECT at, author, source, action, tenant_id, detail, hash FROM act, chained",
-        author,
-        audit_context.source.get(),
-        action,
-        tenant_id,
-        detail,
+    version, tenants = row["version"], row["tenants"] or []
+    return Changes(
+        version=version,
+        tenants=frozenset(tenants) if len(tenants) == version - since else None,
+        catalogue=row["catalogue"],
     )

@@ -1,9 +1,10 @@
-"""What stands in the ledger, and top-ups asked for: read in pages, newest first."""
+"""The entries of a wallet's ledger, in pages, newest first."""
 
 from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.db.connection import Connection
+from dealer_server.db.rows import as_values
 from dealer_server.store.orders.listing import Window
 from esim_dealer.wire.vocabulary import EntryType
 
@@ -41,12 +42,12 @@ async def page(connection: Connection, tenant_id: int, wanted: Filter, window: W
     rows = await connection.fetch(
         "SELECT version, entry_type, amount, balance_after, CASE entry_type WHEN 'ORDER_PAY' THEN reference"
         " WHEN 'REFUND' THEN (SELECT order_id FROM refund r WHERE r.tenant_id = e.tenant_id"
-        "  AND r.refund_id = e.reference) END,"
-        f" CASE entry_type WHEN 'TOPUP' THEN reference END, created_at{_ENTRIES}"
+        "  AND r.refund_id = e.reference) END AS order_id,"
+        f" CASE entry_type WHEN 'TOPUP' THEN reference END AS topup_id, created_at{_ENTRIES}"
         " AND ($5::bigint IS NULL OR version < $5) ORDER BY version DESC LIMIT $6 OFFSET $7",
         *(tenant_id, *wanted, window.after, window.limit, window.offset),
     )
-    return [Entry(*row) for row in rows]
+    return as_values(Entry, rows)
 
 
 async def count(connection: Connection, tenant_id: int, wanted: Filter) -> int:

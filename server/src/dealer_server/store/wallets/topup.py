@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.db.connection import Connection
+from dealer_server.db.rows import as_value, as_values, columns_of
 from esim_dealer.wire.vocabulary import PayMethod, TopupStatus
 
 
@@ -25,7 +26,7 @@ class Topup(NamedTuple):
     reviewed_at: datetime | None
 
 
-_COLUMNS = ", ".join(Topup._fields)
+_COLUMNS = columns_of(Topup)
 
 
 async def add(connection: Connection, new: Topup) -> bool:
@@ -50,7 +51,7 @@ async def find(
         topup_id,
         transaction_id,
     )
-    return Topup(*row) if row else None
+    return as_value(Topup, row) if row else None
 
 
 async def pending(connection: Connection, tenant_id: int) -> int:
@@ -69,13 +70,13 @@ async def listed(connection: Connection, tenant_id: int | None, status: str | No
         status,
         limit,
     )
-    return [Topup(*row) for row in rows]
+    return as_values(Topup, rows)
 
 
 async def by_id(connection: Connection, topup_id: int) -> Topup | None:
     """Of whatever tenant: topup_ids are unique over all."""
     row = await connection.fetchrow(f"SELECT {_COLUMNS} FROM topup WHERE topup_id = $1", topup_id)
-    return Topup(*row) if row else None
+    return as_value(Topup, row) if row else None
 
 
 async def review(

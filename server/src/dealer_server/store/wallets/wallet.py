@@ -5,11 +5,11 @@ from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.db.connection import Connection
+from dealer_server.db.rows import as_values, columns_of
 from dealer_server.db.session import Session
 from dealer_server.rules.money.wallet import Wallet
 
 MOST = 2**63 - 1
-_COLUMNS = "tenant_id, currency, balance, credit_limit, version, frozen"
 
 
 class NotCovered(Exception):
@@ -32,20 +32,18 @@ class Account(NamedTuple):
 async def lock(session: Session | Connection, tenant_ids: Sequence[int], *, wait: bool = True) -> dict[int, Wallet]:
     """The wallets, locked in tenant order until the transaction ends; without `wait` only those nobody else holds."""
     rows = await session.fetch(
-        f"SELECT {_COLUMNS} FROM wallet WHERE tenant_id = ANY($1::bigint[]) ORDER BY tenant_id FOR NO KEY UPDATE"
-        + ("" if wait else " SKIP LOCKED"),
+        f"SELECT {columns_of(Wallet)} FROM wallet WHERE tenant_id = ANY($1::bigint[]) ORDER BY tenant_id"
+        " FOR NO KEY UPDATE" + ("" if wait else " SKIP LOCKED"),
         tenant_ids,
     )
-    return {row[0]: Wallet(*row) for row in rows}
+    return {wallet.tenant_id: wallet for wallet in as_values(Wallet, rows)}
 
 
 async def accounts(session: Session, tenant_ids: Sequence[int]) -> dict[int, Account]:
     rows = await session.fetch(
-        "SELECT tenant_id, currency, balance, credit_limit, low_balance_threshold, order_count, profile_count,"
-        " updated_at FROM wallet WHERE tenant_id = ANY($1::bigint[])",
-        tenant_ids,
+        f"SELECT {columns_of(Account)} FROM wallet WHERE tenant_id = ANY($1::bigint[])", tenant_ids
     )
-    return {row[0]: Account(*row) for row in rows}
+    return {account.tenant_id: account for account in as_values(Account, rows)}
 
 
 async def create(connection: Connection, tenant_id: int, currency: str, credit_limit: int) -> None:

@@ -1,0 +1,126 @@
+"""Which rows break an invariant of the ledger, of orders, or of the work behind them?
+
+Each file *.sql holds one invariant: its code and title in the first line, and statements. Each statement finds the rows
+that break the invariant in one way, the fault named above it, and says the tenant of each. It joins whole tables, by
+hash or sorted. $1 is the tenant that is audited, NULL for all; $2 is the time of the audit. Words in braces stand for
+the fragments below.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from decimal import Decimal
+from importlib import resources
+from importlib.resources.abc import Traversable
+from typing import Any, NamedTuple
+
+from dealer_server.db.connection import Connection
+from dealer_server.rules.orders.identity import EPOCH_SECONDS, SEQUENCE
+from dealer_server.rules.orders.order import STOCK
+from dealer_server.store.audit.audit_log import ACT
+from dealer_server.store.profiles.iccid import OVER
+
+SAMPLES = 20
+
+# Plans for whole tables: no compilation, no million index scans because an estimate was wrong, and no parallel workers,
+# whose shared memory containers are short of.
+_SETTINGS = {
+    "jit": "off",
+    "enable_nestloop": "off",
+    "max_parallel_workers_per_gather": "0",
+    "statement_timeout": "0",
+    "work_mem": "32MB",
+}
+# Over all tenants the tables themselves are read: a broken index hides the rows that break its promise.
+_WITHOUT_INDEXES = {"enable_indexscan": "off", "enable_indexonlyscan": "off", "enable_bitmapscan": "off"}
+
+
+class Query(NamedTuple):
+    """Finds the rows that break `invariant` by `fault`. Their tenant_id is NULL where they belong to no tenant."""
+
+    invariant: str
+    fault: str
+    sql: str
+
+
+class Violations(NamedTuple):
+    """How many rows a query found, and the first of them."""
+
+    total: int
+    rows: Sequence[dict[str, Any]]
+
+
+async def prepare(connection: Connection, tenant_id: int | None) -> None:
+    """Settings for the rest of the transaction."""
+    settings = _SETTINGS if tenant_id is not None else _SETTINGS | _WITHOUT_INDEXES
+    for name, value in settings.items():
+        await connection.execute(f"SET LOCAL {name} = '{value}'")
+
+
+async def violations(connection: Connection, query: Query, tenant_id: int | None, now: datetime) -> Violations:
+    arguments = (tenant_id, now) if "$2" in query.sql else (tenant_id,)
+    rows = await connection.fetch(
+        f"SELECT count(*) OVER () AS violations, v.* FROM ({query.sql}) v"
+        f" WHERE $1::bigint IS NULL OR v.tenant_id = $1 ORDER BY v.tenant_id LIMIT {SAMPLES}",
+        *arguments,
+    )
+    samples = [{name: _plain(value) for name, value in row.items() if name != "violations"} for row in rows]
+    return Violations(rows[0]["violations"] if rows else 0, samples)
+
+
+def _plain(value: Any) -> Any:
+    """Sums of amounts come as Decimal; every amount is an integer."""
+    return int(value) if isinstance(value, Decimal) else value
+
+
+# A profile's kind is one bit, so that bit_or over the profiles of a line or an order answers every "all" and "any" of
+# rules/delivery/delivery.py. voided: cancelled before delivery; ended: cancelled after it.
+_KINDS = ("refunded", "voided", "failed", "waiting", "ended", "delivered", "activating", "activated", "held")
+_BITS = {kind: 1 << number for number, kind in enumerate(_KINDS)}
+_BITS["lacking"] = _BITS["failed"] | _BITS["waiting"]
+_BITS["in_use"] = _BITS["delivered"] | _BITS["activating"] | _BITS["activated"]
+_BITS["ready"] = _BITS["ended"] | _BITS["in_use"]
+_BITS["live"] = _BITS["lacking"] | _BITS["ready"]
+_KIND = """CASE
+    WHEN refunded THEN {refunded}
+    WHEN iccid IS NULL THEN CASE WHEN cancelled THEN {voided} WHEN failed THEN {failed} ELSE {waiting} END
+    WHEN cancelled THEN {ended}
+    ELSE CASE lifecycle_status
+        WHEN 'ACTIVATING' THEN {activating} WHEN 'ACTIVATED' THEN {activated} ELSE {delivered} END
+    END | CASE WHEN held THEN {held} ELSE 0 END"""
+_UNSOLD = "iccid IS NULL AND NOT refunded AND NOT cancelled AND NOT failed"
+_FRAGMENTS = {name: str(bits) for name, bits in _BITS.items()} | {
+    "kind": _KIND.format(**_BITS),
+    "unsold": _UNSOLD,
+    "waits": f"{_UNSOLD} AND NOT held",
+    "over": OVER,
+    "stock": STOCK,
+    "act": ACT,
+    "epoch_seconds": str(EPOCH_SECONDS),
+    "sequence": str(SEQUENCE),
+}
+
+
+def _files(folder: Traversable) -> Iterator[Traversable]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _files(entry)
+        elif entry.name.endswith(".sql"):
+            yield entry
+
+
+def _read(file: Traversable) -> tuple[str, str, list[Query]]:
+    """The code and title of an invariant, and its statements."""
+    head, *statements = file.read_text().split("\n-- Fault: ")
+    code, title = head.splitlines()[0].removeprefix("-- ").split(": ", 1)
+    queries = []
+    for statement in statements:
+        fault, sql = statement.split("\n", 1)
+        sql = re.sub(r"\{([a-z_]+)\}", lambda word: _FRAGMENTS[word[1]], sql.strip().removesuffix(";"))
+        queries.append(Query(code, fault, sql))
+    return code, title, queries
+
+
+_INVARIANTS = [_read(file) for file in sorted(_files(resources.files(__name__)), key=lambda file: file.name)]
+TITLES = {code: title for code, title, _ in _INVARIANTS}
+QUERIES = [query for _, _, queries in _INVARIANTS for query in queries]
