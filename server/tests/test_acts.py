@@ -11,8 +11,8 @@ import pytest
 
 from conftest import database_named
 from dealer_server import audit_context, clock, store
-from dealer_server.operations.tenants import tenant
-from dealer_server.operations.tenants.tenant import OperatorError
+from dealer_server.operations.errors import OperatorError
+from dealer_server.operations.wallets.adjust import adjust_balance
 from dealer_server.store import schema
 from dealer_server.store.audit import invariants as rows
 from support.api_client import ApiClient, Service
@@ -40,7 +40,7 @@ async def balance(dealer: ApiClient) -> dict[str, Any]:
 
 
 async def adjust(service: Service, dealer: ApiClient, amount: str, reason: str = "goodwill") -> None:
-    await tenant.adjust(service.database, dealer.tenant_id, amount, reason, "ops", clock.now)
+    await adjust_balance(service.database, dealer.tenant_id, amount, reason, "ops", clock.now)
 
 
 async def command(service: Service, *arguments: str) -> Done:

@@ -11,9 +11,9 @@ import pytest
 
 from dealer_server import clock
 from dealer_server.db.sealing import DataKeys
-from dealer_server.operations.catalogue import package_status
-from dealer_server.operations.suppliers import supplier as suppliers
-from dealer_server.operations.tenants import tenant
+from dealer_server.operations.catalogue.set_status import set_package_status
+from dealer_server.operations.suppliers.describe import show_suppliers
+from dealer_server.operations.tenants.create import Created
 from dealer_server.suppliers.chain.client import Chain, ChainSettings
 from dealer_server.suppliers.contract import (
     Bought,
@@ -44,7 +44,7 @@ class Two:
         return [*await self.a.audit(), *await self.b.audit()]
 
     async def purchases(self) -> dict[str, int]:
-        [shown] = await suppliers.show(self.b.database, self.keys, "chain:a")
+        [shown] = await show_suppliers(self.b.database, self.keys, "chain:a")
         return shown.purchases
 
     async def delivered(self, package: str = "TEST-OK") -> tuple[dict[str, Any], dict[str, Any]]:
@@ -91,7 +91,7 @@ async def two(postgres: str, template: str) -> AsyncIterator[Two]:
             yield Two(a, b, at_a, door, keys)
 
 
-async def routed(database_url: str, base_url: str, account: tenant.Created, code: str = "chain:a") -> SupplierSetup:
+async def routed(database_url: str, base_url: str, account: Created, code: str = "chain:a") -> SupplierSetup:
     """TEST-OK, TEST-DELAY and TEST-FAIL of this database are bought there."""
     settings = {"baseUrl": base_url, "appKey": account.app_key, "appSecret": account.app_secret, "perSecond": 1000}
     packages = ("TEST-OK", "TEST-DELAY", "TEST-FAIL")
@@ -221,7 +221,7 @@ async def test_a_refusal_before_the_order_is_looked_for_says_nothing_of_it(two: 
     settings = ChainSettings(base_url=two.a.url, app_key=two.at_a.app_key, app_secret=two.at_a.app_secret)
     async with opened(Chain("chain:a", settings)) as before:
         assert isinstance(await before.allocate(lost, clock.now()), Done | Pending)
-    await package_status.set_status(two.a.database, ["TEST-OK"], "OFF_SALE", "test", clock.now)
+    await set_package_status(two.a.database, ["TEST-OK"], "OFF_SALE", "test", clock.now)
     async with asyncio.timeout(20):
         while (await two.at_a.post("/package/list", {"packageCode": "TEST-OK"})).data["packages"]:
             await asyncio.sleep(0.02)

@@ -24,8 +24,9 @@ from dealer_server.db.errors import DatabaseLost
 from dealer_server.dev import embedded
 from dealer_server.dev.embedded import Embedded
 from dealer_server.operations.orders.id_allocator import IdAllocator
-from dealer_server.operations.orders.place_order import OrderBatcher
-from dealer_server.rules.orders.order import OrderLine, OrderRequest, Repeated
+from dealer_server.operations.orders.place import OrderBatcher
+from dealer_server.rules.orders.order import OrderRequest, Repeated
+from dealer_server.rules.orders.priced_lines import OrderLine
 from dealer_server.store import schema
 from support import trading
 from support.api_client import PREFIX, ApiClient, Reply, Service, running_service

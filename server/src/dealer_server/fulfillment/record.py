@@ -59,7 +59,7 @@ async def _give_back(
             for one in item.profiles
             if one.profile_id in ids
         )
-        scope = Scope({part.line: ids for part in parts}).meaning
+        scope = Scope({part.line: ids for part in parts}).digest
         amount = sum(part.amount for part in parts)
         new.append(New(*key[:1], refund_id, key[1], None, scope, "REFUNDING", amount, "fulfillment failed for good",
                        "system", now, now, parts))  # fmt: skip

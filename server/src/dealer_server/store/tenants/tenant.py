@@ -7,7 +7,7 @@ from typing import NamedTuple
 from dealer_server import audit_context
 from dealer_server.db.connection import Connection
 from dealer_server.db.session import Session
-from dealer_server.rules.orders.pricing import Own, PriceList
+from dealer_server.rules.orders.pricing import OwnPrice, PriceList
 
 
 class Access(NamedTuple):
@@ -55,7 +55,7 @@ async def access(connection: Connection, app_key: str) -> Access | None:
     )
     if row is None:
         return None
-    single = tuple((code, Own(price, at)) for code, price, at in row[13] or ())
+    single = tuple((code, OwnPrice(price, at)) for code, price, at in row[13] or ())
     columns = list(row[:10])
     columns[5] = tuple(columns[5])
     return Access(*columns, prices=PriceList(row[10], row[11], row[12], single))

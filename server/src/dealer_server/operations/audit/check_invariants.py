@@ -1,6 +1,6 @@
-"""Does the database keep its promises? Every invariant of the ledger, of orders and of the work behind them, A1 to A25.
+"""Is the database consistent? The invariants A1 to A25 of the ledger, of orders and of the work behind them.
 
-Read-only and on one snapshot, so that it may run beside everything else.
+The check is read-only and runs on one snapshot, so the service can go on.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ import msgspec
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import CannotOpen, DataKeys, MasterKeys
-from dealer_server.store.audit import invariants as rows
+from dealer_server.store.audit import invariants
 
 Row = Mapping[str, Any]
 
@@ -24,7 +24,7 @@ TITLES = {
     "A4": "no balance is below minus the credit limit",
     "A5": "one debit per order, of its amount and currency, and no debit without order",
     "A6": "an order's amount is the sum of price x quantity x periodNum",
-    "A7": "what is refunded stays within the amount and is what the ledger credits",
+    "A7": "refunds do not exceed the amount, and are what the ledger credits",
     "A8": "a profile is refunded at most once",
     "A9": "a profile is in one line, one order, one tenant; live ones have an iccid and a stock code of their own",
     "A10": "a line has as many profiles as its quantity; deliveryStatus says how many have codes",
@@ -32,23 +32,23 @@ TITLES = {
     "A12": "a transactionId is used once by a tenant",
     "A13": "each order has one ORDER_PAID, each credited refund one REFUND_COMPLETED",
     "A14": "at most 8 automatic attempts, numbered without gap; DELIVERED has a 2xx; none in flight past its lease",
-    "A15": "hints and body are frozen when attempted, and tell of the event's own version",
-    "A16": "no work without its subject, no subject without its work, none past its time",
+    "A15": "hints and body are frozen when attempted, and show the event's own version",
+    "A16": "no work without its subject, no subject without its work, no work overdue",
     "A17": "supplier purchases are delivered, pending or written off",
     "A18": "every adjustment has an author in the audit log",
     "A19": "every secret opens under a known key",
     "A20": "no row's tenant differs from its parent's",
     "A21": "a profile sold from stock has taken a code of its own until it is delivered or void",
     "A22": "wallets count their orders and profiles",
-    "A23": "no id is used twice, nor will be",
-    "A24": "the audit log is whole: nothing in it was changed or taken out",
-    "A25": "nothing is dated in the future, or due later than any schedule sets it",
+    "A23": "no id is used twice, or will be",
+    "A24": "the audit log is complete: no act was changed or removed",
+    "A25": "nothing is dated in the future, or due later than any schedule allows",
 }
 
 
 class Invariant(msgspec.Struct, frozen=True, rename="camel"):
-    """What the audit found of one invariant. Each sample names a row that breaks it, and its `fault`; `note` says what
-    was not `checked`."""
+    """The result for one invariant. Each sample names a row that violates it, and its `fault`; `note` says what was not
+    `checked`."""
 
     code: str
     title: str
@@ -58,9 +58,9 @@ class Invariant(msgspec.Struct, frozen=True, rename="camel"):
     note: str
 
 
-class Report(msgspec.Struct, frozen=True, rename="camel"):
-    """`tenant_id` None: over all tenants. `violated`: the codes of the invariants that do not hold. `log_head` stands
-    for the `acts` in the audit log, in hex: whoever keeps it can tell later whether one of them was changed."""
+class AuditReport(msgspec.Struct, frozen=True, rename="camel"):
+    """`tenant_id` None: of all tenants. `violated`: the codes of the violated invariants. `log_head`: the hash over the
+    `acts` of the audit log, in hex; kept elsewhere, it shows later whether one of them was changed."""
 
     at: datetime
     tenant_id: int | None
@@ -70,65 +70,78 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
     log_head: str
 
     def __getitem__(self, code: str) -> Invariant:
-        return next(one for one in self.invariants if one.code == code)
+        return next(invariant for invariant in self.invariants if invariant.code == code)
 
 
-async def audit(
+async def check_invariants(
     database: Database,
     master_keys: MasterKeys | None,
     data_keys: DataKeys | None,
     now: datetime,
     tenant_id: int | None = None,
     seen: bytes | None = None,
-) -> Report:
+) -> AuditReport:
     """Checks every invariant, of all tenants or of one.
 
-    Secrets that no key is given for are not opened; where only master keys are given, so are the data keys they open.
-    `seen` is the head of the audit log as an earlier report said it.
+    Secrets are opened only where their keys are given; without data keys, those that the master keys open are used.
+    `seen`: the head of the audit log in an earlier report.
     """
     async with (
         database.connection() as connection,
         connection.transaction(isolation="repeatable_read", readonly=True),
     ):
-        await rows.prepare(connection, tenant_id)
-        found = {code: _Findings() for code in TITLES}
-        for query in rows.QUERIES:
-            violations = await rows.violations(connection, query, tenant_id, now)
-            found[query.invariant].add(query.fault, violations.rows, violations.total)
-        head = await rows.head(connection)
-        if seen is not None and not await rows.has_act(connection, seen):
-            found["A24"].add("the log no longer leads to the head that was seen", [{"seen": seen.hex()}], 1)
+        await invariants.prepare(connection, tenant_id)
+        findings = {code: _Findings() for code in TITLES}
+        for query in invariants.QUERIES:
+            violations = await invariants.violations(connection, query, tenant_id, now)
+            findings[query.invariant].add(query.fault, violations.rows, violations.total)
+        head = await invariants.head(connection)
+        if seen is not None and not await invariants.has_act(connection, seen):
+            findings["A24"].add("the log does not contain the head of the earlier report", [{"seen": seen.hex()}], 1)
         if data_keys is None and master_keys is not None:
             data_keys = await _open_data_keys(connection, master_keys)
-        for secrets in rows.SECRETS:
+        for secrets in invariants.SECRETS:
             keys = master_keys if secrets.by_master_key else data_keys
-            await _open_all(connection, secrets, keys, tenant_id, found["A19"])
-    invariants = [_invariant(code, findings) for code, findings in found.items()]
-    violated = [one.code for one in invariants if one.violations]
-    return Report(now, tenant_id, violated, invariants, head.acts, head.hash.hex())
+            await _open_all(connection, secrets, keys, tenant_id, findings["A19"])
+    results = [_invariant(code, of_code) for code, of_code in findings.items()]
+    return AuditReport(
+        at=now,
+        tenant_id=tenant_id,
+        violated=[invariant.code for invariant in results if invariant.violations],
+        invariants=results,
+        acts=head.acts,
+        log_head=head.hash.hex(),
+    )
 
 
 class _Findings:
-    """What is found of one invariant, while the audit runs."""
+    """What was found of one invariant so far."""
 
     def __init__(self) -> None:
         self.violations = 0
         self.samples: list[Row] = []
         self.left_out: list[str] = []
 
-    def add(self, fault: str, found: Sequence[Row], total: int) -> None:
+    def add(self, fault: str, rows: Sequence[Row], total: int) -> None:
         self.violations += total
-        self.samples += [{"fault": fault, **row} for row in found[: rows.SAMPLES - len(self.samples)]]
+        self.samples += [{"fault": fault, **row} for row in rows[: invariants.SAMPLES - len(self.samples)]]
 
 
 def _invariant(code: str, findings: _Findings) -> Invariant:
     note = "; ".join(findings.left_out)
-    return Invariant(code, TITLES[code], not note, findings.violations, findings.samples, note)
+    return Invariant(
+        code=code,
+        title=TITLES[code],
+        checked=not note,
+        violations=findings.violations,
+        samples=findings.samples,
+        note=note,
+    )
 
 
 async def _open_all(
     connection: Connection,
-    secrets: rows.Secrets,
+    secrets: invariants.Secrets,
     keys: MasterKeys | DataKeys | None,
     tenant_id: int | None,
     findings: _Findings,
@@ -137,44 +150,44 @@ async def _open_all(
     if keys is None:
         findings.left_out.append(f"no key to open {secrets.what}")
         return
-    async for chunk in rows.sealed(connection, secrets, tenant_id):
+    async for chunk in invariants.sealed(connection, secrets, tenant_id):
         for row in chunk:
             *names, value = row
-            if why := _refused(keys, value, secrets.context(*names)):
+            if fault := _fault(keys, value, secrets.context(*names)):
                 named = dict(zip(row.keys(), names, strict=False))
-                findings.add(f"{secrets.what} does not open: {why}", [named], 1)
+                findings.add(f"{secrets.what} does not open: {fault}", [named], 1)
 
 
-def _refused(keys: MasterKeys | DataKeys, value: bytes, context: bytes) -> str:
+def _fault(keys: MasterKeys | DataKeys, value: bytes, context: bytes) -> str:
     """Why a sealed value does not open; "" where it does."""
     try:
         keys.open(value, context)
     except CannotOpen as error:
         return str(error)
     except (ValueError, IndexError):
-        return "it is cut short"
+        return "it is truncated"
     return ""
 
 
 async def _open_data_keys(connection: Connection, master_keys: MasterKeys) -> DataKeys | None:
     """The data keys that open; None where none does."""
     opened: dict[int, bytes] = {}
-    async for chunk in rows.sealed(connection, rows.DATA_KEYS, None):
+    async for chunk in invariants.sealed(connection, invariants.DATA_KEYS, None):
         for number, value in chunk:
             with suppress(CannotOpen, ValueError, IndexError):
-                opened[number] = master_keys.open(value, rows.DATA_KEYS.context(number))
+                opened[number] = master_keys.open(value, invariants.DATA_KEYS.context(number))
     return DataKeys(opened) if opened else None
 
 
-def as_json(report: Report) -> str:
+def report_json(report: AuditReport) -> str:
     content = msgspec.to_builtins(report)
     for invariant in content["invariants"]:
         invariant["samples"] = [{_camel(name): value for name, value in row.items()} for row in invariant["samples"]]
     return msgspec.json.encode(content).decode()
 
 
-def as_text(report: Report) -> str:
-    """A line per invariant, and one per sample of what is violated."""
+def report_text(report: AuditReport) -> str:
+    """One line per invariant, and one per sample."""
     lines = [line for invariant in report.invariants for line in _lines(invariant)]
     count = len(report.violated)
     lines.append(f"audit log: {report.acts} acts, head {report.log_head}")
