@@ -883,7 +883,7 @@ async def test_the_command_says_that_the_password_must_be_changed(service: Servi
 async def test_the_command_refuses_in_one_line(service: Service) -> None:
     env = environment(service.settings.database_url)
     for arguments, line in (
-        (("create", "x", "--role", "king"), "role 'king': one of admin, finance, support, readonly"),
+        (("create", "x", "--role", "king"), "role is 'king'; accepted: admin, finance, support, readonly"),
         (("create", "x", "--role", "developer", "--tenant", "99999"), "no tenant 99999"),
         (("create", "two words"), "a name has 1 to 100 characters and no spaces, such as an e-mail address"),
         (("reset", "nobody-here"), "no user nobody-here"),

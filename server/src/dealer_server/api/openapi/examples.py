@@ -522,7 +522,7 @@ _REFUSALS: dict[str, Callable[[], Any]] = {
         amount="3.60", quantity=2, package=msgspec.structs.replace(_PACKAGE, max_quantity=1)
     ),
     "200010": refusal.NotAllocated,
-    "200022": lambda: refusal.NotSupported("nobody reports on profiles from stock"),
+    "200022": lambda: refusal.NotSupported("profiles from stock have no usage reports"),
     "200011": lambda: _order_refused(amount="2.50", price="2.50", package=_PACKAGES["DEMO-STOCK"]),
     "200014": lambda: _order_refused(on_sale=False),
     "200015": lambda: _order_refused(currency="EUR"),
