@@ -15,7 +15,7 @@ from bench.support.failure import Failed
 from bench.support.instance import Instance, Served
 from bench.support.measure import Reading, percentiles
 from dealer_server.db.database import Database
-from dealer_server.operations.users import user
+from dealer_server.operations.users import accounts
 from dealer_server.operations.users.password import Passwords
 from dealer_server.rules.orders import identity
 from dealer_server.wiring import console
@@ -132,7 +132,7 @@ def _of_dealers(old: Old) -> Pages:
 @asynccontextmanager
 async def _signed_in(opened: Database, served: Served, tenant_id: int | None) -> AsyncIterator[httpx2.AsyncClient]:
     name, password = f"bench-{secrets.token_hex(4)}", secrets.token_urlsafe(12)
-    await user.create(opened, Passwords(), tenant_id, name, "admin", "bench", password)
+    await accounts.create(opened, Passwords(), tenant_id, name, "admin", "bench", password)
     async with httpx2.AsyncClient(base_url=served.address, trust_env=False, timeout=_SECONDS) as http:
         answer = await http.post("/console/sign-in", data={"name": name, "password": password})
         if answer.status_code != 303:

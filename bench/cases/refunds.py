@@ -22,7 +22,7 @@ from bench.support.measure import Load
 from dealer_server import clock
 from dealer_server.db.database import Database
 from dealer_server.db.session import Session
-from dealer_server.operations.refunds.refund_order import RefundBatcher
+from dealer_server.operations.refunds.request import RefundBatcher
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.snapshot import Links

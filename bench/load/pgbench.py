@@ -21,7 +21,7 @@ from bench.support.instance import Instance
 from dealer_server import clock, store
 from dealer_server.db.database import Database
 from dealer_server.rules.money import money
-from dealer_server.rules.orders import identity, order
+from dealer_server.rules.orders import identity, priced_lines
 from esim_dealer.wire.calls import OrderLine, PlaceOrder
 
 _AMOUNT = money.parse(calls.PRICE, "USD")
@@ -153,7 +153,7 @@ def _digest() -> str:
     price = msgspec.Raw(f'"{calls.PRICE}"'.encode())
     line = OrderLine(package_code=calls.PACKAGE, quantity=1, price=price)
     call = PlaceOrder(transaction_id="pgbench", amount=price, items=(line,))
-    return order.meaning("USD", _AMOUNT, call, [_AMOUNT]).hex()
+    return priced_lines.digest("USD", _AMOUNT, call, [_AMOUNT]).hex()
 
 
 def _ids(instance: Instance, database: str, count: int) -> dict[str, int]:

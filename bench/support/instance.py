@@ -21,8 +21,9 @@ from dealer_server.db.database import Database
 from dealer_server.db.sealing import KEY_BYTES, DataKeys, MasterKeys
 from dealer_server.dev import catalogue as generate
 from dealer_server.dev import embedded
-from dealer_server.operations.catalogue import import_packages
-from dealer_server.operations.tenants import tenant
+from dealer_server.operations.catalogue.import_packages import put_packages
+from dealer_server.operations.tenants.create import create_tenant
+from dealer_server.operations.tenants.set_terms import Terms
 from dealer_server.operations.webhooks import endpoint
 from dealer_server.rules.delivery.endpoint import Policy
 from dealer_server.store import schema
@@ -195,7 +196,7 @@ async def _filled(dsn: str, master_keys: MasterKeys, dealers: int) -> list[Deale
     try:
         async with database.connection() as connection:
             await store.data_key.load(connection, master_keys)
-        await import_packages.put(database, generate.catalogue("test"), "bench", clock.now)
+        await put_packages(database, generate.catalogue("test"), "bench", clock.now)
         made = [await _dealer(database, master_keys, number) for number in range(dealers)]
     finally:
         await database.close()
@@ -206,6 +207,6 @@ async def _filled(dsn: str, master_keys: MasterKeys, dealers: int) -> list[Deale
 
 
 async def _dealer(database: Database, master_keys: MasterKeys, number: int) -> Dealer:
-    terms = tenant.Terms(name=f"Bench {number}", balance=BALANCE, qps=0)
-    made = await tenant.create_tenant(database, master_keys, "test", "USD", terms, "bench", clock.now)
+    terms = Terms(name=f"Bench {number}", balance=BALANCE, qps=0)
+    made = await create_tenant(database, master_keys, "test", "USD", terms, "bench", clock.now)
     return Dealer(int(made.tenant_id), made.app_key, made.app_secret.encode())

@@ -114,11 +114,11 @@ def audit(*, tenant: int | None = None, log_head: str | None = None, as_json: As
     """
 
     async def check(opened: Settings) -> int:
-        from dealer_server.operations.audit import audit as audits
+        from dealer_server.operations.audit.check_invariants import check_invariants, report_json, report_text
 
         async with opened_database(opened) as database:
-            report = await audits.audit(database, opened.master_keys, None, database.clock.now(), tenant, seen)
-        print(audits.as_json(report) if as_json else audits.as_text(report))
+            report = await check_invariants(database, opened.master_keys, None, database.clock.now(), tenant, seen)
+        print(report_json(report) if as_json else report_text(report))
         return len(report.violated)
 
     try:
@@ -154,9 +154,10 @@ def tenant_create(
     """
 
     async def create(opened: Settings) -> None:
-        from dealer_server.operations.tenants import tenant
+        from dealer_server.operations.tenants.create import create_tenant
+        from dealer_server.operations.tenants.set_terms import Terms
 
-        terms = tenant.Terms(
+        terms = Terms(
             name=name,
             balance=balance,
             credit_limit=credit_limit,
@@ -168,7 +169,7 @@ def tenant_create(
         )
         async with opened_database(opened) as database:
             await opened_data_keys(database, opened)
-            created = await tenant.create_tenant(
+            created = await create_tenant(
                 database, opened.master_keys, opened.environment, currency, terms, author(), database.clock.now
             )
         if as_json:
@@ -185,11 +186,11 @@ def tenant_list(*, as_json: AsJson = False) -> None:
     """List the dealers."""
 
     async def show(opened: Settings) -> None:
-        from dealer_server.operations.tenants import tenant
+        from dealer_server.operations.tenants.list import list_tenants
         from dealer_server.rules.money import money
 
         async with opened_database(opened) as database:
-            tenants = await tenant.list_tenants(database)
+            tenants = await list_tenants(database)
         if as_json:
             for one in tenants:
                 print(json.dumps(_tenant_fields(one)))
@@ -236,9 +237,9 @@ def tenant_set(
     """
 
     async def change(opened: Settings) -> None:
-        from dealer_server.operations.tenants import tenant
+        from dealer_server.operations.tenants.set_terms import Terms, set_tenant
 
-        terms = tenant.Terms(
+        terms = Terms(
             name=name,
             balance=balance,
             credit_limit=credit_limit,
@@ -251,7 +252,7 @@ def tenant_set(
             frozen=freeze,
         )
         async with opened_database(opened) as database:
-            await tenant.set_tenant(database, tenant_id, terms, author(), database.clock.now)
+            await set_tenant(database, tenant_id, terms, author(), database.clock.now)
         print(f"tenant {tenant_id} is changed")
 
     run(change(settings.read()))
@@ -266,11 +267,11 @@ def tenant_adjust(tenant_id: int, amount: str, *, reason: str, as_json: AsJson =
     """
 
     async def adjust(opened: Settings) -> None:
-        from dealer_server.operations.tenants import tenant
+        from dealer_server.operations.wallets.adjust import adjust_balance
         from dealer_server.rules.money import money
 
         async with opened_database(opened) as database:
-            done = await tenant.adjust(database, tenant_id, amount, reason, author(), database.clock.now)
+            done = await adjust_balance(database, tenant_id, amount, reason, author(), database.clock.now)
         balance = money.text(done.balance, done.currency)
         print(json.dumps(_tenant_fields(done)) if as_json else f"tenant {tenant_id} has {balance} {done.currency} now")
 
@@ -282,10 +283,10 @@ def credentials_view(app_key: str, *, as_json: AsJson = False) -> None:
     """Show the AppSecret of an AppKey; who looked is in the audit log."""
 
     async def view(opened: Settings) -> None:
-        from dealer_server.operations.tenants import tenant
+        from dealer_server.operations.tenants import credentials
 
         async with opened_database(opened) as database:
-            secret = await tenant.view_secret(database, opened.master_keys, app_key, author())
+            secret = await credentials.view_secret(database, opened.master_keys, app_key, author())
         print(json.dumps({"appKey": app_key, "appSecret": secret}) if as_json else f"AppSecret  {secret}")
 
     run(view(settings.read()))
@@ -302,12 +303,12 @@ def credentials_reset(
     """
 
     async def reset(opened: Settings) -> None:
-        from dealer_server.operations.tenants import tenant
+        from dealer_server.operations.tenants import credentials
 
         async with opened_database(opened) as database:
             await opened_data_keys(database, opened)
-            overlap = timedelta(0) if now else tenant.OVERLAP
-            secret = await tenant.reset_secret(
+            overlap = timedelta(0) if now else credentials.OVERLAP
+            secret = await credentials.reset_secret(
                 database, opened.master_keys, app_key, author(), database.clock.now, overlap
             )
         print(json.dumps({"appKey": app_key, "appSecret": secret}) if as_json else f"AppSecret  {secret}")
@@ -320,10 +321,10 @@ def credentials_disable(app_key: str) -> None:
     """Refuse every call of an AppKey from now on."""
 
     async def disable(opened: Settings) -> None:
-        from dealer_server.operations.tenants import tenant
+        from dealer_server.operations.tenants import credentials
 
         async with opened_database(opened) as database:
-            await tenant.disable_credential(database, app_key, author())
+            await credentials.disable_credential(database, app_key, author())
         print(f"{app_key} is disabled")
 
     run(disable(settings.read()))
@@ -334,10 +335,10 @@ def credentials_enable(app_key: str) -> None:
     """Take the calls of a disabled AppKey again."""
 
     async def enable(opened: Settings) -> None:
-        from dealer_server.operations.tenants import tenant
+        from dealer_server.operations.tenants import credentials
 
         async with opened_database(opened) as database:
-            await tenant.enable_credential(database, app_key, author())
+            await credentials.enable_credential(database, app_key, author())
         print(f"{app_key} is enabled")
 
     run(enable(settings.read()))
@@ -351,12 +352,12 @@ def keys_rotate(*, as_json: AsJson = False) -> None:
         from rich.console import Console
         from rich.progress import Progress
 
-        from dealer_server.operations.audit import master_key_rotation
+        from dealer_server.operations.keys.rotate import rotate_master_key
 
         async with opened_database(opened) as database:
             with Progress(console=Console(stderr=True), disable=as_json, transient=True) as progress:
                 bar = progress.add_task("credentials", total=None)
-                done = await master_key_rotation.rotate(
+                done = await rotate_master_key(
                     database, opened.master_keys, author(), lambda count: progress.advance(bar, count)
                 )
         if as_json:
@@ -499,7 +500,7 @@ def _clear_line(error: Exception) -> str:
     from dealer_server.db.errors import DatabaseLost
     from dealer_server.db.sealing import CannotOpen
     from dealer_server.dev.embedded import EmbeddedError
-    from dealer_server.operations.tenants.tenant import OperatorError
+    from dealer_server.operations.errors import OperatorError
     from dealer_server.store.schema import NewerSchema, OlderSchema
 
     told = (SettingsError, CannotStart, OperatorError, EmbeddedError, NewerSchema, OlderSchema, CycloptsError)

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from dealer_server import clock, store
 from dealer_server.api.replies import STATUS
 from dealer_server.db.sealing import credential_context
-from dealer_server.operations.tenants import tenant
-from dealer_server.operations.tenants.tenant import Created
+from dealer_server.operations.tenants import credentials
+from dealer_server.operations.tenants.create import Created
 from dealer_server.rules import refusal
 from dealer_server.rules.access import access
 from esim_dealer.wire.signing import signature
@@ -559,7 +559,7 @@ async def test_who_is_disabled_is_refused_by_every_process_and_by_none_once_enab
         if what == "tenant":
             await service.change(door.tenant_id, status="DISABLED")
         else:
-            await tenant.disable_credential(service.database, door.app_key, "test")
+            await credentials.disable_credential(service.database, door.app_key, "test")
         for one in doors:
             refused(await until("101006", lambda one=one: one.post("/health")), "101006", "operator")
         if what == "tenant":
@@ -836,7 +836,7 @@ async def test_both_secrets_open_calls_during_the_overlap_and_the_old_one_not_af
     async with service.door(await service.tenant(qps=0)) as old:
         new = replace(
             old,
-            app_secret=await tenant.reset_secret(
+            app_secret=await credentials.reset_secret(
                 service.database, service.settings.master_keys, old.app_key, "test", clock.now
             ),
         )
@@ -867,7 +867,7 @@ async def test_after_two_resets_the_first_secret_opens_nothing(service: Service)
     async with service.door(await service.tenant(qps=0)) as first:
 
         async def reset() -> ApiClient:
-            secret = await tenant.reset_secret(
+            secret = await credentials.reset_secret(
                 service.database, service.settings.master_keys, first.app_key, "test", clock.now
             )
             assert secret.startswith("sk_test_") and len(secret) == 48

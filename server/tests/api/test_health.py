@@ -35,7 +35,7 @@ async def test_a_schema_that_is_older_than_needed_and_a_stop_are_reasons_and_a_n
             await becomes(health, [])
             await connection.execute("DELETE FROM migration WHERE number = $1", newest + 1)
         health.draining = True
-        assert health.not_ready() == ["draining: this process was told to stop"]
+        assert health.not_ready() == ["draining: this process is stopping"]
     finally:
         watching.cancel()
         await asyncio.wait([watching])

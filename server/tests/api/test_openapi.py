@@ -17,8 +17,8 @@ from dealer_server.api.openapi import descriptions, generator
 from dealer_server.api.replies import STATUS
 from dealer_server.dev import catalogue
 from dealer_server.rules import refusal
-from dealer_server.rules.orders import order
-from dealer_server.rules.orders.order import Offer
+from dealer_server.rules.orders import order, priced_lines
+from dealer_server.rules.orders.priced_lines import Offer
 from esim_dealer.wire import calls, envelope, signing
 from esim_dealer.wire.snapshot import Snapshot
 from esim_dealer.wire.vocabulary import ChangeHint, EventType, ResultCode
@@ -173,7 +173,7 @@ def test_the_example_order_would_be_placed() -> None:
     call = msgspec.json.decode(msgspec.json.encode(value), type=calls.PlaceOrder)
     packages = {package.package_code: package for package in catalogue.catalogue("test")}
     wanted = order.order_request(
-        1, call, order.price(call, "USD", lambda code: Offer(packages[code], packages[code].price))
+        1, call, priced_lines.price_lines(call, "USD", lambda code: Offer(packages[code], packages[code].price))
     )
     assert wanted.refused is None
 

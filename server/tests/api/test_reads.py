@@ -14,7 +14,7 @@ import pytest
 
 from dealer_server import clock
 from dealer_server.dev import catalogue as generate
-from dealer_server.operations.catalogue import import_packages
+from dealer_server.operations.catalogue.import_packages import put_packages
 from dealer_server.rules.catalogue.countries import COUNTRIES
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.lifecycle import qr
@@ -33,7 +33,7 @@ Json = Mapping[str, Any]
 async def service(database_url: str) -> AsyncIterator[Service]:
     """The API alone: orders wait until a test needs `worked`."""
     async with running_service(database_url, worker=False) as service:
-        await import_packages.put(service.database, [IN_EURO], "test", clock.now)
+        await put_packages(service.database, [IN_EURO], "test", clock.now)
         yield service
 
 
@@ -397,7 +397,7 @@ async def test_a_mirror_learns_what_has_left_the_catalogue_and_what_came_back(se
     code = "FR-1GB-7D"
     before, since = await version(), datetime.now(UTC).isoformat()
     off_sale = msgspec.structs.replace(PACKAGES[code], status="OFF_SALE")
-    await import_packages.put(service.database, [off_sale], "test", clock.now)
+    await put_packages(service.database, [off_sale], "test", clock.now)
     gone = await eventually(version, lambda one: one != before)
     assert code not in codes(await listed(reader)) and not await listed(reader, packageCode=code)
     [changed] = await listed(reader, updatedSince=since)
@@ -406,7 +406,7 @@ async def test_a_mirror_learns_what_has_left_the_catalogue_and_what_came_back(se
     refusal = await reader.order(items=[LINE | {"packageCode": code}])
     assert refusal.code == "200014"
 
-    await import_packages.put(service.database, [PACKAGES[code]], "test", clock.now)
+    await put_packages(service.database, [PACKAGES[code]], "test", clock.now)
     await eventually(version, lambda one: one != gone)
     [changed] = await listed(reader, updatedSince=since)
     assert (changed["packageCode"], changed["status"]) == (code, "ON_SALE")

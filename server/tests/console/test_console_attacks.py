@@ -18,9 +18,10 @@ from dealer_server.console.routing import table
 from dealer_server.console.shared import api_log, users
 from dealer_server.db.sealing import DataKeys
 from dealer_server.operations.cache import Cache
-from dealer_server.operations.users import user
+from dealer_server.operations.users import accounts, sessions, sign_in
+from dealer_server.operations.users.attempts import ATTEMPTS_PER_NAME
 from dealer_server.operations.users.password import Busy, Passwords
-from dealer_server.operations.users.user import TRIES_OF_NAME, NotSignedIn, Visitor
+from dealer_server.operations.users.sessions import NotSignedIn, Visitor
 from dealer_server.rules.access import totp
 from dealer_server.store.console import api_log as console_api_log
 from dealer_server.store.console import user as console_user
@@ -121,7 +122,7 @@ async def test_a_code_is_not_seen_without_an_act(service: Service, dealer: ApiCl
 
 async def test_a_name_in_other_letters_is_the_same_name_for_its_tries(service: Service, visitor: Browser):
     name = f"iris-{secrets.token_hex(4)}"
-    await user.create(service.database, PASSWORDS, None, name, "readonly", "test", "a good password")
+    await accounts.create(service.database, PASSWORDS, None, name, "readonly", "test", "a good password")
     answers = [(await visitor.sign_in(name, "a guess")).status_code for _ in range(11)]
     assert answers == [403] * 10 + [429]
     for other in (name.upper(), name.replace("i", "İ"), name.replace("i", "İ", 1)):
@@ -131,10 +132,10 @@ async def test_a_name_in_other_letters_is_the_same_name_for_its_tries(service: S
 
 async def test_a_password_that_was_not_looked_at_was_not_tried(service: Service, admin: Browser):
     now, visitor = clock.now(), Visitor("192.0.2.9", "")
-    for _ in range(TRIES_OF_NAME):
+    for _ in range(ATTEMPTS_PER_NAME):
         with pytest.raises(Busy):
-            await user.sign_in(service.database, Crowded(), admin.name, admin.password, visitor, now)
-    await user.sign_in(service.database, PASSWORDS, admin.name, admin.password, visitor, now)
+            await sign_in.with_password(service.database, Crowded(), admin.name, admin.password, visitor, now)
+    await sign_in.with_password(service.database, PASSWORDS, admin.name, admin.password, visitor, now)
 
 
 class Crowded(Passwords):
@@ -152,14 +153,14 @@ async def test_a_session_that_was_ended_takes_no_code(service: Service, admin: B
         sealed = keys.seal(secret, f"totp|{admin.user_id}".encode())
         await console_user.set_totp(connection, admin.user_id, sealed, on=True)
     now = clock.now()
-    entered = await user.sign_in(service.database, PASSWORDS, admin.name, admin.password, visitor, now)
-    pending = await user.session(service.database, entered.token, now, by_hand=True)
+    entered = await sign_in.with_password(service.database, PASSWORDS, admin.name, admin.password, visitor, now)
+    pending = await sessions.find(service.database, entered.token, now, by_hand=True)
     assert pending is not None and not pending.complete
     async with service.database.connection() as connection:
         await console_user.end_sessions(connection, admin.user_id)
     code = totp.code(secret, totp.step_of(now))
     with pytest.raises(NotSignedIn):
-        await user.enter_code(service.database, keys, pending, entered.token, code, visitor, now)
+        await sign_in.with_code(service.database, keys, pending, entered.token, code, visitor, now)
 
 
 async def keys_of(service: Service) -> DataKeys:
@@ -346,7 +347,7 @@ async def test_a_form_that_is_a_bomb_is_too_much(service: Service, dealer: ApiCl
 
 
 async def test_who_must_change_the_password_is_kept_there_though_sure(service: Service, visitor: Browser):
-    made = await user.create(service.database, PASSWORDS, None, f"new-{secrets.token_hex(4)}", "admin", "test")
+    made = await accounts.create(service.database, PASSWORDS, None, f"new-{secrets.token_hex(4)}", "admin", "test")
     await visitor.sign_in(made.name, made.password)
     page: httpx2.Response = await visitor.get("/console/account/password")
     csrf = re.search(r'name="csrf" value="(\w+)"', page.text)

@@ -7,7 +7,7 @@ import pytest
 from playwright.async_api import Browser as Chromium
 from playwright.async_api import Page, expect
 
-from dealer_server.operations.users import user
+from dealer_server.operations.users import accounts
 from support.api_client import ApiClient, Service
 from support.browser import PASSWORDS
 from support.chromium import ear, needs_chromium, opened
@@ -31,7 +31,7 @@ async def people(service: Service) -> None:
     async with service.door(created) as door:
         await bought(door)
     for name, tenant_id in ((NAMES["operator"], None), (NAMES["dealer"], int(created.tenant_id))):
-        await user.create(service.database, PASSWORDS, tenant_id, name, "admin", "test", WORD)
+        await accounts.create(service.database, PASSWORDS, tenant_id, name, "admin", "test", WORD)
 
 
 async def bought(door: ApiClient) -> None:

@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import Browser as Chromium
 from playwright.async_api import Locator, Page, ViewportSize, expect
 
-from dealer_server.operations.users import user
+from dealer_server.operations.users import accounts
 from dealer_server.rules.lifecycle import qr
 from esim_dealer import AsyncDealer, Line
 from esim_dealer.wire.snapshot import Snapshot
@@ -55,7 +55,7 @@ async def day(
 ) -> AsyncIterator[Page]:
     """Somebody new, an operator or of a dealer, signs in; in the evening there is nothing to complain about."""
     name = f'"><script>alert(3)</script>{secrets.token_hex(6)}'
-    await user.create(service.database, PASSWORDS, tenant_id, name, role, "test", WORD)
+    await accounts.create(service.database, PASSWORDS, tenant_id, name, role, "test", WORD)
     page = await chromium.new_page(viewport=size)
     heard = ear(page)
     await sign_in(page, service, name)

@@ -20,8 +20,8 @@ import pytest
 from dealer_server.console.dealer import credentials, home, orders, permissions, profiles, wallet, webhooks
 from dealer_server.console.shared import api_log
 from dealer_server.console.shared.request_context import Route
-from dealer_server.operations.tenants import tenant
-from dealer_server.operations.users import user
+from dealer_server.operations.tenants.credentials import view_secret
+from dealer_server.operations.users import accounts
 from dealer_server.rules.lifecycle import qr
 from dealer_server.store.console import dealer as console_dealer
 from dealer_server.store.console.dealer import Span
@@ -63,7 +63,7 @@ People = dict[str, Browser]
 async def signed_in(service: Service, tenant_id: int, role: str, http: httpx2.AsyncClient) -> Browser:
     name = f"{role}-{secrets.token_hex(4)}@example.com"
     password = secrets.token_urlsafe(12)
-    await user.create(service.database, PASSWORDS, tenant_id, name, role, "test", password)
+    await accounts.create(service.database, PASSWORDS, tenant_id, name, role, "test", password)
     answer = await http.post("/console/sign-in", data={"name": name, "password": password})
     assert answer.status_code == 303, answer.text
     return Browser(http)
@@ -138,7 +138,7 @@ async def test_credentials_are_taken_when_one_of_the_dealers_has_looked_at_the_s
     """An operator who looks takes nothing; the page that only offers to show it does not either."""
     path = f"/console/credentials/{dealer.app_key}/secret"
     keys = service.settings.master_keys
-    await tenant.view_secret(service.database, keys, dealer.app_key, "console:an-operator")
+    await view_secret(service.database, keys, dealer.app_key, "console:an-operator")
     await people["developer"].get(path)
     assert "0 of 5 done" in await people["admin"].get("/console")
     await people["developer"].get(f"{path}?show=yes")

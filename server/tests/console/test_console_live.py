@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Browser as Chromium
 from playwright.async_api import Page, expect
 
-from dealer_server.operations.users import user
+from dealer_server.operations.users import accounts
 from support.api_client import ApiClient, Service
 from support.browser import PASSWORDS, said, signed_in
 from support.chromium import ear, needs_chromium, opened
@@ -29,7 +29,7 @@ async def chromium() -> AsyncIterator[Chromium]:
 async def looking(chromium: Chromium, service: Service, path: str, tenant_id: int | None) -> AsyncIterator[Page]:
     """Somebody new, of the operator or of a dealer, at a page that is never loaded again."""
     name = f"live-{secrets.token_hex(4)}"
-    await user.create(service.database, PASSWORDS, tenant_id, name, "admin", "test", WORD)
+    await accounts.create(service.database, PASSWORDS, tenant_id, name, "admin", "test", WORD)
     context = await chromium.new_context()
     page = await context.new_page()
     heard = ear(page)

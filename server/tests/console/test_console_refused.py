@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from dealer_server.operations.users.user import OPERATOR_ROLES
+from dealer_server.operations.users.accounts import OPERATOR_ROLES
 from support.api_client import ApiClient, Reply, Service
 from support.browser import signed_in
 from support.processes import PATIENCE

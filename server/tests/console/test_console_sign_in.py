@@ -16,9 +16,10 @@ from dealer_server.console.auth import account
 from dealer_server.console.auth.sign_in import local
 from dealer_server.console.routing import table
 from dealer_server.console.shared import users
-from dealer_server.operations.tenants.tenant import OperatorError
-from dealer_server.operations.users import user
+from dealer_server.operations.errors import OperatorError
+from dealer_server.operations.users import accounts, attempts, sessions, sign_in
 from dealer_server.operations.users.password import Passwords
+from dealer_server.operations.users.sessions import NotSignedIn, Visitor
 from dealer_server.rules.access import access, totp
 from support.api_client import Service, running_service
 from support.browser import PASSWORDS, ROLES, Browser, browser, said, signed_in
@@ -68,7 +69,9 @@ def leads_to_sign_in(page: httpx2.Response) -> bool:
 
 
 async def test_whoever_gives_name_and_password_is_inside(service: Service, visitor: Browser) -> None:
-    made = await user.create(service.database, PASSWORDS, None, "Ann@Example.com", "admin", "test", "a good password")
+    made = await accounts.create(
+        service.database, PASSWORDS, None, "Ann@Example.com", "admin", "test", "a good password"
+    )
     answer = await visitor.sign_in("ann@example.COM", made.password)
     assert (answer.status_code, answer.headers["location"]) == (303, "/console")
     assert is_inside(await visitor.get("/console/account"))
@@ -110,7 +113,7 @@ async def test_nobody_is_led_elsewhere(admin: Browser, visitor: Browser, path: s
 
 
 async def test_wrong_unknown_and_disabled_are_one_answer(service: Service, admin: Browser, visitor: Browser) -> None:
-    await user.create(service.database, PASSWORDS, None, "gone", "support", "test", "a good password")
+    await accounts.create(service.database, PASSWORDS, None, "gone", "support", "test", "a good password")
     await change(service, "UPDATE console_user SET status = 'DISABLED' WHERE name = 'gone'")
     tries = [
         (admin.name, "not this one"),
@@ -136,7 +139,7 @@ async def test_a_session_is_new_at_each_sign_in(service: Service, visitor: Brows
     """Whoever plants a token in somebody's browser knows nothing about the session that follows."""
     planted = admin.token
     visitor.http.cookies.set("dealer_console", planted, domain="127.0.0.1", path="/console")
-    made = await user.create(service.database, PASSWORDS, None, f"v-{secrets.token_hex(4)}", "support", "test")
+    made = await accounts.create(service.database, PASSWORDS, None, f"v-{secrets.token_hex(4)}", "support", "test")
     answer = await visitor.sign_in(made.name, made.password)
     assert "dealer_console" in answer.headers["set-cookie"] and planted not in answer.headers["set-cookie"]
     assert leads_to_sign_in(await admin.get("/console/account")), "the planted session ended"
@@ -152,7 +155,7 @@ async def test_elsewhere_the_cookie_goes_over_tls_alone(database_url: str, unuse
     changed = {"public_url": "https://dealers.example", "port": unused_port}
     async with running_service(database_url, worker=False, **changed) as service, browser(service) as one:
         one.url = f"http://127.0.0.1:{unused_port}"
-        made = await user.create(service.database, PASSWORDS, None, f"t-{secrets.token_hex(4)}", "admin", "test")
+        made = await accounts.create(service.database, PASSWORDS, None, f"t-{secrets.token_hex(4)}", "admin", "test")
         assert "secure" in (await one.sign_in(made.name, made.password)).headers["set-cookie"].lower()
 
 
@@ -162,7 +165,7 @@ TLS = "max-age=31536000"
 async def test_who_comes_by_tls_through_a_trusted_proxy_stays_with_tls(database_url: str) -> None:
     """Also where the public address is not set, as on a test environment."""
     async with running_service(database_url, worker=False, trusted_proxies="127.0.0.1") as service:
-        made = await user.create(service.database, PASSWORDS, None, f"h-{secrets.token_hex(4)}", "admin", "test")
+        made = await accounts.create(service.database, PASSWORDS, None, f"h-{secrets.token_hex(4)}", "admin", "test")
         for proto, encrypted in (("https", True), ("http, https", True), ("https, http", False), ("http", False)):
             async with browser(service) as one:
                 one.http.headers["X-Forwarded-Proto"] = proto
@@ -208,7 +211,7 @@ async def test_the_token_is_not_in_the_database(service: Service, admin: Browser
     [(hashes,)] = await rows(
         service, "SELECT array_agg(token_hash) FROM console_session WHERE user_id = $1", admin.user_id
     )
-    assert hashes == [user.token_hash(admin.token)]
+    assert hashes == [sessions.token_hash(admin.token)]
     assert admin.token.encode() not in hashes
 
 
@@ -230,9 +233,9 @@ async def test_wrong_passwords_from_elsewhere_lock_nobody_out(
     service: Service, admin: Browser, visitor: Browser
 ) -> None:
     for number in range(2):
-        elsewhere = user.Visitor(f"192.0.2.{number}", "")
+        elsewhere = Visitor(f"192.0.2.{number}", "")
         guesses = [
-            user.sign_in(service.database, PASSWORDS, admin.name, f"guess {guess}", elsewhere, clock.now())
+            sign_in.with_password(service.database, PASSWORDS, admin.name, f"guess {guess}", elsewhere, clock.now())
             for guess in range(11)
         ]
         said = await asyncio.gather(*guesses, return_exceptions=True)
@@ -241,7 +244,16 @@ async def test_wrong_passwords_from_elsewhere_lock_nobody_out(
 
 
 def test_many_tries_of_a_name_make_it_slower_up_to_a_bound() -> None:
-    assert [user.slow_down(tries) for tries in (0, 10, 11, 20, 21, 31, 51, 10**9)] == [0, 0, 0.25, 0.25, 0.5, 1, 4, 4]
+    assert [attempts.delay_seconds(tries) for tries in (0, 10, 11, 20, 21, 31, 51, 10**9)] == [
+        0,
+        0,
+        0.25,
+        0.25,
+        0.5,
+        1,
+        4,
+        4,
+    ]
 
 
 async def test_a_browser_that_is_known_is_not_kept_out_by_others_at_its_address(
@@ -268,7 +280,7 @@ async def test_a_known_browser_is_known_for_its_user_and_password_alone(
     for number in range(11):
         last = await visitor.sign_in(admin.name, f"guess {number}")
     assert last.status_code == 429 and (await admin.sign_in()).status_code == 303
-    made = await user.reset(service.database, PASSWORDS, admin.user_id, None, "test")
+    made = await accounts.reset(service.database, PASSWORDS, admin.user_id, None, "test")
     assert (await visitor.sign_in(admin.name, made.password)).status_code == 303, "a new password, a new count"
     async with browser(service) as third:
         for number in range(11):
@@ -289,9 +301,9 @@ async def test_many_guesses_at_once_are_no_more_than_one_by_one(admin: Browser, 
 
 async def test_an_address_may_try_fifty_names(service: Service, visitor: Browser) -> None:
     for number in range(48):
-        with pytest.raises(user.NotSignedIn):
-            here = user.Visitor("127.0.0.1", "")
-            await user.sign_in(service.database, PASSWORDS, f"name-{number}", "", here, clock.now())
+        with pytest.raises(NotSignedIn):
+            here = Visitor("127.0.0.1", "")
+            await sign_in.with_password(service.database, PASSWORDS, f"name-{number}", "", here, clock.now())
     answers = [(await visitor.sign_in(f"another-{number}", "")).status_code for number in range(3)]
     assert answers == [403] * 2 + [429]
 
@@ -351,7 +363,7 @@ async def test_signing_out_is_a_write(admin: Browser) -> None:
 
 async def test_who_is_disabled_is_out_at_once(service: Service, admin: Browser) -> None:
     async with signed_in(service, "support") as other:
-        await user.change(service.database, other.user_id, None, "support", "DISABLED", "test")
+        await accounts.change(service.database, other.user_id, None, "support", "DISABLED", "test")
         assert leads_to_sign_in(await other.get("/console/account"))
 
 
@@ -638,7 +650,7 @@ async def test_a_made_password_is_kept_sealed_for_its_maker_and_for_ten_minutes(
 async def test_a_made_password_opens_the_page_that_changes_it_and_no_other(
     service: Service, admin: Browser, visitor: Browser
 ) -> None:
-    made = await user.create(service.database, PASSWORDS, None, f"m-{secrets.token_hex(4)}", "admin", "test")
+    made = await accounts.create(service.database, PASSWORDS, None, f"m-{secrets.token_hex(4)}", "admin", "test")
     assert (await visitor.sign_in(made.name, made.password)).status_code == 303
     choose = "/console/account/password"
     page = await visitor.get(choose)
@@ -661,7 +673,7 @@ async def test_a_made_password_opens_the_page_that_changes_it_and_no_other(
 
 
 async def test_who_must_change_the_password_can_leave(service: Service, visitor: Browser) -> None:
-    made = await user.create(service.database, PASSWORDS, None, f"l-{secrets.token_hex(4)}", "support", "test")
+    made = await accounts.create(service.database, PASSWORDS, None, f"l-{secrets.token_hex(4)}", "support", "test")
     await visitor.sign_in(made.name, made.password)
     csrf = re.search(r'name="csrf" value="(\w+)"', (await visitor.get("/console/account/password")).text)
     assert csrf and leads_to_sign_in(await visitor.send("/console/sign-out", {"csrf": csrf[1]}))
@@ -688,7 +700,9 @@ async def test_a_dealers_admin_makes_and_sees_the_dealers_own_alone(service: Ser
 async def test_the_last_admin_stays(service: Service) -> None:
     ours = int((await service.tenant()).tenant_id)
     async with signed_in(service, "admin", ours) as one, signed_in(service, "admin", ours) as two:
-        changes = [user.change(service.database, who.user_id, ours, "finance", "ACTIVE", "test") for who in (one, two)]
+        changes = [
+            accounts.change(service.database, who.user_id, ours, "finance", "ACTIVE", "test") for who in (one, two)
+        ]
         ends = await asyncio.gather(*changes, return_exceptions=True)
         assert sorted(type(end) for end in ends if end) == [OperatorError]
 
@@ -815,7 +829,7 @@ async def test_it_can_have_a_port_of_its_own(database_url: str, unused_port: int
         assert (await one.get("/console/sign-in")).status_code == 200
         assert (await one.get("/")).headers["location"] == "/console"
         name = f"p-{secrets.token_hex(4)}"
-        made = await user.create(service.database, PASSWORDS, None, name, "admin", "test", "a good password")
+        made = await accounts.create(service.database, PASSWORDS, None, name, "admin", "test", "a good password")
         answer = await one.sign_in(made.name, made.password, next="/console/account")
         assert answer.status_code == 303 and is_inside(await one.get("/console/account"))
 
@@ -869,7 +883,7 @@ async def test_the_command_says_that_the_password_must_be_changed(service: Servi
 async def test_the_command_refuses_in_one_line(service: Service) -> None:
     env = environment(service.settings.database_url)
     for arguments, line in (
-        (("create", "x", "--role", "king"), "role 'king': one of admin, finance, support, readonly"),
+        (("create", "x", "--role", "king"), "role is 'king'; accepted: admin, finance, support, readonly"),
         (("create", "x", "--role", "developer", "--tenant", "99999"), "no tenant 99999"),
         (("create", "two words"), "a name has 1 to 100 characters and no spaces, such as an e-mail address"),
         (("reset", "nobody-here"), "no user nobody-here"),

@@ -4,7 +4,7 @@ import re
 import secrets
 
 from dealer_server.console.shared.users import PAGE
-from dealer_server.operations.users import user
+from dealer_server.operations.users import accounts
 from support.api_client import ApiClient, Service
 from support.browser import PASSWORDS, Browser, signed_in
 
@@ -13,7 +13,9 @@ async def crowd(service: Service, tenant_id: int, count: int) -> list[str]:
     """Their userIds, in the order in which they came."""
     prefix = secrets.token_hex(4)
     made = [
-        await user.create(service.database, PASSWORDS, tenant_id, f"{prefix}-{number}", "finance", "test", "a password")
+        await accounts.create(
+            service.database, PASSWORDS, tenant_id, f"{prefix}-{number}", "finance", "test", "a password"
+        )
         for number in range(count)
     ]
     return [str(one.user_id) for one in made]
@@ -53,7 +55,7 @@ async def test_of_more_than_a_page_of_people_each_is_on_one_page(
 async def test_an_operator_comes_to_everybody_operators_first(service: Service, admin: Browser, dealer: ApiClient):
     theirs = await crowd(service, dealer.tenant_id, PAGE + 1)
     everybody = [user_id for page in await paged(admin, "/console/users") for user_id in page]
-    assert everybody == [str(one.user_id) for one in await user.listed(service.database)]
+    assert everybody == [str(one.user_id) for one in await accounts.list_users(service.database)]
     assert everybody.index(str(admin.user_id)) < everybody.index(theirs[0])
 
 

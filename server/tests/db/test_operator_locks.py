@@ -4,10 +4,10 @@ import asyncio
 
 from dealer_server import clock
 from dealer_server.dev import catalogue as generate
-from dealer_server.operations.catalogue import import_packages, package_status
-from dealer_server.operations.suppliers import supplier
-from dealer_server.operations.tenants import tenant
-from dealer_server.operations.tenants.tenant import Terms
+from dealer_server.operations.catalogue.import_packages import put_packages
+from dealer_server.operations.catalogue.set_status import set_package_status
+from dealer_server.operations.suppliers.configure import set_route
+from dealer_server.operations.tenants.set_terms import Terms, set_tenant
 from dealer_server.store.suppliers.purchase import Hop
 from support.api_client import Service
 
@@ -22,30 +22,30 @@ async def test_routes_imports_sales_and_prices_beside_each_other_never_deadlock(
 
     async def routes() -> None:
         for number in range(ROUNDS):
-            await supplier.set_route(database, codes[number % 2], [Hop("stock", "", None, None)], "test", clock.now)
+            await set_route(database, codes[number % 2], [Hop("stock", "", None, None)], "test", clock.now)
 
     async def imports() -> None:
         for _ in range(ROUNDS):
-            await import_packages.put(database, packages, "test", clock.now)
+            await put_packages(database, packages, "test", clock.now)
 
     async def imports_backwards() -> None:
         for _ in range(ROUNDS):
-            await import_packages.put(database, packages[::-1], "test", clock.now)
+            await put_packages(database, packages[::-1], "test", clock.now)
 
     async def sales() -> None:
         for number in range(ROUNDS):
             status = "ON_SALE" if number % 2 else "OFF_SALE"
-            await package_status.set_status(database, codes[::-1], status, "test", clock.now)
+            await set_package_status(database, codes[::-1], status, "test", clock.now)
 
     async def prices(dealer: int, order: list[str]) -> None:
         for number in range(ROUNDS):
             terms = Terms(prices=dict.fromkeys(order, f"{1 + number}.00"))
-            await tenant.set_tenant(database, dealer, terms, "test", clock.now)
+            await set_tenant(database, dealer, terms, "test", clock.now)
 
     async with asyncio.TaskGroup() as group:
         for work in (routes(), imports(), imports_backwards(), sales()):
             group.create_task(work)
         group.create_task(prices(dealers[0], codes))
         group.create_task(prices(dealers[1], codes[::-1]))
-    await import_packages.put(database, packages, "test", clock.now)
+    await put_packages(database, packages, "test", clock.now)
     assert await service.audit() == []

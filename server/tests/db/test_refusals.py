@@ -10,11 +10,12 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from dealer_server.operations.catalogue import load_stock
-from dealer_server.operations.suppliers import supplier
-from dealer_server.operations.tenants import tenant
-from dealer_server.operations.tenants.tenant import OperatorError, Terms
-from dealer_server.operations.users import user
+from dealer_server.operations.errors import OperatorError
+from dealer_server.operations.suppliers.configure import put_supplier
+from dealer_server.operations.tenants.set_terms import Terms, set_tenant
+from dealer_server.operations.users import accounts
 from dealer_server.operations.users.password import Passwords
+from dealer_server.operations.wallets.adjust import adjust_balance
 from dealer_server.store.tenants import data_key
 from support.api_client import ApiClient, Service
 from support.store_fixture import stock_csv
@@ -41,18 +42,18 @@ def refusals(service: Service, tenant_id: int) -> list[tuple[str, Callable[[], C
         return database.clock.now()
 
     def adjust(amount: str) -> Coroutine[Any, Any, object]:
-        return tenant.adjust(database, tenant_id, amount, "a reason", "test", clock)
+        return adjust_balance(database, tenant_id, amount, "a reason", "test", clock)
 
     def change(**terms: Any) -> Coroutine[Any, Any, object]:
-        return tenant.set_tenant(database, tenant_id, Terms(**terms), "test", clock)
+        return set_tenant(database, tenant_id, Terms(**terms), "test", clock)
 
     def person(name: str, of: int | None = tenant_id) -> Coroutine[Any, Any, object]:
-        return user.create(database, Passwords(), of, name, "finance", "test")
+        return accounts.create(database, Passwords(), of, name, "finance", "test")
 
     async def bad_supplier() -> None:
         async with database.connection() as connection:
             data_keys = await data_key.load(connection, keys)
-        await supplier.put(database, data_keys, "Not A Code", "chain", b"{}", "http://us.example", "test")
+        await put_supplier(database, data_keys, "Not A Code", "chain", b"{}", "http://us.example", "test")
 
     return [
         ("do not cover", lambda: adjust("-1000000")),
@@ -73,7 +74,7 @@ def refusals(service: Service, tenant_id: int) -> list[tuple[str, Callable[[], C
 async def test_what_operators_may_not_do_is_refused_without_an_error_of_the_database(
     service: Service, dealer: ApiClient, postgres: str
 ):
-    await user.create(service.database, Passwords(), dealer.tenant_id, "twice", "finance", "test")
+    await accounts.create(service.database, Passwords(), dealer.tenant_id, "twice", "finance", "test")
     async with no_errors(postgres):
         for words, attempt in refusals(service, dealer.tenant_id):
             with pytest.raises(OperatorError, match=words):

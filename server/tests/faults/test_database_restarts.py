@@ -31,7 +31,7 @@ async def test_a_database_that_goes_and_comes_back_is_told_of_once_each_way(mach
                     await process.says("database_lost", times)
                 assert {(await door.order()).code for _ in range(5)} == {"900001"}
                 ready = await door.http.get(f"{door.url}/readyz")
-                assert (ready.status_code, ready.json()["reasons"]) == (503, ["database: it is lost"])
+                assert (ready.status_code, ready.json()["reasons"]) == (503, ["database: the connection is lost"])
                 assert (await door.http.get(f"{door.url}/healthz")).status_code == 200
                 await asyncio.to_thread(machine.start)
                 for process in (serve, work):

@@ -15,8 +15,8 @@ import httpx2
 import pytest
 
 from dealer_server import clock
-from dealer_server.operations.tenants.tenant import OperatorError
-from dealer_server.operations.wallets import topup
+from dealer_server.operations.errors import OperatorError
+from dealer_server.operations.topups.review import approve_topup
 from support.api_client import ApiClient, Reply, Service, running_service
 from support.faults.postgres_machine import Machine, Watch, connected, order_in_commit, until
 from support.processes import environment, running
@@ -160,7 +160,7 @@ async def asked(bank: Bank) -> list[str]:
 
 
 def approval(bank: Bank, topup_no: str) -> asyncio.Task:
-    return asyncio.create_task(topup.approve(bank.service.database, topup_no, "ops", clock.now))
+    return asyncio.create_task(approve_topup(bank.service.database, topup_no, "ops", clock.now))
 
 
 async def test_an_approval_that_the_standby_has_not_got_is_not_seen_and_credits_once(bank: Bank):

@@ -16,8 +16,9 @@ from dealer_server import clock
 from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost
 from dealer_server.operations.orders.id_allocator import IdAllocator
-from dealer_server.operations.orders.place_order import OrderBatcher
-from dealer_server.rules.orders.order import OrderLine, OrderRequest, Repeated
+from dealer_server.operations.orders.place import OrderBatcher
+from dealer_server.rules.orders.order import OrderRequest, Repeated
+from dealer_server.rules.orders.priced_lines import OrderLine
 from support import trading
 from support.api_client import PREFIX, ApiClient, Reply, Service, running_service
 from support.databases import database_named

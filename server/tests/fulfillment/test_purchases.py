@@ -9,8 +9,10 @@ import pytest
 from dealer_server import clock, metrics
 from dealer_server.db.database import Database
 from dealer_server.operations.catalogue import load_stock
-from dealer_server.operations.suppliers import supplier as suppliers
-from dealer_server.operations.tenants.tenant import OperatorError
+from dealer_server.operations.errors import OperatorError
+from dealer_server.operations.suppliers.configure import set_route, set_supplier_status
+from dealer_server.operations.suppliers.describe import show_suppliers
+from dealer_server.operations.suppliers.resolve import list_parked, resolve_bought, resolve_not_bought
 from dealer_server.store.suppliers.purchase import Hop
 from support.api_client import running_service
 from support.rt_family import BALANCE, running_upstream
@@ -31,7 +33,7 @@ async def test_the_first_of_the_route_sells_and_its_cost_is_known(market: Purcha
     data = await market.door.delivered(placed.data["orderNo"])
     assert data["orderStatus"] == "COMPLETED"
     assert market.sold() == (1, 0)
-    [near] = await suppliers.show(market.service.database, market.sourcing.keys, "rt:near")
+    [near] = await show_suppliers(market.service.database, market.sourcing.keys, "rt:near")
     assert (near.purchases, near.cost, near.sold) == ({"DONE": 1}, {"USD": "1.80"}, {"USD": "1.80"})
 
 
@@ -76,22 +78,20 @@ async def test_what_stays_unknown_waits_for_an_operator_who_knows_that_it_was_bo
     unit_key = await parked(market)
     [order] = market.near.book.orders
     [esim] = order.esims
-    await suppliers.bought(
-        market.service.database, market.sourcing.keys, unit_key, esim.iccid, esim.ac, "ann", clock.now
-    )
+    await resolve_bought(market.service.database, market.sourcing.keys, unit_key, esim.iccid, esim.ac, "ann", clock.now)
     await market.becomes("SELECT delivery_status FROM orders", "DELIVERED")
     assert await market.states() == [("rt:near", "DONE")]
     [act] = await market.rows("SELECT author, action FROM audit_log WHERE action = 'supplier.resolve'")
     assert act == ("ann", "supplier.resolve")
     with pytest.raises(OperatorError, match="does not wait"):
-        await suppliers.not_bought(market.service.database, market.sourcing.keys, unit_key, "ann", clock.now)
+        await resolve_not_bought(market.service.database, market.sourcing.keys, unit_key, "ann", clock.now)
 
 
 async def test_what_stays_unknown_goes_on_at_the_next_once_an_operator_knows_that_it_was_not_bought(
     market: PurchaseFixture,
 ):
     unit_key = await parked(market, sold=False)
-    await suppliers.not_bought(market.service.database, market.sourcing.keys, unit_key, "ann", clock.now)
+    await resolve_not_bought(market.service.database, market.sourcing.keys, unit_key, "ann", clock.now)
     await market.becomes("SELECT delivery_status FROM orders", "DELIVERED")
     assert market.sold() == (0, 1)
 
@@ -104,7 +104,7 @@ async def test_a_verdict_that_cannot_be_opened_is_kept_and_stops_no_other(market
     await market.becomes("SELECT count(*)::int FROM purchase WHERE state = 'UNKNOWN'", 2)
     await market.rows("UPDATE purchase SET unknown_since = now() - interval '2 hours', due_at = now()")
     await market.becomes("SELECT count(*)::int FROM purchase WHERE state = 'PARKED'", 2)
-    bad, good = (one.unit_key for one in await suppliers.parked(market.service.database))
+    bad, good = (one.unit_key for one in await list_parked(market.service.database))
     await market.rows(
         "UPDATE purchase SET state = 'UNKNOWN', verdict = 'nonsense', unknown_since = now(), due_at = now()"
         " WHERE unit_key = $1",
@@ -115,7 +115,7 @@ async def test_a_verdict_that_cannot_be_opened_is_kept_and_stops_no_other(market
             await asyncio.sleep(0.02)
     [(state, verdict)] = await market.rows("SELECT state, verdict FROM purchase WHERE unit_key = $1", bad)
     assert (state, verdict) == ("UNKNOWN", b"nonsense")
-    await suppliers.not_bought(market.service.database, market.sourcing.keys, good, "ann", clock.now)
+    await resolve_not_bought(market.service.database, market.sourcing.keys, good, "ann", clock.now)
     await market.becomes("SELECT count(*)::int FROM purchase WHERE state = 'DONE'", 1)
     assert market.sold()[1] == 1
 
@@ -140,7 +140,7 @@ async def test_after_an_outage_all_that_is_unknown_is_asked_about_once_the_suppl
 async def test_what_is_unknown_is_asked_about_when_the_supplier_is_seen_up(market: PurchaseFixture):
     order_no = await unknown(market, 1)
     for status in ("PAUSED", "ACTIVE"):
-        await suppliers.set_status(market.service.database, "rt:near", status, "ann")
+        await set_supplier_status(market.service.database, "rt:near", status, "ann")
     assert (await market.door.delivered(order_no))["orderStatus"] == "COMPLETED"
     assert market.sold() == (1, 0)
 
@@ -218,7 +218,7 @@ async def parked(market: PurchaseFixture, sold: bool = True) -> str:
     data = (await market.door.post("/esim/query", {"orderNo": placed.data["orderNo"]})).data
     assert data["orderStatus"] == "FULFILLING"
     assert market.sold()[1] == 0
-    [waiting] = await suppliers.parked(market.service.database)
+    [waiting] = await list_parked(market.service.database)
     return waiting.unit_key
 
 
@@ -278,7 +278,7 @@ async def test_the_stock_is_sold_first(market: PurchaseFixture):
     database, keys = market.service.database, market.sourcing.keys
     assert (await load_stock.load_stock(database, keys, "DEMO-STOCK", stock_csv(3), "ann")).faults == ()
     hops = [Hop("stock", "DEMO-STOCK", None, None), hop("rt:far", "JC016")]
-    await suppliers.set_route(database, "DEMO-STOCK", hops, "ann", clock.now)
+    await set_route(database, "DEMO-STOCK", hops, "ann", clock.now)
     line = {"packageCode": "DEMO-STOCK", "quantity": 1, "price": "2.50"}
     async with asyncio.timeout(20):
         for _ in range(5):
@@ -294,7 +294,7 @@ async def test_what_the_stock_no_longer_has_is_bought_at_the_next(market: Purcha
     keys = market.sourcing.keys
     assert (await load_stock.load_stock(database, keys, "DEMO-STOCK", stock_csv(1), "ann")).faults == ()
     hops = [Hop("stock", "DEMO-STOCK", None, None), hop("rt:far", "JC016")]
-    await suppliers.set_route(database, "DEMO-STOCK", hops, "ann", clock.now)
+    await set_route(database, "DEMO-STOCK", hops, "ann", clock.now)
     line = {"packageCode": "DEMO-STOCK", "quantity": 1, "price": "2.50"}
     async with asyncio.timeout(20):
         while not (await market.rows("SELECT 1 FROM orders WHERE transaction_id = 'second'")):

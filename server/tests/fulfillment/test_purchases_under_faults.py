@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from dealer_server import metrics
-from dealer_server.operations.suppliers import supplier as suppliers
+from dealer_server.operations.suppliers.configure import load_iccids
+from dealer_server.operations.suppliers.resolve import list_parked
 from support.api_client import ApiClient, Service, running_service
 from support.rt_family import FAULTS, running_upstream
 from support.smdp import HOST, TWICE, Fault, Faults, iccids, running_smdp
@@ -86,7 +87,7 @@ async def at_an_smdp(
     ):
         await set_up(url, [Source("es2:test", "es2plus", smdp.settings)], {"TEST-OK": [hop("es2:test", "TYPE")]})
         async with served(url) as (service, door):
-            await suppliers.load_iccids(service.database, "es2:test", "TYPE", spare, "test")
+            await load_iccids(service.database, "es2:test", "TYPE", spare, "test")
             found = await bought_and_delivered(service, door, count)
             held = {one["iccid"]: one["activationCode"] for one in found if "iccid" in one}
             async with service.database.connection() as connection:
@@ -116,7 +117,7 @@ async def at_a_reseller(postgres: str, template: str, count: int) -> None:
         async with served(url) as (service, door):
             found = await bought_and_delivered(service, door, count)
             held = {one["iccid"]: one["activationCode"] for one in found if "iccid" in one}
-            parked = await suppliers.parked(service.database)
+            parked = await list_parked(service.database)
         assert len(held) + len(parked) == count
         sold = {esim.iccid: esim.ac for esim in upstream.book.esims()}
         assert {iccid: sold[iccid] for iccid in held} == held

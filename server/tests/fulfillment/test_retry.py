@@ -9,10 +9,9 @@ import pytest
 
 from dealer_server import clock
 from dealer_server.operations.catalogue import load_stock
-from dealer_server.operations.orders import retry_order
-from dealer_server.operations.orders.retry_order import Retried
-from dealer_server.operations.suppliers import supplier as suppliers
-from dealer_server.operations.tenants.tenant import OperatorError
+from dealer_server.operations.errors import OperatorError
+from dealer_server.operations.orders.retry import RetryResult, retry_order
+from dealer_server.operations.suppliers.configure import set_route
 from dealer_server.store.suppliers.purchase import Hop
 from support.processes import environment, run
 from support.store_fixture import stock_csv
@@ -31,10 +30,8 @@ async def market(postgres: str, template: str) -> AsyncIterator[PurchaseFixture]
 
 async def retried(
     market: PurchaseFixture, order_no: str, line: int | None = None, supplier: str | None = None
-) -> Retried:
-    return await retry_order.retry(
-        market.service.database, market.sourcing.keys, order_no, line, supplier, "ann", clock.now
-    )
+) -> RetryResult:
+    return await retry_order(market.service.database, market.sourcing.keys, order_no, line, supplier, "ann", clock.now)
 
 
 async def failed(market: PurchaseFixture) -> str:
@@ -63,11 +60,11 @@ async def test_a_failed_line_waits_again_and_is_delivered(market: PurchaseFixtur
     order_no = await failed(market)
     market.near.slow = 1_000
     [(version,)] = await market.rows("SELECT version FROM orders")
-    assert await retried(market, order_no) == Retried(order_no, 1, 0, ())
+    assert await retried(market, order_no) == RetryResult(order_no, 1, 0, ())
     await market.becomes("SELECT max(state) FROM purchase WHERE position = 2", "PENDING")
     assert statuses(await seen(market, order_no)) == ("PENDING", "PENDING", "FULFILLING")
     assert await market.rows("SELECT version FROM orders") == [(version + 1,)]
-    assert await retried(market, order_no) == Retried(order_no, 0, 1, ())
+    assert await retried(market, order_no) == RetryResult(order_no, 0, 1, ())
     assert await market.rows(ACTS) == [("ann", None, 1)]
     market.near.book.orders[0].looks_left = 0
     await market.asked_again()
@@ -96,7 +93,7 @@ async def test_a_failed_line_is_made_by_the_supplier_that_is_named(market: Purch
 
 
 async def test_what_came_to_nothing_there_is_ordered_again_under_a_key_of_its_own(market: PurchaseFixture):
-    await suppliers.set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
+    await set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
     market.near.slow = 1_000
     order_no = (await market.door.order()).data["orderNo"]
     await market.becomes("SELECT state FROM purchase", "PENDING")
@@ -112,7 +109,7 @@ async def test_what_came_to_nothing_there_is_ordered_again_under_a_key_of_its_ow
 
 async def test_an_order_whose_first_answer_was_that_it_failed_is_not_asked_for_again(market: PurchaseFixture):
     """The answer to the order was lost, and when it was found it had come to nothing."""
-    await suppliers.set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
+    await set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
     market.near.fault("esim/order", "LOST_AFTER")
     market.near.fault("esim/query", *["500_BEFORE"] * 5)
     order_no = (await market.door.order()).data["orderNo"]
@@ -129,15 +126,15 @@ async def test_an_order_whose_first_answer_was_that_it_failed_is_not_asked_for_a
 
 
 async def test_what_waits_for_a_supplier_is_sent_by_another_route(market: PurchaseFixture):
-    await suppliers.set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
+    await set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
     market.near.fault("esim/order", "200007")
     order_no = (await market.door.order()).data["orderNo"]
     await market.becomes("SELECT reason FROM purchase", "INSUFFICIENT_FUNDS: 200007 as the test wants it")
     with pytest.raises(OperatorError, match="rt:far does not make TEST-OK: its route is rt:near"):
         await retried(market, order_no, supplier="rt:far")
     route = [hop("rt:near", "JC016"), hop("rt:far", "JC016")]
-    await suppliers.set_route(market.service.database, "TEST-OK", route, "test", clock.now)
-    assert await retried(market, order_no, supplier="rt:far") == Retried(order_no, 1, 0, ())
+    await set_route(market.service.database, "TEST-OK", route, "test", clock.now)
+    assert await retried(market, order_no, supplier="rt:far") == RetryResult(order_no, 1, 0, ())
     await market.door.delivered(order_no)
     assert (market.sold(), await market.states()) == ((0, 1), [("rt:near", "DROPPED"), ("rt:far", "DONE")])
 
@@ -167,7 +164,7 @@ async def test_what_is_made_in_the_house_is_made_again_or_bought(market: Purchas
     assert (await retried(market, order_no)).retried == 2
     await market.becomes("SELECT version FROM orders", version + 2)  # it waits, and fails again
     assert statuses(await seen(market, order_no))[:2] == ("FAILED", "FAILED")
-    await suppliers.set_route(market.service.database, "TEST-FAIL", [hop("rt:far", "JC016")], "test", clock.now)
+    await set_route(market.service.database, "TEST-FAIL", [hop("rt:far", "JC016")], "test", clock.now)
     assert (await retried(market, order_no, supplier="rt:far")).retried == 2
     await market.until(order_no, lambda order: order["deliveryStatus"] == "DELIVERED")
     assert market.sold() == (0, 2)
@@ -176,7 +173,7 @@ async def test_what_is_made_in_the_house_is_made_again_or_bought(market: Purchas
 async def stocked(market: PurchaseFixture, codes: int) -> None:
     """That many codes of DEMO-STOCK are loaded, and it is sold from the stock first, then by rt:far."""
     hops = [Hop("stock", "DEMO-STOCK", None, None), hop("rt:far", "JC016")]
-    await suppliers.set_route(market.service.database, "DEMO-STOCK", hops, "ann", clock.now)
+    await set_route(market.service.database, "DEMO-STOCK", hops, "ann", clock.now)
     if codes:
         loaded = await load_stock.load_stock(
             market.service.database, market.sourcing.keys, "DEMO-STOCK", stock_csv(codes), "ann"
@@ -203,7 +200,7 @@ async def free_codes(market: PurchaseFixture) -> int:
 async def test_what_is_under_way_elsewhere_is_not_sent_to_the_stock_with_what_failed(
     market: PurchaseFixture, other: str
 ):
-    await suppliers.set_route(market.service.database, "DEMO-STOCK", [hop("rt:near", "JC016")], "ann", clock.now)
+    await set_route(market.service.database, "DEMO-STOCK", [hop("rt:near", "JC016")], "ann", clock.now)
     market.near.fault("esim/order", "200011", *["200007"] * (other == "PLANNED"))
     market.near.slow = 1_000
     order_no = await ordered(market, 2)

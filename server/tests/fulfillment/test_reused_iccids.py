@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from dealer_server import clock
-from dealer_server.operations.suppliers import supplier as suppliers
-from dealer_server.operations.tenants.tenant import OperatorError
+from dealer_server.operations.errors import OperatorError
+from dealer_server.operations.suppliers.resolve import list_parked, resolve_bought
 from support.api_client import ApiClient
 from support.rt_family import Esim
 from support.suppliers.purchases import PurchaseFixture, purchase_fixture
@@ -152,7 +152,7 @@ async def park(market: PurchaseFixture) -> tuple[str, str]:
         "UPDATE purchase SET unknown_since = now() - interval '2 hours', due_at = now() WHERE state = 'UNKNOWN'"
     )
     await market.becomes("SELECT count(*)::int FROM purchase WHERE state = 'PARKED'", 1)
-    [waiting] = await suppliers.parked(market.service.database)
+    [waiting] = await list_parked(market.service.database)
     return placed.data["orderNo"], waiting.unit_key
 
 
@@ -163,10 +163,10 @@ async def test_an_operator_says_that_a_unit_with_a_reused_iccid_was_bought(marke
     [esim] = market.near.book.orders[-1].esims
     given = (market.service.database, market.sourcing.keys, unit_key, esim.iccid, esim.ac, "ann", clock.now)
     with pytest.raises(OperatorError, match="still in use"):  # or is it a slip of the pen?
-        await suppliers.bought(*given)
+        await resolve_bought(*given)
     with pytest.raises(OperatorError, match="already that of"):
-        await suppliers.bought(*given, ref=old.esimTranNo)
-    await suppliers.bought(*given, ref=esim.esimTranNo)
+        await resolve_bought(*given, ref=old.esimTranNo)
+    await resolve_bought(*given, ref=esim.esimTranNo)
     data = await market.door.delivered(order_no)
     assert data["items"][0]["profiles"][0]["activationCode"] == esim.ac
     assert await market.rows("SELECT count(*)::int FROM purchase WHERE state = 'DONE'") == [(2,)]
@@ -179,7 +179,5 @@ async def test_an_operator_need_not_name_the_esim_where_the_old_one_is_over(mark
     market.near.book.reused.append(old.iccid)
     order_no, unit_key = await park(market)
     [esim] = market.near.book.orders[-1].esims
-    await suppliers.bought(
-        market.service.database, market.sourcing.keys, unit_key, esim.iccid, esim.ac, "ann", clock.now
-    )
+    await resolve_bought(market.service.database, market.sourcing.keys, unit_key, esim.iccid, esim.ac, "ann", clock.now)
     assert (await market.door.delivered(order_no))["deliveryStatus"] == "DELIVERED"

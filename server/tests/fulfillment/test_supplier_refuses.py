@@ -7,7 +7,8 @@ import pytest
 
 from dealer_server import clock, metrics
 from dealer_server.fulfillment.breaker import REFUSALS
-from dealer_server.operations.suppliers import supplier as suppliers
+from dealer_server.operations.suppliers.configure import set_route, set_supplier_status
+from dealer_server.operations.suppliers.describe import show_suppliers
 from support.supplier_setup import hop
 from support.suppliers.purchases import PurchaseFixture, purchase_fixture
 
@@ -25,7 +26,7 @@ async def market(postgres: str, template: str) -> AsyncIterator[PurchaseFixture]
 async def only(market: PurchaseFixture, cost: int = 18_000) -> None:
     """TEST-OK is made by rt:near alone."""
     route = [hop("rt:near", "JC016", cost)]
-    await suppliers.set_route(market.service.database, "TEST-OK", route, "test", clock.now)
+    await set_route(market.service.database, "TEST-OK", route, "test", clock.now)
 
 
 async def ordered(market: PurchaseFixture) -> str:
@@ -80,15 +81,15 @@ async def test_a_supplier_that_refuses_us_as_a_whole_is_paused_until_an_operator
     before = metrics.REGISTRY.get_sample_value("dealer_suppliers_paused_total", {"supplier": "rt:near"}) or 0
     numbers = await paused(market)
     assert metrics.REGISTRY.get_sample_value("dealer_suppliers_paused_total", {"supplier": "rt:near"}) == before + 1
-    [shown] = await suppliers.show(market.service.database, market.sourcing.keys, "rt:near")
+    [shown] = await show_suppliers(market.service.database, market.sourcing.keys, "rt:near")
     assert shown.paused_reason == "CONFIG: 101003 as the test wants it"
     acts = "SELECT author, detail ->> 'code', detail -> 'after' ->> 'status' FROM audit_log WHERE author = 'system'"
     assert await market.rows(acts) == [("system", "rt:near", "PAUSED")]
     assert {await status_of(market, number) for number in numbers} == {"FULFILLING"}
-    await suppliers.set_status(market.service.database, "rt:near", "ACTIVE", "ann")
+    await set_supplier_status(market.service.database, "rt:near", "ACTIVE", "ann")
     for number in numbers:
         assert (await market.door.delivered(number))["deliveryStatus"] == "DELIVERED"
-    [shown] = await suppliers.show(market.service.database, market.sourcing.keys, "rt:near")
+    [shown] = await show_suppliers(market.service.database, market.sourcing.keys, "rt:near")
     assert (shown.status, shown.paused_reason) == ("ACTIVE", None)
 
 
@@ -104,7 +105,7 @@ async def test_what_waits_for_a_paused_supplier_too_long_is_given_back(market: P
 async def test_what_a_paused_supplier_would_make_is_bought_at_the_next_of_the_route(market: PurchaseFixture):
     await paused(market)
     route = [hop("rt:near", "JC016"), hop("rt:far", "JC016")]
-    await suppliers.set_route(market.service.database, "TEST-OK", route, "ann", clock.now)
+    await set_route(market.service.database, "TEST-OK", route, "ann", clock.now)
     order_no = await ordered(market)
     assert (await market.door.delivered(order_no))["deliveryStatus"] == "DELIVERED"
     assert (market.sold()[0], market.near.calls_of("esim/order")[REFUSALS:]) == (0, [])

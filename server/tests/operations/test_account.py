@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dealer_server import clock
-from dealer_server.operations.tenants.tenant import OperatorError
-from dealer_server.operations.wallets import topup
+from dealer_server.operations.errors import OperatorError
+from dealer_server.operations.topups.review import approve_topup, reject_topup
 from support.api_client import ApiClient, Service
 from support.processes import environment, run
 
@@ -41,7 +41,7 @@ async def test_the_entries_sum_to_the_balance(service: Service, dealer: ApiClien
     await dealer.delivered(order["orderNo"])
     await dealer.post("/esim/refund", {"orderNo": order["orderNo"]})
     added = await asked(dealer)
-    await topup.approve(service.database, added["topupNo"], "ops", clock.now)
+    await approve_topup(service.database, added["topupNo"], "ops", clock.now)
     await service.change(dealer.tenant_id, balance="7.50")
     entries = (await dealer.post(STATEMENT)).data["entries"]
     assert [one["entryType"] for one in entries] == ["ADJUST", "TOPUP", "REFUND", "ORDER_PAY", "ADJUST"]
@@ -81,19 +81,19 @@ async def test_a_request_credits_nothing_until_it_is_approved_once(service: Serv
     assert (one["status"], one["amount"], one["currency"], one["duplicate"]) == ("PENDING", "50.25", "USD", False)
     assert await balance(dealer) == 1000
     pressed = await asyncio.gather(
-        *(topup.approve(service.database, one["topupNo"], "ops", clock.now) for _ in range(8)), return_exceptions=True
+        *(approve_topup(service.database, one["topupNo"], "ops", clock.now) for _ in range(8)), return_exceptions=True
     )
     assert sum(isinstance(each, OperatorError) for each in pressed) == 7
     assert await balance(dealer) == Decimal("1050.25")
     found = (await dealer.post(QUERY, {"topupNo": one["topupNo"]})).data
     assert found["status"] == "APPROVED" and found["reviewTime"] >= found["createTime"]
     with pytest.raises(OperatorError, match="APPROVED already"):
-        await topup.reject(service.database, one["topupNo"], "too late", "ops", clock.now)
+        await reject_topup(service.database, one["topupNo"], "too late", "ops", clock.now)
 
 
 async def test_a_rejected_request_says_why(service: Service, dealer: ApiClient):
     one = await asked(dealer)
-    await topup.reject(service.database, one["topupNo"], "no such transfer", "ops", clock.now)
+    await reject_topup(service.database, one["topupNo"], "no such transfer", "ops", clock.now)
     found = (await dealer.post(QUERY, {"transactionId": one["transactionId"]})).data
     assert (found["status"], found["rejectReason"]) == ("REJECTED", "no such transfer")
     assert await balance(dealer) == 1000
@@ -109,14 +109,14 @@ async def test_a_request_is_withdrawn_by_its_dealer(service: Service, dealer: Ap
     assert (await dealer.post(QUERY, both)).data == withdrawn
     assert (await dealer.post(QUERY, {"topupNo": two["topupNo"]})).data["status"] == "PENDING"
     with pytest.raises(OperatorError, match="CANCELLED already, by dealer"):
-        await topup.approve(service.database, one["topupNo"], "ops", clock.now)
+        await approve_topup(service.database, one["topupNo"], "ops", clock.now)
     assert await balance(dealer) == 1000
 
 
 async def test_what_was_reviewed_is_withdrawn_no_more(service: Service, dealer: ApiClient):
     one, two = await asked(dealer), await asked(dealer)
-    await topup.approve(service.database, one["topupNo"], "ops", clock.now)
-    await topup.reject(service.database, two["topupNo"], "no such transfer", "ops", clock.now)
+    await approve_topup(service.database, one["topupNo"], "ops", clock.now)
+    await reject_topup(service.database, two["topupNo"], "no such transfer", "ops", clock.now)
     for ended, status in ((one, "APPROVED"), (two, "REJECTED")):
         reply = await dealer.post(CANCEL, {"topupNo": ended["topupNo"]})
         assert (reply.code, reply.data) == ("200002", {"status": status}) and status in reply.message
@@ -127,7 +127,7 @@ async def test_of_approval_and_withdrawal_exactly_one_happens(service: Service, 
     for _ in range(12):
         before, one = await balance(dealer), await asked(dealer)
         approved, withdrawn = await asyncio.gather(
-            topup.approve(service.database, one["topupNo"], "ops", clock.now),
+            approve_topup(service.database, one["topupNo"], "ops", clock.now),
             dealer.post(CANCEL, {"topupNo": one["topupNo"]}),
             return_exceptions=True,
         )

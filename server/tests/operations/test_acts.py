@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 
 from dealer_server import audit_context, clock, store
-from dealer_server.operations.tenants import tenant
-from dealer_server.operations.tenants.tenant import OperatorError
+from dealer_server.operations.errors import OperatorError
+from dealer_server.operations.wallets.adjust import adjust_balance
 from dealer_server.store import schema
 from dealer_server.store.audit import audit_log, invariants
 from support.api_client import ApiClient, Service
@@ -40,7 +40,7 @@ async def balance(dealer: ApiClient) -> dict[str, Any]:
 
 
 async def adjust(service: Service, dealer: ApiClient, amount: str, reason: str = "goodwill") -> None:
-    await tenant.adjust(service.database, dealer.tenant_id, amount, reason, "ops", clock.now)
+    await adjust_balance(service.database, dealer.tenant_id, amount, reason, "ops", clock.now)
 
 
 async def command(service: Service, *arguments: str) -> Done:
@@ -213,7 +213,7 @@ async def test_the_audit_says_the_head_of_the_log_and_knows_it_again(service: Se
     again = await command(service, "audit", "--log-head", report["logHead"])
     assert again.status == 0 and "nothing is violated" in again.out, again
     forged = await command(service, "audit", "--log-head", "00" * 32)
-    assert forged.status == 1 and "no longer leads to the head" in forged.out
+    assert forged.status == 1 and "does not contain the head" in forged.out
 
 
 async def test_acts_from_before_the_chain_are_chained_by_the_migration(postgres: str):

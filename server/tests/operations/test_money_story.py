@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from dealer_server import clock
 from dealer_server.db.database import Database
 from dealer_server.dev import catalogue as generate
-from dealer_server.operations.catalogue import import_packages
-from dealer_server.operations.refunds import refund_review
-from dealer_server.operations.tenants import tenant
-from dealer_server.operations.wallets import topup
+from dealer_server.operations.catalogue.import_packages import put_packages
+from dealer_server.operations.refunds.review import approve_refund, reject_refund
+from dealer_server.operations.tenants import credentials
+from dealer_server.operations.topups.review import approve_topup, reject_topup
 from support import refunds as refund_calls
 from support.api_client import ApiClient, Service, running_service, test_settings
 from support.processes import Process, environment, running
@@ -231,9 +231,9 @@ class Story:
         one = self.chance.choice(waiting)
         one.approved = self.chance.random() < 0.5
         if one.approved:
-            await refund_review.approve(self.service.database, one.refund_no, "ops", clock.now)
+            await approve_refund(self.service.database, one.refund_no, "ops", clock.now)
         else:
-            await refund_review.reject(self.service.database, one.refund_no, "no", "ops", clock.now)
+            await reject_refund(self.service.database, one.refund_no, "no", "ops", clock.now)
         if one.answered or not {"TEST-ASYNC", "TEST-REJECT"} & set(one.held.values()):
             await self._settle(one)
 
@@ -272,14 +272,14 @@ class Story:
             return
         topup_no, amount = self.model.topups.pop(self.chance.randrange(len(self.model.topups)))
         if self.chance.random() < 0.7:
-            await topup.approve(self.service.database, topup_no, "ops", clock.now)
+            await approve_topup(self.service.database, topup_no, "ops", clock.now)
             self.model.balance += amount
         else:
-            await topup.reject(self.service.database, topup_no, "no", "ops", clock.now)
+            await reject_topup(self.service.database, topup_no, "no", "ops", clock.now)
 
     async def reset_secret(self) -> None:
         keys = self.service.settings.master_keys
-        secret = await tenant.reset_secret(self.service.database, keys, self.dealer.app_key, "ops", clock.now)
+        secret = await credentials.reset_secret(self.service.database, keys, self.dealer.app_key, "ops", clock.now)
         async with asyncio.timeout(10):
             while True:
                 again = replace(self.dealer, app_secret=secret)
@@ -402,7 +402,7 @@ async def deadly(postgres: str, template: str, chance: random.Random, steps: Seq
         url = await stack.enter_async_context(fresh(postgres, template))
         database = await Database.open(url)
         stack.push_async_callback(database.close)
-        await import_packages.put(database, generate.catalogue("test"), "test", clock.now)
+        await put_packages(database, generate.catalogue("test"), "test", clock.now)
         service = Service("", database, test_settings(url))
         dealer = await stack.enter_async_context(service.door(await service.tenant(balance="60", qps=0)))
         story = Deadly(service, dealer, chance, stack)

@@ -10,8 +10,8 @@ import pytest
 
 from dealer_server import clock
 from dealer_server.dev import catalogue as generate
-from dealer_server.operations.catalogue import import_packages
-from dealer_server.operations.refunds import refund_review
+from dealer_server.operations.catalogue.import_packages import put_packages
+from dealer_server.operations.refunds.review import approve_refund, reject_refund
 from dealer_server.store.refunds import refund as refunds
 from support.api_client import ApiClient, Service, running_service
 from support.refunds import PRICE, bought, named, profiles, query, refund, settled
@@ -259,8 +259,8 @@ async def test_a_review_is_an_operators(service: Service, dealer: ApiClient):
     before = await balance(dealer)
     first, second = (await refund(dealer, approved)).data, (await refund(dealer, denied)).data
     assert first["status"] == second["status"] == "REFUNDING"
-    await refund_review.approve(service.database, first["refundNo"], "ops", clock.now)
-    await refund_review.reject(service.database, second["refundNo"], "used on the plane", "ops", clock.now)
+    await approve_refund(service.database, first["refundNo"], "ops", clock.now)
+    await reject_refund(service.database, second["refundNo"], "used on the plane", "ops", clock.now)
     assert (await settled(dealer, approved))["orderStatus"] == "REFUNDED"
     assert (await settled(dealer, denied))["orderStatus"] == "COMPLETED"
     assert await balance(dealer) == before + PRICE
@@ -270,7 +270,7 @@ async def test_a_refund_that_was_rejected_says_so_of_each_line(service: Service,
     order = await bought(dealer, "TEST-REVIEW", quantity=2)
     first = (await refund(dealer, order, refundTransactionId="r-1")).data
     assert [item["refundStatus"] for item in first["items"]] == ["PENDING"]
-    await refund_review.reject(service.database, first["refundNo"], "used on the plane", "ops", clock.now)
+    await reject_refund(service.database, first["refundNo"], "used on the plane", "ops", clock.now)
     await settled(dealer, order)
     again = (await refund(dealer, order, refundTransactionId="r-1")).data
     assert (again["status"], again["duplicate"]) == ("REJECTED", True)
@@ -297,7 +297,7 @@ async def test_a_part_that_was_rejected_is_held_until_the_rest_is_decided(servic
     assert await service.audit() == []
     again = await refund(dealer, order, items=[{"itemNo": order["items"][0]["itemNo"]}])
     assert again.code == "200004" and (await query(dealer, order))["orderStatus"] == "REFUNDING"
-    await refund_review.approve(service.database, pending["refundNo"], "ops", clock.now)
+    await approve_refund(service.database, pending["refundNo"], "ops", clock.now)
     after = await settled(dealer, order)
     assert (after["orderStatus"], after["refundAmount"]) == ("COMPLETED", 1.8)
     assert await balance(dealer) == before + PRICE
@@ -320,7 +320,7 @@ async def test_refunds_that_cannot_be_settled_stop_none_behind_them(service: Ser
         )
         await connection.execute("UPDATE orders SET refund_amount = amount WHERE order_id = $1", over)
         for one in pending:
-            await refund_review.approve(service.database, one["refundNo"], "ops", clock.now)
+            await approve_refund(service.database, one["refundNo"], "ops", clock.now)
         for one in orders[2:]:
             assert (await settled(dealer, one))["orderStatus"] == "REFUNDED"
         assert await balance(dealer) == before + 2 * PRICE
@@ -342,7 +342,7 @@ async def test_refunds_that_cannot_be_settled_stop_none_behind_them(service: Ser
 
 async def test_a_refund_whose_row_is_locked_stops_none_behind_it(postgres: str, template: str):
     async with fresh(postgres, template) as url, running_service(url, worker=False) as api:
-        await import_packages.put(api.database, generate.catalogue("test"), "test", clock.now)
+        await put_packages(api.database, generate.catalogue("test"), "test", clock.now)
         async with api.door(await api.tenant(balance="100", qps=0)) as dealer, api.database.connection() as other:
             async with running_service(url):
                 orders = [await bought(dealer, "TEST-REVIEW") for _ in range(2)]

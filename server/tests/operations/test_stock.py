@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dealer_server import store
 from dealer_server.db import sealing
-from dealer_server.operations.catalogue.load_stock import Report, load_stock
-from dealer_server.operations.profiles import qr
+from dealer_server.operations.catalogue.load_stock import StockReport, load_stock
+from dealer_server.operations.profiles.show_qr import code_of
 from dealer_server.rules.catalogue import stock_file
 from dealer_server.rules.catalogue.importing import Fault
 from support import paths
@@ -154,7 +154,7 @@ async def shop(database_url: str) -> AsyncIterator[StoreFixture]:
         yield shop
 
 
-async def load(shop: StoreFixture, text: str, package: str = "DEMO-STOCK") -> Report:
+async def load(shop: StoreFixture, text: str, package: str = "DEMO-STOCK") -> StockReport:
     return await load_stock(shop.database, shop.data_keys, package, text, "ann")
 
 
@@ -163,8 +163,8 @@ async def stored(shop: StoreFixture) -> list[str]:
 
 
 async def test_a_good_file_is_loaded_and_recorded(shop: StoreFixture):
-    assert await load(shop, GOOD) == Report("DEMO-STOCK", 2, 2, (), ())
-    assert await load(shop, f"{HEADER}{C},LPA:1$rsp.example.com$CCC") == Report("DEMO-STOCK", 1, 3, (), ())
+    assert await load(shop, GOOD) == StockReport("DEMO-STOCK", 2, 2, (), ())
+    assert await load(shop, f"{HEADER}{C},LPA:1$rsp.example.com$CCC") == StockReport("DEMO-STOCK", 1, 3, (), ())
     assert await stored(shop) == [A, B, C]
     acts = await shop.rows(
         "SELECT author, tenant_id, detail FROM audit_log WHERE action = 'stock.load' ORDER BY audit_id"
@@ -220,7 +220,7 @@ async def test_what_was_loaded_before_is_named_with_the_faults_of_the_file(shop:
 )
 async def test_only_a_stock_package_takes_codes(shop: StoreFixture, package: str, message: str):
     report = await load(shop, GOOD, package)
-    assert report == Report(package, 0, None, (Fault(0, "", message),), ())
+    assert report == StockReport(package, 0, None, (Fault(0, "", message),), ())
     assert await stored(shop) == []
 
 
@@ -320,7 +320,7 @@ async def test_a_qr_link_shows_the_code_to_whoever_has_its_token(shop: StoreFixt
     waiting = (await shop.load(dealer, await shop.order(dealer, ("TEST-DELAY", 1)))).profiles[0].profile_id
 
     async def shown(tenant_id: int, profile_id: int, token: str) -> str | None:
-        return await qr.code_of(shop.database, shop.data_keys, tenant_id, profile_id, token)
+        return await code_of(shop.database, shop.data_keys, tenant_id, profile_id, token)
 
     token = str(first.qr_token)
     assert await shown(dealer, first.profile_id, token) == first.activation_code
@@ -347,4 +347,4 @@ async def test_the_qr_code_of_a_cancelled_profile_is_gone(shop: StoreFixture):
     await shop.fulfil()
     (profile,) = (await shop.load(dealer, order_id)).profiles
     await shop.rows("UPDATE profile SET lifecycle_status = 'CANCELLED', cancelled = true RETURNING 1")
-    assert await qr.code_of(shop.database, shop.data_keys, dealer, profile.profile_id, str(profile.qr_token)) is None
+    assert await code_of(shop.database, shop.data_keys, dealer, profile.profile_id, str(profile.qr_token)) is None

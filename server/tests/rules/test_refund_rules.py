@@ -108,9 +108,9 @@ def test_a_call_names_a_scope(items: list | None, lines: dict | None):
 
 def test_scopes_mean_the_same_however_they_are_spelt():
     one, two = Scope({0: frozenset({1, 2}), 1: None}), Scope({1: None, 0: frozenset({2, 1})})
-    assert one.meaning == two.meaning
+    assert one.digest == two.digest
     different = [Scope(None), Scope({0: None}), Scope({0: frozenset({1})}), Scope({0: frozenset({1, 2})}), one]
-    assert len({each.meaning for each in different}) == len(different)
+    assert len({each.digest for each in different}) == len(different)
 
 
 def test_an_item_of_another_order_is_not_in_this_one():

@@ -16,15 +16,23 @@ from dealer_server import store
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys, MasterKeys, delivery_context, profile_context
-from dealer_server.operations.audit import audit as audits
+from dealer_server.operations.audit.check_invariants import (
+    TITLES,
+    AuditReport,
+    check_invariants,
+    report_json,
+    report_text,
+)
 from dealer_server.operations.orders.id_allocator import IdAllocator
-from dealer_server.operations.orders.place_order import OrderBatcher
-from dealer_server.operations.tenants.tenant import Terms, create_tenant, set_tenant
+from dealer_server.operations.orders.place import OrderBatcher
+from dealer_server.operations.tenants.create import create_tenant
+from dealer_server.operations.tenants.set_terms import Terms, set_tenant
 from dealer_server.rules.delivery import delivery
 from dealer_server.rules.delivery.delivery import Codes, Failed
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
-from dealer_server.rules.orders.order import STOCK, OrderLine, OrderRequest, Placed
+from dealer_server.rules.orders.order import STOCK, OrderRequest, Placed
+from dealer_server.rules.orders.priced_lines import OrderLine
 from dealer_server.store.audit.audit_log import ACT
 from dealer_server.store.audit.invariants import QUERIES
 from dealer_server.store.suppliers.stock import Loaded
@@ -108,7 +116,7 @@ async def place(database: Database, orders: list[OrderRequest]) -> dict[str, int
     for future in [desk.submit(order) for order in orders]:
         placed = await future
         assert isinstance(placed, Placed)
-        ids[placed.wanted.transaction_id] = placed.order_id
+        ids[placed.request.transaction_id] = placed.order_id
     await desk.close()
     for session in sessions:
         await session.close()
@@ -217,10 +225,10 @@ def spoil(prepared: Prepared, dsn: str) -> Spoil:
     return run
 
 
-async def report_on(dsn: str, prepared: Prepared, tenant_id: int | None = None) -> audits.Report:
+async def report_on(dsn: str, prepared: Prepared, tenant_id: int | None = None) -> AuditReport:
     database = await Database.open(dsn)
     try:
-        return await audits.audit(database, MASTER_KEYS, prepared.data_keys, datetime.now(UTC), tenant_id)
+        return await check_invariants(database, MASTER_KEYS, prepared.data_keys, datetime.now(UTC), tenant_id)
     finally:
         await database.close()
 
@@ -796,7 +804,7 @@ async def test_a_planted_fault_is_named(prepared: Prepared, dsn: str, spoil: Spo
     report = await report_on(dsn, prepared)
     PLANTED[fault] = {(one.code, str(row["fault"])) for one in report.invariants for row in one.samples}
     codes = fault.violated.split()
-    assert sorted(report.violated) == sorted(codes), audits.as_text(report)
+    assert sorted(report.violated) == sorted(codes), report_text(report)
     found = report[codes[0]]
     assert found.violations >= len(found.samples) > 0
     samples = [(row.get("tenant_id"), row.get("order_id")) for row in found.samples]
@@ -816,7 +824,7 @@ def test_every_statement_of_the_audit_finds_a_planted_fault() -> None:
 
 def test_every_invariant_that_is_checked_has_a_planted_fault() -> None:
     planted = {fault.violated.split()[0] for fault in FAULTS}
-    assert planted == audits.TITLES.keys()
+    assert planted == TITLES.keys()
 
 
 async def test_an_audit_of_one_tenant_sees_no_other(prepared: Prepared, dsn: str, spoil: Spoil) -> None:
@@ -838,15 +846,15 @@ async def test_a_log_that_was_written_anew_does_not_lead_to_the_head_that_was_se
     seen = bytes.fromhex((await report_on(dsn, prepared)).log_head)
     database = await Database.open(dsn)
     await set_tenant(database, prepared.ids["a"], Terms(name="later"), "tester", clock)
-    assert (await audits.audit(database, MASTER_KEYS, None, NOW, seen=seen)).violated == []
+    assert (await check_invariants(database, MASTER_KEYS, None, NOW, seen=seen)).violated == []
     await spoil(
         "DELETE FROM audit_log WHERE action = 'tenant.set';"
         "UPDATE audit_log SET author = 'x' WHERE audit_id = 2;"
         f"UPDATE audit_log act SET hash = sha256(b.hash || {ACT}) FROM audit_log b WHERE b.audit_id = 1 AND"
         " act.audit_id = 2; UPDATE audit_head SET acts = 2, hash = (SELECT hash FROM audit_log WHERE audit_id = 2)"
     )
-    unseen = await audits.audit(database, MASTER_KEYS, None, NOW)
-    found = await audits.audit(database, MASTER_KEYS, None, NOW, seen=seen)
+    unseen = await check_invariants(database, MASTER_KEYS, None, NOW)
+    found = await check_invariants(database, MASTER_KEYS, None, NOW, seen=seen)
     await database.close()
     assert (unseen.violated, found.violated) == ([], ["A24"])
     assert found["A24"].samples[0]["seen"] == seen.hex()
@@ -876,8 +884,8 @@ async def test_a_resent_delivery_may_have_more_than_eight_attempts(prepared: Pre
 async def test_secrets_without_a_key_are_not_checked(prepared: Prepared, dsn: str, spoil: Spoil) -> None:
     await spoil("UPDATE profile SET activation_code = '\\x0001' WHERE activation_code IS NOT NULL")
     database = await Database.open(dsn)
-    nothing = await audits.audit(database, None, None, NOW)
-    by_master_keys_alone = await audits.audit(database, MASTER_KEYS, None, NOW)
+    nothing = await check_invariants(database, None, None, NOW)
+    by_master_keys_alone = await check_invariants(database, MASTER_KEYS, None, NOW)
     await database.close()
     assert nothing.violated == []
     assert not nothing["A19"].checked and "activation code" in nothing["A19"].note
@@ -888,12 +896,12 @@ async def test_secrets_without_a_key_are_not_checked(prepared: Prepared, dsn: st
 async def test_the_report_is_json_for_programs_and_text_for_people(prepared: Prepared, dsn: str, spoil: Spoil) -> None:
     await spoil("UPDATE orders SET delivery_status = 'DELIVERED' WHERE order_id = {a_paid}")
     report = await report_on(dsn, prepared)
-    content = json.loads(audits.as_json(report))
+    content = json.loads(report_json(report))
     assert content["violated"] == ["A10"]
     (sample,) = next(one for one in content["invariants"] if one["code"] == "A10")["samples"]
     assert sample["orderId"] == prepared.ids["a-paid"]
     assert sample["fault"] == "delivery_status does not say how many live profiles have codes"
-    text = audits.as_text(report)
+    text = report_text(report)
     assert f"orderId={prepared.ids['a-paid']}" in text
     assert text.endswith("1 violated: A10")
 
@@ -909,10 +917,10 @@ async def test_an_audit_beside_orders_sees_them_whole(prepared: Prepared, dsn: s
     shopping = asyncio.create_task(shop())
     audited = 0
     while not shopping.done():
-        assert (await audits.audit(database, MASTER_KEYS, prepared.data_keys, NOW)).violated == []
+        assert (await check_invariants(database, MASTER_KEYS, prepared.data_keys, NOW)).violated == []
         audited += 1
     await shopping
-    assert (await audits.audit(database, MASTER_KEYS, prepared.data_keys, NOW)).violated == []
+    assert (await check_invariants(database, MASTER_KEYS, prepared.data_keys, NOW)).violated == []
     await database.close()
     assert audited > 1
 

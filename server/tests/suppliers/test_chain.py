@@ -11,8 +11,8 @@ import pytest
 
 from dealer_server import clock
 from dealer_server.db.sealing import DataKeys
-from dealer_server.operations.catalogue import package_status
-from dealer_server.operations.suppliers import supplier as suppliers
+from dealer_server.operations.catalogue.set_status import set_package_status
+from dealer_server.operations.suppliers.describe import show_suppliers
 from dealer_server.suppliers.chain.client import Chain, ChainSettings
 from dealer_server.suppliers.contract import (
     Bought,
@@ -44,7 +44,7 @@ class Two:
         return [*await self.a.audit(), *await self.b.audit()]
 
     async def purchases(self) -> dict[str, int]:
-        [shown] = await suppliers.show(self.b.database, self.keys, "chain:a")
+        [shown] = await show_suppliers(self.b.database, self.keys, "chain:a")
         return shown.purchases
 
     async def delivered(self, package: str = "TEST-OK") -> tuple[dict[str, Any], dict[str, Any]]:
@@ -212,7 +212,7 @@ async def test_a_refusal_before_the_order_is_looked_for_says_nothing_of_it(two: 
     settings = ChainSettings(base_url=two.a.url, app_key=two.at_a.app_key, app_secret=two.at_a.app_secret)
     async with opened(Chain("chain:a", settings)) as before:
         assert isinstance(await before.allocate(lost, clock.now()), Done | Pending)
-    await package_status.set_status(two.a.database, ["TEST-OK"], "OFF_SALE", "test", clock.now)
+    await set_package_status(two.a.database, ["TEST-OK"], "OFF_SALE", "test", clock.now)
     async with asyncio.timeout(20):
         while (await two.at_a.post("/package/list", {"packageCode": "TEST-OK"})).data["packages"]:
             await asyncio.sleep(0.02)

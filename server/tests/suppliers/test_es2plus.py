@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dealer_server.operations.suppliers import supplier as suppliers
+from dealer_server.operations.suppliers.configure import load_iccids
 from dealer_server.rules.lifecycle import activation_code
 from dealer_server.rules.lifecycle.lifecycle import Report
 from dealer_server.suppliers import registry
@@ -714,7 +714,7 @@ async def running_shop(
         sourcing = await set_up(url, [Source("es2:test", "es2plus", smdp.settings)], sold)
         events = free_address()
         async with running_service(url, supplier_events=events) as service:
-            await suppliers.load_iccids(service.database, "es2:test", "TYPE", ICCIDS, "test")
+            await load_iccids(service.database, "es2:test", "TYPE", ICCIDS, "test")
             async with service.door(await service.tenant(balance="1000", qps=0)) as door:
                 path = urlsplit(sourcing.events["es2:test"]).path
                 yield Shop(smdp, service, door, f"http://{events}{path}")

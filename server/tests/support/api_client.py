@@ -17,10 +17,10 @@ from dealer_server import clock, settings
 from dealer_server.api import listener
 from dealer_server.db.database import Database
 from dealer_server.dev import catalogue as generate
-from dealer_server.operations.audit import audit
-from dealer_server.operations.catalogue import import_packages
-from dealer_server.operations.tenants import tenant
-from dealer_server.operations.tenants.tenant import Created, Terms
+from dealer_server.operations.audit.check_invariants import check_invariants
+from dealer_server.operations.catalogue.import_packages import put_packages
+from dealer_server.operations.tenants.create import Created, create_tenant
+from dealer_server.operations.tenants.set_terms import Terms, set_tenant
 from dealer_server.settings import Settings
 from dealer_server.store.tenants import data_key
 from dealer_server.wiring import process
@@ -103,12 +103,10 @@ class Service:
 
     async def tenant(self, currency: str = "USD", **terms: Any) -> Created:
         given = Terms(**{"name": "Test dealer", **terms})
-        return await tenant.create_tenant(
-            self.database, self.settings.master_keys, "test", currency, given, "test", clock.now
-        )
+        return await create_tenant(self.database, self.settings.master_keys, "test", currency, given, "test", clock.now)
 
     async def change(self, tenant_id: int, **terms: Any) -> None:
-        await tenant.set_tenant(self.database, tenant_id, Terms(**terms), "test", clock.now)
+        await set_tenant(self.database, tenant_id, Terms(**terms), "test", clock.now)
 
     @asynccontextmanager
     async def door(self, created: Created) -> AsyncIterator[ApiClient]:
@@ -120,7 +118,7 @@ class Service:
         keys = self.settings.master_keys
         async with self.database.connection() as connection:
             data_keys = await data_key.load(connection, keys)
-        report = await audit.audit(self.database, keys, data_keys, clock.now())
+        report = await check_invariants(self.database, keys, data_keys, clock.now())
         return [str(one) for one in report.violated]
 
 
@@ -146,7 +144,7 @@ async def running_service(database_url: str, *, worker: bool = True, **changed: 
     opened = test_settings(database_url, **changed)
     database = await Database.open(opened.database_url)
     if not await database.run(lambda connection: connection.fetchval("SELECT count(*) FROM package")):
-        await import_packages.put(database, generate.catalogue("test"), "test", clock.now)
+        await put_packages(database, generate.catalogue("test"), "test", clock.now)
     stop, address = asyncio.Event(), asyncio.get_running_loop().create_future()
     listening = listener.bind("127.0.0.1", opened.port)
     running = asyncio.create_task(

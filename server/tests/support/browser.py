@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 import argon2
 import httpx2
 
-from dealer_server.operations.users import user
+from dealer_server.operations.users import accounts
+from dealer_server.operations.users.accounts import DEALER_ROLES, OPERATOR_ROLES
 from dealer_server.operations.users.password import Passwords
 from support.api_client import Service
 
 # Cheap to check: tests sign in hundreds of times. The tests of signing in itself use dear ones too.
 PASSWORDS = Passwords(argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
-ROLES = [("op", role) for role in user.OPERATOR_ROLES] + [("dealer", role) for role in user.DEALER_ROLES]
+ROLES = [("op", role) for role in OPERATOR_ROLES] + [("dealer", role) for role in DEALER_ROLES]
 _CSRF = re.compile(r'name="csrf" value="([0-9a-f]{64})"')
 
 
@@ -87,7 +88,7 @@ async def signed_in(
 ) -> AsyncIterator[Browser]:
     """Somebody new, of the operator or of a dealer."""
     name, password = name or f"{role}-{secrets.token_hex(6)}", secrets.token_urlsafe(12)
-    made = await user.create(service.database, PASSWORDS, tenant_id, name, role, "test", password)
+    made = await accounts.create(service.database, PASSWORDS, tenant_id, name, role, "test", password)
     async with browser(service) as inside:
         inside.user_id, inside.name, inside.password = made.user_id, made.name, made.password
         assert (await inside.sign_in()).status_code == 303

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple
 
-from dealer_server.operations.tenants.tenant import Created
-from dealer_server.operations.users import user
+from dealer_server.operations.tenants.create import Created
+from dealer_server.operations.users import accounts
 from support.api_client import ApiClient, Service, running_service
 from support.browser import PASSWORDS, Browser, browser
 from support.console.operator_pages import park
@@ -136,7 +136,7 @@ async def world(database_url: str) -> AsyncIterator[World]:
 
 
 async def _signed_in(service: Service, inside: Browser, who: str, role: str, tenant_id: int | None) -> None:
-    made = await user.create(
+    made = await accounts.create(
         service.database, PASSWORDS, tenant_id, f"{who}@example.com", role, "test", None if who == "invited" else WORD
     )
     inside.user_id, inside.name, inside.password = made.user_id, made.name, made.password

@@ -11,16 +11,17 @@ from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys, MasterKeys
 from dealer_server.dev import catalogue
 from dealer_server.fulfillment.fulfill import Fulfiller
-from dealer_server.operations.audit import audit
+from dealer_server.operations.audit.check_invariants import check_invariants
 from dealer_server.operations.catalogue import load_stock as stock
 from dealer_server.operations.orders.id_allocator import IdAllocator
-from dealer_server.operations.orders.place_order import OrderBatcher
-from dealer_server.operations.tenants import tenant
-from dealer_server.operations.tenants.tenant import Terms
+from dealer_server.operations.orders.place import OrderBatcher
+from dealer_server.operations.tenants.create import create_tenant
+from dealer_server.operations.tenants.set_terms import Terms
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.lifecycle import iccid
 from dealer_server.rules.orders.model import Order
-from dealer_server.rules.orders.order import OrderLine, OrderRequest, Placed
+from dealer_server.rules.orders.order import OrderRequest, Placed
+from dealer_server.rules.orders.priced_lines import OrderLine
 from dealer_server.suppliers.builtin.simulated import Simulated
 from dealer_server.suppliers.builtin.stock import Stock
 from dealer_server.suppliers.contract import Builtin
@@ -54,7 +55,7 @@ class StoreFixture:
         self._fulfillers: list[Fulfiller] = []
 
     async def dealer(self) -> int:
-        created = await tenant.create_tenant(
+        created = await create_tenant(
             self.database, MASTER_KEYS, "test", "USD", Terms(name="Dealer", balance="1000000"), "test", self.time
         )
         return int(created.tenant_id)
@@ -120,7 +121,7 @@ class StoreFixture:
 
     async def violations(self) -> list[str]:
         """What `dealer-server audit` finds."""
-        report = await audit.audit(self.database, MASTER_KEYS, self.data_keys, self.time.now)
+        report = await check_invariants(self.database, MASTER_KEYS, self.data_keys, self.time.now)
         return [str(one) for one in report.violated]
 
     async def close(self) -> None:

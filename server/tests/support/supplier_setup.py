@@ -14,8 +14,9 @@ from dealer_server import clock
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
 from dealer_server.dev import catalogue as generate
-from dealer_server.operations.catalogue import import_packages
-from dealer_server.operations.suppliers import supplier as suppliers
+from dealer_server.operations.catalogue.import_packages import put_packages
+from dealer_server.operations.suppliers.configure import put_supplier, set_route
+from dealer_server.operations.suppliers.describe import show_suppliers
 from dealer_server.store.suppliers.purchase import Hop
 from dealer_server.store.tenants import data_key
 from support.api_client import test_settings
@@ -43,16 +44,16 @@ async def set_up(database_url: str, sources: Sequence[Source], routes: Mapping[s
     """Puts the test catalogue on sale, with these packages made by these suppliers."""
     database = await Database.open(database_url)
     try:
-        await import_packages.put(database, generate.catalogue("test"), "test", clock.now)
+        await put_packages(database, generate.catalogue("test"), "test", clock.now)
         async with database.connection() as connection:
             keys = await data_key.load(connection, test_settings(database_url).master_keys)
         for one in sources:
             text = json.dumps(one.settings) if isinstance(one.settings, dict) else msgspec.json.encode(one.settings)
             document = text.encode() if isinstance(text, str) else text
-            await suppliers.put(database, keys, one.code, one.kind, document, "http://ours", "test")
+            await put_supplier(database, keys, one.code, one.kind, document, "http://ours", "test")
         for package, hops in routes.items():
-            await suppliers.set_route(database, package, hops, "test", clock.now)
-        shown = await suppliers.show(database, keys)
+            await set_route(database, package, hops, "test", clock.now)
+        shown = await show_suppliers(database, keys)
     finally:
         await database.close()
     return SupplierSetup(keys, {one.code: one.events for one in shown})

@@ -13,7 +13,8 @@ import httpx2
 from dealer_server import clock
 from dealer_server.db.database import Database
 from dealer_server.dev import catalogue as generate
-from dealer_server.operations.catalogue import import_packages, load_stock
+from dealer_server.operations.catalogue import load_stock
+from dealer_server.operations.catalogue.import_packages import put_packages
 from dealer_server.operations.webhooks import endpoint
 from dealer_server.rules.delivery.endpoint import Policy
 from dealer_server.store.tenants import data_key
@@ -124,7 +125,7 @@ async def opened(database_url: str) -> AsyncIterator[Trading]:
         database = await Database.open(database_url)
         stack.push_async_callback(database.close)
         service = Service("", database, settings)
-        await import_packages.put(database, generate.catalogue("test"), "test", clock.now)
+        await put_packages(database, generate.catalogue("test"), "test", clock.now)
         async with database.connection() as connection:
             keys = await data_key.load(connection, settings.master_keys)
         await load_stock.load_stock(database, keys, "DEMO-STOCK", stock_csv(10_000), "test")

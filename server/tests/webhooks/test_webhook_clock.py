@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Collection
 
 import pytest
 
-from dealer_server.operations.audit import audit
+from dealer_server.operations.audit.check_invariants import check_invariants
 from dealer_server.operations.webhooks import endpoint as webhook
 from dealer_server.store.webhooks.circuit_breaker import PROBE_INTERVAL
 from esim_dealer.wire.calls import ResendDelivery
@@ -80,7 +80,7 @@ async def again(stage: WebhookFixture, dealer: Dealer, delivery_id: int) -> None
 async def books_are_right(
     stage: WebhookFixture, dealer: Dealer, invariants: Collection[str] = WEBHOOK_INVARIANTS
 ) -> None:
-    report = await audit.audit(
+    report = await check_invariants(
         stage.database, stage.master_keys, stage.data_keys, stage.clock(), tenant_id=dealer.tenant_id
     )
     assert [report[code] for code in report.violated if code in invariants] == []

@@ -25,7 +25,7 @@ from dealer_server import store
 from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost
 from dealer_server.db.session import Session
-from dealer_server.operations.audit import audit
+from dealer_server.operations.audit.check_invariants import check_invariants
 from dealer_server.operations.webhooks import endpoint
 from dealer_server.rules.delivery.change_hints import change_hints, comparable
 from dealer_server.rules.orders import snapshot
@@ -486,7 +486,7 @@ class Play:
 
     async def _audit(self, dealer: Dealer) -> None:
         stage = self.stage
-        report = await audit.audit(
+        report = await check_invariants(
             stage.database, stage.master_keys, stage.data_keys, stage.clock(), tenant_id=dealer.tenant_id
         )
         assert [report[code] for code in report.violated if code in WEBHOOK_INVARIANTS] == []

@@ -7,7 +7,7 @@ import pytest
 
 from dealer_server import clock
 from dealer_server.db.sealing import delivery_context
-from dealer_server.operations.tenants.tenant import OperatorError
+from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.webhooks import resend as resend_operations
 from dealer_server.operations.webhooks.resend import DeliverySelection
 from dealer_server.rules.lifecycle import usage

@@ -10,14 +10,16 @@ from dealer_server.clock import Clock
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys, MasterKeys
 from dealer_server.operations.cache import Cache, Caller
-from dealer_server.operations.catalogue import catalogue
-from dealer_server.operations.orders import lists
-from dealer_server.operations.orders.place_order import OrderBatcher
-from dealer_server.operations.orders.query_order import OrderLookup, OrderQueryBatcher, query_order
-from dealer_server.operations.profiles.void_profile import VoidBatcher
-from dealer_server.operations.refunds.refund_order import RefundBatcher
-from dealer_server.operations.wallets import statement, topup
-from dealer_server.operations.wallets.balance import BalanceBatcher, balance
+from dealer_server.operations.catalogue.list_packages import parse_filter
+from dealer_server.operations.orders.list import list_orders
+from dealer_server.operations.orders.place import OrderBatcher
+from dealer_server.operations.orders.query import OrderLookup, OrderQueryBatcher, query_order
+from dealer_server.operations.profiles.list import list_profiles
+from dealer_server.operations.profiles.void import VoidBatcher
+from dealer_server.operations.refunds.request import RefundBatcher
+from dealer_server.operations.topups import request as topups
+from dealer_server.operations.wallets.list_entries import list_entries
+from dealer_server.operations.wallets.query_balance import BalanceBatcher, query_balance
 from dealer_server.operations.webhooks import endpoint
 from dealer_server.rules.delivery.endpoint import Policy
 from dealer_server.rules.orders import order, snapshot
@@ -103,14 +105,14 @@ def _rows(parts: Parts) -> Iterable[Operation]:
 
     async def account_balance(caller: Caller, _: calls.Empty) -> bytes:
         parts.managed(caller.tenant_id, "BALANCE")
-        return encode(await balance(parts.accounts, caller.tenant_id))
+        return encode(await query_balance(parts.accounts, caller.tenant_id))
 
     async def region_list(caller: Caller, call: calls.RegionList) -> bytes:
         await _others()
         return cache.catalogue.regions(caller.access.prices, call)
 
     async def package_list(caller: Caller, call: calls.PackageList) -> bytes:
-        wanted = catalogue.check(call)
+        wanted = parse_filter(call)
         await _others()
         prices = caller.access.prices
         if call.catalog_version and call.catalog_version == cache.catalogue.version_for(prices):
@@ -118,7 +120,7 @@ def _rows(parts: Parts) -> Iterable[Operation]:
         return cache.catalogue.page(prices, wanted)
 
     async def place(caller: Caller, call: calls.PlaceOrder) -> bytes:
-        basket = cache.catalogue.basket(call, caller.access.prices)
+        basket = cache.catalogue.price_lines(call, caller.access.prices)
         decision = await parts.orders.submit(order.order_request(caller.tenant_id, call, basket))
         if isinstance(decision, Placed):
             return encode(snapshot.of(order.as_placed(decision), links, duplicate=False))
@@ -131,10 +133,10 @@ def _rows(parts: Parts) -> Iterable[Operation]:
         return encode(snapshot.of(await query_order(parts.queries, caller.tenant_id, call), links))
 
     async def order_list(caller: Caller, call: calls.OrderList) -> bytes:
-        return encode(await lists.list_orders(parts.reads, parts.data_keys, links, caller.tenant_id, call))
+        return encode(await list_orders(parts.reads, parts.data_keys, links, caller.tenant_id, call))
 
     async def profile_list(caller: Caller, call: calls.ProfileList) -> bytes:
-        return encode(await lists.list_profiles(parts.reads, parts.data_keys, links, caller.tenant_id, call))
+        return encode(await list_profiles(parts.reads, parts.data_keys, links, caller.tenant_id, call))
 
     async def webhook_set(caller: Caller, call: calls.SetWebhook) -> bytes:
         return encode(
@@ -168,16 +170,16 @@ def _rows(parts: Parts) -> Iterable[Operation]:
 
     async def statement_of(caller: Caller, call: calls.Statement) -> bytes:
         currency = caller.access.prices.currency
-        return encode(await statement.statement(parts.reads, caller.tenant_id, currency, call))
+        return encode(await list_entries(parts.reads, caller.tenant_id, currency, call))
 
     async def request_topup(caller: Caller, call: calls.RequestTopup) -> bytes:
-        return encode(await topup.request(parts.database, caller.tenant_id, call, parts.clock()))
+        return encode(await topups.request_topup(parts.database, caller.tenant_id, call, parts.clock()))
 
     async def query_topup(caller: Caller, call: calls.QueryTopup) -> bytes:
-        return encode(await topup.query(parts.reads, caller.tenant_id, call))
+        return encode(await topups.query_topup(parts.reads, caller.tenant_id, call))
 
     async def cancel_topup(caller: Caller, call: calls.CancelTopup) -> bytes:
-        return encode(await topup.cancel(parts.database, caller.tenant_id, call, parts.clock()))
+        return encode(await topups.cancel_topup(parts.database, caller.tenant_id, call, parts.clock()))
 
     empty, bought = calls.Empty, Snapshot
     refused: tuple[ResultCode, ...] = (

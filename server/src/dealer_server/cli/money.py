@@ -26,10 +26,10 @@ def topup_list(*, tenant: int | None = None, status: str | None = "PENDING", as_
     """
 
     async def show() -> None:
-        from dealer_server.operations.wallets import topup
+        from dealer_server.operations.topups.review import list_topups
 
         async with opened_database(settings.read()) as database:
-            found = await topup.listed(database, tenant, status)
+            found = await list_topups(database, tenant, status)
         _show(as_json, [_topup(one) for one in found], "no top-up is there")
 
     run(show())
@@ -40,10 +40,10 @@ def topup_approve(topup_no: str, *, as_json: AsJson = False) -> None:
     """Credit the dealer's wallet, once."""
 
     async def approve() -> None:
-        from dealer_server.operations.wallets import topup
+        from dealer_server.operations.topups.review import approve_topup
 
         async with opened_database(settings.read()) as database:
-            done = await topup.approve(database, topup_no, author(), database.clock.now)
+            done = await approve_topup(database, topup_no, author(), database.clock.now)
         fields = _topup(done)
         _say(as_json, fields, f"{topup_no} is approved: {fields['amount']} {done.currency} to tenant {done.tenant_id}")
 
@@ -59,10 +59,10 @@ def topup_reject(topup_no: str, *, reason: str, as_json: AsJson = False) -> None
     """
 
     async def reject() -> None:
-        from dealer_server.operations.wallets import topup
+        from dealer_server.operations.topups.review import reject_topup
 
         async with opened_database(settings.read()) as database:
-            done = await topup.reject(database, topup_no, reason, author(), database.clock.now)
+            done = await reject_topup(database, topup_no, reason, author(), database.clock.now)
         _say(as_json, _topup(done), f"{topup_no} is rejected")
 
     run(reject())
@@ -77,10 +77,10 @@ def refund_list(*, tenant: int | None = None, status: str | None = "REFUNDING", 
     """
 
     async def show() -> None:
-        from dealer_server.operations.refunds import refund_review as review
+        from dealer_server.operations.refunds.review import list_refunds
 
         async with opened_database(settings.read()) as database:
-            found = await review.listed(database, tenant, status)
+            found = await list_refunds(database, tenant, status)
         _show(as_json, [_refund(one) for one in found], "no refund is there")
 
     run(show())
@@ -91,10 +91,10 @@ def refund_approve(refund_no: str, *, as_json: AsJson = False) -> None:
     """Give back what waits for a review; the worker credits it."""
 
     async def approve() -> None:
-        from dealer_server.operations.refunds import refund_review as review
+        from dealer_server.operations.refunds.review import approve_refund
 
         async with opened_database(settings.read()) as database:
-            done = await review.approve(database, refund_no, author(), database.clock.now)
+            done = await approve_refund(database, refund_no, author(), database.clock.now)
         _say(as_json, _refund(done), f"{refund_no} is approved")
 
     run(approve())
@@ -105,19 +105,19 @@ def refund_reject(refund_no: str, *, reason: str, as_json: AsJson = False) -> No
     """Give nothing back of what waits for a review."""
 
     async def reject() -> None:
-        from dealer_server.operations.refunds import refund_review as review
+        from dealer_server.operations.refunds.review import reject_refund
 
         async with opened_database(settings.read()) as database:
-            done = await review.reject(database, refund_no, reason, author(), database.clock.now)
+            done = await reject_refund(database, refund_no, reason, author(), database.clock.now)
         _say(as_json, _refund(done), f"{refund_no} is rejected")
 
     run(reject())
 
 
 def _topup(one: "Topup") -> dict[str, Any]:
-    from dealer_server.operations.wallets import topup
+    from dealer_server.operations.topups.request import answer
 
-    return {"tenantId": one.tenant_id} | msgspec.to_builtins(topup.answer(one, duplicate=False))
+    return {"tenantId": one.tenant_id} | msgspec.to_builtins(answer(one, duplicate=False))
 
 
 def _refund(row: "Row") -> dict[str, Any]:

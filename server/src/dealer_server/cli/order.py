@@ -26,12 +26,12 @@ def order_retry(
 
     async def retry() -> None:
         from dealer_server import clock
-        from dealer_server.operations.orders import retry_order
+        from dealer_server.operations.orders.retry import retry_order
 
         opened = settings.read()
         async with opened_database(opened) as database:
             keys = await opened_data_keys(database, opened)
-            done = await retry_order.retry(database, keys, order_no, line, supplier, author(), clock.now)
+            done = await retry_order(database, keys, order_no, line, supplier, author(), clock.now)
         if as_json:
             print(msgspec.json.encode(done).decode())
             return

@@ -34,13 +34,14 @@ def supplier_set(code: str, file: FileOrInput, *, kind: str) -> None:
     text = _read(file)
 
     async def put() -> None:
-        from dealer_server.operations.suppliers import supplier
+        from dealer_server.operations.suppliers.configure import put_supplier
+        from dealer_server.operations.suppliers.describe import show_suppliers
 
         opened = settings.read()
         async with opened_database(opened) as database:
             keys = await opened_data_keys(database, opened)
-            await supplier.put(database, keys, code, kind, text, opened.base_url, author())
-            [shown] = await supplier.show(database, keys, code)
+            await put_supplier(database, keys, code, kind, text, opened.base_url, author())
+            [shown] = await show_suppliers(database, keys, code)
         print(f"{code} is set; its messages come to {shown.events}")
 
     run(put())
@@ -70,13 +71,11 @@ def supplier_route(package_code: str, hops: list[str], *, currency: str = "USD")
     parsed = [_hop(text, currency) for text in hops]
 
     async def put() -> None:
-        from dealer_server.operations.suppliers import supplier
+        from dealer_server.operations.suppliers.configure import set_route
         from dealer_server.store.suppliers.purchase import Hop
 
         async with opened_database(settings.read()) as database:
-            await supplier.set_route(
-                database, package_code, [Hop(*hop) for hop in parsed], author(), database.clock.now
-            )
+            await set_route(database, package_code, [Hop(*hop) for hop in parsed], author(), database.clock.now)
         print(f"{package_code} is made by {', then '.join(hop[0] for hop in parsed)}")
 
     run(put())
@@ -102,18 +101,18 @@ def supplier_import(
     """
 
     async def compare() -> None:
-        from dealer_server.operations.suppliers import supplier
+        from dealer_server.operations.suppliers.import_catalogue import compare_catalogue, import_catalogue
 
         rule = _margin(markup, minimum, prefix)
         opened = settings.read()
         async with opened_database(opened) as database:
-            changes = await supplier.compare(database, await opened_data_keys(database, opened), code, rule)
+            changes = await compare_catalogue(database, await opened_data_keys(database, opened), code, rule)
             if as_json:
                 print(msgspec.json.encode([_change(change) for change in changes]).decode())
             else:
                 _table(changes)
             if changes and (yes or (not as_json and _agreed(len(changes)))):
-                await supplier.take_over(database, code, changes, author(), database.clock.now)
+                await import_catalogue(database, code, changes, author(), database.clock.now)
                 print(f"{sum(change.offer is not None for change in changes)} packages are written", file=sys.stderr)
 
     run(compare())
@@ -130,10 +129,10 @@ def supplier_iccids(code: str, sku: str, file: FileOrInput) -> None:
     lines = _read(file).decode(errors="replace").splitlines()
 
     async def load() -> None:
-        from dealer_server.operations.suppliers import supplier
+        from dealer_server.operations.suppliers.configure import load_iccids
 
         async with opened_database(settings.read()) as database:
-            new = await supplier.load_iccids(database, code, sku, lines, author())
+            new = await load_iccids(database, code, sku, lines, author())
         print(f"{new} ICCIDs are new at {code} for {sku}")
 
     run(load())
@@ -156,11 +155,11 @@ def supplier_check(code: str, *, as_json: AsJson = False) -> None:
     """Ask a supplier how it is; the exit status is 1 where it cannot be reached."""
 
     async def check() -> bool:
-        from dealer_server.operations.suppliers import supplier
+        from dealer_server.operations.suppliers.describe import check_health
 
         opened = settings.read()
         async with opened_database(opened) as database:
-            health = await supplier.check(database, await opened_data_keys(database, opened), code)
+            health = await check_health(database, await opened_data_keys(database, opened), code)
         fields = {name: value for name, value in msgspec.to_builtins(health).items() if value is not None}
         if health.balance is not None:
             fields["balance"] = f"{health.balance / 10_000:.4f}"
@@ -195,17 +194,17 @@ def supplier_resolve(
         raise SettingsError("--bought needs --iccid and --activation-code")
 
     async def resolve() -> None:
-        from dealer_server.operations.suppliers import supplier
+        from dealer_server.operations.suppliers.resolve import resolve_bought, resolve_not_bought
 
         opened = settings.read()
         async with opened_database(opened) as database:
             keys = await opened_data_keys(database, opened)
             if bought:
-                await supplier.bought(
+                await resolve_bought(
                     database, keys, unit_key, iccid or "", activation_code or "", author(), database.clock.now, ref=ref
                 )
             else:
-                await supplier.not_bought(database, keys, unit_key, author(), database.clock.now)
+                await resolve_not_bought(database, keys, unit_key, author(), database.clock.now)
         print(f"{unit_key} goes on: {'bought' if bought else 'not bought'}")
 
     run(resolve())
@@ -213,10 +212,10 @@ def supplier_resolve(
 
 def _status(code: str, status: str) -> None:
     async def put() -> None:
-        from dealer_server.operations.suppliers import supplier
+        from dealer_server.operations.suppliers.configure import set_supplier_status
 
         async with opened_database(settings.read()) as database:
-            await supplier.set_status(database, code, status, author())
+            await set_supplier_status(database, code, status, author())
         print(f"{code} is {status}")
 
     run(put())
@@ -224,11 +223,11 @@ def _status(code: str, status: str) -> None:
 
 def _show(code: str | None, as_json: bool) -> None:
     async def show() -> list[dict[str, Any]]:
-        from dealer_server.operations.suppliers import supplier
+        from dealer_server.operations.suppliers.describe import show_suppliers
 
         opened = settings.read()
         async with opened_database(opened) as database:
-            return msgspec.to_builtins(await supplier.show(database, await opened_data_keys(database, opened), code))
+            return msgspec.to_builtins(await show_suppliers(database, await opened_data_keys(database, opened), code))
 
     found = run(show())
     if as_json:

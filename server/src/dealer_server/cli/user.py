@@ -10,7 +10,7 @@ from dealer_server import settings
 from dealer_server.cli import AsJson, author, opened_database, run
 
 if TYPE_CHECKING:
-    from dealer_server.operations.users.user import IssuedPassword
+    from dealer_server.operations.users.accounts import IssuedPassword
 
 app = App(name="user", help="Who may use the console.")
 
@@ -26,11 +26,11 @@ def user_create(name: str, *, role: str = "admin", tenant: int | None = None, as
     """
 
     async def create() -> None:
-        from dealer_server.operations.users import user
+        from dealer_server.operations.users import accounts
         from dealer_server.operations.users.password import Passwords
 
         async with opened_database(settings.read()) as database:
-            _show(await user.create(database, Passwords(), tenant, name, role, author()), as_json)
+            _show(await accounts.create(database, Passwords(), tenant, name, role, author()), as_json)
 
     run(create())
 
@@ -41,12 +41,12 @@ def user_reset(name: str, *, as_json: AsJson = False) -> None:
     all sessions end."""
 
     async def reset() -> None:
-        from dealer_server.operations.users import user
+        from dealer_server.operations.users import accounts
         from dealer_server.operations.users.password import Passwords
 
         async with opened_database(settings.read()) as database:
-            user_id = await user.id_of(database, name)
-            _show(await user.reset(database, Passwords(), user_id, None, author()), as_json)
+            user_id = await accounts.id_of(database, name)
+            _show(await accounts.reset(database, Passwords(), user_id, None, author()), as_json)
 
     run(reset())
 
@@ -59,10 +59,10 @@ def user_list(*, as_json: AsJson = False) -> None:
         from rich.console import Console
         from rich.table import Table
 
-        from dealer_server.operations.users import user
+        from dealer_server.operations.users import accounts
 
         async with opened_database(settings.read()) as database:
-            users = await user.listed(database)
+            users = await accounts.list_users(database)
         if as_json:
             for one in users:
                 print(msgspec.json.encode(one._asdict()).decode())

@@ -38,11 +38,12 @@ from dealer_server.console.shared.request_context import (
     View,
 )
 from dealer_server.db.errors import DatabaseLost, StatementTimeout
-from dealer_server.operations.tenants.tenant import OperatorError
+from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.users import form_nonce as forms
-from dealer_server.operations.users import user
+from dealer_server.operations.users import sessions
+from dealer_server.operations.users.attempts import TooManyTries
 from dealer_server.operations.users.password import Busy
-from dealer_server.operations.users.user import NotSignedIn, TooManyTries, Visitor
+from dealer_server.operations.users.sessions import NotSignedIn, Visitor
 from dealer_server.rules.access import access
 from dealer_server.rules.refusal import Refusal
 
@@ -232,7 +233,7 @@ class ConsoleApp:
         if isinstance(answer, Redirect):
             if answer.said:
                 session_id = asked.inside.session.session_id
-                await user.set_flash(self._parts.database, session_id, answer.said, answer.failed)
+                await sessions.set_flash(self._parts.database, session_id, answer.said, answer.failed)
             return RedirectResponse(answer.to, 303)
         if isinstance(answer, Download):
             disposition = f"attachment; filename*=UTF-8''{quote(answer.name)}"
@@ -259,7 +260,7 @@ class ConsoleApp:
         session = asked.inside.session
         if not session.said or asked.renewing:
             return "", False
-        await user.set_flash(self._parts.database, session.session_id, "", False)
+        await sessions.set_flash(self._parts.database, session.session_id, "", False)
         return session.said, session.said_failed
 
     async def _error(self, asked: ConsoleRequest, context: RequestContext, status: int) -> Response:
@@ -272,7 +273,7 @@ class ConsoleApp:
         given = asked.form.pop("sure_password")
         here, parts = asked.inside.session, self._parts
         try:
-            await user.reauthenticate(parts.database, parts.passwords, here, given, visitor, self._clock())
+            await sessions.reauthenticate(parts.database, parts.passwords, here, given, visitor, self._clock())
         except NotSignedIn:
             return "That password is not right."
         except TooManyTries as many:

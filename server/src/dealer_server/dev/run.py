@@ -19,9 +19,12 @@ from dealer_server.db.database import Database
 from dealer_server.db.sealing import KEY_BYTES, credential_context
 from dealer_server.dev import catalogue as generate
 from dealer_server.dev import embedded
-from dealer_server.operations.catalogue import import_packages, load_stock
-from dealer_server.operations.tenants import tenant
-from dealer_server.operations.users import user
+from dealer_server.operations.catalogue import load_stock
+from dealer_server.operations.catalogue.import_packages import put_packages
+from dealer_server.operations.tenants.create import create_tenant
+from dealer_server.operations.tenants.list import list_tenants
+from dealer_server.operations.tenants.set_terms import Terms
+from dealer_server.operations.users import accounts
 from dealer_server.operations.users.password import Passwords
 from dealer_server.rules.lifecycle import iccid
 from dealer_server.settings import Settings
@@ -112,7 +115,7 @@ async def _seeded(opened: Settings) -> Demo:
     """The demo dealer, made with catalogue and stock where the database is new."""
     database = await Database.open(opened.database_url)
     try:
-        tenants = [one for one in await tenant.list_tenants(database) if one.name == DEMO_NAME]
+        tenants = [one for one in await list_tenants(database) if one.name == DEMO_NAME]
         if tenants:
             app_key = tenants[0].app_key
         else:
@@ -140,23 +143,21 @@ async def _sign_in(database: Database, opened: Settings, name: str, tenant_id: i
     """An admin of the console, made at the first start. The password is of this data folder, the same at each start."""
     key = opened.sealing_keys.get_secret_value().encode()
     password = base64.b32encode(hmac.digest(key, f"console {name}".encode(), "sha256")[:10]).decode().lower()
-    if not any(one.name == name for one in await user.listed(database)):
-        await user.create(database, Passwords(), tenant_id, name, "admin", "dev", password)
+    if not any(one.name == name for one in await accounts.list_users(database)):
+        await accounts.create(database, Passwords(), tenant_id, name, "admin", "dev", password)
     return SignIn(name, password)
 
 
 async def _seed(database: Database, opened: Settings) -> str:
     """Catalogue and stock first: the demo dealer, last, says that all is there."""
-    await import_packages.put(database, generate.catalogue("test"), "dev", clock.now)
+    await put_packages(database, generate.catalogue("test"), "dev", clock.now)
     async with database.connection() as connection:
         data_keys = await store.data_key.load(connection, opened.master_keys)
         free = await store.stock.count_free(connection, DEMO_STOCK)
     if not free:
         await load_stock.load_stock(database, data_keys, DEMO_STOCK, _stock_file(), "dev")
-    terms = tenant.Terms(name=DEMO_NAME, balance="1000", qps=100)
-    created = await tenant.create_tenant(
-        database, opened.master_keys, opened.environment, "USD", terms, "dev", clock.now
-    )
+    terms = Terms(name=DEMO_NAME, balance="1000", qps=100)
+    created = await create_tenant(database, opened.master_keys, opened.environment, "USD", terms, "dev", clock.now)
     return created.app_key
 
 

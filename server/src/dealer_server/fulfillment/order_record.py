@@ -69,7 +69,7 @@ async def _give_back(
                 refund_id=refund_id,
                 order_id=order.order_id,
                 refund_transaction_id=None,
-                scope=Scope({part.line: ids for part in parts}).meaning,
+                scope=Scope({part.line: ids for part in parts}).digest,
                 status="REFUNDING",
                 amount=sum(part.amount for part in parts),
                 remark="fulfillment failed for good",

@@ -1,15 +1,15 @@
 """What does this process keep in memory, and how does it learn of changes?
 
-Dealers' access rows, their secrets sealed, and the catalogue.
-
-A table counts changes and names the dealers; every process looks there a few times a second and forgets those dealers
-only. Where it cannot look, what it knows of a dealer is trusted for five seconds more and then read again, so that a
-disabled one is never let in for longer. Looking, and reading a dealer, wait for no other use of the database.
+It keeps dealers' access rows, their secrets sealed, and the catalogue. A table counts changes and names the dealers
+that changed; every process polls it a few times a second and drops those dealers. Where it cannot poll, a dealer is
+trusted for five seconds more and then read again, so that a disabled dealer is refused within that time. Polling and
+reading a dealer have connections of their own (docs/decisions/0018-callers-in-memory.md).
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 
 import structlog
 
@@ -24,14 +24,14 @@ from dealer_server.store.tenants.tenant import Access
 log = structlog.get_logger(__name__)
 
 REFRESH_SECONDS = 0.25
-KNOWN_SECONDS = 5.0  # how long a dealer is trusted after the last look that succeeded
-REFRESH_LIMIT_SECONDS = 10.0  # for one look; a large catalogue takes a while
+TRUSTED_SECONDS = 5.0  # how long a dealer is trusted after the last refresh that succeeded
+REFRESH_LIMIT_SECONDS = 10.0  # also for loading a large catalogue
 LOAD_LIMIT_SECONDS = 5.0  # for reading one dealer; its calls are then answered 900001
-UNKNOWN_KEPT = 10_000
+UNKNOWN_KEPT = 10_000  # AppKeys
 
 
 class Caller:
-    """A dealer that may call: its access row, and what is parsed of it once. `read_at`: by time.monotonic()."""
+    """A dealer that may call: its access row, and what is computed from it once. `read_at`: by time.monotonic()."""
 
     __slots__ = ("access", "allowed", "app_key", "context", "previous_context", "read_at", "tenant_id")
 
@@ -41,13 +41,12 @@ class Caller:
         self.tenant_id = row.tenant_id
         self.app_key = row.app_key
         self.allowed = access.networks(row.ip_allow)
-        context = credential_context
-        self.context = context(row.tenant_id, row.app_key, row.secret_version)
-        self.previous_context = context(row.tenant_id, row.app_key, row.secret_version - 1)
+        self.context = credential_context(row.tenant_id, row.app_key, row.secret_version)
+        self.previous_context = credential_context(row.tenant_id, row.app_key, row.secret_version - 1)
 
 
 class Loading:
-    """A dealer that is being read. `changed`: dealers that changed meanwhile; None: perhaps all."""
+    """A dealer that is being read. `changed`: dealers that changed in the meantime; None: any may have."""
 
     def __init__(self) -> None:
         self.changed: set[int] | None = set()
@@ -58,34 +57,33 @@ class Loading:
 
 
 class Cache:
-    """One per process. `catalogue` is the catalogue as it stands. `refresh_pool` and `loads`: pools that
-    serve nothing else."""
+    """One per process. `catalogue`: the current catalogue. `refresh_pool` and `load_pool` serve nothing else."""
 
-    def __init__(self, refresh_pool: Database, loads: Database, catalogue: Catalogue, tenant_version: int):
+    def __init__(self, refresh_pool: Database, load_pool: Database, catalogue: Catalogue, tenant_version: int):
         self._refresh_pool = refresh_pool
-        self._loads = loads
+        self._load_pool = load_pool
         self.catalogue = catalogue
         self._callers: dict[str, Caller] = {}
         self._unknown: dict[str, float] = {}
         self._loading: dict[str, Loading] = {}
         self._tenant_version = tenant_version
         self._refreshed_at = time.monotonic()
+        self._catalogue_load: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, refresh_pool: Database, loads: Database | None = None) -> "Cache":
+    async def open(cls, refresh_pool: Database, load_pool: Database | None = None) -> "Cache":
         async with refresh_pool.connection() as connection:
             changes = await store.tenant.changes(connection, 0)
-            return cls(
-                refresh_pool, loads or refresh_pool, Catalogue(*await store.package.load(connection)), changes.version
-            )
+            catalogue = Catalogue(*await store.package.load(connection))
+        return cls(refresh_pool, load_pool or refresh_pool, catalogue, changes.version)
 
     def caller(self, app_key: str) -> Caller | None:
-        """The dealer with this AppKey, if it is in memory and known to be as it was."""
+        """The dealer with this AppKey, if it is in memory and trusted."""
         caller = self._callers.get(app_key)
         return caller if caller is not None and self._trusted(caller.read_at) else None
 
     async def load_caller(self, app_key: str) -> Caller | None:
-        """The dealer with this AppKey, or None; read once for all who ask meanwhile. Raises DatabaseLost."""
+        """The dealer with this AppKey, or None. It is read once for all calls that wait for it. Raises DatabaseLost."""
         if app_key in self._unknown and self._trusted(self._unknown[app_key]):
             return None
         loading = self._loading.get(app_key)
@@ -97,7 +95,8 @@ class Cache:
         return await asyncio.shield(loading.task)
 
     def forget(self, tenants: Collection[int] | None) -> None:
-        """Drops these dealers, None for all: the next call of each reads it anew. Unknown AppKeys may be new ones."""
+        """Drops these dealers, None for all: the next call of each reads it again. Unknown AppKeys are dropped too, as
+        they may exist by now."""
         if tenants is None:
             self._callers.clear()
         else:
@@ -107,7 +106,8 @@ class Cache:
             loading.note(tenants)
 
     async def refresh(self) -> None:
-        """Takes in which dealers have changed since the last look. Raises DatabaseLost, TooSlow."""
+        """Drops the dealers that have changed, and begins to load the catalogue where it has. Raises DatabaseLost,
+        StatementTimeout."""
         began = time.monotonic()
         async with self._refresh_pool.connection() as connection:
             changes = await store.tenant.changes(connection, self._tenant_version)
@@ -115,27 +115,38 @@ class Cache:
             self._tenant_version = changes.version
             self.forget(changes.tenants)
         self._refreshed_at = began
-
-    async def refresh_catalogue(self) -> None:
-        """Takes in the catalogue, if it has changed. Raises DatabaseLost, TooSlow."""
-        async with self._refresh_pool.connection() as connection:
-            changes = await store.tenant.changes(connection, self._tenant_version)
-            if changes.catalogue != self.catalogue.version:
-                self.catalogue = Catalogue(*await store.package.load(connection))
+        if changes.catalogue != self.catalogue.version and self._catalogue_load is None:
+            self._catalogue_load = asyncio.create_task(self._load_catalogue())
 
     async def watch(self) -> None:
-        """Looks for changes until cancelled."""
-        await asyncio.gather(_repeat(self.refresh), _repeat(self.refresh_catalogue))
+        """Refreshes until cancelled, whatever fails: without it a disabled dealer would be let in."""
+        try:
+            while True:
+                async with _failures_logged():
+                    await self.refresh()
+                await asyncio.sleep(REFRESH_SECONDS)
+        finally:
+            if self._catalogue_load is not None:
+                self._catalogue_load.cancel()
 
     def _trusted(self, read_at: float) -> bool:
-        return time.monotonic() - max(read_at, self._refreshed_at) <= KNOWN_SECONDS
+        return time.monotonic() - max(read_at, self._refreshed_at) <= TRUSTED_SECONDS
+
+    async def _load_catalogue(self) -> None:
+        """In a task and on a connection of its own: a slow or failing load must not delay `refresh`, which begins the
+        next one."""
+        try:
+            async with _failures_logged(), self._refresh_pool.connection() as connection:
+                self.catalogue = Catalogue(*await store.package.load(connection))
+        finally:
+            self._catalogue_load = None
 
     async def _load(self, app_key: str, loading: Loading) -> Caller | None:
         while True:
             loading.changed = set()
             read_at = time.monotonic()
             try:
-                async with self._loads.connection() as connection:
+                async with self._load_pool.connection() as connection:
                     row = await store.tenant.access(connection, app_key)
             except StatementTimeout as error:
                 raise DatabaseLost(sent=False) from error
@@ -143,23 +154,23 @@ class Cache:
                 if loading.changed == set() and len(self._unknown) < UNKNOWN_KEPT:
                     self._unknown[app_key] = read_at
                 return None
-            if loading.changed is not None and row.tenant_id not in loading.changed:  # else it may be old already
+            if loading.changed is not None and row.tenant_id not in loading.changed:  # else it may be outdated
                 caller = self._callers[app_key] = Caller(row, read_at)
                 return caller
 
     def _loaded(self, app_key: str, task: asyncio.Task[Caller | None]) -> None:
         del self._loading[app_key]
         if not task.cancelled():
-            task.exception()  # whoever asked has it, unless all have gone
+            task.exception()  # marks it as retrieved, where no call waits for it any more
 
 
-async def _repeat(refresh: Callable[[], Awaitable[None]]) -> None:
-    """Whatever goes wrong, it refreshes again: who does not look lets a disabled dealer in."""
-    while True:
-        try:
-            await asyncio.wait_for(refresh(), REFRESH_LIMIT_SECONDS)
-        except (DatabaseLost, StatementTimeout, TimeoutError):
-            pass
-        except Exception as error:
-            log.error("cache_refresh_failed", error=repr(error))
-        await asyncio.sleep(REFRESH_SECONDS)
+@asynccontextmanager
+async def _failures_logged() -> AsyncIterator[None]:
+    """Ends what takes over REFRESH_LIMIT_SECONDS, and lets nothing fail: it is tried again."""
+    try:
+        async with asyncio.timeout(REFRESH_LIMIT_SECONDS):
+            yield
+    except (DatabaseLost, StatementTimeout, TimeoutError):
+        pass
+    except Exception as error:
+        log.error("cache_refresh_failed", error=repr(error))

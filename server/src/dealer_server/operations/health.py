@@ -1,6 +1,6 @@
-"""Can this process do its work? It looks at the database once a second: whether it answers, its time, its schema.
+"""Can this process do its work? It checks the database once a second: its answer, its clock and its schema.
 
-What changes is said once: `database_lost` and `database_back`, `clock_off` and `clock_back`.
+A change is logged once: `database_lost` and `database_back`, `clock_off` and `clock_back`.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from dealer_server.store import schema
 
 log = structlog.get_logger(__name__)
 
-LOOK_SECONDS = 1.0
-ANSWER_SECONDS = 10.0
+CHECK_SECONDS = 1.0
+TIMEOUT_SECONDS = 10.0
 
 
 class Health:
-    """One per process. `draining`: it was told to stop."""
+    """One per process. `draining`: the process is stopping."""
 
     def __init__(self, database: Database):
         self._session = database.session(application_name="esim-dealer health")
@@ -31,10 +31,10 @@ class Health:
         self.draining = False
 
     def not_ready(self) -> list[str]:
-        """Why no calls should come here; none where they may."""
-        reasons = ["draining: this process was told to stop"] if self.draining else []
+        """Why no calls should be sent here; empty where they may."""
+        reasons = ["draining: this process is stopping"] if self.draining else []
         if self._lost_at is not None:
-            reasons.append("database: it is lost")
+            reasons.append("database: the connection is lost")
         if self._schema:
             reasons.append(f"schema: {self._schema}")
         if self._clock.apart:
@@ -42,23 +42,23 @@ class Health:
         return reasons
 
     async def watch(self) -> None:
-        """Looks until cancelled."""
+        """Checks until cancelled."""
         while True:
             try:
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    await self._look()
+                async with asyncio.timeout(TIMEOUT_SECONDS):
+                    await self._check()
             except TimeoutError:
                 self._lost("no answer")
             except DatabaseLost as error:
                 self._lost(repr(error.__cause__ or error))
             except Exception as error:
                 self._lost(repr(error))
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
 
     async def close(self) -> None:
         await self._session.close()
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         await measure_clock(self._session, self._clock)
         try:
             await schema.require_no_older(self._session)
@@ -76,11 +76,11 @@ class Health:
             else:
                 log.info("clock_back", ahead_seconds=round(self._clock.ahead_seconds, 1))
 
-    def _lost(self, why: str) -> None:
+    def _lost(self, reason: str) -> None:
         self._session.drop()
         if self._lost_at is None:
             self._lost_at = time.monotonic()
-            log.error("database_lost", reason=why)
+            log.error("database_lost", reason=reason)
 
 
 def _apart(ahead_seconds: float) -> str:

@@ -22,12 +22,13 @@ from dealer_server.db.database import Database
 from dealer_server.db.session import Session
 from dealer_server.fulfillment import lifecycle_tracker
 from dealer_server.operations.orders.id_allocator import IdAllocator
-from dealer_server.operations.orders.place_order import OrderBatcher
-from dealer_server.operations.orders.query_order import OrderQueryBatcher
-from dealer_server.operations.profiles import advance, qr, usage
-from dealer_server.operations.profiles.void_profile import VoidBatcher
-from dealer_server.operations.refunds.refund_order import RefundBatcher
-from dealer_server.operations.wallets.balance import BalanceBatcher
+from dealer_server.operations.orders.place import OrderBatcher
+from dealer_server.operations.orders.query import OrderQueryBatcher
+from dealer_server.operations.profiles import advance, show_qr
+from dealer_server.operations.profiles.query_usage import query_usage
+from dealer_server.operations.profiles.void import VoidBatcher
+from dealer_server.operations.refunds.request import RefundBatcher
+from dealer_server.operations.wallets.query_balance import BalanceBatcher
 from dealer_server.rules.lifecycle import qr as drawing
 from dealer_server.rules.money.refund import Way
 from dealer_server.rules.orders.model import Item, Profile
@@ -92,10 +93,10 @@ async def web_apps(base: Base) -> AsyncIterator[WebApps]:
         await stack.enter_async_context(latency.running())
         report = functools.partial(lifecycle_tracker.report, usage_interval=settings.usage_interval)
         advance_profile = functools.partial(
-            advance.advance, database, base.data_keys, base.links, report, clock.now, base.signals.webhook.set
+            advance.advance_profile, database, base.data_keys, base.links, report, clock.now, base.signals.webhook.set
         )
         parts = routes.Parts(
-            usage=functools.partial(usage.usage, database, clock.now, base.signals.lifecycle.set),
+            usage=functools.partial(query_usage, database, clock.now, base.signals.lifecycle.set),
             advance=advance_profile if settings.environment == "test" else None,
             refunds=refunds,
             voids=voids,
@@ -121,7 +122,7 @@ async def web_apps(base: Base) -> AsyncIterator[WebApps]:
         def document() -> bytes:  # costs a tenth of a second, and few ask for it
             return msgspec.json.encode(generator.document(rows, base_url=settings.base_url, version=VERSION))
 
-        code_of = functools.partial(qr.code_of, database, base.data_keys)
+        code_of = functools.partial(show_qr.code_of, database, base.data_keys)
         served = pages(document, code_of, drawing.svg, drawing.png, base.health.not_ready)
         api = Gateway(
             Authenticator(base.cache, settings.master_keys, admission, clock.now, settings.proxies),

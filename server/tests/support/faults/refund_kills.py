@@ -9,7 +9,7 @@ from dealer_server import clock
 from dealer_server.db.database import Database
 from dealer_server.dev import catalogue as generate
 from dealer_server.failpoints import Failpoint
-from dealer_server.operations.catalogue import import_packages
+from dealer_server.operations.catalogue.import_packages import put_packages
 from support.api_client import ApiClient, Service, test_settings
 from support.processes import PATIENCE, environment
 from support.webhook_fixture import Receiver, listening
@@ -88,7 +88,7 @@ class Till:
 async def till_on(database_url: str) -> AsyncIterator[Till]:
     settings = test_settings(database_url)
     database = await Database.open(database_url)
-    await import_packages.put(database, generate.catalogue("test"), "test", clock.now)
+    await put_packages(database, generate.catalogue("test"), "test", clock.now)
     service = Service("", database, settings)
     async with listening(1) as [receiver], service.door(await service.tenant(balance="10000", qps=0)) as door:
         yield Till(service, door, receiver)

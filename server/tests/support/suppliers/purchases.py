@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from dealer_server.operations.tenants import tenant
+from dealer_server.operations.tenants.create import Created
 from support.api_client import ApiClient, Service, running_service
 from support.rt_family import Upstream, running_upstream
 from support.supplier_setup import Source, SupplierSetup, free_address, fresh, hop, set_up
@@ -68,7 +68,7 @@ async def purchase_fixture(postgres: str, template: str, **changed: object) -> A
             yield PurchaseFixture(near, far, service, door, sourcing, f"http://{events}")
 
 
-async def routed(database_url: str, base_url: str, account: tenant.Created, code: str = "chain:a") -> SupplierSetup:
+async def routed(database_url: str, base_url: str, account: Created, code: str = "chain:a") -> SupplierSetup:
     """TEST-OK, TEST-DELAY and TEST-FAIL of this database are bought there."""
     settings = {"baseUrl": base_url, "appKey": account.app_key, "appSecret": account.app_secret, "perSecond": 1000}
     packages = ("TEST-OK", "TEST-DELAY", "TEST-FAIL")

@@ -12,6 +12,7 @@ from msgspec import UNSET
 from dealer_server.api import authenticate, parameters, replies
 from dealer_server.dev import catalogue as generate
 from dealer_server.operations.catalogue import catalogue
+from dealer_server.operations.catalogue.list_packages import parse_filter
 from dealer_server.rules import refusal
 from dealer_server.rules.access import access
 from dealer_server.rules.access.rate_limit import Allowance
@@ -21,9 +22,10 @@ from dealer_server.rules.delivery.delivery import Codes
 from dealer_server.rules.lifecycle import iccid, lifecycle
 from dealer_server.rules.lifecycle.lifecycle import Lifecycle, Report
 from dealer_server.rules.money.wallet import Wallet
-from dealer_server.rules.orders import identity, order, pricing, snapshot
+from dealer_server.rules.orders import identity, order, priced_lines, pricing, snapshot
 from dealer_server.rules.orders.model import Item, Order, Profile
-from dealer_server.rules.orders.order import ExistingOrder, Offer, OrderRequest
+from dealer_server.rules.orders.order import ExistingOrder, OrderRequest
+from dealer_server.rules.orders.priced_lines import Offer
 from dealer_server.rules.orders.snapshot import Links
 from esim_dealer.wire import calls, envelope, signing
 from esim_dealer.wire.snapshot import Snapshot
@@ -188,8 +190,8 @@ def _balance() -> calls.Balance:
 def _packages(links: Links) -> Mapping[str, object]:
     call = calls.PackageList(package_code="TEST-OK")
     return {
-        "page": msgspec.Raw(_shelf().page(_PRICES, catalogue.check(call))),
-        "notModified": msgspec.Raw(_shelf().not_modified(_PRICES, catalogue.check(call))),
+        "page": msgspec.Raw(_shelf().page(_PRICES, parse_filter(call))),
+        "notModified": msgspec.Raw(_shelf().not_modified(_PRICES, parse_filter(call))),
     }
 
 
@@ -465,7 +467,7 @@ def _order_refused(
     line = calls.OrderLine(package_code=code, quantity=quantity, price=_raw(price))
     call = calls.PlaceOrder(transaction_id=TRANSACTION_ID, amount=_raw(amount), items=(line,), currency=currency)
     offer = Offer(package, package.price if on_sale else None) if package else None
-    wanted = order.order_request(TENANT_ID, call, order.price(call, "USD", lambda _: offer))
+    wanted = order.order_request(TENANT_ID, call, priced_lines.price_lines(call, "USD", lambda _: offer))
     wallet = Wallet(TENANT_ID, "USD", balance, 0, 1, frozen)
     return wanted.refused or _refused_payment(wanted, wallet, stock, before)
 
@@ -520,7 +522,7 @@ _REFUSALS: dict[str, Callable[[], Any]] = {
         amount="3.60", quantity=2, package=msgspec.structs.replace(_PACKAGE, max_quantity=1)
     ),
     "200010": refusal.NotAllocated,
-    "200022": lambda: refusal.NotSupported("nobody reports on profiles from stock"),
+    "200022": lambda: refusal.NotSupported("profiles from stock have no usage reports"),
     "200011": lambda: _order_refused(amount="2.50", price="2.50", package=_PACKAGES["DEMO-STOCK"]),
     "200014": lambda: _order_refused(on_sale=False),
     "200015": lambda: _order_refused(currency="EUR"),

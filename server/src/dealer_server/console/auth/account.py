@@ -15,9 +15,10 @@ from dealer_server.console.shared.request_context import (
     RequestContext,
     Route,
 )
-from dealer_server.operations.tenants.tenant import OperatorError
-from dealer_server.operations.users import user
-from dealer_server.operations.users.user import NotSignedIn, TooManyTries, Visitor
+from dealer_server.operations.errors import OperatorError
+from dealer_server.operations.users import accounts, one_time_codes, sessions
+from dealer_server.operations.users.attempts import TooManyTries
+from dealer_server.operations.users.sessions import NotSignedIn, Visitor
 from dealer_server.rules.access import totp
 from dealer_server.store.console.user import Place
 
@@ -52,7 +53,7 @@ async def change_password(context: RequestContext) -> Answer:
     visitor = Visitor(context.address, "")
     try:
         old, new = form.get("old", ""), form.get("new", "")
-        await user.change_password(parts.database, parts.passwords, context.session, old, new, visitor, context.now)
+        await accounts.change_password(parts.database, parts.passwords, context.session, old, new, visitor, context.now)
     except NotSignedIn:
         return await _not_changed(context, "The password you have now is another one.")
     except TooManyTries as many:
@@ -68,7 +69,7 @@ async def totp_page(context: RequestContext) -> Answer:
     if not context.sure:
         raise ReauthenticationRequired
     try:
-        secret = await user.begin_totp(context.parts.database, context.parts.data_keys, context.session)
+        secret = await one_time_codes.begin(context.parts.database, context.parts.data_keys, context.session)
     except OperatorError:
         return Redirect(ACCOUNT)
     return _totp_page(context, secret)
@@ -78,7 +79,7 @@ async def switch_on(context: RequestContext) -> Answer:
     """One code shows that the app has the secret."""
     parts = context.parts
     try:
-        await user.switch_totp_on(
+        await one_time_codes.switch_on(
             parts.database, parts.data_keys, context.session, context.form.get("code", ""), context.now
         )
     except TooManyTries as many:
@@ -91,12 +92,12 @@ async def switch_on(context: RequestContext) -> Answer:
 async def switch_off(context: RequestContext) -> Answer:
     if not context.sure:
         raise ReauthenticationRequired
-    await user.switch_totp_off(context.parts.database, context.session)
+    await one_time_codes.switch_off(context.parts.database, context.session)
     return Redirect(ACCOUNT, "Signing in needs no one-time code any more.")
 
 
 async def end_session(context: RequestContext) -> Answer:
-    if not await user.end_session(context.parts.database, context.session, params.named(context, "session_id")):
+    if not await sessions.end_session(context.parts.database, context.session, params.named(context, "session_id")):
         raise NotFound
     return Redirect(ACCOUNT, "That session is ended.")
 
@@ -110,7 +111,7 @@ def _password_page(context: RequestContext, error: str = "") -> Page:
 
 
 async def _page(context: RequestContext, error: str = "") -> Page:
-    account, places = await user.sessions(context.parts.database, context.user.user_id, context.now)
+    account, places = await sessions.list_sessions(context.parts.database, context.user.user_id, context.now)
     fields = {
         "account": account,
         "error": error,

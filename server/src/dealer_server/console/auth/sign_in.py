@@ -14,9 +14,11 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from dealer_server.console.shared import rendering
 from dealer_server.console.shared.request_context import Parts
-from dealer_server.operations.users import user
+from dealer_server.operations.users import device_token, sessions, sign_in
+from dealer_server.operations.users.attempts import TooManyTries
 from dealer_server.operations.users.password import Busy
-from dealer_server.operations.users.user import NotSignedIn, SignInResult, TooManyTries, Visitor
+from dealer_server.operations.users.sessions import NotSignedIn, Visitor
+from dealer_server.operations.users.sign_in import SignInResult
 from dealer_server.rules.access import access
 from dealer_server.settings import Settings
 from dealer_server.store.console.user import Session
@@ -49,7 +51,7 @@ async def authenticate(parts: Parts, request: Request, now: datetime) -> Authent
     token = request.cookies.get(COOKIE, "")
     if not 20 <= len(token) <= 100:
         return None
-    found = await user.session(parts.database, token, now, by_hand="hx-request" not in request.headers)
+    found = await sessions.find(parts.database, token, now, by_hand="hx-request" not in request.headers)
     return AuthenticatedSession(token, found) if found else None
 
 
@@ -62,7 +64,9 @@ async def page(parts: Parts, request: Request, form: Mapping[str, str], visitor:
     devices = [value for cookie, value in request.cookies.items() if cookie.startswith(DEVICE)]
     visitor = visitor._replace(devices=tuple(devices[:DEVICES]))
     try:
-        entered = await user.sign_in(parts.database, parts.passwords, name, password, visitor, now, parts.data_keys)
+        entered = await sign_in.with_password(
+            parts.database, parts.passwords, name, password, visitor, now, parts.data_keys
+        )
     except NotSignedIn:
         return _form(parts, after, name=name, error=WRONG, status=403)
     except TooManyTries as many:
@@ -92,7 +96,7 @@ async def code_page(
         return _code_form(parts, inside, after, error="The page was too old. Try again.", status=403)
     try:
         code = form.get("code", "")
-        entered = await user.enter_code(
+        entered = await sign_in.with_code(
             parts.database, parts.data_keys, inside.session, inside.token, code, visitor, now
         )
     except NotSignedIn:
@@ -103,7 +107,7 @@ async def code_page(
 
 
 async def leave(parts: Parts, request: Request, inside: AuthenticatedSession) -> Response:
-    await user.sign_out(parts.database, inside.token)
+    await sessions.sign_out(parts.database, inside.token)
     answer = RedirectResponse(PATH, 303)
     answer.delete_cookie(COOKIE, path="/console", secure=_secure(parts, request), httponly=True, samesite="lax")
     return answer
@@ -152,7 +156,7 @@ def wait(seconds: int) -> str:
 async def _end_before(parts: Parts, request: Request) -> None:
     """Whatever session the browser had, or was given, ends."""
     if before := request.cookies.get(COOKIE):
-        await user.sign_out(parts.database, before)
+        await sessions.sign_out(parts.database, before)
 
 
 def _entered(parts: Parts, request: Request, entered: SignInResult, to: str) -> Response:
@@ -164,7 +168,7 @@ def _entered(parts: Parts, request: Request, entered: SignInResult, to: str) -> 
         answer.set_cookie(
             f"{DEVICE}{entered.user_id}",
             entered.device,
-            max_age=round(user.DEVICE_KNOWN.total_seconds()),
+            max_age=round(device_token.LIFETIME.total_seconds()),
             path=PATH,
             secure=_secure(parts, request),
             httponly=True,

@@ -10,7 +10,7 @@ from dealer_server.console.shared.request_context import (
     RequestContext,
     Route,
 )
-from dealer_server.operations.tenants import tenant
+from dealer_server.operations.tenants.credentials import reset_secret, view_secret
 from dealer_server.store.console import api_log, dealer, dealers
 from dealer_server.store.console.dealers import Credential
 
@@ -35,7 +35,7 @@ async def secret(context: RequestContext) -> Page:
 
 async def _seen(context: RequestContext, found: Credential) -> str:
     parts = context.parts
-    text = await tenant.view_secret(parts.database, parts.master_keys, found.app_key, context.author)
+    text = await view_secret(parts.database, parts.master_keys, found.app_key, context.author)
     async with parts.database.connection() as connection:
         await api_log.record_steps(connection, [(context.tenant_id, "CREDENTIALS")], context.now)
     return text
@@ -44,7 +44,7 @@ async def _seen(context: RequestContext, found: Credential) -> str:
 async def reset(context: RequestContext) -> Redirect:
     """Leads to the new secret; the old one opens calls for 24 hours more. Raises MustBeSure, NotHere."""
     found, parts = await _sure_of(context), context.parts
-    await tenant.reset_secret(parts.database, parts.master_keys, found.app_key, context.author, lambda: context.now)
+    await reset_secret(parts.database, parts.master_keys, found.app_key, context.author, lambda: context.now)
     return Redirect(f"/console/credentials/{found.app_key}/secret?fresh=reset")
 
 

@@ -18,7 +18,7 @@ from dealer_server.console.shared.request_context import (
     Route,
 )
 from dealer_server.db.connection import Connection
-from dealer_server.operations.profiles.usage import usage
+from dealer_server.operations.profiles.query_usage import query_usage
 from dealer_server.rules.lifecycle import qr
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import STOCK, Order
@@ -97,7 +97,7 @@ async def cancel(context: RequestContext) -> Redirect:
 async def refresh(context: RequestContext) -> Redirect:
     """Has the supplier asked for the usage, as /esim/profile/usage does; the page renews itself when it answers."""
     wanted = permissions.call(calls.ProfileUsage, profileId=context.path["profile_id"], refresh=True)
-    given = await usage(context.parts.database, lambda: context.now, _nobody_waits, context.tenant_id, wanted)
+    given = await query_usage(context.parts.database, lambda: context.now, _nobody_waits, context.tenant_id, wanted)
     return Redirect(_address(context), "The usage is as of now" if given.real_time else "The supplier is asked")
 
 

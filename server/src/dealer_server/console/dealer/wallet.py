@@ -9,8 +9,8 @@ from dealer_server.console.dealer import permissions
 from dealer_server.console.dealer.permissions import EVERYONE, MONEY, PAGE
 from dealer_server.console.shared import params, statement
 from dealer_server.console.shared.request_context import Download, Page, Redirect, RequestContext, Route
-from dealer_server.operations.tenants import tenant
-from dealer_server.operations.wallets import topup
+from dealer_server.operations.tenants.set_terms import Terms, set_tenant
+from dealer_server.operations.topups.request import cancel_topup, request_topup
 from dealer_server.store.console import dealer
 from esim_dealer.wire import calls
 from esim_dealer.wire.vocabulary import PayMethod
@@ -64,21 +64,21 @@ async def ask(context: RequestContext) -> Redirect:
         payReference=params.text(given, "pay_reference"),
         remark=params.text(given, "remark"),
     )
-    made = await topup.request(context.parts.database, context.tenant_id, wanted, context.now, context.author)
+    made = await request_topup(context.parts.database, context.tenant_id, wanted, context.now, context.author)
     return Redirect("/console/wallet", f"Top-up {made.topup_no} of {made.amount} {made.currency} waits for approval")
 
 
 async def cancel(context: RequestContext) -> Redirect:
     """Withdraws a top-up that waits, as /account/topup/cancel does."""
     wanted = permissions.call(calls.CancelTopup, topupNo=context.path["number"])
-    made = await topup.cancel(context.parts.database, context.tenant_id, wanted, context.now, context.author)
+    made = await cancel_topup(context.parts.database, context.tenant_id, wanted, context.now, context.author)
     return Redirect("/console/wallet", f"Top-up {made.topup_no} is withdrawn")
 
 
 async def threshold(context: RequestContext) -> Redirect:
     """Below this available balance /account/balance says lowBalance, and the console warns; 0 is never."""
-    terms = tenant.Terms(low_balance=params.text(context.form, "threshold") or "0")
-    await tenant.set_tenant(context.parts.database, context.tenant_id, terms, context.author, lambda: context.now)
+    terms = Terms(low_balance=params.text(context.form, "threshold") or "0")
+    await set_tenant(context.parts.database, context.tenant_id, terms, context.author, lambda: context.now)
     return Redirect("/console/wallet", "The low-balance threshold is set")
 
 

@@ -19,8 +19,11 @@ from dealer_server.console.shared.request_context import (
     Route,
 )
 from dealer_server.db.connection import Connection
-from dealer_server.operations.tenants import tenant
-from dealer_server.operations.tenants.tenant import OperatorError, Terms
+from dealer_server.operations.errors import OperatorError
+from dealer_server.operations.tenants import credentials
+from dealer_server.operations.tenants.create import create_tenant
+from dealer_server.operations.tenants.set_terms import Terms, set_tenant
+from dealer_server.operations.wallets.adjust import adjust_balance
 from dealer_server.operations.webhooks import endpoint
 from dealer_server.rules.money import money
 from dealer_server.store.console import dealer as console_dealer
@@ -63,7 +66,7 @@ async def create(context: RequestContext) -> Answer:
     if not context.sure:
         raise ReauthenticationRequired
     try:
-        created = await tenant.create_tenant(
+        created = await create_tenant(
             *(parts.database, parts.master_keys, parts.settings.environment, form.get("currency", "")),
             *(_terms(form, new=True), context.author, lambda: context.now),
         )
@@ -128,7 +131,7 @@ def _home(dealer: Dealer) -> str:
 async def set_terms(context: RequestContext) -> Answer:
     dealer = await _dealer(context)
     terms = _terms(context.form, new=False)
-    await tenant.set_tenant(context.parts.database, dealer.tenant_id, terms, context.author, lambda: context.now)
+    await set_tenant(context.parts.database, dealer.tenant_id, terms, context.author, lambda: context.now)
     return Redirect(_home(dealer), "The terms are changed")
 
 
@@ -139,7 +142,7 @@ async def set_price(context: RequestContext) -> Answer:
     if not package or not price:
         raise OperatorError("A package code and a price are needed")
     terms = Terms(prices={package: price})
-    await tenant.set_tenant(context.parts.database, dealer.tenant_id, terms, context.author, lambda: context.now)
+    await set_tenant(context.parts.database, dealer.tenant_id, terms, context.author, lambda: context.now)
     said = {"off": "is off sale now", "list": "follows the price list again"}.get(price, f"is {price} now")
     return Redirect(_home(dealer), f"{package} {said}")
 
@@ -147,7 +150,7 @@ async def set_price(context: RequestContext) -> Answer:
 async def adjust(context: RequestContext) -> Answer:
     dealer = await _dealer(context)
     amount = ("-" if context.form.get("direction") == "take" else "") + context.form.get("amount", "").strip()
-    await tenant.adjust(
+    await adjust_balance(
         *(context.parts.database, dealer.tenant_id, amount, context.form.get("reason", ""), context.author),
         lambda: context.now,
     )
@@ -185,7 +188,7 @@ async def secret(context: RequestContext) -> Page:
     """Who looked is in the audit log. `fresh`: what was just done, for the page's words."""
     dealer, app_key = await _credential(context)
     parts = context.parts
-    shown = await tenant.view_secret(parts.database, parts.master_keys, app_key, context.author)
+    shown = await credentials.view_secret(parts.database, parts.master_keys, app_key, context.author)
     fresh = params.one_of(context.query, "fresh", FRESH) or ""
     return permissions.page(context, "secret", dealer=dealer, app_key=app_key, secret=shown, fresh=fresh)
 
@@ -194,22 +197,22 @@ async def reset(context: RequestContext) -> Redirect:
     """Leads to the new secret; `now`: the old one ends at once."""
     dealer, app_key = await _credential(context)
     parts, at_once = context.parts, "now" in context.form
-    await tenant.reset_secret(
+    await credentials.reset_secret(
         *(parts.database, parts.master_keys, app_key, context.author, lambda: context.now),
-        tenant.OVERLAP * (not at_once),
+        credentials.OVERLAP * (not at_once),
     )
     return Redirect(f"{_home(dealer)}/credentials/{app_key}?fresh={'replaced' if at_once else 'reset'}")
 
 
 async def disable(context: RequestContext) -> Answer:
     dealer, app_key = await _credential(context)
-    await tenant.disable_credential(context.parts.database, app_key, context.author)
+    await credentials.disable_credential(context.parts.database, app_key, context.author)
     return Redirect(_home(dealer), f"{app_key} is disabled")
 
 
 async def enable(context: RequestContext) -> Answer:
     dealer, app_key = await _credential(context)
-    await tenant.enable_credential(context.parts.database, app_key, context.author)
+    await credentials.enable_credential(context.parts.database, app_key, context.author)
     return Redirect(_home(dealer), f"{app_key} is enabled")
 
 

@@ -11,8 +11,10 @@ from dealer_server.console.operator.permissions import LOOK, PAGE, TERMS
 from dealer_server.console.shared import params
 from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import Answer, NotFound, Page, Redirect, RequestContext, Route
-from dealer_server.operations.catalogue import import_packages, package_status
+from dealer_server.operations.catalogue import import_packages
 from dealer_server.operations.catalogue import load_stock as stock
+from dealer_server.operations.catalogue.import_packages import with_route
+from dealer_server.operations.catalogue.set_status import set_package_status
 from dealer_server.rules.catalogue import importing
 from dealer_server.rules.catalogue.package import FIELDS, SUPPLIED_FIELDS, Package, data_text
 from dealer_server.rules.money import money
@@ -55,7 +57,7 @@ async def set_status(context: RequestContext) -> Answer:
         context.form.get("package", ""),
         "OFF_SALE" if context.form.get("status") == "OFF_SALE" else "ON_SALE",
     )
-    await package_status.set_status(context.parts.database, [code], status, context.author, lambda: context.now)
+    await set_package_status(context.parts.database, [code], status, context.author, lambda: context.now)
     back = params.address("/console/packages", {name: context.form.get(name) for name in ("q", "region", "covers")})
     return Redirect(back, f"{code} is {'on' if status == 'ON_SALE' else 'off'} sale")
 
@@ -78,7 +80,7 @@ async def preview(context: RequestContext) -> Answer:
         codes = [one.package_code for one in read.packages]
         before = await console_packages.named(connection, codes)
         routes = await store.purchase.routes(connection, codes)
-    after = [import_packages.made_by(one, routes.get(one.package_code, [])) for one in read.packages]
+    after = [with_route(one, routes.get(one.package_code, [])) for one in read.packages]
     changes = [change for one in after if (change := _change(before.get(one.package_code), one))]
     return permissions.page(
         context,

@@ -9,7 +9,7 @@ from dealer_server.console.operator.timeline import Known
 from dealer_server.console.shared import params
 from dealer_server.console.shared.request_context import Answer, NotFound, Page, Redirect, RequestContext, Route
 from dealer_server.db.connection import Connection
-from dealer_server.operations.profiles.reveal_activation_code import view_code
+from dealer_server.operations.profiles.reveal_activation_code import reveal_activation_code
 from dealer_server.rules.lifecycle import activation_code, qr
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import STOCK, Item, Profile
@@ -80,7 +80,7 @@ async def one(context: RequestContext) -> Page:
 async def code(context: RequestContext) -> Page:
     """The same with its code; who looked is in the audit log."""
     parts, owner, profile_id = context.parts, *await _owner(context)
-    text = await view_code(parts.database, parts.data_keys, owner.tenant_id, profile_id, context.author)
+    text = await reveal_activation_code(parts.database, parts.data_keys, owner.tenant_id, profile_id, context.author)
     if text is None:
         raise NotFound
     picture = f"data:image/svg+xml;base64,{b64encode(qr.svg(text)).decode()}"

@@ -8,8 +8,8 @@ from dealer_server.console.operator.permissions import LOOK, MONEY, PAGE
 from dealer_server.console.shared import params
 from dealer_server.console.shared.request_context import Answer, Count, Page, Redirect, RequestContext, Route
 from dealer_server.db.connection import Connection
-from dealer_server.operations.refunds import refund_review
-from dealer_server.operations.wallets import topup
+from dealer_server.operations.refunds import review as refund_review
+from dealer_server.operations.topups import review as topup_review
 from dealer_server.store.console import queues
 from dealer_server.store.console.queues import Queue
 
@@ -37,13 +37,13 @@ async def topups(context: RequestContext) -> Page:
 
 async def approve_topup(context: RequestContext) -> Answer:
     number = context.path["number"]
-    await topup.approve(context.parts.database, number, context.author, lambda: context.now)
+    await topup_review.approve_topup(context.parts.database, number, context.author, lambda: context.now)
     return Redirect("/console/topups", f"{number} is approved and credited")
 
 
 async def reject_topup(context: RequestContext) -> Answer:
     number = context.path["number"]
-    await topup.reject(
+    await topup_review.reject_topup(
         context.parts.database, number, context.form.get("reason", ""), context.author, lambda: context.now
     )
     return Redirect("/console/topups", f"{number} is rejected")
@@ -55,13 +55,13 @@ async def refunds(context: RequestContext) -> Page:
 
 async def approve_refund(context: RequestContext) -> Answer:
     number = context.path["number"]
-    await refund_review.approve(context.parts.database, number, context.author, lambda: context.now)
+    await refund_review.approve_refund(context.parts.database, number, context.author, lambda: context.now)
     return Redirect("/console/refunds", f"{number} is approved; the credit follows")
 
 
 async def reject_refund(context: RequestContext) -> Answer:
     number = context.path["number"]
-    await refund_review.reject(
+    await refund_review.reject_refund(
         context.parts.database, number, context.form.get("reason", ""), context.author, lambda: context.now
     )
     return Redirect("/console/refunds", f"{number} is rejected")

@@ -5,7 +5,9 @@ from decimal import Decimal
 from dealer_server.console.operator import permissions
 from dealer_server.console.operator.permissions import LOOK, PUSH, TERMS
 from dealer_server.console.shared.request_context import Answer, NotFound, Page, Redirect, RequestContext, Route
-from dealer_server.operations.suppliers import supplier
+from dealer_server.operations.suppliers.configure import set_supplier_status
+from dealer_server.operations.suppliers.describe import check_health, show_suppliers
+from dealer_server.operations.suppliers.resolve import list_parked, resolve_bought, resolve_not_bought
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.suppliers.supplier import free_iccids
 from dealer_server.suppliers.contract import Health
@@ -22,7 +24,7 @@ async def suppliers(context: RequestContext) -> Page:
         suppliers=[(one, [open for open in unfinished if open.supplier == one.code]) for one in found],
         left=_left,
         stock=stock,
-        parked=await supplier.parked(context.parts.database),
+        parked=await list_parked(context.parts.database),
     )
 
 
@@ -41,7 +43,7 @@ async def _shown(context: RequestContext, health: Health | None) -> Page:
         free = await free_iccids(connection, code)
     totals = None
     if "totals" in context.query:
-        [totals] = await supplier.show(parts.database, parts.data_keys, code)
+        [totals] = await show_suppliers(parts.database, parts.data_keys, code)
     return permissions.page(
         context,
         "supplier",
@@ -51,7 +53,7 @@ async def _shown(context: RequestContext, health: Health | None) -> Page:
         health=health,
         left=_left,
         totals=totals,
-        parked=await supplier.parked(parts.database, code),
+        parked=await list_parked(parts.database, code),
     )
 
 
@@ -64,12 +66,12 @@ def _left(balance: int) -> str:
 async def check(context: RequestContext) -> Answer:
     """Asks the supplier now."""
     code, parts = context.path["code"], context.parts
-    return await _shown(context, await supplier.check(parts.database, parts.data_keys, code))
+    return await _shown(context, await check_health(parts.database, parts.data_keys, code))
 
 
 async def set_status(context: RequestContext) -> Answer:
     code, status = context.path["code"], "PAUSED" if context.form.get("status") == "PAUSED" else "ACTIVE"
-    await supplier.set_status(context.parts.database, code, status, context.author)
+    await set_supplier_status(context.parts.database, code, status, context.author)
     return Redirect(f"/console/suppliers/{code}", f"{code} is {status}")
 
 
@@ -78,13 +80,13 @@ async def resolve(context: RequestContext) -> Answer:
     form, parts = context.form, context.parts
     unit_key = form.get("unit", "")
     if form.get("outcome") == "bought":
-        await supplier.bought(
+        await resolve_bought(
             *(parts.database, parts.data_keys, unit_key, form.get("iccid", "").strip()),
             *(form.get("code", "").strip(), context.author, lambda: context.now),
             ref=form.get("ref", "").strip() or None,
         )
     else:
-        await supplier.not_bought(parts.database, parts.data_keys, unit_key, context.author, lambda: context.now)
+        await resolve_not_bought(parts.database, parts.data_keys, unit_key, context.author, lambda: context.now)
     return Redirect("/console/suppliers", f"{unit_key} goes on: {form.get('outcome', 'not bought')}")
 
 

@@ -8,7 +8,7 @@ from dealer_server.console.operator import codes, permissions
 from dealer_server.console.operator.permissions import LOOK, PAGE, PUSH
 from dealer_server.console.shared import params
 from dealer_server.console.shared.request_context import Answer, NotFound, Page, Redirect, RequestContext, Route
-from dealer_server.operations.tenants.tenant import OperatorError
+from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.webhooks import resend as repush
 from dealer_server.operations.webhooks.resend import DeliverySelection, Resendable
 from dealer_server.store.console import dealers as console_dealers

@@ -12,8 +12,8 @@ import msgspec
 
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys, MasterKeys
-from dealer_server.operations.profiles.void_profile import VoidBatcher
-from dealer_server.operations.refunds.refund_order import RefundBatcher
+from dealer_server.operations.profiles.void import VoidBatcher
+from dealer_server.operations.refunds.request import RefundBatcher
 from dealer_server.operations.users.password import Passwords
 from dealer_server.rules.delivery.endpoint import Policy
 from dealer_server.rules.orders.snapshot import Links

@@ -3,9 +3,10 @@
 from dealer_server.console.auth import sign_in
 from dealer_server.console.shared import params
 from dealer_server.console.shared.request_context import Answer, Page, Redirect, RequestContext, Route
-from dealer_server.operations.tenants.tenant import OperatorError
-from dealer_server.operations.users import user
-from dealer_server.operations.users.user import DEALER_ROLES, OPERATOR_ROLES, IssuedPassword, Issuer, TooManyTries
+from dealer_server.operations.errors import OperatorError
+from dealer_server.operations.users import accounts
+from dealer_server.operations.users.accounts import DEALER_ROLES, OPERATOR_ROLES, IssuedPassword, Issuer
+from dealer_server.operations.users.attempts import TooManyTries
 from dealer_server.store.console import dealers as console_dealers
 from dealer_server.store.console import user as console_user
 
@@ -18,7 +19,7 @@ async def show(context: RequestContext) -> Answer:
     """Also a password that was just made, once."""
     parts = context.parts
     return await _page(
-        context, made=await user.take_issued(parts.database, parts.data_keys, context.session, context.now)
+        context, made=await accounts.take_issued(parts.database, parts.data_keys, context.session, context.now)
     )
 
 
@@ -28,8 +29,8 @@ async def create(context: RequestContext) -> Answer:
     try:
         tenant_id = _tenant_of(context)
         name, role = form.get("name", "").strip(), form.get("role", "")
-        made = await user.create(
-            *(parts.database, parts.passwords, tenant_id, name, role, context.author), maker=_maker(context)
+        made = await accounts.create(
+            *(parts.database, parts.passwords, tenant_id, name, role, context.author), issuer=_maker(context)
         )
     except OperatorError as why:
         return await _page(context, error=str(why))
@@ -42,7 +43,7 @@ async def reset(context: RequestContext) -> Answer:
     parts, user_id = context.parts, params.named(context, "user_id")
     within, maker = context.user.tenant_id, _maker(context)
     try:
-        made = await user.reset(parts.database, parts.passwords, user_id, within, context.author, maker)
+        made = await accounts.reset(parts.database, parts.passwords, user_id, within, context.author, maker)
     except TooManyTries as many:
         return Redirect(USERS, sign_in.wait(many.seconds), failed=True)
     return await _shown_next(context, made)
@@ -53,14 +54,14 @@ def _maker(context: RequestContext) -> Issuer:
 
 
 async def _shown_next(context: RequestContext, made: IssuedPassword) -> Redirect:
-    await user.keep_issued(context.parts.database, context.parts.data_keys, context.session, made, context.now)
+    await accounts.keep_issued(context.parts.database, context.parts.data_keys, context.session, made, context.now)
     return Redirect(USERS)
 
 
 async def change(context: RequestContext) -> Answer:
     role, status = context.form.get("role", ""), context.form.get("status", "")
     user_id = params.named(context, "user_id")
-    await user.change(context.parts.database, user_id, context.user.tenant_id, role, status, context.author)
+    await accounts.change(context.parts.database, user_id, context.user.tenant_id, role, status, context.author)
     return Redirect(USERS, "The user is changed.")
 
 

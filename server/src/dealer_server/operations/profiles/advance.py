@@ -1,6 +1,6 @@
-"""The test environment's hand: /test/profile/advance moves a simulated profile through its life (decisions 4).
+"""How does a test profile move through its life? /test/profile/advance (specification 4.12)
 
-A step is a report of the simulated network, made now; all else follows as from any report.
+A step is a report of the simulated network, made now; everything else follows as from any supplier's report.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -11,11 +11,11 @@ from dealer_server.clock import Clock
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
-from dealer_server.operations.profiles.usage import named
+from dealer_server.operations.profiles.profile_key import profile_key
 from dealer_server.rules import refusal
 from dealer_server.rules.lifecycle.lifecycle import Report
 from dealer_server.rules.orders import snapshot
-from dealer_server.rules.orders.model import Item, Order, Profile
+from dealer_server.rules.orders.model import Item, Profile
 from dealer_server.rules.orders.snapshot import Links
 from dealer_server.store.profiles import iccid as iccids
 from dealer_server.suppliers.builtin import simulated
@@ -24,10 +24,10 @@ from esim_dealer.wire import calls
 from esim_dealer.wire import snapshot as wire
 from esim_dealer.wire.vocabulary import AdvanceStep
 
-Reporting = Callable[[Connection, str, Sequence[ProfileReport], DataKeys, datetime], Awaitable[object]]
-"""fulfillment.follow.report: takes in what a supplier said, in the caller's transaction."""
+ReportHandler = Callable[[Connection, str, Sequence[ProfileReport], DataKeys, datetime], Awaitable[object]]
+"""fulfillment.lifecycle_tracker.report: records a supplier's reports, in the caller's transaction."""
 
-_SMDP: Mapping[AdvanceStep, str] = {
+_SMDP_STATUS: Mapping[AdvanceStep, str] = {
     "DOWNLOAD": "DOWNLOAD",
     "INSTALL": "INSTALLATION",
     "ENABLE": "ENABLED",
@@ -35,44 +35,47 @@ _SMDP: Mapping[AdvanceStep, str] = {
 }
 
 
-async def advance(
+async def advance_profile(
     database: Database,
     data_keys: DataKeys,
     links: Links,
-    report: Reporting,
+    report: ReportHandler,
     clock: Clock,
     advanced: Callable[[], None],
     tenant_id: int,
     call: calls.AdvanceProfile,
 ) -> wire.Profile:
-    """The profile after the step. `advanced` is rung when that is committed. Raises 000105, 000111, 310404, 200022,
+    """The profile after the step. `advanced` is called after the commit. Raises 000105, 000111, 310404, 200022,
     200010, 200002, 200004."""
-    profile_id, iccid = named(call.profile_id, call.iccid)
+    named = profile_key(call.profile_id, call.iccid)
     if call.data_usage_bytes is not None and call.step != "USE":
         raise refusal.ParameterNotAccepted("dataUsageBytes is accepted with step USE only")
     now = clock()
 
     async def work(connection: Connection) -> wire.Profile:
-        [found] = await iccids.locate(connection, [(tenant_id, profile_id, iccid)])
-        if found is None:
+        [located] = await iccids.locate(connection, [(tenant_id, *named)])
+        if located is None:
             raise refusal.ProfileNotFound
-        key, wanted = found[:2], found[2]
+        _, order_id, profile_id = located
+        key = (tenant_id, order_id)
         await store.order.lock(connection, [key])
-        item, before = _profile((await store.order.load(connection, [key], data_keys))[key], wanted)
-        said = ProfileReport(_report(item, before, call, now), iccid=before.iccid)
-        await report(connection, item.supplier, [said], data_keys, now)
-        item, after = _profile((await store.order.load(connection, [key], data_keys))[key], wanted)
-        return snapshot.profile(after, item, tenant_id, links)
+        order = (await store.order.load(connection, [key], data_keys))[key]
+        item, profile = order.find_profile(profile_id)
+        reported = ProfileReport(_report(item, profile, call, now), iccid=profile.iccid)
+        await report(connection, item.supplier, [reported], data_keys, now)
+        order = (await store.order.load(connection, [key], data_keys))[key]
+        item, profile = order.find_profile(profile_id)
+        return snapshot.profile(profile, item, tenant_id, links)
 
-    moved = await database.run(work)
+    profile = await database.run(work)
     advanced()
-    return moved
+    return profile
 
 
 def _report(item: Item, profile: Profile, call: calls.AdvanceProfile, now: datetime) -> Report:
-    """What the network would say. Raises 200022, 200010, 200002, 200004, 000105."""
+    """The network's report of a step. Raises 200022, 200010, 200002, 200004, 000105."""
     if item.supplier != simulated.CODE:
-        raise refusal.NotSupported("only profiles of simulated packages can be moved by hand")
+        raise refusal.NotSupported("only profiles of simulated packages can be advanced")
     if profile.cancelled:
         raise refusal.StatusForbids("the profile is void")
     if profile.iccid is None:
@@ -85,19 +88,14 @@ def _report(item: Item, profile: Profile, call: calls.AdvanceProfile, now: datet
         unused = profile.plan_use_status == "NOT_STARTED"
         return Report(now, esim_status="UNUSED_EXPIRED" if unused else "USED_EXPIRED")
     if call.step == "USE":
-        return _use(profile.data_total_bytes, call.data_usage_bytes, now)
-    return Report(now, smdp_status=_SMDP[call.step])
+        return _usage_report(profile.data_total_bytes, call.data_usage_bytes, now)
+    return Report(now, smdp_status=_SMDP_STATUS[call.step])
 
 
-def _use(total: int | None, used: int | None, now: datetime) -> Report:
+def _usage_report(total: int | None, used: int | None, now: datetime) -> Report:
+    """`used` None: all of the plan's data."""
     used = total if used is None else used
     if used is None:
-        raise refusal.ParameterMissing("dataUsageBytes is required: this plan is unlimited, it has no everything")
-    over = total is not None and used >= total
-    return Report(now, esim_status="USED_UP" if over else "IN_USE" if used else None, data_usage_bytes=used)
-
-
-def _profile(order: Order, profile_id: int) -> tuple[Item, Profile]:
-    return next(
-        (item, profile) for item in order.items for profile in item.profiles if profile.profile_id == profile_id
-    )
+        raise refusal.ParameterMissing("dataUsageBytes is required: this plan is unlimited, so it cannot be used up")
+    used_up = total is not None and used >= total
+    return Report(now, esim_status="USED_UP" if used_up else "IN_USE" if used else None, data_usage_bytes=used)

@@ -1,6 +1,6 @@
-"""Was this form sent before? Each of a page's forms carries a value of its own, and acts once however often it is sent.
+"""Was this form sent before? Each form of a page carries a nonce and is carried out once, however often it is sent.
 
-What is remembered ends with the session.
+Nonces are kept as long as their session.
 """
 
 import hashlib
@@ -9,17 +9,17 @@ from dealer_server.db.database import Database
 from dealer_server.store.console import form_nonce
 
 
-async def take(database: Database, session_id: int, once: str) -> bool:
-    """Whether this is the first time; of several at once, one is the first."""
+async def take(database: Database, session_id: int, nonce: str) -> bool:
+    """Whether the form was not sent before; of several at once, one is the first."""
     async with database.connection() as connection:
-        return await form_nonce.take(connection, session_id, _hash(once))
+        return await form_nonce.take(connection, session_id, _hash(nonce))
 
 
-async def give_back(database: Database, session_id: int, once: str) -> None:
-    """It was refused and nothing was done: it may be sent again."""
+async def give_back(database: Database, session_id: int, nonce: str) -> None:
+    """Lets the form be sent again: it was refused and nothing was done."""
     async with database.connection() as connection:
-        await form_nonce.give_back(connection, session_id, _hash(once))
+        await form_nonce.give_back(connection, session_id, _hash(nonce))
 
 
-def _hash(once: str) -> bytes:
-    return hashlib.sha256(once.encode()).digest()
+def _hash(nonce: str) -> bytes:
+    return hashlib.sha256(nonce.encode()).digest()

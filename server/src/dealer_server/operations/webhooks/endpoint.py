@@ -8,7 +8,7 @@ from msgspec import UNSET
 from dealer_server import store
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
-from dealer_server.operations.orders.lists import paged, utc, window
+from dealer_server.operations.paging import paged, utc, window
 from dealer_server.rules.delivery import endpoint
 from dealer_server.rules.delivery.endpoint import Policy
 from dealer_server.rules.orders import identity, snapshot

@@ -12,7 +12,7 @@ from dealer_server import store
 from dealer_server.clock import Clock
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
-from dealer_server.operations.tenants.tenant import OperatorError
+from dealer_server.operations.errors import OperatorError
 from dealer_server.rules.orders import identity
 from dealer_server.store.webhooks import endpoints, log
 from dealer_server.store.webhooks import resend as webhook_resend

@@ -1,10 +1,10 @@
-"""What is an amount of money? Ten-thousandths of the major unit as an integer; decimal text at the edge, no float."""
+"""What is an amount of money? An integer of ten-thousandths of the major unit; decimal text on the wire, no floats."""
 
 import re
 from functools import lru_cache
 
 SCALE = 10_000
-"""Ten-thousandths in one major unit: enough for every ISO 4217 exponent."""
+"""Ten-thousandths in one major unit; ISO 4217 exponents are at most 4."""
 
 _BY_EXPONENT = {
     0: "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF",
@@ -20,7 +20,7 @@ _BY_EXPONENT = {
     4: "CLF UYW",
 }
 EXPONENTS = {code: exponent for exponent, codes in _BY_EXPONENT.items() for code in codes.split()}
-"""Decimals of every active ISO 4217 currency (metals and test codes have none and are no currency here)."""
+"""Decimals of every active ISO 4217 currency. Metals and test codes have none and are not accepted."""
 
 _LITERAL = {
     exponent: re.compile(r"(0|[1-9][0-9]{0,11})" + (rf"(?:\.([0-9]{{1,{exponent}}}))?" if exponent else "()?"))
@@ -29,7 +29,7 @@ _LITERAL = {
 
 
 def exponent_of(currency: str) -> int:
-    """How many decimals the currency has; ValueError when it is none of ISO 4217."""
+    """How many decimals the currency has. Raises ValueError where ISO 4217 has no such currency."""
     exponent = EXPONENTS.get(currency)
     if exponent is None:
         raise ValueError("must be an ISO 4217 currency code such as USD")
@@ -37,10 +37,8 @@ def exponent_of(currency: str) -> int:
 
 
 def parse(text: str, currency: str) -> int:
-    """Read a decimal such as "1.80" by its literal text; ValueError says what is accepted.
-
-    Neither float nor Decimal sees the text: they take "1e1000000", "1_0", "NaN" and Arabic digits.
-    """
+    """Reads a decimal such as "1.80" as written, without float or Decimal, which accept "1e1000000", "1_0", "NaN" and
+    Arabic digits. Raises ValueError, whose text says what is accepted."""
     exponent = exponent_of(currency)
     literal = _LITERAL[exponent].fullmatch(text)
     if literal is None:
@@ -51,7 +49,7 @@ def parse(text: str, currency: str) -> int:
 
 @lru_cache(8192)
 def text(amount: int, currency: str) -> str:
-    """Write an amount at the currency's exponent: 18000 USD is "1.80". A sub-cent amount is our own mistake."""
+    """An amount with the currency's decimals: 18000 USD is "1.80". The amount must be a multiple of `unit`."""
     exponent = exponent_of(currency)
     assert amount % unit(currency) == 0, f"{amount} ten-thousandths are no {currency} amount"
     whole, rest = divmod(abs(amount), SCALE)
@@ -65,7 +63,8 @@ def unit(currency: str) -> int:
 
 
 def marked_up(price: int, basis_points: int, currency: str) -> int:
-    """The price raised (below zero: lowered) by hundredths of a percent, rounded half-up to the currency's exponent."""
+    """The price plus a markup in hundredths of a percent (also negative), rounded half-up to the currency's
+    decimals."""
     assert price >= 0, "a price is never negative"
     assert basis_points >= -10_000, "a price is lowered by 100 % at most"
     step = unit(currency)
@@ -73,7 +72,7 @@ def marked_up(price: int, basis_points: int, currency: str) -> int:
 
 
 def _accepted(exponent: int, currency: str) -> str:
-    """The form of an amount in words, for the one who wrote it otherwise."""
+    """The accepted form of an amount, for an error message."""
     if exponent == 0:
         return f"a whole amount such as 180 ({currency} has no decimals), at most 12 digits"
     return f"a decimal such as 1.{'80'.ljust(exponent, '0')}, at most 12 digits and {exponent} decimals ({currency})"

@@ -1,8 +1,8 @@
-"""What may be refunded, and for how much? (specification 4.3, decisions 4 /esim/refund)
+"""What may be refunded, and for how much? (specification 4.3)
 
 A call names a scope: the whole order, lines, or profiles. `resolve` finds it in the order, `plan` decides which
-profiles are refunded and how; `hold`, `credit`, `release` and `void` put the outcome onto the order. All-or-nothing for
-profiles that are named; whole lines and orders give what can be given.
+profiles are refunded and how; `hold`, `credit`, `release` and `void` give the order as it is then. A profile that is
+named must be refundable, else nothing is refunded; of whole lines and orders, what is refundable is refunded.
 """
 
 import hashlib
@@ -20,18 +20,18 @@ from dealer_server.rules.orders.model import Item, Order, Profile
 from esim_dealer.wire.calls import RefundItem, RefundProfile
 
 Way = Literal["AT_ONCE", "SUPPLIER", "REVIEW"]
-"""How a profile is voided: by us alone, by a supplier who has to be asked, after an operator's approval."""
+"""How a profile is voided: at once, by its supplier, or after an operator's approval."""
 Reason = Literal["REFUNDED", "CANCELLED", "PENDING_REFUND", "ACTIVATED", "INSTALLED", "USED"]
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """What a call names, in our own ids: None for the whole order, else per line None (all of it) or profileIds."""
+    """What a call names. `lines` is None for the whole order; else by line number the profileIds, None for all."""
 
     lines: Mapping[int, frozenset[int] | None] | None
 
     @property
-    def meaning(self) -> bytes:
-        """16 bytes that two calls share when they name the same scope, however they spell it."""
+    def digest(self) -> bytes:
+        """16 bytes that two calls share when they name the same scope, whatever their spelling."""
         if self.lines is None:
             return hashlib.sha256(b"order").digest()[:16]
         parts = sorted((line, sorted(named) if named is not None else []) for line, named in self.lines.items())
@@ -49,7 +49,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """A refund that can be had: its profiles, in their order."""
+    """A refund that is possible: its profiles, in the order of the lines."""
 
     parts: tuple[Part, ...]
 
@@ -70,49 +70,48 @@ def resolve(order: Order, items: Sequence[RefundItem] | None) -> Scope:
     if not items:
         raise refusal.ParameterEmpty("items is empty; leave it out to refund the whole order")
     lines: dict[int, frozenset[int] | None] = {}
-    for index, named in enumerate(items):
-        item = _line(order, named.item_no, index)
-        profiles = (
-            frozenset(
-                [_profile(item, one, f"items[{index}].profiles[{at}]") for at, one in enumerate(named.profiles or ())]
-            )
-            or None
-        )
+    for index, refund_item in enumerate(items):
+        item = _item(order, refund_item.item_no, index)
+        named = [
+            _profile_id(item, refund_profile, f"items[{index}].profiles[{at}]")
+            for at, refund_profile in enumerate(refund_item.profiles or ())
+        ]
         before = lines.get(item.line, frozenset())
-        lines[item.line] = None if profiles is None or before is None else before | profiles
+        lines[item.line] = None if not named or before is None else before.union(named)
     return Scope(lines)
 
 
-def _line(order: Order, item_no: str, index: int) -> Item:
-    found = identity.order_and_line(item_no)
-    if found is None or found[0] != order.order_id or found[1] >= len(order.items):
+def _item(order: Order, item_no: str, index: int) -> Item:
+    named = identity.order_and_line(item_no)
+    if named is None or named[0] != order.order_id or named[1] >= len(order.items):
         raise refusal.ItemNotInOrder(f"items[{index}].itemNo names no item of order {order.order_no}")
-    return order.items[found[1]]
+    return order.items[named[1]]
 
 
-def _profile(item: Item, named: RefundProfile, where: str) -> int:
+def _profile_id(item: Item, named: RefundProfile, where: str) -> int:
     if named.profile_id is None and named.iccid is None:
         raise refusal.ParameterMissing(f"{where}.profileId is required; accepted: profileId or iccid, or both")
-    wanted = None if named.profile_id is None else identity.profile_id(named.profile_id)
-    found = [
+    profile_id = None if named.profile_id is None else identity.profile_id(named.profile_id)
+    matching = [
         profile
         for profile in item.profiles
-        if (named.profile_id is None or profile.profile_id == wanted) and named.iccid in (None, profile.iccid)
+        if (named.profile_id is None or profile.profile_id == profile_id) and named.iccid in (None, profile.iccid)
     ]
-    if not found:
+    if not matching:
         raise refusal.ProfileNotInItem(f"{where} names no profile of its item")
-    # Suppliers sell ICCIDs again: the live profile is meant, else the newest.
-    return max(found, key=lambda one: (not one.cancelled and one.plan_use_status != "ENDED", one.profile_id)).profile_id
+    # Suppliers reuse ICCIDs (docs/decisions/0015-reused-iccids.md): the profile in use is meant, else the newest.
+    return max(
+        matching, key=lambda profile: (not profile.cancelled and profile.plan_use_status != "ENDED", profile.profile_id)
+    ).profile_id
 
 
 def plan(
     order: Order, scope: Scope, way: Callable[[Item, Profile], Way], voiding: Collection[int] = frozenset()
 ) -> Plan:
-    """Who is refunded, for how much and how. Raises 200004, 200003.
+    """Which profiles are refunded, for how much and how. Raises 200004, 200003.
 
-    A profile held by a pending refund is in nobody else's; a named one that cannot be refunded spoils the whole.
-    `voiding` are profiles whose cancellation waits for a supplier. `way` counts for profiles with codes only, save that
-    a review always does.
+    A profile of a pending refund cannot be in another one. `voiding`: profiles whose cancellation waits for a supplier.
+    `way`: how a profile with codes is voided; one without codes needs no supplier.
     """
     targets = [(item, profile) for item in order.items for profile in _in_scope(item, scope)]
     faults: dict[int, Reason] = {
@@ -125,7 +124,13 @@ def plan(
         raise refusal.NothingRefundable(data=_reasons(faults))
     return Plan(
         tuple(
-            Part(item.line, profile.profile_id, profile.iccid, item.price * item.period_num, _way(item, profile, way))
+            Part(
+                line=item.line,
+                profile_id=profile.profile_id,
+                iccid=profile.iccid,
+                amount=item.price * item.period_num,
+                way=_way(item, profile, way),
+            )
             for item, profile in targets
             if profile.profile_id not in faults
         )
@@ -133,9 +138,9 @@ def plan(
 
 
 def _way(item: Item, profile: Profile, way: Callable[[Item, Profile], Way]) -> Way:
-    """What was never allocated needs no supplier."""
-    found = way(item, profile)
-    return "AT_ONCE" if found == "SUPPLIER" and profile.iccid is None else found
+    """No supplier has to void a profile that was never allocated."""
+    planned = way(item, profile)
+    return "AT_ONCE" if planned == "SUPPLIER" and profile.iccid is None else planned
 
 
 def refuse(profile: Profile, voiding: Collection[int] = frozenset()) -> Reason | None:
@@ -178,11 +183,11 @@ def _reasons(faults: Mapping[int, Reason], only: Collection[Reason] | None = Non
     }
 
 
-# What becomes of the order
+# The order afterwards
 
 
 def hold(order: Order, profile_ids: Collection[int], now: datetime) -> Order:
-    """The order while these profiles' refund is pending: they are nobody else's, and nothing else changes."""
+    """The order while a refund of these profiles is pending. Only `held` changes."""
     return _changed(order, profile_ids, now, lambda profile: msgspec.structs.replace(profile, held=True))
 
 
@@ -192,12 +197,12 @@ def release(order: Order, profile_ids: Collection[int], now: datetime) -> Order:
 
 
 def void(order: Order, profile_ids: Collection[int], now: datetime) -> Order:
-    """The order with these profiles cancelled, without credit; those that were keep what they are."""
+    """The order with these profiles cancelled, without a credit."""
     return _changed(order, profile_ids, now, _voided)
 
 
 def credit(order: Order, parts: Sequence[Part], now: datetime) -> Order:
-    """The order with these profiles void and their money given back."""
+    """The order with these profiles cancelled and refunded."""
     amounts = {part.profile_id: part.amount for part in parts}
     refund_amount = order.refund_amount + sum(amounts.values())
     assert refund_amount <= order.amount, "a refund exceeds what was paid"

@@ -1,4 +1,4 @@
-"""Can a dealer spend more than its balance and credit limit? No: here, and once more in the wallet table's CHECK."""
+"""Can a dealer spend more than its balance and credit limit? No: this rule and the wallet table's CHECK refuse it."""
 
 import msgspec
 
@@ -22,12 +22,12 @@ class Wallet(msgspec.Struct, frozen=True):
 
 
 def credited(wallet: Wallet, amount: int) -> Wallet:
-    """The wallet after one entry that gives it money; a frozen one takes it, too."""
+    """The wallet after one entry that credits it. A frozen wallet can be credited."""
     return msgspec.structs.replace(wallet, balance=wallet.balance + amount, version=wallet.version + 1)
 
 
 def refuse_spending(wallet: Wallet, balance: int, amount: int) -> refusal.Refusal | None:
-    """Why `amount` cannot be spent while `balance` is left, or None (decisions 2: 200020, 200007)."""
+    """Why `amount` cannot be spent while `balance` is left (200020, 200007), or None."""
     if wallet.frozen:
         return refusal.WalletFrozen()
     available = balance + wallet.credit_limit

@@ -1,4 +1,4 @@
-"""What do the numbers of orders, lines and tenants mean? (decisions 3)
+"""How are orders, lines, profiles, refunds and top-ups numbered? (specification 10)
 
 An orderId is seconds since 2020 x 10^6 + a sequence, handed out in blocks by the database, so it is unique over all
 tenants by construction, grows with time, and holds the order's createTime. orderNo and itemNo are computed from it.
@@ -18,7 +18,7 @@ def first_id_at(epoch_seconds: int) -> int:
 
 
 def ids_between(start: datetime | None, end: datetime | None) -> tuple[int, int]:
-    """The ids given from `start` on and before `end`: the first one, and the first one that is past them."""
+    """The range of ids given at `start` or later and before `end`: the first one, and the first one after it."""
     first = first_id_at(_seconds_up(start)) if start else 0
     last = first_id_at(_seconds_up(end)) if end else 2**53
     return max(first, 0), max(min(last, 2**53), 0)
@@ -28,9 +28,9 @@ def _seconds_up(at: datetime) -> int:
     return int(-(-at.timestamp() // 1))
 
 
-def created_at(number: int) -> datetime:
-    """When the order with this orderId was placed, in whole seconds."""
-    return _second(number // SEQUENCE)
+def created_at(order_id: int) -> datetime:
+    """When the order was placed, in whole seconds."""
+    return _second(order_id // SEQUENCE)
 
 
 def order_no(order_id: int) -> str:
@@ -50,7 +50,7 @@ def _prefix(since_epoch: int) -> str:
 
 
 def order_id(order_no: str) -> int | None:
-    """The orderId an orderNo stands for; None for what cannot be an orderNo of ours."""
+    """The orderId of an orderNo; None where it cannot be one of this service."""
     if len(order_no) != 19 or order_no[0] != "D" or not (order_no.isascii() and order_no[1:].isdigit()):
         return None
     first = _first_id(order_no[1:13])
@@ -91,18 +91,18 @@ def item_no(order_id: int, line: int) -> str:
 
 
 def order_and_line(item_no: str) -> tuple[int, int] | None:
-    """The orderId and line an itemNo stands for, in its current or legacy form (`{orderNo}-I-{id}`), or None."""
+    """The orderId and line of an itemNo in its current or older form (`{orderNo}-I-{id}`), or None."""
     order, legacy, number = item_no.partition("-I-")
     if legacy:
-        found = order_and_line(number)
-        return found if found is not None and order == order_no(found[0]) else None
+        named = order_and_line(number)
+        return named if named is not None and order == order_no(named[0]) else None
     if not (item_no.isascii() and item_no.isdigit() and len(item_no) <= 18):
         return None
     return divmod(int(item_no), LINES)
 
 
 def profile_id(text: int | str) -> int | None:
-    """A profileId as sent (integer or decimal text); None for what cannot be one."""
+    """A profileId as sent (integer or decimal text); None where it cannot be one."""
     if isinstance(text, str):
         if not (text.isascii() and text.isdigit() and len(text) <= 16):
             return None

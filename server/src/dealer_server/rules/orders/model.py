@@ -1,4 +1,4 @@
-"""What is an order, as the rules see it? Frozen values, loaded by store, changed by copies."""
+"""What is an order, as the rules see it? Frozen values, loaded by store and changed by copying."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -15,7 +15,7 @@ from esim_dealer.wire.vocabulary import (
     PlanUseStatus,
 )
 
-STOCK = "stock"  # the supplier whose profiles an operator has loaded: they can be sold out, and nobody reports on them
+STOCK = "stock"  # the supplier whose profiles an operator loads: they can be sold out, and have no reports
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class Profile(msgspec.Struct, frozen=True):
 
     @property
     def live(self) -> bool:
-        """Neither refunded nor cancelled before delivery (decisions 5)."""
+        """Neither refunded nor cancelled before delivery (specification 3.1)."""
         return not self.refunded and not (self.cancelled and self.iccid is None)
 
 
@@ -89,9 +89,15 @@ class Order(msgspec.Struct, frozen=True):
     def profiles(self) -> tuple[Profile, ...]:
         return tuple(profile for item in self.items for profile in item.profiles)
 
+    def find_profile(self, profile_id: int) -> tuple[Item, Profile]:
+        """A profile of the order, with its line."""
+        return next(
+            (item, profile) for item in self.items for profile in item.profiles if profile.profile_id == profile_id
+        )
+
 
 def changed_items(changes: Iterable[tuple[Order, Order]]) -> Iterator[tuple[Order, Item]]:
-    """Of orders as they were and as they are: the lines whose status is another, with their order."""
+    """The lines whose status changed, with their order. `changes`: orders before and after."""
     for before, after in changes:
         for old, new in zip(before.items, after.items, strict=True):
             if new.item_status != old.item_status:
@@ -99,7 +105,7 @@ def changed_items(changes: Iterable[tuple[Order, Order]]) -> Iterator[tuple[Orde
 
 
 def changed_profiles(changes: Iterable[tuple[Order, Order]]) -> Iterator[tuple[int, Profile]]:
-    """Of orders as they were and as they are: the profiles that are others, with their tenant_id."""
+    """The profiles that changed, with their tenant_id. `changes`: orders before and after."""
     for before, after in changes:
         for old, new in zip(before.profiles, after.profiles, strict=True):
             if new != old:

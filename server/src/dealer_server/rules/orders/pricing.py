@@ -1,4 +1,4 @@
-"""What does a package cost this dealer? (decisions 3: rounded half-up when published, no conversion)"""
+"""What does a package cost this dealer? Rounded half-up, without currency conversion (specification 2.6)."""
 
 import hashlib
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.money import money
 
 
-class Own(msgspec.Struct, frozen=True):
+class OwnPrice(msgspec.Struct, frozen=True):
     """A dealer's own price of one package; None: not on sale for this dealer."""
 
     price: int | None
@@ -18,20 +18,20 @@ class Own(msgspec.Struct, frozen=True):
 
 
 class PriceList(msgspec.Struct, frozen=True, cache_hash=True):
-    """A dealer's own prices: single ones, the rest by markup on the default."""
+    """A dealer's prices: its own for single packages, and for all others a markup on the default price."""
 
     currency: str
     markup_basis_points: int = 0
     markup_updated_at: datetime | None = None
-    single: tuple[tuple[str, Own], ...] = ()
+    single: tuple[tuple[str, OwnPrice], ...] = ()
 
     @property
     def fingerprint(self) -> str:
-        """Differs where the prices do."""
+        """12 hex digits that change with the prices."""
         return hashlib.blake2b(msgspec.json.encode(self), digest_size=6).hexdigest()
 
 
-def price(package: Package, prices: PriceList, single: Mapping[str, Own]) -> int | None:
+def price(package: Package, prices: PriceList, single: Mapping[str, OwnPrice]) -> int | None:
     """The unit price in ten-thousandths, or None where the package is not on sale for this dealer."""
     if package.status != "ON_SALE" or package.currency != prices.currency:
         return None
@@ -43,8 +43,8 @@ def price(package: Package, prices: PriceList, single: Mapping[str, Own]) -> int
     return money.marked_up(package.price, prices.markup_basis_points, package.currency)
 
 
-def updated_at(package: Package, changed: datetime, prices: PriceList, single: Mapping[str, Own]) -> datetime:
-    """When the package, or this dealer's price of it, last changed: what a dealer's mirror follows."""
+def updated_at(package: Package, changed: datetime, prices: PriceList, single: Mapping[str, OwnPrice]) -> datetime:
+    """When the package or this dealer's price of it last changed; dealers follow it with updatedSince."""
     own = single.get(package.package_code)
     own_change = own.updated_at if own is not None else prices.markup_updated_at
     return changed if own_change is None else max(changed, own_change)

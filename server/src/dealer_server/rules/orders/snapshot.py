@@ -1,4 +1,4 @@
-"""What does an order look like to the dealer? (specification 2.3 to 2.5, 6.2)"""
+"""What does a dealer see of an order? (specification 2.3 to 2.5, 6.2)"""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -14,7 +14,7 @@ from esim_dealer.wire import snapshot as wire
 
 
 class Links(msgspec.Struct, frozen=True):
-    """Where QR codes are served, and the phone makers' universal links (`{carddata}` = the activation code)."""
+    """Where QR codes are served, and the phone makers' universal links (`{carddata}`: the activation code)."""
 
     base_url: str
     ios: str = "https://esimsetup.apple.com/esim_qrcode_provisioning?carddata={carddata}"
@@ -41,7 +41,7 @@ def of(order: Order, links: Links, *, duplicate: bool | None = None) -> wire.Sna
 
 
 def order_paid(order: Order) -> wire.Snapshot:
-    """The ORDER_PAID event: the order as its payment left it, whatever became of it since (decisions 6)."""
+    """The ORDER_PAID event: the order as its payment left it, whatever happened since (specification 6.2)."""
     paid_at = identity.created_at(order.order_id)
     return wire.Snapshot(
         event_type="ORDER_PAID",
@@ -92,7 +92,7 @@ REFUND_HINTS = ("REFUND_COMPLETED", "REFUND_AMOUNT_UPDATED")
 
 
 def refund_completed(order: Order, links: Links) -> wire.Snapshot:
-    """The REFUND_COMPLETED event: the order as the credit left it; refundAmount is what was given back in all."""
+    """The REFUND_COMPLETED event: the order as the credit left it; refundAmount is the sum of all its refunds."""
     return msgspec.structs.replace(
         delivery_updated(order, links),
         event_type="REFUND_COMPLETED",
@@ -102,7 +102,7 @@ def refund_completed(order: Order, links: Links) -> wire.Snapshot:
 
 
 def profile(of: Profile, item: Item, tenant_id: int, links: Links) -> wire.Profile:
-    """One profile of a line; what is not known yet, or not reported by the line's supplier, is absent."""
+    """One profile of a line. A field that is unknown, or that the line's supplier does not report, is absent."""
     if of.iccid is None or of.activation_code is None:
         return wire.Profile(
             profile_id=str(of.profile_id),
@@ -140,7 +140,7 @@ def profile(of: Profile, item: Item, tenant_id: int, links: Links) -> wire.Profi
 
 
 def whole_seconds(at: datetime) -> datetime:
-    """Times on the wire are UTC in whole seconds (decisions 3)."""
+    """Times on the wire are UTC in whole seconds (specification 10)."""
     return (at if at.tzinfo is UTC else at.astimezone(UTC)).replace(microsecond=0)
 
 
@@ -154,5 +154,5 @@ def _item(order: Order, item: Item, links: Links) -> wire.OrderItem:
         quantity=item.quantity,
         period_num=UNSET if item.period_num == 1 else item.period_num,
         item_status=item.item_status,
-        profiles=tuple([profile(one, item, order.tenant_id, links) for one in item.profiles]),
+        profiles=tuple([profile(each, item, order.tenant_id, links) for each in item.profiles]),
     )

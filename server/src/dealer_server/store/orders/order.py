@@ -123,11 +123,11 @@ def _stock_columns(placed: Sequence[Placed]) -> list[tuple[Any, ...]]:
     rows, numbers = [], Counter[str]()
     for one in placed:
         profile_id = one.first_profile_id
-        for line in one.wanted.lines:
+        for line in one.request.lines:
             if line.supplier == STOCK:
                 for n in range(line.quantity):
                     numbers[line.package_code] += 1
-                    rows.append((line.package_code, one.wanted.tenant_id, profile_id + n, numbers[line.package_code]))
+                    rows.append((line.package_code, one.request.tenant_id, profile_id + n, numbers[line.package_code]))
             profile_id += line.quantity
     return list(zip(*rows, strict=True))
 
@@ -136,13 +136,13 @@ def _wallet_columns(placed: Sequence[Placed]) -> list[list[int]]:
     """Per wallet: tenant, version before, orders, profiles, total."""
     debits: dict[int, list[int]] = {}
     for one in placed:
-        wanted = one.wanted
-        debit = debits.get(wanted.tenant_id)
+        request = one.request
+        debit = debits.get(request.tenant_id)
         if debit is None:
-            debit = debits[wanted.tenant_id] = [wanted.tenant_id, one.version - 1, 0, 0, 0]
+            debit = debits[request.tenant_id] = [request.tenant_id, one.version - 1, 0, 0, 0]
         debit[2] += 1
-        debit[3] += wanted.profile_count
-        debit[4] += wanted.amount
+        debit[3] += request.profile_count
+        debit[4] += request.amount
     return [list(column) for column in zip(*sorted(debits.values()), strict=True)]
 
 
@@ -151,15 +151,15 @@ def _order_columns(placed: Sequence[Placed]) -> list[tuple[Any, ...]]:
         zip(
             *[
                 (
-                    one.wanted.tenant_id,
+                    one.request.tenant_id,
                     one.order_id,
-                    one.wanted.transaction_id,
-                    one.wanted.digest,
+                    one.request.transaction_id,
+                    one.request.digest,
                     one.currency,
-                    one.wanted.amount,
+                    one.request.amount,
                     one.version,
                     one.balance_after,
-                    one.wanted.remark,
+                    one.request.remark,
                 )
                 for one in placed
             ],
@@ -171,8 +171,8 @@ def _order_columns(placed: Sequence[Placed]) -> list[tuple[Any, ...]]:
 def _line_columns(placed: Sequence[Placed]) -> list[tuple[Any, ...]]:
     rows = []
     for one in placed:
-        tenant_id, order_id, first = one.wanted.tenant_id, one.order_id, one.first_profile_id
-        for number, line in enumerate(one.wanted.lines):
+        tenant_id, order_id, first = one.request.tenant_id, one.order_id, one.first_profile_id
+        for number, line in enumerate(one.request.lines):
             rows.append(
                 (
                     tenant_id,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from dealer_server.db.connection import Connection
 from dealer_server.db.rows import as_values
-from dealer_server.rules.orders.pricing import Own, PriceList
+from dealer_server.rules.orders.pricing import OwnPrice, PriceList
 
 
 class Access(NamedTuple):
@@ -60,7 +60,7 @@ async def access(connection: Connection, app_key: str) -> Access | None:
         currency=columns.pop("currency"),
         markup_basis_points=columns.pop("markup_basis_points"),
         markup_updated_at=columns.pop("markup_updated_at"),
-        single=tuple((code, Own(price, at)) for code, price, at in columns.pop("prices") or ()),
+        single=tuple((code, OwnPrice(price, at)) for code, price, at in columns.pop("prices") or ()),
     )
     return Access(**columns | {"ip_allow": tuple(columns["ip_allow"]), "prices": prices})
 

@@ -1,6 +1,6 @@
-"""Does the database keep its promises? Every invariant of the ledger, of orders and of the work behind them, A1 to A25.
+"""Is the database consistent? The invariants A1 to A25 of the ledger, of orders and of the work behind them.
 
-Read-only and on one snapshot, so that it may run beside everything else.
+The check is read-only and runs on one snapshot, so the service can go on.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,8 +23,8 @@ CODES = sorted(TITLES, key=lambda code: int(code[1:]))
 
 
 class Invariant(msgspec.Struct, frozen=True, rename="camel"):
-    """What the audit found of one invariant. Each sample names a row that breaks it, and its `fault`; `note` says what
-    was not `checked`."""
+    """The result for one invariant. Each sample names a row that violates it, and its `fault`; `note` says what was not
+    `checked`."""
 
     code: str
     title: str
@@ -34,9 +34,9 @@ class Invariant(msgspec.Struct, frozen=True, rename="camel"):
     note: str
 
 
-class Report(msgspec.Struct, frozen=True, rename="camel"):
-    """`tenant_id` None: over all tenants. `violated`: the codes of the invariants that do not hold. `log_head` stands
-    for the `acts` in the audit log, in hex: whoever keeps it can tell later whether one of them was changed."""
+class AuditReport(msgspec.Struct, frozen=True, rename="camel"):
+    """`tenant_id` None: of all tenants. `violated`: the codes of the violated invariants. `log_head`: the hash over the
+    `acts` of the audit log, in hex; kept elsewhere, it shows later whether one of them was changed."""
 
     at: datetime
     tenant_id: int | None
@@ -46,60 +46,73 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
     log_head: str
 
     def __getitem__(self, code: str) -> Invariant:
-        return next(one for one in self.invariants if one.code == code)
+        return next(invariant for invariant in self.invariants if invariant.code == code)
 
 
-async def audit(
+async def check_invariants(
     database: Database,
     master_keys: MasterKeys | None,
     data_keys: DataKeys | None,
     now: datetime,
     tenant_id: int | None = None,
     seen: bytes | None = None,
-) -> Report:
+) -> AuditReport:
     """Checks every invariant, of all tenants or of one.
 
-    Secrets that no key is given for are not opened; where only master keys are given, so are the data keys they open.
-    `seen` is the head of the audit log as an earlier report said it.
+    Secrets are opened only where their keys are given; without data keys, those that the master keys open are used.
+    `seen`: the head of the audit log in an earlier report.
     """
     async with (
         database.connection() as connection,
         connection.transaction(isolation="repeatable_read", readonly=True),
     ):
         await invariants.prepare(connection, tenant_id)
-        found = {code: _Findings() for code in CODES}
+        findings = {code: _Findings() for code in CODES}
         for query in invariants.QUERIES:
             violations = await invariants.violations(connection, query, tenant_id, now)
-            found[query.invariant].add(query.fault, violations.rows, violations.total)
+            findings[query.invariant].add(query.fault, violations.rows, violations.total)
         head = await audit_log.head(connection)
         if seen is not None and not await audit_log.has_act(connection, seen):
-            found["A24"].add("the log no longer leads to the head that was seen", [{"seen": seen.hex()}], 1)
+            findings["A24"].add("the log does not contain the head of the earlier report", [{"seen": seen.hex()}], 1)
         if data_keys is None and master_keys is not None:
             data_keys = await _open_data_keys(connection, master_keys)
         for kind in secrets.SECRETS:
             keys = master_keys if kind.by_master_key else data_keys
-            await _open_all(connection, kind, keys, tenant_id, found[SECRETS_OPEN])
-    checked = [_invariant(code, findings) for code, findings in found.items()]
-    violated = [invariant.code for invariant in checked if invariant.violations]
-    return Report(now, tenant_id, violated, checked, head.acts, head.hash.hex())
+            await _open_all(connection, kind, keys, tenant_id, findings[SECRETS_OPEN])
+    results = [_invariant(code, of_code) for code, of_code in findings.items()]
+    return AuditReport(
+        at=now,
+        tenant_id=tenant_id,
+        violated=[invariant.code for invariant in results if invariant.violations],
+        invariants=results,
+        acts=head.acts,
+        log_head=head.hash.hex(),
+    )
 
 
 class _Findings:
-    """What is found of one invariant, while the audit runs."""
+    """What was found of one invariant so far."""
 
     def __init__(self) -> None:
         self.violations = 0
         self.samples: list[Row] = []
         self.left_out: list[str] = []
 
-    def add(self, fault: str, found: Sequence[Row], total: int) -> None:
+    def add(self, fault: str, rows: Sequence[Row], total: int) -> None:
         self.violations += total
-        self.samples += [{"fault": fault, **row} for row in found[: invariants.SAMPLES - len(self.samples)]]
+        self.samples += [{"fault": fault, **row} for row in rows[: invariants.SAMPLES - len(self.samples)]]
 
 
 def _invariant(code: str, findings: _Findings) -> Invariant:
     note = "; ".join(findings.left_out)
-    return Invariant(code, TITLES[code], not note, findings.violations, findings.samples, note)
+    return Invariant(
+        code=code,
+        title=TITLES[code],
+        checked=not note,
+        violations=findings.violations,
+        samples=findings.samples,
+        note=note,
+    )
 
 
 async def _open_all(
@@ -116,19 +129,19 @@ async def _open_all(
     async for chunk in secrets.sealed(connection, kind, tenant_id):
         for row in chunk:
             *names, value = row
-            if why := _refused(keys, value, kind.context(*names)):
+            if fault := _fault(keys, value, kind.context(*names)):
                 named = dict(zip(row.keys(), names, strict=False))
-                findings.add(f"{kind.what} does not open: {why}", [named], 1)
+                findings.add(f"{kind.what} does not open: {fault}", [named], 1)
 
 
-def _refused(keys: MasterKeys | DataKeys, value: bytes, context: bytes) -> str:
+def _fault(keys: MasterKeys | DataKeys, value: bytes, context: bytes) -> str:
     """Why a sealed value does not open; "" where it does."""
     try:
         keys.open(value, context)
     except CannotOpen as error:
         return str(error)
     except (ValueError, IndexError):
-        return "it is cut short"
+        return "it is truncated"
     return ""
 
 
@@ -142,15 +155,15 @@ async def _open_data_keys(connection: Connection, master_keys: MasterKeys) -> Da
     return DataKeys(opened) if opened else None
 
 
-def as_json(report: Report) -> str:
+def report_json(report: AuditReport) -> str:
     content = msgspec.to_builtins(report)
     for invariant in content["invariants"]:
         invariant["samples"] = [{_camel(name): value for name, value in row.items()} for row in invariant["samples"]]
     return msgspec.json.encode(content).decode()
 
 
-def as_text(report: Report) -> str:
-    """A line per invariant, and one per sample of what is violated."""
+def report_text(report: AuditReport) -> str:
+    """One line per invariant, and one per sample."""
     lines = [line for invariant in report.invariants for line in _lines(invariant)]
     count = len(report.violated)
     lines.append(f"audit log: {report.acts} acts, head {report.log_head}")

@@ -1,4 +1,4 @@
-"""What is in a dealer's wallet? Concurrent calls share one statement."""
+"""What is in a dealer's wallet? /account/balance (specification 4.10). Concurrent calls share one statement."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,23 +15,22 @@ WALLETS_PER_STATEMENT = 500
 
 
 class BalanceBatcher:
-    """Where balance calls wait for the statement that answers them together. One per process."""
+    """Answers the balance calls that arrive together with one statement. One per process."""
 
     def __init__(self, session: Session):
         self._session = session
-        self._desk: Batcher[int, Account] = Batcher(self._run, bound=WALLETS_PER_STATEMENT)
+        self._batcher: Batcher[int, Account] = Batcher(self._run, bound=WALLETS_PER_STATEMENT)
 
     def submit(self, tenant_id: int) -> asyncio.Future[Account]:
-        return self._desk.submit(tenant_id)
+        return self._batcher.submit(tenant_id)
 
     async def _run(self, tenant_ids: Sequence[int]) -> Sequence[Account]:
-        found = await store.wallet.accounts(self._session, list(set(tenant_ids)))
-        return [found[tenant_id] for tenant_id in tenant_ids]
+        accounts = await store.wallet.accounts(self._session, list(set(tenant_ids)))
+        return [accounts[tenant_id] for tenant_id in tenant_ids]
 
 
-async def balance(desk: BalanceBatcher, tenant_id: int) -> Balance:
-    """/account/balance (decisions 4)."""
-    account = await desk.submit(tenant_id)
+async def query_balance(batcher: BalanceBatcher, tenant_id: int) -> Balance:
+    account = await batcher.submit(tenant_id)
     currency, available = account.currency, account.balance + account.credit_limit
     return Balance(
         account_type="BALANCE",

@@ -1,0 +1,16 @@
+"""What an operator is told when a command cannot be carried out."""
+
+MAX_REASON_LENGTH = 500  # characters
+
+
+class OperatorError(Exception):
+    """The command cannot be carried out, and nothing was changed. The message is one line, shown to the operator."""
+
+
+def require_reason(reason: str, message: str = "") -> None:
+    """Checks a reason for the audit log. `message` is the error for an empty one; without it a reason is optional.
+    Raises OperatorError."""
+    if message and not reason.strip():
+        raise OperatorError(message)
+    if len(reason) > MAX_REASON_LENGTH:
+        raise OperatorError(f"a reason has at most {MAX_REASON_LENGTH} characters; this one has {len(reason):,}")

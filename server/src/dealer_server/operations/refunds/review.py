@@ -1,0 +1,62 @@
+"""How does an operator decide on refunds? The worker then settles them (fulfillment/refund_settler.py)."""
+
+from collections.abc import Sequence
+
+from dealer_server import store
+from dealer_server.clock import Clock
+from dealer_server.db.connection import Connection
+from dealer_server.db.database import Database
+from dealer_server.operations.errors import OperatorError, require_reason
+from dealer_server.rules.orders import identity
+from dealer_server.store.audit.audit_log import record_act
+from dealer_server.store.refunds.refund import Row
+
+
+async def list_refunds(
+    database: Database, tenant_id: int | None, status: str | None, limit: int = 200
+) -> Sequence[Row]:
+    """The newest first."""
+    async with database.connection() as connection:
+        return await store.refund.listed(connection, tenant_id, status, limit)
+
+
+async def approve_refund(database: Database, refund_no: str, author: str, clock: Clock) -> Row:
+    """Lets the profiles that wait for a review be refunded. Raises OperatorError."""
+    return await _review(database, refund_no, None, author, clock)
+
+
+async def reject_refund(database: Database, refund_no: str, reason: str, author: str, clock: Clock) -> Row:
+    """Raises OperatorError."""
+    require_reason(reason, "a rejection needs a reason, for the audit log")
+    return await _review(database, refund_no, reason, author, clock)
+
+
+async def _review(database: Database, refund_no: str, reason: str | None, author: str, clock: Clock) -> Row:
+    """`reason` None: approves."""
+    refund_id = identity.refund_id(refund_no)
+
+    async def work(connection: Connection) -> Row:
+        refund = await store.refund.by_id(connection, refund_id) if refund_id is not None else None
+        if refund is None:
+            raise OperatorError(f"no refund {refund_no}")
+        await store.order.lock(connection, [(refund.tenant_id, refund.order_id)])
+        waiting = [line for line in refund.lines if line.way == "REVIEW" and line.status == "PENDING"]
+        decided = [(refund.tenant_id, refund.refund_id, line.profile_id, reason is None, reason) for line in waiting]
+        if not await store.refund.decide_lines(connection, decided, clock()):
+            raise OperatorError(f"{refund_no} is {refund.status}: none of its profiles waits for a review")
+        after = await store.refund.by_id(connection, refund.refund_id)
+        assert after is not None
+        detail = {
+            "refundNo": refund_no,
+            "orderNo": identity.order_no(refund.order_id),
+            "profiles": len(waiting),
+            "before": {"lines": "PENDING"},
+            "after": {"lines": "READY" if reason is None else "REJECTED"},
+        }
+        if reason is not None:
+            detail["reason"] = reason
+        action = "refund.approve" if reason is None else "refund.reject"
+        await record_act(connection, author, action, refund.tenant_id, detail)
+        return after
+
+    return await database.run(work)
