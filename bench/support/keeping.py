@@ -9,7 +9,7 @@ from dealer_server import __main__
 from dealer_server.api.latency import LatencyRecorder
 from dealer_server.api.refused_calls import CallLog
 
-KEEPERS = ((LatencyRecorder, "answered"), (CallLog, "refused"), (CallLog, "managed"))
+KEEPERS = ((LatencyRecorder, "answered"), (CallLog, "refused"), (CallLog, "record_step"))
 
 
 def switch() -> None:

@@ -1,9 +1,9 @@
 import msgspec
 import pytest
 
-from esim_dealer import operations
 from esim_dealer.decoding import decode
 from esim_dealer.wire.calls import Profiles
+from esim_dealer.wire.operations import OPERATIONS
 from esim_dealer.wire.snapshot import Snapshot
 
 from .conftest import snapshot
@@ -29,11 +29,9 @@ def test_an_unknown_word_deep_inside_is_handed_on():
 
 
 def test_every_answer_can_be_widened():
-    rows = [row for row in vars(operations).values() if isinstance(row, operations.Operation)]
-    assert len(rows) == 21
-    for row in rows:
+    for operation in OPERATIONS:
         with pytest.raises(msgspec.ValidationError):
-            decode(b"[]", row.answer)
+            decode(b"[]", operation.answer)
 
 
 @pytest.mark.parametrize("spoiled", [{"orderId": "one"}, {"orderNo": None}, {"items": {}}, {"createTime": "noon"}])

@@ -21,10 +21,11 @@ import msgspec
 from esim_dealer import errors
 from esim_dealer.decoding import decode
 from esim_dealer.errors import DealerError
-from esim_dealer.operations import Call, Operation
+from esim_dealer.operations import Call
 from esim_dealer.wire import signing
 from esim_dealer.wire.calls import PREFIX, PlaceOrder
 from esim_dealer.wire.envelope import OpenEnvelope
+from esim_dealer.wire.operations import Operation
 from esim_dealer.wire.snapshot import Snapshot
 from esim_dealer.wire.vocabulary import SUCCESS
 
@@ -96,7 +97,7 @@ def sign(
     return SignedRequest(url, headers, body, timeout_seconds)
 
 
-def read(operation: Operation[T], request_id: str, reply: Reply | NoReply) -> T | DealerError:
+def read(operation: Operation[Any, T], request_id: str, reply: Reply | NoReply) -> T | DealerError:
     """The result, or the error (not raised) that this reply means."""
     if isinstance(reply, NoReply):
         return _connection_failed(request_id, reply)

@@ -1,4 +1,4 @@
-"""Which operations are there, and how is a call of one put together? (specification 4, decisions 4)"""
+"""How is the call of an operation put together? One function per operation of esim_dealer.wire.operations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,47 +9,9 @@ import msgspec
 
 from esim_dealer.errors import NotFound
 from esim_dealer.order import Amount, Line, money, on_the_wire, place_order
-from esim_dealer.wire.calls import (
-    AdvanceProfile,
-    Balance,
-    CancelTopup,
-    Deliveries,
-    Delivery,
-    DeliveryList,
-    Empty,
-    Entries,
-    Health,
-    OrderList,
-    Orders,
-    Package,
-    PackageList,
-    Packages,
-    Page,
-    Pager,
-    ProfileList,
-    Profiles,
-    ProfileUsage,
-    QueryOrder,
-    QueryTopup,
-    Refund,
-    RefundItem,
-    RefundOrder,
-    RefundProfile,
-    RegionList,
-    Regions,
-    Request,
-    RequestTopup,
-    ResendDelivery,
-    SetWebhook,
-    Statement,
-    Topup,
-    Usage,
-    Voided,
-    VoidProfile,
-    Webhook,
-    WebhookState,
-    WebhookTest,
-)
+from esim_dealer.wire import calls
+from esim_dealer.wire import operations as wire
+from esim_dealer.wire.operations import Operation
 from esim_dealer.wire.snapshot import Profile, Snapshot
 from esim_dealer.wire.vocabulary import (
     AdvanceStep,
@@ -66,44 +28,17 @@ from esim_dealer.wire.vocabulary import (
 )
 
 T = TypeVar("T", bound=msgspec.Struct)
-Listing = TypeVar("Listing", Packages, Orders, Profiles, Deliveries, Entries)  # an answer that is one page of a list
-
-
-@dataclass(frozen=True, slots=True)
-class Operation(Generic[T]):
-    """A path and the shape of its answer."""
-
-    path: str
-    answer: type[T]
+Listing = TypeVar(
+    "Listing", calls.Packages, calls.Orders, calls.Profiles, calls.Deliveries, calls.Entries
+)  # an answer that is one page of a list
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    operation: Operation[T]
-    request: Request
+    """An operation and what is sent to it."""
 
-
-HEALTH = Operation("/health", Health)
-BALANCE = Operation("/account/balance", Balance)
-REGION_LIST = Operation("/region/list", Regions)
-PACKAGE_LIST = Operation("/package/list", Packages)
-ORDER = Operation("/esim/order", Snapshot)
-QUERY = Operation("/esim/query", Snapshot)
-ORDER_LIST = Operation("/esim/order/list", Orders)
-PROFILE_LIST = Operation("/esim/profile/list", Profiles)
-REFUND = Operation("/esim/refund", Refund)
-CANCEL = Operation("/esim/profile/cancel", Voided)
-USAGE = Operation("/esim/profile/usage", Usage)
-ADVANCE = Operation("/test/profile/advance", Profile)
-STATEMENT = Operation("/account/statement", Entries)
-TOPUP = Operation("/account/topup", Topup)
-TOPUP_QUERY = Operation("/account/topup/query", Topup)
-TOPUP_CANCEL = Operation("/account/topup/cancel", Topup)
-WEBHOOK_SET = Operation("/webhook/set", Webhook)
-WEBHOOK_QUERY = Operation("/webhook/query", WebhookState)
-WEBHOOK_TEST = Operation("/webhook/test", WebhookTest)
-DELIVERY_LIST = Operation("/webhook/delivery/list", Deliveries)
-DELIVERY_RESEND = Operation("/webhook/delivery/resend", Delivery)
+    operation: Operation[Any, T]
+    request: calls.Request
 
 
 # What the lists are asked for
@@ -184,41 +119,41 @@ class DeliveryQuery(DeliveryFilter, Paging, total=False):
 # Calls
 
 
-def health() -> Call[Health]:
-    return Call(HEALTH, Empty())
+def health() -> Call[calls.Health]:
+    return Call(wire.HEALTH, calls.Empty())
 
 
-def balance() -> Call[Balance]:
-    return Call(BALANCE, Empty())
+def balance() -> Call[calls.Balance]:
+    return Call(wire.BALANCE, calls.Empty())
 
 
-def regions(type: LocationType | None, keyword: str | None) -> Call[Regions]:
-    return Call(REGION_LIST, RegionList(type=type, keyword=keyword))
+def regions(type: LocationType | None, keyword: str | None) -> Call[calls.Regions]:
+    return Call(wire.REGION_LIST, calls.RegionList(type=type, keyword=keyword))
 
 
-def packages(query: Mapping[str, Any]) -> Call[Packages]:
-    return _list(PACKAGE_LIST, PackageList, query)
+def packages(query: Mapping[str, Any]) -> Call[calls.Packages]:
+    return _list(wire.PACKAGE_LIST, query)
 
 
 def order(
     transaction_id: str, items: Sequence[Line], amount: Amount | None, currency: str | None, remark: str | None
 ) -> Call[Snapshot]:
-    return Call(ORDER, place_order(transaction_id, items, amount, currency, remark))
+    return Call(wire.ORDER, place_order(transaction_id, items, amount, currency, remark))
 
 
 def query(order_no: str | None, transaction_id: str | None) -> Call[Snapshot]:
     """Raises ValueError where neither is given."""
     if not (order_no or transaction_id):
         raise ValueError("an order is found by its order_no, its transaction_id, or both")
-    return Call(QUERY, QueryOrder(order_no=order_no, transaction_id=transaction_id))
+    return Call(wire.QUERY, calls.QueryOrder(order_no=order_no, transaction_id=transaction_id))
 
 
-def orders(query: Mapping[str, Any]) -> Call[Orders]:
-    return _list(ORDER_LIST, OrderList, query)
+def orders(query: Mapping[str, Any]) -> Call[calls.Orders]:
+    return _list(wire.ORDER_LIST, query)
 
 
-def profiles(query: Mapping[str, Any]) -> Call[Profiles]:
-    return _list(PROFILE_LIST, ProfileList, query)
+def profiles(query: Mapping[str, Any]) -> Call[calls.Profiles]:
+    return _list(wire.PROFILE_LIST, query)
 
 
 def refund(
@@ -227,41 +162,41 @@ def refund(
     items: Mapping[str, Sequence[int | str] | None] | None,
     refund_transaction_id: str | None,
     remark: str | None,
-) -> Call[Refund]:
+) -> Call[calls.Refund]:
     """`items` as Dealer.refund takes them. Raises ValueError where no order is named, or `items` is empty."""
     if not (order_no or transaction_id):
         raise ValueError("an order is found by its order_no, its transaction_id, or both")
     if items is not None and not items:
         raise ValueError("items is empty: None refunds the whole order")
-    request = RefundOrder(
+    request = calls.RefundOrder(
         order_no=order_no,
         transaction_id=transaction_id,
         remark=remark,
         items=None if items is None else tuple(_refund_item(*item) for item in items.items()),
         refund_transaction_id=refund_transaction_id,
     )
-    return Call(REFUND, request)
+    return Call(wire.REFUND, request)
 
 
-def _refund_item(item_no: str, named: Sequence[int | str] | None) -> RefundItem:
-    return RefundItem(item_no=item_no, profiles=None if named is None else tuple(map(_refund_profile, named)))
+def _refund_item(item_no: str, named: Sequence[int | str] | None) -> calls.RefundItem:
+    return calls.RefundItem(item_no=item_no, profiles=None if named is None else tuple(map(_refund_profile, named)))
 
 
-def _refund_profile(named: int | str) -> RefundProfile:
+def _refund_profile(named: int | str) -> calls.RefundProfile:
     """An int is a profileId, a text an iccid."""
-    return RefundProfile(profile_id=named) if isinstance(named, int) else RefundProfile(iccid=named)
+    return calls.RefundProfile(profile_id=named) if isinstance(named, int) else calls.RefundProfile(iccid=named)
 
 
-def cancel(profile_id: int | str | None, iccid: str | None) -> Call[Voided]:
+def cancel(profile_id: int | str | None, iccid: str | None) -> Call[calls.Voided]:
     """Raises ValueError unless exactly one of the two is given."""
     _one_of(profile_id, iccid)
-    return Call(CANCEL, VoidProfile(profile_id=profile_id, iccid=iccid))
+    return Call(wire.CANCEL, calls.VoidProfile(profile_id=profile_id, iccid=iccid))
 
 
-def usage(profile_id: int | str | None, iccid: str | None, refresh: bool) -> Call[Usage]:
+def usage(profile_id: int | str | None, iccid: str | None, refresh: bool) -> Call[calls.Usage]:
     """Raises ValueError unless exactly one of the first two is given."""
     _one_of(profile_id, iccid)
-    return Call(USAGE, ProfileUsage(profile_id=profile_id, iccid=iccid, refresh=refresh or None))
+    return Call(wire.USAGE, calls.ProfileUsage(profile_id=profile_id, iccid=iccid, refresh=refresh or None))
 
 
 def advance(
@@ -269,8 +204,8 @@ def advance(
 ) -> Call[Profile]:
     """Raises ValueError unless exactly one of profile_id and iccid is given."""
     _one_of(profile_id, iccid)
-    request = AdvanceProfile(profile_id=profile_id, iccid=iccid, step=step, data_usage_bytes=data_usage_bytes)
-    return Call(ADVANCE, request)
+    request = calls.AdvanceProfile(profile_id=profile_id, iccid=iccid, step=step, data_usage_bytes=data_usage_bytes)
+    return Call(wire.ADVANCE, request)
 
 
 def _one_of(profile_id: int | str | None, iccid: str | None) -> None:
@@ -278,8 +213,8 @@ def _one_of(profile_id: int | str | None, iccid: str | None) -> None:
         raise ValueError("a profile is named by its profile_id or its iccid, by one of them")
 
 
-def statement(query: Mapping[str, Any]) -> Call[Entries]:
-    return _list(STATEMENT, Statement, query)
+def statement(query: Mapping[str, Any]) -> Call[calls.Entries]:
+    return _list(wire.STATEMENT, query)
 
 
 def topup(
@@ -289,8 +224,8 @@ def topup(
     pay_method: PayMethod | None,
     pay_reference: str | None,
     remark: str | None,
-) -> Call[Topup]:
-    request = RequestTopup(
+) -> Call[calls.Topup]:
+    request = calls.RequestTopup(
         transaction_id=transaction_id,
         amount=on_the_wire(money(amount)),
         currency=currency,
@@ -298,62 +233,62 @@ def topup(
         pay_reference=pay_reference,
         remark=remark,
     )
-    return Call(TOPUP, request)
+    return Call(wire.TOPUP, request)
 
 
-def query_topup(topup_no: str | None, transaction_id: str | None) -> Call[Topup]:
+def query_topup(topup_no: str | None, transaction_id: str | None) -> Call[calls.Topup]:
     """Raises ValueError where neither is given."""
     if not (topup_no or transaction_id):
         raise ValueError("a top-up is found by its topup_no, its transaction_id, or both")
-    return Call(TOPUP_QUERY, QueryTopup(topup_no=topup_no, transaction_id=transaction_id))
+    return Call(wire.TOPUP_QUERY, calls.QueryTopup(topup_no=topup_no, transaction_id=transaction_id))
 
 
-def cancel_topup(topup_no: str | None, transaction_id: str | None) -> Call[Topup]:
+def cancel_topup(topup_no: str | None, transaction_id: str | None) -> Call[calls.Topup]:
     """Raises ValueError where neither is given."""
     if not (topup_no or transaction_id):
         raise ValueError("a top-up is found by its topup_no, its transaction_id, or both")
-    return Call(TOPUP_CANCEL, CancelTopup(topup_no=topup_no, transaction_id=transaction_id))
+    return Call(wire.TOPUP_CANCEL, calls.CancelTopup(topup_no=topup_no, transaction_id=transaction_id))
 
 
-def set_webhook(callback_url: str | None) -> Call[Webhook]:
-    return Call(WEBHOOK_SET, SetWebhook(callback_url=callback_url))
+def set_webhook(callback_url: str | None) -> Call[calls.Webhook]:
+    return Call(wire.WEBHOOK_SET, calls.SetWebhook(callback_url=callback_url))
 
 
-def webhook() -> Call[WebhookState]:
-    return Call(WEBHOOK_QUERY, Empty())
+def webhook() -> Call[calls.WebhookState]:
+    return Call(wire.WEBHOOK_QUERY, calls.Empty())
 
 
-def test_webhook() -> Call[WebhookTest]:
-    return Call(WEBHOOK_TEST, Empty())
+def test_webhook() -> Call[calls.WebhookTest]:
+    return Call(wire.WEBHOOK_TEST, calls.Empty())
 
 
-def deliveries(query: Mapping[str, Any]) -> Call[Deliveries]:
-    return _list(DELIVERY_LIST, DeliveryList, query)
+def deliveries(query: Mapping[str, Any]) -> Call[calls.Deliveries]:
+    return _list(wire.DELIVERY_LIST, query)
 
 
-def resend(delivery_id: str) -> Call[Delivery]:
-    return Call(DELIVERY_RESEND, ResendDelivery(delivery_id=delivery_id))
+def resend(delivery_id: str) -> Call[calls.Delivery]:
+    return Call(wire.DELIVERY_RESEND, calls.ResendDelivery(delivery_id=delivery_id))
 
 
-def _list(operation: Operation[T], request: type[Request], query: Mapping[str, Any]) -> Call[T]:
+def _list(operation: Operation[Any, T], query: Mapping[str, Any]) -> Call[T]:
     """Raises ValueError for a time without a time zone, TypeError for a filter that the operation does not have."""
     for name, value in query.items():
         if isinstance(value, datetime) and value.tzinfo is None:
             raise ValueError(f"{name} needs a time zone, or the service would have to guess one")
     paging = {name: query[name] for name in Paging.__annotations__ if name in query}
     filters = {name: value for name, value in query.items() if name not in paging}
-    return Call(operation, request(**filters, **({"pager": Pager(**paging)} if paging else {})))
+    return Call(operation, operation.request(**filters, **({"pager": calls.Pager(**paging)} if paging else {})))
 
 
-def following(call: Call[T], page: Page) -> Call[T] | None:
+def following(call: Call[T], page: calls.Page) -> Call[T] | None:
     """The same call for the page after this one; None after the last."""
     if not page.next:
         return None
-    pager = Pager(page_size=page.page_size, after=page.next)
+    pager = calls.Pager(page_size=page.page_size, after=page.next)
     return replace(call, request=msgspec.structs.replace(call.request, pager=pager))
 
 
-def only(package_code: str, found: Packages) -> Package:
+def only(package_code: str, found: calls.Packages) -> calls.Package:
     """The one package of that code. Raises NotFound."""
     for package in found.packages:
         if package.package_code == package_code:

@@ -4,6 +4,7 @@ import json
 import re
 import runpy
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple, get_args, get_type_hints
 
@@ -12,14 +13,16 @@ import openapi_spec_validator
 import pytest
 from jsonschema import Draft202012Validator, FormatChecker
 
-from dealer_server.api import routes
-from dealer_server.api.openapi import descriptions, generator
-from dealer_server.api.replies import STATUS
+from dealer_server.api.openapi import examples, generator, schemas
+from dealer_server.api.openapi.examples import Example
+from dealer_server.api.result_codes import STATUS
+from dealer_server.api.routes import ROUTES, Route
 from dealer_server.dev import catalogue
 from dealer_server.rules import refusal
 from dealer_server.rules.orders import order, priced_lines
 from dealer_server.rules.orders.priced_lines import Offer
 from esim_dealer.wire import calls, envelope, signing
+from esim_dealer.wire import operations as wire
 from esim_dealer.wire.snapshot import Snapshot
 from esim_dealer.wire.vocabulary import ChangeHint, EventType, ResultCode
 from support import paths
@@ -28,20 +31,12 @@ BASE_URL = "https://api.example.com"
 VECTORS = json.loads((paths.VECTORS / "signing.json").read_text())["vectors"]
 
 
-class Placeholder:
-    """Stands for the parts that operations run on: the document needs what the rows say, not what they do."""
-
-    def __getattr__(self, name: str) -> "Placeholder":
-        return self
-
-
-ROWS = routes.operations(routes.Parts(*(Placeholder() for _ in routes.Parts.__struct_fields__)))  # type: ignore[arg-type]
-DOCUMENT = json.loads(msgspec.json.encode(generator.document(ROWS, base_url=BASE_URL, version="1.0.2")))
+DOCUMENT = json.loads(msgspec.json.encode(generator.document(ROUTES, base_url=BASE_URL, version="1.0.2")))
 OPERATIONS = {path: item["post"] for path, item in DOCUMENT["paths"].items()}
 DOCS = paths.DOCS
 
 
-class Example(NamedTuple):
+class Shown(NamedTuple):
     where: str
     schema: dict[str, Any]
     value: Any
@@ -57,14 +52,14 @@ def resolved(value: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def examples_of(where: str, content: dict[str, Any]) -> Iterator[Example]:
+def examples_of(where: str, content: dict[str, Any]) -> Iterator[Shown]:
     media = content["application/json"]
     assert media["examples"], where
     for name, example in media["examples"].items():
-        yield Example(f"{where} {name}", media["schema"], resolved(example)["value"])
+        yield Shown(f"{where} {name}", media["schema"], resolved(example)["value"])
 
 
-def all_examples() -> Iterator[Example]:
+def all_examples() -> Iterator[Shown]:
     for path, operation in OPERATIONS.items():
         yield from examples_of(f"{path} call", operation["requestBody"]["content"])
         for status, response in operation["responses"].items():
@@ -73,12 +68,12 @@ def all_examples() -> Iterator[Example]:
         yield from examples_of(event_type, item["post"]["requestBody"]["content"])
 
 
-def header_examples() -> Iterator[Example]:
+def header_examples() -> Iterator[Shown]:
     for name, header in DOCUMENT["components"]["headers"].items():
-        yield Example(name, header["schema"], header.get("example", "POST"))
+        yield Shown(name, header["schema"], header.get("example", "POST"))
     for item in DOCUMENT["webhooks"].values():
         for header in item["post"]["parameters"]:
-            yield Example(header["name"], header["schema"], header["example"])
+            yield Shown(header["name"], header["schema"], header["example"])
 
 
 def refused_codes(operation: dict[str, Any]) -> dict[str, int]:
@@ -96,53 +91,49 @@ def test_the_document_is_valid_openapi() -> None:
     openapi_spec_validator.validate(DOCUMENT)
 
 
-def test_every_row_is_there_under_its_full_path() -> None:
-    assert list(OPERATIONS) == [f"/open-api/v1{row.path}" for row in ROWS]
+def test_every_operation_is_there_under_its_full_path() -> None:
+    assert list(OPERATIONS) == [f"/open-api/v1{operation.path}" for operation in wire.OPERATIONS]
     assert DOCUMENT["servers"] == [{"url": BASE_URL}]
-    assert len({operation["operationId"] for operation in OPERATIONS.values()}) == len(ROWS)
+    assert len({operation["operationId"] for operation in OPERATIONS.values()}) == len(ROUTES)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.path)
-def test_every_row_has_a_text_and_a_tag_that_is_described(row: routes.Operation) -> None:
-    operation = OPERATIONS[calls.PREFIX + row.path]
-    assert row.path in descriptions.OPERATIONS
-    assert set(operation["tags"]) <= {tag["name"] for tag in DOCUMENT["tags"]}
-
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.path)
-def test_every_code_a_row_names_stands_under_its_status(row: routes.Operation) -> None:
-    codes = refused_codes(OPERATIONS[calls.PREFIX + row.path])
-    assert set(row.refusals) <= set(codes)
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
+def test_every_code_a_route_names_stands_under_its_status(route: Route[Any, Any]) -> None:
+    codes = refused_codes(OPERATIONS[calls.PREFIX + route.path])
+    assert set(route.refusals) <= set(codes)
     assert {code: STATUS[code] for code in codes} == codes  # type: ignore[index]
 
 
-def test_every_code_of_the_rows_is_a_code_of_the_contract_and_has_an_example() -> None:
+def test_every_code_of_the_routes_is_a_code_of_the_contract_and_has_an_example() -> None:
     named = {code for operation in OPERATIONS.values() for code in refused_codes(operation)}
     assert named <= set(get_args(ResultCode))
     assert named == {name[:6] for name in DOCUMENT["components"]["examples"]}
-    assert named >= {*generator.COMMON, *(code for row in ROWS for code in row.refusals)}
+    assert named >= {*generator.COMMON, *(code for route in ROUTES for code in route.refusals)}
     for code in named:
         assert f"| `{code}` | {STATUS[code]} |" in DOCUMENT["info"]["description"]  # type: ignore[index]
 
 
 @pytest.mark.parametrize(
-    ("changed", "lacking"),
+    ("changed", "missing"),
     [
-        ({"path": "/esim/new"}, ["text in descriptions.OPERATIONS", "example call", "example answer"]),
-        ({"path": "/new/list"}, ["text for its tag new"]),
-        ({"refusals": ("310299",)}, ["text for 310299", "example of 310299"]),
+        ({"operation": replace(wire.HEALTH, path="/esim/new")}, "no example"),
+        ({"operation": replace(wire.HEALTH, path="/new/list")}, "a tag new that texts.TAGS does not describe"),
+        ({"summary": ""}, "no summary or no description"),
+        ({"refusals": ("310299",)}, "310299, of which result_codes.RESULT_CODES has no example"),
+        ({"operation": replace(wire.HEALTH, answer=calls.Balance)}, "an example that does not fit"),
     ],
 )
-def test_an_operation_without_text_or_example_is_named_before_anybody_asks(
-    changed: dict[str, Any], lacking: list[str]
-) -> None:
-    generator.require_complete(ROWS)
-    row = msgspec.structs.replace(ROWS[0], **changed)
-    with pytest.raises(generator.Incomplete) as told:
-        generator.require_complete([*ROWS, row])
-    assert row.path in str(told.value)
-    for one in lacking:
-        assert one in str(told.value)
+def test_a_route_without_words_or_example_is_named_at_start(changed: dict[str, Any], missing: str) -> None:
+    generator.require_complete(ROUTES)
+    route = replace(ROUTES[0], **changed)
+    with pytest.raises(generator.Incomplete, match=missing) as error:
+        generator.require_complete([*ROUTES, route])
+    assert route.path in str(error.value)
+
+
+def test_no_example_is_left_over() -> None:
+    assert examples.load().keys() == {route.path for route in ROUTES}
+    assert examples.fault(ROUTES[0], Example({}, {})) == "has no example"
 
 
 def test_every_code_that_a_refusal_of_every_call_has_is_common() -> None:
@@ -152,19 +143,19 @@ def test_every_code_that_a_refusal_of_every_call_has_is_common() -> None:
 
 
 @pytest.mark.parametrize("example", [*all_examples(), *header_examples()], ids=lambda example: example.where)
-def test_examples_fit_their_schemas(example: Example) -> None:
+def test_examples_fit_their_schemas(example: Shown) -> None:
     schema = {**example.schema, "components": DOCUMENT["components"]}
     Draft202012Validator(schema, format_checker=FormatChecker()).validate(example.value)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.path)
-def test_example_calls_and_answers_are_those_of_the_wire(row: routes.Operation) -> None:
-    operation = OPERATIONS[calls.PREFIX + row.path]
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
+def test_example_calls_and_answers_are_those_of_the_wire(route: Route[Any, Any]) -> None:
+    operation = OPERATIONS[calls.PREFIX + route.path]
     for example in examples_of("call", operation["requestBody"]["content"]):
-        msgspec.json.decode(msgspec.json.encode(example.value), type=row.takes)
+        msgspec.json.decode(msgspec.json.encode(example.value), type=route.operation.request)
     for example in examples_of("answer", operation["responses"]["200"]["content"]):
         data = msgspec.json.encode(example.value["data"])
-        read = msgspec.json.decode(data, type=row.answers)
+        read = msgspec.json.decode(data, type=route.operation.answer)
         assert json.loads(envelope.encoder.encode(read)) == example.value["data"]
 
 
@@ -259,8 +250,8 @@ def test_every_field_is_described_and_no_description_is_left_over() -> None:
         for field, schema in schema["properties"].items()
     }
     assert [name for name, text in fields.items() if not text] == []
-    used = {name if name in descriptions._FIELDS else name.partition(".")[2] for name in fields}
-    assert set(descriptions._FIELDS) - used == set()
+    used = {name if name in schemas.FIELDS else name.partition(".")[2] for name in fields}
+    assert set(schemas.FIELDS) - used == set()
 
 
 def test_names_are_camel_case_and_patterns_are_those_of_json_schema() -> None:
@@ -277,7 +268,7 @@ def test_texts_cite_no_document_by_number() -> None:
 
 def test_times_are_marked_as_such() -> None:
     """Answers name every time `...Time` or `time`, by which the document knows it for one."""
-    for struct in {struct for row in ROWS for struct in (row.answers, Snapshot)} | set(calls.Answer.__subclasses__()):
+    for struct in {route.operation.answer for route in ROUTES} | {Snapshot} | set(calls.Answer.__subclasses__()):
         for field in msgspec.structs.fields(struct):
             hint = get_type_hints(struct)[field.name]
             if datetime in (hint, *get_args(hint)):

@@ -11,9 +11,9 @@ from jsonschema import Draft202012Validator
 
 from dealer_server.api.openapi import generator
 from support.api_client import ApiClient
-from support.operations import ROWS
+from support.operations import ROUTES
 
-DOCUMENT = json.loads(msgspec.json.encode(generator.document(ROWS, base_url="https://api.example.com", version="1")))
+DOCUMENT = json.loads(msgspec.json.encode(generator.document(ROUTES, base_url="https://api.example.com", version="1")))
 NOBODYS = {
     "orderNo": "D200101000000000001",
     "transactionId": "nobodys",

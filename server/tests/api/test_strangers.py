@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from support.api_client import ApiClient, Reply, Service, running_service
-from support.operations import PATHS, ROWS
+from support.operations import PATHS, ROUTES
 
 Json = Mapping[str, Any]
 LINE = {"packageCode": "TEST-OK", "quantity": 1, "price": "1.80"}
@@ -96,8 +96,8 @@ async def indistinguishable(door: ApiClient, path: str, theirs: Json, nobodys: J
 
 def takes(path: str) -> frozenset[str]:
     """The names of an operation's fields, those inside its lists as well."""
-    [row] = [row for row in ROWS if row.path == path]
-    return frozenset(names_of(row.takes))
+    [route] = [route for route in ROUTES if route.path == path]
+    return frozenset(names_of(route.operation.request))
 
 
 def names_of(kind: Any) -> set[str]:

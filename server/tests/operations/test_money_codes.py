@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support.api_client import ApiClient, Service, running_service
-from support.operations import ROWS
+from support.operations import ROUTES
 from support.refunds import bought, profiles, refund
 
 Json = Mapping[str, Any]
@@ -179,7 +179,7 @@ ELSEWHERE = {
 
 def test_every_code_that_an_operation_names_is_in_the_table():
     paths = {REFUND, CANCEL, REVOKE, TOPUP, TOPUP_QUERY, TOPUP_CANCEL, STATEMENT}
-    promised = {(row.path, code) for row in ROWS if row.path in paths for code in row.refusals}
+    promised = {(route.path, code) for route in ROUTES if route.path in paths for code in route.refusals}
     covered = {(path, code) for path, code, _ in CASES} | set(ELSEWHERE)
     assert promised <= covered
     assert {code for _, code in covered} - {code for _, code in promised} <= {"000105", "000106", "000107", "000108"}

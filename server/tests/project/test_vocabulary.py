@@ -3,18 +3,22 @@
 import json
 import re
 from collections.abc import Iterator
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, get_args, get_origin
 
 import msgspec
 import pytest
 
-from dealer_server.api import authenticate, replies, routes
+from dealer_server.api import authenticate, replies
 from dealer_server.api.openapi import generator
+from dealer_server.api.result_codes import STATUS
+from dealer_server.api.routes import ROUTES, Route
 from dealer_server.dev import catalogue as generate
 from dealer_server.rules import refusal
 from dealer_server.rules.delivery import backoff, delivery
+from esim_dealer import operations as sdk_operations
 from esim_dealer.wire import calls, signing, vocabulary
+from esim_dealer.wire import operations as wire
 from esim_dealer.wire.envelope import Envelope
 from esim_dealer.wire.snapshot import OrderItem, Profile, Snapshot
 from support import paths
@@ -108,7 +112,7 @@ def codes() -> dict[str, int]:
 
 
 def test_result_codes_and_statuses_are_those_of_the_contract() -> None:
-    assert codes() == dict(replies.STATUS)
+    assert codes() == dict(STATUS)
     assert set(codes()) == set(get_args(vocabulary.ResultCode))
 
 
@@ -178,15 +182,8 @@ def test_fields_of_an_order_and_of_the_pager_are_those_of_the_contract() -> None
         assert {row[0] for row in pager if side in row[1]} == fields
 
 
-def served() -> dict[str, routes.Operation]:
-    """The operations by path; their parts are not needed for that."""
-
-    class Placeholder:
-        def __getattr__(self, name: str) -> Any:
-            return None
-
-    parts = routes.Parts(*(Placeholder() for _ in routes.Parts.__struct_fields__))  # type: ignore[arg-type]
-    return {row.path: row for row in routes.operations(parts)}
+def served() -> dict[str, Route[Any, Any]]:
+    return {route.path: route for route in ROUTES}
 
 
 def path_tables() -> list[list[Row]]:
@@ -196,14 +193,19 @@ def path_tables() -> list[list[Row]]:
 def test_the_operations_served_and_their_parameters_are_those_of_the_routes() -> None:
     rows = {row[0].split(" ")[0]: row for row in path_tables()[0]}
     assert set(rows) == set(served())
-    for path, operation in served().items():
+    for path, route in served().items():
         request = rows[path][1]
         if "section" in request:
             continue
-        fields = {field.encode_name for field in msgspec.structs.fields(operation.takes)}
+        fields = {field.encode_name for field in msgspec.structs.fields(route.operation.request)}
         assert set(re.findall(r"`(\w+)`", request)) == fields, path
-    listed = TEXT.partition("Served today:")[2].partition("Other paths")[0]
-    assert set(re.findall(r"`(/[^`]+)`", listed)) == set(served())
+
+
+def test_the_sdk_has_a_function_for_every_operation() -> None:
+    functions = [value for value in vars(sdk_operations).values() if isinstance(value, FunctionType)]
+    called = {name for function in functions for name in function.__code__.co_names}
+    declared = {name for name, value in vars(wire).items() if isinstance(value, wire.Operation)}
+    assert declared - called == {"REVOKE"}, "it does the same as CANCEL"
 
 
 def test_nothing_is_promised_that_is_not_there() -> None:

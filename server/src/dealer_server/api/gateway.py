@@ -1,7 +1,7 @@
-"""Door 1 as an ASGI application: the check order of decisions 1, then the operation, then the reply.
+"""How is a call of the API handled? The checks of specification 5.4 in their order, then the operation, then the reply.
 
-A raw table on the path: a router and middlewares cost more than the operations (traps 7). What is no operation is left
-to the pages behind.
+An ASGI application. Paths are looked up in a table: a router and middleware cost more than most operations. Paths
+outside /open-api/ go to the pages.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -13,7 +13,7 @@ import structlog
 from dealer_server.api import authenticate, parameters, replies
 from dealer_server.api.authenticate import Authenticator
 from dealer_server.api.listener import KNOWN, REPLY
-from dealer_server.api.routes import Operation
+from dealer_server.api.routes import BoundRoute
 from dealer_server.db.errors import DatabaseLost, StatementTimeout
 from dealer_server.rules import refusal
 from dealer_server.rules.access import access
@@ -25,6 +25,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 log = structlog.get_logger()
+encode = envelope.encoder.encode
 
 
 class ClientGone(Exception):
@@ -32,35 +33,34 @@ class ClientGone(Exception):
 
 
 class Gateway:
+    """`refused` receives each refused call: why, its scope, headers, body (None: not read) and trace id. `answered`
+    receives of each other call whether it writes, the seconds from its last byte to its answer, and the status."""
+
     def __init__(
         self,
         authenticator: Authenticator,
-        operations: Mapping[bytes, Operation],
+        routes: Mapping[bytes, BoundRoute],
         pages: Any,
         refused: Callable[[refusal.Refusal, Scope, authenticate.Head, bytes | None, bytes], None],
         answered: Callable[[bool, float, int], None],
     ):
-        """`refused` is told of each call that was: why, its scope, headers, body (None: unread) and trace id;
-        `answered` of each other one: whether it writes, the seconds since its last byte came, the status."""
         self._authenticator = authenticator
+        self._routes = routes
+        self._pages = pages
         self._refused = refused
         self._answered = answered
-        self._operations = operations
-        self._pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         path = scope["raw_path"]
-        operation = self._operations.get(path)
-        if operation is None and not path.startswith(b"/open-api/"):
-            scope.pop(REPLY, None)
+        route = self._routes.get(path)
+        # The reply holds the scope: left in it, the scope would be freed by the cycle collector only.
+        reply = scope.pop(REPLY, None)
+        if route is None and not path.startswith(b"/open-api/"):
             await self._pages(scope, receive, send)
             return
-        reply = scope.pop(
-            REPLY, None
-        )  # it knows the scope: left there, each call would wait for the collector of cycles
-        known = scope.pop(KNOWN, None)
+        mark_authenticated = scope.pop(KNOWN, None)
         trace = replies.trace_id()
         head = authenticate.read_head(scope["headers"])
         request_id = head.values[authenticate.REQUEST_ID]
@@ -71,32 +71,28 @@ class Gateway:
         body = None
         began = perf_counter()
         try:
-            body = await _checked_body(operation, scope, head, receive)
+            body = await _checked_body(route, scope, head, receive)
             began = perf_counter()
-            assert operation is not None
-            caller, allowance = await self._authenticator.authenticate(head, _peer(scope), body, operation.writes)
-            if known is not None:
-                known()
-            call = parameters.decode(operation.decode, body)
-            writing = operation.writes
-            answer = await operation.run(caller, call)
-            parts = envelope.success(answer)
+            assert route is not None
+            caller, allowance = await self._authenticator.authenticate(head, _peer(scope), body, route.writes)
+            if mark_authenticated is not None:
+                mark_authenticated()
+            call = parameters.decode(route.decode, body)
+            writing = route.writes
+            answer = await route.run(caller, call)
+            parts = envelope.success(answer if type(answer) is bytes else encode(answer))
             status, lines = 200, replies.success_head(sum(map(len, parts)), trace, request_id or b"", allowance)
-        except refusal.Refusal as why:
-            if isinstance(why, authenticate.TooManyCalls):
-                allowance = why.allowance
-            status, lines, *parts = replies.refused(why, trace, request_id, allowance)
-            self._refused(why, scope, head, body, trace)
-        except DatabaseLost as lost:
-            why = refusal.OutcomeUnknown() if lost.sent and writing else refusal.Busy()
-            status, lines, *parts = replies.refused(why, trace, request_id, allowance)
-        except StatementTimeout:  # it only looked, so nothing was done
-            status, lines, *parts = replies.refused(refusal.Busy(), trace, request_id, allowance)
         except ClientGone:
             return
-        except Exception:
-            log.exception("unexpected", trace_id=trace.decode(), path=path.decode("latin-1"))
-            status, lines, *parts = replies.unexpected(trace, request_id, allowance)
+        except Exception as error:
+            if isinstance(error, authenticate.TooManyCalls):
+                allowance = error.allowance
+            why = _refusal_of(error, writing)
+            status, lines, *parts = replies.failed(why, trace, request_id, allowance)
+            if why is None:
+                log.exception("unexpected", trace_id=trace.decode(), path=path.decode("latin-1"))
+            elif why is error:
+                self._refused(why, scope, head, body, trace)
         if status == 200 or status >= 500:
             self._answered(writing, perf_counter() - began, status)
         if reply is None or not reply(status, lines, parts):
@@ -104,9 +100,20 @@ class Gateway:
             await send({"type": "http.response.body", "body": b"".join(parts)})
 
 
-async def _checked_body(operation: Operation | None, scope: Scope, head: authenticate.Head, receive: Receive) -> bytes:
+def _refusal_of(error: Exception, writing: bool) -> refusal.Refusal | None:
+    """What an error of a call is answered with; None for 000001. `writing`: the operation has begun, and it writes."""
+    if isinstance(error, refusal.Refusal):
+        return error
+    if isinstance(error, DatabaseLost):
+        return refusal.OutcomeUnknown() if error.sent and writing else refusal.Busy()
+    if isinstance(error, StatementTimeout):  # only reads have a limit, so nothing was done
+        return refusal.Busy()
+    return None
+
+
+async def _checked_body(route: BoundRoute | None, scope: Scope, head: authenticate.Head, receive: Receive) -> bytes:
     """The body, after the checks that need no credentials: path, query string, method, size, content type."""
-    if operation is None:
+    if route is None:
         raise refusal.PathUnknown
     if scope["query_string"]:
         raise refusal.ParameterInvalid("the query string is not signed, so none is accepted; use the JSON body")

@@ -102,7 +102,7 @@ def described(
 
 
 class CallLog:
-    """One per process. `refused` and `managed` only put into memory; `running` writes."""
+    """One per process. `refused` and `record_step` only put into memory; `running` writes."""
 
     def __init__(self, database: Database, memory: Cache, clock: Clock, trusted: Sequence[access.Network]):
         self._database = database
@@ -141,8 +141,8 @@ class CallLog:
         self._waiting.setdefault(app_key, []).append(call)
         self._bell.set()
 
-    def managed(self, tenant_id: int, step: Step) -> None:
-        """A dealer has come to this step of its first run, maybe again."""
+    def record_step(self, tenant_id: int, step: Step) -> None:
+        """A dealer has reached this step of its integration, perhaps not for the first time."""
         if (tenant_id, step) not in self._known:
             self._known.add((tenant_id, step))
             self._steps.add((tenant_id, step))

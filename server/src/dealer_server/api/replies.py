@@ -1,4 +1,4 @@
-"""How does a result or a refusal become an HTTP answer? The only place that knows HTTP statuses (decisions 2)."""
+"""How does a result or a refusal become an HTTP answer? (specification 7)"""
 
 import itertools
 import secrets
@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from dealer_server.api.result_codes import STATUS
 from dealer_server.rules import refusal
 from dealer_server.rules.access.rate_limit import Allowance
 from esim_dealer.wire import envelope
@@ -14,56 +15,8 @@ from esim_dealer.wire.vocabulary import ResultCode
 
 Headers = list[tuple[bytes, bytes]]
 
-STATUS: Mapping[ResultCode, int] = {
-    "000000": 200,
-    "000001": 500,
-    "000101": 401,
-    "000102": 400,
-    "000103": 405,
-    "000104": 400,
-    "000105": 400,
-    "000106": 400,
-    "000107": 400,
-    "000108": 400,
-    "000109": 415,
-    "000110": 413,
-    "000111": 400,
-    "000112": 404,
-    "101001": 401,
-    "101002": 403,
-    "101003": 401,
-    "101004": 401,
-    "101005": 401,
-    "101006": 403,
-    "101013": 429,
-    "900001": 503,
-    "900002": 502,
-    "200002": 409,
-    "200003": 409,
-    "200004": 409,
-    "200005": 422,
-    "200006": 422,
-    "200007": 402,
-    "200008": 422,
-    "200010": 409,
-    "200011": 409,
-    "200014": 409,
-    "200015": 422,
-    "200020": 403,
-    "200021": 409,
-    "200022": 501,
-    "310241": 404,
-    "310272": 404,
-    "310274": 404,
-    "310402": 409,
-    "310403": 404,
-    "310404": 404,
-    "310405": 404,
-    "310501": 422,
-}
-
 _encode = msgspec.json.Encoder().encode
-_process = secrets.token_hex(6).encode()  # tells processes apart, so that a counter is enough within one
+_process = secrets.token_hex(6).encode()  # distinguishes processes; within one a counter is enough
 _calls = itertools.count(1)
 
 
@@ -93,14 +46,21 @@ def refused(
     return STATUS[why.code], head, body
 
 
+def failed(
+    why: refusal.Refusal | None, trace: bytes, request_id: bytes | None, allowance: Allowance | None
+) -> tuple[int, bytes, bytes]:
+    """The same of a refusal, or of 000001 where there is none."""
+    return unexpected(trace, request_id, allowance) if why is None else refused(why, trace, request_id, allowance)
+
+
 def unexpected(trace: bytes, request_id: bytes | None, allowance: Allowance | None = None) -> tuple[int, bytes, bytes]:
-    """000001: a broken promise of ours. Fixed text; the trace id finds it in the logs."""
+    """000001: an error of the service. The text is fixed; the trace id finds the error in the logs."""
     body = error_body("000001", "unexpected server error; nothing was done in part", {"traceId": trace.decode()})
     return STATUS["000001"], _error_head(body, trace, request_id, allowance), body
 
 
 def headers(head: bytes) -> Headers:
-    """Header lines one by one, as ASGI wants them."""
+    """Header lines one by one, as ASGI takes them."""
     return [(name, value) for name, _, value in (line.partition(b": ") for line in head.splitlines())]
 
 

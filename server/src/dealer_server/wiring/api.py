@@ -97,7 +97,7 @@ async def web_apps(base: Base) -> AsyncIterator[WebApps]:
         )
         parts = routes.Parts(
             usage=functools.partial(query_usage, database, clock.now, base.signals.lifecycle.set),
-            advance=advance_profile if settings.environment == "test" else None,
+            advance=advance_profile,
             refunds=refunds,
             voids=voids,
             database=database,
@@ -112,22 +112,22 @@ async def web_apps(base: Base) -> AsyncIterator[WebApps]:
             callbacks=callback_policy(settings),
             master_keys=settings.master_keys,
             outbound=await stack.enter_async_context(Outbound(callback_policy(settings))),
-            managed=call_log.managed,
+            record_step=call_log.record_step,
         )
         console = await stack.enter_async_context(console_app(base, parts)) if settings.console != "" else None
-        rows = routes.operations(parts)
-        generator.require_complete(rows)
+        served = routes.served(test_environment=settings.environment == "test")
+        generator.require_complete(served)
 
         @functools.cache
         def document() -> bytes:  # costs a tenth of a second, and few ask for it
-            return msgspec.json.encode(generator.document(rows, base_url=settings.base_url, version=VERSION))
+            return msgspec.json.encode(generator.document(served, base_url=settings.base_url, version=VERSION))
 
         code_of = functools.partial(show_qr.code_of, database, base.data_keys)
-        served = pages(document, code_of, drawing.svg, drawing.png, base.health.not_ready)
+        unsigned = pages(document, code_of, drawing.svg, drawing.png, base.health.not_ready)
         api = Gateway(
             Authenticator(base.cache, settings.master_keys, admission, clock.now, settings.proxies),
-            routes.table(rows),
-            with_console(served, console) if console and settings.console is None else served,
+            routes.table(served, parts),
+            with_console(unsigned, console) if console and settings.console is None else unsigned,
             call_log.refused,
             latency.answered,
         )

@@ -1,96 +1,81 @@
-"""What does the OpenAPI document say? Made from the rows of `routes`, the structs of the contract and the refusals."""
+"""What does the OpenAPI document say? Made from the routes, the structs of the contract and the result codes."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
-from dealer_server.api.openapi import descriptions, examples
-from dealer_server.api.replies import STATUS
-from dealer_server.api.routes import Operation
-from dealer_server.rules.orders.snapshot import Links
-from esim_dealer.wire import calls, signing
-from esim_dealer.wire.snapshot import Snapshot
-from esim_dealer.wire.vocabulary import SUCCESS, SUCCESS_MESSAGE, EventType
+from dealer_server.api import replies
+from dealer_server.api.openapi import examples, texts
+from dealer_server.api.openapi.examples import Example
+from dealer_server.api.openapi.schemas import SCHEMAS, has_parameters, requires_body, schemas
+from dealer_server.api.result_codes import RESULT_CODES
+from dealer_server.api.routes import Route
+from dealer_server.rules import refusal
+from esim_dealer.wire import calls, envelope, signing
+from esim_dealer.wire.events import EVENTS
+from esim_dealer.wire.vocabulary import SUCCESS, SUCCESS_MESSAGE, EventType, ResultCode
 
 Json = dict[str, Any]
+Routes = Iterable[Route[Any, Any]]
 
-# What any call may be refused with, in the order of the checks (decisions 1).
-COMMON = (
+# What any call may be refused with, in the order of the checks (specification 5.4).
+COMMON: Sequence[ResultCode] = (
     "000112", "000103", "000110", "000109", "000101", "000102", "101005", "101006", "101002", "101001", "101003",
     "101004", "101013", "000104", "000105", "000106", "000107", "000108", "900001", "000001",
 )  # fmt: skip
-
-_STATUS: Mapping[str, int] = {**STATUS}
-_SCHEMAS = "#/components/schemas/"
-_MONEY = r"^(0|[1-9][0-9]{0,11})(\.[0-9]{1,4})?$"
-_MONEY_SENT: Json = {"type": ["number", "string"], "pattern": _MONEY, "minimum": 0, "exclusiveMaximum": 10**12}
-_MONEY_ANSWERED: Json = {"type": "string", "pattern": r"^-?(0|[1-9][0-9]*)(\.[0-9]{1,4})?$"}
-_AMOUNTS = {"amount", "price", "retailPrice", "balance", "creditLimit", "availableBalance", "lowBalanceThreshold"}
-# Calls that name one thing by one of several parameters: oneOf where they exclude each other, else anyOf.
-_NAMED_BY: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "QueryOrder": ("anyOf", ("orderNo", "transactionId")),
-    "RefundOrder": ("anyOf", ("orderNo", "transactionId")),
-    "RefundProfile": ("anyOf", ("profileId", "iccid")),
-    "VoidProfile": ("oneOf", ("profileId", "iccid")),
-    "ProfileUsage": ("oneOf", ("profileId", "iccid")),
-    "AdvanceProfile": ("oneOf", ("profileId", "iccid")),
-    "QueryTopup": ("anyOf", ("topupNo", "transactionId")),
-    "CancelTopup": ("anyOf", ("topupNo", "transactionId")),
-}
-_CITATION = re.compile(r"\s*\((?:specification|decisions)[^)]*\)")
+OF_PARAMETERS = ("000105", "000106", "000107")
 
 
 class Incomplete(Exception):
-    """An operation that the document cannot describe, and what it lacks."""
+    """A route that the document cannot describe, and what it lacks."""
 
 
-def require_complete(rows: Iterable[Operation]) -> None:
-    """Call it at start, so that a missing example is seen then and not in an answer of /openapi.json.
+def require_complete(routes: Routes) -> None:
+    """Call it at start, so that a missing part is seen then and not in an answer of /openapi.json.
 
     Raises Incomplete.
     """
-    for row in rows:
-        if lacking := [*_lacking_of_path(row.path), *(one for code in row.refusals for one in _lacking_of_code(code))]:
-            raise Incomplete(f"operation {row.path} has no {', no '.join(lacking)}")
+    by_path = examples.load()
+    for route in routes:
+        if faults := [*_faults(route, by_path.get(route.path))]:
+            raise Incomplete(f"{route.path} {', '.join(faults)}")
 
 
-def _lacking_of_path(path: str) -> Iterable[str]:
-    if path not in descriptions.OPERATIONS:
-        yield "text in descriptions.OPERATIONS"
-    if (tag := _tag(path)) not in descriptions.TAGS:
-        yield f"text for its tag {tag} in descriptions.TAGS"
-    yield from examples.lacking(path)
+def _faults(route: Route[Any, Any], example: Example | None) -> Iterable[str]:
+    if not (route.summary and route.description):
+        yield "has no summary or no description"
+    if (tag := _tag(route)) not in texts.TAGS:
+        yield f"has a tag {tag} that texts.TAGS does not describe"
+    for code in route.refusals:
+        if code not in RESULT_CODES or RESULT_CODES[code].example is None:
+            yield f"may be refused with {code}, of which result_codes.RESULT_CODES has no example"
+    if fault := examples.fault(route, example):
+        yield fault
 
 
-def _lacking_of_code(code: str) -> Iterable[str]:
-    if code not in descriptions.CODES:
-        yield f"text for {code} in descriptions.CODES"
-    yield from examples.lacking_refusal(code)
-
-
-def document(rows: Iterable[Operation], *, base_url: str, version: str) -> Json:
-    """The OpenAPI 3.1 document of these operations, as served at `base_url`."""
-    rows, links = tuple(rows), Links(base_url)
+def document(routes: Routes, *, base_url: str, version: str) -> Json:
+    """The OpenAPI 3.1 document of these routes, as served at `base_url`."""
+    routes, by_path = tuple(routes), examples.load(base_url)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "eSIM Dealer Open API",
             "version": version,
             "summary": "Sell eSIM data packages: order from the BALANCE wallet, receive signed webhooks.",
-            "description": descriptions.introduction(_worked_example(), _codes_table(rows)),
+            "description": texts.introduction(_worked_example(), _codes_table(routes)),
         },
         "servers": [{"url": base_url}],
-        "tags": [{"name": name, "description": text} for name, text in descriptions.TAGS.items()],
-        "paths": {f"{calls.PREFIX}{row.path}": {"post": _operation(row, links)} for row in rows},
-        "webhooks": {event_type: {"post": _webhook(event_type, links)} for event_type in get_args(EventType)},
+        "tags": [{"name": name, "description": text} for name, text in texts.TAGS.items()],
+        "paths": {f"{calls.PREFIX}{route.path}": {"post": _operation(route, by_path[route.path])} for route in routes},
+        "webhooks": {event_type: {"post": _webhook(event_type, base_url)} for event_type in EVENTS},
         "security": [{name: [] for name in _SECURITY}],
         "components": {
-            "schemas": _schemas(rows),
+            "schemas": schemas(routes),
             "headers": _HEADERS,
-            "examples": {name: value for code in _codes(rows) for name, value in _refusal_examples(code).items()},
+            "examples": {name: value for code in _codes(routes) for name, value in _refusal_examples(code).items()},
             "securitySchemes": _SECURITY,
         },
     }
@@ -99,43 +84,42 @@ def document(rows: Iterable[Operation], *, base_url: str, version: str) -> Json:
 # Operations
 
 
-def _operation(row: Operation, links: Links) -> Json:
-    name = row.path.removeprefix("/")
+def _operation(route: Route[Any, Any], example: Example) -> Json:
+    name, request = route.path.removeprefix("/"), route.operation.request
     return {
-        "operationId": re.sub(r"/(.)", lambda found: found[1].upper(), name),
-        "summary": row.summary,
-        "description": descriptions.OPERATIONS[row.path],
-        "tags": [_tag(row.path)],
+        "operationId": re.sub(r"/(.)", lambda match: match[1].upper(), name),
+        "summary": route.summary,
+        "description": route.description,
+        "tags": [_tag(route)],
         "requestBody": {
-            "required": bool(_schema(row.takes).get("required")) or row.takes.__name__ in _NAMED_BY,
-            "content": _content({"$ref": _SCHEMAS + row.takes.__name__}, {"call": _sent(examples.request(row.path))}),
+            "required": requires_body(request),
+            "content": _content({"$ref": SCHEMAS + request.__name__}, {"call": example.request}),
         },
-        "responses": _responses(row, links),
+        "responses": _responses(route, example),
     }
 
 
-def _tag(path: str) -> str:
-    return path.removeprefix("/").partition("/")[0]
+def _tag(route: Route[Any, Any]) -> str:
+    return route.path.removeprefix("/").partition("/")[0]
 
 
-def _responses(row: Operation, links: Links) -> Json:
+def _responses(route: Route[Any, Any], example: Example) -> Json:
     """The answer, and the refusals this operation may give, grouped by HTTP status."""
-    by_status: dict[int, list[str]] = {}
-    for code in (*_common(row), *row.refusals):
-        by_status.setdefault(_STATUS[code], []).append(code)
-    return {"200": _success(row, links)} | {
-        str(status): _refused(status, by_status[status], row) for status in sorted(by_status)
+    by_status: dict[int, list[ResultCode]] = {}
+    for code in (*_common(route), *route.refusals):
+        by_status.setdefault(RESULT_CODES[code].status, []).append(code)
+    return {"200": _success(route, example)} | {
+        str(status): _refused(status, by_status[status], route) for status in sorted(by_status)
     }
 
 
-def _common(row: Operation) -> Iterable[str]:
+def _common(route: Route[Any, Any]) -> Iterable[ResultCode]:
     """The codes of every call; a call without parameters has none that are missing, empty or too long."""
-    without = () if _schema(row.takes)["properties"] else ("000105", "000106", "000107")
-    return (code for code in COMMON if code not in without)
+    left_out = () if has_parameters(route.operation.request) else OF_PARAMETERS
+    return (code for code in COMMON if code not in left_out)
 
 
-def _success(row: Operation, links: Links) -> Json:
-    made = {name: msgspec.json.decode(data) for name, data in examples.answer(row.path, links).items()}
+def _success(route: Route[Any, Any], example: Example) -> Json:
     return {
         "description": "Done. `data` holds the result.",
         "headers": _header_references(*_EVERY_ANSWER),
@@ -146,26 +130,29 @@ def _success(row: Operation, links: Links) -> Json:
                 "properties": {
                     "code": {"const": SUCCESS},
                     "message": {"const": SUCCESS_MESSAGE},
-                    "data": {"$ref": _SCHEMAS + row.answers.__name__},
+                    "data": {"$ref": SCHEMAS + route.operation.answer.__name__},
                 },
             },
-            {name: {"code": SUCCESS, "message": SUCCESS_MESSAGE, "data": data} for name, data in made.items()},
+            {
+                name: {"code": SUCCESS, "message": SUCCESS_MESSAGE, "data": data}
+                for name, data in example.answers.items()
+            },
         ),
     }
 
 
-def _refused(status: int, codes: Sequence[str], row: Operation) -> Json:
+def _refused(status: int, codes: Sequence[ResultCode], route: Route[Any, Any]) -> Json:
     names = [name for code in codes for name in _refusal_examples(code)]
-    if not row.writes:
+    if not route.operation.writes:
         names = [name for name in names if name != _UNKNOWN]
-    told = {field: schema for code in codes for field, schema in descriptions.REFUSAL_DATA.get(code, {}).items()}
+    data = {field: schema for code in codes for field, schema in RESULT_CODES[code].data.items()}
     schema = {
         "allOf": [
-            {"$ref": f"{_SCHEMAS}Refusal"},
-            {"properties": {"code": {"enum": list(codes)}, "data": {"properties": told}}},
+            {"$ref": f"{SCHEMAS}Refusal"},
+            {"properties": {"code": {"enum": list(codes)}, "data": {"properties": data}}},
         ]
     }
-    meanings = [f"- `{code}` {descriptions.CODES[code]}" for code in codes]
+    meanings = [f"- `{code}` {RESULT_CODES[code].meaning}" for code in codes]
     return {
         "description": "\n".join([f"{HTTPStatus(status).phrase}:", "", *meanings]),
         "headers": _header_references(*_EVERY_ANSWER, *_OF_STATUS.get(status, ())),
@@ -184,133 +171,61 @@ def _content(schema: Json, values: Mapping[str, Any]) -> Json:
     }
 
 
-def _sent(request: msgspec.Struct) -> Any:
-    return msgspec.json.decode(msgspec.json.encode(request))
-
-
 # Refusals
 
 _UNKNOWN = "900001-outcome-unknown"
 
 
-def _codes(rows: Iterable[Operation]) -> list[str]:
-    """Every code a call of these rows can be answered with, in the order of the table of codes."""
-    named = {*COMMON, *(code for row in rows for code in row.refusals)}
-    return [code for code in _STATUS if code in named]
+def _codes(routes: Routes) -> list[ResultCode]:
+    """Every code a call of these routes can be refused with, in the order of the table of codes."""
+    named = {*COMMON, *(code for route in routes for code in route.refusals)}
+    return [code for code in RESULT_CODES if code in named]
 
 
-def _refusal_examples(code: str) -> dict[str, Json]:
-    if code == "000001":
-        return {code: {"summary": descriptions.CODES[code], "value": examples.unexpected()}}
-    found = {code: examples.refused(code)}
+def _refusal_examples(code: ResultCode) -> dict[str, Json]:
+    """By name; a code has one example, 900001 a second."""
+    described = RESULT_CODES[code]
+    if described.example is None:
+        body = replies.unexpected(examples.TRACE_ID.encode(), None)[2]
+        return {code: {"summary": described.meaning, "value": msgspec.json.decode(body)}}
+    refusals = {code: described.example}
     if code == "900001":
-        found[_UNKNOWN] = examples.unknown_outcome()
+        refusals[_UNKNOWN] = refusal.OutcomeUnknown()
     return {
-        name: {"summary": descriptions.CODES[code], "value": examples.refusal_body(why)} for name, why in found.items()
-    }
-
-
-def _codes_table(rows: Iterable[Operation]) -> str:
-    lines = [f"| `{code}` | {_STATUS[code]} | {descriptions.CODES[code]} |" for code in _codes(rows)]
-    success = f"| `{SUCCESS}` | 200 | {SUCCESS_MESSAGE} |"
-    return "\n".join(["| code | HTTP | meaning |", "|---|---|---|", success, *lines])
-
-
-# Schemas
-
-
-def _schemas(rows: Iterable[Operation]) -> Json:
-    """The structs of calls, answers and events as the wire has them."""
-    types = dict.fromkeys([struct for row in rows for struct in (row.takes, row.answers)] + [Snapshot])
-    _, found = msgspec.json.schema_components(types, ref_template=_SCHEMAS + "{name}")
-    return {name: _as_on_the_wire(name, schema) for name, schema in sorted(found.items())} | {
-        "Refusal": {
-            "title": "Refusal",
-            "description": "The envelope of a call that was refused. Branch on `code`; `message` is for people.",
-            "type": "object",
-            "required": ["code", "message", "data"],
-            "properties": {
-                "code": {"type": "string", "pattern": "^[0-9]{6}$", "description": "The result code."},
-                "message": {"type": "string", "description": "What was wrong and what is accepted."},
-                "data": {"type": "object", "description": "What else a program can use; often empty."},
-            },
+        name: {
+            "summary": described.meaning,
+            "value": {"code": code, "message": example.message, "data": dict(example.data)},
         }
+        for name, example in refusals.items()
     }
 
 
-def _schema(struct: type) -> Json:
-    _, found = msgspec.json.schema_components([struct], ref_template="{name}")
-    return found[struct.__name__]
-
-
-def _as_on_the_wire(name: str, schema: Json) -> Json:
-    properties = {
-        field: _described(f"{name}.{field}", _corrected(field, inner)) for field, inner in schema["properties"].items()
-    }
-    corrected = {**schema, "properties": properties}
-    if name in _NAMED_BY:
-        keyword, names = _NAMED_BY[name]
-        corrected[keyword] = [_given(one) for one in names]
-    if "description" in schema:
-        corrected["description"] = " ".join(_CITATION.sub("", schema["description"]).split())
-    return corrected
-
-
-def _given(name: str) -> Json:
-    """A call that has this parameter; null counts as left out."""
-    return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
-
-
-def _corrected(field: str, schema: Json) -> Json:
-    """A field's schema where msgspec's says less, or other, than what is sent."""
-    if not schema:  # msgspec.Raw: the literal of an amount
-        return dict(_MONEY_SENT)
-    if "type" not in schema and schema.get("description") == calls.NOT_ACCEPTED:
-        return {**schema, "type": "null"}
-    if schema.get("format") == "decimal":  # Decimal is a number on the wire (wire/envelope.py)
-        return {"type": "number", "minimum": 0}
-    if schema == {"type": "string"} and field in _AMOUNTS:
-        return dict(_MONEY_ANSWERED)
-    if schema == {"type": "string"} and field.endswith(
-        ("Time", "time")
-    ):  # a datetime that msgspec takes without an offset too
-        return {"type": "string", "format": "date-time"}
-    return _ecma(schema)
-
-
-def _ecma(schema: Any) -> Any:
-    r"""Python's `\Z` is JavaScript's `$`."""
-    if isinstance(schema, dict):
-        return {key: _ecma(inner) for key, inner in schema.items()}
-    if isinstance(schema, list):
-        return [_ecma(inner) for inner in schema]
-    return schema.removesuffix(r"\Z") + "$" if isinstance(schema, str) and schema.endswith(r"\Z") else schema
-
-
-def _described(name: str, schema: Json) -> Json:
-    text = descriptions.field(name)
-    return {**schema, "description": text} if text else schema
+def _codes_table(routes: Routes) -> str:
+    rows = [f"| `{code}` | {RESULT_CODES[code].status} | {RESULT_CODES[code].meaning} |" for code in _codes(routes)]
+    success = f"| `{SUCCESS}` | 200 | {SUCCESS_MESSAGE} |"
+    return "\n".join(["| code | HTTP | meaning |", "|---|---|---|", success, *rows])
 
 
 # Webhooks
 
 
-def _webhook(event_type: EventType, links: Links) -> Json:
-    event = msgspec.json.decode(examples.event(event_type, links))
+def _webhook(event_type: EventType, base_url: str) -> Json:
+    event = EVENTS[event_type]
+    body = envelope.encoder.encode(event.example).replace(examples.BASE_URL.encode(), base_url.encode())
     schema = {
         "allOf": [
-            {"$ref": f"{_SCHEMAS}Snapshot"},
+            {"$ref": f"{SCHEMAS}Snapshot"},
             {"required": ["eventType", "changeHints"], "properties": {"eventType": {"const": event_type}}},
         ]
     }
     return {
         "operationId": f"on{event_type.title().replace('_', '')}",
-        "summary": descriptions.EVENTS[event_type][0],
-        "description": f"{descriptions.EVENTS[event_type][1]}\n\n{descriptions.RECEIVING}",
+        "summary": event.summary,
+        "description": f"{event.description}\n\n{texts.RECEIVING}",
         "tags": ["webhook"],
         "security": [],
-        "parameters": _webhook_parameters(),
-        "requestBody": {"required": True, "content": _content(schema, {event_type: event})},
+        "parameters": _webhook_parameters(event.order_version),
+        "requestBody": {"required": True, "content": _content(schema, {event_type: msgspec.json.decode(body)})},
         "responses": {
             "2XX": {"description": "Received. Answer within 10 seconds and work afterwards."},
             "410": {"description": "Gone: no more events are sent until `/webhook/set` is called again."},
@@ -319,18 +234,18 @@ def _webhook(event_type: EventType, links: Links) -> Json:
     }
 
 
-def _webhook_parameters() -> list[Json]:
+def _webhook_parameters(order_version: int) -> list[Json]:
     return [
         {"name": name, "in": "header", "required": required, "description": text, "schema": schema, "example": example}
         for name, required, text, schema, example in (
             (signing.ACCESS_CODE, True, "Your AppKey.", _APP_KEY, examples.APP_KEY),
             (signing.REQUEST_ID, True, "A UUID, new for each attempt.", _UUID, examples.REQUEST_ID),
             (signing.TIMESTAMP, True, "Milliseconds since 1970, new for each attempt.", _TIMESTAMP, _NOW),
-            (signing.SIGNATURE, True, descriptions.SIGNATURE_OF_EVENT, _SIGNATURE, examples.signature()),
-            (signing.PREVIOUS_SIGNATURE, False, descriptions.PREVIOUS_SIGNATURE, _SIGNATURE, examples.signature()),
-            (signing.DELIVERY_ID, True, descriptions.DELIVERY_ID, {"type": "string"}, "8123"),
-            (signing.DELIVERY_ATTEMPT, True, descriptions.DELIVERY_ATTEMPT, _COUNT, 1),
-            (signing.ORDER_VERSION, True, descriptions.ORDER_VERSION, _COUNT, 2),
+            (signing.SIGNATURE, True, texts.SIGNATURE_OF_EVENT, _SIGNATURE, examples.SIGNATURE),
+            (signing.PREVIOUS_SIGNATURE, False, texts.PREVIOUS_SIGNATURE, _SIGNATURE, examples.SIGNATURE),
+            (signing.DELIVERY_ID, True, texts.DELIVERY_ID, {"type": "string"}, "8123"),
+            (signing.DELIVERY_ATTEMPT, True, texts.DELIVERY_ATTEMPT, _COUNT, 1),
+            (signing.ORDER_VERSION, True, texts.ORDER_VERSION, _COUNT, order_version),
         )
     ]
 
@@ -350,7 +265,7 @@ _SECURITY: Json = {
         (signing.ACCESS_CODE, "Your AppKey, 1 to 64 of `[A-Za-z0-9_]`. It names the tenant; no other id is sent."),
         (signing.REQUEST_ID, "A UUID, with or without dashes, new with each call, also with a retry."),
         (signing.TIMESTAMP, "Milliseconds since 1970-01-01T00:00:00Z, 13 digits, within 300 s of the server's clock."),
-        (signing.SIGNATURE, descriptions.SIGNATURE_OF_CALL),
+        (signing.SIGNATURE, texts.SIGNATURE_OF_CALL),
     )
 }
 
@@ -406,6 +321,6 @@ def _worked_example() -> str:
         signing.TIMESTAMP: _NOW,
         "rawBody": "{}",
         "stringToSign": f"{_NOW}{examples.REQUEST_ID}{examples.APP_KEY}{{}}",
-        signing.SIGNATURE: examples.signature(),
+        signing.SIGNATURE: examples.SIGNATURE,
     }
     return "\n".join(f"    {name:<13} {value}" for name, value in lines.items())

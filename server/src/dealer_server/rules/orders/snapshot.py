@@ -11,6 +11,7 @@ from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import STOCK, Item, Order, Profile
 from esim_dealer.wire import snapshot as wire
+from esim_dealer.wire.events import EVENTS
 
 
 class Links(msgspec.Struct, frozen=True):
@@ -53,7 +54,7 @@ def order_paid(order: Order) -> wire.Snapshot:
         order_status="PAID",
         currency=order.currency,
         amount=money.text(order.amount, order.currency),
-        change_hints=("ORDER_PAID",),
+        change_hints=EVENTS["ORDER_PAID"].hints,
         items=tuple(
             wire.OrderItem(
                 item_no=identity.item_no(order.order_id, item.line),
@@ -88,7 +89,7 @@ def delivery_updated(order: Order, links: Links) -> wire.Snapshot:
     )
 
 
-REFUND_HINTS = ("REFUND_COMPLETED", "REFUND_AMOUNT_UPDATED")
+REFUND_HINTS = EVENTS["REFUND_COMPLETED"].hints
 
 
 def refund_completed(order: Order, links: Links) -> wire.Snapshot:

@@ -1,0 +1,55 @@
+"""Which operations does the API have? One declaration each, for client and server (specification 4)."""
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from esim_dealer.wire import calls
+from esim_dealer.wire.snapshot import Profile, Snapshot
+
+Q = TypeVar("Q", bound=calls.Request)
+A = TypeVar("A", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[Q, A]):
+    """`POST {base address}/open-api/v1{path}`: the request it takes, and the `data` it answers.
+
+    `writes`: after a lost answer, the call may have been carried out. `test_only`: served in the test environment only.
+    """
+
+    path: str
+    request: type[Q]
+    answer: type[A]
+    writes: bool = False
+    test_only: bool = False
+
+
+HEALTH = Operation("/health", calls.Empty, calls.Health)
+BALANCE = Operation("/account/balance", calls.Empty, calls.Balance)
+PACKAGE_LIST = Operation("/package/list", calls.PackageList, calls.Packages)
+REGION_LIST = Operation("/region/list", calls.RegionList, calls.Regions)
+ORDER = Operation("/esim/order", calls.PlaceOrder, Snapshot, writes=True)
+QUERY = Operation("/esim/query", calls.QueryOrder, Snapshot)
+ORDER_LIST = Operation("/esim/order/list", calls.OrderList, calls.Orders)
+PROFILE_LIST = Operation("/esim/profile/list", calls.ProfileList, calls.Profiles)
+REFUND = Operation("/esim/refund", calls.RefundOrder, calls.Refund, writes=True)
+CANCEL = Operation("/esim/profile/cancel", calls.VoidProfile, calls.Voided, writes=True)
+REVOKE = Operation("/esim/profile/revoke", calls.VoidProfile, calls.Voided, writes=True)
+USAGE = Operation("/esim/profile/usage", calls.ProfileUsage, calls.Usage)
+STATEMENT = Operation("/account/statement", calls.Statement, calls.Entries)
+TOPUP = Operation("/account/topup", calls.RequestTopup, calls.Topup, writes=True)
+TOPUP_QUERY = Operation("/account/topup/query", calls.QueryTopup, calls.Topup)
+TOPUP_CANCEL = Operation("/account/topup/cancel", calls.CancelTopup, calls.Topup, writes=True)
+WEBHOOK_SET = Operation("/webhook/set", calls.SetWebhook, calls.Webhook, writes=True)
+WEBHOOK_QUERY = Operation("/webhook/query", calls.Empty, calls.WebhookState)
+WEBHOOK_TEST = Operation("/webhook/test", calls.Empty, calls.WebhookTest)
+DELIVERY_LIST = Operation("/webhook/delivery/list", calls.DeliveryList, calls.Deliveries)
+DELIVERY_RESEND = Operation("/webhook/delivery/resend", calls.ResendDelivery, calls.Delivery, writes=True)
+ADVANCE = Operation("/test/profile/advance", calls.AdvanceProfile, Profile, writes=True, test_only=True)
+
+OPERATIONS: tuple[Operation[Any, Any], ...] = tuple(
+    value for value in list(globals().values()) if isinstance(value, Operation)
+)
+"""All of them, in the order of the documentation."""
