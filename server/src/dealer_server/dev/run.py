@@ -1,13 +1,11 @@
 """`dealer-server dev`: everything in one process on an embedded PostgreSQL, with a demo dealer, for trial and tests."""
 
-import asyncio
 import base64
 import hmac
 import json
 import os
 import secrets
 import shlex
-import signal
 from pathlib import Path
 
 import msgspec
@@ -58,9 +56,7 @@ class Demo(msgspec.Struct, frozen=True, rename="camel"):
 async def run(port: int, data: Path | None, *, fresh: bool, as_json: bool, speed: float | None = None) -> None:
     """Raises EmbeddedError, OSError where the port is taken, CannotStart."""
     logs.configure(as_json=False)
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = process.stop_on_signal()
     listening = listener.bind(HOST, port)
     folder = data or embedded.default_folder()
     if fresh:

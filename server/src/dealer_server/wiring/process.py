@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import resource
+import signal
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
@@ -72,6 +73,14 @@ async def run(
         for ended in await asyncio.gather(*ends, return_exceptions=True):
             if isinstance(ended, Exception):
                 raise ended
+
+
+def stop_on_signal() -> asyncio.Event:
+    """Set by Ctrl-C and by SIGTERM."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
 
 
 def status_pages(base: Base) -> Starlette:
