@@ -1,70 +1,53 @@
-"""`esim-dealer refund | cancel | statement | topup`: money back, and money in."""
+"""`esim-dealer health | balance | statement | topup`: the account and its wallet."""
 
 import argparse
 import itertools
 import sys
 import uuid
 from decimal import Decimal
-from typing import Any
+from typing import get_args
 
 import msgspec
 
+from esim_dealer.cli.arguments import Commands, add_limit, filters, page_size
+from esim_dealer.cli.session import Session
 from esim_dealer.order import money
-from esim_dealer.terminal import Session, given
-from esim_dealer.wire.calls import Refund
+from esim_dealer.wire.vocabulary import EntryType, PayMethod
 
 CANCEL = "cancel"  # in place of an amount
 
 
-def refund(session: Session, options: argparse.Namespace) -> None:
-    key = options.refund_transaction_id or f"cli-{uuid.uuid4()}"
-    print(f"refunding, --refund-transaction-id {key}", file=sys.stderr)
-    done = session.dealer.refund(
-        options.order_no, items=_items(options), refund_transaction_id=key, remark=options.remark
-    )
-    if options.wait is not None and done.status == "REFUNDING":
-        session.dealer.wait_for_refund(options.order_no, timeout=options.wait)
-        done = session.dealer.refund(options.order_no, items=_items(options), refund_transaction_id=key)
-    _show_refund(session, done)
+def add_commands(commands: Commands) -> None:
+    commands.add("health", health, "check signing and connectivity")
+    commands.add("balance", balance, "show the wallet")
+
+    command = commands.add("statement", statement, "list the entries of the wallet, newest first")
+    command.add_argument("--type", choices=get_args(EntryType))
+    add_limit(command)
+
+    command = commands.add("topup", topup, "request a top-up of the wallet, show one, or cancel one")
+    command.add_argument("amount", nargs="?", type=amount_or_cancel, metavar="AMOUNT|cancel")
+    command.add_argument("cancelled", nargs="?", metavar="TOPUP_NO", help="with cancel: the request to cancel")
+    command.add_argument("--query", dest="topup_no", metavar="TOPUP_NO", help="show this request instead")
+    command.add_argument("--transaction-id", metavar="ID", help="your idempotency key (default: a new one, printed)")
+    command.add_argument("--method", choices=get_args(PayMethod))
+    command.add_argument("--reference", metavar="TEXT", help="the reference of the payment")
+    command.add_argument("--remark")
 
 
-def _items(options: argparse.Namespace) -> dict[str, list[int | str] | None] | None:
-    """What is named: profiles by iccid or profileId within their item, whole items, or (None) the whole order."""
-    if options.item is None:
-        if options.profile:
-            raise ValueError("--profile needs the --item it belongs to")
-        return None
-    named: list[int | str] = [int(one) if len(one) < 18 else one for one in options.profile or ()]
-    return {options.item: named or None}
+def health(session: Session, _: argparse.Namespace) -> None:
+    session.show(session.dealer.health())
 
 
-def _show_refund(session: Session, done: Refund) -> None:
-    if session.as_json:
-        session.show(done)
-        return
-    what = "credited" if done.status == "REFUNDED" else done.status.lower()
-    print(f"{done.refund_no}  {done.refund_amount} {done.currency} {what}  ({done.total_refund_amount} in all)")
-    for item in done.items:
-        names = ", ".join(done_names(item.iccids, item.profile_ids))
-        print(f"  item {item.item_no}: {item.refund_status}  {names}")
-
-
-def done_names(iccids: tuple[str, ...], profile_ids: tuple[int, ...]) -> list[str]:
-    """ICCIDs where there are some, else the profileIds."""
-    return list(iccids) or [str(one) for one in profile_ids]
-
-
-def cancel(session: Session, options: argparse.Namespace) -> None:
-    named: Any = {"iccid": options.profile} if len(options.profile) >= 18 else {"profile_id": options.profile}
-    session.show(session.dealer.cancel(**named))
+def balance(session: Session, _: argparse.Namespace) -> None:
+    session.show(session.dealer.balance())
 
 
 def statement(session: Session, options: argparse.Namespace) -> None:
-    filters: Any = given(entry_type=options.type)
-    found = session.dealer.iter_statement(page_size=min(options.limit, 500), **filters)
+    entries = session.dealer.iter_statement(page_size(options.limit), **filters(entry_type=options.type))
     session.table(
         ("ENTRY", "TIME", "TYPE", "AMOUNT", "BALANCE", "", "OF"),
-        itertools.islice(found, options.limit),
+        itertools.islice(entries, options.limit),
         lambda entry: (
             entry.entry_no,
             entry.create_time,
@@ -77,11 +60,6 @@ def statement(session: Session, options: argparse.Namespace) -> None:
     )
 
 
-def amount_or_cancel(text: str) -> Decimal | str:
-    """What `topup` takes first."""
-    return text if text == CANCEL else money(text)
-
-
 def topup(session: Session, options: argparse.Namespace) -> None:
     if options.topup_no is not None:
         session.show(session.dealer.query_topup(options.topup_no))
@@ -91,10 +69,18 @@ def topup(session: Session, options: argparse.Namespace) -> None:
         return
     if options.amount is None or options.cancelled is not None:
         raise ValueError("topup takes an amount, --query TOPUP_NO, or cancel TOPUP_NO")
-    key = options.transaction_id or f"cli-{uuid.uuid4()}"
-    print(f"asking for {options.amount}, --transaction-id {key}", file=sys.stderr)
-    session.show(
-        session.dealer.topup(
-            key, options.amount, pay_method=options.method, pay_reference=options.reference, remark=options.remark
-        )
+    transaction_id = options.transaction_id or f"cli-{uuid.uuid4()}"
+    print(f"requesting {options.amount}, --transaction-id {transaction_id}", file=sys.stderr)
+    requested = session.dealer.topup(
+        transaction_id,
+        options.amount,
+        pay_method=options.method,
+        pay_reference=options.reference,
+        remark=options.remark,
     )
+    session.show(requested)
+
+
+def amount_or_cancel(text: str) -> Decimal | str:
+    """The first argument of `topup`."""
+    return text if text == CANCEL else money(text)

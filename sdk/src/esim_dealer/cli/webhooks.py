@@ -1,76 +1,105 @@
-"""`esim-dealer webhook` and `esim-dealer listen`: webhooks received, sent, checked and asked for again."""
+"""`esim-dealer webhook`: the callback URL, its deliveries, and single webhooks."""
 
 import argparse
-import contextlib
 import itertools
 import json
-import re
 import sys
 import time
 import uuid
-from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Iterable
 from pathlib import Path
-from threading import Thread
-from typing import Any
+from typing import get_args
 from urllib.parse import urlsplit
 
 import httpx2
 
-from esim_dealer.client import APP_KEY, APP_SECRET, Dealer
+from esim_dealer.cli.arguments import Commands, add_limit, filters, page_size
+from esim_dealer.cli.session import Session
+from esim_dealer.client import APP_KEY, APP_SECRET
 from esim_dealer.diagnosis import diagnose
-from esim_dealer.errors import ConnectionFailed, DealerError
-from esim_dealer.inbox import Inbox
-from esim_dealer.receiver import Receiver, Report, serve
+from esim_dealer.errors import ConnectionFailed
 from esim_dealer.sample import signed_sample
-from esim_dealer.terminal import Session, cell, given
 from esim_dealer.wire.calls import Delivery
-from esim_dealer.wire.envelope import encoder
-from esim_dealer.wire.snapshot import Snapshot
-from esim_dealer.wire.vocabulary import DeliveryState
+from esim_dealer.wire.vocabulary import DeliveryState, EventType
 
 ANSWER_SECONDS = 10.0  # how long the service waits for a receiver
-NOT_RECEIVED: tuple[DeliveryState, ...] = ("RETRY", "FAILED", "SKIPPED")
-WHOLE_SCHEDULE = timedelta(days=2)  # from the first attempt of a delivery to the last are 31 hours
 
 
-def webhook_show(session: Session, _: argparse.Namespace) -> None:
+def add_commands(commands: Commands) -> None:
+    actions = commands.group("webhook", "the callback URL, its deliveries, and single webhooks")
+    actions.add("show", show, "show the callback URL and the state of its deliveries")
+
+    command = actions.add("set", set_url, "set the callback URL")
+    command.add_argument("url", nargs="?", metavar="URL")
+    command.add_argument("--none", action="store_true", help="stop sending events")
+
+    actions.add("test", test, "have the service send a sample event to the callback URL")
+
+    command = actions.add("deliveries", deliveries, "list deliveries, newest first")
+    command.add_argument("--status", choices=get_args(DeliveryState))
+    command.add_argument("--order", metavar="ORDER_NO")
+    command.add_argument("--event", choices=get_args(EventType))
+    add_limit(command)
+
+    command = actions.add("resend", resend, "have a delivery sent once more")
+    command.add_argument("delivery_id", metavar="ID", help="its RT-Delivery-ID")
+
+    command = actions.add("verify", verify, "check a received webhook, and say what is wrong with it")
+    command.add_argument("body", type=Path, metavar="BODYFILE", help="the body as received; - for standard input")
+    command.add_argument(
+        "--headers", type=Path, required=True, metavar="FILE", help="lines `Name: value`, or a JSON object"
+    )
+    command.add_argument("--any-age", action="store_true", help="accept an old RT-Timestamp")
+
+    command = actions.add("send", send, "send one sample event from here, signed as the service does")
+    command.add_argument("url", metavar="URL", help="your receiver")
+    command.add_argument("--event", choices=get_args(EventType), default="ORDER_PAID")
+    command.add_argument("--order", metavar="ORDER_NO", help="its orderNo (default: TEST and the time)")
+    command.add_argument("--delivery-id", metavar="ID", help="send the same id again to repeat an event (default: new)")
+
+
+def show(session: Session, _: argparse.Namespace) -> None:
     session.show(session.dealer.webhook())
 
 
-def webhook_set(session: Session, options: argparse.Namespace) -> None:
+def set_url(session: Session, options: argparse.Namespace) -> None:
     if bool(options.url) == options.none:
         raise ValueError("webhook set takes a URL, or --none to send no events")
     session.show(session.dealer.set_webhook(options.url))
 
 
-def webhook_test(session: Session, _: argparse.Namespace) -> int:
-    told = session.dealer.test_webhook()
-    session.show(told)
-    return 0 if told.delivered else 1
+def test(session: Session, _: argparse.Namespace) -> int:
+    """Exit status 1 where the receiver did not answer 2xx."""
+    result = session.dealer.test_webhook()
+    session.show(result)
+    return 0 if result.delivered else 1
 
 
-def webhook_deliveries(session: Session, options: argparse.Namespace) -> None:
-    filters = given(order_no=options.order, event_type=options.event, status=options.status)
-    found = session.dealer.iter_deliveries(page_size=min(options.limit, 500), **filters)
-    _show_deliveries(session, itertools.islice(found, options.limit))
+def deliveries(session: Session, options: argparse.Namespace) -> None:
+    chosen = filters(order_no=options.order, event_type=options.event, status=options.status)
+    deliveries = session.dealer.iter_deliveries(page_size(options.limit), **chosen)
+    _show_deliveries(session, itertools.islice(deliveries, options.limit))
 
 
-def webhook_resend(session: Session, options: argparse.Namespace) -> None:
+def resend(session: Session, options: argparse.Namespace) -> None:
     _show_deliveries(session, [session.dealer.resend(options.delivery_id)])
 
 
-def webhook_verify(session: Session, options: argparse.Namespace) -> int:
+def verify(session: Session, options: argparse.Namespace) -> int:
     """Exit status 1 where anything is wrong."""
     headers = read_headers(options.headers.read_text(encoding="latin-1"))
     body = sys.stdin.buffer.read() if str(options.body) == "-" else options.body.read_bytes()
-    credentials = session.setting(APP_SECRET), session.environment.get(APP_KEY)
-    findings = diagnose(headers, body, credentials[0], app_key=credentials[1], now=time.time(), any_age=options.any_age)
-    session.table(("PART", "", ""), findings, lambda found: (found.part, "ok" if found.right else "WRONG", found.words))
-    return 0 if all(found.right for found in findings) else 1
+    secret, app_key = session.setting(APP_SECRET), session.environment.get(APP_KEY)
+    findings = diagnose(headers, body, secret, app_key=app_key, now=time.time(), any_age=options.any_age)
+    session.table(
+        ("PART", "", ""),
+        findings,
+        lambda finding: (finding.part, "ok" if finding.right else "WRONG", finding.words),
+    )
+    return 0 if all(finding.right for finding in findings) else 1
 
 
-def webhook_send(session: Session, options: argparse.Namespace) -> int:
+def send(session: Session, options: argparse.Namespace) -> int:
     """Exit status 1 where the receiver did not answer 2xx."""
     parts = urlsplit(options.url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -101,107 +130,18 @@ def webhook_send(session: Session, options: argparse.Namespace) -> int:
     return 0 if answer.is_success else 1
 
 
-def listen(session: Session, options: argparse.Namespace) -> None:
-    """Receive webhooks until Ctrl-C."""
-    secret, app_key = session.setting(APP_SECRET), session.environment.get(APP_KEY)
-    catching_up = options.catch_up if options.catch_up is not None else options.set is not None
-    path = None if options.no_inbox else options.inbox or default_inbox(session.environment)
-    if not 0 <= options.port <= 65_535:
-        raise ValueError(f"--port {options.port}: 0 to 65535 is expected")
-
-    def report(report: Report) -> None:
-        print(_json_of(report) if session.as_json else _event_line(report), flush=True)
-
-    with contextlib.ExitStack() as open_until_the_end:
-        inbox = open_until_the_end.enter_context(_open_inbox(path)) if path else None
-        since = inbox.last_received() if inbox else None
-        try:
-            receiver = Receiver((options.host, options.port), secret, app_key, report, inbox)
-        except OSError as error:
-            raise OSError(f"cannot listen on {options.host} port {options.port}: {error.strerror}") from error
-        open_until_the_end.enter_context(receiver)
-        _say(f"listening on {receiver.url}")
-        if path:
-            _say(f"events are kept in {path}")
-        if options.set is not None:
-            callback_url = options.set or receiver.url
-            session.dealer.set_webhook(callback_url)
-            _say(f"events go to {callback_url} from now on")
-        if catching_up and since:
-            # Beside the receiving, which has to answer what is sent again.
-            Thread(target=catch_up, args=(session.dealer, since - WHOLE_SCHEDULE), daemon=True).start()
-        receiver.report_waiting()
-        serve(receiver)
-
-
-def catch_up(dealer: Dealer, since: datetime) -> None:
-    """Have sent again, oldest first, what was to be delivered since then and was not."""
-    try:
-        missed = not_received(dealer, since)
-        _say(f"missed since {since:%Y-%m-%dT%H:%M:%SZ}: {len(missed)}")
-    except DealerError as error:
-        _say(f"what was missed could not be asked for: {error}")
-        return
-    for delivery in missed:
-        try:
-            dealer.resend(delivery.delivery_id)
-        except DealerError as error:
-            _say(f"{delivery.event_type} of {delivery.order_no} was not sent again: {error}")
-
-
-def not_received(dealer: Dealer, since: datetime) -> list[Delivery]:
-    """The deliveries since then that no receiver took and that are not just about to come, oldest first; no samples."""
-    found = [
-        delivery
-        for status in NOT_RECEIVED
-        for delivery in dealer.iter_deliveries(start_time=since, status=status)
-        if delivery.trigger != "TEST"
-    ]
-    return sorted(found, key=lambda delivery: (delivery.create_time, delivery.order_version))
-
-
-def default_inbox(environment: Mapping[str, str]) -> Path:
-    """A file for each AppKey in the user's state directory (XDG Base Directory Specification)."""
-    state = Path(environment.get("XDG_STATE_HOME", ""))
-    if not state.is_absolute():
-        state = Path.home() / ".local/state"
-    name = re.sub("[^A-Za-z0-9_-]", "_", environment.get(APP_KEY) or "webhooks")
-    return state / "esim-dealer" / f"{name}.sqlite"
-
-
-def _open_inbox(path: Path) -> Inbox:
-    """Raises OSError where the file cannot be kept there."""
-    inbox = Inbox(path)
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.touch(mode=0o600)  # activation codes are as good as the eSIM itself
-        inbox.last_received()
-    except Exception as error:
-        raise OSError(
-            f"events cannot be kept in {path}: {error}; choose another file by --inbox, or --no-inbox"
-        ) from error
-    return inbox
-
-
 def read_headers(text: str) -> list[tuple[str, str]]:
-    """Headers as a JSON object, or as lines `Name: value`; lines without a colon, as a request line, are left out."""
+    """Headers as a JSON object, or as lines `Name: value`; other lines, such as the request line, are skipped."""
     if text.lstrip().startswith("{"):
         return [(str(name), str(value)) for name, value in json.loads(text).items()]
     pairs = (line.partition(":") for line in text.splitlines())
     return [(name.strip(), value.strip()) for name, colon, value in pairs if colon and " " not in name.strip()]
 
 
-# Printing
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def _show_deliveries(session: Session, found: Iterable[Delivery]) -> None:
+def _show_deliveries(session: Session, deliveries: Iterable[Delivery]) -> None:
     session.table(
         ("DELIVERY", "CREATED", "ORDER", "EVENT", "STATUS", "ATTEMPTS", "NEXT", "LAST ANSWER", "HINTS"),
-        found,
+        deliveries,
         lambda delivery: (
             delivery.delivery_id,
             delivery.create_time,
@@ -222,44 +162,3 @@ def _last_answer(delivery: Delivery) -> str | None:
     last = max(delivery.attempts, key=lambda attempt: attempt.number)
     parts = (last.http_status, last.error, f"{last.duration_ms} ms")
     return " ".join(str(part) for part in parts if part)
-
-
-def _event_line(report: Report) -> str:
-    if report.event is None:
-        return f"{report.time}  {report.verdict}"
-    event, snapshot = report.event, report.event.snapshot
-    parts = (
-        report.time,
-        event.event_type,
-        snapshot.order_no,
-        ",".join(event.hints),
-        f"pay={snapshot.pay_status} delivery={cell(snapshot.delivery_status)} order={snapshot.order_status}",
-        "iccid=" + (",".join(_iccids(snapshot)) or "-"),
-        f"delivery-id={cell(event.delivery_id)} attempt={cell(event.attempt)}",
-        report.verdict + (" (older than the newest)" if event.stale else "") + (" (test)" if event.is_test else ""),
-    )
-    return "  ".join(parts)
-
-
-def _json_of(report: Report) -> str:
-    line: dict[str, Any] = {"time": report.time, "verified": report.event is not None, "verdict": report.verdict}
-    if report.event:
-        event = report.event
-        line |= {
-            "eventType": event.event_type,
-            "orderNo": event.snapshot.order_no,
-            "changeHints": event.hints,
-            "iccids": _iccids(event.snapshot),
-            "deliveryId": event.delivery_id,
-            "attempt": event.attempt,
-            "orderVersion": event.order_version,
-            "repetition": report.repetition,
-            "stale": event.stale,
-            "test": event.is_test,
-            "snapshot": event.snapshot,
-        }
-    return encoder.encode(line).decode()
-
-
-def _iccids(snapshot: Snapshot) -> list[str]:
-    return [profile.iccid for item in snapshot.items for profile in item.profiles or () if profile.iccid]
