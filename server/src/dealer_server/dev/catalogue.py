@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from dealer_server.rules.catalogue import operators
+from dealer_server.dev import operators
 from dealer_server.rules.catalogue.countries import BUNDLES, COUNTRIES, Bundle
 from dealer_server.rules.catalogue.package import (
     GB,
