@@ -41,7 +41,7 @@ async def serve(*, host: str | None = None, port: int | None = None, share_nothi
     """
     from dealer_server.api import listener
     from dealer_server.wiring import process, start_checks
-    from dealer_server.wiring.base import database_up
+    from dealer_server.wiring.shared import database_up
 
     opened = settings.read(host=host, port=port)
     logs.configure(opened.environment == "production")
@@ -64,7 +64,7 @@ async def work(*, metrics: str | None = None) -> None:
         metrics: HOST:PORT of /metrics and /health (default 127.0.0.1:9464, where that is free); "" for none.
     """
     from dealer_server.wiring import process
-    from dealer_server.wiring.base import database_up
+    from dealer_server.wiring.shared import database_up
 
     opened = settings.read(metrics=metrics)
     logs.configure(opened.environment == "production")

@@ -78,7 +78,7 @@ class VoidBatcher:
         """The same for an operator: the act is in the audit log. Raises OperatorError without a reason, and 310404,
         200004, 200002."""
         require_reason(reason, "a cancellation needs a reason, for the audit log")
-        return await self._submit(VoidRequest(tenant_id, profile_id, None, Actor.here(author, reason)))
+        return await self._submit(VoidRequest(tenant_id, profile_id, None, Actor.current(author, reason)))
 
     async def open(self) -> None:
         """Opens what the first call will need. Raises DatabaseLost."""
