@@ -46,7 +46,7 @@ def cell(value: object) -> str:
 
 
 def volume(size: int | msgspec.UnsetType | None) -> str:
-    """A data volume in bytes, for people; a GB has 1 073 741 824 of them (decisions 3)."""
+    """A data volume in bytes, for people; a GB has 1 073 741 824 of them (specification 10)."""
     if size is None:
         return "unlimited"
     if size is msgspec.UNSET:
