@@ -17,7 +17,7 @@ import httpx2
 import pytest
 
 from esim_dealer import Inbox, verify
-from esim_dealer.command import main
+from esim_dealer.cli.__main__ import main
 
 from .conftest import (
     APP_KEY,
@@ -284,7 +284,7 @@ def test_send_to_nobody_is_one_line(run: Callable, listening: Callable[..., "Lis
 
 
 def run_for_real(*arguments: str) -> tuple[int, str, str]:
-    command = [sys.executable, "-m", "esim_dealer.command", *arguments]
+    command = [sys.executable, "-m", "esim_dealer.cli", *arguments]
     done = subprocess.run(
         command, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True, timeout=30, check=False
     )
@@ -296,7 +296,7 @@ def run_for_real(*arguments: str) -> tuple[int, str, str]:
 
 class Listening:
     def __init__(self, *arguments: str, **environment: str) -> None:
-        command = [sys.executable, "-m", "esim_dealer.command", "listen", "--port", "0", *arguments]
+        command = [sys.executable, "-m", "esim_dealer.cli", "listen", "--port", "0", *arguments]
         credentials = {"ESIM_DEALER_APP_KEY": APP_KEY, "ESIM_DEALER_APP_SECRET": APP_SECRET}
         self.process = subprocess.Popen(
             command,

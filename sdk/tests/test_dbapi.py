@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from esim_dealer.dbapi import Database, bind, paramstyle_of
+from esim_dealer.inbox.dbapi import Database, bind, paramstyle_of
 
 TEXT = "SELECT :b, :a, :b"
 VALUES = {"a": 1, "b": 2, "unused": 3}
@@ -60,10 +60,10 @@ def test_after_a_connection_broke_another_is_opened():
 
     database = Database(connect, None)
     with database.transaction() as sql:
-        assert sql.rows("SELECT 1") == [(1,)]
+        assert sql.rows("SELECT 1 AS one") == [{"one": 1}]
     opened[0].close()
     with pytest.raises(sqlite3.ProgrammingError), database.transaction() as sql:
         sql.rows("SELECT 1")
     with database.transaction() as sql:
-        assert sql.rows("SELECT 1") == [(1,)]
+        assert sql.rows("SELECT 1 AS one") == [{"one": 1}]
     assert len(opened) == 2

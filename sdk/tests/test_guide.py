@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import esim_dealer
-from esim_dealer.command import _parser
+from esim_dealer.cli.__main__ import parser
 
 from .conftest import APP_SECRET, event_body, event_headers
 
@@ -71,7 +71,7 @@ def test_samples_import_what_exists():
 
 @pytest.mark.parametrize("command", re.findall(r"^    esim-dealer (.+)$", GUIDE, re.MULTILINE))
 def test_commands_are_understood(command: str):
-    assert _parser().parse_args(command.split()).run
+    assert parser().parse_args(command.split()).run
 
 
 @pytest.mark.parametrize("link", re.findall(r"\]\(([^)#]+)\)", GUIDE))

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from esim_dealer import Event, Inbox, verify
-from esim_dealer.dbapi import bind
+from esim_dealer.inbox.dbapi import bind
 
 from .conftest import APP_SECRET, event_body, event_headers
 
@@ -445,6 +445,10 @@ class AdaptedCursor:
 
     def fetchall(self) -> list:
         return self._cursor.fetchall()
+
+    @property
+    def description(self) -> Any:
+        return self._cursor.description
 
     @property
     def rowcount(self) -> int:

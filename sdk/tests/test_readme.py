@@ -6,7 +6,7 @@ import pytest
 
 import esim_dealer
 from esim_dealer import AsyncDealer, Dealer, DealerError
-from esim_dealer.command import main
+from esim_dealer.cli.__main__ import main
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec import UNSET
 
 from esim_dealer import errors
-from esim_dealer.command import main
+from esim_dealer.cli.__main__ import main
 
 from .conftest import APP_KEY, APP_SECRET, URL, Either, FakeClock, Service, refusal, success
 

@@ -209,7 +209,7 @@ def test_a_body_that_is_not_raw_bytes_is_a_mistake_of_the_caller(headers: dict, 
         check(headers, parsed)
 
 
-# During a reset of the AppSecret (decisions 6)
+# During a reset of the AppSecret (specification 6.6)
 
 NEW_SECRET = "sk_test_after_the_reset"
 

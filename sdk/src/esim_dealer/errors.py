@@ -1,6 +1,6 @@
 """What can go wrong for a dealer, and what to do about it? One tree, rooted in DealerError.
 
-Branch on the class, or on `code` (decisions 2); the wording of a message is for people.
+Branch on the class, or on `code` (specification 7); the wording of a message is for people.
 """
 
 from collections.abc import Mapping
@@ -338,7 +338,7 @@ CLASS_OF_CODE: dict[str, type[DealerError]] = {
 
 
 def class_of(code: str, data: Mapping[str, Any]) -> type[DealerError]:
-    """The class for a code of the service; `data.outcome` UNKNOWN outweighs the code (decisions 2, 900001)."""
+    """The class for a code of the service; `data.outcome` UNKNOWN outweighs the code (specification 7)."""
     if data.get("outcome") == "UNKNOWN":
         return OutcomeUnknown
     return CLASS_OF_CODE.get(code, DealerError)

@@ -178,8 +178,8 @@ def retry_delay(policy: RetryPolicy, attempt: int, error: DealerError, fraction:
 def settles(error: DealerError) -> bool:
     """Whether an error tells the outcome of earlier attempts too.
 
-    Business refusals do: the service looks a transactionId up before it refuses (decisions 2). A refusal at the door
-    says nothing about an attempt that went unanswered.
+    Business refusals do: the service looks a transactionId up before it refuses (specification 4.2). A refusal by
+    authentication says nothing about an earlier attempt without an answer.
     """
     return error.code is not None and (error.code == SUCCESS or error.code[0] in "23")
 
@@ -191,7 +191,7 @@ def delivered(snapshot: Snapshot) -> bool:
     """Whether every eSIM of the order is there.
 
     Raises DeliveryFailed once none will come any more: FAILED, or an order that has ended (all of it refunded, or
-    cancelled before delivery) without having been DELIVERED (decisions 5).
+    cancelled before delivery) without having been DELIVERED (specification 3.2).
     """
     if snapshot.delivery_status == "DELIVERED":
         return True

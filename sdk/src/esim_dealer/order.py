@@ -35,7 +35,7 @@ def literal(value: Decimal) -> str:
 class Line:
     """One line of an order: `price` is the unit dealer price, of one day for DAILY_* packages.
 
-    `period_num` is the number of days of a DAILY_* package and stays None for others (decisions 4).
+    `period_num` is the number of days of a DAILY_* package and stays None for others (specification 4.2).
     """
 
     package_code: str

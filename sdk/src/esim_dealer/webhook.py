@@ -1,4 +1,4 @@
-"""Did the service really send this webhook, and what does it say? (specification 5 rule 5 and 6.5, decisions 6)
+"""Did the service really send this webhook, and what does it say? (specification 5.6 and 6.5)
 
     event = verify(request.headers, raw_body, app_secret)
 
@@ -92,8 +92,8 @@ def verify(
 ) -> Event:
     """The event in a webhook request, once its signature is found true.
 
-    `raw_body` are the bytes as received. During a secret reset either side may be first: X-Signature-Previous is
-    looked at besides X-Signature, and `previous_secret` besides `secret`. `app_key`, if given, must be RT-AccessCode.
+    `raw_body` are the bytes as received. During a secret reset either side may change first: X-Signature-Previous
+    is accepted beside X-Signature, and `previous_secret` beside `secret`. `app_key`, if given, must be RT-AccessCode.
     `now` is in seconds since the epoch. Raises MalformedWebhook, StaleTimestamp or SignatureMismatch.
     """
     if not isinstance(raw_body, bytes | bytearray | memoryview):

@@ -1,19 +1,19 @@
-"""From where does somebody act? Said once per command or request, like a trace id; the audit log keeps it."""
+"""Who acts, and from where? Set once per command or request, like a trace id, and written to the audit log."""
 
 from contextvars import ContextVar
 from typing import NamedTuple
 
 source: ContextVar[str | None] = ContextVar("source", default=None)
-"""`cli alice@host pid 12`, or the address a request came from; None where nobody said."""
+"""`cli alice@host pid 12`, or the client address of a request; None where it was not set."""
 
 
 class Actor(NamedTuple):
-    """What a person does that is carried out in a batch, beside what others do: who, from where, and why."""
+    """Who acts, from where, and why: carried with a request that is executed in a batch with others."""
 
     author: str
     source: str | None
     reason: str | None
 
     @classmethod
-    def here(cls, author: str, reason: str | None) -> "Actor":
+    def current(cls, author: str, reason: str | None) -> "Actor":
         return cls(author, source.get(), reason)

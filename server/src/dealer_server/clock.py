@@ -1,4 +1,4 @@
-"""What time is it? The database's, for every process alike. Read at the edges only; handed inward as a value."""
+"""What time is it? The database's time, in every process. Read at the edges only and passed inward as a value."""
 
 import time
 from collections.abc import Callable
@@ -17,8 +17,8 @@ def now() -> datetime:
 class DatabaseClock:
     """The database's time: as it was measured last, carried on by this process's monotonic clock.
 
-    The wall clock of this machine is only compared with it, so that somebody hears of one that is wrong. Until the
-    first measurement it has to do.
+    The wall clock of this machine is compared with it, to report one that is wrong, and used until the first
+    measurement.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time):
@@ -31,7 +31,7 @@ class DatabaseClock:
         """How far this machine's wall clock was ahead of the database's when that was measured; negative: behind."""
 
     def now(self) -> datetime:
-        """Never before what it said earlier, unless the database's time itself was set back by a second or more."""
+        """Never earlier than before, unless the database's time itself was set back by a second or more."""
         at = self._offset + self.monotonic()
         if at < self._latest:
             at = self._latest
@@ -40,21 +40,19 @@ class DatabaseClock:
         return datetime.fromtimestamp(at, UTC)
 
     def measured(self, database: float, sent: float) -> None:
-        """The database answered that its time is `database`; it was asked when the monotonic clock stood at `sent`.
-
-        Its time was read somewhere between asking and now. A clock that fits in there stays as it is: a slow answer
-        says less than the quicker ones before it.
+        """Takes a measurement: the database's time was `database` between `sent`, by the monotonic clock, and
+        now. An offset within these bounds is kept: a slow answer says less than the quicker ones before.
         """
         received = self.monotonic()
         earliest, latest = database - received, database - sent
         before = self._offset if self._measured else (earliest + latest) / 2
         offset = min(max(before, earliest), latest)
         if offset <= self._offset - STEP_SECONDS:
-            self._latest = 0.0  # another machine leads, or somebody set its clock: there is nothing to wait for
+            self._latest = 0.0  # another database server took over, or its clock was set: do not wait for the old time
         self._offset, self._measured = offset, True
         self.ahead_seconds = self._wall() - (offset + received)
 
     @property
     def apart(self) -> bool:
-        """Whether this machine's clock is too far from the database's to be left as it is."""
+        """Whether this machine's clock differs from the database's by more than APART_SECONDS."""
         return abs(self.ahead_seconds) > APART_SECONDS

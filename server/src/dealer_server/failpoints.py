@@ -1,10 +1,10 @@
-"""Where may this process be killed, to prove that nothing is lost? Named points, armed by the environment; tests only.
+"""Where can tests kill this process, to prove that nothing is lost? At named points, armed by the environment.
 
-    DEALER_FAILPOINT=order.written         kill -9 of ourselves where the code says reach("order.written")
-    DEALER_FAILPOINT=order.written:3       the third time it gets there
-    DEALER_FAILPOINT=order.written+0.0004  0.4 ms after it, while the code goes on: in the middle of what follows
+    DEALER_FAILPOINT=order.written         SIGKILL to this process at hit("order.written")
+    DEALER_FAILPOINT=order.written:3       the third time it is hit
+    DEALER_FAILPOINT=order.written+0.0004  0.4 ms later, while the code goes on
 
-Not armed, `reach` does nothing.
+Where nothing is armed, `hit` does nothing.
 """
 
 import os
@@ -20,7 +20,7 @@ _FORM = re.compile(r"(?P<name>[a-z_.]+)(:(?P<times>[1-9][0-9]*))?(\+(?P<seconds>
 
 
 class Failpoint(NamedTuple):
-    """`times`: which arrival kills; `seconds`: how long after it."""
+    """`times`: which hit kills, counting from 1; `seconds`: how long after it."""
 
     name: str
     times: int = 1
@@ -50,7 +50,7 @@ def _kill(seconds: float) -> None:
 def _arm(armed: Failpoint) -> Callable[[str], None]:
     left = armed.times
 
-    def reach(name: str) -> None:
+    def hit(name: str) -> None:
         nonlocal left
         if name != armed.name:
             return
@@ -60,7 +60,7 @@ def _arm(armed: Failpoint) -> Callable[[str], None]:
         elif left == 0:
             _kill(0)
 
-    return reach
+    return hit
 
 
 hit = _arm(parse(os.environ[VARIABLE])) if VARIABLE in os.environ else _unarmed

@@ -1,4 +1,4 @@
-"""How do logs look? Structured, on standard error, JSON in production; they hold ids and codes, never a secret."""
+"""What do logs look like? Structured, on standard error, JSON in production; with ids and codes, never a secret."""
 
 import logging
 import sys
@@ -8,8 +8,8 @@ from structlog.stdlib import ProcessorFormatter
 
 
 def configure(as_json: bool) -> None:
-    """Ours and, from warnings on, those of libraries: each a line alike. Tracebacks are plain: the pretty ones show
-    local variables, and those may be secrets."""
+    """Formats the service's log lines, and the warnings of libraries, alike. Tracebacks are plain: the pretty ones show
+    local variables, which may be secrets."""
     if as_json:
         shown = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     else:
@@ -32,5 +32,5 @@ def configure(as_json: bool) -> None:
     )
     logging.basicConfig(handlers=[libraries], level=logging.WARNING, force=True)
     logging.captureWarnings(True)
-    # A pool that cannot connect tries again by itself; that the database is lost is said once, by operations/health.py.
+    # A pool that cannot connect tries again by itself; operations/health.py logs once that the database is lost.
     logging.getLogger("asyncpg.pool").addFilter(lambda record: not record.exc_info)

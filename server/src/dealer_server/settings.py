@@ -1,4 +1,4 @@
-"""Which settings has this process? Read from the environment once, into one frozen object."""
+"""Which settings does this process have? Read from the environment once, into one frozen object."""
 
 import math
 import os
@@ -21,11 +21,11 @@ _VALKEY_SCHEMES = ("valkey", "valkeys", "redis", "rediss", "unix")
 
 
 class SettingsError(Exception):
-    """The environment does not make sense; the message is one line and holds no secret."""
+    """A setting or an argument is missing or malformed; the message is one line and holds no secret."""
 
 
 class CannotStart(Exception):
-    """This process must not start as it is set up; the message is one line for the operator."""
+    """This process must not start with these settings; the message is one line for the operator."""
 
 
 class Settings(BaseSettings):
@@ -42,11 +42,11 @@ class Settings(BaseSettings):
 
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
-    public_url: str = Field(default="", description="where dealers reach this service; QR codes are served there")
+    public_url: str = Field(default="", description="the base URL for dealers; QR codes are served there")
     tls_cert: Path | None = None
     tls_key: Path | None = None
     trusted_proxies: str = Field(default="", description="addresses or networks, comma separated")
-    valkey_url: str = Field(default="", description="shared counters of several serve processes")
+    valkey_url: str = Field(default="", description="Valkey that several serve processes share request ids and QPS in")
     processes: int = Field(default=1, ge=1, description="how many serve processes share a tenant's QPS without Valkey")
 
     metrics: str | None = Field(
@@ -58,47 +58,55 @@ class Settings(BaseSettings):
         description="HOST:PORT where serve has the console; unset: /console on the API's port; empty: none",
     )
 
-    console_seconds: float = Field(default=10.0, gt=0, description="how long a statement of a console page may take")
+    console_seconds: float = Field(default=10.0, gt=0, description="seconds that one query of a console page may take")
 
-    list_seconds: float = Field(default=5.0, gt=0, description="how long a statement of a dealer's list may take")
+    list_seconds: float = Field(default=5.0, gt=0, description="seconds that one query of a dealer's list may take")
 
     supplier_events: str = Field(
-        default="", description="HOST:PORT where the worker takes messages of suppliers; empty for none"
+        default="", description="HOST:PORT where the worker receives events of suppliers; empty for none"
     )
     supplier_events_cert: Path | None = None
     supplier_events_key: Path | None = None
-    supplier_events_ca: Path | None = Field(default=None, description="who signs the certificates of suppliers")
+    supplier_events_ca: Path | None = Field(default=None, description="CA of the certificates of suppliers")
 
     header_seconds: float = Field(default=5.0, gt=0)
     body_seconds: float = Field(default=10.0, gt=0)
     idle_seconds: float = Field(default=75.0, gt=0)
     stranger_idle_seconds: float = Field(
-        default=5.0, gt=0, description="the same, on a connection over which nobody was authenticated"
+        default=5.0, gt=0, description="the same, on a connection without an authenticated call"
     )
-    connections: int = Field(default=10_000, ge=1, description="how many may be open to one serve process")
+    connections: int = Field(default=10_000, ge=1, description="open connections of one serve process")
     connections_per_address: int = Field(
-        default=1_000, ge=1, description="of one IPv4 address or IPv6 /64; trusted proxies may have any number"
+        default=1_000, ge=1, description="from one IPv4 address or IPv6 /64; trusted proxies are exempt"
     )
     failed_authentications_per_second: int = Field(default=50, ge=1)
     failed_authentications_burst: int = Field(default=200, ge=1)
 
     webhook_allow_loopback: bool = Field(
-        default=False, description="webhooks to loopback addresses; never in production"
+        default=False, description="allow webhooks to loopback addresses; never in production"
     )
     webhook_schedule: str = Field(default="", description="seconds before each attempt, comma separated")
     usage_event_seconds: float = Field(
-        default=900.0, ge=0, le=86_400, description="an order's events of mere usage are so far apart; 0 tells at once"
+        default=900.0,
+        ge=0,
+        le=86_400,
+        description="least time between events of an order that report usage alone; 0: at once",
     )
-    refund_failed: bool = Field(default=True, description="what fails for good is refunded automatically")
+    refund_failed: bool = Field(default=True, description="refund profiles that finally failed automatically")
     supplier_patience_seconds: float = Field(
-        default=3_600.0, ge=0, description="how long an order waits for a package's only supplier to take orders again"
+        default=3_600.0,
+        ge=0,
+        description="how long an order waits for a package's only supplier to accept orders again",
     )
     margin_floor_basis_points: int = Field(
-        default=0, ge=0, le=10_000, description="of the dealer's price, left when a supplier's new price is accepted"
+        default=0,
+        ge=0,
+        le=10_000,
+        description="part of the dealer's price that must remain for a supplier's new price to be accepted",
     )
     ios_install_url: str = "https://esimsetup.apple.com/esim_qrcode_provisioning?carddata={carddata}"
     android_install_url: str = "https://esimsetup.android.com/esim_qrcode_provisioning?carddata={carddata}"
-    supplier_speed: float = Field(default=1.0, gt=0, description="the simulated supplier runs this many times faster")
+    supplier_speed: float = Field(default=1.0, gt=0, description="how many times faster the simulated supplier runs")
 
     @field_validator("database_url")
     @classmethod
@@ -158,18 +166,18 @@ class Settings(BaseSettings):
 
     @property
     def usage_interval(self) -> timedelta:
-        """How far apart an order's events are that tell of usage alone."""
+        """The least time between events of an order that report usage alone."""
         return timedelta(seconds=self.usage_event_seconds)
 
     @property
     def base_url(self) -> str:
-        """Where dealers reach this service."""
+        """The base URL for dealers."""
         scheme = "https" if self.tls_cert else "http"
         return self.public_url.rstrip("/") or f"{scheme}://{self.host}:{self.port}"
 
 
 def database_url() -> str:
-    """The one setting that migrating needs. Raises SettingsError."""
+    """The only setting that `migrate` needs. Raises SettingsError."""
     url = os.environ.get("DATABASE_URL") or os.environ.get("DEALER_DATABASE_URL")
     if not url:
         raise SettingsError("DATABASE_URL is not set")
@@ -180,7 +188,7 @@ def database_url() -> str:
 
 
 def read(**given: object) -> Settings:
-    """The settings of the environment, with `given` ones in their place. Raises SettingsError."""
+    """The settings of the environment; those `given` replace them. Raises SettingsError."""
     try:
         return Settings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
     except ValidationError as error:
@@ -188,8 +196,8 @@ def read(**given: object) -> Settings:
 
 
 def _postgres_url(text: str) -> str:
-    found = _POSTGRES.fullmatch(text)
-    if found is None or _HOSTS.fullmatch(found["hosts"]) is None:
+    address = _POSTGRES.fullmatch(text)
+    if address is None or _HOSTS.fullmatch(address["hosts"]) is None:
         raise ValueError("an address such as postgresql://user:password@host:5432/database is expected")
     return text
 
@@ -206,7 +214,7 @@ def _seconds(text: str) -> tuple[float, ...]:
 
 
 def _line(fault: object) -> str:
-    """One fault in words; never the value, which may be a secret."""
+    """One fault in words, without the value, which may be a secret."""
     assert isinstance(fault, dict)
     field = str(fault["loc"][0]).upper() if fault["loc"] else "settings"
     name = field if field in ("DATABASE_URL", "") or field.startswith("DEALER_") else f"DEALER_{field}"

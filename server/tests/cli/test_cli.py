@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from dealer_server.dev import catalogue, embedded
+from dealer_server.dev.embedded import postgres as embedded_postgres
 from dealer_server.rules.catalogue import importing
 from support.api_client import ApiClient, Service
 from support.databases import database_named
@@ -424,9 +425,9 @@ async def a_postgresql_of_somebody_else(folder: Path) -> AsyncIterator[str]:
     """Started by hand, without our mark."""
     data = folder / "data"
     server = await asyncio.to_thread(embedded.start, data, fast_and_unsafe=True)
-    await asyncio.to_thread(server._programs.stop, data / "postgres")
-    unmarked = embedded._SETTINGS | embedded._UNSAFE_SETTINGS | {"cluster_name": "theirs"}
-    await asyncio.to_thread(embedded._launch, server._programs, data, server.socket_dir, unmarked)
+    await asyncio.to_thread(embedded_postgres.stop, server._programs, data / "postgres")
+    unmarked = embedded_postgres.SETTINGS | embedded_postgres.UNSAFE_SETTINGS | {"cluster_name": "theirs"}
+    await asyncio.to_thread(embedded_postgres.launch, server._programs, data, server.socket_dir, unmarked)
     try:
         yield server.dsn
     finally:

@@ -166,7 +166,7 @@ def test_call_signs_what_it_sends(body: str, tmp_path: Path) -> None:
 async def listener(environment: Mapping[str, str]) -> AsyncIterator[tuple[str, asyncio.StreamReader]]:
     """`esim-dealer listen` on a free port: its address, and what it prints."""
     running = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "esim_dealer.command", "listen", "--port", "0"),
+        *(sys.executable, "-m", "esim_dealer.cli", "listen", "--port", "0"),
         env=dict(environment),
         stdout=PIPE,
         stderr=PIPE,

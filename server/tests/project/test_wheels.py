@@ -1,4 +1,4 @@
-"""What somebody who installs the packages gets to know about them: README, licence, and which versions they need."""
+"""What is in the wheels? README, licence, the versions they need, and the data files."""
 
 import asyncio
 import sys
@@ -25,7 +25,8 @@ async def built(folder: Path, package: str) -> Path:
 @pytest.mark.parametrize(("package", "name"), [("sdk", "esim_dealer"), ("server", "esim_dealer_server")])
 async def test_a_wheel_says_what_it_is(tmp_path: Path, package: str, name: str):
     with zipfile.ZipFile(await built(tmp_path, package)) as opened:
-        [info] = {Path(one).parts[0] for one in opened.namelist() if ".dist-info/" in one}
+        names = set(opened.namelist())
+        [info] = {Path(name).parts[0] for name in names if ".dist-info/" in name}
         metadata = HeaderParser().parsestr(opened.read(f"{info}/METADATA").decode())
         licence = opened.read(f"{info}/licenses/LICENSE").decode()
     assert metadata["Name"].replace("-", "_") == name
@@ -33,6 +34,8 @@ async def test_a_wheel_says_what_it_is(tmp_path: Path, package: str, name: str):
     assert "Version 2.0, January 2004" in licence
     assert metadata["Description-Content-Type"] == "text/markdown"
     assert metadata.get_payload().strip() == (ROOT / package / "README.md").read_text().strip()
+    source = ROOT / package / "src"
+    assert {path.relative_to(source).as_posix() for path in source.rglob("*.csv")} <= names
     needed = [one for one in metadata.get_all("Requires-Dist", []) if "extra ==" not in one]
     assert needed and all(">=" in one for one in needed), needed
 

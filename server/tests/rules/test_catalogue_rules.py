@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dealer_server.dev import catalogue
-from dealer_server.rules.catalogue import importing, operators, package
+from dealer_server.dev import catalogue, operators
+from dealer_server.rules.catalogue import importing, package
 from dealer_server.rules.catalogue.countries import BUNDLES, CONTINENTS, COUNTRIES
 from dealer_server.rules.catalogue.package import FIELDS, GB, MB, Network, Operator, Package
 from dealer_server.rules.money import money

@@ -19,7 +19,7 @@ async def command(dealer: ApiClient, *arguments: str) -> tuple[int, str, str]:
         "NO_PROXY": "*",
     }
     running = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "esim_dealer.command", *arguments, env=env, stdout=-1, stderr=-1
+        sys.executable, "-m", "esim_dealer.cli", *arguments, env=env, stdout=-1, stderr=-1
     )
     out, err = await running.communicate()
     assert running.returncode is not None

@@ -1,42 +1,40 @@
-"""`dealer-server order`: orders whose eSIMs were not made."""
+"""`dealer-server order`: orders whose eSIMs could not be delivered."""
 
 import sys
 
-import msgspec
 from cyclopts import App
 
-from dealer_server import settings
-from dealer_server.cli import AsJson, author, opened_data_keys, opened_database, run
+from dealer_server.cli.command import AsJson, Context
+from dealer_server.cli.output import print_json
 
-app = App(name="order", help="Orders whose eSIMs were not made.")
+app = App(name="order", help="Orders whose eSIMs could not be delivered.")
 
 
 @app.command(name="retry")
-def order_retry(
-    order_no: str, *, line: int | None = None, supplier: str | None = None, as_json: AsJson = False
+async def retry_order(
+    order_no: str,
+    *,
+    line: int | None = None,
+    supplier: str | None = None,
+    as_json: AsJson = False,
+    context: Context,
 ) -> None:
-    """Have eSIMs made again that failed for good, or send what waits by another route.
+    """Buy failed eSIMs of an order again, or send waiting ones to another supplier.
 
-    What may have been bought is left where it is: see `supplier resolve`. Repeating is harmless.
+    A purchase whose outcome is unknown is not repeated: see `supplier resolve`. The command is safe to repeat.
 
     Args:
-        line: The line, counting from 1; all lines where it is left out.
-        supplier: Who makes them, one of the package's route; where it is left out, who they were sold from.
+        line: The line, counting from 1 (default: all lines).
+        supplier: A supplier of the package's route to buy from (default: the one the eSIM was sold from).
     """
+    from dealer_server import clock
+    from dealer_server.operations.orders.retry import retry_order
 
-    async def retry() -> None:
-        from dealer_server import clock
-        from dealer_server.operations.orders.retry import retry_order
-
-        opened = settings.read()
-        async with opened_database(opened) as database:
-            keys = await opened_data_keys(database, opened)
-            done = await retry_order(database, keys, order_no, line, supplier, author(), clock.now)
-        if as_json:
-            print(msgspec.json.encode(done).decode())
-            return
-        print(f"{order_no}: {done.retried} made again, {done.waiting} waited already and are tried now")
-        for reason in done.left:
-            print(f"left alone: {reason}", file=sys.stderr)
-
-    run(retry())
+    keys = await context.data_keys()
+    retried = await retry_order(context.database, keys, order_no, line, supplier, context.author, clock.now)
+    if as_json:
+        print_json(retried)
+        return
+    print(f"{order_no}: {retried.retried} failed and are bought again, {retried.waiting} waited and are tried now")
+    for reason in retried.left:
+        print(f"left alone: {reason}", file=sys.stderr)

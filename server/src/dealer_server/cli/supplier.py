@@ -1,4 +1,4 @@
-"""`dealer-server supplier`: who makes the eSIMs, and how they are."""
+"""`dealer-server supplier`: the suppliers that eSIMs are bought from, and the routes of packages to them."""
 
 import re
 import sys
@@ -10,79 +10,76 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from cyclopts import App, Parameter
 
-from dealer_server import settings
-from dealer_server.cli import AsJson, author, opened_data_keys, opened_database, run
+from dealer_server.cli.arguments import read_file
+from dealer_server.cli.command import AsJson, CommandContext, Context
+from dealer_server.cli.output import print_json
 from dealer_server.settings import SettingsError
 
 if TYPE_CHECKING:
     from dealer_server.rules.catalogue.margin import Change, Margin
+    from dealer_server.store.suppliers.purchase import Hop
 
-app = App(name="supplier", help="Suppliers that are called, and the routes of packages to them.")
-_FORM = "SUPPLIER=SKU or SUPPLIER=SKU@COST"
+app = App(name="supplier", help="Suppliers, and the routes of packages to them.")
 FileOrInput = Annotated[Path, Parameter(allow_leading_hyphen=True)]
+_HOP = "SUPPLIER=SKU or SUPPLIER=SKU@COST"
 
 
 @app.command(name="set")
-def supplier_set(code: str, file: FileOrInput, *, kind: str) -> None:
-    """Add a supplier, or give one new settings.
+async def set_supplier(code: str, file: FileOrInput, *, kind: str, context: Context) -> None:
+    """Add a supplier, or replace the settings of one.
 
     Args:
-        code: What packages and routes call it, such as es2:acme.
-        file: Its settings as a JSON document; - reads standard input.
+        code: The name that packages and routes use, such as es2:acme.
+        file: The settings as a JSON document; - reads standard input.
         kind: es2plus, rt_upstream or chain.
     """
-    text = _read(file)
+    from dealer_server.operations.suppliers.configure import put_supplier
+    from dealer_server.operations.suppliers.describe import show_suppliers
 
-    async def put() -> None:
-        from dealer_server.operations.suppliers.configure import put_supplier
-        from dealer_server.operations.suppliers.describe import show_suppliers
-
-        opened = settings.read()
-        async with opened_database(opened) as database:
-            keys = await opened_data_keys(database, opened)
-            await put_supplier(database, keys, code, kind, text, opened.base_url, author())
-            [shown] = await show_suppliers(database, keys, code)
-        print(f"{code} is set; its messages come to {shown.events}")
-
-    run(put())
+    document, keys = read_file(file), await context.data_keys()
+    database, base_url = context.database, context.settings.base_url
+    await put_supplier(database, keys, code, kind, document, base_url, context.author)
+    [shown] = await show_suppliers(database, keys, code)
+    print(f"{code} is set; its messages come to {shown.events}")
 
 
 @app.command(name="pause")
-def supplier_pause(code: str) -> None:
-    """Buy nothing new from a supplier, and ask it nothing, until it is resumed."""
-    _status(code, "PAUSED")
+async def pause_supplier(code: str, *, context: Context) -> None:
+    """Stop buying from a supplier, and stop asking it about earlier purchases, until it is resumed."""
+    await _set_status(context, code, "PAUSED")
 
 
 @app.command(name="resume")
-def supplier_resume(code: str) -> None:
+async def resume_supplier(code: str, *, context: Context) -> None:
     """Buy from a paused supplier again."""
-    _status(code, "ACTIVE")
+    await _set_status(context, code, "ACTIVE")
+
+
+async def _set_status(context: CommandContext, code: str, status: str) -> None:
+    from dealer_server.operations.suppliers.configure import set_supplier_status
+
+    await set_supplier_status(context.database, code, status, context.author)
+    print(f"{code} is {status}")
 
 
 @app.command(name="route")
-def supplier_route(package_code: str, hops: list[str], *, currency: str = "USD") -> None:
-    """Say who makes a package's eSIMs, in order of preference.
+async def set_route(package_code: str, hops: list[str], *, currency: str = "USD", context: Context) -> None:
+    """Set the suppliers of a package, in order of preference.
 
     Args:
-        hops: SUPPLIER=SKU, or SUPPLIER=SKU@COST with the unit cost in major units. The next is asked where one is
-            out of stock or refuses; never while it is unknown whether one has bought.
+        hops: SUPPLIER=SKU, or SUPPLIER=SKU@COST with the unit cost in major units. The next supplier is asked where
+            one is out of stock or refuses, but never while it is unknown whether one has bought.
         currency: The currency of the costs.
     """
-    parsed = [_hop(text, currency) for text in hops]
+    from dealer_server.operations.suppliers.configure import set_route
 
-    async def put() -> None:
-        from dealer_server.operations.suppliers.configure import set_route
-        from dealer_server.store.suppliers.purchase import Hop
-
-        async with opened_database(settings.read()) as database:
-            await set_route(database, package_code, [Hop(*hop) for hop in parsed], author(), database.clock.now)
-        print(f"{package_code} is made by {', then '.join(hop[0] for hop in parsed)}")
-
-    run(put())
+    route = [_hop(text, currency) for text in hops]
+    await set_route(context.database, package_code, route, context.author, context.clock)
+    print(f"{package_code} is made by {', then '.join(hop.supplier for hop in route)}")
 
 
 @app.command(name="import")
-def supplier_import(
+async def import_offers(
     code: str,
     *,
     markup: str = "20",
@@ -90,88 +87,92 @@ def supplier_import(
     prefix: str = "",
     yes: Annotated[bool, Parameter(negative="")] = False,
     as_json: AsJson = False,
+    context: Context,
 ) -> None:
-    """Sell what a reseller sells: shows what would change, then asks.
+    """Sell the packages of a reseller: shows the changes, and asks before writing them.
 
     Args:
-        markup: Percent on top of its price; prices are rounded up.
-        minimum: The least to earn on one, in major units.
+        markup: Percent on top of the reseller's price; prices are rounded up.
+        minimum: The least margin of a package, in major units.
         prefix: Begins the codes of new packages.
         yes: Do not ask.
     """
+    from dealer_server.operations.suppliers.import_catalogue import compare_catalogue, import_catalogue
 
-    async def compare() -> None:
-        from dealer_server.operations.suppliers.import_catalogue import compare_catalogue, import_catalogue
-
-        rule = _margin(markup, minimum, prefix)
-        opened = settings.read()
-        async with opened_database(opened) as database:
-            changes = await compare_catalogue(database, await opened_data_keys(database, opened), code, rule)
-            if as_json:
-                print(msgspec.json.encode([_change(change) for change in changes]).decode())
-            else:
-                _table(changes)
-            if changes and (yes or (not as_json and _agreed(len(changes)))):
-                await import_catalogue(database, code, changes, author(), database.clock.now)
-                print(f"{sum(change.offer is not None for change in changes)} packages are written", file=sys.stderr)
-
-    run(compare())
+    margin = _margin(markup, minimum, prefix)
+    changes = await compare_catalogue(context.database, await context.data_keys(), code, margin)
+    if as_json:
+        print_json([_change_fields(change) for change in changes])
+    else:
+        _print_changes(changes)
+    if changes and (yes or (not as_json and _confirmed(len(changes)))):
+        await import_catalogue(context.database, code, changes, context.author, context.clock)
+        print(f"{sum(change.offer is not None for change in changes)} packages are written", file=sys.stderr)
 
 
 @app.command(name="iccids")
-def supplier_iccids(code: str, sku: str, file: FileOrInput) -> None:
-    """Load ICCIDs that an SM-DP+ has put aside for us, one a line: all or none.
+async def load_iccids(code: str, sku: str, file: FileOrInput, *, context: Context) -> None:
+    """Load ICCIDs that an SM-DP+ has reserved for this service, one a line: all or none.
 
     Args:
         sku: The profile type they belong to.
         file: The list; - reads standard input.
     """
-    lines = _read(file).decode(errors="replace").splitlines()
+    from dealer_server.operations.suppliers.configure import load_iccids
 
-    async def load() -> None:
-        from dealer_server.operations.suppliers.configure import load_iccids
-
-        async with opened_database(settings.read()) as database:
-            new = await load_iccids(database, code, sku, lines, author())
-        print(f"{new} ICCIDs are new at {code} for {sku}")
-
-    run(load())
+    lines = read_file(file).decode(errors="replace").splitlines()
+    added = await load_iccids(context.database, code, sku, lines, context.author)
+    print(f"{added} ICCIDs are new at {code} for {sku}")
 
 
 @app.command(name="list")
-def supplier_list(*, as_json: AsJson = False) -> None:
-    """Show every supplier with its purchases."""
-    _show(None, as_json)
+async def list_suppliers(*, as_json: AsJson = False, context: Context) -> None:
+    """List the suppliers with their purchases."""
+    suppliers = await _shown(context)
+    if as_json:
+        print_json(suppliers)
+    elif suppliers:
+        for fields in suppliers:
+            _print_fields(fields)
+    else:
+        print("no supplier is set up; simulated and stock are built in")
 
 
 @app.command(name="show")
-def supplier_show(code: str, *, as_json: AsJson = False) -> None:
-    """Show a supplier: settings without secrets, purchases by state, margin, ICCIDs left, and what waits for you."""
-    _show(code, as_json)
+async def show_supplier(code: str, *, as_json: AsJson = False, context: Context) -> None:
+    """Show a supplier: settings without secrets, purchases by state, margin, free ICCIDs, and purchases that wait for
+    an operator."""
+    [fields] = await _shown(context, code)
+    if as_json:
+        print_json(fields)
+    else:
+        _print_fields(fields)
+
+
+async def _shown(context: CommandContext, code: str | None = None) -> list[dict[str, Any]]:
+    from dealer_server.operations.suppliers.describe import show_suppliers
+
+    return msgspec.to_builtins(await show_suppliers(context.database, await context.data_keys(), code))
 
 
 @app.command(name="check")
-def supplier_check(code: str, *, as_json: AsJson = False) -> None:
-    """Ask a supplier how it is; the exit status is 1 where it cannot be reached."""
+async def check_supplier(code: str, *, as_json: AsJson = False, context: Context) -> int:
+    """Ask a supplier for its health; the exit status is 1 where it cannot be reached."""
+    from dealer_server.operations.suppliers.describe import check_health
 
-    async def check() -> bool:
-        from dealer_server.operations.suppliers.describe import check_health
-
-        opened = settings.read()
-        async with opened_database(opened) as database:
-            health = await check_health(database, await opened_data_keys(database, opened), code)
-        fields = {name: value for name, value in msgspec.to_builtins(health).items() if value is not None}
-        if health.balance is not None:
-            fields["balance"] = f"{health.balance / 10_000:.4f}"
-        _print(fields, as_json)
-        return health.up
-
-    if not run(check()):
-        sys.exit(1)
+    health = await check_health(context.database, await context.data_keys(), code)
+    fields = {name: value for name, value in msgspec.to_builtins(health).items() if value is not None}
+    if health.balance is not None:
+        fields["balance"] = f"{health.balance / 10_000:.4f}"
+    if as_json:
+        print_json(fields)
+    else:
+        _print_fields(fields)
+    return 0 if health.up else 1
 
 
 @app.command(name="resolve")
-def supplier_resolve(
+async def resolve_purchase(
     unit_key: str,
     *,
     bought: Annotated[bool, Parameter(negative="")] = False,
@@ -179,86 +180,44 @@ def supplier_resolve(
     iccid: str | None = None,
     activation_code: str | None = None,
     ref: str | None = None,
+    context: Context,
 ) -> None:
-    """Say what became of a purchase that waits for an operator.
+    """Decide a purchase that waits for an operator.
 
     Args:
         unit_key: As `supplier show` lists it.
         bought: It was bought; --iccid and --activation-code are what the supplier gave.
-        ref: What the supplier calls the eSIM (esimTranNo, profileId); needed for an ICCID that it sold before.
-        not_bought: Surely it was not: the next supplier is asked, or the dealer gets the money back.
+        ref: The supplier's own id of the eSIM (esimTranNo, profileId); needed for an ICCID that it sold before.
+        not_bought: It was certainly not bought: the next supplier is asked, or the dealer is refunded.
     """
+    from dealer_server.operations.suppliers.resolve import resolve_bought, resolve_not_bought
+
     if bought == not_bought:
         raise SettingsError("exactly one of --bought and --not-bought is needed")
-    if bought and not (iccid and activation_code):
+    database, keys, author, clock = context.database, await context.data_keys(), context.author, context.clock
+    if not_bought:
+        await resolve_not_bought(database, keys, unit_key, author, clock)
+    elif iccid and activation_code:
+        await resolve_bought(database, keys, unit_key, iccid, activation_code, author, clock, ref=ref)
+    else:
         raise SettingsError("--bought needs --iccid and --activation-code")
-
-    async def resolve() -> None:
-        from dealer_server.operations.suppliers.resolve import resolve_bought, resolve_not_bought
-
-        opened = settings.read()
-        async with opened_database(opened) as database:
-            keys = await opened_data_keys(database, opened)
-            if bought:
-                await resolve_bought(
-                    database, keys, unit_key, iccid or "", activation_code or "", author(), database.clock.now, ref=ref
-                )
-            else:
-                await resolve_not_bought(database, keys, unit_key, author(), database.clock.now)
-        print(f"{unit_key} goes on: {'bought' if bought else 'not bought'}")
-
-    run(resolve())
+    print(f"{unit_key} is resolved: {'bought' if bought else 'not bought'}")
 
 
-def _status(code: str, status: str) -> None:
-    async def put() -> None:
-        from dealer_server.operations.suppliers.configure import set_supplier_status
-
-        async with opened_database(settings.read()) as database:
-            await set_supplier_status(database, code, status, author())
-        print(f"{code} is {status}")
-
-    run(put())
-
-
-def _show(code: str | None, as_json: bool) -> None:
-    async def show() -> list[dict[str, Any]]:
-        from dealer_server.operations.suppliers.describe import show_suppliers
-
-        opened = settings.read()
-        async with opened_database(opened) as database:
-            return msgspec.to_builtins(await show_suppliers(database, await opened_data_keys(database, opened), code))
-
-    found = run(show())
-    if as_json:
-        print(msgspec.json.encode(found if code is None else found[0]).decode())
-        return
-    if not found:
-        print("no supplier is set up; simulated and stock are in the house")
-    for one in found:
-        _print(one, False)
-
-
-def _print(fields: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print(msgspec.json.encode(fields).decode())
-        return
-    for name, value in fields.items():
-        shown = ", ".join(f"{key} {of}" for key, of in value.items()) if isinstance(value, dict) else value
-        print(f"{name:<14}{', '.join(shown) if isinstance(shown, list) else shown}")
-
-
-def _hop(text: str, currency: str) -> tuple[str, str, int | None, str | None]:
+def _hop(text: str, currency: str) -> "Hop":
     from dealer_server.rules.money import money
+    from dealer_server.store.suppliers.purchase import Hop
 
     supplier, _, rest = text.partition("=")
     sku, _, cost = rest.partition("@")
     if not supplier or not sku:
-        raise SettingsError(f"{text!r}: {_FORM} is expected")
+        raise SettingsError(f"{text!r}: {_HOP} is expected")
     if currency not in money.EXPONENTS:
         raise SettingsError(f"{currency!r} is no ISO 4217 currency")
+    if not cost:
+        return Hop(supplier=supplier, sku=sku, cost=None, cost_currency=None)
     try:
-        return (supplier, sku, money.parse(cost, currency), currency) if cost else (supplier, sku, None, None)
+        return Hop(supplier=supplier, sku=sku, cost=money.parse(cost, currency), cost_currency=currency)
     except ValueError as error:
         raise SettingsError(f"{text!r}: the cost {error}") from None
 
@@ -275,51 +234,51 @@ def _margin(markup: str, minimum: str, prefix: str) -> "Margin":
         raise SettingsError(f"--minimum {minimum!r}: {error}") from None
 
 
-def _change(change: "Change") -> dict[str, Any]:
+def _print_fields(fields: dict[str, Any]) -> None:
+    for name, value in fields.items():
+        shown = ", ".join(f"{key} {of}" for key, of in value.items()) if isinstance(value, dict) else value
+        print(f"{name:<14}{', '.join(shown) if isinstance(shown, list) else shown}")
+
+
+def _change_fields(change: "Change") -> dict[str, Any]:
     """A change for programs: prices and costs in major units."""
-    amounts = {"oldPrice": change.old_price, "newPrice": change.new_price, "oldCost": change.old_cost,
-               "newCost": change.new_cost}  # fmt: skip
     return {
         "kind": change.kind,
         "sku": change.sku,
         "packageCode": change.offer.package.package_code if change.offer else None,
-        **{name: None if amount is None else f"{amount / 10_000:.4f}" for name, amount in amounts.items()},
+        "oldPrice": _amount(change.old_price),
+        "newPrice": _amount(change.new_price),
+        "oldCost": _amount(change.old_cost),
+        "newCost": _amount(change.new_cost),
         "why": change.why,
     }
 
 
-def _table(changes: "Sequence[Change]") -> None:
+def _print_changes(changes: "Sequence[Change]") -> None:
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title=f"{len(changes)} changes")
-    for column in ("what", "theirs", "ours", "cost", "price", "why left out"):
+    for column in ("change", "their sku", "our package", "cost", "price", "why left out"):
         table.add_column(column, justify="right" if column in ("cost", "price") else "left")
     for change in changes:
-        one = _change(change)
-        table.add_row(
-            change.kind,
-            change.sku,
-            one["packageCode"] or "",
-            _from_to(one["oldCost"], one["newCost"]),
-            _from_to(one["oldPrice"], one["newPrice"]),
-            "; ".join(change.why),
-        )
+        package_code = change.offer.package.package_code if change.offer else ""
+        cost, price = _step(change.old_cost, change.new_cost), _step(change.old_price, change.new_price)
+        table.add_row(change.kind, change.sku, package_code, cost, price, "; ".join(change.why))
     Console().print(table if changes else "nothing changes")
 
 
-def _from_to(old: str | None, new: str | None) -> str:
-    if old is None or new is None or old == new:
-        return new or old or ""
-    return f"{old} → {new}"
+def _amount(value: int | None) -> str | None:
+    return None if value is None else f"{value / 10_000:.4f}"
 
 
-def _agreed(count: int) -> bool:
+def _step(old: int | None, new: int | None) -> str:
+    """An amount, and what it changes to."""
+    before, after = _amount(old), _amount(new)
+    if before is None or after is None or before == after:
+        return after or before or ""
+    return f"{before} → {after}"
+
+
+def _confirmed(count: int) -> bool:
     return input(f"Write these {count} changes? [y/N] ").strip().lower() in ("y", "yes")
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-    except OSError as error:
-        raise SettingsError(f"{file}: {error.strerror}") from None

@@ -1,6 +1,6 @@
-"""What does a catalogue look like that sells everywhere? About 2 000 packages, the same ones each time.
+"""What does a catalogue for all countries look like? About 2 000 packages, the same ones each time.
 
-The test environment sells them through the simulated supplier; production may take them as a sample to edit.
+The test environment sells them through the simulated supplier; production may use them as a sample to edit.
 """
 
 import hashlib
@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from dealer_server.rules.catalogue import operators
+from dealer_server.dev import operators
 from dealer_server.rules.catalogue.countries import BUNDLES, COUNTRIES, Bundle
 from dealer_server.rules.catalogue.package import (
     GB,
@@ -47,7 +47,7 @@ class Plan(NamedTuple):
     fup_speed: str | None = None
 
 
-_PLANS = (  # the most wanted first: a place sells as many of them as its popularity allows
+_PLANS = (  # the most popular first: a place sells as many of them as its tier allows
     Plan("TOTAL", 1 * GB, 7, 105),
     Plan("TOTAL", 3 * GB, 30, 255),
     Plan("TOTAL", 5 * GB, 30, 390),
@@ -243,11 +243,11 @@ _SCRIPTS = {
     "TEST-REJECT": "a refund is accepted as REFUNDING, then rejected after 3 s",
     "TEST-LIFECYCLE": "after delivery: download, install, enable, start, use to 100 %, end, within 10 s",
 }
-"""What happens to an order of each scripted package (decisions 8)."""
+"""What happens to an order of each scripted package (specification 11)."""
 
 
 def _scripted() -> list[Package]:
-    """TEST-STOCKOUT is sold from a stock that nobody ever loads."""
+    """TEST-STOCKOUT is sold from a stock that is never loaded."""
     return [
         _sample(code, f"Test: {script}.", 180, "stock" if code == "TEST-STOCKOUT" else "simulated")
         for code, script in _SCRIPTS.items()
@@ -259,7 +259,7 @@ def _demo_stock() -> Package:
 
 
 def _sample(code: str, description: str, cents: int, supplier: str) -> Package:
-    """1 GB for 7 days in the United States under a name of its own."""
+    """1 GB for 7 days in the United States, with this code, description and price."""
     united_states = Place("COUNTRY", "US", "United States", "North America", ("US",), 100)
     return msgspec.structs.replace(
         _package(united_states, _PLANS[0]),

@@ -1,13 +1,11 @@
-"""`dealer-server dev`: everything in one process on an embedded PostgreSQL, with a demo dealer, for trial and tests."""
+"""`dealer-server dev`: everything in one process on an embedded PostgreSQL with a demo dealer, for trials."""
 
-import asyncio
 import base64
 import hmac
 import json
 import os
 import secrets
 import shlex
-import signal
 from pathlib import Path
 
 import msgspec
@@ -17,8 +15,7 @@ from dealer_server.api import listener
 from dealer_server.db.connection import connect
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import KEY_BYTES, credential_context
-from dealer_server.dev import catalogue as generate
-from dealer_server.dev import embedded
+from dealer_server.dev import catalogue, embedded
 from dealer_server.operations.catalogue import load_stock
 from dealer_server.operations.catalogue.import_packages import put_packages
 from dealer_server.operations.tenants.create import create_tenant
@@ -39,14 +36,14 @@ DEMO_CODES = 1_000
 
 
 class SignIn(msgspec.Struct, frozen=True, rename="camel"):
-    """Somebody who may use the console; both come with the first start."""
+    """A user of the console, created at the first start."""
 
     name: str
     password: str
 
 
 class Demo(msgspec.Struct, frozen=True, rename="camel"):
-    """What a first call needs, and what other commands need to reach this instance."""
+    """What a first call and the other commands need to reach this instance."""
 
     base_url: str
     app_key: str
@@ -61,9 +58,7 @@ class Demo(msgspec.Struct, frozen=True, rename="camel"):
 async def run(port: int, data: Path | None, *, fresh: bool, as_json: bool, speed: float | None = None) -> None:
     """Raises EmbeddedError, OSError where the port is taken, CannotStart."""
     logs.configure(as_json=False)
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = process.stop_on_signal()
     listening = listener.bind(HOST, port)
     folder = data or embedded.default_folder()
     if fresh:
@@ -87,12 +82,12 @@ def _settings(folder: Path, dsn: str, port: int, speed: float | None) -> Setting
         port=port,
         webhook_allow_loopback=True,
         supplier_speed=speed,
-        usage_event_seconds=0,  # whoever tries things out need not wait for an event
+        usage_event_seconds=0,  # in a trial nobody should wait for an event
     )
 
 
 def _sealing_key(folder: Path) -> str:
-    """The key in the data folder; made at the first start."""
+    """The key in the data folder; created at the first start."""
     file = folder / "sealing.key"
     if not file.exists():
         text = f"dev:{base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()}"
@@ -112,12 +107,12 @@ async def _migrate(dsn: str) -> None:
 
 
 async def _seeded(opened: Settings) -> Demo:
-    """The demo dealer, made with catalogue and stock where the database is new."""
+    """The demo dealer; where the database is new it is created, with catalogue and stock."""
     database = await Database.open(opened.database_url)
     try:
-        tenants = [one for one in await list_tenants(database) if one.name == DEMO_NAME]
-        if tenants:
-            app_key = tenants[0].app_key
+        demo_dealers = [dealer for dealer in await list_tenants(database) if dealer.name == DEMO_NAME]
+        if demo_dealers:
+            app_key = demo_dealers[0].app_key
         else:
             app_key = await _seed(database, opened)
         async with database.connection() as connection:
@@ -140,17 +135,17 @@ async def _seeded(opened: Settings) -> Demo:
 
 
 async def _sign_in(database: Database, opened: Settings, name: str, tenant_id: int | None) -> SignIn:
-    """An admin of the console, made at the first start. The password is of this data folder, the same at each start."""
+    """An admin of the console, created at the first start. The password follows from the sealing key."""
     key = opened.sealing_keys.get_secret_value().encode()
     password = base64.b32encode(hmac.digest(key, f"console {name}".encode(), "sha256")[:10]).decode().lower()
-    if not any(one.name == name for one in await accounts.list_users(database)):
+    if not any(account.name == name for account in await accounts.list_users(database)):
         await accounts.create(database, Passwords(), tenant_id, name, "admin", "dev", password)
     return SignIn(name, password)
 
 
 async def _seed(database: Database, opened: Settings) -> str:
-    """Catalogue and stock first: the demo dealer, last, says that all is there."""
-    await put_packages(database, generate.catalogue("test"), "dev", clock.now)
+    """Creates catalogue, stock and, last, the demo dealer: once it exists, everything does."""
+    await put_packages(database, catalogue.catalogue("test"), "dev", clock.now)
     async with database.connection() as connection:
         data_keys = await store.data_key.load(connection, opened.master_keys)
         free = await store.stock.count_free(connection, DEMO_STOCK)

@@ -34,8 +34,8 @@ from dealer_server.rules.money.refund import Way
 from dealer_server.rules.orders.model import Item, Profile
 from dealer_server.settings import Settings
 from dealer_server.webhooks.outbound import Outbound
-from dealer_server.wiring.base import Base, callback_policy, suppliers_of
 from dealer_server.wiring.console import console_app
+from dealer_server.wiring.shared import SharedParts, callback_policy, suppliers_of
 
 log = structlog.get_logger(__name__)
 VERSION = "1.0.2"
@@ -49,7 +49,7 @@ class WebApps(NamedTuple):
 
 
 @asynccontextmanager
-async def web_apps(base: Base) -> AsyncIterator[WebApps]:
+async def web_apps(base: SharedParts) -> AsyncIterator[WebApps]:
     """The API and the console; leaving them waits for the orders that were taken."""
     settings, database, clock = base.settings, base.database, base.clock
     async with AsyncExitStack() as stack:

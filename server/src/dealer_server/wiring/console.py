@@ -9,29 +9,29 @@ from dealer_server.console.app import ConsoleApp
 from dealer_server.console.shared.request_context import Parts as ConsoleParts
 from dealer_server.db.database import Database
 from dealer_server.operations.users.password import Passwords
-from dealer_server.wiring.base import Base
+from dealer_server.wiring.shared import SharedParts
 
 WARM_SECONDS = 2.0
 
 
 @asynccontextmanager
-async def console_app(base: Base, parts: routes.Parts) -> AsyncIterator[ConsoleApp]:
-    """The console, on connections of its own: however many look at pages, calls of dealers do not wait for them."""
-    database = await Database.open(base.settings.database_url, look_seconds=base.settings.console_seconds)
+async def console_app(shared: SharedParts, parts: routes.Parts) -> AsyncIterator[ConsoleApp]:
+    """The console, on database connections of its own, so that pages do not delay the calls of dealers."""
+    database = await Database.open(shared.settings.database_url, look_seconds=shared.settings.console_seconds)
     app = ConsoleApp(
         ConsoleParts(
             database=database,
-            data_keys=base.data_keys,
-            master_keys=base.settings.master_keys,
-            links=base.links,
-            settings=base.settings,
+            data_keys=shared.data_keys,
+            master_keys=shared.settings.master_keys,
+            links=shared.links,
+            settings=shared.settings,
             refunds=parts.refunds,
             voids=parts.voids,
             outbound=parts.outbound,
             callbacks=parts.callbacks,
             passwords=Passwords(),
         ),
-        base.clock.now,
+        shared.clock.now,
     )
     warming = asyncio.create_task(_warm(app))
     try:
@@ -42,6 +42,6 @@ async def console_app(base: Base, parts: routes.Parts) -> AsyncIterator[ConsoleA
 
 
 async def _warm(app: ConsoleApp) -> None:
-    """A little later, so that starting does not take longer for it."""
+    """After a moment, so that it does not slow the start down."""
     await asyncio.sleep(WARM_SECONDS)
     await app.warm()

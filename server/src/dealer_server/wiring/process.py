@@ -1,8 +1,9 @@
-"""One process: it serves the API, runs the worker, or both, until it is told to stop."""
+"""One process: it serves the API, runs the worker, or both, until it is stopped."""
 
 import asyncio
 import gc
 import resource
+import signal
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
@@ -20,12 +21,11 @@ from dealer_server.rules.access import access
 from dealer_server.settings import Settings
 from dealer_server.store.webhooks import gauges as webhook_gauges
 from dealer_server.wiring.api import web_apps
-from dealer_server.wiring.base import Base, opened_base, tls_pair
+from dealer_server.wiring.shared import SharedParts, opened_parts, tls_pair
 from dealer_server.wiring.worker import run as run_worker
 
 METRICS = "127.0.0.1:9464"
 OPEN_FILES = 16_384
-HOLD_SECONDS = 1.0
 log = structlog.get_logger(__name__)
 
 
@@ -40,30 +40,30 @@ async def run(
 ) -> None:
     """Serves the API on a bound socket, runs the worker, or both, until `stop` is set; then finishes what is in flight.
 
-    `metrics` worker serves /metrics and /health. `ready` is told the base address once calls are answered. Raises
-    CannotStart.
+    With `metrics`, the worker serves /metrics and /health. `ready` is called with the base address once calls are
+    answered. Raises CannotStart.
     """
     if listening:
         settings = settings.model_copy(update={"port": listening.getsockname()[1]})
-    async with opened_base(settings) as base, AsyncExitStack() as stack:
+    async with opened_parts(settings) as shared, AsyncExitStack() as stack:
         ends: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait())]
         if worker:
-            ends.append(asyncio.create_task(run_worker(base)))
+            ends.append(asyncio.create_task(run_worker(shared)))
         if metrics and (bound := metrics_socket(settings)):
-            ends.append(asyncio.create_task(listener.server(status_pages(base)).serve(sockets=[bound])))
+            ends.append(asyncio.create_task(listener.server(status_pages(shared)).serve(sockets=[bound])))
         servers: list[listener.Listener] = []
         if listening:
-            opened = await stack.enter_async_context(web_apps(base))
+            opened = await stack.enter_async_context(web_apps(shared))
             servers.append(http_server(settings, opened.api))
             ends.append(asyncio.create_task(servers[0].serve(sockets=[listening])))
             if opened.console and settings.console:
                 servers.append(http_server(settings, opened.console))
                 ends.append(asyncio.create_task(servers[1].serve(sockets=[console_socket(settings.console)])))
-        open_many_files()
-        collect_rarely()
+        raise_open_files_limit()
+        tune_garbage_collection()
         ready(settings.base_url)
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        base.health.draining = True
+        shared.health.draining = True
         for server in servers:
             server.should_exit = True
         if servers:
@@ -75,13 +75,21 @@ async def run(
                 raise ended
 
 
-def status_pages(base: Base) -> Starlette:
+def stop_on_signal() -> asyncio.Event:
+    """Set by Ctrl-C and by SIGTERM."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+def status_pages(shared: SharedParts) -> Starlette:
     async def gauges() -> tuple[Mapping[str, float], status.PurchasesOpen]:
-        async with base.database.connection() as connection:
-            webhooks = await webhook_gauges.read(connection, base.clock.now())
+        async with shared.database.connection() as connection:
+            webhooks = await webhook_gauges.read(connection, shared.clock.now())
             return webhooks, await store.supplier.gauges(connection)
 
-    return status.pages(gauges, base.health.not_ready)
+    return status.pages(gauges, shared.health.not_ready)
 
 
 def console_socket(address: str) -> socket.socket:
@@ -103,16 +111,16 @@ def http_server(settings: Settings, app: Gateway | ConsoleApp) -> listener.Liste
     )
 
 
-def open_many_files() -> None:
-    """Each connection of a dealer and each webhook under way is an open file."""
+def raise_open_files_limit() -> None:
+    """Raises the limit of open files: each connection of a dealer and each webhook in flight is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
-def collect_rarely() -> None:
-    """What is built by now stays, and a request leaves no cycles: looking for them often costs a tenth of the speed."""
+def tune_garbage_collection() -> None:
+    """Collects rarely: what exists by now stays, requests leave no cycles, and the default costs a tenth of speed."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
@@ -132,8 +140,8 @@ def tls(settings: Settings) -> tuple[Path, Path] | None:
 
 
 def metrics_socket(settings: Settings) -> socket.socket | None:
-    """Where the worker's /metrics and /health are served. Several workers of one machine share no port: unless an
-    address was asked for, the first one has it. Raises OSError."""
+    """The socket of the worker's /metrics and /health. Of several workers on a machine the first gets the default port.
+    Raises OSError where DEALER_METRICS names an address that is in use."""
     if settings.metrics == "":
         return None
     host, _, port = (settings.metrics or METRICS).rpartition(":")
@@ -142,7 +150,7 @@ def metrics_socket(settings: Settings) -> socket.socket | None:
     except OSError:
         if settings.metrics:
             raise
-        log.warning("metrics_not_served", address=METRICS, reason="taken; set DEALER_METRICS for each worker")
+        log.warning("metrics_not_served", address=METRICS, reason="in use; set DEALER_METRICS for each worker")
         return None
     log.info("metrics_served", address=f"{host}:{bound.getsockname()[1]}")
     return bound

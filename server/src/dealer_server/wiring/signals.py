@@ -1,10 +1,10 @@
-"""The events by which one part of a process tells another that there is work."""
+"""How does one part of a process wake another when there is work?"""
 
 import asyncio
 
 
 class WorkSignals:
-    """Tells the worker's loops in the same process that there is work; in others, polling finds it."""
+    """Events that wake the worker's loops in the same process at once; in other processes polling finds the work."""
 
     def __init__(self) -> None:
         self.fulfillment = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What must hold before `serve` starts."""
+"""Which conditions does `serve` check before it starts?"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,16 +12,16 @@ from dealer_server.db.polling import poll
 from dealer_server.db.session import Session
 from dealer_server.dev import embedded
 from dealer_server.settings import CannotStart, Settings
-from dealer_server.wiring.base import tls_pair
+from dealer_server.wiring.shared import tls_pair
 
 HOLD_SECONDS = 1.0
 log = structlog.get_logger(__name__)
 
 
 def require_protection(settings: Settings) -> None:
-    """In production calls are encrypted on their way, here or in a proxy. Raises CannotStart."""
+    """In production, TLS ends here or in a trusted proxy. Raises CannotStart."""
     if bool(settings.tls_cert) != bool(settings.tls_key):
-        raise CannotStart("DEALER_TLS_CERT and DEALER_TLS_KEY go together")
+        raise CannotStart("DEALER_TLS_CERT and DEALER_TLS_KEY must be set together")
     if settings.environment == "production" and not settings.tls_cert and not settings.trusted_proxies:
         raise CannotStart(
             "in production serve needs TLS: set DEALER_TLS_CERT and DEALER_TLS_KEY, or DEALER_TRUSTED_PROXIES to the"
@@ -36,7 +36,7 @@ def require_protection(settings: Settings) -> None:
 
 @asynccontextmanager
 async def serve_lock(settings: Settings, share_nothing: bool) -> AsyncIterator[None]:
-    """Several serve processes on one database count request ids and QPS together, or were told not to.
+    """Held while `serve` runs: several on one database must share request ids and QPS, or be started not to.
 
     Raises CannotStart.
     """
@@ -44,11 +44,13 @@ async def serve_lock(settings: Settings, share_nothing: bool) -> AsyncIterator[N
 
     async def hold() -> None:
         if not await store.serve_lock.hold(session, shared=shared):
-            log.error("another_serve_runs_on_this_database")  # it started while this one had lost the database
+            log.error(
+                "another_serve_runs_on_this_database"
+            )  # it started while this process had no connection to the database
 
     try:
         if settings.environment == "production" and await store.serve_lock.cluster_name(session) == embedded.MARK:
-            raise CannotStart("the embedded PostgreSQL is for trial: set DATABASE_URL to a server of yours")
+            raise CannotStart("the embedded PostgreSQL is for trials: set DATABASE_URL to a server of your own")
         if not await store.serve_lock.hold(session, shared=shared):
             raise CannotStart(
                 "another serve runs on this database: set DEALER_VALKEY_URL for both, so that they share request ids"

@@ -24,12 +24,12 @@ from dealer_server.webhooks.outbound import Outbound
 from dealer_server.webhooks.post import Poster
 from dealer_server.webhooks.prepare import Preparer
 from dealer_server.webhooks.resend import Resender
-from dealer_server.wiring.base import Base, callback_policy, suppliers_of, tls_pair
+from dealer_server.wiring.shared import SharedParts, callback_policy, suppliers_of, tls_pair
 
 log = structlog.get_logger(__name__)
 
 
-async def run(base: Base) -> None:
+async def run(base: SharedParts) -> None:
     """The worker's loops, until cancelled."""
     settings, signals, clock = base.settings, base.signals, base.clock
     policy = callback_policy(settings)
@@ -74,7 +74,7 @@ async def run(base: Base) -> None:
         )
 
 
-def supervisor_of(base: Base, settle: Callable[[], None]) -> SupplierSupervisor:
+def supervisor_of(base: SharedParts, settle: Callable[[], None]) -> SupplierSupervisor:
     """Every Remote at work: what buys from it and what voids at it. One that an operator paused is asked nothing; from
     one that a worker paused nothing new is bought."""
     database, signals, clock, settings = base.database, base.signals, base.clock, base.settings
@@ -112,7 +112,7 @@ def supervisor_of(base: Base, settle: Callable[[], None]) -> SupplierSupervisor:
     return SupplierSupervisor(database, base.data_keys, loops)
 
 
-async def serve_supplier_events(base: Base, supervisor: SupplierSupervisor) -> None:
+async def serve_supplier_events(base: SharedParts, supervisor: SupplierSupervisor) -> None:
     """Serves what suppliers tell us, where an address is set for it, until cancelled."""
     settings, clock = base.settings, base.clock
     if not settings.supplier_events:

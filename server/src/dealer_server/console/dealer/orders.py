@@ -119,7 +119,7 @@ async def refund_order(context: RequestContext) -> Redirect:
         items[0]["profiles"] = [{"profileId": profile_id}]
     remark = params.text(context.form, "reason")
     wanted = permissions.call(calls.RefundOrder, orderNo=order_no, items=items, remark=remark)
-    given = await context.parts.refunds.refund(context.tenant_id, wanted, Actor.here(context.author, remark))
+    given = await context.parts.refunds.refund(context.tenant_id, wanted, Actor.current(context.author, remark))
     amount = f"{given.refund_amount} {given.currency}"
     said = f"{amount} is refunded" if given.status == "REFUNDED" else f"The refund of {amount} is in progress"
     return Redirect(f"/console/orders/{order_no}", said)

@@ -88,7 +88,7 @@ async def _once(content: bytes) -> AsyncIterator[bytes]:
 async def cancel(context: RequestContext) -> Redirect:
     """Voids the eSIM without money back, as /esim/profile/cancel does."""
     wanted = permissions.call(calls.VoidProfile, profileId=context.path["profile_id"])
-    act = Actor.here(context.author, params.text(context.form, "reason"))
+    act = Actor.current(context.author, params.text(context.form, "reason"))
     given = await context.parts.voids.void(context.tenant_id, wanted, act)
     done = given.async_status == "COMPLETED"
     return Redirect(_address(context), "The eSIM is cancelled" if done else "The supplier is asked to cancel it")

@@ -81,7 +81,7 @@ class VoidBatcher:
         """The same for an operator, recorded in the audit log. Raises OperatorError without a reason, and 310404,
         200004, 200002."""
         require_reason(reason, "a cancellation needs a reason, for the audit log")
-        return await self._submit(VoidRequest(tenant_id, profile_id, None, Actor.here(author, reason)))
+        return await self._submit(VoidRequest(tenant_id, profile_id, None, Actor.current(author, reason)))
 
     async def open(self) -> None:
         """Opens the connections that the first call needs. Raises DatabaseLost."""

@@ -1,8 +1,8 @@
-"""What would an upstream's package list make of our catalogue? (suppliers 2, RT-* family)
+"""How does a reseller's package list change our catalogue?
 
-What it sells becomes packages of ours at its price and a margin. Nothing of its texts is trusted: a package that breaks
-a rule is left out, and it is said why. What an operator has given a package by hand stays: code, slug, names,
-description, type of place and whether it is on sale.
+Its packages become ours, at its price plus a margin. Its texts are not trusted: a package that breaks a rule is left
+out, with the reasons. What an operator has set by hand stays: code, slug, names, description, location type and
+whether it is on sale.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

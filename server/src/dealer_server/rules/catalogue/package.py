@@ -12,7 +12,7 @@ from dealer_server.rules.money import money
 from esim_dealer.wire.vocabulary import ActivationType, DataType, DurationUnit, LocationType, PackageStatus, PackageType
 
 KB, MB, GB, TB = 2**10, 2**20, 2**30, 2**40
-"""Data volume is binary: 1 GB is 1 073 741 824 bytes (decisions 3)."""
+"""Data volume is binary: 1 GB is 1 073 741 824 bytes (specification 10)."""
 
 OPTIONAL_PROFILE_FIELDS = (
     "esimStatus",

@@ -1,4 +1,4 @@
-"""What API, console and worker share."""
+"""The parts that API, console and worker of one process share."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -21,8 +21,8 @@ from dealer_server.suppliers.contract import Builtin
 from dealer_server.wiring.signals import WorkSignals
 
 
-class Base:
-    """What API and worker share: the database, the keys, the cache, the links."""
+class SharedParts:
+    """Settings, database, data keys, cache, clock, health, install links, and the signals between loops."""
 
     def __init__(self, settings: Settings, database: Database, data_keys: DataKeys, cache: Cache, health: Health):
         self.settings = settings
@@ -36,7 +36,7 @@ class Base:
 
 
 async def database_up(settings: Settings, stop: asyncio.Event) -> bool:
-    """Waits for a database that is still starting; false where `stop` came first. Raises DatabaseLost."""
+    """Waits for a database that is still starting; False where `stop` was set first. Raises DatabaseLost."""
     waiting = asyncio.create_task(wait_until_up(settings.database_url, settings.database_wait_seconds))
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait([waiting, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -49,7 +49,7 @@ async def database_up(settings: Settings, stop: asyncio.Event) -> bool:
 
 
 @asynccontextmanager
-async def opened_base(settings: Settings) -> AsyncIterator[Base]:
+async def opened_parts(settings: Settings) -> AsyncIterator[SharedParts]:
     """Raises OlderSchema, NewerSchema, CannotOpen where the sealing keys do not fit, DatabaseLost."""
     database = await Database.open(settings.database_url)
     try:
@@ -58,12 +58,12 @@ async def opened_base(settings: Settings) -> AsyncIterator[Base]:
             data_keys = await store.data_key.load(connection, settings.master_keys)
         async with opened_cache(settings.database_url) as cache:
             health = Health(database)
-            looking = asyncio.create_task(health.watch())
+            watching = asyncio.create_task(health.watch())
             try:
-                yield Base(settings, database, data_keys, cache, health)
+                yield SharedParts(settings, database, data_keys, cache, health)
             finally:
-                looking.cancel()
-                await asyncio.wait([looking])
+                watching.cancel()
+                await asyncio.wait([watching])
                 await health.close()
     finally:
         await database.close()
@@ -71,8 +71,8 @@ async def opened_base(settings: Settings) -> AsyncIterator[Base]:
 
 @asynccontextmanager
 async def opened_cache(dsn: str) -> AsyncIterator[Cache]:
-    """The cache of dealers and packages, on connections of its own: whoever lists does not keep others from being
-    authenticated. Raises DatabaseLost."""
+    """The cache of dealers and packages, on connections of its own, so that slow lists do not delay authentication.
+    Raises DatabaseLost."""
     async with AsyncExitStack() as stack:
         pools = []
         for seconds in (REFRESH_LIMIT_SECONDS, LOAD_LIMIT_SECONDS):
@@ -89,12 +89,12 @@ def callback_policy(settings: Settings) -> Policy:
     return Policy(require_https=production, allow_loopback=settings.webhook_allow_loopback and not production)
 
 
-def suppliers_of(base: Base) -> Mapping[str, Builtin]:
-    """The built-in suppliers of this deployment, by code. `simulated` makes no real eSIMs: test only."""
+def suppliers_of(shared: SharedParts) -> Mapping[str, Builtin]:
+    """The built-in suppliers by code. `simulated` makes no real eSIMs and exists in the test environment only."""
     stock = Stock()
-    if base.settings.environment == "production":
+    if shared.settings.environment == "production":
         return {stock.code: stock}
-    simulated = Simulated(base.data_keys.derive(b"simulated supplier"), base.settings.supplier_speed)
+    simulated = Simulated(shared.data_keys.derive(b"simulated supplier"), shared.settings.supplier_speed)
     return {stock.code: stock, simulated.code: simulated}
 
 

@@ -14,7 +14,7 @@ _BUSY_SECONDS = 30.0
 
 
 class Connection(Protocol):
-    """What is used of a DB-API connection."""
+    """The methods of a DB-API connection that are used."""
 
     def cursor(self) -> Any: ...
 
@@ -26,7 +26,7 @@ class Connection(Protocol):
 
 
 def bind(text: str, values: Mapping[str, object], paramstyle: str) -> tuple[str, dict[str, object] | list[object]]:
-    """The text with its values in the manner of `paramstyle`. Raises ValueError for a style that PEP 249 has not."""
+    """The text and its values in this `paramstyle`. Raises ValueError for a style that PEP 249 does not define."""
     names = _NAME.findall(text)
     match paramstyle:
         case "named":
@@ -44,20 +44,20 @@ def bind(text: str, values: Mapping[str, object], paramstyle: str) -> tuple[str,
 
 
 def paramstyle_of(connection: object) -> str:
-    """The `paramstyle` of the module that made the connection. Raises ValueError where none of its modules has one."""
+    """The `paramstyle` of the module that the connection's class is from. Raises ValueError where it has none."""
     name = type(connection).__module__
     while name:
         style = getattr(sys.modules.get(name), "paramstyle", None)
         if isinstance(style, str):
             return style
         name = name.rpartition(".")[0]
-    raise ValueError(f"{type(connection).__qualname__} does not tell its paramstyle: name it with paramstyle=")
+    raise ValueError(f"{type(connection).__qualname__} does not say its paramstyle: give it as paramstyle=")
 
 
 def sqlite_file(path: str | os.PathLike[str]) -> sqlite3.Connection:
     """A connection to that file, for all threads of one process; a commit is on the disk before it returns."""
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, check_same_thread=False)
-    # Fails while another process does the same at this moment; the file keeps the mode that one of them gave it.
+    # Fails while another process sets it at the same moment; the file keeps the mode.
     with contextlib.suppress(sqlite3.OperationalError):
         connection.execute("PRAGMA journal_mode = WAL").fetchall()
     connection.execute("PRAGMA synchronous = EXTRA")
@@ -71,13 +71,14 @@ class Statements:
         self._cursor = cursor
         self._paramstyle = paramstyle
 
-    def rows(self, text: str, **values: object) -> list[Any]:
-        """All rows that a SELECT gives."""
+    def rows(self, text: str, **values: object) -> list[dict[str, Any]]:
+        """All rows that a SELECT gives, each by the names of its columns."""
         self._cursor.execute(*bind(text, values, self._paramstyle))
-        return self._cursor.fetchall()
+        names = [column[0] for column in self._cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in self._cursor.fetchall()]
 
     def change(self, text: str, **values: object) -> int:
-        """Run any other statement; how many rows it touched."""
+        """Runs any other statement; returns how many rows it changed."""
         self._cursor.execute(*bind(text, values, self._paramstyle))
         return self._cursor.rowcount
 
@@ -90,12 +91,12 @@ class Database:
         self._paramstyle = paramstyle
         self._connection: Connection | None = None
         self._closed = False
-        self._one_at_a_time = Lock()
+        self._lock = Lock()
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Statements]:
         """Committed at the end of the block, rolled back where it raises."""
-        with self._one_at_a_time:
+        with self._lock:
             connection = self._open()
             try:
                 yield Statements(connection.cursor(), self._paramstyle or paramstyle_of(connection))
@@ -105,7 +106,7 @@ class Database:
                 raise
 
     def close(self) -> None:
-        with self._one_at_a_time:
+        with self._lock:
             self._closed = True
             if self._connection is not None:
                 self._connection.close()
@@ -118,7 +119,7 @@ class Database:
         return self._connection
 
     def _roll_back(self, connection: Connection) -> None:
-        """Undo what the transaction did. A connection that cannot even do that is forgotten."""
+        """Undoes what the transaction did. A connection that cannot do even that is replaced at the next use."""
         try:
             connection.rollback()
         except Exception:

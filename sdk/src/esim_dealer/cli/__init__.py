@@ -1,0 +1,1 @@
+"""`esim-dealer`: the service from a terminal."""

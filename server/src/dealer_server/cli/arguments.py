@@ -1,0 +1,56 @@
+"""How are times, prices and files on the command line read?"""
+
+import re
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from dealer_server.settings import SettingsError
+
+_AGO = re.compile(r"([0-9]{1,6})([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def moment(option: str, text: str | None, now: datetime) -> datetime | None:
+    """`24h` or `7d` ago, or an RFC 3339 time. Raises SettingsError."""
+    if text is None:
+        return None
+    if ago := _AGO.fullmatch(text):
+        return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise SettingsError(f"{option} {text!r}: a time such as 2026-11-20T08:15:30Z, or 30m, 24h, 7d for so long ago")
+    return at.astimezone(UTC)
+
+
+def prices(texts: Sequence[str] | None) -> dict[str, str]:
+    """PACKAGE=PRICE, PACKAGE=off or PACKAGE=list, by package. Raises SettingsError."""
+    by_package = {}
+    for text in texts or []:
+        package, equals, price = text.partition("=")
+        if not equals:
+            raise SettingsError(f"--price {text!r}: PACKAGE=PRICE, PACKAGE=off or PACKAGE=list")
+        by_package[package] = price
+    return by_package
+
+
+def read_file(file: Path) -> bytes:
+    """The file's content; - reads standard input. Raises SettingsError."""
+    try:
+        return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"{file}: {error.strerror}") from None
+
+
+def read_text(file: Path) -> str:
+    """A file of UTF-8 text. Raises SettingsError."""
+    try:
+        return file.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise SettingsError(f"{file}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{file} is not UTF-8 text: byte {error.start} cannot be read") from None
