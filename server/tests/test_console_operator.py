@@ -599,7 +599,7 @@ async def test_what_cannot_be_stored_of_a_supplier_ends_nothing(postgres: str, t
 
 async def heartbeat(service: Service, said: Health) -> None:
     """What a worker does about once a minute."""
-    await HealthMonitor(service.database, Odd(said), clock.now, lambda: None).look()
+    await HealthMonitor(service.database, Odd(said), clock.now, lambda: None).check()
 
 
 async def park(service: Service, door: ApiClient) -> tuple[str, str]:

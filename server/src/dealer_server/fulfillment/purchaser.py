@@ -91,7 +91,7 @@ class Purchaser(FulfillmentEngine[PurchaseClaim, Outcome, PurchaseDecisions]):
     async def begin(self, room: int) -> int:
         await self._pause_if_refused()
         if self._answers_again:
-            await purchases.ask_again(self._session, self.code, self._clock())
+            await purchases.make_unknown_due(self._session, self.code, self._clock())
             self._answers_again = False
         return await self._planner.begin(room) + (await self._claim(room) if room else 0)
 
@@ -168,9 +168,9 @@ class Purchaser(FulfillmentEngine[PurchaseClaim, Outcome, PurchaseDecisions]):
         except asyncio.CancelledError:
             return Unknown("this worker ended before the answer came")
         failpoints.hit("purchase.answered")
-        if self._breaker.saw(outcome, self._clock()):
+        if self._breaker.record(outcome, self._clock()):
             self.answers_again()
-        self._refusals.saw(outcome)
+        self._refusals.record(outcome)
         return outcome
 
     def unanswered(self, claim: PurchaseClaim, fault: str) -> Outcome:

@@ -1,4 +1,4 @@
-"""Refunds that were pending become credits, once suppliers and operators have said their word (decisions 4 and 5).
+"""Credits refunds that were pending, once suppliers and operators have decided on each profile (specification 4.3).
 
 Void and credit happen in one transaction; what was rejected is released. A refund is taken under its lock and only
 while it is REFUNDING, and the ledger takes a refund's credit once: two workers, or a worker twice, credit it once.
@@ -74,7 +74,7 @@ class RefundSettler:
         return len(due)
 
     async def _sweep(self, now: datetime) -> None:
-        """Finds refunds whose last word was given and which nobody settles."""
+        """Makes refunds due of which nothing is left to be decided and which nobody settles."""
         for tenant_id, refund_id in await rows.sweep(self._session, now):
             log.warning("refund_left_over", tenant_id=tenant_id, refund=identity.refund_no(refund_id))
         self._sweep_at = now + timedelta(seconds=SWEEP_SECONDS)
@@ -103,19 +103,27 @@ class RefundSettler:
             before = await store.order.load(session, keys, self._data_keys)
             taken = await rows.take(session, [(one.tenant_id, one.refund_id) for one in due], now)
             failpoints.hit("refund.taken")
-            orders, credits, told, released = dict(before), [], [], []
+            orders, credits, credited, released = dict(before), [], [], []
             for row in taken:
                 key = (row.tenant_id, row.order_id)
                 parts = given(row)
                 orders[key] = settled(orders[key], row, parts, now)
                 if parts:
                     wallets[row.tenant_id] = paid = wallet.credited(wallets[row.tenant_id], amount_of(parts))
-                    credits.append(Credit(row.tenant_id, row.refund_id, amount_of(parts), paid.version, paid.balance))
-                    told.append((row.refund_id, orders[key]))
+                    credits.append(
+                        Credit(
+                            tenant_id=row.tenant_id,
+                            refund_id=row.refund_id,
+                            amount=amount_of(parts),
+                            version=paid.version,
+                            balance_after=paid.balance,
+                        )
+                    )
+                    credited.append((row.refund_id, orders[key]))
                 else:
                     released.append(key)
             changes = [(before[key], after) for key, after in orders.items() if after is not before[key]]
-            await rows.settle(session, changes, credits, told, self._data_keys, self._links, now)
+            await rows.settle(session, changes, credits, credited, self._data_keys, self._links, now)
             await rows.end(
                 session, [(row.tenant_id, row.refund_id, amount_of(given(row)), bool(given(row))) for row in taken], now
             )

@@ -1,7 +1,7 @@
-"""Profiles that a supplier has to void: asked until there is an answer, with no transaction open (suppliers 3).
+"""Has suppliers void profiles: each is asked until it answers, with no transaction open.
 
-Only a clear answer counts. A timeout, a reset or nonsense is Unknown: the supplier is asked again, and nothing is
-credited or called void meanwhile.
+Only a clear answer counts. A timeout, a reset or nonsense is Unknown: the supplier is asked again, and until then
+nothing is credited and nothing is shown as void.
 """
 
 import asyncio
@@ -101,8 +101,20 @@ class VoidQueue:
 
     async def _ask(self, claim: VoidClaim) -> Answered[VoidClaim, VoidOutcome]:
         void = claim.void
-        unit = VoidUnit(void.profile_id, void.package_code, void.iccid, void.refund_id is not None,
-                        void.created_at, void.claims > 1, *void.bought)  # fmt: skip
+        unit_key, sku, matching_id, supplier_ref, unit_ref = void.bought
+        unit = VoidUnit(
+            profile_id=void.profile_id,
+            package_code=void.package_code,
+            iccid=void.iccid,
+            for_refund=void.refund_id is not None,
+            asked_at=void.created_at,
+            asked_before=void.claims > 1,
+            unit_key=unit_key,
+            sku=sku,
+            matching_id=matching_id,
+            supplier_ref=supplier_ref,
+            unit_ref=unit_ref,
+        )
         try:
             async with asyncio.timeout(ASK_SECONDS):
                 outcome = await self._supplier.void(unit, self._clock())
@@ -135,7 +147,7 @@ class VoidQueue:
             recorded = await rows.record_voids(session, voided, now)
             refused = {(one.tenant_id, one.profile_id) for one in voided if one.outcome == "REFUSED"} & recorded
             if refused:  # perhaps it is in use: its dealer should see that
-                await lifecycle.look_at(session, sorted(refused), now)
+                await lifecycle.make_due(session, sorted(refused), now)
             if cancelled:
                 await self._cancel(
                     {
@@ -152,7 +164,7 @@ class VoidQueue:
         failpoints.hit("void.recorded")
 
     async def _cancel(self, profiles: set[tuple[int, int, int]], now: datetime) -> None:
-        """Voids profiles whose dealers cancelled them, and tells."""
+        """Voids profiles that their dealers cancelled, with the events that say so."""
         session = self._session
         by_order: dict[tuple[int, int], set[int]] = {}
         for tenant_id, order_id, profile_id in profiles:
@@ -170,20 +182,21 @@ class VoidQueue:
             )
 
 
-def _voided(claim: int, void: Void, outcome: VoidOutcome, now: datetime) -> Voided:
+def _voided(claim_id: int, void: Void, outcome: VoidOutcome, now: datetime) -> Voided:
+    waiting = Voided(claim_id, void.tenant_id, void.profile_id, outcome=None, due_at=None, reason=None)
     if isinstance(outcome, VoidDone):
-        return Voided(claim, void.tenant_id, void.profile_id, "VOIDED", None, None)
+        return waiting._replace(outcome="VOIDED")
     if isinstance(outcome, NotVoided):
         log.warning("void_refused", tenant_id=void.tenant_id, profile_id=void.profile_id, supplier=void.supplier,
                     message=outcome.message)  # fmt: skip
-        return Voided(claim, void.tenant_id, void.profile_id, "REFUSED", None, outcome.message)
+        return waiting._replace(outcome="REFUSED", reason=outcome.message)
     if isinstance(outcome, Pending):
         seconds = min(max(outcome.poll_after_seconds, 0.05), 3_600.0)
     else:
         seconds = retry_seconds(void.claims)
         log.warning("void_unknown", tenant_id=void.tenant_id, profile_id=void.profile_id, supplier=void.supplier,
                     reason=outcome.reason)  # fmt: skip
-    return Voided(claim, void.tenant_id, void.profile_id, None, now + timedelta(seconds=seconds), None)
+    return waiting._replace(due_at=now + timedelta(seconds=seconds))
 
 
 def queues(

@@ -1,4 +1,4 @@
-"""Work in batches until cancelled: one batch after the other while there is work, then a look now and then."""
+"""Works in batches until cancelled: one after the other while there is work, then at intervals."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -112,7 +112,7 @@ def supervisor_of(base: Base, settle: Callable[[], None]) -> SupplierSupervisor:
 
 
 async def serve_supplier_events(base: Base, supervisor: SupplierSupervisor) -> None:
-    """Serves what suppliers tell us, where an address is set for it, until cancelled."""
+    """Serves suppliers' messages, where an address is set for it, until cancelled."""
     settings, clock = base.settings, base.clock
     if not settings.supplier_events:
         return
@@ -123,7 +123,7 @@ async def serve_supplier_events(base: Base, supervisor: SupplierSupervisor) -> N
         running = supervisor.get(code)
         return None if running is None else supplier_events.Known(running.remote, running.supplier.event_token)
 
-    heard = SupplierEventHandler(
+    handler = SupplierEventHandler(
         base.database.session(),
         base.data_keys,
         clock.now,
@@ -134,12 +134,12 @@ async def serve_supplier_events(base: Base, supervisor: SupplierSupervisor) -> N
     log.info("supplier_events_served", address=f"{host}:{bound.getsockname()[1]}")
     try:
         await listener.server(
-            supplier_events.door(known, heard.take, clock.now),
+            supplier_events.door(known, handler.handle, clock.now),
             tls=tls_pair(settings.supplier_events_cert, settings.supplier_events_key),
             client_ca=settings.supplier_events_ca,
         ).serve(sockets=[bound])
     finally:
-        await heard.close()
+        await handler.close()
 
 
 async def _forward(signal: asyncio.Event, others: Sequence[Callable[[], None]]) -> None:
