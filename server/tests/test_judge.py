@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from dealer_server.fulfillment.breaker import FAILURES, OPEN_SECONDS, REFUSALS, Breaker, Refusals
-from dealer_server.fulfillment.purchase_decision import (
+from dealer_server.fulfillment.purchases.breaker import FAILURES, OPEN_SECONDS, REFUSALS, Breaker, Refusals
+from dealer_server.fulfillment.purchases.purchase_decision import (
     FRESH_IDS,
     PARK_SECONDS,
     PATIENCE_SECONDS,

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from dealer_server import clock, metrics
-from dealer_server.fulfillment.breaker import REFUSALS
+from dealer_server.fulfillment.purchases.breaker import REFUSALS
 from dealer_server.operations.suppliers import supplier as suppliers
 from support.supplier_setup import hop
 from test_purchases import PurchaseFixture, purchase_fixture

@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import structlog
 
 from dealer_server.db.errors import DatabaseLost, LockTimeout
-from dealer_server.fulfillment.supplier_calls import fault_text
+from dealer_server.fulfillment.faults import fault_text
 
 log = structlog.get_logger()
 

@@ -10,7 +10,7 @@ from dealer_server import metrics
 from dealer_server.clock import Clock
 from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost
-from dealer_server.fulfillment.supplier_calls import fault_text
+from dealer_server.fulfillment.faults import fault_text
 from dealer_server.store.suppliers import supplier
 from dealer_server.suppliers.contract import CALL_SECONDS, Health, Remote
 

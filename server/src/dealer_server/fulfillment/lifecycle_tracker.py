@@ -21,8 +21,8 @@ from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost
 from dealer_server.db.sealing import DataKeys
 from dealer_server.db.session import Session
+from dealer_server.fulfillment.faults import fault_text
 from dealer_server.fulfillment.retry import retry_seconds
-from dealer_server.fulfillment.supplier_calls import fault_text
 from dealer_server.fulfillment.worker_loop import keep_working
 from dealer_server.rules.delivery import delivery
 from dealer_server.rules.lifecycle import lifecycle, usage

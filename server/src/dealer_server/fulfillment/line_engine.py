@@ -10,8 +10,8 @@ import structlog
 
 from dealer_server.db.errors import LockTimeout
 from dealer_server.fulfillment.engine import Decision, FulfillmentEngine, OrderKey, RowKey
+from dealer_server.fulfillment.faults import fault_text
 from dealer_server.fulfillment.retry import lock_retry_seconds, retry_seconds
-from dealer_server.fulfillment.supplier_calls import fault_text
 from dealer_server.rules.orders import identity
 from dealer_server.store.orders import fulfillment as lines
 from dealer_server.store.orders.fulfillment import Claimed, Scheduled

@@ -15,8 +15,8 @@ from dealer_server.clock import Clock
 from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost, LockTimeout
 from dealer_server.db.sealing import DataKeys
+from dealer_server.fulfillment.faults import fault_text
 from dealer_server.fulfillment.retry import retry_seconds
-from dealer_server.fulfillment.supplier_calls import fault_text
 from dealer_server.fulfillment.worker_loop import keep_working
 from dealer_server.rules.money import refund, wallet
 from dealer_server.rules.money.refund import Part

@@ -14,7 +14,7 @@ import structlog
 from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost
 from dealer_server.db.sealing import DataKeys
-from dealer_server.fulfillment.supplier_calls import fault_text
+from dealer_server.fulfillment.faults import fault_text
 from dealer_server.store.suppliers import supplier as suppliers
 from dealer_server.store.suppliers.supplier import Supplier
 from dealer_server.suppliers import registry

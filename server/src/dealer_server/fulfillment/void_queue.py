@@ -18,8 +18,8 @@ from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
 from dealer_server.db.session import Session
 from dealer_server.fulfillment.call_pool import Answered, CallPool
+from dealer_server.fulfillment.faults import fault_text
 from dealer_server.fulfillment.retry import retry_seconds
-from dealer_server.fulfillment.supplier_calls import fault_text
 from dealer_server.rules.money import refund
 from dealer_server.store.orders.save import VOID, save
 from dealer_server.store.profiles import lifecycle

@@ -7,7 +7,7 @@ from contextlib import suppress
 import structlog
 
 from dealer_server.db.errors import DatabaseLost
-from dealer_server.fulfillment.supplier_calls import fault_text
+from dealer_server.fulfillment.faults import fault_text
 
 log = structlog.get_logger()
 

@@ -12,7 +12,7 @@ from dealer_server.fulfillment.engine import Context
 from dealer_server.fulfillment.fulfill import Fulfiller
 from dealer_server.fulfillment.health_monitor import HealthMonitor
 from dealer_server.fulfillment.lifecycle_tracker import LifecycleTracker, PollingSource
-from dealer_server.fulfillment.purchaser import Purchaser, PurchaseTerms
+from dealer_server.fulfillment.purchases.purchaser import Purchaser, PurchaseTerms
 from dealer_server.fulfillment.refund_settler import RefundSettler
 from dealer_server.fulfillment.supervisor import SupplierLoop, SupplierSupervisor
 from dealer_server.fulfillment.supplier_event_handler import SupplierEventHandler

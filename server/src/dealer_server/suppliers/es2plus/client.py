@@ -61,8 +61,9 @@ class Es2PlusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     ca: the authority that signs the SM-DP+'s certificate. cert, key: our certificate and its key. requester_id: our
     functionRequesterIdentifier. smdp_address: the host that phones download from. notification_table: what its
-    notificationPointIds mean, by a vendor's name or as {"3": "DOWNLOAD"}. send_profile_type: downloadOrder names the profile type besides the ICCID.
-    vendor_profile_status: it has getProfileStatus. Raises ValueError, whose one line names the setting and no secret.
+    notificationPointIds mean, by a vendor's name or as {"3": "DOWNLOAD"}. send_profile_type: downloadOrder names the
+    profile type besides the ICCID. vendor_profile_status: it has getProfileStatus. Raises ValueError, whose one line
+    names the setting and no secret.
     """
 
     base_url: str

@@ -16,14 +16,15 @@ import msgspec
 import structlog
 
 from dealer_server import failpoints, metrics
-from dealer_server.fulfillment import purchase_decision, supplier_changes
-from dealer_server.fulfillment.breaker import Breaker, Refusals
 from dealer_server.fulfillment.call_pool import Answered
 from dealer_server.fulfillment.engine import Context, Decision, FulfillmentEngine, OrderKey, RowKey
-from dealer_server.fulfillment.purchase_decision import PurchaseDecision
-from dealer_server.fulfillment.purchase_planner import PurchasePlanner
+from dealer_server.fulfillment.faults import fault_text
+from dealer_server.fulfillment.purchases import purchase_decision, supplier_changes
+from dealer_server.fulfillment.purchases.breaker import Breaker, Refusals
+from dealer_server.fulfillment.purchases.purchase_decision import PurchaseDecision
+from dealer_server.fulfillment.purchases.purchase_planner import PurchasePlanner
 from dealer_server.fulfillment.results import codes_of, void_of
-from dealer_server.fulfillment.supplier_calls import fault_text, outcome_of
+from dealer_server.fulfillment.supplier_calls import outcome_of
 from dealer_server.rules.catalogue import margin
 from dealer_server.rules.delivery.delivery import Failed
 from dealer_server.rules.orders.model import Order, Profile
