@@ -146,7 +146,7 @@ class VoidQueue:
             await store.order.lock(session, sorted(cancelled))
             recorded = await rows.record_voids(session, voided, now)
             refused = {(one.tenant_id, one.profile_id) for one in voided if one.outcome == "REFUSED"} & recorded
-            if refused:  # perhaps it is in use: its dealer should see that
+            if refused:  # it may be in use, which its dealer should see
                 await lifecycle.make_due(session, sorted(refused), now)
             if cancelled:
                 await self._cancel(

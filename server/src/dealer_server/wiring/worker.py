@@ -44,7 +44,7 @@ async def run(base: Base) -> None:
     )
     voids = queues(base.database, suppliers, base.data_keys, clock.now, signals.webhook.set, settler.wake.set)
     sources = [supplier.reports for supplier in suppliers.values() if supplier.reports is not None]
-    followers = lifecycle_tracker.trackers(
+    trackers = lifecycle_tracker.trackers(
         base.database, sources, base.data_keys, clock.now, signals.webhook.set, settings.usage_interval
     )
     supervisor = supervisor_of(base, settler.wake.set)
@@ -58,24 +58,24 @@ async def run(base: Base) -> None:
             outbound=outbound,
             schedule=settings.schedule,
         )
-        repusher = Resender(base.database, clock.now, signals.webhook)
+        resender = Resender(base.database, clock.now, signals.webhook)
         await _run_all(
             fulfiller.run(signals.fulfillment),
             deliverer.run(signals.webhook),
-            repusher.run(),
+            resender.run(),
             settler.run(),
             *(queue.run() for queue in voids),
             supervisor.run(),
             serve_supplier_events(base, supervisor),
-            *(follower.run() for follower in followers),
+            *(tracker.run() for tracker in trackers),
             _forward(signals.refund, [settler.wake.set, *(queue.wake.set for queue in voids), supervisor.wake]),
-            _forward(signals.lifecycle, [supervisor.wake, *(follower.wake.set for follower in followers)]),
+            _forward(signals.lifecycle, [supervisor.wake, *(tracker.wake.set for tracker in trackers)]),
         )
 
 
 def supervisor_of(base: Base, settle: Callable[[], None]) -> SupplierSupervisor:
-    """Every Remote at work: what buys from it and what voids at it. One that an operator paused is asked nothing; from
-    one that a worker paused nothing new is bought."""
+    """The loops of every remote supplier. One that an operator paused is asked nothing; from one that a worker paused
+    nothing new is bought."""
     database, signals, clock, settings = base.database, base.signals, base.clock, base.settings
 
     def loops(remote: Remote, supplier: SupplierRow) -> list[SupplierLoop]:
