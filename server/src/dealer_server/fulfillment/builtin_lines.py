@@ -123,14 +123,14 @@ class BuiltinLines(LineEngine[Asked, LineDecision]):
         return []
 
     async def _from_stock(self, package_code: str, waiting: Sequence["_InStock"], now: datetime) -> dict[int, Codes]:
-        owners = [(one.tenant_id, one.unit.profile_id) for one in waiting]
+        owners = [(sold.tenant_id, sold.unit.profile_id) for sold in waiting]
         taken = await store.stock.take(self._session, package_code, owners, self._data_keys, now)
         if len(taken) < len(waiting):  # sold ones are set aside: another worker holds them, or there are too few
             log.error("stock_short", package_code=package_code, wanted=len(waiting), found=len(taken))
-        data_bytes = {one.unit.profile_id: one.unit.data_bytes for one in waiting}
+        data_bytes = {sold.unit.profile_id: sold.unit.data_bytes for sold in waiting}
         return {
-            one.profile_id: codes_of(Done(one.iccid, one.activation_code, None, None), data_bytes[one.profile_id])
-            for one in taken
+            code.profile_id: codes_of(Done(code.iccid, code.activation_code, None, None), data_bytes[code.profile_id])
+            for code in taken
         }
 
     async def _write(self, decided: LineDecision, after: Mapping[OrderKey, Order], now: datetime) -> None:

@@ -87,7 +87,7 @@ async def report(
     locked = await profiles.lock(session, [(tenant_id, profile_id) for tenant_id, _, profile_id in keys])
     before = await store.order.load(session, orders, data_keys)
     moved = [_moved_by(by_profile[stored.profile_id], stored, before, now) for stored in locked.values()]
-    await profiles.record(session, [_after_report(one) for one in moved], now)
+    await profiles.record(session, [_after_report(followed) for followed in moved], now)
     return await _write(session, before, moved, now, usage_interval)
 
 
@@ -122,7 +122,7 @@ async def _write(
     usage_interval: timedelta,
 ) -> list[Changed]:
     """Writes the orders whose profiles are shown otherwise, with the events that say so."""
-    by_id = {one.profile.profile_id: one.profile for one in moved}
+    by_id = {followed.profile.profile_id: followed.profile for followed in moved}
     changes = [(order, after) for order in before.values() if (after := _settled(order, by_id, now)) is not order]
     if not changes:
         return []
@@ -282,7 +282,7 @@ class LifecycleTracker:
             moved = [
                 self._moved(stored, before, (reports or {}).get(stored.profile_id, ()), now) for stored in held.values()
             ]
-            await profiles.record(session, [self._after(one, reports, now) for one in moved], now)
+            await profiles.record(session, [self._after(followed, reports, now) for followed in moved], now)
             changed = await _write(session, before, moved, now, self._usage_interval)
         return bool(changed)
 

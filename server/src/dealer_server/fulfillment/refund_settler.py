@@ -68,8 +68,8 @@ class RefundSettler:
             raise
         except Exception as error:
             log.warning("batch_failed", refunds=len(due), error=fault_text(error))
-            for one in due:
-                await self._settle_alone(one)
+            for refund_due in due:
+                await self._settle_alone(refund_due)
         self._changed()
         return len(due)
 
@@ -79,29 +79,30 @@ class RefundSettler:
             log.warning("refund_left_over", tenant_id=tenant_id, refund=identity.refund_no(refund_id))
         self._sweep_at = now + timedelta(seconds=SWEEP_SECONDS)
 
-    async def _settle_alone(self, one: Due) -> None:
+    async def _settle_alone(self, refund_due: Due) -> None:
         try:
-            await self._settle([one])
+            await self._settle([refund_due])
         except DatabaseLost:
             raise
         except Exception as error:
-            failures, now = one.failures + 1, self._clock()
+            failures, now = refund_due.failures + 1, self._clock()
             until = now + timedelta(seconds=retry_seconds(failures))
-            log.error("refund_not_settled", tenant_id=one.tenant_id, refund=identity.refund_no(one.refund_id),
+            refund_no = identity.refund_no(refund_due.refund_id)
+            log.error("refund_not_settled", tenant_id=refund_due.tenant_id, refund=refund_no,
                       failures=failures, again_at=until.isoformat(), error=fault_text(error))  # fmt: skip
             try:
-                await rows.postpone(self._session, one, until, now)
+                await rows.postpone(self._session, refund_due, until, now)
             except LockTimeout:  # it is still due, and those behind it are settled meanwhile
-                log.warning("refund_not_postponed", tenant_id=one.tenant_id, refund=identity.refund_no(one.refund_id))
+                log.warning("refund_not_postponed", tenant_id=refund_due.tenant_id, refund=refund_no)
 
     async def _settle(self, due: Sequence[Due]) -> None:
         session, now = self._session, self._clock()
-        keys = sorted({(one.tenant_id, one.order_id) for one in due})
+        keys = sorted({(refund_due.tenant_id, refund_due.order_id) for refund_due in due})
         async with session.transaction():
             wallets = await store.wallet.lock(session, sorted({tenant_id for tenant_id, _ in keys}))
             await store.order.lock(session, keys)
             before = await store.order.load(session, keys, self._data_keys)
-            taken = await rows.take(session, [(one.tenant_id, one.refund_id) for one in due], now)
+            taken = await rows.take(session, [(refund_due.tenant_id, refund_due.refund_id) for refund_due in due], now)
             failpoints.hit("refund.taken")
             orders, credits, credited, released = dict(before), [], [], []
             for row in taken:

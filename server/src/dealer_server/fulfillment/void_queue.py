@@ -136,7 +136,7 @@ class VoidQueue:
         session, now = self._session, self._clock()
         voids = [claim.void for claim, _ in answered]
         voided = [_voided(claim.claim_id, claim.void, outcome, now) for claim, outcome in answered]
-        gone = {(one.tenant_id, one.profile_id) for one in voided if one.outcome == "VOIDED"}
+        gone = {(void.tenant_id, void.profile_id) for void in voided if void.outcome == "VOIDED"}
         cancelled = {
             (void.tenant_id, void.order_id)
             for void in voids
@@ -145,7 +145,7 @@ class VoidQueue:
         async with session.transaction():
             await store.order.lock(session, sorted(cancelled))
             recorded = await rows.record_voids(session, voided, now)
-            refused = {(one.tenant_id, one.profile_id) for one in voided if one.outcome == "REFUSED"} & recorded
+            refused = {(void.tenant_id, void.profile_id) for void in voided if void.outcome == "REFUSED"} & recorded
             if refused:  # it may be in use, which its dealer should see
                 await lifecycle.make_due(session, sorted(refused), now)
             if cancelled:

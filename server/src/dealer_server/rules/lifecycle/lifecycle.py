@@ -213,18 +213,18 @@ Word = tuple[str | None, datetime | None]
 """A raw word, and since when it is so."""
 
 
-def _later(ranks: Mapping[str, int], one: Word, other: Word) -> Word:
+def _later(ranks: Mapping[str, int], left: Word, right: Word) -> Word:
     """The word that is further on. None is no word."""
-    return max(one, other, key=lambda word: (_rank(ranks, word[0]), word[1] or _ALWAYS, word[0] or ""))
+    return max(left, right, key=lambda word: (_rank(ranks, word[0]), word[1] or _ALWAYS, word[0] or ""))
 
 
 def _rank(ranks: Mapping[str, int], word: str | None) -> int:
     return -1 if word is None else ranks.get(word, 0)
 
 
-def _lesser(one: datetime | None, other: datetime | None) -> datetime | None:
-    return min([value for value in (one, other) if value is not None], default=None)
+def _lesser(left: datetime | None, right: datetime | None) -> datetime | None:
+    return min([value for value in (left, right) if value is not None], default=None)
 
 
-def _greater(one: T | None, other: T | None) -> T | None:
-    return max([value for value in (one, other) if value is not None], default=None)
+def _greater(left: T | None, right: T | None) -> T | None:
+    return max([value for value in (left, right) if value is not None], default=None)

@@ -286,21 +286,21 @@ async def record(session: Session, answered: Sequence[Answered], now: datetime) 
         *columns(
             [
                 (
-                    *one.key,
-                    one.state,
-                    one.due_at,
-                    one.step,
-                    one.supplier_ref,
-                    one.unit_ref,
-                    one.iccid,
-                    one.failures,
-                    one.unknown_since,
-                    one.reason,
-                    one.outcome,
-                    one.verdict,
-                    one.cost,
+                    *answer.key,
+                    answer.state,
+                    answer.due_at,
+                    answer.step,
+                    answer.supplier_ref,
+                    answer.unit_ref,
+                    answer.iccid,
+                    answer.failures,
+                    answer.unknown_since,
+                    answer.reason,
+                    answer.outcome,
+                    answer.verdict,
+                    answer.cost,
                 )
-                for one in answered
+                for answer in answered
             ],
             15,
         ),

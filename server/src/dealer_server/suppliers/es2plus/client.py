@@ -321,7 +321,7 @@ def _text(answer: Answer) -> str:
 
 def _of(iccid: str | None, answer: Answer) -> ProfileStatus | None:
     found = answer.profile_status_list if isinstance(answer, Executed) else ()
-    return next((one for one in found if one.iccid.rstrip("Ff") == iccid), None)
+    return next((status for status in found if status.iccid.rstrip("Ff") == iccid), None)
 
 
 def _report(status: ProfileStatus, now: datetime) -> ProfileReport:
@@ -437,7 +437,7 @@ def _cert_wrong(settings: Es2PlusSettings) -> bool:
 
 def _table_wrong(settings: Es2PlusSettings) -> bool:
     table = settings.notification_table
-    return not isinstance(table, str) and not all(one.isascii() and one.isdecimal() for one in table)
+    return not isinstance(table, str) and not all(point_id.isascii() and point_id.isdecimal() for point_id in table)
 
 
 def _seconds_wrong(settings: Es2PlusSettings) -> bool:

@@ -170,7 +170,12 @@ def price(obj: Any, package_code: str, currency: str | None) -> int | None:
     """The price of a package in an answer to package/list, if it is listed in that currency. Raises ValueError."""
     listed = _taken(obj, _PriceList).package_list or []
     return next(
-        (one.price for one in listed if (one.package_code, one.currency_code) == (package_code, currency)), None
+        (
+            package.price
+            for package in listed
+            if (package.package_code, package.currency_code) == (package_code, currency)
+        ),
+        None,
     )
 
 

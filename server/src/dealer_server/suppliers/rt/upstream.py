@@ -105,8 +105,8 @@ class RtUpstream:
 
     async def refresh(self, bought: Sequence[Bought], now: datetime) -> list[ProfileReport]:
         """One call for each eSIM's state and one for the usage of ten; an eSIM without an answer in time is missing."""
-        states = await _in_time([self._state(one) for one in bought], STATES_SECONDS)
-        seen = [(one, profile) for one, profile in zip(bought, states, strict=True) if profile is not None]
+        states = await _in_time([self._state(esim) for esim in bought], STATES_SECONDS)
+        seen = [(esim, profile) for esim, profile in zip(bought, states, strict=True) if profile is not None]
         numbers = [profile.esim_tran_no for _, profile in seen if profile.esim_tran_no]
         chunks = [numbers[at : at + USAGES_PER_CALL] for at in range(0, len(numbers), USAGES_PER_CALL)]
         usages = await _in_time([self._usages(chunk) for chunk in chunks], USAGES_SECONDS)
@@ -114,10 +114,10 @@ class RtUpstream:
         return [
             ProfileReport(
                 parsing.report(profile, used.get(profile.esim_tran_no or ""), now),
-                one.iccid,
-                unit_key=one.unit_key or None,
+                esim.iccid,
+                unit_key=esim.unit_key or None,
             )
-            for one, profile in seen
+            for esim, profile in seen
         ]
 
     def parse_event(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Event:
@@ -150,7 +150,7 @@ class RtUpstream:
         listed: Any = said.obj.get("packageList") if isinstance(said.obj, dict) else None
         if said.code or not isinstance(listed, list):
             raise NoAnswer(said.words if said.code else "no packageList")
-        return [one for one in listed if isinstance(one, dict)]
+        return [package for package in listed if isinstance(package, dict)]
 
     async def close(self) -> None:
         await self._calls.close()
@@ -205,7 +205,9 @@ class RtUpstream:
             said = await self._query({"orderNo": order_no})
             if said.code not in ("", _NOT_YET, BUSY):
                 return Unknown(said.words)
-            listed = [] if said.code else [one for one in parsing.profiles(said.obj) if one.order_no == order_no]
+            listed = (
+                [] if said.code else [profile for profile in parsing.profiles(said.obj) if profile.order_no == order_no]
+            )
             return _read(listed, purchase, now) or _pending(purchase, order_no, now)
         except (NotSent, NoAnswer):
             return Pending(POLL_LATER_SECONDS)
@@ -224,11 +226,13 @@ class RtUpstream:
             said = await self._query(window, number)
             if said.code not in ("", _NOT_YET):
                 raise NoAnswer(said.words)
-            page = {} if said.code else {one.names: one for one in parsing.profiles(said.obj)}
+            page = {} if said.code else {profile.names: profile for profile in parsing.profiles(said.obj)}
             if page.keys() <= listed.keys():  # pages may be shorter than was asked for; the last brings nothing new
                 break
             listed |= page
-        return _read([one for one in listed.values() if one.transaction_id == purchase.unit.unit_key], purchase, now)
+        return _read(
+            [profile for profile in listed.values() if profile.transaction_id == purchase.unit.unit_key], purchase, now
+        )
 
     # Voiding
 
@@ -250,19 +254,19 @@ class RtUpstream:
 
     # Asking
 
-    async def _profile(self, one: Bought | VoidUnit) -> RtProfile | None:
+    async def _profile(self, esim: Bought | VoidUnit) -> RtProfile | None:
         """Raises NotSent, NoAnswer, ValueError."""
-        said = await self._query(_by(one))
+        said = await self._query(_by(esim))
         if said.code:
             raise NoAnswer(said.words)
         return parsing.sole(
-            _alike([each for each in parsing.profiles(said.obj) if _bare(each.iccid) == one.iccid], one)
+            _alike([each for each in parsing.profiles(said.obj) if _bare(each.iccid) == esim.iccid], esim)
         )
 
-    async def _state(self, one: Bought) -> RtProfile | None:
+    async def _state(self, esim: Bought) -> RtProfile | None:
         async with self._asking:
             with suppress(NotSent, NoAnswer, ValueError):
-                return await self._profile(one)
+                return await self._profile(esim)
         return None
 
     async def _usages(self, numbers: Sequence[str]) -> list[RtUsage]:
@@ -333,15 +337,15 @@ def _age_seconds(purchase: Purchase, now: datetime) -> float:
     return (now - purchase.unit.paid_at).total_seconds()
 
 
-def _by(one: Bought | VoidUnit) -> dict[str, str]:
-    """How an eSIM is queried: an order of ours has one."""
-    return {"orderNo": one.supplier_ref} if one.supplier_ref else {"iccid": one.iccid}
+def _by(esim: Bought | VoidUnit) -> dict[str, str]:
+    """How an eSIM is queried: each order has one eSIM."""
+    return {"orderNo": esim.supplier_ref} if esim.supplier_ref else {"iccid": esim.iccid}
 
 
-def _alike(found: Sequence[RtProfile], one: Bought | VoidUnit) -> Sequence[RtProfile]:
+def _alike(found: Sequence[RtProfile], esim: Bought | VoidUnit) -> Sequence[RtProfile]:
     """Of eSIMs with the same ICCID those with our references; all, where none has them, as if bought by hand."""
-    ours = [each for each in found if one.unit_ref is not None and each.esim_tran_no == one.unit_ref]
-    return ours or [each for each in found if each.transaction_id == one.unit_key] or found
+    ours = [each for each in found if esim.unit_ref is not None and each.esim_tran_no == esim.unit_ref]
+    return ours or [each for each in found if each.transaction_id == esim.unit_key] or found
 
 
 def _named(profile: RtProfile) -> dict[str, str | None]:
