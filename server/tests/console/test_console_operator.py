@@ -546,7 +546,7 @@ async def test_what_cannot_be_stored_of_a_supplier_ends_nothing(postgres: str, t
 
 async def heartbeat(service: Service, said: Health) -> None:
     """What a worker does about once a minute."""
-    await HealthMonitor(service.database, Odd(said), clock.now, lambda: None).look()
+    await HealthMonitor(service.database, Odd(said), clock.now, lambda: None).check()
 
 
 async def test_a_purchase_nobody_knows_about_goes_on_at_an_operators_word(postgres: str, template: str):

@@ -7,15 +7,20 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
+from typing import Any
 
 import msgspec
 import pytest
 
+from dealer_server.db.session import Session
+from dealer_server.fulfillment.builtin_lines import BuiltinLines
+from dealer_server.fulfillment.engine import Context
 from dealer_server.fulfillment.retry import lock_retry_seconds, retry_seconds
 from dealer_server.rules.catalogue.package import GB
 from dealer_server.rules.money.refund import Way
 from dealer_server.rules.orders.model import Order
 from dealer_server.suppliers.builtin.simulated import Simulated
+from dealer_server.suppliers.builtin.stock import Stock
 from dealer_server.suppliers.contract import (
     Builtin,
     Done,
@@ -199,6 +204,36 @@ async def test_the_biggest_order_is_delivered(shop: StoreFixture, dealer: int):
     order = await shop.load(dealer, order_id)
     assert order.order_status == "COMPLETED" and len(set(iccids(order))) == len(order.profiles) > 480
     assert [profile.profile_id for profile in order.profiles] == sorted(one.profile_id for one in order.profiles)
+
+
+class CountedSession:
+    """A session that counts its statements."""
+
+    def __init__(self, session: Session):
+        self.statements = 0
+        self._session = session
+
+    async def fetch(self, sql: str, *args: Any) -> list[Any]:
+        self.statements += 1
+        return await self._session.fetch(sql, *args)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+
+@pytest.mark.parametrize(("package", "statements"), [("TEST-OK", 11), ("DEMO-STOCK", 12), ("TEST-DELAY", 9)])
+@pytest.mark.parametrize("orders", [1, 50])
+async def test_a_batch_takes_as_many_statements_whatever_its_size(
+    shop: StoreFixture, dealer: int, package: str, statements: int, orders: int
+):
+    await shop.load_stock(50)
+    await shop.orders(dealer, [[(package, 1)] for _ in range(orders)])
+    counted = CountedSession(shop.database.session())
+    context = Context(counted, shop.data_keys, PACKAGES.get, shop.time, lambda: None)  # type: ignore[arg-type]
+    engine = BuiltinLines(Stock() if package == "DEMO-STOCK" else Simulated(SEED), context)
+    assert await engine.run_once() == orders
+    await engine.close()
+    assert counted.statements == statements
 
 
 # What is cancelled gets nothing

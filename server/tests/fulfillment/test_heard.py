@@ -21,22 +21,22 @@ async def test_a_sender_that_gives_up_leaves_the_session_to_its_message(postgres
     async with fresh(postgres, template) as url, running_service(url, worker=False) as service:
         async with service.database.connection() as connection:
             keys = await data_key.load(connection, service.settings.master_keys)
-        heard = SupplierEventHandler(service.database.session(), keys, clock.now, nobody, nobody, timedelta(0))
+        handler = SupplierEventHandler(service.database.session(), keys, clock.now, nobody, nobody, timedelta(0))
         async with service.database.connection() as other:
             blocking = other.transaction()
             await blocking.start()
             await other.execute("LOCK TABLE supplier_event IN EXCLUSIVE MODE")
-            first = asyncio.create_task(heard.take("rt:near", Event(b"first", "KIND"), b"{}"))
+            first = asyncio.create_task(handler.handle("rt:near", Event(b"first", "KIND"), b"{}"))
             async with asyncio.timeout(20):
                 while not await other.fetchval(BLOCKED):
                     await asyncio.sleep(0.01)
             first.cancel()
             await asyncio.wait([first])
-            second = asyncio.create_task(heard.take("rt:near", Event(b"second", "KIND"), b"{}"))
+            second = asyncio.create_task(handler.handle("rt:near", Event(b"second", "KIND"), b"{}"))
             await asyncio.sleep(0)
             await blocking.rollback()
         await second
-        await heard.close()
+        await handler.close()
         async with service.database.connection() as connection:
             rows = await connection.fetch("SELECT key FROM supplier_event ORDER BY event_id")
         assert [row[0] for row in rows] == [b"first", b"second"]

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from dealer_server.fulfillment.breaker import FAILURES, OPEN_SECONDS, REFUSALS, Breaker, Refusals
-from dealer_server.fulfillment.purchase_decision import (
+from dealer_server.fulfillment.purchases.breaker import FAILURES, OPEN_SECONDS, REFUSALS, Breaker, Refusals
+from dealer_server.fulfillment.purchases.purchase_decision import (
     FRESH_IDS,
     PARK_SECONDS,
     PATIENCE_SECONDS,
@@ -190,9 +190,9 @@ def test_a_line_begins_at_the_supplier_it_was_sold_from():
 def test_five_failures_in_a_row_keep_new_purchases_away_for_half_a_minute():
     breaker = Breaker()
     for _ in range(FAILURES - 1):
-        breaker.saw(Unknown("reset"), NOW)
+        breaker.record(Unknown("reset"), NOW)
     assert breaker.closed(NOW)
-    breaker.saw(rejected("TEMPORARY"), NOW)
+    breaker.record(rejected("TEMPORARY"), NOW)
     assert not breaker.closed(NOW)
     assert breaker.closed(NOW + timedelta(seconds=OPEN_SECONDS))
 
@@ -201,11 +201,11 @@ def test_five_failures_in_a_row_keep_new_purchases_away_for_half_a_minute():
 def test_any_answer_that_counts_closes_the_breaker(outcome: Outcome):
     breaker = Breaker()
     for _ in range(FAILURES):
-        assert not breaker.saw(Unknown("reset"), NOW)
-    assert breaker.saw(outcome, NOW)
+        assert not breaker.record(Unknown("reset"), NOW)
+    assert breaker.record(outcome, NOW)
     assert breaker.closed(NOW)
-    breaker.saw(Unknown("reset"), NOW)
-    assert not breaker.saw(outcome, NOW), "one failure is no outage"
+    breaker.record(Unknown("reset"), NOW)
+    assert not breaker.record(outcome, NOW), "one failure is no outage"
 
 
 @pytest.mark.parametrize(
@@ -217,6 +217,6 @@ def test_only_an_answer_ends_a_row_of_refusals(between: Outcome, paused: bool):
     refusals = Refusals()
     for _ in range(REFUSALS):
         assert refusals.too_many() is None
-        refusals.saw(between)
-        refusals.saw(Rejected("CONFIG", True, "words", whole=True))
+        refusals.record(between)
+        refusals.record(Rejected("CONFIG", True, "words", whole=True))
     assert (refusals.too_many() is not None) == paused

@@ -599,8 +599,8 @@ async def test_a_notification_is_a_sighting(tmp_path: Path):
         assert await smdp.notify(url, f"{ICCID}F", 3, eid=EID) == 204
         [event] = events
         report = Report(datetime(2026, 11, 21, 9, tzinfo=UTC), "DOWNLOAD", eid=EID)
-        assert event.sightings == (ProfileReport(report, iccid=ICCID),)
-        assert (event.kind, event.look_at) == ("DOWNLOAD", ())
+        assert event.reports == (ProfileReport(report, iccid=ICCID),)
+        assert (event.kind, event.about) == ("DOWNLOAD", ())
 
 
 async def test_late_and_doubled_notifications_are_told_apart(tmp_path: Path):
@@ -615,7 +615,7 @@ async def test_late_and_doubled_notifications_are_told_apart(tmp_path: Path):
 async def test_an_unknown_point_changes_nothing(tmp_path: Path):
     async with ground(tmp_path) as (smdp, supplier), callback(supplier) as (url, events):
         await smdp.notify(url, ICCID, 100)
-        assert (events[0].kind, events[0].sightings) == ("UNKNOWN_POINT", ())
+        assert (events[0].kind, events[0].reports) == ("UNKNOWN_POINT", ())
 
 
 @pytest.mark.parametrize(

@@ -628,10 +628,10 @@ def heard(event: Any) -> Event:
 async def test_a_message_is_only_a_reason_to_ask():
     async with running_upstream() as upstream:
         told = heard(upstream.event("ESIM_STATUS", ESIM, esimStatus="IN_USE", smdpStatus="ENABLED"))
-        assert (told.kind, told.sightings) == ("ESIM_STATUS", ())
-        assert told.look_at == (ESIM.orderNo, KEY, ESIM.esimTranNo)
-        assert heard(upstream.event("ORDER_STATUS", ESIM, transaction_id=False)).look_at == (ESIM.orderNo,)
-        assert heard(upstream.event("DATA_USAGE", ESIM) | {"content": {"iccid": ESIM.iccid + "F"}}).look_at == (
+        assert (told.kind, told.reports) == ("ESIM_STATUS", ())
+        assert told.about == (ESIM.orderNo, KEY, ESIM.esimTranNo)
+        assert heard(upstream.event("ORDER_STATUS", ESIM, transaction_id=False)).about == (ESIM.orderNo,)
+        assert heard(upstream.event("DATA_USAGE", ESIM) | {"content": {"iccid": ESIM.iccid + "F"}}).about == (
             ESIM.iccid,
         )
 
@@ -647,7 +647,7 @@ async def test_a_message_that_comes_twice_has_the_same_key():
 
 def test_a_health_check_asks_about_nothing():
     told = heard({"notifyType": "CHECK_HEALTH", "content": {"orderNo": "1234567890", "orderStatus": "Test"}})
-    assert (told.kind, told.look_at) == ("CHECK_HEALTH", ())
+    assert (told.kind, told.about) == ("CHECK_HEALTH", ())
 
 
 @pytest.mark.parametrize(

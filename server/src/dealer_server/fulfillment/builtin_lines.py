@@ -5,7 +5,7 @@ Codes from stock are taken in the transaction that records them.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,6 +24,7 @@ from dealer_server.rules.delivery.delivery import Codes
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order, Profile
 from dealer_server.store.orders.fulfillment import Claimed, Scheduled
+from dealer_server.store.refunds.refund import Void
 from dealer_server.suppliers.contract import Builtin, Done, FromStock, Outcome, Unit
 
 log = structlog.get_logger()
@@ -90,7 +91,7 @@ class BuiltinLines(LineEngine[Asked, LineDecision]):
         orders: Mapping[OrderKey, Order],
         now: datetime,
     ) -> LineDecision:
-        decided, from_stock = LineDecision(), dict[str, list[_Waiting]]()
+        decided, from_stock = LineDecision(), dict[str, list[_InStock]]()
         for claim, asked in answered:
             order = orders[claim.order]
             lines = [line for line in claim.lines if line.key in held]
@@ -98,42 +99,38 @@ class BuiltinLines(LineEngine[Asked, LineDecision]):
             decided.begun[claim.order] = frozenset(
                 line.line for line in lines if any(profile_id in asked.outcomes for profile_id in line.pending)
             )
-            for line in claim.lines:
-                for profile in order.items[line.line].profiles:
-                    outcome = asked.outcomes.get(profile.profile_id)
-                    if outcome is None:
-                        continue
-                    unit = asked.units[profile.profile_id]
-                    if line.key not in held or not profile.waiting:
-                        self._unwanted(decided, order, line, profile, unit, outcome, now)
-                    elif isinstance(outcome, FromStock):
-                        from_stock.setdefault(line.package_code, []).append(_Waiting(order.tenant_id, unit))
-                    elif (result := result_of(outcome, unit.data_bytes)) is not None:
-                        decided.results[profile.profile_id] = result
+            for line, profile, outcome in _answers(claim, asked, order):
+                unit = asked.units[profile.profile_id]
+                if line.key not in held or not profile.waiting:
+                    decided.voids += self._unwanted(order, line, profile, unit, outcome, now)
+                elif isinstance(outcome, FromStock):
+                    from_stock.setdefault(line.package_code, []).append(_InStock(order.tenant_id, unit))
+                elif (result := result_of(outcome, unit.data_bytes)) is not None:
+                    decided.results[profile.profile_id] = result
         for package_code, waiting in sorted(from_stock.items()):
             decided.results |= await self._from_stock(package_code, waiting, now)
         return decided
 
     def _unwanted(
-        self, decided: LineDecision, order: Order, line: Claimed, profile: Profile, unit: Unit, outcome: Outcome,
-        now: datetime,
-    ) -> None:  # fmt: skip
-        """The profile was cancelled while its supplier worked, or another worker has claimed it since. What was made
-        for a profile that is void by now is voided at its supplier, not handed out."""
+        self, order: Order, line: Claimed, profile: Profile, unit: Unit, outcome: Outcome, now: datetime
+    ) -> list[Void]:
+        """The profile was cancelled while its supplier worked, or another worker has claimed its line since. An eSIM
+        that was made for a cancelled profile is voided at its supplier, not handed out."""
         if result_of(outcome, None) is not None:
             log.warning("answer_unwanted", supplier=self.code, unit_key=unit.unit_key)
         if profile.cancelled and isinstance(outcome, Done):
-            decided.voids.append(void_of(order, line.line, profile.profile_id, self.code, outcome.iccid, now))
+            return [void_of(order, line.line, profile.profile_id, self.code, outcome.iccid, now)]
+        return []
 
-    async def _from_stock(self, package_code: str, waiting: Sequence["_Waiting"], now: datetime) -> dict[int, Codes]:
-        owners = [(one.tenant_id, one.unit.profile_id) for one in waiting]
+    async def _from_stock(self, package_code: str, waiting: Sequence["_InStock"], now: datetime) -> dict[int, Codes]:
+        owners = [(sold.tenant_id, sold.unit.profile_id) for sold in waiting]
         taken = await store.stock.take(self._session, package_code, owners, self._data_keys, now)
         if len(taken) < len(waiting):  # sold ones are set aside: another worker holds them, or there are too few
             log.error("stock_short", package_code=package_code, wanted=len(waiting), found=len(taken))
-        data_bytes = {one.unit.profile_id: one.unit.data_bytes for one in waiting}
+        data_bytes = {sold.unit.profile_id: sold.unit.data_bytes for sold in waiting}
         return {
-            one.profile_id: codes_of(Done(one.iccid, one.activation_code, None, None), data_bytes[one.profile_id])
-            for one in taken
+            code.profile_id: codes_of(Done(code.iccid, code.activation_code, None, None), data_bytes[code.profile_id])
+            for code in taken
         }
 
     async def _write(self, decided: LineDecision, after: Mapping[OrderKey, Order], now: datetime) -> None:
@@ -144,8 +141,16 @@ class BuiltinLines(LineEngine[Asked, LineDecision]):
         await self._reschedule(scheduled)
 
 
-class _Waiting(NamedTuple):
+class _InStock(NamedTuple):
     """A unit whose code is in stock."""
 
     tenant_id: int
     unit: Unit
+
+
+def _answers(claim: OrderLines, asked: Asked, order: Order) -> Iterator[tuple[Claimed, Profile, Outcome]]:
+    for line in claim.lines:
+        for profile in order.items[line.line].profiles:
+            outcome = asked.outcomes.get(profile.profile_id)
+            if outcome is not None:
+                yield line, profile, outcome

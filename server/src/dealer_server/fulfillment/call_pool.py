@@ -12,19 +12,20 @@ from typing import Any, Generic, Protocol, TypeVar
 import structlog
 
 from dealer_server.db.errors import DatabaseLost, LockTimeout
-from dealer_server.fulfillment.supplier_calls import fault_text
+from dealer_server.fulfillment.faults import fault_text
 
 log = structlog.get_logger()
 
 LOST_SECONDS = 1.0
 Claim = TypeVar("Claim")
+AnyClaim = TypeVar("AnyClaim", contravariant=True)
 Answer = TypeVar("Answer")
 Answered = Sequence[tuple[Claim, Answer]]
 """Claims, each with its answer."""
 Call = Coroutine[Any, Any, Answered[Claim, Answer]]
 
 
-class CalledWork(Protocol[Claim, Answer]):
+class CalledWork(Protocol[AnyClaim, Answer]):
     """What a pool works off. `parallel`: calls at a time. `poll_seconds`: the pause between two looks for due work.
     `grace_seconds`: how long calls may still run once the pool is stopped. `keeps_locked`: an answer that a lock kept
     from being recorded is kept and recorded later; else it is given up like any that cannot be recorded."""
@@ -40,15 +41,15 @@ class CalledWork(Protocol[Claim, Answer]):
         """Claims due work and starts at most `room` calls for it; how much work there was."""
         ...
 
-    async def record(self, answered: Answered[Claim, Answer]) -> None:
+    async def record(self, answered: Answered[AnyClaim, Answer]) -> None:
         """Records answers in one transaction."""
         ...
 
-    def unanswered(self, claim: Claim, fault: str) -> Answer:
+    def unanswered(self, claim: AnyClaim, fault: str) -> Answer:
         """The answer of a call that broke."""
         ...
 
-    async def give_up(self, claim: Claim, error: Exception, /) -> None:
+    async def give_up(self, claim: AnyClaim, error: Exception, /) -> None:
         """The answer to this claim cannot be recorded."""
         ...
 

@@ -2,7 +2,7 @@
 
 The engine is the same for every supplier. Its three kinds differ in what they claim and how they ask for it: the order
 lines of a builtin supplier (`builtin_lines.py`), order lines that are still to become purchases
-(`purchase_planner.py`), the purchases at a remote supplier (`purchaser.py`). See
+(`purchases/purchase_planner.py`), the purchases at a remote supplier (`purchases/purchaser.py`). See
 docs/decisions/0022-one-fulfilment-engine.md.
 """
 

@@ -12,7 +12,7 @@ from dealer_server.db.errors import DatabaseLost
 from dealer_server.db.sealing import DataKeys
 from dealer_server.fulfillment.builtin_lines import BuiltinLines
 from dealer_server.fulfillment.engine import Context
-from dealer_server.fulfillment.supplier_calls import fault_text
+from dealer_server.fulfillment.faults import fault_text
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.store.orders import fulfillment as lines
 from dealer_server.suppliers.contract import Builtin

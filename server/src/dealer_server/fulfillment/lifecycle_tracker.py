@@ -1,8 +1,8 @@
-"""What becomes of eSIMs after their delivery: told by their suppliers, asked of them, and by time (suppliers 3 rule 8).
+"""Follows eSIMs after their delivery: by what their suppliers report, by asking them, and by time.
 
-Whoever hears of eSIMs calls `report`: the events' door, the test environment's hand, and the loop here, which asks
-suppliers that do not tell by themselves and ends plans whose time is over. All is written in one transaction with the
-event that tells the dealer; what changes nothing that is shown tells nothing.
+All reports go through `report`: those in suppliers' messages, those made by /test/profile/advance, and those that the
+loop here gets from suppliers that are asked. All is written in one transaction with the event for the
+dealer; a report that changes nothing that is shown makes no event.
 """
 
 import asyncio
@@ -21,25 +21,28 @@ from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost
 from dealer_server.db.sealing import DataKeys
 from dealer_server.db.session import Session
+from dealer_server.fulfillment.faults import fault_text
 from dealer_server.fulfillment.retry import retry_seconds
-from dealer_server.fulfillment.supplier_calls import fault_text
 from dealer_server.fulfillment.worker_loop import keep_working
 from dealer_server.rules.delivery import delivery
 from dealer_server.rules.lifecycle import lifecycle, usage
 from dealer_server.rules.lifecycle.lifecycle import Lifecycle, Report
 from dealer_server.rules.orders.model import Order, Profile
 from dealer_server.store.orders.save import LIFECYCLE, save
-from dealer_server.store.profiles import lifecycle as rows
-from dealer_server.store.profiles.lifecycle import Row, Written
+from dealer_server.store.profiles import lifecycle as profiles
+from dealer_server.store.profiles.lifecycle import FollowedProfile, Written
 from dealer_server.store.webhooks import enqueue
 from dealer_server.store.webhooks.enqueue import USAGE_INTERVAL
+from dealer_server.store.webhooks.webhook import USAGE_INTERVAL
 from dealer_server.suppliers.contract import CALL_SECONDS, Bought, ProfileReport, Remote, ReportSource, Unasked
 
 log = structlog.get_logger()
 
-LIVES_PER_BATCH = 200
+PROFILES_PER_BATCH = 200
 LEASE_SECONDS = CALL_SECONDS + 15.0
 OrderKey = tuple[int, int]
+Reports = Mapping[int, Sequence[Report]]
+"""What was reported, by profileId. A profile that could not be asked about is missing."""
 
 
 class Changed(NamedTuple):
@@ -51,9 +54,9 @@ class Changed(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """A life after what was heard of it, and its profile."""
+    """A followed profile as it was stored, and what it is after reports and time."""
 
-    row: Row
+    stored: FollowedProfile
     life: Lifecycle
     profile: Profile
 
@@ -61,45 +64,55 @@ class Moved(NamedTuple):
 async def report(
     session: Connection | Session,
     supplier: str,
-    sightings: Sequence[ProfileReport],
+    reports: Sequence[ProfileReport],
     data_keys: DataKeys,
     now: datetime,
     *,
     usage_interval: timedelta = USAGE_INTERVAL,
 ) -> list[Changed]:
-    """Takes in what a supplier said of its eSIMs, within the caller's transaction; the profiles that changed by it.
+    """Applies a supplier's reports on its eSIMs, within the caller's transaction; the profiles that changed by it.
 
-    What names no eSIM of this supplier changes nothing. Call it before other locks are taken.
+    A report that names no eSIM of this supplier changes nothing. Call it before other locks are taken.
     """
-    names = [(one.iccid, one.unit_key, one.supplier_ref) for one in sightings]
-    found = await rows.named(session, supplier, names)
-    heard: dict[int, list[Report]] = {}
-    for sighting, profiles in zip(sightings, found, strict=True):
-        for _, _, profile_id in profiles:
-            heard.setdefault(profile_id, []).append(sighting.report)
-    keys = sorted({one for profiles in found for one in profiles})
+    names = [(of.iccid, of.unit_key, of.supplier_ref) for of in reports]
+    named = await profiles.named(session, supplier, names)
+    by_profile: dict[int, list[Report]] = {}
+    for of, keys in zip(reports, named, strict=True):
+        for _, _, profile_id in keys:
+            by_profile.setdefault(profile_id, []).append(of.report)
+    keys = sorted({key for keys in named for key in keys})
     if not keys:
         return []
     orders = sorted({key[:2] for key in keys})
     await store.order.lock(session, orders)
-    locked = await rows.lock(session, [(tenant_id, profile_id) for tenant_id, _, profile_id in keys])
+    locked = await profiles.lock(session, [(tenant_id, profile_id) for tenant_id, _, profile_id in keys])
     before = await store.order.load(session, orders, data_keys)
-    moved = [_heard(row, before, heard[row.profile_id], now) for row in locked.values()]
-    await rows.record(session, [_after_report(one) for one in moved], now)
+    moved = [_moved_by(by_profile[stored.profile_id], stored, before, now) for stored in locked.values()]
+    await profiles.record(session, [_after_report(followed) for followed in moved], now)
     return await _write(session, before, moved, now, usage_interval)
 
 
-def _heard(row: Row, orders: Mapping[OrderKey, Order], reports: Sequence[Report], now: datetime) -> Moved:
-    """A report from the future, by a clock that is wrong, is one of now: it would outlast all that follow."""
-    profile, known = _profile(orders[row.order], row.profile_id), row.life
-    for one in reports:
-        profile, known = lifecycle.apply(profile, known, msgspec.structs.replace(one, at=min(one.at, now)))
-    return Moved(row, known, profile)
+def _moved_by(
+    reports: Sequence[Report], stored: FollowedProfile, orders: Mapping[OrderKey, Order], now: datetime
+) -> Moved:
+    """A report from the future, by a clock that is wrong, counts as of now: it would outlast all that follow."""
+    profile, life = _profile(orders[stored.order], stored.profile_id), stored.life
+    for each in reports:
+        profile, life = lifecycle.apply(profile, life, msgspec.structs.replace(each, at=min(each.at, now)))
+    return Moved(stored, life, profile)
 
 
-def _after_report(one: Moved) -> Written:
-    due = lifecycle.next_due(one.profile, one.life, one.row.due_at, timed=True)
-    return Written(one.row.key, one.life, due, one.row.claim, one.row.claims, reported=True, asked=True)
+def _after_report(moved: Moved) -> Written:
+    stored = moved.stored
+    return Written(
+        key=stored.key,
+        life=moved.life,
+        due_at=lifecycle.next_due(moved.profile, moved.life, stored.due_at, timed=True),
+        claim=stored.claim,
+        claims=stored.claims,
+        reported=True,
+        asked=True,
+    )
 
 
 async def _write(
@@ -110,27 +123,26 @@ async def _write(
     usage_interval: timedelta,
 ) -> list[Changed]:
     """Writes the orders whose profiles are shown otherwise, with the events that say so."""
-    profiles = {one.profile.profile_id: one.profile for one in moved}
-    changes = [(order, after) for order in before.values() if (after := _settled(order, profiles, now)) is not order]
+    by_id = {followed.profile.profile_id: followed.profile for followed in moved}
+    changes = [(order, after) for order in before.values() if (after := _settled(order, by_id, now)) is not order]
     if not changes:
         return []
-    changed = [
-        (after, new)
-        for was, after in changes
-        for old, new in zip(was.profiles, after.profiles, strict=True)
-        if new != old
-    ]
     await save(session, changes, LIFECYCLE)
     versions = [(after.tenant_id, after.order_id, after.version) for _, after in changes]
     await enqueue.order_changed(session, versions, now, _only_usage(changes), usage_interval)
     failpoints.hit("life.written")
-    return [Changed(order.tenant_id, order.order_id, profile.profile_id) for order, profile in changed]
+    return [
+        Changed(after.tenant_id, after.order_id, new.profile_id)
+        for was, after in changes
+        for old, new in zip(was.profiles, after.profiles, strict=True)
+        if new != old
+    ]
 
 
-def _settled(order: Order, profiles: Mapping[int, Profile], now: datetime) -> Order:
+def _settled(order: Order, by_id: Mapping[int, Profile], now: datetime) -> Order:
     items = tuple(
         msgspec.structs.replace(
-            item, profiles=tuple(profiles.get(profile.profile_id, profile) for profile in item.profiles)
+            item, profiles=tuple(by_id.get(profile.profile_id, profile) for profile in item.profiles)
         )
         for item in order.items
     )
@@ -138,15 +150,15 @@ def _settled(order: Order, profiles: Mapping[int, Profile], now: datetime) -> Or
 
 
 def _only_usage(changes: Sequence[tuple[Order, Order]]) -> Collection[OrderKey]:
-    """The orders of which nothing but usage changed, and no mark of it was crossed (decisions 6)."""
+    """The orders of which nothing but usage changed, and no mark of it was crossed (specification 6.3)."""
     return {
         (after.tenant_id, after.order_id)
         for before, after in changes
-        if all(_more_of_the_same(old, new) for old, new in zip(before.profiles, after.profiles, strict=True))
+        if all(_only_more_usage(old, new) for old, new in zip(before.profiles, after.profiles, strict=True))
     }
 
 
-def _more_of_the_same(old: Profile, new: Profile) -> bool:
+def _only_more_usage(old: Profile, new: Profile) -> bool:
     same = msgspec.structs.replace(new, data_usage_bytes=old.data_usage_bytes) == old
     return same and not usage.crossed(old.data_usage_bytes, new.data_usage_bytes, new.data_total_bytes)
 
@@ -172,26 +184,23 @@ class PollingSource:
         return now + timedelta(seconds=lifecycle.poll_seconds(fraction)) if self.polled else None
 
 
-def _bought(row: Row) -> Bought:
+def _bought(stored: FollowedProfile) -> Bought:
     return Bought(
-        profile_id=row.profile_id,
-        unit_key=row.unit_key,
-        sku=row.sku,
-        iccid=row.iccid,
-        supplier_ref=row.supplier_ref,
-        unit_ref=row.unit_ref,
-        package_code=row.package_code,
-        delivered_at=row.created_at,
-        data_bytes=row.data_total_bytes,
-        cancelled=row.cancelled,
+        profile_id=stored.profile_id,
+        unit_key=stored.unit_key,
+        sku=stored.sku,
+        iccid=stored.iccid,
+        supplier_ref=stored.supplier_ref,
+        unit_ref=stored.unit_ref,
+        package_code=stored.package_code,
+        delivered_at=stored.created_at,
+        data_bytes=stored.data_total_bytes,
+        cancelled=stored.cancelled,
     )
 
 
-# The loop
-
-
 class LifecycleTracker:
-    """Looks after the eSIMs of one supplier that are due. One connection, one batch at a time."""
+    """Works off the due profiles of one supplier. One connection, one batch at a time."""
 
     def __init__(
         self,
@@ -214,107 +223,112 @@ class LifecycleTracker:
     async def run(self) -> None:
         """Until cancelled; a batch that is begun is ended."""
         try:
-            await keep_working(f"lives at {self._source.code}", self.run_once, self.wake)
+            await keep_working(f"profiles at {self._source.code}", self.run_once, self.wake)
         finally:
             await self._session.close()
 
     async def run_once(self) -> int:
-        """One batch; how many lives it had."""
+        """One batch; how many profiles it had."""
         now, claim_id = self._clock(), secrets.randbits(62)
         until = now + timedelta(seconds=LEASE_SECONDS)
-        due = await rows.claim(self._session, self._source.code, claim_id, now, until, LIVES_PER_BATCH)
+        due = await profiles.claim(self._session, self._source.code, claim_id, now, until, PROFILES_PER_BATCH)
         if not due:
             return 0
         failpoints.hit("life.claimed")
-        heard = await self._ask(due)
+        reports = await self._refresh(due)
         failpoints.hit("life.asked")
-        if await self._record_or_split(claim_id, due, heard):
+        if await self._record_or_split(claim_id, due, reports):
             self._changed()
         failpoints.hit("life.recorded")
         return len(due)
 
-    async def _ask(self, due: Sequence[Row]) -> dict[int, list[Report]] | None:
-        """What is told of each that was asked, by profileId; None where no answer came."""
+    async def _refresh(self, due: Sequence[FollowedProfile]) -> Reports | None:
+        """None where no answer came."""
+        if not self._source.polled:
+            return {stored.profile_id: () for stored in due}
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                told = await self._refresh(due)
+                answers = await self._source.refresh([_bought(stored) for stored in due], self._clock())
         except Exception as error:
-            log.warning("lives_not_told", supplier=self._source.code, lives=len(due), error=fault_text(error))
+            log.warning("refresh_failed", supplier=self._source.code, profiles=len(due), error=fault_text(error))
             return None
-        left = {one.profile_id for one in told if isinstance(one, Unasked)}
-        sightings = [one for one in told if isinstance(one, ProfileReport)]
+        unasked = {answer.profile_id for answer in answers if isinstance(answer, Unasked)}
+        reports = [answer for answer in answers if isinstance(answer, ProfileReport)]
         return {
-            one.profile_id: [sighting.report for sighting in sightings if _names(sighting, one)]
-            for one in due
-            if one.profile_id not in left
+            stored.profile_id: [of.report for of in reports if _names(of, stored)]
+            for stored in due
+            if stored.profile_id not in unasked
         }
 
-    async def _refresh(self, due: Sequence[Row]) -> Sequence[ProfileReport | Unasked]:
-        if not self._source.polled:
-            return ()
-        return await self._source.refresh([_bought(row) for row in due], self._clock())
-
-    async def _record_or_split(
-        self, claim_id: int, due: Sequence[Row], heard: Mapping[int, Sequence[Report]] | None
-    ) -> bool:
+    async def _record_or_split(self, claim_id: int, due: Sequence[FollowedProfile], reports: Reports | None) -> bool:
         """Whether any profile changed. What cannot be recorded harms no other."""
         try:
-            return await self._record(claim_id, due, heard)
+            return await self._record(claim_id, due, reports)
         except DatabaseLost:
             raise
         except Exception as error:
             if len(due) == 1:
-                log.error("life_not_recorded", supplier=due[0].supplier, profile_id=due[0].profile_id,
+                log.error("report_not_recorded", supplier=due[0].supplier, profile_id=due[0].profile_id,
                           error=fault_text(error))  # fmt: skip
                 return False
-        return any([await self._record_or_split(claim_id, [one], heard) for one in due])
+        return any([await self._record_or_split(claim_id, [stored], reports) for stored in due])
 
-    async def _record(self, claim_id: int, due: Sequence[Row], heard: Mapping[int, Sequence[Report]] | None) -> bool:
+    async def _record(self, claim_id: int, due: Sequence[FollowedProfile], reports: Reports | None) -> bool:
         session, now = self._session, self._clock()
-        orders = sorted({one.order for one in due})
+        orders = sorted({stored.order for stored in due})
         async with session.transaction():
             await store.order.lock(session, orders)
-            held = await rows.lock(session, [one.key for one in due], claim_id)
+            held = await profiles.lock(session, [stored.key for stored in due], claim_id)
             before = await store.order.load(session, orders, self._data_keys)
-            moved = [self._moved(row, before, (heard or {}).get(row.profile_id, ()), now) for row in held.values()]
-            await rows.record(session, [self._after(one, heard, now) for one in moved], now)
+            moved = [
+                self._moved(stored, before, (reports or {}).get(stored.profile_id, ()), now) for stored in held.values()
+            ]
+            await profiles.record(session, [self._after(followed, reports, now) for followed in moved], now)
             changed = await _write(session, before, moved, now, self._usage_interval)
         return bool(changed)
 
-    def _moved(self, row: Row, orders: Mapping[OrderKey, Order], reports: Sequence[Report], now: datetime) -> Moved:
-        heard = _heard(row, orders, reports, now)
+    def _moved(
+        self, stored: FollowedProfile, orders: Mapping[OrderKey, Order], reports: Sequence[Report], now: datetime
+    ) -> Moved:
+        moved = _moved_by(reports, stored, orders, now)
         if not self._source.timed:
-            return heard
-        profile, known = lifecycle.by_time(heard.profile, heard.life, now)
-        return Moved(row, known, profile)
+            return moved
+        profile, life = lifecycle.by_time(moved.profile, moved.life, now)
+        return Moved(stored, life, profile)
 
-    def _after(self, one: Moved, heard: Mapping[int, Sequence[Report]] | None, now: datetime) -> Written:
-        """Asked again in a while, sooner where no answer came, at once where there was no time to ask. A call that
+    def _after(self, moved: Moved, reports: Reports | None, now: datetime) -> Written:
+        """Due again after a while, sooner where no answer came, at once where there was no time to ask. A call that
         fails is no reason to let a plan run on."""
-        row = one.row
-        again, claims = self._again(row, heard, now)
-        due = lifecycle.next_due(one.profile, one.life, again, timed=self._source.timed)
-        reported = bool(heard and heard.get(row.profile_id))
-        return Written(row.key, one.life, due, None, claims, reported, self._source.polled)
+        stored = moved.stored
+        refresh_at, claims = self._next_refresh(stored, reports, now)
+        return Written(
+            key=stored.key,
+            life=moved.life,
+            due_at=lifecycle.next_due(moved.profile, moved.life, refresh_at, timed=self._source.timed),
+            claim=None,
+            claims=claims,
+            reported=bool(reports and reports.get(stored.profile_id)),
+            asked=self._source.polled,
+        )
 
-    def _again(
-        self, row: Row, heard: Mapping[int, Sequence[Report]] | None, now: datetime
+    def _next_refresh(
+        self, stored: FollowedProfile, reports: Reports | None, now: datetime
     ) -> tuple[datetime | None, int]:
         """When, and how many claims in a row have led to nothing by now."""
-        if heard is None:
-            return now + timedelta(seconds=retry_seconds(row.claims)), row.claims
-        if row.profile_id not in heard:
-            return now, row.claims - 1  # as before this claim
-        return self._source.next_refresh_at(_bought(row), now), 0
+        if reports is None:
+            return now + timedelta(seconds=retry_seconds(stored.claims)), stored.claims
+        if stored.profile_id not in reports:
+            return now, stored.claims - 1  # as before this claim
+        return self._source.next_refresh_at(_bought(stored), now), 0
 
 
-def _names(sighting: ProfileReport, one: Row) -> bool:
+def _names(of: ProfileReport, stored: FollowedProfile) -> bool:
     """Whether it is this eSIM that is meant: by unit_key, else by supplier_ref, else by ICCID."""
-    if sighting.unit_key is not None:
-        return sighting.unit_key == one.unit_key
-    if sighting.supplier_ref is not None:
-        return sighting.supplier_ref == one.supplier_ref
-    return sighting.iccid is not None and sighting.iccid == one.iccid
+    if of.unit_key is not None:
+        return of.unit_key == stored.unit_key
+    if of.supplier_ref is not None:
+        return of.supplier_ref == stored.supplier_ref
+    return of.iccid is not None and of.iccid == stored.iccid
 
 
 def trackers(

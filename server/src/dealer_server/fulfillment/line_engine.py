@@ -10,8 +10,8 @@ import structlog
 
 from dealer_server.db.errors import LockTimeout
 from dealer_server.fulfillment.engine import Decision, FulfillmentEngine, OrderKey, RowKey
+from dealer_server.fulfillment.faults import fault_text
 from dealer_server.fulfillment.retry import lock_retry_seconds, retry_seconds
-from dealer_server.fulfillment.supplier_calls import fault_text
 from dealer_server.rules.orders import identity
 from dealer_server.store.orders import fulfillment as lines
 from dealer_server.store.orders.fulfillment import Claimed, Scheduled
@@ -61,9 +61,14 @@ class LineEngine(FulfillmentEngine[OrderLines, Answer, Decided], Generic[Answer,
 
     async def give_up(self, claim: OrderLines, error: Exception) -> None:
         """Its lines come due again later; sooner where only a lock was in the way."""
-        wait_seconds = lock_retry_seconds if isinstance(error, LockTimeout) else retry_seconds
-        log.error("order_not_recorded", supplier=self.code, order_no=identity.order_no(claim.order[1]),
-                  claims=claim.lines[0].claims, error=fault_text(error))  # fmt: skip
+        locked = isinstance(error, LockTimeout)
+        order_no, claims = identity.order_no(claim.order[1]), claim.lines[0].claims
+        if locked:
+            log.warning("order_waits_for_a_lock", supplier=self.code, order_no=order_no, claims=claims)
+        else:
+            log.error("order_not_recorded", supplier=self.code, order_no=order_no, claims=claims,
+                      error=fault_text(error))  # fmt: skip
+        wait_seconds = lock_retry_seconds if locked else retry_seconds
         now = self._clock()
         again = [
             Scheduled(line.key, now + timedelta(seconds=wait_seconds(line.claims)), answered=False)

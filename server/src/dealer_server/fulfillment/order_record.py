@@ -97,7 +97,7 @@ async def _write(
     ]
     if delivered and caps.reuses_iccids:
         await iccid.supersede(
-            session, [(one.order.tenant_id, one.profile.profile_id, one.profile.iccid or "") for one in delivered]
+            session, [(new.order.tenant_id, new.profile.profile_id, new.profile.iccid or "") for new in delivered]
         )
     await save(session, changes, DELIVERY, data_keys)
     if delivered and caps.lifecycle is not None:

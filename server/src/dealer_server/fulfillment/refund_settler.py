@@ -1,4 +1,4 @@
-"""Refunds that were pending become credits, once suppliers and operators have said their word (decisions 4 and 5).
+"""Credits refunds that were pending, once suppliers and operators have decided on each profile (specification 4.3).
 
 Void and credit happen in one transaction; what was rejected is released. A refund is taken under its lock and only
 while it is REFUNDING, and the ledger takes a refund's credit once: two workers, or a worker twice, credit it once.
@@ -15,8 +15,8 @@ from dealer_server.clock import Clock
 from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost, LockTimeout
 from dealer_server.db.sealing import DataKeys
+from dealer_server.fulfillment.faults import fault_text
 from dealer_server.fulfillment.retry import retry_seconds
-from dealer_server.fulfillment.supplier_calls import fault_text
 from dealer_server.fulfillment.worker_loop import keep_working
 from dealer_server.rules.money import refund, wallet
 from dealer_server.rules.money.refund import Part
@@ -68,54 +68,63 @@ class RefundSettler:
             raise
         except Exception as error:
             log.warning("batch_failed", refunds=len(due), error=fault_text(error))
-            for one in due:
-                await self._settle_alone(one)
+            for refund_due in due:
+                await self._settle_alone(refund_due)
         self._changed()
         return len(due)
 
     async def _sweep(self, now: datetime) -> None:
-        """Finds refunds whose last word was given and which nobody settles."""
+        """Makes refunds due of which nothing is left to be decided and which nobody settles."""
         for tenant_id, refund_id in await rows.sweep(self._session, now):
             log.warning("refund_left_over", tenant_id=tenant_id, refund=identity.refund_no(refund_id))
         self._sweep_at = now + timedelta(seconds=SWEEP_SECONDS)
 
-    async def _settle_alone(self, one: Due) -> None:
+    async def _settle_alone(self, refund_due: Due) -> None:
         try:
-            await self._settle([one])
+            await self._settle([refund_due])
         except DatabaseLost:
             raise
         except Exception as error:
-            failures, now = one.failures + 1, self._clock()
+            failures, now = refund_due.failures + 1, self._clock()
             until = now + timedelta(seconds=retry_seconds(failures))
-            log.error("refund_not_settled", tenant_id=one.tenant_id, refund=identity.refund_no(one.refund_id),
+            refund_no = identity.refund_no(refund_due.refund_id)
+            log.error("refund_not_settled", tenant_id=refund_due.tenant_id, refund=refund_no,
                       failures=failures, again_at=until.isoformat(), error=fault_text(error))  # fmt: skip
             try:
-                await rows.postpone(self._session, one, until, now)
+                await rows.postpone(self._session, refund_due, until, now)
             except LockTimeout:  # it is still due, and those behind it are settled meanwhile
-                log.warning("refund_not_postponed", tenant_id=one.tenant_id, refund=identity.refund_no(one.refund_id))
+                log.warning("refund_not_postponed", tenant_id=refund_due.tenant_id, refund=refund_no)
 
     async def _settle(self, due: Sequence[Due]) -> None:
         session, now = self._session, self._clock()
-        keys = sorted({(one.tenant_id, one.order_id) for one in due})
+        keys = sorted({(refund_due.tenant_id, refund_due.order_id) for refund_due in due})
         async with session.transaction():
             wallets = await store.wallet.lock(session, sorted({tenant_id for tenant_id, _ in keys}))
             await store.order.lock(session, keys)
             before = await store.order.load(session, keys, self._data_keys)
-            taken = await rows.take(session, [(one.tenant_id, one.refund_id) for one in due], now)
+            taken = await rows.take(session, [(refund_due.tenant_id, refund_due.refund_id) for refund_due in due], now)
             failpoints.hit("refund.taken")
-            orders, credits, told, released = dict(before), [], [], []
+            orders, credits, credited, released = dict(before), [], [], []
             for row in taken:
                 key = (row.tenant_id, row.order_id)
                 parts = given(row)
                 orders[key] = settled(orders[key], row, parts, now)
                 if parts:
                     wallets[row.tenant_id] = paid = wallet.credited(wallets[row.tenant_id], amount_of(parts))
-                    credits.append(Credit(row.tenant_id, row.refund_id, amount_of(parts), paid.version, paid.balance))
-                    told.append((row.refund_id, orders[key]))
+                    credits.append(
+                        Credit(
+                            tenant_id=row.tenant_id,
+                            refund_id=row.refund_id,
+                            amount=amount_of(parts),
+                            version=paid.version,
+                            balance_after=paid.balance,
+                        )
+                    )
+                    credited.append((row.refund_id, orders[key]))
                 else:
                     released.append(key)
             changes = [(before[key], after) for key, after in orders.items() if after is not before[key]]
-            await rows.settle(session, changes, credits, told, self._data_keys, self._links, now)
+            await rows.settle(session, changes, credits, credited, self._data_keys, self._links, now)
             await rows.end(
                 session, [(row.tenant_id, row.refund_id, amount_of(given(row)), bool(given(row))) for row in taken], now
             )

@@ -1,7 +1,7 @@
-"""Keeps the loops of every Remote running as its settings stand, and knows them by code for messages that come in.
+"""Runs the loops of every remote supplier, and finds a supplier by its code for the messages that come in.
 
-An operator adds, changes or pauses suppliers while workers run: each looks every second and starts anew what changed. A
-loop that is stopped records what its calls bring.
+An operator adds, changes or pauses suppliers while workers run: each worker checks every second, and starts the loops
+anew of suppliers that changed. A loop that is stopped records the answers to its calls.
 """
 
 import asyncio
@@ -14,15 +14,15 @@ import structlog
 from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost
 from dealer_server.db.sealing import DataKeys
-from dealer_server.fulfillment.supplier_calls import fault_text
-from dealer_server.store.suppliers import supplier as rows
+from dealer_server.fulfillment.faults import fault_text
+from dealer_server.store.suppliers import supplier as suppliers
 from dealer_server.store.suppliers.supplier import Supplier
 from dealer_server.suppliers import registry
 from dealer_server.suppliers.contract import Remote
 
 log = structlog.get_logger()
 
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 
 
 class SupplierLoop(Protocol):
@@ -32,7 +32,7 @@ class SupplierLoop(Protocol):
 
 
 class RunningSupplier:
-    """One supplier at work. One that an operator paused has no loops; messages still come in."""
+    """One that an operator paused has no loops; messages still come in."""
 
     def __init__(self, supplier: Supplier, remote: Remote, loops: Sequence[SupplierLoop]):
         self.supplier = supplier
@@ -50,7 +50,7 @@ class RunningSupplier:
 
 
 class SupplierSupervisor:
-    """`loops` makes what has to run for a Remote, as its supplier's status is."""
+    """`loops` makes what has to run for a supplier, which depends on its status."""
 
     def __init__(
         self, database: Database, data_keys: DataKeys, loops: Callable[[Remote, Supplier], Sequence[SupplierLoop]]
@@ -75,28 +75,28 @@ class SupplierSupervisor:
             stack.push_async_callback(self._stop_all)
             while True:
                 try:
-                    await self._look()
+                    await self._check()
                 except DatabaseLost:
                     pass
                 except Exception as error:
                     log.error("suppliers_not_loaded", error=fault_text(error))
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(CHECK_SECONDS)
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         async with self._database.connection() as connection:
-            version = await rows.version(connection)
+            version = await suppliers.version(connection)
             broken = any(task.done() for running in self._running.values() for task in running.tasks)
             if version == self._seen and not broken:
                 return
-            found = {one.code: one for one in await rows.load(connection, self._data_keys)}
+            stored = {supplier.code: supplier for supplier in await suppliers.load(connection, self._data_keys)}
         for code, running in list(self._running.items()):
-            if found.get(code) != running.supplier or any(task.done() for task in running.tasks):
+            if stored.get(code) != running.supplier or any(task.done() for task in running.tasks):
                 del self._running[code]
                 await running.stop()
-        for code, one in found.items():
-            if code not in self._running and (remote := _opened(one)) is not None:
-                self._running[code] = RunningSupplier(one, remote, self._loops(remote, one))
-                log.info("supplier_at_work", supplier=code, kind=one.kind, status=one.status)
+        for code, supplier in stored.items():
+            if code not in self._running and (remote := _opened(supplier)) is not None:
+                self._running[code] = RunningSupplier(supplier, remote, self._loops(remote, supplier))
+                log.info("supplier_started", supplier=code, kind=supplier.kind, status=supplier.status)
         self._seen = version
 
     async def _stop_all(self) -> None:
@@ -104,9 +104,9 @@ class SupplierSupervisor:
         await asyncio.gather(*stopping)
 
 
-def _opened(one: Supplier) -> Remote | None:
+def _opened(supplier: Supplier) -> Remote | None:
     try:
-        return registry.make(one.code, one.kind, one.settings)
+        return registry.make(supplier.code, supplier.kind, supplier.settings)
     except Exception as error:
-        log.error("supplier_not_opened", supplier=one.code, error=fault_text(error))
+        log.error("supplier_not_opened", supplier=supplier.code, error=fault_text(error))
         return None

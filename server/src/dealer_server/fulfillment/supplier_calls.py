@@ -1,13 +1,13 @@
 """Asks suppliers, with no transaction open. Whatever goes wrong is an Unknown."""
 
 import asyncio
-import traceback
 from collections.abc import Awaitable, Iterator, MutableMapping, Sequence
 
 import msgspec
 import structlog
 
 from dealer_server.clock import Clock
+from dealer_server.fulfillment.faults import fault_text
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.lifecycle import activation_code, iccid
 from dealer_server.store.orders.fulfillment import Claimed
@@ -78,17 +78,6 @@ async def outcome_of(call: Awaitable[Outcome]) -> Outcome:
     except ValueError as error:
         return Unknown(f"unusable codes: {error}")
     return msgspec.structs.replace(outcome, iccid=digits, activation_code=code.text)
-
-
-def fault_text(error: BaseException) -> str:
-    """An exception for the log: its kind and where in our code it arose, but not its message, which may hold a
-    secret."""
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if "dealer_server" in frame.filename] or frames
-    constraint = getattr(error, "constraint_name", None)
-    parts = [type(error).__name__, f"({constraint})" if constraint else ""]
-    parts += [f"at {frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in ours[-1:]]
-    return " ".join(filter(None, parts))
 
 
 _NO_ANSWER = Unknown("no answer in time")

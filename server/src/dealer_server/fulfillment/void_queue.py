@@ -1,7 +1,7 @@
-"""Profiles that a supplier has to void: asked until there is an answer, with no transaction open (suppliers 3).
+"""Has suppliers void profiles: each is asked until it answers, with no transaction open.
 
-Only a clear answer counts. A timeout, a reset or nonsense is Unknown: the supplier is asked again, and nothing is
-credited or called void meanwhile.
+Only a clear answer counts. A timeout, a reset or nonsense is Unknown: the supplier is asked again, and until then
+nothing is credited and nothing is shown as void.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
 from dealer_server.db.session import Session
 from dealer_server.fulfillment.call_pool import Answered, CallPool
+from dealer_server.fulfillment.faults import fault_text
 from dealer_server.fulfillment.retry import retry_seconds
-from dealer_server.fulfillment.supplier_calls import fault_text
 from dealer_server.rules.money import refund
 from dealer_server.store.orders.save import VOID, save
 from dealer_server.store.profiles import lifecycle
@@ -101,9 +101,19 @@ class VoidQueue:
 
     async def _ask(self, claim: VoidClaim) -> Answered[VoidClaim, VoidOutcome]:
         void = claim.void
-        unit = VoidUnit(void.profile_id, void.package_code, void.iccid, void.refund_id is not None,
-                        void.created_at, void.claims > 1, void.unit_key, void.sku, void.matching_id,
-                        void.supplier_ref, void.unit_ref)  # fmt: skip
+        unit = VoidUnit(
+            profile_id=void.profile_id,
+            package_code=void.package_code,
+            iccid=void.iccid,
+            for_refund=void.refund_id is not None,
+            asked_at=void.created_at,
+            asked_before=void.claims > 1,
+            unit_key=void.unit_key,
+            sku=void.sku,
+            matching_id=void.matching_id,
+            supplier_ref=void.supplier_ref,
+            unit_ref=void.unit_ref,
+        )
         try:
             async with asyncio.timeout(ASK_SECONDS):
                 outcome = await self._supplier.void(unit, self._clock())
@@ -125,7 +135,7 @@ class VoidQueue:
         session, now = self._session, self._clock()
         voids = [claim.void for claim, _ in answered]
         voided = [_voided(claim.claim_id, claim.void, outcome, now) for claim, outcome in answered]
-        gone = {(one.tenant_id, one.profile_id) for one in voided if one.outcome == "VOIDED"}
+        gone = {(void.tenant_id, void.profile_id) for void in voided if void.outcome == "VOIDED"}
         cancelled = {
             (void.tenant_id, void.order_id)
             for void in voids
@@ -134,9 +144,9 @@ class VoidQueue:
         async with session.transaction():
             await store.order.lock(session, sorted(cancelled))
             recorded = await store.void.record_voids(session, voided, now)
-            refused = {(one.tenant_id, one.profile_id) for one in voided if one.outcome == "REFUSED"} & recorded
-            if refused:  # perhaps it is in use: its dealer should see that
-                await lifecycle.look_at(session, sorted(refused), now)
+            refused = {(void.tenant_id, void.profile_id) for void in voided if void.outcome == "REFUSED"} & recorded
+            if refused:  # it may be in use, which its dealer should see
+                await lifecycle.make_due(session, sorted(refused), now)
             if cancelled:
                 await self._cancel(
                     {
@@ -153,7 +163,7 @@ class VoidQueue:
         failpoints.hit("void.recorded")
 
     async def _cancel(self, profiles: set[tuple[int, int, int]], now: datetime) -> None:
-        """Voids profiles whose dealers cancelled them, and tells."""
+        """Voids profiles that their dealers cancelled, with the events that say so."""
         session = self._session
         by_order: dict[tuple[int, int], set[int]] = {}
         for tenant_id, order_id, profile_id in profiles:
@@ -171,20 +181,21 @@ class VoidQueue:
             )
 
 
-def _voided(claim: int, void: Void, outcome: VoidOutcome, now: datetime) -> Voided:
+def _voided(claim_id: int, void: Void, outcome: VoidOutcome, now: datetime) -> Voided:
+    waiting = Voided(claim_id, void.tenant_id, void.profile_id, outcome=None, due_at=None, reason=None)
     if isinstance(outcome, VoidDone):
-        return Voided(claim, void.tenant_id, void.profile_id, "VOIDED", None, None)
+        return waiting._replace(outcome="VOIDED")
     if isinstance(outcome, NotVoided):
         log.warning("void_refused", tenant_id=void.tenant_id, profile_id=void.profile_id, supplier=void.supplier,
                     message=outcome.message)  # fmt: skip
-        return Voided(claim, void.tenant_id, void.profile_id, "REFUSED", None, outcome.message)
+        return waiting._replace(outcome="REFUSED", reason=outcome.message)
     if isinstance(outcome, Pending):
         seconds = min(max(outcome.poll_after_seconds, 0.05), 3_600.0)
     else:
         seconds = retry_seconds(void.claims)
         log.warning("void_unknown", tenant_id=void.tenant_id, profile_id=void.profile_id, supplier=void.supplier,
                     reason=outcome.reason)  # fmt: skip
-    return Voided(claim, void.tenant_id, void.profile_id, None, now + timedelta(seconds=seconds), None)
+    return waiting._replace(due_at=now + timedelta(seconds=seconds))
 
 
 def queues(

@@ -1,4 +1,4 @@
-"""Work in batches until cancelled: one batch after the other while there is work, then a look now and then."""
+"""Works in batches until cancelled: one after the other while there is work, then at intervals."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,7 +7,7 @@ from contextlib import suppress
 import structlog
 
 from dealer_server.db.errors import DatabaseLost
-from dealer_server.fulfillment.supplier_calls import fault_text
+from dealer_server.fulfillment.faults import fault_text
 
 log = structlog.get_logger()
 

@@ -36,9 +36,9 @@ class Unit(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True, tag="DONE"):
-    """The eSIM exists. The statuses are the supplier's raw words, None where it reports none.
+    """The eSIM exists. The statuses are the supplier's raw words; None: it reports none.
 
-    supplier_ref, unit_ref: what the supplier calls the order and the eSIM. They never leave us.
+    supplier_ref, unit_ref: the supplier's names of the order and the eSIM. Dealers never see them.
     """
 
     iccid: str
@@ -50,9 +50,9 @@ class Done(msgspec.Struct, frozen=True, tag="DONE"):
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """The supplier is at it: ask again in a while; 0 goes on at once with what `step` says comes next.
+    """The supplier is working on it: ask again after a while; 0 goes on at once with the next `step`.
 
-    What is given here is kept and stands in the Purchase that is asked with next; None keeps what was known.
+    What is given here is stored and stands in the next Purchase; None keeps what was known.
     """
 
     poll_after_seconds: float
@@ -148,7 +148,7 @@ class Bought(msgspec.Struct, frozen=True):
 
 
 class Purchase(msgspec.Struct, frozen=True):
-    """A unit at a Remote: what was asked and what is known. Written down before each call: a crash loses nothing.
+    """A unit at a Remote: what was asked and what is known. Stored before each call: a crash loses nothing.
 
     `step` is where the supplier's own sequence of calls stands: "" until a Pending says otherwise. `sku` is what the
     supplier calls the package, `cost` what it asks for it in ten-thousandths of `cost_currency` (None: not agreed).
@@ -178,29 +178,31 @@ class ProfileReport(msgspec.Struct, frozen=True):
 
 
 class Unasked(msgspec.Struct, frozen=True):
-    """An eSIM that there was no time to ask of: it is due again at once."""
+    """An eSIM that there was no time to ask about: it is due again at once."""
 
     profile_id: int
 
 
 class Event(msgspec.Struct, frozen=True):
-    """What a supplier's message means. `sightings` are taken as they are (the message was proven or is harmless);
-    `look_at` are supplier_refs, unit_keys or unit_refs, or else ICCIDs, about which the supplier is to be asked now,
-    because a message that is not signed is only a reason to ask. `key` is the same for a message that comes twice.
-    `kind` is for the log."""
+    """What a supplier's message means.
+
+    key: the same for a message that comes twice. kind: for the log. reports: are applied, as the message is proven or
+    harmless. about: supplier_refs, unit_keys or unit_refs, or else ICCIDs, about which the supplier is to be asked now;
+    a message that is not signed is only a reason to ask.
+    """
 
     key: bytes
     kind: str
-    sightings: tuple[ProfileReport, ...] = ()
-    look_at: tuple[str, ...] = ()
+    reports: tuple[ProfileReport, ...] = ()
+    about: tuple[str, ...] = ()
 
 
 class BadEvent(Exception):
-    """Not a message of this supplier, or one that does not prove itself. The words hold no secret."""
+    """Not a message of this supplier, or one that does not prove itself. The text holds no secret."""
 
 
 class Health(msgspec.Struct, frozen=True):
-    """Whether a supplier can be reached. balance in ten-thousandths of `currency`; stock by sku. None: not said."""
+    """Whether a supplier works. balance in ten-thousandths of `currency`; stock by sku. None: it does not say."""
 
     up: bool
     detail: str
@@ -256,7 +258,7 @@ class ReportSource(Protocol):
     def timed(self) -> bool: ...
 
     async def refresh(self, bought: Sequence[Bought], now: datetime) -> "Sequence[ProfileReport | Unasked]":
-        """How these eSIMs are, and what was used. Not called unless `polled`."""
+        """The state and usage of these eSIMs. Not called unless `polled`."""
         ...
 
     def next_refresh_at(self, bought: Bought, now: datetime) -> datetime | None:
@@ -298,8 +300,8 @@ class Remote(Supplier, Protocol):
         ...
 
     async def refresh(self, bought: Sequence[Bought], now: datetime) -> Sequence[ProfileReport | Unasked]:
-        """How these eSIMs are and what was used; those it cannot tell of are missing. At least one is asked of, so that
-        those left for the next time grow fewer. Not called unless `polled`."""
+        """The state and usage of these eSIMs; those it knows nothing of are missing. It asks about at least one, so
+        that fewer are left for the next time. Not called unless `polled`."""
         ...
 
     def parse_event(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Event:

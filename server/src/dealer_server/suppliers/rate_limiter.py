@@ -1,4 +1,4 @@
-"""Spaces out calls to a supplier that allows so many a second."""
+"""Spaces out calls to a supplier that limits calls a second."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ SLACK = 1.1  # where their second begins is not ours to know
 
 
 class RateLimiter:
-    """One per supplier and process, whatever the calls are for: `step` returns when the next one may go, evenly spaced,
+    """One per supplier and process, whatever the calls are for: `wait` returns when the next one may go, evenly spaced,
     counted from when the last one really went."""
 
     def __init__(self, per_second: float):
@@ -14,7 +14,7 @@ class RateLimiter:
         self._turn = asyncio.Lock()
         self._next = 0.0
 
-    async def step(self) -> None:
+    async def wait(self) -> None:
         clock = asyncio.get_running_loop().time
         async with self._turn:
             await asyncio.sleep(self._next - clock())

@@ -12,7 +12,7 @@ from dealer_server.fulfillment.engine import Context
 from dealer_server.fulfillment.fulfill import Fulfiller
 from dealer_server.fulfillment.health_monitor import HealthMonitor
 from dealer_server.fulfillment.lifecycle_tracker import LifecycleTracker, PollingSource
-from dealer_server.fulfillment.purchaser import Purchaser, PurchaseTerms
+from dealer_server.fulfillment.purchases.purchaser import Purchaser, PurchaseTerms
 from dealer_server.fulfillment.refund_settler import RefundSettler
 from dealer_server.fulfillment.supervisor import SupplierLoop, SupplierSupervisor
 from dealer_server.fulfillment.supplier_event_handler import SupplierEventHandler
@@ -46,7 +46,7 @@ async def run(base: SharedParts) -> None:
     )
     voids = queues(base.database, suppliers, base.data_keys, clock.now, signals.webhook.set, settler.wake.set)
     sources = [supplier.reports for supplier in suppliers.values() if supplier.reports is not None]
-    followers = lifecycle_tracker.trackers(
+    trackers = lifecycle_tracker.trackers(
         base.database, sources, base.data_keys, clock.now, signals.webhook.set, settings.usage_interval
     )
     supervisor = supervisor_of(base, settler.wake.set)
@@ -68,15 +68,15 @@ async def run(base: SharedParts) -> None:
             *(queue.run() for queue in voids),
             supervisor.run(),
             serve_supplier_events(base, supervisor),
-            *(follower.run() for follower in followers),
+            *(tracker.run() for tracker in trackers),
             _forward(signals.refund, [settler.wake.set, *(queue.wake.set for queue in voids), supervisor.wake]),
-            _forward(signals.lifecycle, [supervisor.wake, *(follower.wake.set for follower in followers)]),
+            _forward(signals.lifecycle, [supervisor.wake, *(tracker.wake.set for tracker in trackers)]),
         )
 
 
 def supervisor_of(base: SharedParts, settle: Callable[[], None]) -> SupplierSupervisor:
-    """Every Remote at work: what buys from it and what voids at it. One that an operator paused is asked nothing; from
-    one that a worker paused nothing new is bought."""
+    """The loops of every remote supplier. One that an operator paused is asked nothing; from one that a worker paused
+    nothing new is bought."""
     database, signals, clock, settings = base.database, base.signals, base.clock, base.settings
 
     def loops(remote: Remote, supplier: SupplierRow) -> list[SupplierLoop]:
@@ -113,7 +113,7 @@ def supervisor_of(base: SharedParts, settle: Callable[[], None]) -> SupplierSupe
 
 
 async def serve_supplier_events(base: SharedParts, supervisor: SupplierSupervisor) -> None:
-    """Serves what suppliers tell us, where an address is set for it, until cancelled."""
+    """Serves suppliers' messages, where an address is set for it, until cancelled."""
     settings, clock = base.settings, base.clock
     if not settings.supplier_events:
         return
@@ -124,7 +124,7 @@ async def serve_supplier_events(base: SharedParts, supervisor: SupplierSuperviso
         running = supervisor.get(code)
         return None if running is None else supplier_events.Known(running.remote, running.supplier.event_token)
 
-    heard = SupplierEventHandler(
+    handler = SupplierEventHandler(
         base.database.session(),
         base.data_keys,
         clock.now,
@@ -135,12 +135,12 @@ async def serve_supplier_events(base: SharedParts, supervisor: SupplierSuperviso
     log.info("supplier_events_served", address=f"{host}:{bound.getsockname()[1]}")
     try:
         await listener.server(
-            supplier_events.door(known, heard.take, clock.now),
+            supplier_events.door(known, handler.handle, clock.now),
             tls=tls_pair(settings.supplier_events_cert, settings.supplier_events_key),
             client_ca=settings.supplier_events_ca,
         ).serve(sockets=[bound])
     finally:
-        await heard.close()
+        await handler.close()
 
 
 async def _forward(signal: asyncio.Event, others: Sequence[Callable[[], None]]) -> None:

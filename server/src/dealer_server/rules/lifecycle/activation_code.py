@@ -1,4 +1,4 @@
-"""Is this an activation code, and what does it say? (SGP.22 4.1, suppliers 4)
+"""Is this an activation code, and what does it say? (SGP.22 4.1)
 
 LPA:1$<SM-DP+ host>$<MatchingID>[$<SM-DP+ OID>[$1]]
 """

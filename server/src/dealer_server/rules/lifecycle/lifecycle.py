@@ -1,12 +1,12 @@
-"""What becomes of an eSIM after its delivery? (specification 3.4, 6.4; decisions 5; suppliers 1.6)
+"""What becomes of an eSIM after its delivery? (specification 3.4 to 3.6; docs/decisions/0011-lives.md)
 
 Reports may come late, twice and out of order, and the result is the same: each field moves only upwards in an order of
 its own, so what a profile shows depends on which reports there were, not on when they came.
 
 - smdpStatus and esimStatus go by the rank of the word, then by when it was so, then by its spelling. A word we do not
-  know has the lowest rank: it is shown until one comes that we know to be further on.
-- usage, the volume and how long the plan is valid: the greatest that was told. A plan begins with the earliest sign of
-  use, and ends with the earliest word that says so; else when its supplier says, else after its period.
+  know has the lowest rank: it is shown until a word comes that we know to be further on.
+- usage, the volume and the end of validity: the greatest that was reported. A plan begins with the earliest sign of
+  use, and ends with the earliest report that says so; else when its supplier says; else after its period.
 - lifecycleStatus is the furthest that any one report shows. A cancelled profile keeps all but its raw words, so that a
   report that cancels is the one thing that must not come before the others.
 """
@@ -24,10 +24,10 @@ T = TypeVar("T", datetime, str)
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a supplier says of one eSIM, in its raw words. None: it does not say.
+    """A supplier's report on one eSIM, in its raw words. None: it says nothing of this.
 
     `at` is when it was so (the device's or the supplier's time). plan_started_at, plan_ends_at: where the supplier
-    tells them itself. data_usage_bytes counts from the beginning of the plan.
+    gives them itself. data_usage_bytes counts from the beginning of the plan.
     """
 
     at: datetime
@@ -88,7 +88,7 @@ _ESIM_RANK: Mapping[str, int] = {
     "USED_EXPIRED": 2,
     "UNUSED_EXPIRED": 2,
     "CANCEL": 3,
-    "REVOKE": 3,  # of the same family of interfaces (suppliers 2.2)
+    "REVOKE": 3,  # of the RT family, too
     "REVOKED": 3,
 }
 _OVER, _VOID = 2, 3
@@ -136,7 +136,7 @@ def next_due(profile: Profile, life: Lifecycle, ask_at: datetime | None, *, time
 
 
 def poll_seconds(fraction: float) -> float:
-    """How long until a supplier that does not tell by itself is asked again; `fraction` in [0, 1) spreads it."""
+    """How long until a polled supplier is asked again; `fraction` in [0, 1) spreads it."""
     return POLL_SECONDS * (1 + POLL_JITTER * (2 * fraction - 1))
 
 
@@ -213,18 +213,18 @@ Word = tuple[str | None, datetime | None]
 """A raw word, and since when it is so."""
 
 
-def _later(ranks: Mapping[str, int], one: Word, other: Word) -> Word:
+def _later(ranks: Mapping[str, int], left: Word, right: Word) -> Word:
     """The word that is further on. None is no word."""
-    return max(one, other, key=lambda word: (_rank(ranks, word[0]), word[1] or _ALWAYS, word[0] or ""))
+    return max(left, right, key=lambda word: (_rank(ranks, word[0]), word[1] or _ALWAYS, word[0] or ""))
 
 
 def _rank(ranks: Mapping[str, int], word: str | None) -> int:
     return -1 if word is None else ranks.get(word, 0)
 
 
-def _lesser(one: datetime | None, other: datetime | None) -> datetime | None:
-    return min([value for value in (one, other) if value is not None], default=None)
+def _lesser(left: datetime | None, right: datetime | None) -> datetime | None:
+    return min([value for value in (left, right) if value is not None], default=None)
 
 
-def _greater(one: T | None, other: T | None) -> T | None:
-    return max([value for value in (one, other) if value is not None], default=None)
+def _greater(left: T | None, right: T | None) -> T | None:
+    return max([value for value in (left, right) if value is not None], default=None)

@@ -1,4 +1,4 @@
-"""What does a QR code look like that a phone installs an eSIM from? (suppliers 4)"""
+"""What does a QR code look like that a phone installs an eSIM from?"""
 
 import io
 

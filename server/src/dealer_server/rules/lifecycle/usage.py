@@ -1,4 +1,4 @@
-"""When is a change of usage worth an event of its own? (decisions 6: coalesced, unless a mark is crossed)"""
+"""When is a change of usage worth an event of its own? (specification 6.3: only when a mark is crossed)"""
 
 MARKS_PERCENT = (50, 80, 90, 100)
 

@@ -1,5 +1,4 @@
-"""Order lines that wait for eSIMs: claimed in batches, and what suppliers answered written back (architecture, work
-rows)."""
+"""Order lines that wait for eSIMs: claimed in batches, and scheduled again."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -34,7 +33,7 @@ class Claimed(NamedTuple):
 
 
 class Scheduled(NamedTuple):
-    """When fulfillment looks at a line again: never, where `due_at` is None. `answered`: its claims count anew."""
+    """When a line is due again: never, where `due_at` is None. `answered`: its claims count anew."""
 
     key: LineKey
     due_at: datetime | None
@@ -54,10 +53,10 @@ FROM counted WHERE before < $6
     AND i.tenant_id = counted.tenant_id AND i.order_id = counted.order_id AND i.line = counted.line
 RETURNING i.tenant_id, i.order_id, i.line, i.package_code, i.quantity, i.period_num, i.first_profile_id, i.claims,
     (SELECT created_at FROM ledger_entry e
-        WHERE e.tenant_id = i.tenant_id AND e.entry_type = 'ORDER_PAY' AND e.reference = i.order_id),
+        WHERE e.tenant_id = i.tenant_id AND e.entry_type = 'ORDER_PAY' AND e.reference = i.order_id) AS paid_at,
     ARRAY(SELECT profile_id FROM profile p WHERE p.tenant_id = i.tenant_id
         AND p.profile_id >= i.first_profile_id AND p.profile_id < i.first_profile_id + i.quantity
-        AND p.lifecycle_status = 'PENDING' AND NOT p.failed AND NOT p.held ORDER BY profile_id)
+        AND p.lifecycle_status = 'PENDING' AND NOT p.failed AND NOT p.held ORDER BY profile_id) AS pending
 """
 
 
@@ -69,7 +68,7 @@ async def claim(
     No two workers get the same line; a line whose worker died comes due again.
     """
     rows = await session.fetch(_CLAIM, supplier, now, until, claim_id, lines, profiles)
-    return [Claimed(*row) for row in rows]
+    return [Claimed(**row) for row in rows]
 
 
 async def held(session: Session, claim_id: int, keys: Sequence[LineKey]) -> set[LineKey]:
@@ -81,7 +80,7 @@ async def held(session: Session, claim_id: int, keys: Sequence[LineKey]) -> set[
         claim_id,
         *columns(keys, 3),
     )
-    return {(row[0], row[1], row[2]) for row in rows}
+    return {(row["tenant_id"], row["order_id"], row["line"]) for row in rows}
 
 
 async def reschedule(session: Session, claim_id: int, lines: Sequence[Scheduled]) -> None:
@@ -97,7 +96,7 @@ async def reschedule(session: Session, claim_id: int, lines: Sequence[Scheduled]
 
 
 async def requeue(connection: Connection, key: LineKey, supplier: str, now: datetime) -> None:
-    """A supplier's queue looks at a line now, whoever has claimed it."""
+    """The line is due now at this supplier, whoever has claimed it."""
     await connection.execute(
         "UPDATE order_item SET supplier = $4, due_at = $5, claim = NULL, claims = 0"
         " WHERE tenant_id = $1 AND order_id = $2 AND line = $3",
@@ -110,9 +109,9 @@ async def requeue(connection: Connection, key: LineKey, supplier: str, now: date
 async def unserved(session: Session, suppliers: Sequence[str], since: datetime) -> dict[str, int]:
     """How many lines have been due since then at suppliers other than these."""
     rows = await session.fetch(
-        "SELECT supplier, count(*) FROM order_item WHERE due_at <= $2 AND supplier <> ALL($1::text[])"
+        "SELECT supplier, count(*) AS lines FROM order_item WHERE due_at <= $2 AND supplier <> ALL($1::text[])"
         " GROUP BY supplier",
         suppliers,
         since,
     )
-    return {row[0]: row[1] for row in rows}
+    return {row["supplier"]: row["lines"] for row in rows}

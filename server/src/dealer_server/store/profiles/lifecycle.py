@@ -1,6 +1,6 @@
-"""The lives of delivered profiles: what suppliers told of each, and when to look at it again.
+"""Delivered profiles after their delivery: what suppliers reported of each, and when it is due again.
 
-A row is locked after its order. `claim` waits for nobody.
+A row is locked after its order. `claim` waits for no lock.
 """
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ class Delivered(NamedTuple):
 async def begin(
     session: Session, delivered: Sequence[Delivered], supplier: str, terms: LifecycleTerms, now: datetime
 ) -> None:
-    """Begins the lives of profiles that this supplier has made."""
+    """Follows profiles that this supplier has just made."""
     rows = [
         (order.tenant_id, profile.profile_id, order.order_id, item.line, profile.iccid, item.package_code,
          item.period_num)
@@ -72,8 +72,9 @@ async def begin(
     )
 
 
-class Row(NamedTuple):
-    """A life as it is stored. unit_key, sku, supplier_ref and unit_ref are those of its purchase, where it has one."""
+class FollowedProfile(NamedTuple):
+    """A delivered profile as it is stored here. unit_key, sku, supplier_ref and unit_ref are those of its purchase, if
+    it has one. `claims` counts how often it was claimed since its supplier last answered."""
 
     tenant_id: int
     profile_id: int
@@ -104,8 +105,8 @@ class Row(NamedTuple):
 
 
 _COLUMNS = """l.tenant_id, l.profile_id, l.order_id, l.line, l.supplier, l.iccid, i.package_code, p.data_total_bytes,
-    p.cancelled, l.created_at, l.due_at, l.claim, l.claims, coalesce(b.unit_key, ''), coalesce(b.sku, i.package_code),
-    b.supplier_ref, b.unit_ref,
+    p.cancelled, l.created_at, l.due_at, l.claim, l.claims, coalesce(b.unit_key, '') AS unit_key,
+    coalesce(b.sku, i.package_code) AS sku, b.supplier_ref, b.unit_ref,
     l.unused_until, l.plan_seconds, l.smdp_at, l.esim_at, l.ended_at, l.valid_until, l.eid"""
 _JOINED = """JOIN order_item i ON i.tenant_id = l.tenant_id AND i.order_id = l.order_id AND i.line = l.line
     JOIN profile p ON p.tenant_id = l.tenant_id AND p.profile_id = l.profile_id
@@ -125,10 +126,10 @@ SELECT {_COLUMNS} FROM taken l {_JOINED}
 
 async def claim(
     session: Session, supplier: str, claim_id: int, now: datetime, until: datetime, limit: int
-) -> list[Row]:
-    """Takes a supplier's due lives until the lease ends. No two workers get the same; what a dead one had comes due
+) -> list[FollowedProfile]:
+    """Claims a supplier's due profiles until the lease ends. No two workers get the same; what a dead one had comes due
     again."""
-    return [_row(row) for row in await session.fetch(_CLAIM, supplier, now, until, claim_id, limit)]
+    return [_followed(row) for row in await session.fetch(_CLAIM, supplier, now, until, claim_id, limit)]
 
 
 async def named(
@@ -155,13 +156,15 @@ async def named(
     )
     found: list[list[tuple[int, int, int]]] = [[] for _ in names]
     for row in rows:
-        found[row[0] - 1].append((row[1], row[2], row[3]))
+        found[row["number"] - 1].append((row["tenant_id"], row["order_id"], row["profile_id"]))
     return found
 
 
-async def lock(connection: Connection | Session, keys: Sequence[Key], claim_id: int | None = None) -> dict[int, Row]:
-    """These lives by profileId, locked until the transaction ends; with `claim_id` only those that are still this
-    claim's. Lock their orders first."""
+async def lock(
+    connection: Connection | Session, keys: Sequence[Key], claim_id: int | None = None
+) -> dict[int, FollowedProfile]:
+    """By profileId, locked until the transaction ends; with `claim_id` only those that are still this claim's. Lock
+    their orders first."""
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, profile_id)"
         " JOIN profile_life l ON l.tenant_id = key.tenant_id AND l.profile_id = key.profile_id"
@@ -170,11 +173,11 @@ async def lock(connection: Connection | Session, keys: Sequence[Key], claim_id: 
         *columns(keys, 2),
         claim_id,
     )
-    return {row[1]: _row(row) for row in rows}
+    return {row["profile_id"]: _followed(row) for row in rows}
 
 
-async def look_at(session: Connection | Session, keys: Sequence[Key], now: datetime) -> None:
-    """There is a reason to ask how these eSIMs are: their lives are due now, where they are followed."""
+async def make_due(session: Connection | Session, keys: Sequence[Key], now: datetime) -> None:
+    """Those of these profiles that are still followed are due now."""
     await session.fetch(
         "UPDATE profile_life l SET due_at = $1 FROM unnest($2::bigint[], $3::bigint[]) AS key(tenant_id, profile_id)"
         " WHERE l.tenant_id = key.tenant_id AND l.profile_id = key.profile_id AND l.due_at IS NOT NULL",
@@ -184,8 +187,8 @@ async def look_at(session: Connection | Session, keys: Sequence[Key], now: datet
 
 
 class Written(NamedTuple):
-    """What becomes of a locked life. `reported`: its supplier was heard; `asked` False: it cannot be asked, so that
-    nobody waits for it. `claims` counts how often it was taken since."""
+    """What becomes of a locked row. `reported`: its supplier has reported on it; `asked` False: it cannot be asked, so
+    that no call waits for it."""
 
     key: Key
     life: Lifecycle
@@ -216,12 +219,12 @@ async def record(connection: Connection | Session, written: Sequence[Written], n
             12,
         ),
     )  # fmt: skip
-    assert len(done) == len(written), "a life is gone"
+    assert len(done) == len(written), "a followed profile is gone"
 
 
 class Seen(NamedTuple):
-    """A profile as its usage is asked for. `told_at`: when anything was last heard of it; `answered`: its supplier was
-    heard since it was last asked; `waiting`: it was asked, and nobody knows yet that it cannot be."""
+    """A profile whose usage is asked for. told_at: when its supplier last reported on it. answered: its supplier has
+    reported since it was last asked. waiting: it was asked, and may still answer."""
 
     tenant_id: int
     profile_id: int
@@ -232,13 +235,19 @@ class Seen(NamedTuple):
     profile: Profile
 
 
+_PROFILE_FIELDS = (
+    "profile_id", "lifecycle_status", "iccid", "plan_use_status", "plan_use_start_at", "plan_use_end_at",
+    "data_total_bytes", "data_usage_bytes",
+)  # fmt: skip
+
+
 async def look(connection: Connection, tenant_id: int, profile_id: int | None, iccid: str | None) -> Seen | None:
     """A profile of this tenant, named by its id or its iccid."""
     row = await connection.fetchrow(
-        "SELECT p.tenant_id, p.profile_id, i.supplier, coalesce(l.reported_at, l.created_at, p.updated_at),"
-        " coalesce(l.reported_at >= l.asked_at, false), coalesce(l.asked_at > coalesce(l.reported_at, '-infinity'),"
-        " false), p.lifecycle_status, p.iccid, p.plan_use_status, p.plan_use_start_at, p.plan_use_end_at,"
-        " p.data_total_bytes, p.data_usage_bytes"
+        "SELECT p.tenant_id, i.supplier, coalesce(l.reported_at, l.created_at, p.updated_at) AS told_at,"
+        " coalesce(l.reported_at >= l.asked_at, false) AS answered,"
+        " coalesce(l.asked_at > coalesce(l.reported_at, '-infinity'), false) AS waiting,"
+        f" {', '.join(f'p.{name}' for name in _PROFILE_FIELDS)}"
         " FROM profile p JOIN order_item i USING (tenant_id, order_id, line)"
         " LEFT JOIN profile_life l USING (tenant_id, profile_id)"
         f" WHERE p.tenant_id = $1 AND (p.profile_id = $2 OR p.iccid = $3) ORDER BY {RANK} DESC LIMIT 1",
@@ -248,14 +257,19 @@ async def look(connection: Connection, tenant_id: int, profile_id: int | None, i
     )
     if row is None:
         return None
-    names = ("lifecycle_status", "iccid", "plan_use_status", "plan_use_start_at", "plan_use_end_at",
-             "data_total_bytes", "data_usage_bytes")  # fmt: skip
-    profile = Profile(row[1], **{name: row[name] for name in names})
-    return Seen(row[0], row[1], row[2], row[3], row[4], row[5], profile)
+    return Seen(
+        tenant_id=row["tenant_id"],
+        profile_id=row["profile_id"],
+        supplier=row["supplier"],
+        told_at=row["told_at"],
+        answered=row["answered"],
+        waiting=row["waiting"],
+        profile=Profile(**{name: row[name] for name in _PROFILE_FIELDS}),
+    )
 
 
 async def ask(connection: Connection, key: Key, now: datetime, not_since: datetime) -> bool:
-    """Has the supplier asked about a profile, unless it was since; whether it will be."""
+    """Makes a profile due, so that its supplier is asked, unless it was asked since `not_since`; whether it is now."""
     done = await connection.fetchval(
         "UPDATE profile_life SET asked_at = $3, due_at = $3 WHERE tenant_id = $1 AND profile_id = $2"
         " AND (asked_at IS NULL OR asked_at < $4) RETURNING true",
@@ -266,6 +280,7 @@ async def ask(connection: Connection, key: Key, now: datetime, not_since: dateti
     return bool(done)
 
 
-def _row(row: asyncpg.Record) -> Row:
-    columns = tuple(row)
-    return Row(*columns[:17], life=Lifecycle(*columns[17:]))
+def _followed(row: asyncpg.Record) -> FollowedProfile:
+    fields = dict(row)
+    life = Lifecycle(**{name: fields.pop(name) for name in Lifecycle.__struct_fields__})
+    return FollowedProfile(**fields, life=life)

@@ -1,7 +1,7 @@
-"""What is bought from suppliers that are called: one unit at one supplier, written down before each call.
+"""Purchases at remote suppliers: one unit at one supplier, written down before each call.
 
-A claim is the write-ahead: it commits SENT, so that after a crash SENT with its lease run out means that nobody knows
-(suppliers 3 rule 1).
+The claim is the write-ahead: it commits SENT. After a crash, SENT with a lease that has run out means that nobody knows
+(docs/decisions/0010-purchases.md).
 """
 
 from collections.abc import Sequence
@@ -109,12 +109,13 @@ async def routes(session: Connection | Session, package_codes: Sequence[str]) ->
     )
     found: dict[str, list[Hop]] = {}
     for row in rows:
-        found.setdefault(row[0], []).append(Hop(*row[1:]))
+        hop = Hop(row["supplier"], row["sku"], row["cost"], row["cost_currency"])
+        found.setdefault(row["package_code"], []).append(hop)
     return found
 
 
 class Made(NamedTuple):
-    """A purchase as it stands, for whoever decides what comes next for its unit."""
+    """A purchase as it stands."""
 
     tenant_id: int
     profile_id: int
@@ -141,7 +142,7 @@ async def of_order(connection: Connection, order: tuple[int, int]) -> dict[int, 
     )
     made: dict[int, list[Made]] = {}
     for row in found:
-        made.setdefault(row[1], []).append(Made(*row))
+        made.setdefault(row["profile_id"], []).append(Made(**row))
     return made
 
 
@@ -202,8 +203,8 @@ SELECT t.tenant_id, t.profile_id, t.position, t.order_id, t.line, t.unit_key, t.
     t.cost_currency, t.was, t.step, t.planned_iccid, t.planned_matching_id, t.supplier_ref, t.unit_ref, t.verdict,
     t.calls, t.failures,
     t.unknown_since, t.created_at, i.package_code, i.quantity, i.period_num, i.first_profile_id,
-    p.lifecycle_status = 'PENDING' AND NOT p.failed AND NOT p.refunded, p.held,
-    (SELECT remark FROM orders o WHERE o.tenant_id = t.tenant_id AND o.order_id = t.order_id)
+    p.lifecycle_status = 'PENDING' AND NOT p.failed AND NOT p.refunded AS wanted, p.held,
+    (SELECT remark FROM orders o WHERE o.tenant_id = t.tenant_id AND o.order_id = t.order_id) AS remark
 FROM taken t JOIN order_item i USING (tenant_id, order_id, line) JOIN profile p USING (tenant_id, profile_id)
 """
 
@@ -213,7 +214,7 @@ async def claim(
 ) -> list[Claimed]:
     """Takes a supplier's due purchases until the lease ends. `new_too`: also those nothing was asked for yet."""
     rows = await session.fetch(_CLAIM, supplier, now, until, claim_id, limit, new_too)
-    return [Claimed(*row) for row in rows]
+    return [Claimed(**row) for row in rows]
 
 
 async def reprice(session: Session, package_code: str, hop: Hop, cost: int) -> int | None:
@@ -224,7 +225,7 @@ async def reprice(session: Session, package_code: str, hop: Hop, cost: int) -> i
         " WHERE r.package_code = old.package_code AND r.position = old.position RETURNING old.cost",
         *(package_code, hop.supplier, hop.sku, cost, hop.cost_currency),
     )
-    return rows[0][0] if rows else None
+    return rows[0]["cost"] if rows else None
 
 
 async def plan_ids(session: Session, supplier: str, wanted: Sequence[tuple[Key, str, str]]) -> dict[Key, str]:
@@ -241,12 +242,12 @@ async def plan_ids(session: Session, supplier: str, wanted: Sequence[tuple[Key, 
             len(mine),
         )
         for row, (key, matching_id) in zip(rows, mine, strict=False):
-            given[key] = row[0]
+            given[key] = row["iccid"]
             await session.fetch(
                 "WITH taken AS (UPDATE iccid_range SET taken_by = $5 WHERE supplier = $1 AND iccid = $2)"
                 " UPDATE purchase SET planned_iccid = $2, planned_matching_id = $6"
                 " WHERE tenant_id = $3 AND profile_id = $4 AND position = $7",
-                *(supplier, row[0], key[0], key[1], f"{key[0]}/{key[1]}/{key[2]}", matching_id, key[2]),
+                *(supplier, row["iccid"], *key[:2], "/".join(map(str, key)), matching_id, key[2]),
             )
     return given
 
@@ -260,7 +261,7 @@ async def held(session: Session, claim_id: int, keys: Sequence[Key]) -> set[Key]
         claim_id,
         *columns(keys, 3),
     )
-    return {(row[0], row[1], row[2]) for row in rows}
+    return {(row["tenant_id"], row["profile_id"], row["position"]) for row in rows}
 
 
 async def record(session: Session, answered: Sequence[Answered], now: datetime) -> None:
@@ -282,33 +283,53 @@ async def record(session: Session, answered: Sequence[Answered], now: datetime) 
         " finished_at = CASE WHEN new.state IN ('DONE', 'REJECTED', 'DROPPED', 'WRITTEN_OFF') THEN $1 END"
         " FROM new WHERE p.tenant_id = new.tenant_id AND p.profile_id = new.profile_id AND p.position = new.position",
         now,
-        *columns([(*one.key, *one[1:]) for one in answered], 15),
+        *columns(
+            [
+                (
+                    *answer.key,
+                    answer.state,
+                    answer.due_at,
+                    answer.step,
+                    answer.supplier_ref,
+                    answer.unit_ref,
+                    answer.iccid,
+                    answer.failures,
+                    answer.unknown_since,
+                    answer.reason,
+                    answer.outcome,
+                    answer.verdict,
+                    answer.cost,
+                )
+                for answer in answered
+            ],
+            15,
+        ),
     )
 
 
-async def look_at(session: Connection | Session, supplier: str, names: Sequence[str], now: datetime) -> int:
-    """A supplier's message is a reason to ask: purchases and lives of these supplier_refs, unit_keys, unit_refs or
-    ICCIDs are due now; an ICCID names the live eSIM, else the newest. How many there are."""
+async def make_due_by_name(session: Connection | Session, supplier: str, names: Sequence[str], now: datetime) -> int:
+    """Purchases and delivered eSIMs with these supplier_refs, unit_keys, unit_refs or ICCIDs are due now: their
+    supplier sent a message about them. An ICCID names the live eSIM, else the newest. How many there are."""
     rows = await session.fetch(
         "WITH found AS (SELECT tenant_id, profile_id, position FROM purchase WHERE supplier = $1"
         "  AND (supplier_ref = ANY($2::text[]) OR unit_key = ANY($2::text[]) OR unit_ref = ANY($2::text[]))"
         "  UNION SELECT b.tenant_id, b.profile_id, b.position FROM unnest($2::text[]) AS key(iccid)"
         f"  JOIN LATERAL ({OF_SUPPLIER}) l ON true"
         "  JOIN purchase b ON b.tenant_id = l.tenant_id AND b.profile_id = l.profile_id AND b.iccid = l.iccid"
-        "), asked AS (UPDATE purchase p SET due_at = $3 FROM found f WHERE p.tenant_id = f.tenant_id"
+        "), due_purchases AS (UPDATE purchase p SET due_at = $3 FROM found f WHERE p.tenant_id = f.tenant_id"
         "  AND p.profile_id = f.profile_id AND p.position = f.position AND p.state IN ('PENDING', 'UNKNOWN')"
-        "), lives AS (UPDATE profile_life l SET due_at = $3 FROM found f WHERE l.tenant_id = f.tenant_id"
+        "), due_profiles AS (UPDATE profile_life l SET due_at = $3 FROM found f WHERE l.tenant_id = f.tenant_id"
         "  AND l.profile_id = f.profile_id AND l.supplier = $1 AND l.due_at IS NOT NULL)"
-        " SELECT count(*) FROM found",
+        " SELECT count(*) AS named FROM found",
         supplier,
         list(names),
         now,
     )
-    return rows[0][0]
+    return rows[0]["named"]
 
 
-async def ask_again(session: Session, supplier: str, now: datetime) -> None:
-    """A supplier answers again: what is unknown there does not wait out its pauses, but is due within seconds."""
+async def make_unknown_due(session: Session, supplier: str, now: datetime) -> None:
+    """The supplier answers again: what is unknown there is due within seconds."""
     await session.fetch(
         "UPDATE purchase p SET due_at = $2::timestamptz + random() * ($3::timestamptz - $2)"
         " FROM (SELECT tenant_id, profile_id, position FROM purchase WHERE supplier = $1 AND state = 'UNKNOWN'"
@@ -325,7 +346,7 @@ def verdict_context(unit_key: str) -> bytes:
 
 
 async def resolve(connection: Connection, key: Key, verdict: bytes, now: datetime) -> bool:
-    """Hands a parked purchase back to its worker with what an operator found out; whether it was parked."""
+    """Hands a parked purchase back to its worker with what an operator found out; False where it is not parked."""
     rows = await connection.fetch(
         "UPDATE purchase SET state = 'UNKNOWN', verdict = $4, due_at = $5, unknown_since = $5"
         " WHERE tenant_id = $1 AND profile_id = $2 AND position = $3 AND state = 'PARKED' RETURNING 1",

@@ -1,7 +1,7 @@
-"""Another instance of this very service, bought from as any dealer would: through the SDK (suppliers 2.3).
+"""Another instance of this service as a supplier: it is bought from through the SDK, as any dealer does.
 
-Its own contract makes us safe: an order is known by our unit_key, so asking again is harmless and finds what was lost.
-What it tells us by webhook is signed; still it is only a reason to ask, so that there is one way of reading it.
+An order there has our unit_key as its transactionId, so placing it again is harmless and finds one whose answer was
+lost. Its webhooks are signed; still they are only a reason to ask, so that its answers are read in one way.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ from esim_dealer.exchange import RetryPolicy
 from esim_dealer.wire.snapshot import OrderItem, Profile, Snapshot
 
 T = TypeVar("T")
-ONCE = RetryPolicy(retries=0)  # asking again is for who wrote the call down
+ONCE = RetryPolicy(retries=0)  # the purchase is asked for again, not the call
 READ_SECONDS = 30.0
 REFRESH_SECONDS = CALL_SECONDS - READ_SECONDS
 POLL_SECONDS = (2, 4, 8, 15, 30, 60)
@@ -53,8 +53,8 @@ MARKS_AT_MOST = 12
 class ChainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """`base_url`, `app_key`, `app_secret`: how a dealer of that instance reaches it.
 
-    `per_second`: its QPS limit for us. `mark` (set by us): what stands for this instance in the remarks of orders, so
-    that an order that comes back to where it came from is refused.
+    `per_second`: its QPS limit for us. `mark` (set by the service): names this instance in the remarks of orders, so
+    that an order that comes back to it is refused.
     """
 
     base_url: Annotated[str, Meta(pattern=r"^https?://[^\s]+$")]
@@ -76,7 +76,7 @@ class Chain:
         self.caps = Caps(parallel=settings.parallel, polled=True, own_plan_end=True)
         self._settings = settings
         self._refresh_seconds = refresh_seconds
-        self._pace = RateLimiter(settings.per_second)
+        self._rate_limiter = RateLimiter(settings.per_second)
         self._by_day: dict[str, bool] = {}  # by sku: whether their package is sold by the day, which never changes
         self._dealer = AsyncDealer(
             settings.base_url, settings.app_key, settings.app_secret, timeout=READ_SECONDS, retry=ONCE
@@ -86,8 +86,8 @@ class Chain:
         return await self._order(purchase, now, again=False)
 
     async def probe(self, purchase: Purchase, now: datetime) -> Outcome:
-        """The same again: one transactionId is one order there, however often it is sent. A refusal that comes before
-        they look for the transactionId says nothing of the first order: then the order is queried."""
+        """The same call again: one transactionId is one order there, however often it is sent. A refusal that comes
+        before the transactionId is looked up says nothing about the first order: then the order is queried."""
         return await self._order(purchase, now, again=True)
 
     async def _order(self, purchase: Purchase, now: datetime, *, again: bool) -> Outcome:
@@ -99,7 +99,7 @@ class Chain:
             return Rejected("NOT_ALLOWED", True, str(error))
         try:
             line = await self._line(purchase)
-            placed = await self._paced(self._dealer.order(purchase.unit.unit_key, [line], remark=remark))
+            placed = await self._limited(self._dealer.order(purchase.unit.unit_key, [line], remark=remark))
         except errors.TransactionIdReused:  # it is there already, bought at another price
             return await self._query(purchase, now)
         except DealerError as error:
@@ -113,9 +113,9 @@ class Chain:
         try:
             if not unit.for_refund:
                 named = {"iccid": unit.iccid} if unit.unit_ref is None else {"profile_id": unit.unit_ref}
-                voided = await self._paced(self._dealer.cancel(**named))
+                voided = await self._limited(self._dealer.cancel(**named))
                 return VoidDone() if voided.async_status == "COMPLETED" else Pending(POLL_SECONDS[0])
-            refund = await self._paced(
+            refund = await self._limited(
                 self._dealer.refund(
                     transaction_id=unit.unit_key, refund_transaction_id=f"r-{unit.unit_key}", remark="refunded here"
                 )
@@ -129,26 +129,26 @@ class Chain:
         return Pending(POLL_SECONDS[0]) if refund.status == "REFUNDING" else NotVoided("its refund was rejected")
 
     async def refresh(self, bought: Sequence[Bought], now: datetime) -> list[ProfileReport | Unasked]:
-        """One by one, for as long as there is time: what its pace leaves over is Unasked."""
-        told: list[ProfileReport | Unasked] = []
+        """One by one, for as long as there is time; the others are Unasked."""
+        answers: list[ProfileReport | Unasked] = []
         clock = asyncio.get_running_loop().time
         until = clock() + self._refresh_seconds
-        for at, one in enumerate(bought):
+        for at, esim in enumerate(bought):
             if at and clock() > until:
-                return told + [Unasked(left.profile_id) for left in bought[at:]]
-            told += await self._sighted(one, now)
-        return told
+                return answers + [Unasked(left.profile_id) for left in bought[at:]]
+            answers += await self._reported(esim, now)
+        return answers
 
-    async def _sighted(self, one: Bought, now: datetime) -> list[ProfileReport]:
-        """What they say of it, if anything."""
+    async def _reported(self, esim: Bought, now: datetime) -> list[ProfileReport]:
+        """The report on one eSIM, if there is one."""
         try:
-            snapshot = await self._paced(self._dealer.query(transaction_id=one.unit_key))
+            snapshot = await self._limited(self._dealer.query(transaction_id=esim.unit_key))
         except DealerError:
             return []
         profile = _profile(snapshot)
-        return (
-            [ProfileReport(_report(profile, snapshot, now), iccid=one.iccid, unit_key=one.unit_key)] if profile else []
-        )
+        if profile is None:
+            return []
+        return [ProfileReport(_report(profile, snapshot, now), iccid=esim.iccid, unit_key=esim.unit_key)]
 
     def parse_event(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Event:
         try:
@@ -160,11 +160,11 @@ class Chain:
         key = repr((event.delivery_id or event.request_id, event.attempt)).encode()
         if event.is_test:
             return Event(key, "TEST")
-        return Event(key, event.event_type, look_at=(event.snapshot.transaction_id,))
+        return Event(key, event.event_type, about=(event.snapshot.transaction_id,))
 
     async def health(self) -> Health:
         try:
-            balance = await self._paced(self._dealer.balance())
+            balance = await self._limited(self._dealer.balance())
         except DealerError as error:
             return Health(False, _words(error))
         left = int(Decimal(balance.available_balance) * 10_000)
@@ -175,27 +175,27 @@ class Chain:
 
     async def _query(self, purchase: Purchase, now: datetime) -> Outcome:
         try:
-            snapshot = await self._paced(self._dealer.query(transaction_id=purchase.unit.unit_key))
+            snapshot = await self._limited(self._dealer.query(transaction_id=purchase.unit.unit_key))
             return _read(snapshot, purchase, now)
         except DealerError as error:
             return Unknown(_words(error))
 
     async def _line(self, purchase: Purchase) -> Line:
-        """At the price that was agreed; where none was, at what they ask for today."""
+        """At the price that was agreed; where none was, at today's price there."""
         price = None if purchase.cost is None else Decimal(purchase.cost) / 10_000
         if price is None or purchase.sku not in self._by_day:
-            package = await self._paced(self._dealer.package(purchase.sku))
+            package = await self._limited(self._dealer.package(purchase.sku))
             self._by_day[purchase.sku] = package.data_type.startswith("DAILY")
             price = Decimal(package.price) if price is None else price
         return Line(purchase.sku, 1, price, purchase.unit.period_num if self._by_day[purchase.sku] else None)
 
-    async def _paced(self, call: Coroutine[Any, Any, T]) -> T:
+    async def _limited(self, call: Coroutine[Any, Any, T]) -> T:
         with closing(call):  # also where its turn never comes
-            await self._pace.step()
+            await self._rate_limiter.wait()
             return await call
 
     def _remark(self, inbound: str | None) -> str:
-        """The instances this order has come through, ourselves at the end. Raises LoopError."""
+        """The instances this order has come through, this one at the end. Raises LoopError."""
         marks = marks_in(inbound)
         if self._settings.mark in marks:
             raise LoopError("this order was bought from us in the first place: a loop of instances")
@@ -214,7 +214,7 @@ def marks_in(remark: str | None) -> list[str]:
 
 
 def _read(snapshot: Snapshot, purchase: Purchase, now: datetime) -> Outcome:
-    """What their order says of our unit: one line, one eSIM."""
+    """The outcome of our unit: the order there has one line and one eSIM."""
     profile = _profile(snapshot)
     if profile is not None and profile.iccid and profile.activation_code:
         return Done(
@@ -267,12 +267,12 @@ _CLASSES: tuple[tuple[type[DealerError], RejectedCode, bool], ...] = (
 
 
 _ALL_REFUSED = (errors.AuthenticationError, errors.PermissionDenied)
-# What they may refuse before they look for the transactionId, or our package list does not have.
+# What may be refused before the transactionId is looked up, or while the package is read.
 _BEFORE_LOOKUP = (*_ALL_REFUSED, errors.InvalidRequest, errors.NotFound)
 
 
 def _outcome(error: DealerError, purchase: Purchase) -> Rejected | Unknown:
-    """What they refuse a new order with is certain; `_BEFORE_LOOKUP` says nothing of one that was sent before."""
+    """The refusal of a new order is certain; `_BEFORE_LOOKUP` says nothing about one that was sent before."""
     if error.unsettled:
         return Unknown(_words(error))
     for kind, code, elsewhere in _CLASSES:
@@ -282,7 +282,7 @@ def _outcome(error: DealerError, purchase: Purchase) -> Rejected | Unknown:
 
 
 def _asks(error: DealerError, purchase: Purchase) -> int | None:
-    """Their price of now, where it is in the currency of ours."""
+    """The price there now, if it is in the currency of our cost."""
     lines = error.lines if isinstance(error, errors.PriceChanged) else ()
     return next((int(line.price * 10_000) for line in lines if line.currency == purchase.cost_currency), None)
 

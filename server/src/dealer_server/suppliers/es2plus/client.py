@@ -1,12 +1,12 @@
-"""An SM-DP+ as a supplier: profiles ordered over ES2+ (GSMA SGP.22 5.3; suppliers 1 and 3).
+"""An SM-DP+ as a supplier: profiles ordered over ES2+ (GSMA SGP.22 5.3).
 
 A purchase is two calls: downloadOrder reserves the planned ICCID, confirmOrder gives it the planned MatchingID and
 releases it. Before that nothing is bought, as nobody can download a profile without a MatchingID.
 
 ES2+ cannot be asked what became of a call whose answer was lost. But the ids are ours, so the call is repeated: that an
-id is in use then means that the lost call was carried out (suppliers 3 rule 4). A proxy may repeat a call, too, so that
-the first answer we see is that of the second. Where it stays open whether a profile was confirmed, or with which
-MatchingID, it is burnt (step CANCEL) and written off, and only then other ids are taken.
+id is in use then means that the lost call was carried out. A proxy may repeat a call, too, so that the first answer we
+see is that of the second. Where it stays open whether a profile was confirmed, or with which MatchingID, it is burnt
+(step CANCEL) and written off, and only then other ids are taken (docs/decisions/0014-es2plus-conflicts.md).
 """
 
 import re
@@ -59,10 +59,11 @@ IDLE_SECONDS = 4.0  # shorter than servers keep a connection, so that we rarely 
 class Es2PlusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """How an SM-DP+ is reached and what is agreed with it. `ca`, `cert` and `key` are PEM text, not paths.
 
-    ca: whom we trust to be the SM-DP+. cert, key: who we are to it. requester_id: our functionRequesterIdentifier.
-    smdp_address: the host that phones download from. notification_table: what its notificationPointIds mean, by a
-    vendor's name or as {"3": "DOWNLOAD"}. send_profile_type: downloadOrder names the profile type besides the ICCID.
-    vendor_profile_status: it has getProfileStatus. Raises ValueError, whose one line names the setting and no secret.
+    ca: the authority that signs the SM-DP+'s certificate. cert, key: our certificate and its key. requester_id: our
+    functionRequesterIdentifier. smdp_address: the host that phones download from. notification_table: what its
+    notificationPointIds mean, by a vendor's name or as {"3": "DOWNLOAD"}. send_profile_type: downloadOrder names the
+    profile type besides the ICCID. vendor_profile_status: it has getProfileStatus. Raises ValueError, whose one line
+    names the setting and no secret.
     """
 
     base_url: str
@@ -81,7 +82,7 @@ class Es2PlusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     read_seconds: float = 10.0
 
     def __post_init__(self) -> None:
-        for wrong, line in _FAULTS:
+        for wrong, line in _CHECKS:
             if wrong(self):
                 raise ValueError(line)
 
@@ -140,7 +141,7 @@ class Es2Plus:
         return _refused(answer.meaning, answer.message, whole=answer.requester_refused)
 
     async def probe(self, purchase: Purchase, now: datetime) -> Outcome:
-        """Repeats the step. What keeps the repeated call from being made tells nothing about the lost one."""
+        """Repeats the step. A repeated call that cannot be made says nothing about the lost one."""
         if purchase.step.startswith(CANCEL):
             return await self._burn(purchase)
         answer = await self._take_step(purchase)
@@ -164,7 +165,7 @@ class Es2Plus:
         return await self._call("downloadOrder", iccid=iccid, **profile_type)
 
     def _after(self, purchase: Purchase, answer: Answer) -> Outcome:
-        """What a step leads to that was taken, or of which nobody knows."""
+        """What follows from a step that was taken, or whose answer was lost."""
         if not isinstance(answer, Executed):
             return Unknown(_text(answer))
         if purchase.step.startswith(CONFIRM):
@@ -202,7 +203,7 @@ class Es2Plus:
         return burn
 
     async def _burn(self, purchase: Purchase) -> Outcome:
-        """Makes sure that nothing is there. Nobody was told the code, so what is not available any more was not
+        """Makes sure that no profile is left there. Nobody has its code, so if it is not available any more, it was not
         downloaded, but burnt by an earlier call."""
         refused = Failed(purchase.step.removeprefix(CANCEL).strip()).message
         answer = await self._call("cancelOrder", iccid=self._wire(purchase.planned_iccid), **BURNT)
@@ -244,25 +245,26 @@ class Es2Plus:
         return NotVoided(f"the SM-DP+ does not cancel the profile, which may be downloaded already: {refused.message}")
 
     async def refresh(self, bought: Sequence[Bought], now: datetime) -> list[ProfileReport]:
-        """By getProfileStatus; of whom a call failed nothing is told."""
-        sightings: list[ProfileReport] = []
+        """By getProfileStatus; an eSIM whose call failed is missing."""
+        reports: list[ProfileReport] = []
         for first in range(0, len(bought), STATUSES_PER_CALL):
             some = bought[first : first + STATUSES_PER_CALL]
-            answer = await self._status([one.iccid for one in some])
+            answer = await self._status([esim.iccid for esim in some])
             if isinstance(answer, Executed):
-                sightings += [_sighting(found, now) for one in some if (found := _of(one.iccid, answer))]
-        return sightings
+                reports += [_report(status, now) for esim in some if (status := _of(esim.iccid, answer))]
+        return reports
 
     def parse_event(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Event:
         try:
-            told = messages.notification(body, self._points, now)
+            notification = messages.notification(body, self._points, now)
         except ValueError as wrong:
             raise BadEvent(str(wrong)) from None
-        sightings = () if told.report is None else (ProfileReport(told.report, iccid=told.iccid),)
-        return Event(told.key, told.kind, sightings)
+        report = notification.report
+        reports = () if report is None else (ProfileReport(report, iccid=notification.iccid),)
+        return Event(notification.key, notification.kind, reports)
 
     async def health(self) -> Health:
-        """A GET, which no function answers: whoever refuses it has accepted our certificate and shown its own."""
+        """A GET, which no function answers: whatever HTTP status comes, both certificates were accepted."""
         try:
             async with self._open().get(self._address(""), allow_redirects=False) as response:
                 return Health(response.status < 500, f"HTTP {response.status}")
@@ -284,13 +286,13 @@ class Es2Plus:
             "functionRequesterIdentifier": self._settings.requester_id,
             "functionCallIdentifier": self._call_id(),
         }
-        body = msgspec.json.encode({"header": header, **fields})
+        call = msgspec.json.encode({"header": header, **fields})
         try:
-            async with self._open().post(self._address(function), data=body, allow_redirects=False) as response:
-                said = await _read(response)
+            async with self._open().post(self._address(function), data=call, allow_redirects=False) as response:
+                body = await _read(response)
         except (aiohttp.ClientError, OSError) as error:
             return _failure(error)
-        return messages.answer(said) if response.status == 200 else Unclear(f"HTTP {response.status}")
+        return messages.answer(body) if response.status == 200 else Unclear(f"HTTP {response.status}")
 
     def _address(self, function: str) -> str:
         return self._settings.base_url.rstrip("/") + PATH + function
@@ -319,12 +321,12 @@ def _text(answer: Answer) -> str:
 
 def _of(iccid: str | None, answer: Answer) -> ProfileStatus | None:
     found = answer.profile_status_list if isinstance(answer, Executed) else ()
-    return next((one for one in found if one.iccid.rstrip("Ff") == iccid), None)
+    return next((status for status in found if status.iccid.rstrip("Ff") == iccid), None)
 
 
-def _sighting(found: ProfileStatus, now: datetime) -> ProfileReport:
-    report = Report(messages.moment(found.at, now), found.smdp_status, eid=found.eid)
-    return ProfileReport(report, iccid=found.iccid.rstrip("Ff"))
+def _report(status: ProfileStatus, now: datetime) -> ProfileReport:
+    report = Report(messages.moment(status.at, now), status.smdp_status, eid=status.eid)
+    return ProfileReport(report, iccid=status.iccid.rstrip("Ff"))
 
 
 def _session(settings: Es2PlusSettings) -> aiohttp.ClientSession:
@@ -357,7 +359,7 @@ def _mutual_tls(settings: Es2PlusSettings) -> ssl.SSLContext:
 
 
 def _show(context: ssl.SSLContext, settings: Es2PlusSettings) -> None:
-    """Python takes a private key from a file only: it lies in a folder of our own for this moment."""
+    """Python reads a private key from a file only: it is in a folder of its own for this moment."""
     with TemporaryDirectory(prefix="es2plus-") as folder:
         file = Path(folder, "client.pem")
         file.touch(mode=0o600)
@@ -383,7 +385,7 @@ _CERTIFICATE_REFUSED = re.compile(
 
 
 def _failure(error: Exception) -> NotSent | Unclear:
-    """What an exception of aiohttp says about the call (suppliers 3 rule 2)."""
+    """What an exception of aiohttp says about the call: nothing was sent, or its effect is unknown."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return NotSent("CONFIG", "we do not trust the SM-DP+'s certificate")
     if refused := _CERTIFICATE_REFUSED.search(str(error)):
@@ -435,7 +437,7 @@ def _cert_wrong(settings: Es2PlusSettings) -> bool:
 
 def _table_wrong(settings: Es2PlusSettings) -> bool:
     table = settings.notification_table
-    return not isinstance(table, str) and not all(one.isascii() and one.isdecimal() for one in table)
+    return not isinstance(table, str) and not all(point_id.isascii() and point_id.isdecimal() for point_id in table)
 
 
 def _seconds_wrong(settings: Es2PlusSettings) -> bool:
@@ -443,15 +445,26 @@ def _seconds_wrong(settings: Es2PlusSettings) -> bool:
     return not (connect > 0 and read > 0 and connect + read <= MOST_SECONDS)
 
 
-_FAULTS: tuple[tuple[Callable[[Es2PlusSettings], bool], str], ...] = (
+def _requester_wrong(settings: Es2PlusSettings) -> bool:
+    return not _REQUESTER_ID.match(settings.requester_id)
+
+
+def _protocol_wrong(settings: Es2PlusSettings) -> bool:
+    return not _PROTOCOL.match(settings.protocol)
+
+
+def _parallel_wrong(settings: Es2PlusSettings) -> bool:
+    return not 1 <= settings.parallel <= 64
+
+
+_CHECKS: tuple[tuple[Callable[[Es2PlusSettings], bool], str], ...] = (
     (_base_url_wrong, "baseUrl must be an https address such as https://smdp.example.com:8443"),
-    (lambda settings: not _REQUESTER_ID.match(settings.requester_id),
-     "requesterId must be the functionRequesterIdentifier agreed with the SM-DP+'s operator"),
+    (_requester_wrong, "requesterId must be the functionRequesterIdentifier agreed with the SM-DP+'s operator"),
     (_address_wrong, "smdpAddress must be the host that phones download from, such as rsp.example.com"),
     (_ca_wrong, "ca must be the certificates of the authority that signs the SM-DP+'s, as PEM text"),
     (_cert_wrong, "cert and key must be our certificate and its private key without a password, as PEM text"),
-    (_table_wrong, "notificationTable must have notificationPointIds such as \"3\" as its keys"),
-    (lambda settings: not _PROTOCOL.match(settings.protocol), "protocol must have the form gsma/rsp/v2.2.2"),
-    (lambda settings: not 1 <= settings.parallel <= 64, "parallel must be from 1 to 64"),
+    (_table_wrong, 'notificationTable must have notificationPointIds such as "3" as its keys'),
+    (_protocol_wrong, "protocol must have the form gsma/rsp/v2.2.2"),
+    (_parallel_wrong, "parallel must be from 1 to 64"),
     (_seconds_wrong, f"connectSeconds and readSeconds must be above 0 and {MOST_SECONDS:g} together at most"),
-)  # fmt: skip
+)

@@ -1,7 +1,7 @@
-"""What does an SM-DP+ say over ES2+, and what does it mean for us? (SGP.22 5.3, suppliers 1)
+"""What does an SM-DP+ say over ES2+, and what does it mean for us? (SGP.22 5.3)
 
 Answers are read strictly: what is not understood says nothing about whether a call was carried out. Notifications are
-read leniently, as no two SM-DP+s send the same (suppliers 1.4): what is not understood changes nothing.
+read leniently, as no two SM-DP+s send the same: what is not understood changes nothing.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from dealer_server.rules.lifecycle.lifecycle import Report
 
 Meaning = Literal["OUT_OF_STOCK", "CONFIG", "BAD_REQUEST", "CONFLICT", "TEMPORARY", "UNKNOWN"]
 
-# suppliers 1.5. Codes are compared as text: 3.1 is not 3.10.
+# Codes are compared as text: 3.1 is not 3.10.
 _MEANINGS: dict[str, tuple[Meaning, str]] = {
     "8.2.5/3.7": ("OUT_OF_STOCK", "no profile of this type is left"),
     "8.2.5/3.9": ("CONFIG", "the profile type is unknown there"),
@@ -52,7 +52,7 @@ _UNLISTED: tuple[Meaning, str] = ("UNKNOWN", "a code we do not know")
 _CODE = re.compile(r"[0-9.]{1,16}/[0-9.]{1,16}\Z")
 
 IN_USE = frozenset(("8.2.1/3.3", "8.2.6/3.3"))
-"""One of our planned ids is taken: by ourselves, where the answer of an earlier call was lost (suppliers 3 rule 4)."""
+"""One of our planned ids is taken: by ourselves, where the answer of an earlier call was lost."""
 MATCHING_ID_IN_USE = "8.2.6/3.3"
 """Ours are random, so one that is in use was given to our profile by an earlier call."""
 ICCID_UNKNOWN = "8.2.1/3.9"
@@ -72,7 +72,7 @@ _STATES = {
 
 
 class ProfileStatus(msgspec.Struct, frozen=True):
-    """One profile in the answer of getProfileStatus, a vendor's extension (suppliers 1.2)."""
+    """One profile in the answer of getProfileStatus, a vendor's extension."""
 
     iccid: str
     state: str = ""
@@ -157,7 +157,7 @@ _EXECUTED = frozenset(("Executed-Success", "Executed-WithWarning"))
 
 
 def answer(body: bytes) -> Executed | Failed | Unclear:
-    """Reads the body of an answer that came with HTTP status 200 (suppliers 1.1)."""
+    """Reads the body of an answer that came with HTTP status 200."""
     try:
         status = msgspec.json.decode(body, type=_Answer).header.function_execution_status
         if status.status in _EXECUTED:
@@ -200,7 +200,7 @@ POINTS: Mapping[TableName, Mapping[str, Point]] = {
     "monogoto": {**_STANDARD, "5": "INSTALLATION", "6": "ENABLED", "7": "DISABLED", "8": "DELETED"},
     "cmi": {**_STANDARD, "5": "DELETED", "101": "ENABLED", "102": "DISABLED"},
 }
-"""What notificationPointId means: it differs from vendor to vendor (suppliers 1.4)."""
+"""What notificationPointId means: it differs from vendor to vendor."""
 
 _CHECKS = frozenset(("ELIGIBILITY", "CONFIRMATION_CODE"))
 _EID = re.compile(r"[0-9]{32}\Z")
@@ -222,7 +222,7 @@ class _PointStatus(msgspec.Struct, rename="camel"):
     status_code_data: Any = None
 
 
-class _Told(msgspec.Struct, rename="camel"):
+class _Message(msgspec.Struct, rename="camel"):
     iccid: str
     notification_point_id: int | str
     notification_point_status: _PointStatus
@@ -236,7 +236,7 @@ class _Told(msgspec.Struct, rename="camel"):
         return str(self.notification_point_id).strip()
 
     @property
-    def told_at(self) -> Any:
+    def reported_at(self) -> Any:
         return self.time_stamp if self.timestamp is None else self.timestamp
 
     @property
@@ -249,62 +249,63 @@ def notification(body: bytes, points: Mapping[str, Point], now: datetime) -> Not
     """Reads handleDownloadProgressInfo, or handleNotification in the same form. Raises ValueError, without repeating
     what was sent."""
     try:
-        told = msgspec.json.decode(body, type=_Told)
+        message = msgspec.json.decode(body, type=_Message)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise ValueError("not a notification of ES2+") from None
-    iccid = iccid_rules.parse(told.iccid)
-    if not _POINT_ID.match(told.point_id):
+    iccid = iccid_rules.parse(message.iccid)
+    if not _POINT_ID.match(message.point_id):
         raise ValueError("the notificationPointId is not a number")
-    point = points.get(told.point_id)
+    point = points.get(message.point_id)
     if point is None:
-        return Notification(_key(told, iccid), "UNKNOWN_POINT", iccid, None)
-    executed = told.notification_point_status.status.startswith("Executed")
+        return Notification(_key(message, iccid), "UNKNOWN_POINT", iccid, None)
+    executed = message.notification_point_status.status.startswith("Executed")
     kind = point if executed else f"{point}_FAILED"
-    return Notification(_key(told, iccid), kind, iccid, _report(told, point, executed, now))
+    return Notification(_key(message, iccid), kind, iccid, _report(message, point, executed, now))
 
 
-def moment(told: object, now: datetime) -> datetime:
-    """When it was: ISO 8601, or seconds or milliseconds since the epoch. `now` where it tells no time that can be."""
+def moment(at: object, now: datetime) -> datetime:
+    """When it was: ISO 8601, or seconds or milliseconds since the epoch. `now` where that is no time, or none that can
+    be."""
     try:
-        at = _parsed(told)
+        parsed = _parsed(at)
     except (ValueError, OverflowError, OSError):
         return now
-    return min(at, now) if at.timestamp() >= _EARLIEST else now
+    return min(parsed, now) if parsed.timestamp() >= _EARLIEST else now
 
 
-def _parsed(told: object) -> datetime:
-    if isinstance(told, str) and not told.strip().isdecimal():
-        at = datetime.fromisoformat(told.strip())
-        return at if at.tzinfo else at.replace(tzinfo=UTC)
-    if not isinstance(told, str | int | float):
+def _parsed(at: object) -> datetime:
+    if isinstance(at, str) and not at.strip().isdecimal():
+        parsed = datetime.fromisoformat(at.strip())
+        return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+    if not isinstance(at, str | int | float):
         raise ValueError("no time")
-    seconds = float(told)
+    seconds = float(at)
     return datetime.fromtimestamp(seconds / 1_000 if seconds > 1e11 else seconds, UTC)
 
 
-def _report(told: _Told, point: Point, executed: bool, now: datetime) -> Report | None:
-    smdp_status = _reached(point) if executed else _after_failure(told, point)
+def _report(message: _Message, point: Point, executed: bool, now: datetime) -> Report | None:
+    smdp_status = _reached(point) if executed else _after_failure(message, point)
     if smdp_status is None:
         return None
-    eid = told.eid if executed and isinstance(told.eid, str) and _EID.match(told.eid) else None
-    return Report(moment(told.told_at, now), smdp_status, eid=eid)
+    eid = message.eid if executed and isinstance(message.eid, str) and _EID.match(message.eid) else None
+    return Report(moment(message.reported_at, now), smdp_status, eid=eid)
 
 
 def _reached(point: Point) -> str | None:
     return None if point in _CHECKS else point
 
 
-def _after_failure(told: _Told, point: Point) -> str | None:
-    """suppliers 1.6: what cannot be downloaded any more is an ERROR; after a failed installation one may try again."""
-    if told.notification_point_status.status != "Failed":
+def _after_failure(message: _Message, point: Point) -> str | None:
+    """A profile that cannot be downloaded any more is an ERROR; after a failed installation a phone may try again."""
+    if message.notification_point_status.status != "Failed":
         return None
-    if point in _CHECKS or told.code in _PROFILE_LOST:
+    if point in _CHECKS or message.code in _PROFILE_LOST:
         return "ERROR"
     return "RELEASED" if point == "INSTALLATION" else None
 
 
-def _key(told: _Told, iccid: str) -> bytes:
-    """Not of the functionCallIdentifier: there are SM-DP+s that always send the same (suppliers 1.4)."""
-    result = hashlib.sha256(msgspec.json.encode(told.result_data)).hexdigest()
-    parts = (iccid, told.point_id, told.notification_point_status.status, told.told_at, result)
+def _key(message: _Message, iccid: str) -> bytes:
+    """Not of the functionCallIdentifier: there are SM-DP+s that always send the same."""
+    result = hashlib.sha256(msgspec.json.encode(message.result_data)).hexdigest()
+    parts = (iccid, message.point_id, message.notification_point_status.status, message.reported_at, result)
     return hashlib.sha256(msgspec.json.encode(parts)).digest()

@@ -1,7 +1,4 @@
-"""How is a reseller API of the RT-* family called: signed, no more often than it allows, and what came of it?
-
-(suppliers 2.1; rules 2 and 9)
-"""
+"""How is a reseller API of the RT-* family called? Signed, and no more often than it allows."""
 
 import asyncio
 import time
@@ -51,11 +48,11 @@ class RtSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
 
 
 class NotSent(Exception):
-    """They were not reached: surely the call had no effect. The words hold no secret."""
+    """The supplier was not reached: surely the call had no effect. The text holds no secret."""
 
 
 class NoAnswer(Exception):
-    """Nothing that says what became of the call. The words hold no secret."""
+    """Nobody knows whether the call had an effect. The text holds no secret."""
 
 
 class Calls:
@@ -64,7 +61,7 @@ class Calls:
     def __init__(self, settings: RtSettings):
         self._settings = settings
         self._slots = asyncio.Semaphore(settings.parallel)
-        self._pace = RateLimiter(settings.per_second)
+        self._rate_limiter = RateLimiter(settings.per_second)
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -77,7 +74,7 @@ class Calls:
         url = self._settings.base_url.rstrip("/") + PATH + operation
         try:
             async with self._slots:
-                await self._pace.step()
+                await self._rate_limiter.wait()
                 async with self._opened().post(
                     url, data=body, headers=self._headers(body), allow_redirects=False
                 ) as answer:
@@ -129,7 +126,7 @@ async def _text(answer: aiohttp.ClientResponse) -> bytes:
 
 
 def _said(status: int, text: bytes) -> Said:
-    """Raises NoAnswer where this says nothing of what became of the call."""
+    """Raises NoAnswer where the effect of the call stays unknown."""
     if status == 429:
         return Said(BUSY, "too many calls")
     try:

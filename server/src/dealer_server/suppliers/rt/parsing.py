@@ -1,7 +1,7 @@
-"""What do the words of an RT-* reseller API mean? (suppliers 2)
+"""What does an RT-* reseller API answer?
 
-Its interfaces differ in trifles: `success` is a boolean or "true", the message is errorMsg or errorMessage, times end
-in Z or +0000, a list may stand bare.
+Its implementations differ in details: `success` is a boolean or "true", the message is errorMsg or errorMessage, times
+end in Z or +0000, a list may come without its wrapper.
 """
 
 import re
@@ -61,12 +61,12 @@ class RtProfile(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def is_refundable(self) -> bool:
-        """Whether they cancel it and give the money back."""
+        """Whether the supplier cancels it and gives the money back."""
         return self.esim_status == "GOT_RESOURCE" and self.smdp_status == "RELEASED"
 
 
 class RtUsage(msgspec.Struct, frozen=True, rename="camel"):
-    """What an eSIM has used, as esim/usage/query tells it, in bytes."""
+    """What an eSIM has used, by esim/usage/query, in bytes."""
 
     esim_tran_no: str
     data_usage: int
@@ -86,7 +86,7 @@ class _Page(msgspec.Struct, rename="camel"):
 
 
 class Balance(msgspec.Struct, frozen=True, rename="camel"):
-    """What is left with them, in ten-thousandths."""
+    """What is left of our money there, in ten-thousandths."""
 
     balance: int
     currency_code: str = "USD"
@@ -112,7 +112,7 @@ class About(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Notice(msgspec.Struct, frozen=True, rename="camel"):
-    """A message of theirs. `notify_id` is the same for one that comes twice."""
+    """A message of the supplier. `notify_id` is the same for one that comes twice."""
 
     notify_type: Annotated[str, Meta(pattern=r"^[A-Z_]{1,40}$")]
     notify_id: str | None = None
@@ -132,7 +132,8 @@ _notice = msgspec.json.Decoder(Notice)
 
 
 def read(body: bytes) -> Said:
-    """The envelope {success, errorCode, errorMsg|errorMessage, obj}. Raises ValueError where it says yes and no."""
+    """The envelope {success, errorCode, errorMsg|errorMessage, obj}. Raises ValueError where it is neither a success
+    nor a failure."""
     envelope = _decoded(_envelope, body)
     succeeded = envelope.success is True or str(envelope.success).lower() == "true"
     code = "" if envelope.error_code is None else str(envelope.error_code)
@@ -154,22 +155,27 @@ def profiles(obj: Any) -> list[RtProfile]:
 
 
 def usages(obj: Any) -> list[RtUsage]:
-    """What an answer to esim/usage/query tells. Raises ValueError."""
+    """The figures in an answer to esim/usage/query. Raises ValueError."""
     if isinstance(obj, list):
         return _taken(obj, list[RtUsage])
     return _taken(obj, _UsagePage).esim_usage_list or []
 
 
 def balance(obj: Any) -> Balance:
-    """What an answer to balance/query tells. Raises ValueError."""
+    """The balance in an answer to balance/query. Raises ValueError."""
     return _taken(obj, Balance)
 
 
 def price(obj: Any, package_code: str, currency: str | None) -> int | None:
-    """What an answer to package/list asks for a package, if it is listed in that currency. Raises ValueError."""
+    """The price of a package in an answer to package/list, if it is listed in that currency. Raises ValueError."""
     listed = _taken(obj, _PriceList).package_list or []
     return next(
-        (one.price for one in listed if (one.package_code, one.currency_code) == (package_code, currency)), None
+        (
+            package.price
+            for package in listed
+            if (package.package_code, package.currency_code) == (package_code, currency)
+        ),
+        None,
     )
 
 
@@ -199,10 +205,10 @@ def time_text(at: datetime) -> str:
 
 
 def report(profile: RtProfile, usage: RtUsage | None, now: datetime) -> Report:
-    """What they say of an eSIM, their words passed on raw (suppliers 2.2).
+    """A report on an eSIM, with the supplier's raw words.
 
-    What it has used is the higher of two figures, as both only grow. `expiredTime` of an eSIM that has not been used is
-    when it lapses, and not when its plan ends.
+    Its usage is the higher of two figures, as both only grow. `expiredTime` of an eSIM that has not been used is when
+    it expires unused, and not when its plan ends.
     """
     started = profile.esim_status not in (None, _NOT_STARTED)
     return Report(
@@ -237,5 +243,5 @@ def _highest(*figures: int | None) -> int | None:
 
 
 def _line(text: str, longest: int) -> str:
-    """A stranger's words, short and in one line."""
+    """The supplier's text, short and in one line."""
     return _CONTROL.sub(" ", text)[:longest]

@@ -1,8 +1,8 @@
-"""A reseller API of the RT-* family, such as eSIM Access (suppliers 2).
+"""A reseller API of the RT-* family, such as eSIM Access.
 
-One upstream order per unit, its transactionId our unit_key. Allocation there is asynchronous, and what they do with a
-transactionId that comes twice is not documented. So an order whose answer was lost is looked for in the list of what we
-bought; only what is still not listed a while after the payment is ordered again, under the same transactionId.
+One upstream order per unit, with our unit_key as its transactionId. Allocation is asynchronous. It is not documented
+what a transactionId that comes twice does. So an order whose answer was lost is looked for in the list of our orders;
+only one that is still not listed a while after the payment is placed again, under the same transactionId.
 """
 
 import asyncio
@@ -78,12 +78,12 @@ class RtUpstream:
 
     async def allocate(self, purchase: Purchase, now: datetime) -> Outcome:
         if purchase.supplier_ref is not None:
-            return await self._look(purchase, purchase.supplier_ref, now)
+            return await self._status_of(purchase, purchase.supplier_ref, now)
         return await self._order(purchase, now, again=False)
 
     async def probe(self, purchase: Purchase, now: datetime) -> Outcome:
         if purchase.supplier_ref is not None:
-            return await self._look(purchase, purchase.supplier_ref, now)
+            return await self._status_of(purchase, purchase.supplier_ref, now)
         try:
             async with asyncio.timeout(METHOD_SECONDS):
                 return await self._find(purchase, now) or await self._order_again(purchase, now)
@@ -93,7 +93,8 @@ class RtUpstream:
             return Unknown("looking for it took too long")
 
     async def void(self, unit: VoidUnit, now: datetime) -> VoidOutcome:
-        """Cancels what they take back. What they do not is revoked, but not for a refund: it was installed or used."""
+        """Cancels an eSIM that the supplier takes back. One that was installed or used is revoked, but not for a
+        refund."""
         try:
             async with asyncio.timeout(METHOD_SECONDS):
                 return await self._void(unit)
@@ -103,24 +104,24 @@ class RtUpstream:
             return Unknown("no answer in time")
 
     async def refresh(self, bought: Sequence[Bought], now: datetime) -> list[ProfileReport]:
-        """One call for each eSIM's state and one for the usage of ten; what is not told in time is missing."""
-        states = await _in_time([self._state(one) for one in bought], STATES_SECONDS)
-        seen = [(one, profile) for one, profile in zip(bought, states, strict=True) if profile is not None]
+        """One call for each eSIM's state and one for the usage of ten; an eSIM without an answer in time is missing."""
+        states = await _in_time([self._state(esim) for esim in bought], STATES_SECONDS)
+        seen = [(esim, profile) for esim, profile in zip(bought, states, strict=True) if profile is not None]
         numbers = [profile.esim_tran_no for _, profile in seen if profile.esim_tran_no]
         chunks = [numbers[at : at + USAGES_PER_CALL] for at in range(0, len(numbers), USAGES_PER_CALL)]
-        told = await _in_time([self._usages(chunk) for chunk in chunks], USAGES_SECONDS)
-        used = {usage.esim_tran_no: usage for usages in told for usage in usages or ()}
+        usages = await _in_time([self._usages(chunk) for chunk in chunks], USAGES_SECONDS)
+        used = {usage.esim_tran_no: usage for answer in usages for usage in answer or ()}
         return [
             ProfileReport(
                 parsing.report(profile, used.get(profile.esim_tran_no or ""), now),
-                one.iccid,
-                unit_key=one.unit_key or None,
+                esim.iccid,
+                unit_key=esim.unit_key or None,
             )
-            for one, profile in seen
+            for esim, profile in seen
         ]
 
     def parse_event(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Event:
-        """Their messages are not signed: none is more than a reason to ask (suppliers 2.1)."""
+        """The messages are not signed: none is more than a reason to ask."""
         try:
             notice = parsing.notice(body)
         except ValueError:
@@ -131,7 +132,7 @@ class RtUpstream:
         about = notice.content
         names = [name for name in (about.order_no, about.transaction_id, about.esim_tran_no) if name]
         names = names or [name for name in (_bare(about.iccid),) if name]  # they use ICCIDs again
-        return Event(key, notice.notify_type, look_at=tuple(names))
+        return Event(key, notice.notify_type, about=tuple(names))
 
     async def health(self) -> Health:
         try:
@@ -144,12 +145,12 @@ class RtUpstream:
         return Health(True, "", balance.balance, balance.currency_code or "USD")
 
     async def packages(self) -> list[Mapping[str, Any]]:
-        """Everything they sell, as they write it: for rules.catalogue.margin. Raises NotSent, NoAnswer."""
+        """The supplier's whole list, as it is written there, for rules.catalogue.margin. Raises NotSent, NoAnswer."""
         said = await self._calls.call("package/list", {"type": "BASE"})
         listed: Any = said.obj.get("packageList") if isinstance(said.obj, dict) else None
         if said.code or not isinstance(listed, list):
             raise NoAnswer(said.words if said.code else "no packageList")
-        return [one for one in listed if isinstance(one, dict)]
+        return [package for package in listed if isinstance(package, dict)]
 
     async def close(self) -> None:
         await self._calls.close()
@@ -168,10 +169,10 @@ class RtUpstream:
         refusal = _REFUSALS.get(said.code)
         if refusal and not again:
             return await self._refused(refusal, purchase, said)
-        return await self._doubt(purchase, said, now)
+        return await self._refused_again(purchase, said, now)
 
-    async def _doubt(self, purchase: Purchase, said: Said, now: datetime) -> Outcome:
-        """A refusal that proves nothing by itself: it may have been the first order that used up money or stock."""
+    async def _refused_again(self, purchase: Purchase, said: Said, now: datetime) -> Outcome:
+        """A refusal that proves nothing by itself: the first order may have used up money or stock."""
         try:
             if found := await self._find(purchase, now):
                 return found
@@ -185,7 +186,7 @@ class RtUpstream:
         return Rejected(code, True, said.words, said.code in _ALL_REFUSED, asks)
 
     async def _price(self, purchase: Purchase) -> int | None:
-        """What their list asks for the package now; None where it does not say, or says it in another currency."""
+        """The price in the supplier's list now; None where there is none, or in another currency."""
         with suppress(NotSent, NoAnswer, ValueError, TimeoutError):
             async with asyncio.timeout(PRICE_SECONDS):
                 said = await self._calls.call("package/list", {"type": "BASE", "packageCode": purchase.sku})
@@ -198,13 +199,15 @@ class RtUpstream:
             return Unknown("not listed yet; it is looked for again before it is ordered again")
         return await self._order(purchase, now, again=True)
 
-    async def _look(self, purchase: Purchase, order_no: str, now: datetime) -> Outcome:
-        """How far an order is that they have acknowledged. No answer is no reason to doubt that."""
+    async def _status_of(self, purchase: Purchase, order_no: str, now: datetime) -> Outcome:
+        """The state of an order that the supplier has acknowledged. A missing answer does not put it in doubt."""
         try:
             said = await self._query({"orderNo": order_no})
             if said.code not in ("", _NOT_YET, BUSY):
                 return Unknown(said.words)
-            listed = [] if said.code else [one for one in parsing.profiles(said.obj) if one.order_no == order_no]
+            listed = (
+                [] if said.code else [profile for profile in parsing.profiles(said.obj) if profile.order_no == order_no]
+            )
             return _read(listed, purchase, now) or _pending(purchase, order_no, now)
         except (NotSent, NoAnswer):
             return Pending(POLL_LATER_SECONDS)
@@ -212,7 +215,7 @@ class RtUpstream:
             return Unknown(str(error))
 
     async def _find(self, purchase: Purchase, now: datetime) -> Outcome | None:
-        """Our unit among all that was bought since its payment; None where it is not listed. Raises NotSent, NoAnswer,
+        """Our unit among all orders since its payment; None where it is not listed. Raises NotSent, NoAnswer,
         ValueError."""
         window = {
             "startTime": parsing.time_text(purchase.unit.paid_at - CLOCKS_DIFFER),
@@ -223,11 +226,13 @@ class RtUpstream:
             said = await self._query(window, number)
             if said.code not in ("", _NOT_YET):
                 raise NoAnswer(said.words)
-            page = {} if said.code else {one.names: one for one in parsing.profiles(said.obj)}
+            page = {} if said.code else {profile.names: profile for profile in parsing.profiles(said.obj)}
             if page.keys() <= listed.keys():  # pages may be shorter than was asked for; the last brings nothing new
                 break
             listed |= page
-        return _read([one for one in listed.values() if one.transaction_id == purchase.unit.unit_key], purchase, now)
+        return _read(
+            [profile for profile in listed.values() if profile.transaction_id == purchase.unit.unit_key], purchase, now
+        )
 
     # Voiding
 
@@ -249,19 +254,19 @@ class RtUpstream:
 
     # Asking
 
-    async def _profile(self, one: Bought | VoidUnit) -> RtProfile | None:
+    async def _profile(self, esim: Bought | VoidUnit) -> RtProfile | None:
         """Raises NotSent, NoAnswer, ValueError."""
-        said = await self._query(_by(one))
+        said = await self._query(_by(esim))
         if said.code:
             raise NoAnswer(said.words)
         return parsing.sole(
-            _alike([each for each in parsing.profiles(said.obj) if _bare(each.iccid) == one.iccid], one)
+            _alike([each for each in parsing.profiles(said.obj) if _bare(each.iccid) == esim.iccid], esim)
         )
 
-    async def _state(self, one: Bought) -> RtProfile | None:
+    async def _state(self, esim: Bought) -> RtProfile | None:
         async with self._asking:
             with suppress(NotSent, NoAnswer, ValueError):
-                return await self._profile(one)
+                return await self._profile(esim)
         return None
 
     async def _usages(self, numbers: Sequence[str]) -> list[RtUsage]:
@@ -275,9 +280,9 @@ class RtUpstream:
         return await self._calls.call("esim/query", {**by, "pager": {"pageNum": page, "pageSize": PAGE_SIZE}})
 
 
-async def _in_time(asked: Iterable[Coroutine[Any, Any, T]], seconds: float) -> list[T | None]:
-    """What came of each, None where nothing did in time."""
-    tasks = [asyncio.create_task(one) for one in asked]
+async def _in_time(calls: Iterable[Coroutine[Any, Any, T]], seconds: float) -> list[T | None]:
+    """The result of each, None where there was none in time."""
+    tasks = [asyncio.create_task(call) for call in calls]
     try:
         if tasks:
             await asyncio.wait(tasks, timeout=seconds)
@@ -289,7 +294,7 @@ async def _in_time(asked: Iterable[Coroutine[Any, Any, T]], seconds: float) -> l
 
 
 def _order_body(purchase: Purchase) -> dict[str, Any]:
-    """An order of one. With a cost agreed, they refuse it where they ask for another (200005, 200006)."""
+    """An order of one eSIM. With a cost agreed, the supplier refuses it if its price is another (200005, 200006)."""
     days = purchase.unit.period_num
     line: dict[str, Any] = {"packageCode": purchase.sku, "count": 1}
     body: dict[str, Any] = {"transactionId": purchase.unit.unit_key, "packageInfoList": [line]}
@@ -302,7 +307,7 @@ def _order_body(purchase: Purchase) -> dict[str, Any]:
 
 
 def _read(found: Sequence[RtProfile], purchase: Purchase, now: datetime) -> Outcome | None:
-    """What the eSIMs listed for our unit say of it; None where there are none. Raises ValueError."""
+    """The outcome of our unit by the eSIMs that are listed for it; None where there are none. Raises ValueError."""
     profile = parsing.sole(found)
     if profile is None:
         return None
@@ -332,15 +337,15 @@ def _age_seconds(purchase: Purchase, now: datetime) -> float:
     return (now - purchase.unit.paid_at).total_seconds()
 
 
-def _by(one: Bought | VoidUnit) -> dict[str, str]:
-    """How an eSIM is asked for: an order of ours has one."""
-    return {"orderNo": one.supplier_ref} if one.supplier_ref else {"iccid": one.iccid}
+def _by(esim: Bought | VoidUnit) -> dict[str, str]:
+    """How an eSIM is queried: each order has one eSIM."""
+    return {"orderNo": esim.supplier_ref} if esim.supplier_ref else {"iccid": esim.iccid}
 
 
-def _alike(found: Sequence[RtProfile], one: Bought | VoidUnit) -> Sequence[RtProfile]:
-    """Of eSIMs with one ICCID those with our references; all where none has them, as of one bought by hand."""
-    ours = [each for each in found if one.unit_ref is not None and each.esim_tran_no == one.unit_ref]
-    return ours or [each for each in found if each.transaction_id == one.unit_key] or found
+def _alike(found: Sequence[RtProfile], esim: Bought | VoidUnit) -> Sequence[RtProfile]:
+    """Of eSIMs with the same ICCID those with our references; all, where none has them, as if bought by hand."""
+    ours = [each for each in found if esim.unit_ref is not None and each.esim_tran_no == esim.unit_ref]
+    return ours or [each for each in found if each.transaction_id == esim.unit_key] or found
 
 
 def _named(profile: RtProfile) -> dict[str, str | None]:

@@ -1,4 +1,5 @@
-"""Keeps new purchases from a supplier that does not answer; what may be there already is still asked about."""
+"""Stops new purchases at a supplier that does not answer. Purchases that may have been made there are still asked
+about."""
 
 from datetime import datetime, timedelta
 
@@ -19,8 +20,8 @@ class Breaker:
     def closed(self, now: datetime) -> bool:
         return self._open_until is None or now >= self._open_until
 
-    def saw(self, outcome: Outcome, now: datetime) -> bool:
-        """Whether the supplier answers again after it was left alone."""
+    def record(self, outcome: Outcome, now: datetime) -> bool:
+        """Whether the supplier answers again after a time without new purchases."""
         failed = _unanswered(outcome)
         again = not failed and self._failures >= FAILURES
         self._failures = self._failures + 1 if failed else 0
@@ -29,14 +30,14 @@ class Breaker:
 
 
 class Refusals:
-    """Counts how often in a row a supplier refused us as a whole: its certificate, our credentials. What brought no
-    answer says nothing of that: a probe that is refused is unknown."""
+    """Counts how often in a row a supplier refused us as a whole: our certificate, our credentials. A call without an
+    answer neither counts nor ends the row."""
 
     def __init__(self) -> None:
         self._count = 0
         self._reason = ""
 
-    def saw(self, outcome: Outcome) -> None:
+    def record(self, outcome: Outcome) -> None:
         if isinstance(outcome, Rejected) and outcome.whole:
             self._count += 1
             self._reason = f"{outcome.code}: {outcome.message}"

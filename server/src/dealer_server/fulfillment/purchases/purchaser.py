@@ -16,14 +16,15 @@ import msgspec
 import structlog
 
 from dealer_server import failpoints, metrics
-from dealer_server.fulfillment import purchase_decision, supplier_changes
-from dealer_server.fulfillment.breaker import Breaker, Refusals
 from dealer_server.fulfillment.call_pool import Answered
 from dealer_server.fulfillment.engine import Context, Decision, FulfillmentEngine, OrderKey, RowKey
-from dealer_server.fulfillment.purchase_decision import PurchaseDecision
-from dealer_server.fulfillment.purchase_planner import PurchasePlanner
+from dealer_server.fulfillment.faults import fault_text
+from dealer_server.fulfillment.purchases import purchase_decision, supplier_changes
+from dealer_server.fulfillment.purchases.breaker import Breaker, Refusals
+from dealer_server.fulfillment.purchases.purchase_decision import PurchaseDecision
+from dealer_server.fulfillment.purchases.purchase_planner import PurchasePlanner
 from dealer_server.fulfillment.results import codes_of, void_of
-from dealer_server.fulfillment.supplier_calls import fault_text, outcome_of
+from dealer_server.fulfillment.supplier_calls import outcome_of
 from dealer_server.rules.catalogue import margin
 from dealer_server.rules.delivery.delivery import Failed
 from dealer_server.rules.orders.model import Order, Profile
@@ -91,7 +92,7 @@ class Purchaser(FulfillmentEngine[PurchaseClaim, Outcome, PurchaseDecisions]):
     async def begin(self, room: int) -> int:
         await self._pause_if_refused()
         if self._answers_again:
-            await purchases.ask_again(self._session, self.code, self._clock())
+            await purchases.make_unknown_due(self._session, self.code, self._clock())
             self._answers_again = False
         return await self._planner.begin(room) + (await self._claim(room) if room else 0)
 
@@ -168,9 +169,9 @@ class Purchaser(FulfillmentEngine[PurchaseClaim, Outcome, PurchaseDecisions]):
         except asyncio.CancelledError:
             return Unknown("this worker ended before the answer came")
         failpoints.hit("purchase.answered")
-        if self._breaker.saw(outcome, self._clock()):
+        if self._breaker.record(outcome, self._clock()):
             self.answers_again()
-        self._refusals.saw(outcome)
+        self._refusals.record(outcome)
         return outcome
 
     def unanswered(self, claim: PurchaseClaim, fault: str) -> Outcome:

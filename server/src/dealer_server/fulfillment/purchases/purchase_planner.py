@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from dealer_server import failpoints
-from dealer_server.fulfillment import purchase_decision
 from dealer_server.fulfillment.call_pool import Answered
 from dealer_server.fulfillment.engine import Context, Decision, OrderKey, RowKey
 from dealer_server.fulfillment.line_engine import LineEngine, OrderLines
+from dealer_server.fulfillment.purchases import purchase_decision
 from dealer_server.fulfillment.supplier_calls import unit_key
 from dealer_server.rules.orders.model import Order
 from dealer_server.store.orders.fulfillment import Claimed, Scheduled
