@@ -32,7 +32,7 @@ from support.api_client import PREFIX, ApiClient, Reply, Service, running_servic
 from support.processes import PATIENCE, environment, running
 from support.trading import Trading
 
-LANES = "application_name = 'esim-dealer lane' AND datname = current_database()"
+LANES = "application_name = 'esim-dealer session' AND datname = current_database()"
 
 OURS = "application_name LIKE 'esim-dealer%' AND datname = current_database() AND pid <> pg_backend_pid()"
 IN_COMMIT = "wait_event = 'SyncRep'"

@@ -17,7 +17,7 @@ WARM_SECONDS = 2.0
 @asynccontextmanager
 async def console_app(base: Base, parts: routes.Parts) -> AsyncIterator[ConsoleApp]:
     """The console, on connections of its own: however many look at pages, calls of dealers do not wait for them."""
-    database = await Database.open(base.settings.database_url, look_seconds=base.settings.console_seconds)
+    database = await Database.open(base.settings.database_url, read_timeout_seconds=base.settings.console_seconds)
     app = ConsoleApp(
         ConsoleParts(
             database=database,
