@@ -17,8 +17,8 @@ from dealer_server.clock import Clock
 from dealer_server.db.batcher import Answer, Batcher
 from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost
-from dealer_server.db.lock_waiters import LockWaiters
-from dealer_server.db.session import SHARED_LOCK_TIMEOUT, Session
+from dealer_server.db.locking_batcher import LockingBatcher
+from dealer_server.db.session import Session
 from dealer_server.operations.orders.id_allocator import IdAllocator
 from dealer_server.rules import refusal
 from dealer_server.rules.money.wallet import Wallet
@@ -45,7 +45,6 @@ class OrderBatcher:
         clock: Clock,
         placed: Callable[[], None] = lambda: None,
     ):
-        self._session = database.session(lock_timeout=SHARED_LOCK_TIMEOUT, enable_sort="off")
         self._lookups = database.session()
         self._numbers = numbers
         self._clock = clock
@@ -55,35 +54,32 @@ class OrderBatcher:
         self._recent = RecentOrders(RECENT_ORDERS)
         self._distrust = 0  # batches that go straight to the locking path
         self._next_distrust = 1
-        self._desk: Batcher[OrderRequest, Decision] = Batcher(self._run, bound=ROWS_PER_BATCH, weight=_rows)
-        self._refused: Batcher[OrderRequest, Decision] = Batcher(self._look_up, bound=ROWS_PER_BATCH)
-        self._waiters: LockWaiters[OrderRequest, Decision] = LockWaiters(
-            database, self._wait_for_lock, lambda wanted: wanted.tenant_id, bound=ROWS_PER_BATCH
+        self._batcher: LockingBatcher[OrderRequest, Decision] = LockingBatcher(
+            database, self._decide, bound=ROWS_PER_BATCH, weight=_rows, enable_sort="off"
         )
+        self._refused: Batcher[OrderRequest, Decision] = Batcher(self._look_up, bound=ROWS_PER_BATCH)
 
     def submit(self, wanted: OrderRequest) -> asyncio.Future[Decision]:
         """The order's decision; a refusal is raised. What its lines refuse already needs no wallet, only a look whether
         it is a repeat."""
         if wanted.refused is not None:
             return self._refused.submit(wanted)
-        return (self._waiters if wanted.tenant_id in self._waiters else self._desk).submit(wanted)
+        return self._batcher.submit(wanted)
 
     async def drain(self) -> None:
-        await self._desk.drain()
+        await self._batcher.drain()
         await self._refused.drain()
-        await self._waiters.drain()
 
     async def open(self) -> None:
         """Opens what the first call will need. Raises DatabaseLost."""
-        await self._session.open()
+        await self._batcher.open()
         await self._lookups.open()
 
     async def close(self) -> None:
         """Returns once everything submitted is answered, with its connections closed."""
         await self.drain()
-        await self._session.close()
+        await self._batcher.close()
         await self._lookups.close()
-        await self._waiters.close()
 
     async def _look_up(self, batch: Sequence[OrderRequest]) -> Sequence[Decision]:
         keys = [(wanted.tenant_id, wanted.transaction_id) for wanted in batch]
@@ -96,12 +92,13 @@ class OrderBatcher:
             decisions.append(order.repeat(before[key], wanted) if key in before else wanted.refused)
         return decisions
 
-    async def _run(self, batch: Sequence[OrderRequest]) -> Sequence[Answer[Decision]]:
-        decisions = await self._from_memory(batch) or await self._locked(self._session, batch, wait=False)
+    async def _decide(self, session: Session, batch: Sequence[OrderRequest], wait: bool) -> Sequence[Answer[Decision]]:
+        decisions = None if wait else await self._from_memory(session, batch)
+        decisions = decisions or await self._locked(session, batch, wait=wait)
         self._placed()
         return decisions
 
-    async def _from_memory(self, batch: Sequence[OrderRequest]) -> Sequence[Decision] | None:
+    async def _from_memory(self, session: Session, batch: Sequence[OrderRequest]) -> Sequence[Decision] | None:
         """Decides on the wallets as this process left them; None where that cannot be, or did not hold."""
         if self._distrust:
             self._distrust -= 1
@@ -122,12 +119,12 @@ class OrderBatcher:
             if len(placed) != len(batch):
                 return None
             failpoints.hit("order.fast.before")
-            written = await store.order.write(self._session, placed, short)
+            written = await store.order.write(session, placed, short)
             failpoints.hit("order.fast.committed")
         except asyncpg.UniqueViolationError:
             written = False
         except DatabaseLost as lost:
-            return await self._after_loss(self._session, lost, batch, decisions)
+            return await self._after_loss(session, lost, batch, decisions)
         if not written:
             self._distrust, self._next_distrust = self._next_distrust, min(self._next_distrust * 2, MOST_DISTRUST)
             return None
@@ -136,11 +133,6 @@ class OrderBatcher:
         for code, count in order.demand(one.wanted for one in placed).items():
             if code in short:
                 self._short[code] = short[code] - count
-        return decisions
-
-    async def _wait_for_lock(self, session: Session, batch: Sequence[OrderRequest]) -> Sequence[Answer[Decision]]:
-        decisions = await self._locked(session, batch, wait=True)
-        self._placed()
         return decisions
 
     async def _locked(
@@ -189,7 +181,7 @@ class OrderBatcher:
     ) -> Sequence[Answer[Decision]]:
         """The decisions, and in their places the orders that asked for what another transaction holds."""
         following, mine = iter(decisions), {id(wanted) for wanted in decided}
-        return [next(following) if id(wanted) in mine else self._waiters.submit(wanted) for wanted in batch]
+        return [next(following) if id(wanted) in mine else self._batcher.wait_for_lock(wanted) for wanted in batch]
 
     def _remember_short(self, demand: Mapping[str, int], free: Free, sold: Mapping[str, int]) -> None:
         for code, count in demand.items():

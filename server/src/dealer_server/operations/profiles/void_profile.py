@@ -1,6 +1,5 @@
 """Voiding a profile without giving money back: /esim/profile/cancel and /esim/profile/revoke (specification 4.4)."""
 
-import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
@@ -10,11 +9,11 @@ from msgspec import UNSET
 from dealer_server import audit_context, failpoints, store
 from dealer_server.audit_context import Actor
 from dealer_server.clock import Clock
-from dealer_server.db.batcher import Answer, Batcher
+from dealer_server.db.batcher import Answer
 from dealer_server.db.database import Database
-from dealer_server.db.lock_waiters import LockWaiters
+from dealer_server.db.locking_batcher import LockingBatcher
 from dealer_server.db.sealing import DataKeys
-from dealer_server.db.session import SHARED_LOCK_TIMEOUT, Session
+from dealer_server.db.session import Session
 from dealer_server.operations.tenants.tenant import require_reason
 from dealer_server.rules import refusal
 from dealer_server.rules.money import refund
@@ -51,14 +50,12 @@ class VoidBatcher:
         clock: Clock,
         voided: Callable[[], None] = lambda: None,
     ):
-        self._session = database.session(lock_timeout=SHARED_LOCK_TIMEOUT)
         self._data_keys = data_keys
         self._way = way
         self._clock = clock
         self._voided = voided
-        self._desk: Batcher[VoidRequest, calls.Voided] = Batcher(self._run, bound=VOIDS_PER_BATCH)
-        self._waiters: LockWaiters[VoidRequest, calls.Voided] = LockWaiters(
-            database, self._wait_for_lock, lambda wanted: wanted.tenant_id, bound=VOIDS_PER_BATCH
+        self._batcher: LockingBatcher[VoidRequest, calls.Voided] = LockingBatcher(
+            database, self._decide_all, bound=VOIDS_PER_BATCH
         )
 
     async def void(self, tenant_id: int, call: calls.VoidProfile, act: Actor | None = None) -> calls.Voided:
@@ -73,36 +70,24 @@ class VoidBatcher:
         profile_id = None if call.profile_id is None else identity.profile_id(call.profile_id)
         if call.profile_id is not None and profile_id is None:
             raise refusal.ProfileNotFound
-        return await self._submit(VoidRequest(tenant_id, profile_id, call.iccid, act))
+        return await self._batcher.submit(VoidRequest(tenant_id, profile_id, call.iccid, act))
 
     async def void_by_operator(self, tenant_id: int, profile_id: int, author: str, reason: str) -> calls.Voided:
         """The same for an operator: the act is in the audit log. Raises OperatorError without a reason, and 310404,
         200004, 200002."""
         require_reason(reason, "a cancellation needs a reason, for the audit log")
-        return await self._submit(VoidRequest(tenant_id, profile_id, None, Actor.here(author, reason)))
+        return await self._batcher.submit(VoidRequest(tenant_id, profile_id, None, Actor.here(author, reason)))
 
     async def open(self) -> None:
         """Opens what the first call will need. Raises DatabaseLost."""
-        await self._session.open()
+        await self._batcher.open()
 
     async def close(self) -> None:
         """Returns once everything submitted is answered, with its connections closed."""
-        await self._desk.drain()
-        await self._waiters.drain()
-        await self._session.close()
-        await self._waiters.close()
-
-    def _submit(self, wanted: VoidRequest) -> asyncio.Future[calls.Voided]:
-        return (self._waiters if wanted.tenant_id in self._waiters else self._desk).submit(wanted)
-
-    async def _run(self, batch: Sequence[VoidRequest]) -> Sequence[Answer[calls.Voided]]:
-        return await self._decide_all(self._session, batch, wait=False)
-
-    async def _wait_for_lock(self, session: Session, batch: Sequence[VoidRequest]) -> Sequence[Answer[calls.Voided]]:
-        return await self._decide_all(session, batch, wait=True)
+        await self._batcher.close()
 
     async def _decide_all(
-        self, session: Session, batch: Sequence[VoidRequest], *, wait: bool
+        self, session: Session, batch: Sequence[VoidRequest], wait: bool
     ) -> Sequence[Answer[calls.Voided]]:
         """Decides under locks; without `wait`, what another transaction holds is left to wait for it."""
         now = self._clock()
@@ -143,7 +128,7 @@ class VoidBatcher:
             self._voided()
         following = iter(answers)
         return [
-            next(following) if one is None or one[:2] in locked else self._waiters.submit(wanted)
+            next(following) if one is None or one[:2] in locked else self._batcher.wait_for_lock(wanted)
             for wanted, one in zip(batch, located, strict=True)
         ]
 

@@ -13,11 +13,11 @@ from msgspec import UNSET
 from dealer_server import audit_context, failpoints, store
 from dealer_server.audit_context import Actor
 from dealer_server.clock import Clock
-from dealer_server.db.batcher import Answer, Batcher
+from dealer_server.db.batcher import Answer
 from dealer_server.db.database import Database
-from dealer_server.db.lock_waiters import LockWaiters
+from dealer_server.db.locking_batcher import LockingBatcher
 from dealer_server.db.sealing import DataKeys
-from dealer_server.db.session import SHARED_LOCK_TIMEOUT, Session
+from dealer_server.db.session import Session
 from dealer_server.rules import refusal
 from dealer_server.rules.money import refund, wallet
 from dealer_server.rules.money.refund import Way
@@ -67,15 +67,13 @@ class RefundBatcher:
         clock: Clock,
         refunded: Callable[[], None] = lambda: None,
     ):
-        self._session = database.session(lock_timeout=SHARED_LOCK_TIMEOUT)
         self._data_keys = data_keys
         self._links = links
         self._way = way
         self._clock = clock
         self._refunded = refunded
-        self._desk: Batcher[RefundRequest, DecidedRefund] = Batcher(self._run, bound=REFUNDS_PER_BATCH)
-        self._waiters: LockWaiters[RefundRequest, DecidedRefund] = LockWaiters(
-            database, self._wait_for_lock, lambda wanted: wanted.tenant_id, bound=REFUNDS_PER_BATCH
+        self._batcher: LockingBatcher[RefundRequest, DecidedRefund] = LockingBatcher(
+            database, self._decide, bound=REFUNDS_PER_BATCH
         )
 
     async def refund(self, tenant_id: int, call: calls.RefundOrder, act: Actor | None = None) -> calls.Refund:
@@ -84,28 +82,18 @@ class RefundBatcher:
         _refuse_foreign(call)
         if call.order_no is None and call.transaction_id is None:
             raise refusal.ParameterMissing("orderNo is required; accepted: orderNo or transactionId, or both")
-        waits = tenant_id in self._waiters
-        return answer(await (self._waiters if waits else self._desk).submit(RefundRequest(tenant_id, call, act)))
+        return answer(await self._batcher.submit(RefundRequest(tenant_id, call, act)))
 
     async def open(self) -> None:
         """Opens what the first call will need. Raises DatabaseLost."""
-        await self._session.open()
+        await self._batcher.open()
 
     async def close(self) -> None:
         """Returns once everything submitted is answered, with its connections closed."""
-        await self._desk.drain()
-        await self._waiters.drain()
-        await self._session.close()
-        await self._waiters.close()
-
-    async def _run(self, batch: Sequence[RefundRequest]) -> Sequence[Answer[DecidedRefund]]:
-        return await self._decide(self._session, batch, wait=False)
-
-    async def _wait_for_lock(self, session: Session, batch: Sequence[RefundRequest]) -> Sequence[Answer[DecidedRefund]]:
-        return await self._decide(session, batch, wait=True)
+        await self._batcher.close()
 
     async def _decide(
-        self, session: Session, batch: Sequence[RefundRequest], *, wait: bool
+        self, session: Session, batch: Sequence[RefundRequest], wait: bool
     ) -> Sequence[Answer[DecidedRefund]]:
         """Decides under locks; without `wait`, what another transaction holds is left to wait for it."""
         now = self._clock()
@@ -137,7 +125,7 @@ class RefundBatcher:
             self._refunded()
         following = iter(decisions)
         return [
-            self._waiters.submit(one) if key in held else next(following)
+            self._batcher.wait_for_lock(one) if key in held else next(following)
             for one, key in zip(batch, located, strict=True)
         ]
 
