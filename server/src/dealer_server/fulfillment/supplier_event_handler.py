@@ -61,7 +61,7 @@ class SupplierEventHandler:
             changed = await self._report(code, told, now) if told else []
             asked = await purchase.look_at(session, code, event.look_at, now) if event.look_at else 0
             state = "ASKED" if asked else "APPLIED" if event.sightings else "UNKNOWN"
-            fresh = await rows.note_event(session, self._data_keys, code, event.key, event.kind, state, body, now)
+            fresh = await rows.add_event(session, self._data_keys, code, event.key, event.kind, state, body, now)
             failpoints.hit("event.written")
         if not fresh:
             return

@@ -78,7 +78,7 @@ def status_pages(base: Base) -> Starlette:
     async def gauges() -> tuple[Mapping[str, float], status.PurchasesOpen]:
         async with base.database.connection() as connection:
             webhooks = await store.webhook.gauges(connection, base.clock.now())
-            return webhooks, await store.supplier.gauges(connection)
+            return webhooks, await store.supplier.open_purchases(connection)
 
     return status.pages(gauges, base.health.not_ready)
 

@@ -191,12 +191,14 @@ async def _move_stock(connection: Connection, order: Order, one: _Line, now: dat
         if one.item.supplier == STOCK:
             await store.stock.release(connection, keys)
         return
-    has = await store.stock.sold(connection, keys)
+    has = await store.stock.taken_codes(connection, keys)
     without = [key for key in keys if key[1] not in has]
-    free = await store.stock.free(connection, one.item.package_code, len(without))
+    free = await store.stock.lock_free(connection, one.item.package_code, len(without))
     if len(free) < len(without):
         raise OperatorError(f"stock has {len(free)} of {one.item.package_code}; {len(without)} are needed")
-    await store.stock.hand_out(connection, [(iccid, *key) for (iccid, _), key in zip(free, without, strict=True)], now)
+    await store.stock.mark_taken(
+        connection, [(iccid, *key) for (iccid, _), key in zip(free, without, strict=True)], now
+    )
 
 
 async def _record(

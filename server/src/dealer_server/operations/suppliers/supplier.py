@@ -181,7 +181,7 @@ async def compare(database: Database, keys: DataKeys, code: str, rule: Margin) -
     """What our catalogue would become if it sold what a supplier lists, at a margin. Raises OperatorError."""
     async with database.connection() as connection:
         one = await _named(connection, keys, code)
-        documents = await rows.made_first_by(connection, code)
+        documents = await rows.packages_routed_first_to(connection, code)
     remote = opened(one)
     try:
         if not isinstance(remote, RtUpstream):

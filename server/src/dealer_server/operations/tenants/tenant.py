@@ -171,7 +171,7 @@ async def reset_secret(
     """The new secret; the old one opens calls for 24 h more (decisions 1), or not at all. Raises OperatorError."""
 
     async def work(connection: Connection) -> str:
-        found = await store.tenant.credential(connection, app_key)
+        found = await store.tenant.lock_credential(connection, app_key)
         if found is None:
             raise OperatorError(f"no credential {app_key!r}")
         tenant_id, version = found

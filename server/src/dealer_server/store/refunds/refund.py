@@ -1,4 +1,4 @@
-"""Refunds: what was asked for, what became of it, and the money that went back.
+"""Refunds with their profiles: written, decided, settled, and credited to wallets.
 
 Locks are taken in one order on every path: wallet, order, items, profiles, refunds
 (docs/decisions/0016-lock-order.md).
@@ -54,7 +54,7 @@ class Line(NamedTuple):
 
 
 class New(NamedTuple):
-    """A refund to be written. `due_at` set: nothing more is to be decided, so the worker may settle it."""
+    """A refund to be written. `due_at` is set where nothing is left to be decided, so that the worker may settle it."""
 
     tenant_id: int
     refund_id: int
@@ -71,7 +71,7 @@ class New(NamedTuple):
 
 
 class Credit(NamedTuple):
-    """Money that goes back: the wallet's entry number `version`."""
+    """The credit of a refund: entry number `version` of the wallet's ledger."""
 
     tenant_id: int
     refund_id: int
@@ -129,7 +129,8 @@ async def _with_lines(connection: Connection | Session, records: Sequence[asyncp
 
 
 async def add(session: Connection | Session, new: Sequence[New]) -> None:
-    """Writes refunds with their profiles: of one credited at once all are COMPLETED. Raises UniqueViolationError."""
+    """Writes refunds with their profiles, all COMPLETED where the refund is REFUNDED at once. Raises
+    UniqueViolationError."""
     await session.fetch(
         "INSERT INTO refund (tenant_id, refund_id, order_id, refund_transaction_id, scope, status, amount, credited,"
         " remark, author, created_at, settled_at, due_at)"
@@ -144,11 +145,11 @@ async def add(session: Connection | Session, new: Sequence[New]) -> None:
     )
     lines = [
         (
-            *(one.tenant_id, one.refund_id, part.profile_id, part.line, part.amount, part.way),
-            "COMPLETED" if one.status == "REFUNDED" else "READY" if part.way == "AT_ONCE" else "PENDING",
+            *(refund.tenant_id, refund.refund_id, part.profile_id, part.line, part.amount, part.way),
+            "COMPLETED" if refund.status == "REFUNDED" else "READY" if part.way == "AT_ONCE" else "PENDING",
         )
-        for one in new
-        for part in one.parts
+        for refund in new
+        for part in refund.parts
     ]
     await session.fetch(
         "INSERT INTO refund_line (tenant_id, refund_id, profile_id, line, amount, way, status)"
@@ -159,8 +160,9 @@ async def add(session: Connection | Session, new: Sequence[New]) -> None:
 
 
 async def pay_back(session: Connection | Session, credits: Sequence[Credit], now: datetime) -> None:
-    """Credits locked wallets, one ledger entry each. Raises UniqueViolationError for a refund credited before."""
-    wallets = len({one.tenant_id for one in credits})
+    """Credits locked wallets, with one ledger entry per refund. Raises UniqueViolationError for a refund that was
+    credited before."""
+    wallets = len({credit.tenant_id for credit in credits})
     [row] = await session.fetch(
         "WITH credit AS ("
         " SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])"
@@ -178,14 +180,14 @@ async def pay_back(session: Connection | Session, credits: Sequence[Credit], now
         *columns(credits, 5),
         now,
     )
-    assert row["moved"] == wallets, "a wallet moved on while it was locked"
+    assert row["moved"] == wallets, "a locked wallet has another version"
 
 
 # Orders as refunds and voids leave them
 
 
 async def record_orders(session: Connection | Session, changes: Sequence[tuple[Order, Order]]) -> None:
-    """Writes locked orders: (as they were, as they are), items and profiles with them."""
+    """Writes locked orders with their items and profiles: (before, after)."""
     orders = [
         (
             *(after.tenant_id, after.order_id, before.version, after.version, after.refund_amount, after.pay_status),
@@ -202,7 +204,7 @@ async def record_orders(session: Connection | Session, changes: Sequence[tuple[O
         " WHERE o.tenant_id = new.tenant_id AND o.order_id = new.order_id AND o.version = new.known RETURNING 1",
         *columns(orders, 9),
     )
-    assert len(written) == len(orders), "an order moved on while it was locked"
+    assert len(written) == len(orders), "a locked order has another version"
     if items := list(_touched_items(changes)):
         await session.fetch(
             "UPDATE order_item i SET item_status = new.item_status,"
@@ -225,8 +227,15 @@ async def record_orders(session: Connection | Session, changes: Sequence[tuple[O
             " WHERE p.tenant_id = new.tenant_id AND p.profile_id = new.profile_id",
             *columns(
                 [
-                    (tenant_id, one.profile_id, one.lifecycle_status, one.cancelled, one.refunded, one.held)
-                    for tenant_id, one in profiles
+                    (
+                        tenant_id,
+                        profile.profile_id,
+                        profile.lifecycle_status,
+                        profile.cancelled,
+                        profile.refunded,
+                        profile.held,
+                    )
+                    for tenant_id, profile in profiles
                 ],
                 6,
             ),
@@ -235,12 +244,14 @@ async def record_orders(session: Connection | Session, changes: Sequence[tuple[O
 
 
 def waits(item: Item) -> bool:
-    """Whether fulfillment still owes this line something."""
-    return any(one.lifecycle_status == "PENDING" and not one.failed and not one.held for one in item.profiles)
+    """Whether profiles of this line still wait for fulfillment."""
+    return any(
+        profile.lifecycle_status == "PENDING" and not profile.failed and not profile.held for profile in item.profiles
+    )
 
 
 def _touched_items(changes: Iterable[tuple[Order, Order]]) -> Iterable[tuple[Order, Item]]:
-    """Also those whose status stays: what is held or let go decides whether fulfillment owes the line something."""
+    """Items that changed in any way: a profile that is held or released decides whether the line is due."""
     for before, after in changes:
         for old, new in zip(before.items, after.items, strict=True):
             if new != old:
@@ -250,8 +261,8 @@ def _touched_items(changes: Iterable[tuple[Order, Order]]) -> Iterable[tuple[Ord
 async def decide_lines(
     session: Connection | Session, decided: Sequence[tuple[int, int, int, bool, str | None]], now: datetime
 ) -> int:
-    """Says of (tenant_id, refund_id, profile_id) whether each is given back, and why not; a refund of which nothing is
-    left to be decided is due. How many were still PENDING."""
+    """Decides lines: (tenant_id, refund_id, profile_id, whether it is refunded, reason if not). A refund without
+    undecided lines becomes due. Returns how many of the lines were PENDING."""
     if not decided:
         return 0
     await _lock(session, sorted({(tenant_id, refund_id) for tenant_id, refund_id, *_ in decided}))
@@ -277,8 +288,8 @@ async def decide_lines(
 
 
 async def _lock(session: Connection | Session, refunds: Sequence[Key]) -> None:
-    """Locks refunds, in order, until the transaction ends. Without it, two transactions that decide the last two lines
-    would each see the other's line still PENDING, and neither would make the refund due."""
+    """Locks refunds, in the order of their keys, until the transaction ends. Otherwise two transactions that decide the
+    last two lines would each see the other line PENDING, and neither would make the refund due."""
     await session.fetch(
         "SELECT 1 FROM refund JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, refund_id)"
         " USING (tenant_id, refund_id) ORDER BY tenant_id, refund_id FOR NO KEY UPDATE OF refund",
@@ -286,11 +297,11 @@ async def _lock(session: Connection | Session, refunds: Sequence[Key]) -> None:
     )
 
 
-# Settling what was pending
+# Settling refunds that are due
 
 
 class Due(NamedTuple):
-    """A refund of which nothing is left to be decided; `failures`: how often settling it failed."""
+    """A refund without undecided lines. `failures`: how often settling it failed."""
 
     tenant_id: int
     order_id: int
@@ -299,7 +310,7 @@ class Due(NamedTuple):
 
 
 async def due(session: Session, now: datetime, limit: int) -> list[Due]:
-    """What may be settled now, the longest due first."""
+    """The refunds that may be settled now, the longest due first."""
     rows = await session.fetch(
         "SELECT tenant_id, order_id, refund_id, settle_failures AS failures FROM refund"
         " WHERE status = 'REFUNDING' AND due_at <= $1 ORDER BY due_at LIMIT $2",
@@ -309,22 +320,22 @@ async def due(session: Session, now: datetime, limit: int) -> list[Due]:
     return as_values(Due, rows)
 
 
-async def postpone(session: Session, one: Due, until: datetime, now: datetime) -> None:
-    """Settling it failed once more: it is due again later, unless somebody has settled it meanwhile."""
+async def postpone(session: Session, refund: Due, until: datetime, now: datetime) -> None:
+    """Makes a refund that could not be settled due again later, unless it was settled meanwhile."""
     await session.fetch(
         "UPDATE refund SET settle_failures = settle_failures + 1, due_at = $3"
         " WHERE tenant_id = $1 AND refund_id = $2 AND status = 'REFUNDING' AND due_at <= $4",
-        one.tenant_id,
-        one.refund_id,
+        refund.tenant_id,
+        refund.refund_id,
         until,
         now,
     )
 
 
 async def sweep(session: Session, now: datetime) -> list[Key]:
-    """Makes refunds due that wait for nobody's word any more and yet are not; (tenant_id, refund_id) of each.
+    """Makes refunds due that have no undecided lines and yet are not due; returns their (tenant_id, refund_id).
 
-    One that somebody is deciding right now is left to them.
+    A refund that another transaction has locked is left alone.
     """
     rows = await session.fetch(
         "WITH left_over AS (SELECT tenant_id, refund_id FROM refund r WHERE status = 'REFUNDING' AND due_at IS NULL"
@@ -339,7 +350,7 @@ async def sweep(session: Session, now: datetime) -> list[Key]:
 
 
 async def take(session: Session, keys: Sequence[Key], now: datetime) -> list[Row]:
-    """Those of these (tenant_id, refund_id) that are still due, locked until the transaction ends."""
+    """Locks those of these (tenant_id, refund_id) that are still due, until the transaction ends."""
     rows = await session.fetch(
         f"SELECT {_COLUMNS} FROM refund JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, refund_id)"
         " USING (tenant_id, refund_id) WHERE status = 'REFUNDING' AND due_at <= $3"
@@ -351,7 +362,7 @@ async def take(session: Session, keys: Sequence[Key], now: datetime) -> list[Row
 
 
 async def end(session: Session, settled: Sequence[tuple[int, int, int, bool]], now: datetime) -> None:
-    """Settles (tenant_id, refund_id, credited, whether anything was given): REFUNDED or REJECTED."""
+    """Settles (tenant_id, refund_id, credited, whether any line is READY): REFUNDED or REJECTED."""
     await session.fetch(
         "WITH settled AS (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bool[])"
         "  AS settled(tenant_id, refund_id, credited, given)"
@@ -370,26 +381,26 @@ async def settle(
     session: Session,
     changes: Sequence[tuple[Order, Order]],
     credits: Sequence[Credit],
-    told: Sequence[tuple[int, Order]],
+    credited: Sequence[tuple[int, Order]],
     data_keys: DataKeys,
     links: Links,
     now: datetime,
 ) -> None:
-    """Writes orders as refunds leave them, their money, and the events: of each credited refund (its id, the order as
-    its credit left it) one REFUND_COMPLETED, behind the DELIVERY_UPDATED of what became void.
+    """Writes the orders that refunds changed, the credits, and their events: one REFUND_COMPLETED for each credited
+    refund (refund id, order after the credit), after the DELIVERY_UPDATED of the order.
 
-    A refund that is only accepted changes nothing that dealers are told of (specification 6.1).
+    A refund that is only accepted changes nothing that webhooks tell (specification 6.1).
     """
     await record_orders(session, changes)
     await give_back_stock(session, changes)
     if not credits:
         return
     await pay_back(session, credits, now)
-    latest = {(order.tenant_id, order.order_id): order for _, order in told}
+    latest = {(order.tenant_id, order.order_id): order for _, order in credited}
     await webhook.order_changed(session, [(*key, order.version) for key, order in latest.items()], now)
-    ids = await webhook.delivery_ids(session, len(told))
+    ids = await webhook.delivery_ids(session, len(credited))
     events = []
-    for delivery_id, (_, order) in zip(ids, told, strict=True):
+    for delivery_id, (_, order) in zip(ids, credited, strict=True):
         body = encoder.encode(snapshot.refund_completed(order, links))
         sealed = data_keys.seal(body, delivery_context(order.tenant_id, delivery_id))
         events.append(webhook.Credit(order.tenant_id, order.order_id, order.version, delivery_id, sealed))
@@ -397,14 +408,14 @@ async def settle(
 
 
 async def give_back_stock(session: Connection | Session, changes: Sequence[tuple[Order, Order]]) -> None:
-    """What was sold from stock and is void before its code was shown can be sold again."""
+    """Frees the stock codes of profiles that became void before their codes were shown."""
     freed = [
-        (after.tenant_id, one.profile_id)
+        (after.tenant_id, profile.profile_id)
         for before, after in changes
         for old, new in zip(before.items, after.items, strict=True)
         if new.supplier == STOCK
-        for was, one in zip(old.profiles, new.profiles, strict=True)
-        if one.iccid is None and one.cancelled and not was.cancelled
+        for was, profile in zip(old.profiles, new.profiles, strict=True)
+        if profile.iccid is None and profile.cancelled and not was.cancelled
     ]
     if freed:
         await stock.release(session, freed)
@@ -414,7 +425,7 @@ async def give_back_stock(session: Connection | Session, changes: Sequence[tuple
 
 
 async def by_id(connection: Connection, refund_id: int) -> Row | None:
-    """Of whatever tenant: refund_ids are unique over all."""
+    """A refund of any tenant: refund_ids are unique over all."""
     row = await connection.fetchrow(f"SELECT {_COLUMNS} FROM refund WHERE refund_id = $1", refund_id)
     return (await _with_lines(connection, [row]))[0] if row else None
 

@@ -10,7 +10,7 @@ from esim_dealer.wire.vocabulary import EntryType
 
 
 class Entry(NamedTuple):
-    """One movement of money. `order_id` of a debit or a refund, `topup_id` of a top-up."""
+    """One ledger entry. `order_id` is set for a debit or a refund, `topup_id` for a top-up."""
 
     version: int
     entry_type: EntryType
@@ -38,7 +38,7 @@ _ENTRIES = (
 
 
 async def page(connection: Connection, tenant_id: int, wanted: Filter, window: Window) -> list[Entry]:
-    """`window.after` is the version of the last entry seen."""
+    """A page of entries; `window.after` is the version of the last entry of the page before."""
     rows = await connection.fetch(
         "SELECT version, entry_type, amount, balance_after, CASE entry_type WHEN 'ORDER_PAY' THEN reference"
         " WHEN 'REFUND' THEN (SELECT order_id FROM refund r WHERE r.tenant_id = e.tenant_id"
@@ -51,7 +51,7 @@ async def page(connection: Connection, tenant_id: int, wanted: Filter, window: W
 
 
 async def count(connection: Connection, tenant_id: int, wanted: Filter) -> int:
-    """How many match; the wallet's version counts them all."""
+    """The number of entries; without a filter it is the wallet's version."""
     if wanted.empty:
         return await connection.fetchval("SELECT version FROM wallet WHERE tenant_id = $1", tenant_id) or 0
     return await connection.fetchval(f"SELECT count(*){_ENTRIES}", tenant_id, *wanted) or 0
