@@ -10,7 +10,7 @@ from dealer_server import settings
 from dealer_server.cli import AsJson, author, opened_database, run
 
 if TYPE_CHECKING:
-    from dealer_server.store.refunds.refund import Row
+    from dealer_server.store.refunds.refund import Refund
     from dealer_server.store.wallets.topup import Topup
 
 topup_app = App(name="topup", help="Top-ups that dealers ask for.")
@@ -120,7 +120,7 @@ def _topup(one: "Topup") -> dict[str, Any]:
     return {"tenantId": one.tenant_id} | msgspec.to_builtins(topup.answer(one, duplicate=False))
 
 
-def _refund(row: "Row") -> dict[str, Any]:
+def _refund(row: "Refund") -> dict[str, Any]:
     from dealer_server.rules.orders import identity
 
     return {

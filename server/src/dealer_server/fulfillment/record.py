@@ -15,7 +15,7 @@ from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order, changed_items, changed_profiles
 from dealer_server.store.orders import fulfillment as rows
 from dealer_server.store.profiles import iccid, lifecycle
-from dealer_server.store.refunds.refund import New
+from dealer_server.store.refunds.refund import NewRefund
 from dealer_server.store.webhooks import webhook
 
 OrderKey = tuple[int, int]
@@ -61,8 +61,22 @@ async def _give_back(
         )
         scope = Scope({part.line: ids for part in parts}).meaning
         amount = sum(part.amount for part in parts)
-        new.append(New(*key[:1], refund_id, key[1], None, scope, "REFUNDING", amount, "fulfillment failed for good",
-                       "system", now, now, parts))  # fmt: skip
+        new.append(
+            NewRefund(
+                tenant_id=key[0],
+                refund_id=refund_id,
+                order_id=key[1],
+                refund_transaction_id=None,
+                scope=scope,
+                status="REFUNDING",
+                amount=amount,
+                remark="fulfillment failed for good",
+                author="system",
+                created_at=now,
+                due_at=now,
+                parts=parts,
+            )
+        )
         held[key] = refund.hold(orders[key], ids, now)
     await store.refund.add(session, new)
     return held

@@ -26,7 +26,7 @@ from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.rules.orders.snapshot import Links
 from dealer_server.store.refunds import refund as rows
-from dealer_server.store.refunds.refund import Credit, Line, New, Row
+from dealer_server.store.refunds.refund import Credit, NewRefund, Refund, RefundLine
 from esim_dealer.wire import calls
 from esim_dealer.wire.vocabulary import RefundItemStatus
 
@@ -50,7 +50,7 @@ class RefundRequest(msgspec.Struct, frozen=True):
 class DecidedRefund(msgspec.Struct, frozen=True):
     """A refund, new or repeated, and its order as it then stands."""
 
-    row: Row
+    row: Refund
     order: Order
     duplicate: bool
 
@@ -154,7 +154,7 @@ class RefundBatch:
         self,
         orders: dict[OrderKey, Order],
         wallets: dict[int, Wallet],
-        known: Sequence[Row],
+        known: Sequence[Refund],
         voiding: frozenset[int],
         way: WayOf,
         now: datetime,
@@ -166,7 +166,7 @@ class RefundBatch:
         self._voiding = voiding
         self._way = way
         self._now = now
-        self.new: list[New] = []
+        self.new: list[NewRefund] = []
         self._credits: list[Credit] = []
         self._told: list[tuple[int, Order]] = []
 
@@ -183,7 +183,7 @@ class RefundBatch:
         except refusal.Refusal as why:
             return why
 
-    def _repeated(self, wanted: RefundRequest, order: Order, scope: refund.Scope) -> Row | None:
+    def _repeated(self, wanted: RefundRequest, order: Order, scope: refund.Scope) -> Refund | None:
         """The refund that this call repeats. Raises 310402."""
         tenant_id, key = wanted.tenant_id, wanted.call.refund_transaction_id
         for row in self._known:
@@ -201,7 +201,7 @@ class RefundBatch:
     def _accept(self, wanted: RefundRequest, order: Order, scope: refund.Scope, refund_id: int) -> DecidedRefund:
         """Raises 200004, 200003."""
         plan = refund.plan(order, scope, self._way, self._voiding)
-        new = New(
+        new = NewRefund(
             *(wanted.tenant_id, refund_id, order.order_id, wanted.call.refund_transaction_id, scope.meaning),
             *("REFUNDED" if plan.at_once else "REFUNDING", plan.amount, wanted.call.remark, "dealer", self._now),
             None,
@@ -218,11 +218,13 @@ class RefundBatch:
             after = refund.hold(order, ids, self._now)
         self._orders[wanted.tenant_id, order.order_id] = after
         self.new.append(new)
-        row = Row(
+        row = Refund(
             *(new.tenant_id, new.refund_id, new.order_id, new.refund_transaction_id, new.scope, new.status),
             *(new.amount, new.amount if plan.at_once else 0, self._now, self._now if plan.at_once else None),
             tuple(
-                Line(part.profile_id, part.line, part.amount, part.way, "COMPLETED" if plan.at_once else "PENDING")
+                RefundLine(
+                    part.profile_id, part.line, part.amount, part.way, "COMPLETED" if plan.at_once else "PENDING"
+                )
                 for part in plan.parts
             ),
         )
@@ -268,7 +270,7 @@ def answer(decided: DecidedRefund) -> calls.Refund:
     )
 
 
-def _item(row: Row, order: Order, number: int) -> calls.RefundedItem:
+def _item(row: Refund, order: Order, number: int) -> calls.RefundedItem:
     """One line of the answer. Of a settled refund, rejected profiles are named only where all of the line were."""
     lines = [line for line in row.lines if line.line == number]
     status: RefundItemStatus = "PENDING"

@@ -9,30 +9,30 @@ from dealer_server.db.database import Database
 from dealer_server.operations.tenants.tenant import OperatorError, require_reason
 from dealer_server.rules.orders import identity
 from dealer_server.store.refunds import refund as rows
-from dealer_server.store.refunds.refund import Row
+from dealer_server.store.refunds.refund import Refund
 
 
-async def listed(database: Database, tenant_id: int | None, status: str | None, limit: int = 200) -> Sequence[Row]:
+async def listed(database: Database, tenant_id: int | None, status: str | None, limit: int = 200) -> Sequence[Refund]:
     """The newest first."""
     async with database.connection() as connection:
         return await rows.listed(connection, tenant_id, status, limit)
 
 
-async def approve(database: Database, refund_no: str, author: str, clock: Clock) -> Row:
+async def approve(database: Database, refund_no: str, author: str, clock: Clock) -> Refund:
     """Lets the profiles that wait for a review be given back. Raises OperatorError."""
     return await _review(database, refund_no, None, author, clock)
 
 
-async def reject(database: Database, refund_no: str, reason: str, author: str, clock: Clock) -> Row:
+async def reject(database: Database, refund_no: str, reason: str, author: str, clock: Clock) -> Refund:
     """Raises OperatorError."""
     require_reason(reason, "a rejection needs a reason, for the audit log")
     return await _review(database, refund_no, reason, author, clock)
 
 
-async def _review(database: Database, refund_no: str, reason: str | None, author: str, clock: Clock) -> Row:
+async def _review(database: Database, refund_no: str, reason: str | None, author: str, clock: Clock) -> Refund:
     refund_id = identity.refund_id(refund_no)
 
-    async def work(connection: Connection) -> Row:
+    async def work(connection: Connection) -> Refund:
         found = await rows.by_id(connection, refund_id) if refund_id is not None else None
         if found is None:
             raise OperatorError(f"no refund {refund_no}")

@@ -29,7 +29,7 @@ Status = Literal["REFUNDING", "REFUNDED", "REJECTED"]
 LineStatus = Literal["PENDING", "READY", "COMPLETED", "REJECTED"]
 
 
-class Row(NamedTuple):
+class Refund(NamedTuple):
     """A refund as it stands, with its profiles."""
 
     tenant_id: int
@@ -42,10 +42,10 @@ class Row(NamedTuple):
     credited: int
     created_at: datetime
     settled_at: datetime | None
-    lines: tuple["Line", ...] = ()
+    lines: tuple["RefundLine", ...] = ()
 
 
-class Line(NamedTuple):
+class RefundLine(NamedTuple):
     profile_id: int
     line: int
     amount: int
@@ -53,7 +53,7 @@ class Line(NamedTuple):
     status: LineStatus
 
 
-class New(NamedTuple):
+class NewRefund(NamedTuple):
     """A refund to be written. `due_at` is set where nothing is left to be decided, so that the worker may settle it."""
 
     tenant_id: int
@@ -80,11 +80,11 @@ class Credit(NamedTuple):
     balance_after: int
 
 
-_COLUMNS = columns_of(Row, "lines")
+_COLUMNS = columns_of(Refund, "lines")
 _of_refund = itemgetter("tenant_id", "refund_id")
 
 
-async def of_orders(connection: Connection | Session, keys: Sequence[Key]) -> list[Row]:
+async def of_orders(connection: Connection | Session, keys: Sequence[Key]) -> list[Refund]:
     """The refunds of these (tenant_id, order_id), oldest first."""
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM refund JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)"
@@ -94,7 +94,7 @@ async def of_orders(connection: Connection | Session, keys: Sequence[Key]) -> li
     return await _with_lines(connection, rows)
 
 
-async def by_transaction(connection: Connection | Session, keys: Sequence[tuple[int, str]]) -> list[Row]:
+async def by_transaction(connection: Connection | Session, keys: Sequence[tuple[int, str]]) -> list[Refund]:
     """The refunds that carry these (tenant_id, refundTransactionId)."""
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM refund JOIN unnest($1::bigint[], $2::text[]) AS key(tenant_id, refund_transaction_id)"
@@ -104,19 +104,19 @@ async def by_transaction(connection: Connection | Session, keys: Sequence[tuple[
     return await _with_lines(connection, rows)
 
 
-async def _with_lines(connection: Connection | Session, records: Sequence[asyncpg.Record]) -> list[Row]:
+async def _with_lines(connection: Connection | Session, records: Sequence[asyncpg.Record]) -> list[Refund]:
     """The refunds of these records of _COLUMNS, with their profiles."""
     if not records:
         return []
     rows = await connection.fetch(
-        f"SELECT {columns_of(Line)}, tenant_id, refund_id FROM refund_line"
+        f"SELECT {columns_of(RefundLine)}, tenant_id, refund_id FROM refund_line"
         " JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, refund_id) USING (tenant_id, refund_id)"
         " ORDER BY profile_id",
         *columns([_of_refund(record) for record in records], 2),
     )
-    lines: dict[Key, list[Line]] = {}
+    lines: dict[Key, list[RefundLine]] = {}
     for row in rows:
-        line = Line(
+        line = RefundLine(
             profile_id=row["profile_id"],
             line=row["line"],
             amount=row["amount"],
@@ -124,11 +124,11 @@ async def _with_lines(connection: Connection | Session, records: Sequence[asyncp
             status=row["status"],
         )
         lines.setdefault(_of_refund(row), []).append(line)
-    refunds = as_values(Row, records, lines=())
+    refunds = as_values(Refund, records, lines=())
     return [refund._replace(lines=tuple(lines.get((refund.tenant_id, refund.refund_id), ()))) for refund in refunds]
 
 
-async def add(session: Connection | Session, new: Sequence[New]) -> None:
+async def add(session: Connection | Session, new: Sequence[NewRefund]) -> None:
     """Writes refunds with their profiles, all COMPLETED where the refund is REFUNDED at once. Raises
     UniqueViolationError."""
     await session.fetch(
@@ -349,7 +349,7 @@ async def sweep(session: Session, now: datetime) -> list[Key]:
     return [_of_refund(row) for row in rows]
 
 
-async def take(session: Session, keys: Sequence[Key], now: datetime) -> list[Row]:
+async def lock_due(session: Session, keys: Sequence[Key], now: datetime) -> list[Refund]:
     """Locks those of these (tenant_id, refund_id) that are still due, until the transaction ends."""
     rows = await session.fetch(
         f"SELECT {_COLUMNS} FROM refund JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, refund_id)"
@@ -361,7 +361,7 @@ async def take(session: Session, keys: Sequence[Key], now: datetime) -> list[Row
     return await _with_lines(session, rows)
 
 
-async def end(session: Session, settled: Sequence[tuple[int, int, int, bool]], now: datetime) -> None:
+async def mark_settled(session: Session, settled: Sequence[tuple[int, int, int, bool]], now: datetime) -> None:
     """Settles (tenant_id, refund_id, credited, whether any line is READY): REFUNDED or REJECTED."""
     await session.fetch(
         "WITH settled AS (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bool[])"
@@ -424,13 +424,13 @@ async def give_back_stock(session: Connection | Session, changes: Sequence[tuple
 # The operator
 
 
-async def by_id(connection: Connection, refund_id: int) -> Row | None:
+async def by_id(connection: Connection, refund_id: int) -> Refund | None:
     """A refund of any tenant: refund_ids are unique over all."""
     row = await connection.fetchrow(f"SELECT {_COLUMNS} FROM refund WHERE refund_id = $1", refund_id)
     return (await _with_lines(connection, [row]))[0] if row else None
 
 
-async def listed(connection: Connection, tenant_id: int | None, status: str | None, limit: int) -> list[Row]:
+async def listed(connection: Connection, tenant_id: int | None, status: str | None, limit: int) -> list[Refund]:
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM refund WHERE ($1::bigint IS NULL OR tenant_id = $1)"
         " AND ($2::text IS NULL OR status = $2) ORDER BY refund_id DESC LIMIT $3",
