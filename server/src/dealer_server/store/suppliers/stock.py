@@ -34,20 +34,22 @@ class Free(NamedTuple):
 
 
 _LOCK = """
-SELECT wanted.package_code,
-    (SELECT count(*) FROM (SELECT FROM stock_profile s WHERE s.package_code = wanted.package_code AND taken_by IS NULL
-        ORDER BY iccid LIMIT wanted.quantity FOR NO KEY UPDATE{}) free) AS locked,
-    (SELECT count(*) FROM (SELECT FROM stock_profile s WHERE s.package_code = wanted.package_code AND taken_by IS NULL
-        LIMIT wanted.quantity) free) AS seen
-FROM unnest($1::text[], $2::int[]) AS wanted(package_code, quantity)
+SELECT needed.package_code,
+    (SELECT count(*) FROM (SELECT FROM stock_profile s WHERE s.package_code = needed.package_code AND taken_by IS NULL
+        ORDER BY iccid LIMIT needed.quantity FOR NO KEY UPDATE{}) free) AS locked,
+    (SELECT count(*) FROM (SELECT FROM stock_profile s WHERE s.package_code = needed.package_code AND taken_by IS NULL
+        LIMIT needed.quantity) free) AS seen
+FROM unnest($1::text[], $2::int[]) AS needed(package_code, quantity)
 """
 
 
-async def lock(session: Session, wanted: Mapping[str, int], *, wait: bool) -> Free:
-    """Locks free codes, a number of each package, in the order of package and ICCID, until the transaction ends;
+async def lock(session: Session, quantities: Mapping[str, int], *, wait: bool) -> Free:
+    """Locks up to `quantities` free codes by package, in the order of package and ICCID, until the transaction ends;
     without `wait` only those that no other transaction holds."""
-    codes = sorted(wanted)
-    rows = await session.fetch(_LOCK.format("" if wait else " SKIP LOCKED"), codes, [wanted[code] for code in codes])
+    codes = sorted(quantities)
+    rows = await session.fetch(
+        _LOCK.format("" if wait else " SKIP LOCKED"), codes, [quantities[code] for code in codes]
+    )
     locked = {row["package_code"]: row["locked"] for row in rows}
     held = frozenset(row["package_code"] for row in rows if row["locked"] < row["seen"])
     return Free(locked, frozenset() if wait else held)
