@@ -244,7 +244,7 @@ async def test_a_page_that_takes_too_long_ends_with_what_to_do(database_url: str
 
 
 async def test_what_only_looks_ends_in_time_and_what_writes_takes_its_own(database_url: str) -> None:
-    database = await Database.open(database_url, size=1, look_seconds=0.2)
+    database = await Database.open(database_url, size=1, read_timeout_seconds=0.2)
     try:
         with pytest.raises(StatementTimeout):
             async with database.connection() as connection:

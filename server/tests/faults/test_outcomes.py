@@ -26,7 +26,7 @@ from support.faults.postgres_machine import Machine, Watch, connected, order_cal
 from support.processes import environment, running
 from support.trading import Trading
 
-LANES = "application_name = 'esim-dealer lane' AND datname = current_database()"
+LANES = "application_name = 'esim-dealer session' AND datname = current_database()"
 
 OURS = "application_name LIKE 'esim-dealer%' AND datname = current_database() AND pid <> pg_backend_pid()"
 IN_COMMIT = "wait_event = 'SyncRep'"

@@ -46,7 +46,7 @@ class Shop:
         found = await self.rows(
             self.service,
             "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
-            " AND application_name = 'esim-dealer lane'",
+            " AND application_name = 'esim-dealer session'",
         )
         return {row[0] for row in found}
 

@@ -21,7 +21,7 @@ SCHEDULE = "0,0.2,0.2,0.2,0.2,0.2,0.2,0.2"
 MOST_ATTEMPTS = 8
 HEARD_BEFORE_A_KILL = 1, 250
 BUYERS = 3
-LANES = "pg_stat_activity WHERE datname = current_database() AND application_name = 'esim-dealer lane'"
+LANES = "pg_stat_activity WHERE datname = current_database() AND application_name = 'esim-dealer session'"
 
 
 @pytest.fixture

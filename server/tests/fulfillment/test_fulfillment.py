@@ -512,7 +512,7 @@ async def test_what_a_supplier_answered_survives_a_lost_database(shop: StoreFixt
         async with asyncio.timeout(10):
             while not await shop.rows(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
-                " AND application_name = 'esim-dealer lane' AND wait_event_type = 'Lock'"
+                " AND application_name = 'esim-dealer session' AND wait_event_type = 'Lock'"
             ):
                 pass  # it is not recording yet
     assert await working == 1

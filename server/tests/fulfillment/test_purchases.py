@@ -177,7 +177,7 @@ async def locked_out(database: Database, sql: str, times: int) -> AsyncIterator[
 
 WAITING = (
     "SELECT xact_start FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    " AND application_name = 'esim-dealer lane'"
+    " AND application_name = 'esim-dealer session'"
 )
 
 

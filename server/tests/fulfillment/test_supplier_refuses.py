@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 import pytest
 
 from dealer_server import clock, metrics
-from dealer_server.fulfillment.breaker import REFUSALS
 from dealer_server.fulfillment.purchases.breaker import REFUSALS
 from dealer_server.operations.suppliers.configure import set_route, set_supplier_status
 from dealer_server.operations.suppliers.describe import show_suppliers

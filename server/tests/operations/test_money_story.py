@@ -379,7 +379,7 @@ class Deadly(Story):
         await asyncio.gather(asking, return_exceptions=True)
         await self._quiet(
             "SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = current_database()"
-            " AND application_name = 'esim-dealer lane'"
+            " AND application_name = 'esim-dealer session'"
         )
         for table in ("order_item", "void_request", "profile_life"):
             due = f"UPDATE {table} SET due_at = now() WHERE claim IS NOT NULL AND due_at > now()"

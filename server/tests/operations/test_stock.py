@@ -301,7 +301,7 @@ async def test_a_code_opens_only_on_its_own_row(shop: StoreFixture):
     """A sealed code copied to another stock profile, or read as a profile's, does not open."""
     await shop.load_stock(2)
     async with shop.database.connection() as connection:
-        (first, sealed), (second, _) = await store.stock.free(connection, "DEMO-STOCK", 2)
+        (first, sealed), (second, _) = await store.stock.lock_free(connection, "DEMO-STOCK", 2)
     seal = sealing
     assert shop.data_keys.open(sealed, seal.stock_context(first)).startswith(b"LPA:1$")
     for context in (seal.stock_context(second), seal.profile_context(1, 1)):

@@ -28,7 +28,7 @@ from support.webhook_fixture import Receiver
 
 OPENING = 10_000_000
 DEALERS = 3
-SESSIONS = "pg_stat_activity WHERE datname = current_database() AND application_name = 'esim-dealer lane'"
+SESSIONS = "pg_stat_activity WHERE datname = current_database() AND application_name = 'esim-dealer session'"
 
 
 @dataclass

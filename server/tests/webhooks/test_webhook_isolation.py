@@ -227,7 +227,7 @@ async def _cut_lanes(stage: WebhookFixture) -> None:
     """Ends every connection of a lane to this database, as a restart would."""
     await stage.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
-        " AND application_name = 'esim-dealer lane'"
+        " AND application_name = 'esim-dealer session'"
     )
 
 

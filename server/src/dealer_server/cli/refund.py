@@ -8,7 +8,7 @@ from dealer_server.cli.command import AsJson, Context
 from dealer_server.cli.output import print_json, print_result, print_table
 
 if TYPE_CHECKING:
-    from dealer_server.store.refunds.refund import Row
+    from dealer_server.store.refunds.refund import Refund
 
 app = App(name="refund", help="Refunds; some wait for a review.")
 
@@ -52,7 +52,7 @@ async def reject_refund(refund_no: str, *, reason: str, as_json: AsJson = False,
     print_result(as_json, _fields(rejected), f"{refund_no} is rejected")
 
 
-def _fields(refund: "Row") -> dict[str, Any]:
+def _fields(refund: "Refund") -> dict[str, Any]:
     from dealer_server.rules.orders import identity
 
     return {

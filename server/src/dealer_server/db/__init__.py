@@ -1,1 +1,1 @@
-"""PostgreSQL: connections, sessions, batches, sealed values. No statement of ours stands here."""
+"""PostgreSQL: connections, sessions, batches, sealed values. The statements are in store/."""

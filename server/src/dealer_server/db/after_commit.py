@@ -1,4 +1,4 @@
-"""Work that waits for the transaction around it: done once it is committed, never if it is rolled back."""
+"""Callbacks that run once the current transaction is committed."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,22 +7,24 @@ from contextvars import ContextVar
 _after_commit: ContextVar[list[Callable[[], None]] | None] = ContextVar("after_commit", default=None)
 
 
-def after_commit(act: Callable[[], None]) -> None:
-    """Runs `act` once the transaction around it is committed, never if it is rolled back; outside of one, at once."""
-    waiting = _after_commit.get()
-    if waiting is None:
-        act()
+def after_commit(callback: Callable[[], None]) -> None:
+    """Calls `callback` once the current transaction is committed, never if it is rolled back; at once outside of a
+    transaction."""
+    callbacks = _after_commit.get()
+    if callbacks is None:
+        callback()
     else:
-        waiting.append(act)
+        callbacks.append(callback)
 
 
 @contextmanager
 def committing() -> Iterator[None]:
-    before, waiting = _after_commit.get(), list[Callable[[], None]]()
-    _after_commit.set(waiting)
+    """Wraps a transaction: calls what was handed to `after_commit` inside, unless the transaction raised."""
+    before, callbacks = _after_commit.get(), list[Callable[[], None]]()
+    _after_commit.set(callbacks)
     try:
         yield
     finally:
         _after_commit.set(before)
-    for act in waiting:
-        act()
+    for callback in callbacks:
+        callback()

@@ -1,6 +1,6 @@
-"""Group commit: callers that arrive while one batch runs are answered together by the next.
+"""Group commit: items that arrive while one batch runs form the next batch (docs/decisions/0001-group-commit.md).
 
-A COMMIT is never cancelled: a batch runs in a task of its own, which no client and no timeout can cancel.
+A batch runs in a task of its own, so that neither a client nor a timeout can cancel its COMMIT.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ Answer = R | Exception | asyncio.Future[R]
 
 
 class Batcher(Generic[T, R]):
-    """Group commit: what arrives while one batch runs forms the next one. No timer: a lone item goes at once.
+    """Collects items while a batch runs, and runs them as the next batch. An item that arrives alone runs at once.
 
-    `run` answers a whole batch, in order; an answer that is an exception is raised to its own caller only, and one that
-    is a future answers when it is done. Where `run` itself fails, the batch's items are run one by one, so that a
-    poisonous one fails alone. A `weight` bounds batches by what they cost rather than by how many they are.
+    `run` returns one answer per item, in order. An answer that is an exception is raised to the caller of its item, and
+    an answer that is a future is awaited. If `run` raises, the items are run one by one, so that only the item that
+    causes the failure fails. A batch has at most `bound` items, or with `weight` at most that total weight.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Batcher(Generic[T, R]):
         self._task: asyncio.Task[None] | None = None
 
     def submit(self, item: T) -> asyncio.Future[R]:
-        """A future of the item's own answer. Cancelling it cancels the waiting, never the work."""
+        """A future of the item's answer. Cancelling it does not cancel the item."""
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._task is None:
@@ -49,7 +49,7 @@ class Batcher(Generic[T, R]):
         return future
 
     async def drain(self) -> None:
-        """Returns once everything submitted is answered."""
+        """Returns once every submitted item is answered."""
         while self._task is not None:
             await asyncio.shield(self._task)
 
@@ -71,7 +71,7 @@ class Batcher(Generic[T, R]):
                 batch = []
         finally:
             self._task = None
-            # There are any only where this task itself was ended.
+            # Items are left only if this task was cancelled.
             for _, future in batch:
                 _settle(future, DatabaseLost(sent=True))
             while self._waiting:
@@ -103,7 +103,7 @@ class Batcher(Generic[T, R]):
 
 
 def _settle(future: asyncio.Future[R], answer: R | Exception) -> None:
-    if future.done():  # its caller has gone
+    if future.done():  # its caller was cancelled
         return
     if isinstance(answer, Exception):
         future.set_exception(answer)

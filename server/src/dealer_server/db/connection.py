@@ -1,4 +1,4 @@
-"""One connection to PostgreSQL: how it is opened, waited for, and asked for its time."""
+"""One connection to PostgreSQL: opens it, waits until the server is up, and reads the server's time."""
 
 import asyncio
 import ssl
@@ -13,10 +13,10 @@ from dealer_server.db.errors import STARTING, UNREACHABLE, DatabaseLost
 log = structlog.get_logger()
 Connection = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
 
-WAITING_SECONDS, WAITING_SAID_SECONDS = 0.5, 10.0
+RETRY_SECONDS, LOG_SECONDS = 0.5, 10.0
 RECONNECT_SECONDS = 5
-# A client machine that vanished holds its locks no longer than that.
-ENDS_WHEN_ITS_CLIENT_IS_GONE = {
+# Ends the connection of a client machine that vanished, and with it its locks, within about ten seconds.
+KEEPALIVE_SETTINGS = {
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
@@ -29,7 +29,7 @@ class Fetching(Protocol):
 
 
 async def connect(dsn: str, **options: Any) -> asyncpg.Connection:
-    """A connection of the caller's own. Raises DatabaseLost."""
+    """Opens a connection outside of any pool. Raises DatabaseLost."""
     try:
         return await asyncpg.connect(dsn, timeout=RECONNECT_SECONDS, command_timeout=None, **options)
     except (*UNREACHABLE, asyncpg.PostgresError) as error:
@@ -37,27 +37,27 @@ async def connect(dsn: str, **options: Any) -> asyncpg.Connection:
 
 
 async def wait_until_up(dsn: str, seconds: float) -> None:
-    """Waits for a database that is still starting, for so long at most, and says so now and then. What waiting would
-    not mend, such as a wrong password, is raised at once. Raises DatabaseLost."""
+    """Waits up to `seconds` for a database that is still starting, and logs it every ten seconds. Raises DatabaseLost,
+    at once for a fault that waiting does not cure, such as a wrong password."""
     clock = asyncio.get_running_loop().time
-    give_up = clock() + seconds
-    say = 0.0
+    deadline = clock() + seconds
+    log_at = 0.0
     while True:
         try:
             await (await connect(dsn, server_settings={"application_name": "esim-dealer"})).close()
             return
         except DatabaseLost as lost:
             starting = isinstance(lost.__cause__, STARTING) and not isinstance(lost.__cause__, ssl.SSLError)
-            if not starting or clock() >= give_up:
+            if not starting or clock() >= deadline:
                 raise
-            if clock() >= say:
+            if clock() >= log_at:
                 log.warning("waiting_for_database", reason=repr(lost.__cause__))
-                say = clock() + WAITING_SAID_SECONDS
-        await asyncio.sleep(WAITING_SECONDS)
+                log_at = clock() + LOG_SECONDS
+        await asyncio.sleep(RETRY_SECONDS)
 
 
 async def measure_clock(connection: Connection | Fetching, clock: DatabaseClock) -> None:
-    """Sets the clock by the database's. Raises DatabaseLost."""
+    """Sets the clock to the database's time. Raises DatabaseLost."""
     sent = clock.monotonic()
-    [(at,)] = await connection.fetch("SELECT clock_timestamp()")
-    clock.measured(at.timestamp(), sent)
+    [row] = await connection.fetch("SELECT clock_timestamp() AS now")
+    clock.measured(row["now"].timestamp(), sent)

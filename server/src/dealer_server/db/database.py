@@ -1,4 +1,4 @@
-"""One PostgreSQL database: a small pool for rare work, sessions of their own for hot statements."""
+"""One PostgreSQL database: a small pool for rare statements, and sessions for frequent ones."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -9,7 +9,7 @@ import asyncpg
 
 from dealer_server.clock import DatabaseClock
 from dealer_server.db.after_commit import committing
-from dealer_server.db.connection import ENDS_WHEN_ITS_CLIENT_IS_GONE, RECONNECT_SECONDS, Connection, measure_clock
+from dealer_server.db.connection import KEEPALIVE_SETTINGS, RECONNECT_SECONDS, Connection, measure_clock
 from dealer_server.db.errors import FULL, LOST, UNREACHABLE, DatabaseLost, StatementTimeout
 from dealer_server.db.session import Session
 
@@ -18,26 +18,27 @@ LOCK_MS, IDLE_IN_TRANSACTION_MS = 10_000, 60_000
 
 
 class Database:
-    """One PostgreSQL database: a small pool for rare work; `session()` for hot lanes. `clock` tells its time."""
+    """One PostgreSQL database: a small pool for rare statements, `session()` for frequent ones. `clock` tells the
+    database's time."""
 
-    def __init__(self, dsn: str, pool: asyncpg.Pool, look_seconds: float | None = None):
+    def __init__(self, dsn: str, pool: asyncpg.Pool, read_timeout_seconds: float | None = None):
         self.dsn = dsn
         self.clock = DatabaseClock()
         self._pool = pool
-        self._look_seconds = look_seconds
+        self._read_timeout_seconds = read_timeout_seconds
 
     @classmethod
-    async def open(cls, dsn: str, *, size: int = 4, look_seconds: float | None = None) -> "Database":
-        """`look_seconds`: a statement outside of a transaction, which only reads, ends after that long as
-        StatementTimeout; waiting for a connection of the pool takes no longer either. Raises DatabaseLost."""
+    async def open(cls, dsn: str, *, size: int = 4, read_timeout_seconds: float | None = None) -> "Database":
+        """`read_timeout_seconds` limits statements outside of a transaction, which only read, and the wait for a
+        connection of the pool: they raise StatementTimeout and DatabaseLost. Raises DatabaseLost."""
         settings = {
             "application_name": "esim-dealer",
             "lock_timeout": str(LOCK_MS),
             "idle_in_transaction_session_timeout": str(IDLE_IN_TRANSACTION_MS),
-            **ENDS_WHEN_ITS_CLIENT_IS_GONE,
+            **KEEPALIVE_SETTINGS,
         }
-        if look_seconds is not None:
-            settings["statement_timeout"] = str(round(look_seconds * 1000))
+        if read_timeout_seconds is not None:
+            settings["statement_timeout"] = str(round(read_timeout_seconds * 1000))
         try:
             pool = await asyncpg.create_pool(
                 dsn,
@@ -49,7 +50,7 @@ class Database:
             )
         except UNREACHABLE as error:
             raise DatabaseLost(sent=False) from error
-        database = cls(dsn, pool, look_seconds)
+        database = cls(dsn, pool, read_timeout_seconds)
         async with database.connection() as connection:
             await measure_clock(connection, database.clock)
         return database
@@ -61,8 +62,8 @@ class Database:
     async def connection(self) -> AsyncIterator[Connection]:
         """A connection for single statements. Raises DatabaseLost, StatementTimeout."""
         try:
-            connection = await self._pool.acquire(timeout=self._look_seconds)
-        except (*UNREACHABLE, asyncpg.PostgresError) as error:  # whatever refuses a connection, nothing was asked of it
+            connection = await self._pool.acquire(timeout=self._read_timeout_seconds)
+        except (*UNREACHABLE, asyncpg.PostgresError) as error:  # no connection, so no statement was sent
             raise DatabaseLost(sent=False) from error
         try:
             yield connection
@@ -78,22 +79,22 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
-        """Takes as long as it takes: a large file is stored whole."""
+        """A transaction without a timeout, so that a large file can be imported whole."""
         with committing():
             async with self.connection() as connection, connection.transaction():
-                if self._look_seconds is not None:
+                if self._read_timeout_seconds is not None:
                     await connection.execute("SET LOCAL statement_timeout = 0")
                 yield connection
 
     async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """`work` in one transaction that a cancelled caller cannot cancel."""
+        """Runs `work` in one transaction, to its end even if the caller is cancelled."""
 
-        async def whole() -> T:
+        async def run_in_transaction() -> T:
             async with self.transaction() as connection:
                 return await work(connection)
 
-        return await asyncio.shield(asyncio.ensure_future(whole()))
+        return await asyncio.shield(asyncio.ensure_future(run_in_transaction()))
 
     def session(self, **settings: str) -> Session:
-        """A connection of its own for a hot lane; `settings` are PostgreSQL's."""
+        """A session with these PostgreSQL settings, on a connection of its own."""
         return Session(self.dsn, settings)

@@ -1,24 +1,25 @@
-"""What can go wrong with PostgreSQL, and which of asyncpg's errors say so."""
+"""Errors of the database, and the asyncpg errors that mean them."""
 
 import asyncpg
 
-# What asyncpg raises where a connection is lost in use. It wraps errors of the socket, so that an OSError is ours.
+# What asyncpg raises when a connection is lost during use. asyncpg wraps errors of the socket, so that an OSError comes
+# from this program.
 LOST = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.AdminShutdownError,
         asyncpg.CrashShutdownError, asyncpg.CannotConnectNowError, asyncpg.TooManyConnectionsError,
         asyncpg.IdleInTransactionSessionTimeoutError, asyncpg.InternalClientError)  # fmt: skip
-# What may also come up while a connection is opened or closed.
+# What it may also raise while a connection is opened or closed.
 UNREACHABLE = (*LOST, OSError, EOFError, TimeoutError)
-# No disk, no memory, no connection left: the statement was undone, and may do later.
+# No disk, memory or connection left: the statement was rolled back, and may succeed later.
 FULL = (asyncpg.InsufficientResourcesError,)
-# Not there yet, not ready yet, or another host will lead in a moment.
+# The server is not up or not ready yet, or another host is about to be promoted.
 STARTING = (OSError, asyncpg.PostgresConnectionError, asyncpg.CannotConnectNowError, asyncpg.TooManyConnectionsError,
             asyncpg.AdminShutdownError, asyncpg.CrashShutdownError, asyncpg.TargetServerAttributeNotMatched, EOFError,
             TimeoutError)  # fmt: skip
 
 
 class DatabaseLost(Exception):
-    """The database could not be reached, or was lost. `sent`: what was asked of it may have been done; otherwise surely
-    nothing was."""
+    """The database could not be reached, or the connection was lost. `sent`: the statement was sent and may have been
+    carried out; False: certainly nothing was."""
 
     def __init__(self, sent: bool):
         self.sent = sent
@@ -26,8 +27,8 @@ class DatabaseLost(Exception):
 
 
 class StatementTimeout(Exception):
-    """A statement took longer than its connection allows, or waited too long for a lock; it was undone."""
+    """A statement exceeded the timeout of its connection, or waited too long for a lock; it was rolled back."""
 
 
 class LockTimeout(Exception):
-    """Another transaction holds a lock for longer than this connection waits, or waits for ours; nothing was done."""
+    """A lock was not granted within the timeout of this connection, or in a deadlock; nothing was done."""

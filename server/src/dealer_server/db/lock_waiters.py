@@ -1,8 +1,8 @@
-"""Items whose rows another transaction holds wait for them here, apart from all others."""
+"""Items that wait for rows locked by another transaction, apart from all other items."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import structlog
 
@@ -12,38 +12,45 @@ from dealer_server.db.errors import DatabaseLost, LockTimeout
 from dealer_server.db.session import Session
 
 log = structlog.get_logger()
-T = TypeVar("T")
-R = TypeVar("R")
 LOCK_WAITER_SESSIONS = 4
 
 
+class OfTenant(Protocol):
+    """An item that belongs to a dealer."""
+
+    @property
+    def tenant_id(self) -> int: ...
+
+
+T = TypeVar("T", bound=OfTenant)
+R = TypeVar("R")
+
+
 class LockWaiters(Generic[T, R]):
-    """Items whose rows another transaction holds. They wait for the lock here, each dealer's in batches of its own, so
-    that no other dealer waits with them. One dealer keeps one session busy; all share a few of them."""
+    """Runs items whose rows another transaction holds: `run` waits for the locks. Each dealer's items form batches of
+    their own, so that no other dealer waits with them. One dealer occupies one session; all dealers share four."""
 
     def __init__(
         self,
         database: Database,
         run: Callable[[Session, Sequence[T]], Awaitable[Sequence[Answer[R]]]],
-        tenant: Callable[[T], int],
         *,
         bound: int,
     ):
         self._run = run
-        self._tenant = tenant
         self._bound = bound
         self._free: asyncio.LifoQueue[Session] = asyncio.LifoQueue()
         self._sessions = [database.session() for _ in range(LOCK_WAITER_SESSIONS)]
-        for one in self._sessions:
-            self._free.put_nowait(one)
+        for session in self._sessions:
+            self._free.put_nowait(session)
         self._batchers: dict[int, Batcher[T, R]] = {}
 
     def __contains__(self, tenant_id: int) -> bool:
-        """Whether items of this dealer wait: then later ones had better wait behind them."""
+        """Whether items of this dealer wait; later ones should then wait behind them."""
         return tenant_id in self._batchers
 
     def submit(self, item: T) -> asyncio.Future[R]:
-        tenant_id = self._tenant(item)
+        tenant_id = item.tenant_id
         batcher = self._batchers.get(tenant_id)
         if batcher is None:
             log.debug("lock_waited_for", tenant_id=tenant_id)
@@ -57,8 +64,8 @@ class LockWaiters(Generic[T, R]):
             await batcher.drain()
 
     async def close(self) -> None:
-        for one in self._sessions:
-            await one.close()
+        for session in self._sessions:
+            await session.close()
 
     def _forget(self, tenant_id: int) -> None:
         batcher = self._batchers.get(tenant_id)

@@ -1,4 +1,4 @@
-"""A look every so many seconds, for ever; a lost database is waited out."""
+"""Calls a function at a fixed interval, without end."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from dealer_server.db.errors import DatabaseLost
 
 
-async def poll(seconds: float, look: Callable[[], Awaitable[None]]) -> None:
-    """Calls `look` for ever; a lost database is waited out."""
+async def poll(interval_seconds: float, call: Callable[[], Awaitable[None]]) -> None:
+    """Awaits `call` again and again; after a lost database it waits twice the interval."""
     while True:
         try:
-            await look()
+            await call()
         except DatabaseLost:
-            await asyncio.sleep(seconds)
-        await asyncio.sleep(seconds)
+            await asyncio.sleep(interval_seconds)
+        await asyncio.sleep(interval_seconds)

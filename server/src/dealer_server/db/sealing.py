@@ -1,7 +1,8 @@
-"""How are secrets kept at rest? (trust.md, secrets)
+"""How are secrets kept at rest? (docs/decisions/0004-two-kinds-of-sealing.md)
 
-A secret is sealed by a fresh data key (AES-256-GCM), the data key by a master key; the master key's id stands in
-front, so that the newest seals and all open. The context binds a sealed value to its row: elsewhere it does not open.
+A secret is sealed with a fresh data key (AES-256-GCM), and the data key with a master key. A sealed value begins with
+the id of its master key: the newest key seals, all keys open. The context binds a sealed value to its row: a copy in
+another row does not open.
 """
 
 import base64
@@ -19,7 +20,7 @@ _WRAPPED = NONCE_BYTES + KEY_BYTES + 16
 
 
 class CannotOpen(Exception):
-    """Sealed by a key that is not loaded, or not sealed for this row."""
+    """The value is sealed with a key that is not loaded, or for another row."""
 
 
 class MasterKeys:
@@ -33,7 +34,7 @@ class MasterKeys:
 
     @classmethod
     def parse(cls, text: str) -> "MasterKeys":
-        """From `id:base64,id:base64`, newest first. Raises ValueError in one line that holds no key."""
+        """From `id:base64,id:base64`, newest first. Raises ValueError, whose text holds no key."""
         keys: dict[str, bytes] = {}
         for part in text.split(","):
             key_id, _, encoded = part.strip().partition(":")
@@ -75,7 +76,7 @@ class MasterKeys:
 
 
 class DataKeys:
-    """The keys that seal in bulk, opened once per process: a sealed value costs one AES-GCM pass and 30 bytes."""
+    """The keys for sealing in bulk, opened once per process: a sealed value costs one AES-GCM pass and 30 bytes."""
 
     def __init__(self, keys: Mapping[int, bytes]):
         self._keys = {number: AESGCM(key) for number, key in keys.items()}
@@ -84,7 +85,7 @@ class DataKeys:
         self._prefix = self._newest.to_bytes(2, "big")
 
     def derive(self, purpose: bytes) -> bytes:
-        """A key for something else than sealing, the same in every process of this deployment."""
+        """A key for another purpose than sealing, the same in every process of this deployment."""
         return hmac.digest(self._first, purpose, "sha256")
 
     def seal(self, text: bytes, context: bytes) -> bytes:

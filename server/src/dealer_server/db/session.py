@@ -1,4 +1,4 @@
-"""A connection of its own for hot statements, which are prepared once."""
+"""A connection of its own for frequent statements, which are prepared once."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -8,17 +8,17 @@ from typing import Any
 import asyncpg
 
 from dealer_server.db.after_commit import committing
-from dealer_server.db.connection import ENDS_WHEN_ITS_CLIENT_IS_GONE, connect
+from dealer_server.db.connection import KEEPALIVE_SETTINGS, connect
 from dealer_server.db.errors import FULL, LOST, UNREACHABLE, DatabaseLost, LockTimeout
 
 PLANS_LIVE_SECONDS = 1.0
 LOCK_MS, IDLE_IN_TRANSACTION_MS = 2_000, 10_000
-SHARED_LOCK_TIMEOUT = "250ms"  # where the calls of all dealers of a process wait on one session
+SHARED_LOCK_TIMEOUT = "250ms"  # for a session on which the calls of all dealers of a process wait
 
 
 class Session:
-    """One connection kept for a hot lane. Statements are prepared once; their plans are renewed every second, since
-    plans made while tables were nearly empty would scan them for ever; a lost connection is opened anew."""
+    """One connection for frequent statements, each of which is prepared once. Plans are discarded every second: a plan
+    made while a table was nearly empty would scan it for ever. A lost connection is replaced by a new one."""
 
     def __init__(self, dsn: str, settings: Mapping[str, str]):
         self._dsn = dsn
@@ -45,7 +45,7 @@ class Session:
             raise DatabaseLost(sent=True) from error
 
     async def execute(self, sql: str) -> None:
-        """A statement without rows or parameters, such as BEGIN. Raises DatabaseLost."""
+        """Runs a statement without rows or parameters, such as BEGIN. Raises DatabaseLost."""
         connection = await self.open()
         try:
             await connection.execute(sql)
@@ -57,7 +57,7 @@ class Session:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator["Session"]:
-        """All on one connection. Lost before COMMIT is sent, surely nothing was done."""
+        """A transaction. Raises DatabaseLost; with `sent` False if the connection was lost before COMMIT was sent."""
         with committing():
             async with self._begun():
                 yield self
@@ -70,7 +70,7 @@ class Session:
             await self.execute("BEGIN")
             yield
         except BaseException as error:
-            with suppress(DatabaseLost):  # then the server has rolled back
+            with suppress(DatabaseLost):  # then the server rolls back by itself
                 await self.execute("ROLLBACK")
             if isinstance(error, DatabaseLost):
                 raise DatabaseLost(sent=False) from error.__cause__
@@ -81,9 +81,9 @@ class Session:
             self._in_transaction = False
 
     async def open(self) -> asyncpg.Connection:
-        """The connection, opened or opened anew; its plans not older than a second. Raises DatabaseLost.
+        """The connection, opened if there is none, with plans not older than a second. Raises DatabaseLost.
 
-        Never opened anew inside a transaction: half of it would run by itself.
+        Inside a transaction a lost connection is not replaced: the rest of the transaction would run on its own.
         """
         now = asyncio.get_running_loop().time()
         if self._connection is None or self._connection.is_closed():
@@ -102,7 +102,7 @@ class Session:
         return self._connection
 
     def drop(self) -> None:
-        """Forgets a connection that is lost."""
+        """Discards a lost connection; the next statement opens another."""
         if self._connection is not None:
             self._connection.terminate()
             self._connection = None
@@ -116,13 +116,13 @@ class Session:
         return await connect(
             self._dsn,
             server_settings={
-                "application_name": "esim-dealer lane",
+                "application_name": "esim-dealer session",
                 "statement_timeout": "0",
                 "lock_timeout": str(LOCK_MS),
                 "idle_in_transaction_session_timeout": str(IDLE_IN_TRANSACTION_MS),
-                **ENDS_WHEN_ITS_CLIENT_IS_GONE,
+                **KEEPALIVE_SETTINGS,
                 "jit": "off",
-                # Every hot statement finds rows by key; a plan that scans could only come from stale statistics.
+                # Every statement here finds rows by key: only stale statistics could suggest a scan.
                 "enable_seqscan": "off",
                 "enable_hashjoin": "off",
                 "enable_mergejoin": "off",

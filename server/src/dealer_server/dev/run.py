@@ -116,7 +116,7 @@ async def _seeded(opened: Settings) -> Demo:
         else:
             app_key = await _seed(database, opened)
         async with database.connection() as connection:
-            access = await store.tenant.access(connection, app_key)
+            access = await store.tenant.load_access(connection, app_key)
         assert access is not None
         context = credential_context(access.tenant_id, app_key, access.secret_version)
         secret = opened.master_keys.open(access.sealed_secret, context).decode()

@@ -24,7 +24,7 @@ from dealer_server.rules.delivery.delivery import Codes
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order, Profile
 from dealer_server.store.orders.fulfillment import Claimed, Scheduled
-from dealer_server.store.refunds.refund import Void
+from dealer_server.store.refunds.void import Void
 from dealer_server.suppliers.contract import Builtin, Done, FromStock, Outcome, Unit
 
 log = structlog.get_logger()

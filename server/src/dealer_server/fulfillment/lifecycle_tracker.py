@@ -33,7 +33,6 @@ from dealer_server.store.profiles import lifecycle as profiles
 from dealer_server.store.profiles.lifecycle import FollowedProfile, Written
 from dealer_server.store.webhooks import enqueue
 from dealer_server.store.webhooks.enqueue import USAGE_INTERVAL
-from dealer_server.store.webhooks.webhook import USAGE_INTERVAL
 from dealer_server.suppliers.contract import CALL_SECONDS, Bought, ProfileReport, Remote, ReportSource, Unasked
 
 log = structlog.get_logger()

@@ -15,7 +15,7 @@ from dealer_server.rules.orders.model import Order
 from dealer_server.store.orders.save import DELIVERY, save
 from dealer_server.store.profiles import iccid, lifecycle
 from dealer_server.store.profiles.lifecycle import Delivered
-from dealer_server.store.refunds.refund import New
+from dealer_server.store.refunds.refund import NewRefund
 from dealer_server.store.webhooks import enqueue
 from dealer_server.suppliers.contract import Caps
 
@@ -64,7 +64,7 @@ async def _give_back(
             if profile.profile_id in ids
         )
         new.append(
-            New(
+            NewRefund(
                 tenant_id=order.tenant_id,
                 refund_id=refund_id,
                 order_id=order.order_id,

@@ -24,7 +24,7 @@ from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
 from dealer_server.rules.orders.snapshot import Links
 from dealer_server.store.refunds import refund as rows
-from dealer_server.store.refunds.refund import Credit, Due, Row
+from dealer_server.store.refunds.refund import Credit, Due, Refund
 from dealer_server.store.webhooks import resend
 
 log = structlog.get_logger()
@@ -102,7 +102,9 @@ class RefundSettler:
             wallets = await store.wallet.lock(session, sorted({tenant_id for tenant_id, _ in keys}))
             await store.order.lock(session, keys)
             before = await store.order.load(session, keys, self._data_keys)
-            taken = await rows.take(session, [(refund_due.tenant_id, refund_due.refund_id) for refund_due in due], now)
+            taken = await rows.lock_due(
+                session, [(refund_due.tenant_id, refund_due.refund_id) for refund_due in due], now
+            )
             failpoints.hit("refund.taken")
             orders, credits, credited, released = dict(before), [], [], []
             for row in taken:
@@ -125,7 +127,7 @@ class RefundSettler:
                     released.append(key)
             changes = [(before[key], after) for key, after in orders.items() if after is not before[key]]
             await rows.settle(session, changes, credits, credited, self._data_keys, self._links, now)
-            await rows.end(
+            await rows.mark_settled(
                 session, [(row.tenant_id, row.refund_id, amount_of(given(row)), bool(given(row))) for row in taken], now
             )
             for tenant_id, order_id in dict.fromkeys(released):
@@ -133,7 +135,7 @@ class RefundSettler:
             failpoints.hit("refund.settled")
 
 
-def given(row: Row) -> list[Part]:
+def given(row: Refund) -> list[Part]:
     """The profiles of a refund that are given back."""
     return [
         Part(line.line, line.profile_id, None, line.amount, line.way) for line in row.lines if line.status == "READY"
@@ -144,7 +146,7 @@ def amount_of(parts: Sequence[Part]) -> int:
     return sum([part.amount for part in parts])
 
 
-def settled(order: Order, row: Row, parts: Sequence[Part], now: datetime) -> Order:
+def settled(order: Order, row: Refund, parts: Sequence[Part], now: datetime) -> Order:
     """The order with what is given back credited, and the rest released."""
     rest = {line.profile_id for line in row.lines if line.status == "REJECTED"}
     after = refund.release(order, rest, now) if rest else order

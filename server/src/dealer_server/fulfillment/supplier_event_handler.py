@@ -59,7 +59,7 @@ class SupplierEventHandler:
             changed = await self._report(code, event.reports, now) if event.reports else []
             due = await purchase.make_due_by_name(session, code, event.about, now) if event.about else 0
             state = "ASKED" if due else "APPLIED" if event.reports else "UNKNOWN"
-            new = await suppliers.note_event(session, self._data_keys, code, event.key, event.kind, state, body, now)
+            new = await suppliers.add_event(session, self._data_keys, code, event.key, event.kind, state, body, now)
             failpoints.hit("event.written")
         if not new:
             return

@@ -147,7 +147,7 @@ class Cache:
             read_at = time.monotonic()
             try:
                 async with self._load_pool.connection() as connection:
-                    row = await store.tenant.access(connection, app_key)
+                    row = await store.tenant.load_access(connection, app_key)
             except StatementTimeout as error:
                 raise DatabaseLost(sent=False) from error
             if row is None:

@@ -1,4 +1,4 @@
-"""STORE: all SQL, one statement per function, one file per noun."""
+"""All SQL: one statement per function, one module per noun."""
 
 from dealer_server.store.audit import audit_log
 from dealer_server.store.catalogue import package

@@ -87,7 +87,7 @@ async def web_apps(base: SharedParts) -> AsyncIterator[WebApps]:
             await batcher.open()
         call_log = CallLog(database, base.cache, clock.now, settings.proxies)
         await stack.enter_async_context(call_log.running())
-        reads = await Database.open(settings.database_url, look_seconds=settings.list_seconds)
+        reads = await Database.open(settings.database_url, read_timeout_seconds=settings.list_seconds)
         stack.push_async_callback(reads.close)
         latency = LatencyRecorder(database, clock.now)
         await stack.enter_async_context(latency.running())

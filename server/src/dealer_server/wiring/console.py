@@ -17,7 +17,7 @@ WARM_SECONDS = 2.0
 @asynccontextmanager
 async def console_app(shared: SharedParts, parts: routes.Parts) -> AsyncIterator[ConsoleApp]:
     """The console, on database connections of its own, so that pages do not delay the calls of dealers."""
-    database = await Database.open(shared.settings.database_url, look_seconds=shared.settings.console_seconds)
+    database = await Database.open(shared.settings.database_url, read_timeout_seconds=shared.settings.console_seconds)
     app = ConsoleApp(
         ConsoleParts(
             database=database,

@@ -87,7 +87,7 @@ def status_pages(shared: SharedParts) -> Starlette:
     async def gauges() -> tuple[Mapping[str, float], status.PurchasesOpen]:
         async with shared.database.connection() as connection:
             webhooks = await webhook_gauges.read(connection, shared.clock.now())
-            return webhooks, await store.supplier.gauges(connection)
+            return webhooks, await store.supplier.open_purchases(connection)
 
     return status.pages(gauges, shared.health.not_ready)
 

@@ -76,7 +76,7 @@ async def opened_cache(dsn: str) -> AsyncIterator[Cache]:
     async with AsyncExitStack() as stack:
         pools = []
         for seconds in (REFRESH_LIMIT_SECONDS, LOAD_LIMIT_SECONDS):
-            pools.append(await Database.open(dsn, size=2, look_seconds=seconds))
+            pools.append(await Database.open(dsn, size=2, read_timeout_seconds=seconds))
             stack.push_async_callback(pools[-1].close)
         cache = await Cache.open(*pools)
         watching = asyncio.create_task(cache.watch())

@@ -58,7 +58,7 @@ class Till:
         """The sessions of the programs that run."""
         found = await self.rows(
             "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
-            " AND application_name = 'esim-dealer lane'"
+            " AND application_name = 'esim-dealer session'"
         )
         return {row[0] for row in found}
 

@@ -11,7 +11,7 @@ from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
 from dealer_server.store.console.orders import Bought, Called, Lived, Movement, VoidAsked
-from dealer_server.store.refunds.refund import Row as Refund
+from dealer_server.store.refunds.refund import Refund
 from dealer_server.store.webhooks.log import Attempt, Delivery
 
 BODY_SHOWN = 20_000

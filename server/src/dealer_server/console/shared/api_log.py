@@ -151,7 +151,7 @@ async def _mistake(context: RequestContext, call: RefusedCall) -> str:
     if len(body) != call.body_bytes:
         return ""
     async with context.parts.database.connection() as connection:
-        access = await tenant.access(connection, call.app_key)
+        access = await tenant.load_access(connection, call.app_key)
     if access is None or access.tenant_id != call.tenant_id:
         return ""
     parts = [came.get(name, "").encode() for name in _SIGNED]

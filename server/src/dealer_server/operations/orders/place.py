@@ -17,8 +17,8 @@ from dealer_server.clock import Clock
 from dealer_server.db.batcher import Answer, Batcher
 from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost
-from dealer_server.db.lock_waiters import LockWaiters
-from dealer_server.db.session import SHARED_LOCK_TIMEOUT, Session
+from dealer_server.db.locking_batcher import LockingBatcher
+from dealer_server.db.session import Session
 from dealer_server.operations.orders.id_allocator import IdAllocator
 from dealer_server.rules import refusal
 from dealer_server.rules.money.wallet import Wallet
@@ -45,7 +45,6 @@ class OrderBatcher:
         clock: Clock,
         placed: Callable[[], None] = lambda: None,
     ):
-        self._session = database.session(lock_timeout=SHARED_LOCK_TIMEOUT, enable_sort="off")
         self._lookups = database.session()
         self._ids = ids
         self._clock = clock
@@ -55,35 +54,32 @@ class OrderBatcher:
         self._recent = RecentOrders(RECENT_ORDERS)
         self._skips = 0  # how many batches go straight to the locking path
         self._next_skips = 1
-        self._batcher: Batcher[OrderRequest, Decision] = Batcher(self._run, bound=ROWS_PER_BATCH, weight=_rows)
-        self._refused: Batcher[OrderRequest, Decision] = Batcher(self._look_up, bound=ROWS_PER_BATCH)
-        self._waiters: LockWaiters[OrderRequest, Decision] = LockWaiters(
-            database, self._wait_for_lock, lambda request: request.tenant_id, bound=ROWS_PER_BATCH
+        self._batcher: LockingBatcher[OrderRequest, Decision] = LockingBatcher(
+            database, self._decide, bound=ROWS_PER_BATCH, weight=_rows, enable_sort="off"
         )
+        self._refused: Batcher[OrderRequest, Decision] = Batcher(self._look_up, bound=ROWS_PER_BATCH)
 
     def submit(self, request: OrderRequest) -> asyncio.Future[Decision]:
         """The decision on an order; a refusal is raised. An order whose lines are refused needs no wallet: it is only
         looked up, as it may be a repeat."""
         if request.refused is not None:
             return self._refused.submit(request)
-        return (self._waiters if request.tenant_id in self._waiters else self._batcher).submit(request)
+        return self._batcher.submit(request)
 
     async def drain(self) -> None:
         await self._batcher.drain()
         await self._refused.drain()
-        await self._waiters.drain()
 
     async def open(self) -> None:
         """Opens the connections that the first call needs. Raises DatabaseLost."""
-        await self._session.open()
+        await self._batcher.open()
         await self._lookups.open()
 
     async def close(self) -> None:
         """Answers everything submitted, then closes the connections."""
         await self.drain()
-        await self._session.close()
+        await self._batcher.close()
         await self._lookups.close()
-        await self._waiters.close()
 
     async def _look_up(self, batch: Sequence[OrderRequest]) -> Sequence[Decision]:
         keys = [(request.tenant_id, request.transaction_id) for request in batch]
@@ -96,12 +92,13 @@ class OrderBatcher:
             decisions.append(order.repeat(existing[key], request) if key in existing else request.refused)
         return decisions
 
-    async def _run(self, batch: Sequence[OrderRequest]) -> Sequence[Answer[Decision]]:
-        decisions = await self._fast_path(batch) or await self._locking_path(self._session, batch, wait=False)
+    async def _decide(self, session: Session, batch: Sequence[OrderRequest], wait: bool) -> Sequence[Answer[Decision]]:
+        decisions = None if wait else await self._fast_path(session, batch)
+        decisions = decisions or await self._locking_path(session, batch, wait=wait)
         self._placed()
         return decisions
 
-    async def _fast_path(self, batch: Sequence[OrderRequest]) -> Sequence[Decision] | None:
+    async def _fast_path(self, session: Session, batch: Sequence[OrderRequest]) -> Sequence[Decision] | None:
         """Decides on the wallets as this process left them. None where it cannot, or where they have changed."""
         if self._skips:
             self._skips -= 1
@@ -122,12 +119,12 @@ class OrderBatcher:
             if len(placed) != len(batch):
                 return None
             failpoints.hit("order.fast.before")
-            written = await store.order.write(self._session, placed, short)
+            written = await store.order.write(session, placed, short)
             failpoints.hit("order.fast.committed")
         except asyncpg.UniqueViolationError:
             written = False
         except DatabaseLost as lost:
-            return await self._after_loss(self._session, lost, batch, decisions)
+            return await self._after_loss(session, lost, batch, decisions)
         if not written:
             self._skips, self._next_skips = self._next_skips, min(self._next_skips * 2, MAX_SKIPPED_BATCHES)
             return None
@@ -136,11 +133,6 @@ class OrderBatcher:
         for code, count in order.demand(placement.request for placement in placed).items():
             if code in short:
                 self._short_stock[code] = short[code] - count
-        return decisions
-
-    async def _wait_for_lock(self, session: Session, batch: Sequence[OrderRequest]) -> Sequence[Answer[Decision]]:
-        decisions = await self._locking_path(session, batch, wait=True)
-        self._placed()
         return decisions
 
     async def _locking_path(
@@ -189,7 +181,9 @@ class OrderBatcher:
     ) -> Sequence[Answer[Decision]]:
         """The decisions, in the order of the batch; orders that were not decided are given to the lock waiters."""
         remaining, decided_ids = iter(decisions), {id(request) for request in decided}
-        return [next(remaining) if id(request) in decided_ids else self._waiters.submit(request) for request in batch]
+        return [
+            next(remaining) if id(request) in decided_ids else self._batcher.wait_for_lock(request) for request in batch
+        ]
 
     def _remember_short_stock(self, demand: Mapping[str, int], free: Free, sold: Mapping[str, int]) -> None:
         for code, count in demand.items():

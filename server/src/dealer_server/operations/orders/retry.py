@@ -217,12 +217,14 @@ async def _move_stock(connection: Connection, order: Order, plan: _LinePlan, now
             await store.stock.release(connection, keys)
         return
     package_code = plan.item.package_code
-    has_code = await store.stock.sold(connection, keys)
+    has_code = await store.stock.taken_codes(connection, keys)
     without = [key for key in keys if key[1] not in has_code]
-    free = await store.stock.free(connection, package_code, len(without))
+    free = await store.stock.lock_free(connection, package_code, len(without))
     if len(free) < len(without):
         raise OperatorError(f"stock has {len(free)} of {package_code}; {len(without)} are needed")
-    await store.stock.hand_out(connection, [(iccid, *key) for (iccid, _), key in zip(free, without, strict=True)], now)
+    await store.stock.mark_taken(
+        connection, [(iccid, *key) for (iccid, _), key in zip(free, without, strict=True)], now
+    )
 
 
 async def _record_order(

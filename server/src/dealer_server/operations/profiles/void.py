@@ -14,11 +14,11 @@ from msgspec import UNSET
 from dealer_server import audit_context, failpoints, store
 from dealer_server.audit_context import Actor
 from dealer_server.clock import Clock
-from dealer_server.db.batcher import Answer, Batcher
+from dealer_server.db.batcher import Answer
 from dealer_server.db.database import Database
-from dealer_server.db.lock_waiters import LockWaiters
+from dealer_server.db.locking_batcher import LockingBatcher
 from dealer_server.db.sealing import DataKeys
-from dealer_server.db.session import SHARED_LOCK_TIMEOUT, Session
+from dealer_server.db.session import Session
 from dealer_server.operations.errors import require_reason
 from dealer_server.operations.profiles.profile_key import profile_key
 from dealer_server.rules import refusal
@@ -59,14 +59,12 @@ class VoidBatcher:
         clock: Clock,
         voided: Callable[[], None] = lambda: None,
     ):
-        self._session = database.session(lock_timeout=SHARED_LOCK_TIMEOUT)
         self._data_keys = data_keys
         self._way = way
         self._clock = clock
         self._voided = voided
-        self._batcher: Batcher[VoidRequest, calls.Voided] = Batcher(self._run, bound=VOIDS_PER_BATCH)
-        self._waiters: LockWaiters[VoidRequest, calls.Voided] = LockWaiters(
-            database, self._wait_for_lock, lambda request: request.tenant_id, bound=VOIDS_PER_BATCH
+        self._batcher: LockingBatcher[VoidRequest, calls.Voided] = LockingBatcher(
+            database, self._decide_all, bound=VOIDS_PER_BATCH
         )
 
     async def void(self, tenant_id: int, call: calls.VoidProfile, act: Actor | None = None) -> calls.Voided:
@@ -85,26 +83,17 @@ class VoidBatcher:
 
     async def open(self) -> None:
         """Opens the connections that the first call needs. Raises DatabaseLost."""
-        await self._session.open()
+        await self._batcher.open()
 
     async def close(self) -> None:
         """Answers everything submitted, then closes the connections."""
-        await self._batcher.drain()
-        await self._waiters.drain()
-        await self._session.close()
-        await self._waiters.close()
+        await self._batcher.close()
 
     def _submit(self, request: VoidRequest) -> asyncio.Future[calls.Voided]:
-        return (self._waiters if request.tenant_id in self._waiters else self._batcher).submit(request)
-
-    async def _run(self, batch: Sequence[VoidRequest]) -> Sequence[Answer[calls.Voided]]:
-        return await self._decide_all(self._session, batch, wait=False)
-
-    async def _wait_for_lock(self, session: Session, batch: Sequence[VoidRequest]) -> Sequence[Answer[calls.Voided]]:
-        return await self._decide_all(session, batch, wait=True)
+        return self._batcher.submit(request)
 
     async def _decide_all(
-        self, session: Session, batch: Sequence[VoidRequest], *, wait: bool
+        self, session: Session, batch: Sequence[VoidRequest], wait: bool
     ) -> Sequence[Answer[calls.Voided]]:
         """Decides under locks. Without `wait`, profiles of orders that another transaction holds are left to the lock
         waiters."""
@@ -136,7 +125,7 @@ class VoidBatcher:
             self._voided()
         remaining = iter(answers)
         return [
-            next(remaining) if profile is None or profile[:2] in locked else self._waiters.submit(request)
+            next(remaining) if profile is None or profile[:2] in locked else self._batcher.wait_for_lock(request)
             for request, profile in zip(batch, located, strict=True)
         ]
 

@@ -19,7 +19,7 @@ from dealer_server.rules.money.wallet import Wallet
 from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.rules.orders.snapshot import Links
 from dealer_server.store.refunds import refund as refund_store
-from dealer_server.store.refunds.refund import Credit, Line, New, Row
+from dealer_server.store.refunds.refund import Credit, NewRefund, Refund, RefundLine
 from esim_dealer.wire import calls
 
 REPEATED_WITHIN = timedelta(hours=24)
@@ -39,7 +39,7 @@ class RefundRequest(msgspec.Struct, frozen=True):
 class RefundDecision(msgspec.Struct, frozen=True):
     """A refund, new or repeated, and its order as it then is."""
 
-    row: Row
+    row: Refund
     order: Order
     duplicate: bool
 
@@ -53,7 +53,7 @@ class RefundBatch:
         self,
         orders: dict[OrderKey, Order],
         wallets: dict[int, Wallet],
-        existing: Sequence[Row],
+        existing: Sequence[Refund],
         voiding: frozenset[int],
         way: WayOf,
         now: datetime,
@@ -65,7 +65,7 @@ class RefundBatch:
         self._voiding = voiding
         self._way = way
         self._now = now
-        self._new: list[New] = []
+        self._new: list[NewRefund] = []
         self._credits: list[Credit] = []
         self._credited: list[tuple[int, Order]] = []
 
@@ -88,7 +88,7 @@ class RefundBatch:
             return refused
         return self._accept(request, order, scope, plan, refund_id)
 
-    def _original(self, request: RefundRequest, order: Order, scope: refund.Scope) -> Row | None:
+    def _original(self, request: RefundRequest, order: Order, scope: refund.Scope) -> Refund | None:
         """The refund that this call repeats. Raises 310402."""
         tenant_id, transaction_id = request.tenant_id, request.call.refund_transaction_id
         for row in self._existing:
@@ -125,7 +125,7 @@ class RefundBatch:
         else:
             after = refund.hold(order, [part.profile_id for part in plan.parts], self._now)
         self._orders[tenant_id, order.order_id] = after
-        new = New(
+        new = NewRefund(
             tenant_id=tenant_id,
             refund_id=refund_id,
             order_id=order.order_id,
@@ -152,10 +152,10 @@ class RefundBatch:
         await refund_store.settle(session, changes, self._credits, self._credited, data_keys, links, self._now)
 
 
-def _row(new: New) -> Row:
+def _row(new: NewRefund) -> Refund:
     """A new refund as it will be read back."""
     credited = new.status == "REFUNDED"
-    return Row(
+    return Refund(
         tenant_id=new.tenant_id,
         refund_id=new.refund_id,
         order_id=new.order_id,
@@ -167,7 +167,7 @@ def _row(new: New) -> Row:
         created_at=new.created_at,
         settled_at=new.created_at if credited else None,
         lines=tuple(
-            Line(
+            RefundLine(
                 profile_id=part.profile_id,
                 line=part.line,
                 amount=part.amount,

@@ -13,11 +13,11 @@ from msgspec import UNSET
 from dealer_server import audit_context, failpoints, store
 from dealer_server.audit_context import Actor
 from dealer_server.clock import Clock
-from dealer_server.db.batcher import Answer, Batcher
+from dealer_server.db.batcher import Answer
 from dealer_server.db.database import Database
-from dealer_server.db.lock_waiters import LockWaiters
+from dealer_server.db.locking_batcher import LockingBatcher
 from dealer_server.db.sealing import DataKeys
-from dealer_server.db.session import SHARED_LOCK_TIMEOUT, Session
+from dealer_server.db.session import Session
 from dealer_server.operations.refunds.decide import OrderKey, RefundBatch, RefundDecision, RefundRequest, WayOf
 from dealer_server.rules import refusal
 from dealer_server.rules.money import refund
@@ -26,7 +26,7 @@ from dealer_server.rules.orders.model import Order
 from dealer_server.rules.orders.snapshot import Links
 from dealer_server.store.audit.audit_log import record_act
 from dealer_server.store.refunds import refund as refund_store
-from dealer_server.store.refunds.refund import Row
+from dealer_server.store.refunds.refund import Refund
 from esim_dealer.wire import calls
 from esim_dealer.wire.vocabulary import RefundItemStatus
 
@@ -47,15 +47,13 @@ class RefundBatcher:
         clock: Clock,
         refunded: Callable[[], None] = lambda: None,
     ):
-        self._session = database.session(lock_timeout=SHARED_LOCK_TIMEOUT)
         self._data_keys = data_keys
         self._links = links
         self._way = way
         self._clock = clock
         self._refunded = refunded
-        self._batcher: Batcher[RefundRequest, RefundDecision] = Batcher(self._run, bound=REFUNDS_PER_BATCH)
-        self._waiters: LockWaiters[RefundRequest, RefundDecision] = LockWaiters(
-            database, self._wait_for_lock, lambda request: request.tenant_id, bound=REFUNDS_PER_BATCH
+        self._batcher: LockingBatcher[RefundRequest, RefundDecision] = LockingBatcher(
+            database, self._decide, bound=REFUNDS_PER_BATCH
         )
 
     async def refund(self, tenant_id: int, call: calls.RefundOrder, act: Actor | None = None) -> calls.Refund:
@@ -64,30 +62,18 @@ class RefundBatcher:
         _refuse_foreign(call)
         if call.order_no is None and call.transaction_id is None:
             raise refusal.ParameterMissing("orderNo is required; accepted: orderNo or transactionId, or both")
-        batcher = self._waiters if tenant_id in self._waiters else self._batcher
-        return _answer(await batcher.submit(RefundRequest(tenant_id, call, act)))
+        return _answer(await self._batcher.submit(RefundRequest(tenant_id, call, act)))
 
     async def open(self) -> None:
         """Opens the connections that the first call needs. Raises DatabaseLost."""
-        await self._session.open()
+        await self._batcher.open()
 
     async def close(self) -> None:
         """Answers everything submitted, then closes the connections."""
-        await self._batcher.drain()
-        await self._waiters.drain()
-        await self._session.close()
-        await self._waiters.close()
-
-    async def _run(self, batch: Sequence[RefundRequest]) -> Sequence[Answer[RefundDecision]]:
-        return await self._decide(self._session, batch, wait=False)
-
-    async def _wait_for_lock(
-        self, session: Session, batch: Sequence[RefundRequest]
-    ) -> Sequence[Answer[RefundDecision]]:
-        return await self._decide(session, batch, wait=True)
+        await self._batcher.close()
 
     async def _decide(
-        self, session: Session, batch: Sequence[RefundRequest], *, wait: bool
+        self, session: Session, batch: Sequence[RefundRequest], wait: bool
     ) -> Sequence[Answer[RefundDecision]]:
         """Decides under locks. Without `wait`, refunds of rows that another transaction holds are left to the lock
         waiters."""
@@ -117,7 +103,7 @@ class RefundBatcher:
             self._refunded()
         remaining = iter(decisions)
         return [
-            self._waiters.submit(request) if key in held else next(remaining)
+            self._batcher.wait_for_lock(request) if key in held else next(remaining)
             for request, key in zip(batch, located, strict=True)
         ]
 
@@ -141,7 +127,7 @@ async def _locate(session: Session, batch: Sequence[RefundRequest]) -> list[Orde
     return keys
 
 
-async def _existing(session: Session, keys: Sequence[OrderKey], batch: Sequence[RefundRequest]) -> list[Row]:
+async def _existing(session: Session, keys: Sequence[OrderKey], batch: Sequence[RefundRequest]) -> list[Refund]:
     """The refunds of these orders, and those that carry a refundTransactionId of the batch."""
     used = [
         (request.tenant_id, request.call.refund_transaction_id)
@@ -185,7 +171,7 @@ def _answer(decision: RefundDecision) -> calls.Refund:
     )
 
 
-def _item(row: Row, order: Order, number: int) -> calls.RefundedItem:
+def _item(row: Refund, order: Order, number: int) -> calls.RefundedItem:
     """One line of the answer. A settled refund names rejected profiles only where the whole line was rejected."""
     lines = [line for line in row.lines if line.line == number]
     status: RefundItemStatus = "PENDING"

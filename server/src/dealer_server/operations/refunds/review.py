@@ -9,33 +9,33 @@ from dealer_server.db.database import Database
 from dealer_server.operations.errors import OperatorError, require_reason
 from dealer_server.rules.orders import identity
 from dealer_server.store.audit.audit_log import record_act
-from dealer_server.store.refunds.refund import Row
+from dealer_server.store.refunds.refund import Refund
 
 
 async def list_refunds(
     database: Database, tenant_id: int | None, status: str | None, limit: int = 200
-) -> Sequence[Row]:
+) -> Sequence[Refund]:
     """The newest first."""
     async with database.connection() as connection:
         return await store.refund.listed(connection, tenant_id, status, limit)
 
 
-async def approve_refund(database: Database, refund_no: str, author: str, clock: Clock) -> Row:
+async def approve_refund(database: Database, refund_no: str, author: str, clock: Clock) -> Refund:
     """Lets the profiles that wait for a review be refunded. Raises OperatorError."""
     return await _review(database, refund_no, None, author, clock)
 
 
-async def reject_refund(database: Database, refund_no: str, reason: str, author: str, clock: Clock) -> Row:
+async def reject_refund(database: Database, refund_no: str, reason: str, author: str, clock: Clock) -> Refund:
     """Raises OperatorError."""
     require_reason(reason, "a rejection needs a reason, for the audit log")
     return await _review(database, refund_no, reason, author, clock)
 
 
-async def _review(database: Database, refund_no: str, reason: str | None, author: str, clock: Clock) -> Row:
+async def _review(database: Database, refund_no: str, reason: str | None, author: str, clock: Clock) -> Refund:
     """`reason` None: approves."""
     refund_id = identity.refund_id(refund_no)
 
-    async def work(connection: Connection) -> Row:
+    async def work(connection: Connection) -> Refund:
         refund = await store.refund.by_id(connection, refund_id) if refund_id is not None else None
         if refund is None:
             raise OperatorError(f"no refund {refund_no}")

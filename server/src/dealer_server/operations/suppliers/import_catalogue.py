@@ -27,7 +27,7 @@ async def compare_catalogue(database: Database, keys: DataKeys, code: str, rule:
     """What our catalogue would become with the packages that a supplier lists, at a margin. Raises OperatorError."""
     async with database.connection() as connection:
         supplier = await load_supplier(connection, keys, code)
-        documents = await store.supplier.made_first_by(connection, code)
+        documents = await store.supplier.packages_routed_first_to(connection, code)
     remote = open_remote(supplier)
     try:
         if not isinstance(remote, RtUpstream):

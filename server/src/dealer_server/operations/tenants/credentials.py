@@ -40,7 +40,7 @@ async def reset_secret(
     """The new AppSecret. The old one stays valid for `overlap`. Raises OperatorError."""
 
     async def work(connection: Connection) -> str:
-        credential = await store.tenant.credential(connection, app_key)
+        credential = await store.tenant.lock_credential(connection, app_key)
         if credential is None:
             raise OperatorError(f"no credential {app_key!r}")
         tenant_id, version = credential

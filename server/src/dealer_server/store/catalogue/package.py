@@ -1,4 +1,4 @@
-"""The catalogue: what is sold, as one document per package."""
+"""The catalogue: one JSON document per package."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,7 +12,7 @@ _decode = msgspec.json.Decoder(Package).decode
 
 
 async def load(connection: Connection) -> tuple[int, list[tuple[Package, datetime]]]:
-    """The catalogue's version and every package with when it last changed."""
+    """The catalogue's version, and every package with the time of its last change."""
     version: int = await connection.fetchval("SELECT version FROM change WHERE subject = 'catalogue'") or 0
     rows = await connection.fetch(
         "SELECT document::text AS document, updated_at FROM package ORDER BY updated_at DESC, package_code"
@@ -21,7 +21,7 @@ async def load(connection: Connection) -> tuple[int, list[tuple[Package, datetim
 
 
 async def put(connection: Connection, packages: Sequence[Package], now: datetime) -> int:
-    """Writes packages, new or changed; gives how many really differ from before."""
+    """Writes packages, new or changed; returns how many differ from before."""
     done = await connection.execute(
         "INSERT INTO package (package_code, document, updated_at)"
         " SELECT *, $3 FROM unnest($1::text[], $2::text[]::jsonb[])"

@@ -1,5 +1,5 @@
-"""Pages of orders and profiles, newest first. Deep pages continue after the last row seen, so that they cost what first
-ones do; unfiltered totals come from the wallet's counters."""
+"""Pages of orders and profiles, newest first. A page continues after the last row of the one before, so that deep pages
+cost what the first one does. Totals without a filter come from the wallet's counters."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -47,8 +47,8 @@ class ProfileFilter(NamedTuple):
         return all(value is None for value in self)
 
 
-# startTime and endTime are ranges of ids, since an id holds its time. The status is written out, so that every plan may
-# use the index of orders that are not COMPLETED.
+# startTime and endTime become ranges of ids, since an id holds its time. The status is a literal, so that every plan
+# can use the index of orders that are not COMPLETED.
 _ORDERS = (
     " FROM orders WHERE tenant_id = $1 AND order_id >= $2 AND order_id < $3"
     " AND ($4::timestamptz IS NULL OR updated_at >= $4)"
@@ -63,11 +63,11 @@ def orders_of(status: str | None) -> str:
     return _ORDERS + _OF_STATUS[status]
 
 
-async def order_ids(connection: Connection, tenant_id: int, wanted: OrderFilter, window: Window) -> list[int]:
+async def order_ids(connection: Connection, tenant_id: int, order_filter: OrderFilter, window: Window) -> list[int]:
     rows = await connection.fetch(
-        f"SELECT order_id{orders_of(wanted.order_status)} AND ($5::bigint IS NULL OR order_id < $5)"
+        f"SELECT order_id{orders_of(order_filter.order_status)} AND ($5::bigint IS NULL OR order_id < $5)"
         " ORDER BY order_id DESC LIMIT $6 OFFSET $7",
-        *_order_arguments(tenant_id, wanted),
+        *_order_arguments(tenant_id, order_filter),
         window.after,
         window.limit,
         window.offset,
@@ -75,12 +75,12 @@ async def order_ids(connection: Connection, tenant_id: int, wanted: OrderFilter,
     return [row["order_id"] for row in rows]
 
 
-async def order_count(connection: Connection, tenant_id: int, wanted: OrderFilter) -> int:
-    """Of COMPLETED ones: all that were ever placed, without the others, which are few."""
-    if wanted == OrderFilter(None, None, "COMPLETED", None):
+async def order_count(connection: Connection, tenant_id: int, order_filter: OrderFilter) -> int:
+    """COMPLETED orders are counted as all orders without the others, which are few."""
+    if order_filter == OrderFilter(None, None, "COMPLETED", None):
         return await connection.fetchval(_COMPLETED, tenant_id) or 0
-    sql = f"SELECT count(*){orders_of(wanted.order_status)}"
-    return await connection.fetchval(sql, *_order_arguments(tenant_id, wanted)) or 0
+    sql = f"SELECT count(*){orders_of(order_filter.order_status)}"
+    return await connection.fetchval(sql, *_order_arguments(tenant_id, order_filter)) or 0
 
 
 _COMPLETED = (
@@ -89,11 +89,11 @@ _COMPLETED = (
 )
 
 
-def _order_arguments(tenant_id: int, wanted: OrderFilter) -> tuple[object, ...]:
-    return tenant_id, *identity.ids_between(wanted.start, wanted.end), wanted.updated_since
+def _order_arguments(tenant_id: int, order_filter: OrderFilter) -> tuple[object, ...]:
+    return tenant_id, *identity.ids_between(order_filter.start, order_filter.end), order_filter.updated_since
 
 
-# Profiles without codes only where the call asks for them: by lifecycleStatus PENDING, or by their profileId.
+# Profiles without codes are listed only if the call asks for lifecycleStatus PENDING, or for their profileId.
 _PROFILES = (
     " FROM profile p WHERE tenant_id = $1 AND order_id >= $2 AND order_id < $3"
     " AND ($4::bigint IS NULL OR p.order_id = $4) AND ($5::int IS NULL OR p.line = $5)"
@@ -108,13 +108,13 @@ _PROFILES = (
 
 
 async def profile_ids(
-    connection: Connection, tenant_id: int, wanted: ProfileFilter, span: tuple[int, int], window: Window
+    connection: Connection, tenant_id: int, profile_filter: ProfileFilter, span: tuple[int, int], window: Window
 ) -> list[tuple[int, int]]:
     """(orderId, profileId) of a page. `span` bounds the profileIds where they are known, such as those of one order."""
     rows = await connection.fetch(
         f"SELECT order_id, profile_id{_PROFILES} AND ($15::bigint IS NULL OR profile_id < $15)"
         " ORDER BY profile_id DESC LIMIT $16 OFFSET $17",
-        *_profile_arguments(tenant_id, wanted, span),
+        *_profile_arguments(tenant_id, profile_filter, span),
         window.after,
         window.limit,
         window.offset,
@@ -122,8 +122,13 @@ async def profile_ids(
     return [(row["order_id"], row["profile_id"]) for row in rows]
 
 
-async def profile_count(connection: Connection, tenant_id: int, wanted: ProfileFilter, span: tuple[int, int]) -> int:
-    return await connection.fetchval(f"SELECT count(*){_PROFILES}", *_profile_arguments(tenant_id, wanted, span)) or 0
+async def profile_count(
+    connection: Connection, tenant_id: int, profile_filter: ProfileFilter, span: tuple[int, int]
+) -> int:
+    return (
+        await connection.fetchval(f"SELECT count(*){_PROFILES}", *_profile_arguments(tenant_id, profile_filter, span))
+        or 0
+    )
 
 
 async def profile_span(connection: Connection, tenant_id: int, order_id: int) -> tuple[int, int] | None:
@@ -138,12 +143,12 @@ async def profile_span(connection: Connection, tenant_id: int, order_id: int) ->
 
 
 async def order_total(connection: Connection, tenant_id: int) -> int:
-    """How many orders the tenant has placed."""
+    """The number of orders that the tenant has placed."""
     return await connection.fetchval("SELECT order_count FROM wallet WHERE tenant_id = $1", tenant_id) or 0
 
 
 async def allocated_total(connection: Connection, tenant_id: int) -> int:
-    """How many profiles of the tenant have their codes: all it has bought less the few that have none."""
+    """The number of the tenant's profiles that have their codes: all it has bought without the few that have none."""
     total: int | None = await connection.fetchval(
         "SELECT profile_count - (SELECT count(*) FROM profile WHERE tenant_id = $1 AND iccid IS NULL AND cancelled)"
         " - (SELECT count(*) FROM orders o JOIN order_item i USING (tenant_id, order_id) JOIN profile p"
@@ -157,18 +162,18 @@ async def allocated_total(connection: Connection, tenant_id: int) -> int:
     return total or 0
 
 
-def _profile_arguments(tenant_id: int, wanted: ProfileFilter, span: tuple[int, int]) -> tuple[object, ...]:
+def _profile_arguments(tenant_id: int, profile_filter: ProfileFilter, span: tuple[int, int]) -> tuple[object, ...]:
     return (
         tenant_id,
-        *identity.ids_between(wanted.start, wanted.end),
-        wanted.order_id,
-        wanted.line,
-        wanted.profile_id,
-        wanted.iccid,
-        wanted.package_code,
-        wanted.lifecycle_status,
-        wanted.plan_use_status,
-        wanted.cancelled,
-        wanted.updated_since,
+        *identity.ids_between(profile_filter.start, profile_filter.end),
+        profile_filter.order_id,
+        profile_filter.line,
+        profile_filter.profile_id,
+        profile_filter.iccid,
+        profile_filter.package_code,
+        profile_filter.lifecycle_status,
+        profile_filter.plan_use_status,
+        profile_filter.cancelled,
+        profile_filter.updated_since,
         *span,
     )

@@ -14,9 +14,9 @@ from dealer_server.db.session import Session
 from dealer_server.rules.orders.model import STOCK, Item, Order, Profile
 from dealer_server.rules.orders.order import ExistingOrder, Placed
 
-# One statement writes a whole batch, or nothing where the batch was decided on what no longer holds: each wallet must
-# be at the version it was decided on, not frozen, cover its debits and be locked by nobody else; every transactionId
-# must be new; the stock must have the codes. Nothing waits: what is locked elsewhere does not hold.
+# One statement writes a whole batch, or nothing if one of its conditions does not hold: each wallet is at the version
+# the batch was decided on, is not frozen, covers its debits and is not locked by another transaction; every
+# transactionId is new; the stock has the codes. It waits for no lock: a row locked elsewhere fails the condition.
 _WRITE = """
 WITH debit AS MATERIALIZED (
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
@@ -68,17 +68,17 @@ WITH debit AS MATERIALIZED (
 SELECT whole FROM holds
 """
 
-# The codes that a batch takes: of each package the first free ones, the unit's `number` of them. And of packages that
-# the batch was decided on as short, how many free ones there must be, no more and no less.
+# The codes that a batch takes: the unit with `number` n takes the n-th free code of its package. `remaining` says of
+# packages that the batch was decided on as short how many free codes there are, no more and no less.
 _FREE = """ unit AS MATERIALIZED (
     SELECT * FROM unnest($25::text[], $26::bigint[], $27::bigint[], $28::int[])
         AS unit(package_code, tenant_id, profile_id, number)
 ), remaining AS MATERIALIZED (
     SELECT * FROM unnest($29::text[], $30::int[]) AS remaining(package_code, codes)
 ), free AS MATERIALIZED (
-    SELECT package_code, ARRAY(SELECT iccid FROM stock_profile s WHERE s.package_code = wanted.package_code
-        AND taken_by IS NULL ORDER BY iccid LIMIT wanted.count FOR NO KEY UPDATE SKIP LOCKED) AS iccids
-    FROM (SELECT package_code, count(*) FROM unit GROUP BY package_code) wanted
+    SELECT package_code, ARRAY(SELECT iccid FROM stock_profile s WHERE s.package_code = needed.package_code
+        AND taken_by IS NULL ORDER BY iccid LIMIT needed.count FOR NO KEY UPDATE SKIP LOCKED) AS iccids
+    FROM (SELECT package_code, count(*) FROM unit GROUP BY package_code) needed
 ),"""
 _ENOUGH = """
         AND (SELECT coalesce(sum(cardinality(iccids)), 0) FROM free) = (SELECT count(*) FROM unit)
@@ -88,9 +88,9 @@ _TAKEN = """, taken AS (
     UPDATE stock_profile s SET taken_tenant_id = tenant_id, taken_by = profile_id, taken_at = $24
     FROM holds, unit JOIN free USING (package_code) WHERE whole AND s.iccid = iccids[number]
 )"""
-# A known transactionId is looked for as the next one in order, which no other index can give: while statistics
-# say that a tenant has no orders, the planner would go through all of them. It costs an eighth of a large batch, so
-# those leave it to the unique index, whose violation is an error in PostgreSQL's log.
+# A known transactionId is looked up as the next one in order, which only one index can answer: while the statistics
+# say that a tenant has no orders, the planner would scan all of them. The check costs an eighth of a large batch, so
+# large batches leave it to the unique index, whose violation is an error in PostgreSQL's log.
 _NEW = """AND NOT EXISTS (SELECT FROM placed WHERE transaction_id = (SELECT o.transaction_id FROM orders o
             WHERE o.tenant_id = placed.tenant_id AND o.transaction_id >= placed.transaction_id COLLATE "C"
             ORDER BY o.transaction_id LIMIT 1))"""
@@ -103,10 +103,10 @@ _NONE: Mapping[str, int] = {}
 
 async def write(session: Session, placed: Sequence[Placed], remaining: Mapping[str, int] = _NONE) -> bool:
     """Writes orders, lines, profiles, debits, the stock codes they take, their ORDER_PAID events and their fulfillment
-    work. False: the batch was decided on what no longer holds, and nothing was written. `remaining`: stock packages
-    that have so many free codes, or the batch does not hold.
+    work. False: a condition of the batch does not hold, and nothing was written. `remaining`: the number of free codes
+    of stock packages, as the batch was decided on.
 
-    Raises asyncpg.UniqueViolationError for a known transactionId that came with a large batch, or in the same moment.
+    Raises asyncpg.UniqueViolationError for a known transactionId in a large batch, or written at the same moment.
     """
     columns = [*_wallet_columns(placed), *_order_columns(placed), *_line_columns(placed), placed[0].at]
     units = _stock_columns(placed)
@@ -121,13 +121,15 @@ async def write(session: Session, placed: Sequence[Placed], remaining: Mapping[s
 def _stock_columns(placed: Sequence[Placed]) -> list[tuple[Any, ...]]:
     """Per profile that takes a code: package, tenant, profile, and its number among those of the package."""
     rows, numbers = [], Counter[str]()
-    for one in placed:
-        profile_id = one.first_profile_id
-        for line in one.request.lines:
+    for order in placed:
+        profile_id = order.first_profile_id
+        for line in order.request.lines:
             if line.supplier == STOCK:
                 for n in range(line.quantity):
                     numbers[line.package_code] += 1
-                    rows.append((line.package_code, one.request.tenant_id, profile_id + n, numbers[line.package_code]))
+                    rows.append(
+                        (line.package_code, order.request.tenant_id, profile_id + n, numbers[line.package_code])
+                    )
             profile_id += line.quantity
     return list(zip(*rows, strict=True))
 
@@ -135,11 +137,11 @@ def _stock_columns(placed: Sequence[Placed]) -> list[tuple[Any, ...]]:
 def _wallet_columns(placed: Sequence[Placed]) -> list[list[int]]:
     """Per wallet: tenant, version before, orders, profiles, total."""
     debits: dict[int, list[int]] = {}
-    for one in placed:
-        request = one.request
+    for order in placed:
+        request = order.request
         debit = debits.get(request.tenant_id)
         if debit is None:
-            debit = debits[request.tenant_id] = [request.tenant_id, one.version - 1, 0, 0, 0]
+            debit = debits[request.tenant_id] = [request.tenant_id, order.version - 1, 0, 0, 0]
         debit[2] += 1
         debit[3] += request.profile_count
         debit[4] += request.amount
@@ -151,17 +153,17 @@ def _order_columns(placed: Sequence[Placed]) -> list[tuple[Any, ...]]:
         zip(
             *[
                 (
-                    one.request.tenant_id,
-                    one.order_id,
-                    one.request.transaction_id,
-                    one.request.digest,
-                    one.currency,
-                    one.request.amount,
-                    one.version,
-                    one.balance_after,
-                    one.request.remark,
+                    order.request.tenant_id,
+                    order.order_id,
+                    order.request.transaction_id,
+                    order.request.digest,
+                    order.currency,
+                    order.request.amount,
+                    order.version,
+                    order.balance_after,
+                    order.request.remark,
                 )
-                for one in placed
+                for order in placed
             ],
             strict=True,
         )
@@ -170,9 +172,9 @@ def _order_columns(placed: Sequence[Placed]) -> list[tuple[Any, ...]]:
 
 def _line_columns(placed: Sequence[Placed]) -> list[tuple[Any, ...]]:
     rows = []
-    for one in placed:
-        tenant_id, order_id, first = one.request.tenant_id, one.order_id, one.first_profile_id
-        for number, line in enumerate(one.request.lines):
+    for order in placed:
+        tenant_id, order_id, first = order.request.tenant_id, order.order_id, order.first_profile_id
+        for number, line in enumerate(order.request.lines):
             rows.append(
                 (
                     tenant_id,
@@ -205,15 +207,15 @@ async def find(session: Session | Connection, keys: Sequence[tuple[int, str]]) -
 
 
 async def confirm(session: Session) -> None:
-    """Returns once whatever this session has seen is as safe as a commit of its own: at the synchronous standby too.
+    """Returns once everything this session has read is also at the synchronous standby.
 
-    A commit whose session was lost may be seen before the standby has it.
+    A commit whose session was lost may become visible before the standby has it.
     """
     await session.fetch("SELECT pg_logical_emit_message(true, 'esim-dealer', '')")
 
 
 async def ids(session: Session | Connection, keys: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
-    """The orderIds that these (tenant_id, transactionId) stand for."""
+    """The orderIds of these (tenant_id, transactionId)."""
     return {key: existing.order_id for key, existing in (await find(session, keys)).items()}
 
 
@@ -253,7 +255,7 @@ async def exists(connection: Session | Connection, tenant_id: int, order_id: int
 async def load(
     session: Session | Connection, keys: Sequence[tuple[int, int]], data_keys: DataKeys
 ) -> dict[tuple[int, int], Order]:
-    """The orders behind these (tenant_id, orderId), whole. Those that do not exist are not in the answer."""
+    """The orders of these (tenant_id, orderId) with their lines and profiles; without those that do not exist."""
     rows = await session.fetch(_LOAD, [key[0] for key in keys], [key[1] for key in keys])
     grouped: dict[tuple[int, int], list[asyncpg.Record]] = {}
     for row in rows:
@@ -288,8 +290,8 @@ def _profile(tenant_id: int, row: asyncpg.Record, data_keys: DataKeys) -> Profil
 async def lock(
     session: Connection | Session, keys: Sequence[tuple[int, int]], *, wait: bool = True
 ) -> set[tuple[int, int]]:
-    """Locks orders, in order, until the transaction ends; without `wait` only those that nobody else holds. Gives the
-    (tenant_id, orderId) of those that are locked."""
+    """Locks orders, in the order of their keys, until the transaction ends; without `wait` only those that no other
+    transaction holds. Returns the (tenant_id, orderId) of the locked ones."""
     rows = await session.fetch(
         "SELECT tenant_id, order_id FROM orders JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)"
         " USING (tenant_id, order_id) ORDER BY tenant_id, order_id FOR NO KEY UPDATE OF orders"
@@ -301,9 +303,10 @@ async def lock(
 
 
 async def next_block(connection: Session | Connection, kind: str, first_now: int, size: int) -> int:
-    """The first of `size` ids never handed out before, not below `first_now`: one row counts, whatever the clocks do.
+    """The first of `size` ids that were never handed out, not below `first_now`. One row counts, so that no clock can
+    repeat an id.
 
-    Needs no flush of its own: what uses an id is written to the same log later.
+    It needs no flush of its own: the rows that use an id come later in the same write-ahead log.
     """
     rows = await connection.fetch(
         "UPDATE id_block SET next = greatest(next, $2) + $3 WHERE kind = $1 RETURNING next - $3 AS first",

@@ -12,7 +12,7 @@ OVER = "(p.cancelled OR p.plan_use_status = 'ENDED' OR p.superseded)"
 # Descending, the profile that the ICCID names comes first. The index profile_iccid is ordered by it.
 RANK = f"(CASE WHEN {OVER} THEN p.profile_id ELSE 9223372036854775807 END)"
 
-# Which of a supplier's ($1) delivered eSIMs key.iccid names.
+# The delivered eSIM of a supplier ($1) that key.iccid names.
 OF_SUPPLIER = (
     "SELECT l.tenant_id, l.order_id, l.profile_id, l.iccid FROM profile_life l"
     " JOIN profile p USING (tenant_id, profile_id) WHERE l.supplier = $1 AND l.iccid = key.iccid"
@@ -21,8 +21,8 @@ OF_SUPPLIER = (
 
 
 async def supersede(session: Connection | Session, delivered: Sequence[tuple[int, int, str]]) -> None:
-    """Makes room for profiles (tenant_id, profile_id, iccid) that are about to get their codes: live ones of the same
-    dealer and ICCID keep all that they show, but are live no longer."""
+    """Marks as superseded the live profiles that have the dealer and the ICCID of these (tenant_id, profile_id, iccid),
+    which are about to get their codes. A superseded profile shows what it showed before, but is not live any more."""
     await session.fetch(
         "UPDATE profile p SET superseded = true FROM unnest($1::bigint[], $2::bigint[], $3::text[])"
         " AS new(tenant_id, profile_id, iccid)"

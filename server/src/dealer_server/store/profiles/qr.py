@@ -1,4 +1,4 @@
-"""What a QR link stands for."""
+"""What does a QR link show? The activation code of a profile."""
 
 from typing import NamedTuple
 

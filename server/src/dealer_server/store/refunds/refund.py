@@ -1,4 +1,4 @@
-"""Refunds: what was asked for, what became of it, and the money that went back.
+"""Refunds with their profiles: written, decided, settled, and credited to wallets.
 
 Locks are taken in one order on every path: wallet, order, items, profiles, refunds
 (docs/decisions/0016-lock-order.md).
@@ -30,7 +30,7 @@ Status = Literal["REFUNDING", "REFUNDED", "REJECTED"]
 LineStatus = Literal["PENDING", "READY", "COMPLETED", "REJECTED"]
 
 
-class Row(NamedTuple):
+class Refund(NamedTuple):
     """A refund as it stands, with its profiles."""
 
     tenant_id: int
@@ -43,10 +43,10 @@ class Row(NamedTuple):
     credited: int
     created_at: datetime
     settled_at: datetime | None
-    lines: tuple["Line", ...] = ()
+    lines: tuple["RefundLine", ...] = ()
 
 
-class Line(NamedTuple):
+class RefundLine(NamedTuple):
     profile_id: int
     line: int
     amount: int
@@ -54,8 +54,8 @@ class Line(NamedTuple):
     status: LineStatus
 
 
-class New(NamedTuple):
-    """A refund to be written. `due_at` set: nothing more is to be decided, so the worker may settle it."""
+class NewRefund(NamedTuple):
+    """A refund to be written. `due_at` is set where nothing is left to be decided, so that the worker may settle it."""
 
     tenant_id: int
     refund_id: int
@@ -72,7 +72,7 @@ class New(NamedTuple):
 
 
 class Credit(NamedTuple):
-    """Money that goes back: the wallet's entry number `version`."""
+    """The credit of a refund: entry number `version` of the wallet's ledger."""
 
     tenant_id: int
     refund_id: int
@@ -81,11 +81,11 @@ class Credit(NamedTuple):
     balance_after: int
 
 
-_COLUMNS = columns_of(Row, "lines")
+_COLUMNS = columns_of(Refund, "lines")
 _of_refund = itemgetter("tenant_id", "refund_id")
 
 
-async def of_orders(connection: Connection | Session, keys: Sequence[Key]) -> list[Row]:
+async def of_orders(connection: Connection | Session, keys: Sequence[Key]) -> list[Refund]:
     """The refunds of these (tenant_id, order_id), oldest first."""
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM refund JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)"
@@ -95,7 +95,7 @@ async def of_orders(connection: Connection | Session, keys: Sequence[Key]) -> li
     return await _with_lines(connection, rows)
 
 
-async def by_transaction(connection: Connection | Session, keys: Sequence[tuple[int, str]]) -> list[Row]:
+async def by_transaction(connection: Connection | Session, keys: Sequence[tuple[int, str]]) -> list[Refund]:
     """The refunds that carry these (tenant_id, refundTransactionId)."""
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM refund JOIN unnest($1::bigint[], $2::text[]) AS key(tenant_id, refund_transaction_id)"
@@ -105,19 +105,19 @@ async def by_transaction(connection: Connection | Session, keys: Sequence[tuple[
     return await _with_lines(connection, rows)
 
 
-async def _with_lines(connection: Connection | Session, records: Sequence[asyncpg.Record]) -> list[Row]:
+async def _with_lines(connection: Connection | Session, records: Sequence[asyncpg.Record]) -> list[Refund]:
     """The refunds of these records of _COLUMNS, with their profiles."""
     if not records:
         return []
     rows = await connection.fetch(
-        f"SELECT {columns_of(Line)}, tenant_id, refund_id FROM refund_line"
+        f"SELECT {columns_of(RefundLine)}, tenant_id, refund_id FROM refund_line"
         " JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, refund_id) USING (tenant_id, refund_id)"
         " ORDER BY profile_id",
         *columns([_of_refund(record) for record in records], 2),
     )
-    lines: dict[Key, list[Line]] = {}
+    lines: dict[Key, list[RefundLine]] = {}
     for row in rows:
-        line = Line(
+        line = RefundLine(
             profile_id=row["profile_id"],
             line=row["line"],
             amount=row["amount"],
@@ -125,12 +125,13 @@ async def _with_lines(connection: Connection | Session, records: Sequence[asyncp
             status=row["status"],
         )
         lines.setdefault(_of_refund(row), []).append(line)
-    refunds = as_values(Row, records, lines=())
+    refunds = as_values(Refund, records, lines=())
     return [refund._replace(lines=tuple(lines.get((refund.tenant_id, refund.refund_id), ()))) for refund in refunds]
 
 
-async def add(session: Connection | Session, new: Sequence[New]) -> None:
-    """Writes refunds with their profiles: of one credited at once all are COMPLETED. Raises UniqueViolationError."""
+async def add(session: Connection | Session, new: Sequence[NewRefund]) -> None:
+    """Writes refunds with their profiles, all COMPLETED where the refund is REFUNDED at once. Raises
+    UniqueViolationError."""
     await session.fetch(
         "INSERT INTO refund (tenant_id, refund_id, order_id, refund_transaction_id, scope, status, amount, credited,"
         " remark, author, created_at, settled_at, due_at)"
@@ -145,11 +146,11 @@ async def add(session: Connection | Session, new: Sequence[New]) -> None:
     )
     lines = [
         (
-            *(one.tenant_id, one.refund_id, part.profile_id, part.line, part.amount, part.way),
-            "COMPLETED" if one.status == "REFUNDED" else "READY" if part.way == "AT_ONCE" else "PENDING",
+            *(refund.tenant_id, refund.refund_id, part.profile_id, part.line, part.amount, part.way),
+            "COMPLETED" if refund.status == "REFUNDED" else "READY" if part.way == "AT_ONCE" else "PENDING",
         )
-        for one in new
-        for part in one.parts
+        for refund in new
+        for part in refund.parts
     ]
     await session.fetch(
         "INSERT INTO refund_line (tenant_id, refund_id, profile_id, line, amount, way, status)"
@@ -160,8 +161,9 @@ async def add(session: Connection | Session, new: Sequence[New]) -> None:
 
 
 async def pay_back(session: Connection | Session, credits: Sequence[Credit], now: datetime) -> None:
-    """Credits locked wallets, one ledger entry each. Raises UniqueViolationError for a refund credited before."""
-    wallets = len({one.tenant_id for one in credits})
+    """Credits locked wallets, with one ledger entry per refund. Raises UniqueViolationError for a refund that was
+    credited before."""
+    wallets = len({credit.tenant_id for credit in credits})
     [row] = await session.fetch(
         "WITH credit AS ("
         " SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])"
@@ -179,14 +181,14 @@ async def pay_back(session: Connection | Session, credits: Sequence[Credit], now
         *columns(credits, 5),
         now,
     )
-    assert row["moved"] == wallets, "a wallet moved on while it was locked"
+    assert row["moved"] == wallets, "a locked wallet has another version"
 
 
 async def decide_lines(
     session: Connection | Session, decided: Sequence[tuple[int, int, int, bool, str | None]], now: datetime
 ) -> int:
-    """Says of (tenant_id, refund_id, profile_id) whether each is given back, and why not; a refund of which nothing is
-    left to be decided is due. How many were still PENDING."""
+    """Decides lines: (tenant_id, refund_id, profile_id, whether it is refunded, reason if not). A refund without
+    undecided lines becomes due. Returns how many of the lines were PENDING."""
     if not decided:
         return 0
     await _lock(session, sorted({(tenant_id, refund_id) for tenant_id, refund_id, *_ in decided}))
@@ -212,8 +214,8 @@ async def decide_lines(
 
 
 async def _lock(session: Connection | Session, refunds: Sequence[Key]) -> None:
-    """Locks refunds, in order, until the transaction ends. Without it, two transactions that decide the last two lines
-    would each see the other's line still PENDING, and neither would make the refund due."""
+    """Locks refunds, in the order of their keys, until the transaction ends. Otherwise two transactions that decide the
+    last two lines would each see the other line PENDING, and neither would make the refund due."""
     await session.fetch(
         "SELECT 1 FROM refund JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, refund_id)"
         " USING (tenant_id, refund_id) ORDER BY tenant_id, refund_id FOR NO KEY UPDATE OF refund",
@@ -221,11 +223,11 @@ async def _lock(session: Connection | Session, refunds: Sequence[Key]) -> None:
     )
 
 
-# Settling what was pending
+# Settling refunds that are due
 
 
 class Due(NamedTuple):
-    """A refund of which nothing is left to be decided; `failures`: how often settling it failed."""
+    """A refund without undecided lines. `failures`: how often settling it failed."""
 
     tenant_id: int
     order_id: int
@@ -234,7 +236,7 @@ class Due(NamedTuple):
 
 
 async def due(session: Session, now: datetime, limit: int) -> list[Due]:
-    """What may be settled now, the longest due first."""
+    """The refunds that may be settled now, the longest due first."""
     rows = await session.fetch(
         "SELECT tenant_id, order_id, refund_id, settle_failures AS failures FROM refund"
         " WHERE status = 'REFUNDING' AND due_at <= $1 ORDER BY due_at LIMIT $2",
@@ -244,22 +246,22 @@ async def due(session: Session, now: datetime, limit: int) -> list[Due]:
     return as_values(Due, rows)
 
 
-async def postpone(session: Session, one: Due, until: datetime, now: datetime) -> None:
-    """Settling it failed once more: it is due again later, unless somebody has settled it meanwhile."""
+async def postpone(session: Session, refund: Due, until: datetime, now: datetime) -> None:
+    """Makes a refund that could not be settled due again later, unless it was settled meanwhile."""
     await session.fetch(
         "UPDATE refund SET settle_failures = settle_failures + 1, due_at = $3"
         " WHERE tenant_id = $1 AND refund_id = $2 AND status = 'REFUNDING' AND due_at <= $4",
-        one.tenant_id,
-        one.refund_id,
+        refund.tenant_id,
+        refund.refund_id,
         until,
         now,
     )
 
 
 async def sweep(session: Session, now: datetime) -> list[Key]:
-    """Makes refunds due that wait for nobody's word any more and yet are not; (tenant_id, refund_id) of each.
+    """Makes refunds due that have no undecided lines and yet are not due; returns their (tenant_id, refund_id).
 
-    One that somebody is deciding right now is left to them.
+    A refund that another transaction has locked is left alone.
     """
     rows = await session.fetch(
         "WITH left_over AS (SELECT tenant_id, refund_id FROM refund r WHERE status = 'REFUNDING' AND due_at IS NULL"
@@ -273,8 +275,8 @@ async def sweep(session: Session, now: datetime) -> list[Key]:
     return [_of_refund(row) for row in rows]
 
 
-async def take(session: Session, keys: Sequence[Key], now: datetime) -> list[Row]:
-    """Those of these (tenant_id, refund_id) that are still due, locked until the transaction ends."""
+async def lock_due(session: Session, keys: Sequence[Key], now: datetime) -> list[Refund]:
+    """Locks those of these (tenant_id, refund_id) that are still due, until the transaction ends."""
     rows = await session.fetch(
         f"SELECT {_COLUMNS} FROM refund JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, refund_id)"
         " USING (tenant_id, refund_id) WHERE status = 'REFUNDING' AND due_at <= $3"
@@ -285,8 +287,8 @@ async def take(session: Session, keys: Sequence[Key], now: datetime) -> list[Row
     return await _with_lines(session, rows)
 
 
-async def end(session: Session, settled: Sequence[tuple[int, int, int, bool]], now: datetime) -> None:
-    """Settles (tenant_id, refund_id, credited, whether anything was given): REFUNDED or REJECTED."""
+async def mark_settled(session: Session, settled: Sequence[tuple[int, int, int, bool]], now: datetime) -> None:
+    """Settles (tenant_id, refund_id, credited, whether any line is READY): REFUNDED or REJECTED."""
     await session.fetch(
         "WITH settled AS (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bool[])"
         "  AS settled(tenant_id, refund_id, credited, given)"
@@ -305,26 +307,26 @@ async def settle(
     session: Session,
     changes: Sequence[tuple[Order, Order]],
     credits: Sequence[Credit],
-    told: Sequence[tuple[int, Order]],
+    credited: Sequence[tuple[int, Order]],
     data_keys: DataKeys,
     links: Links,
     now: datetime,
 ) -> None:
-    """Writes orders as refunds leave them, their money, and the events: of each credited refund (its id, the order as
-    its credit left it) one REFUND_COMPLETED, behind the DELIVERY_UPDATED of what became void.
+    """Writes the orders that refunds changed, the credits, and their events: one REFUND_COMPLETED for each credited
+    refund (refund id, order after the credit), after the DELIVERY_UPDATED of the order.
 
-    A refund that is only accepted changes nothing that dealers are told of (specification 6.1).
+    A refund that is only accepted changes nothing that webhooks tell (specification 6.1).
     """
     await save(session, changes, VOID)
     await give_back_stock(session, changes)
     if not credits:
         return
     await pay_back(session, credits, now)
-    latest = {(order.tenant_id, order.order_id): order for _, order in told}
+    latest = {(order.tenant_id, order.order_id): order for _, order in credited}
     await enqueue.order_changed(session, [(*key, order.version) for key, order in latest.items()], now)
-    ids = await enqueue.delivery_ids(session, len(told))
+    ids = await enqueue.delivery_ids(session, len(credited))
     events = []
-    for delivery_id, (_, order) in zip(ids, told, strict=True):
+    for delivery_id, (_, order) in zip(ids, credited, strict=True):
         body = encoder.encode(snapshot.refund_completed(order, links))
         sealed = data_keys.seal(body, delivery_context(order.tenant_id, delivery_id))
         events.append(enqueue.Credit(order.tenant_id, order.order_id, order.version, delivery_id, sealed))
@@ -332,14 +334,14 @@ async def settle(
 
 
 async def give_back_stock(session: Connection | Session, changes: Sequence[tuple[Order, Order]]) -> None:
-    """What was sold from stock and is void before its code was shown can be sold again."""
+    """Frees the stock codes of profiles that became void before their codes were shown."""
     freed = [
-        (after.tenant_id, one.profile_id)
+        (after.tenant_id, profile.profile_id)
         for before, after in changes
         for old, new in zip(before.items, after.items, strict=True)
         if new.supplier == STOCK
-        for was, one in zip(old.profiles, new.profiles, strict=True)
-        if one.iccid is None and one.cancelled and not was.cancelled
+        for was, profile in zip(old.profiles, new.profiles, strict=True)
+        if profile.iccid is None and profile.cancelled and not was.cancelled
     ]
     if freed:
         await stock.release(session, freed)
@@ -348,13 +350,13 @@ async def give_back_stock(session: Connection | Session, changes: Sequence[tuple
 # The operator
 
 
-async def by_id(connection: Connection, refund_id: int) -> Row | None:
-    """Of whatever tenant: refund_ids are unique over all."""
+async def by_id(connection: Connection, refund_id: int) -> Refund | None:
+    """A refund of any tenant: refund_ids are unique over all."""
     row = await connection.fetchrow(f"SELECT {_COLUMNS} FROM refund WHERE refund_id = $1", refund_id)
     return (await _with_lines(connection, [row]))[0] if row else None
 
 
-async def listed(connection: Connection, tenant_id: int | None, status: str | None, limit: int) -> list[Row]:
+async def listed(connection: Connection, tenant_id: int | None, status: str | None, limit: int) -> list[Refund]:
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM refund WHERE ($1::bigint IS NULL OR tenant_id = $1)"
         " AND ($2::text IS NULL OR status = $2) ORDER BY refund_id DESC LIMIT $3",

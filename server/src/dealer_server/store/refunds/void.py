@@ -10,7 +10,7 @@ from dealer_server.db.connection import Connection
 from dealer_server.db.rows import as_values
 from dealer_server.db.session import Session
 from dealer_server.rules.orders.model import Order
-from dealer_server.store.refunds.refund import Key, New, decide_lines
+from dealer_server.store.refunds.refund import Key, NewRefund, decide_lines
 
 
 class Void(NamedTuple):
@@ -84,7 +84,7 @@ async def add_voids(session: Connection | Session, voids: Sequence[Void]) -> Non
 
 
 async def add_refund_voids(
-    session: Connection | Session, refunds: Sequence[New], orders: Mapping[Key, Order], now: datetime
+    session: Connection | Session, refunds: Sequence[NewRefund], orders: Mapping[Key, Order], now: datetime
 ) -> None:
     """Writes the voids that these refunds need; `orders` are the refunds' own."""
     voids = []

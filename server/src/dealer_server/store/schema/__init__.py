@@ -6,7 +6,7 @@ from typing import NamedTuple
 from dealer_server.db.connection import Connection
 from dealer_server.db.session import Session
 
-_LOCK = 5_382_014  # one migration at a time per database
+_LOCK = 5_382_014  # one process migrates a database at a time
 
 
 class Migration(NamedTuple):
@@ -37,7 +37,7 @@ async def applied(connection: Connection) -> set[int]:
 
 
 async def pending(connection: Connection) -> list[Migration]:
-    """What is still to be applied. Raises NewerSchema."""
+    """The migrations that are not applied yet. Raises NewerSchema."""
     done = await applied(connection)
     if done and max(done) > max(migration.number for migration in known()):
         raise NewerSchema(f"the database has migration {max(done)}; this program knows only older ones: upgrade it")
@@ -51,17 +51,18 @@ async def require_current(connection: Connection) -> None:
 
 
 async def require_no_older(session: Session) -> None:
-    """That the schema was not replaced by an older one, as by a restore, under a running process. A newer one is
-    taken: it comes while processes are exchanged. Raises OlderSchema."""
+    """Checks that the schema was not replaced by an older one, such as by a restore, while the process runs. A newer
+    one is accepted: it comes with a rolling upgrade. Raises OlderSchema."""
     needed = known()[-1].number
-    [(newest,)] = await session.fetch("SELECT coalesce(max(number), 0) FROM migration")
-    if newest < needed:
-        raise OlderSchema(f"the database has migration {newest}; this version needs {needed}")
+    [row] = await session.fetch("SELECT coalesce(max(number), 0) AS newest FROM migration")
+    if row["newest"] < needed:
+        raise OlderSchema(f"the database has migration {row['newest']}; this version needs {needed}")
 
 
 async def migrate(connection: Connection) -> list[Migration]:
-    """Applies what is pending, each in a transaction of its own; says which. Safe when several start at once."""
-    await connection.execute("SET lock_timeout = 0")  # another one may migrate for a while
+    """Applies the pending migrations, each in its own transaction, and returns them. Several processes may call it at
+    once."""
+    await connection.execute("SET lock_timeout = 0")  # another process may take long to migrate
     await connection.execute(f"SELECT pg_advisory_lock({_LOCK})")
     try:
         todo = await pending(connection)

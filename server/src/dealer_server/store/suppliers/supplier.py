@@ -1,4 +1,4 @@
-"""Suppliers that are called: how they are reached, what they may be asked for, what became of it."""
+"""Suppliers that are called over the network: settings, status, health, routes, ICCID ranges and totals."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,8 +12,8 @@ from dealer_server.store.suppliers.purchase import Hop, Key
 
 
 class Supplier(NamedTuple):
-    """`settings` is the kind's JSON document, opened: it holds secrets. `event_token` is the secret part of the address
-    its messages come to. `paused_reason`: why a worker paused it, None where an operator did."""
+    """`settings` is the kind's JSON document, unsealed: it holds secrets. `event_token` is the secret part of the
+    address that receives its events. `paused_reason`: why a worker paused it, None where an operator did."""
 
     code: str
     kind: str
@@ -25,8 +25,8 @@ class Supplier(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """What a supplier was asked for: purchases by state, calls waiting for an operator first; sums of costs (also of
-    what was written off) and of what dealers paid, in ten-thousandths by currency."""
+    """A supplier's number of purchases by state, and by currency, in ten-thousandths, the sum of their costs (with what
+    was written off) and the sum of what dealers paid."""
 
     states: dict[str, int]
     cost: dict[str, int]
@@ -34,6 +34,8 @@ class Totals(NamedTuple):
 
 
 class Parked(NamedTuple):
+    """A purchase whose outcome an operator has to find out."""
+
     tenant_id: int
     profile_id: int
     position: int
@@ -65,7 +67,7 @@ async def codes(connection: Connection | Session) -> list[str]:
 
 
 async def version(connection: Connection | Session) -> str:
-    """Another text whenever any of them was changed."""
+    """A text that differs whenever any supplier was changed."""
     [row] = await connection.fetch(
         "SELECT coalesce(string_agg(code || updated_at, ' ' ORDER BY code), '') AS version FROM supplier"
     )
@@ -73,7 +75,7 @@ async def version(connection: Connection | Session) -> str:
 
 
 async def put(connection: Connection, keys: DataKeys, code: str, kind: str, settings: bytes, token: str) -> None:
-    """Adds a supplier, or gives one new settings; its token stays."""
+    """Adds a supplier, or replaces the settings of one, whose token stays."""
     await connection.execute(
         "INSERT INTO supplier (code, kind, settings, event_token) VALUES ($1, $2, $3, $4)"
         " ON CONFLICT (code) DO UPDATE SET kind = $2, settings = $3, updated_at = clock_timestamp()",
@@ -85,7 +87,7 @@ async def put(connection: Connection, keys: DataKeys, code: str, kind: str, sett
 
 
 async def set_status(connection: Connection, code: str, status: str) -> bool:
-    """ACTIVE or PAUSED; whether there is such a supplier. What waits for one that is ACTIVE is due now."""
+    """Sets ACTIVE or PAUSED; False if there is no such supplier. ACTIVE makes its planned purchases due now."""
     row = await connection.fetchrow(
         "UPDATE supplier SET status = $2, paused_reason = NULL, updated_at = clock_timestamp() WHERE code = $1"
         " RETURNING code",
@@ -100,7 +102,7 @@ async def set_status(connection: Connection, code: str, status: str) -> bool:
 
 
 async def pause(session: Session, code: str, reason: str) -> bool:
-    """Pauses an ACTIVE supplier for a reason; False where it is not ACTIVE any more."""
+    """Pauses an ACTIVE supplier; False if it is not ACTIVE any more."""
     rows = await session.fetch(
         "UPDATE supplier SET status = 'PAUSED', paused_reason = $2, updated_at = clock_timestamp()"
         " WHERE code = $1 AND status = 'ACTIVE' RETURNING 1",
@@ -113,7 +115,7 @@ async def pause(session: Session, code: str, reason: str) -> bool:
 async def put_health(
     connection: Connection, code: str, up: bool, detail: str, balance: int | None, currency: str | None, now: datetime
 ) -> None:
-    """How it was when it was asked last; of a supplier that is gone nothing is written."""
+    """Writes the result of the last health check; nothing for a supplier that was removed."""
     await connection.execute(
         "INSERT INTO supplier_health AS h (code, up, since, asked_at, detail, balance, currency)"
         " SELECT code, $2, $6, $6, $3, $4, $5 FROM supplier WHERE code = $1"
@@ -133,7 +135,7 @@ async def set_route(connection: Connection, package_code: str, hops: Sequence[Ho
     )
 
 
-async def made_first_by(connection: Connection, code: str) -> list[tuple[str, str, int | None]]:
+async def packages_routed_first_to(connection: Connection, code: str) -> list[tuple[str, str, int | None]]:
     """(document, sku, cost) of the packages whose route begins with this supplier."""
     rows = await connection.fetch(
         "SELECT document::text AS document, sku, cost FROM route JOIN package USING (package_code)"
@@ -144,7 +146,7 @@ async def made_first_by(connection: Connection, code: str) -> list[tuple[str, st
 
 
 async def load_iccids(connection: Connection, code: str, sku: str, iccids: Sequence[str]) -> int:
-    """Adds ICCIDs to a supplier's range; how many were new."""
+    """Adds ICCIDs to a supplier's range; returns how many were new."""
     rows = await connection.fetch(
         "INSERT INTO iccid_range (supplier, sku, iccid) SELECT $1, $2, unnest($3::text[]) ON CONFLICT DO NOTHING"
         " RETURNING 1",
@@ -156,7 +158,7 @@ async def load_iccids(connection: Connection, code: str, sku: str, iccids: Seque
 
 
 async def free_iccids(connection: Connection, code: str) -> dict[str, int]:
-    """How many ICCIDs are left, by sku."""
+    """The number of free ICCIDs, by sku."""
     rows = await connection.fetch(
         "SELECT sku, count(*) FILTER (WHERE taken_by IS NULL) AS free FROM iccid_range WHERE supplier = $1 GROUP BY sku"
         " ORDER BY sku",
@@ -184,7 +186,7 @@ async def totals(connection: Connection, code: str) -> Totals:
 
 
 async def parked(connection: Connection, code: str | None = None) -> list[Parked]:
-    """What an operator has to find out, oldest first; of every supplier where none is named."""
+    """Parked purchases, oldest first; of all suppliers if `code` is None."""
     rows = await connection.fetch(
         f"SELECT {columns_of(Parked)} FROM purchase WHERE state = 'PARKED' AND ($1::text IS NULL OR supplier = $1)"
         " ORDER BY unknown_since, unit_key LIMIT 1000",
@@ -193,8 +195,8 @@ async def parked(connection: Connection, code: str | None = None) -> list[Parked
     return as_values(Parked, rows)
 
 
-async def gauges(connection: Connection) -> list[tuple[str, str, int]]:
-    """(supplier, state, how many) of purchases that are not over."""
+async def open_purchases(connection: Connection) -> list[tuple[str, str, int]]:
+    """(supplier, state, count) of the purchases that are not finished."""
     rows = await connection.fetch(
         "SELECT supplier, state, count(*) FROM purchase WHERE state IN ('PLANNED', 'SENT', 'PENDING', 'UNKNOWN',"
         " 'PARKED') GROUP BY supplier, state"
@@ -202,10 +204,10 @@ async def gauges(connection: Connection) -> list[tuple[str, str, int]]:
     return [(row["supplier"], row["state"], row["count"]) for row in rows]
 
 
-async def note_event(
+async def add_event(
     session: Session, keys: DataKeys, code: str, key: bytes, kind: str, state: str, body: bytes, now: datetime
 ) -> bool:
-    """Keeps a supplier's message; False where it was kept before."""
+    """Stores an event of a supplier; False if it was stored before."""
     rows = await session.fetch(
         "INSERT INTO supplier_event (supplier, key, kind, state, body, received_at) VALUES ($1, $2, $3, $4, $5, $6)"
         " ON CONFLICT (supplier, key) DO NOTHING RETURNING 1",

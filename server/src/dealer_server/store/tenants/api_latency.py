@@ -1,4 +1,4 @@
-"""How the API answered, minute by minute: each process writes its own row of a minute again until the minute ends."""
+"""API latency per minute: each process replaces its rows of a minute until the minute ends."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -10,8 +10,8 @@ KEPT = timedelta(days=2)
 
 
 class Minute(NamedTuple):
-    """`spread` counts calls by how long they took (rules/access/latency_histogram.py); `failed` of them were answered
-    with a fault of ours."""
+    """`spread` counts calls by duration (rules/access/latency_histogram.py); `failed` of them ended in an internal
+    error."""
 
     writes: bool
     spread: Sequence[int]
@@ -19,12 +19,12 @@ class Minute(NamedTuple):
 
 
 async def put(connection: Connection, minute: datetime, process: int, counted: Sequence[Minute]) -> None:
-    """What this process counted in a minute so far, in place of what it said before. A crash may shorten it."""
+    """Replaces what this process counted in a minute. It is not flushed: a crash of the server may lose it."""
     await connection.execute("SET LOCAL synchronous_commit = off")
     await connection.executemany(
         "INSERT INTO api_minute (minute, process, writes, spread, failed) VALUES ($1, $2, $3, $4, $5)"
         " ON CONFLICT (minute, process, writes) DO UPDATE SET spread = excluded.spread, failed = excluded.failed",
-        [(minute, process, *one) for one in counted],
+        [(minute, process, row.writes, row.spread, row.failed) for row in counted],
     )
 
 

@@ -1,4 +1,4 @@
-"""The keys that seal in bulk, themselves sealed by a master key."""
+"""The data keys, which seal in bulk and are themselves sealed with a master key."""
 
 import secrets
 
@@ -7,7 +7,7 @@ from dealer_server.db.sealing import KEY_BYTES, DataKeys, MasterKeys, data_key_c
 
 
 async def load(connection: Connection, master_keys: MasterKeys) -> DataKeys:
-    """Every data key, opened; makes the first. Raises CannotOpen where a master key is missing."""
+    """All data keys, unsealed; creates the first one. Raises CannotOpen if a master key is missing."""
     rows = await connection.fetch("SELECT data_key_id, sealed_key FROM data_key")
     if not rows:
         fresh = master_keys.seal(secrets.token_bytes(KEY_BYTES), data_key_context(1))

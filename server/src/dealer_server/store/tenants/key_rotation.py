@@ -1,4 +1,4 @@
-"""What is sealed by a master key, and by which one: the key's id stands in front (db/sealing.py)."""
+"""Values sealed with a master key: a sealed value begins with the id of its key (db/sealing.py)."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ _KEY_ID = "substr({0}, 2, get_byte({0}, 0))"
 
 
 async def credentials(connection: Connection, newest: bytes, after: str, limit: int) -> list[Sealed]:
-    """Credentials of which something stands under another key than the newest, locked."""
+    """Credentials with a secret that is not sealed with the newest key, locked."""
     rows = await connection.fetch(
         f"SELECT {columns_of(Sealed)} FROM credential"
         f" WHERE app_key > $2 AND ({_KEY_ID.format('sealed_secret')} <> $1"
@@ -37,7 +37,7 @@ async def reseal_credential(connection: Connection, app_key: str, sealed: bytes,
 
 
 async def data_keys(connection: Connection, newest: bytes) -> list[tuple[int, bytes]]:
-    """Data keys that stand under another key than the newest, locked."""
+    """(data_key_id, sealed key) of the data keys that are not sealed with the newest key, locked."""
     rows = await connection.fetch(
         f"SELECT data_key_id, sealed_key FROM data_key WHERE {_KEY_ID.format('sealed_key')} <> $1 FOR UPDATE", newest
     )

@@ -1,4 +1,4 @@
-"""Which serve processes run on this database? Each holds an advisory lock, alone or shared."""
+"""An advisory lock that each serve process holds on the database, exclusive or shared."""
 
 from dealer_server.db.session import Session
 
@@ -6,9 +6,9 @@ _LOCK = 5_382_015
 
 
 async def hold(session: Session, *, shared: bool) -> bool:
-    """Takes the lock unless this session has it; false where another serve process is in the way.
+    """Takes the lock unless this session has it; False if another serve process holds it.
 
-    A lock ends with its connection, so this is called again and again.
+    The lock ends with its connection, so this is called repeatedly.
     """
     take = "pg_try_advisory_lock_shared" if shared else "pg_try_advisory_lock"
     rows = await session.fetch(

@@ -1,4 +1,4 @@
-"""Dealers: who they are, how they prove it, what they pay."""
+"""Dealers: their terms, credentials and prices, and the versions that tell processes of changes."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,7 +10,8 @@ from dealer_server.rules.orders.pricing import OwnPrice, PriceList
 
 
 class Access(NamedTuple):
-    """All that authenticating and pricing a dealer's calls needs; secrets sealed. Kept in memory, dropped on change."""
+    """What authenticating and pricing a dealer's calls needs, with sealed secrets. Processes cache it until it
+    changes."""
 
     tenant_id: int
     app_key: str
@@ -43,7 +44,7 @@ class Tenant(NamedTuple):
     credential_status: str
 
 
-async def access(connection: Connection, app_key: str) -> Access | None:
+async def load_access(connection: Connection, app_key: str) -> Access | None:
     row = await connection.fetchrow(
         "SELECT t.tenant_id, c.app_key, t.name, t.status = 'ACTIVE' AND c.status = 'ACTIVE' AS active, t.qps,"
         " t.ip_allow, c.secret_version, c.sealed_secret, c.previous_secret, c.previous_until, w.currency,"
@@ -82,7 +83,7 @@ async def add_credential(connection: Connection, tenant_id: int, app_key: str, s
 async def reset_secret(
     connection: Connection, app_key: str, tenant_id: int, version: int, sealed: bytes, overlap_until: datetime
 ) -> bool:
-    """Puts a new secret in place of version - 1; the old one opens calls until `overlap_until`."""
+    """Replaces the secret of version - 1; the old one still authenticates calls until `overlap_until`."""
     done = await connection.execute(
         "UPDATE credential SET previous_secret = sealed_secret, previous_until = $5, sealed_secret = $4,"
         " secret_version = $3 WHERE app_key = $1 AND tenant_id = $2 AND secret_version = $3 - 1",
@@ -107,15 +108,15 @@ async def set_credential_status(connection: Connection, app_key: str, status: st
 
 
 async def sealed_secret(connection: Connection, app_key: str) -> tuple[int, int, bytes] | None:
-    """(tenant_id, secret_version, sealed secret)."""
+    """(tenant_id, secret_version, sealed secret) of a credential."""
     row = await connection.fetchrow(
         "SELECT tenant_id, secret_version, sealed_secret FROM credential WHERE app_key = $1", app_key
     )
     return (row["tenant_id"], row["secret_version"], row["sealed_secret"]) if row else None
 
 
-async def credential(connection: Connection, app_key: str) -> tuple[int, int] | None:
-    """(tenant_id, secret_version), locked."""
+async def lock_credential(connection: Connection, app_key: str) -> tuple[int, int] | None:
+    """(tenant_id, secret_version) of a credential, locked until the transaction ends."""
     row = await connection.fetchrow(
         "SELECT tenant_id, secret_version FROM credential WHERE app_key = $1 FOR UPDATE", app_key
     )
@@ -161,8 +162,8 @@ async def set_price(connection: Connection, tenant_id: int, package_code: str, p
 
 
 async def remove_price(connection: Connection, tenant_id: int, package_code: str) -> bool:
-    """Back to the default price with the markup; False where the dealer had no price of its own. What follows the
-    markup counts as changed from now on, as mirrors of the catalogue hear of a removal by nothing else."""
+    """Removes a dealer's own price; False if there was none. Prices that follow the markup count as changed from now
+    on, since nothing else tells dealers who mirror the catalogue of the removal."""
     removed = await connection.fetchval(
         "WITH removed AS (DELETE FROM price WHERE tenant_id = $1 AND package_code = $2 RETURNING tenant_id)"
         " UPDATE tenant t SET markup_updated_at = now() FROM removed WHERE t.tenant_id = removed.tenant_id"
@@ -196,7 +197,7 @@ async def listed(connection: Connection, tenant_id: int | None = None) -> list[T
 
 
 class Changes(NamedTuple):
-    """What has changed since a version. `tenants`: the dealers that did; None where it is not known of all changes."""
+    """What changed since a version. `tenants`: the dealers that changed, None if they are not known any more."""
 
     version: int
     tenants: frozenset[int] | None
@@ -207,13 +208,13 @@ CHANGES_KEPT = 1000
 
 
 async def touch_catalogue(connection: Connection) -> None:
-    """Says that packages have changed. Call it first in the transaction (docs/decisions/0016-lock-order.md)."""
+    """Counts a change of packages. Call it first in the transaction (docs/decisions/0016-lock-order.md)."""
     await connection.execute("UPDATE change SET version = version + 1 WHERE subject = 'catalogue'")
 
 
 async def touch(connection: Connection, tenant_id: int) -> None:
-    """Says that what processes keep of a dealer in memory has changed. Call it after all other writes but the audit
-    log's (docs/decisions/0016-lock-order.md): versions become visible in their order."""
+    """Counts a change of a dealer, so that processes drop what they cached of it. Call it after all other writes but
+    the audit log's (docs/decisions/0016-lock-order.md): then versions become visible in their order."""
     await connection.execute(
         "WITH changed AS ("
         " UPDATE change SET version = version + 1 WHERE subject = 'tenant' RETURNING version"
@@ -226,7 +227,7 @@ async def touch(connection: Connection, tenant_id: int) -> None:
 
 
 async def changes(connection: Connection, since: int) -> Changes:
-    """What has changed since a version of the dealers."""
+    """What changed since a version of the dealers."""
     row = await connection.fetchrow(
         "SELECT t.version, (SELECT array_agg(tenant_id) FROM tenant_change WHERE version > $1) AS tenants,"
         " c.version AS catalogue"

@@ -10,7 +10,7 @@ from esim_dealer.wire.vocabulary import EntryType
 
 
 class Entry(NamedTuple):
-    """One movement of money. `order_id` of a debit or a refund, `topup_id` of a top-up."""
+    """One ledger entry. `order_id` is set for a debit or a refund, `topup_id` for a top-up."""
 
     version: int
     entry_type: EntryType
@@ -37,21 +37,26 @@ _ENTRIES = (
 )
 
 
-async def page(connection: Connection, tenant_id: int, wanted: Filter, window: Window) -> list[Entry]:
-    """`window.after` is the version of the last entry seen."""
+async def page(connection: Connection, tenant_id: int, entry_filter: Filter, window: Window) -> list[Entry]:
+    """A page of entries; `window.after` is the version of the last entry of the page before."""
     rows = await connection.fetch(
         "SELECT version, entry_type, amount, balance_after, CASE entry_type WHEN 'ORDER_PAY' THEN reference"
         " WHEN 'REFUND' THEN (SELECT order_id FROM refund r WHERE r.tenant_id = e.tenant_id"
         "  AND r.refund_id = e.reference) END AS order_id,"
         f" CASE entry_type WHEN 'TOPUP' THEN reference END AS topup_id, created_at{_ENTRIES}"
         " AND ($5::bigint IS NULL OR version < $5) ORDER BY version DESC LIMIT $6 OFFSET $7",
-        *(tenant_id, *wanted, window.after, window.limit, window.offset),
+        *_arguments(tenant_id, entry_filter),
+        *(window.after, window.limit, window.offset),
     )
     return as_values(Entry, rows)
 
 
-async def count(connection: Connection, tenant_id: int, wanted: Filter) -> int:
-    """How many match; the wallet's version counts them all."""
-    if wanted.empty:
+async def count(connection: Connection, tenant_id: int, entry_filter: Filter) -> int:
+    """The number of entries; without a filter it is the wallet's version."""
+    if entry_filter.empty:
         return await connection.fetchval("SELECT version FROM wallet WHERE tenant_id = $1", tenant_id) or 0
-    return await connection.fetchval(f"SELECT count(*){_ENTRIES}", tenant_id, *wanted) or 0
+    return await connection.fetchval(f"SELECT count(*){_ENTRIES}", *_arguments(tenant_id, entry_filter)) or 0
+
+
+def _arguments(tenant_id: int, entry_filter: Filter) -> tuple[object, ...]:
+    return tenant_id, entry_filter.entry_type, entry_filter.start, entry_filter.end

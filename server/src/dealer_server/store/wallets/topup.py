@@ -1,4 +1,4 @@
-"""Top-ups that dealers ask for: written, reviewed once, credited once."""
+"""Top-ups that dealers request: each is reviewed once and credited at most once."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -30,7 +30,7 @@ _COLUMNS = columns_of(Topup)
 
 
 async def add(connection: Connection, new: Topup) -> bool:
-    """Writes it; False where its transactionId was used before."""
+    """Writes a request; False if its transactionId was used before."""
     return bool(
         await connection.fetch(
             f"INSERT INTO topup ({_COLUMNS}) VALUES ({', '.join(f'${at}' for at in range(1, len(new) + 1))})"
@@ -43,7 +43,7 @@ async def add(connection: Connection, new: Topup) -> bool:
 async def find(
     connection: Connection, tenant_id: int, topup_id: int | None, transaction_id: str | None
 ) -> Topup | None:
-    """The one that both name, where both are given."""
+    """The top-up with this id and this transactionId; None matches any."""
     row = await connection.fetchrow(
         f"SELECT {_COLUMNS} FROM topup WHERE tenant_id = $1 AND ($2::bigint IS NULL OR topup_id = $2)"
         " AND ($3::text IS NULL OR transaction_id = $3)",
@@ -55,11 +55,11 @@ async def find(
 
 
 async def pending(connection: Connection, tenant_id: int) -> int:
-    """How many wait for an operator. Call it with the wallet locked, so that none is added meanwhile."""
-    found: int | None = await connection.fetchval(
+    """The number of requests that wait for review. Lock the wallet first, so that none is added meanwhile."""
+    count: int | None = await connection.fetchval(
         "SELECT count(*) FROM topup WHERE tenant_id = $1 AND status = 'PENDING'", tenant_id
     )
-    return found or 0
+    return count or 0
 
 
 async def listed(connection: Connection, tenant_id: int | None, status: str | None, limit: int) -> Sequence[Topup]:
@@ -74,19 +74,25 @@ async def listed(connection: Connection, tenant_id: int | None, status: str | No
 
 
 async def by_id(connection: Connection, topup_id: int) -> Topup | None:
-    """Of whatever tenant: topup_ids are unique over all."""
+    """A top-up of any tenant: topup_ids are unique over all."""
     row = await connection.fetchrow(f"SELECT {_COLUMNS} FROM topup WHERE topup_id = $1", topup_id)
     return as_value(Topup, row) if row else None
 
 
 async def review(
-    connection: Connection, tenant_id: int, topup_id: int, status: TopupStatus, why: str | None, who: str, now: datetime
+    connection: Connection,
+    tenant_id: int,
+    topup_id: int,
+    status: TopupStatus,
+    reason: str | None,
+    reviewer: str,
+    now: datetime,
 ) -> bool:
-    """Ends one that is PENDING; False where it was reviewed before."""
+    """Ends a PENDING request; False if it was reviewed before."""
     return bool(
         await connection.fetch(
             "UPDATE topup SET status = $3, reject_reason = $4, reviewer = $5, reviewed_at = $6"
             " WHERE tenant_id = $1 AND topup_id = $2 AND status = 'PENDING' RETURNING 1",
-            *(tenant_id, topup_id, status, why, who, now),
+            *(tenant_id, topup_id, status, reason, reviewer, now),
         )
     )

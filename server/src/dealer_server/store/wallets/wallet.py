@@ -13,11 +13,11 @@ MOST = 2**63 - 1
 
 
 class NotCovered(Exception):
-    """Balance and credit limit do not cover what is to be taken, or the sum is beyond any wallet; nothing was moved."""
+    """Balance and credit limit do not cover the amount, or the new balance is too large to store; nothing was moved."""
 
 
 class Account(NamedTuple):
-    """A wallet as /account/balance shows it, and how much its tenant has bought."""
+    """A wallet as /account/balance shows it, with the number of orders and profiles its tenant has bought."""
 
     tenant_id: int
     currency: str
@@ -30,7 +30,8 @@ class Account(NamedTuple):
 
 
 async def lock(session: Session | Connection, tenant_ids: Sequence[int], *, wait: bool = True) -> dict[int, Wallet]:
-    """The wallets, locked in tenant order until the transaction ends; without `wait` only those nobody else holds."""
+    """Locks wallets, in the order of their tenants, until the transaction ends; without `wait` only those that no other
+    transaction holds."""
     rows = await session.fetch(
         f"SELECT {columns_of(Wallet)} FROM wallet WHERE tenant_id = ANY($1::bigint[]) ORDER BY tenant_id"
         " FOR NO KEY UPDATE" + ("" if wait else " SKIP LOCKED"),
@@ -55,7 +56,8 @@ async def create(connection: Connection, tenant_id: int, currency: str, credit_l
 async def move(
     connection: Connection, tenant_id: int, entry_type: str, amount: int, reference: int | None, now: datetime
 ) -> int:
-    """Moves money and writes its entry; gives the entry's version. `reference` None: the entry is its own cause.
+    """Changes the balance and writes the ledger entry; returns the entry's version. `reference` None: the version
+    itself becomes the reference.
 
     Raises NotCovered, and asyncpg.UniqueViolationError where this entry_type and reference moved money before.
     """

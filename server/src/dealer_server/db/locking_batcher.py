@@ -1,0 +1,60 @@
+"""Group commit under row locks: one batch for all dealers, except those whose rows another transaction holds
+(docs/decisions/0013-locked-rows.md)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+from dealer_server.db.batcher import Answer, Batcher
+from dealer_server.db.database import Database
+from dealer_server.db.lock_waiters import LockWaiters, OfTenant
+from dealer_server.db.session import SHARED_LOCK_TIMEOUT, Session
+
+T = TypeVar("T", bound=OfTenant)
+R = TypeVar("R")
+
+
+class LockingBatcher(Generic[T, R]):
+    """A Batcher with a session of its own, and LockWaiters for the items whose rows another transaction holds.
+
+    `run(session, batch, wait)` returns one answer per item, in order. Without `wait` it skips the rows that are locked,
+    and answers the items that need them with `wait_for_lock(item)`. `settings` are PostgreSQL's, for the session.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        run: Callable[[Session, Sequence[T], bool], Awaitable[Sequence[Answer[R]]]],
+        *,
+        bound: int,
+        weight: Callable[[T], int] | None = None,
+        **settings: str,
+    ):
+        session = self._session = database.session(lock_timeout=SHARED_LOCK_TIMEOUT, **settings)
+        self._batcher: Batcher[T, R] = Batcher(lambda batch: run(session, batch, False), bound=bound, weight=weight)
+        self._waiters: LockWaiters[T, R] = LockWaiters(
+            database, lambda session, batch: run(session, batch, True), bound=bound
+        )
+
+    def submit(self, item: T) -> asyncio.Future[R]:
+        """A future of the item's answer. While items of its dealer wait for a lock, it waits behind them."""
+        return (self._waiters if item.tenant_id in self._waiters else self._batcher).submit(item)
+
+    def wait_for_lock(self, item: T) -> asyncio.Future[R]:
+        """The answer to an item whose rows another transaction holds: it is run again, with `wait`."""
+        return self._waiters.submit(item)
+
+    async def open(self) -> None:
+        """Opens the session before the first batch needs it. Raises DatabaseLost."""
+        await self._session.open()
+
+    async def drain(self) -> None:
+        """Returns once every submitted item is answered."""
+        await self._batcher.drain()
+        await self._waiters.drain()
+
+    async def close(self) -> None:
+        """Drains, then closes the connections."""
+        await self.drain()
+        await self._session.close()
+        await self._waiters.close()
