@@ -29,12 +29,12 @@ def failures(*, tenant: int | None = None, since: Since = None, until: Until = N
     """Show what ended FAILED, by dealer, event and what the last attempt met."""
 
     async def show() -> None:
-        from dealer_server.operations.webhooks import resend as repush
+        from dealer_server.operations.webhooks import resend
 
         async with opened_database(settings.read()) as database:
             now = database.clock.now()
             start, end = moment("--since", since, now), moment("--until", until, now)
-            found = await repush.failures(database, tenant, start, end)
+            found = await resend.failures(database, tenant, start, end)
         if as_json:
             for one in found:
                 print(msgspec.json.encode(_fields(one)).decode())
@@ -80,18 +80,18 @@ def resend(
     """
 
     async def again() -> None:
-        from dealer_server.operations.webhooks import resend as repush
+        from dealer_server.operations.webhooks import resend
 
         async with opened_database(settings.read()) as database:
             if delivery:
-                sent = await repush.resend(database, _needed(tenant), delivery, author(), database.clock.now)
+                sent = await resend.resend(database, _needed(tenant), delivery, author(), database.clock.now)
                 _say(as_json, {"resent": sent}, f"{sent} go again" if sent != 1 else "1 goes again")
                 return
             start, end = _range(since, until, database.clock.now())
             states: Any = tuple(state or ("FAILED",))
             kind: Any = event_type
             await _in_bulk(
-                database, repush.DeliverySelection("RESEND", tenant, start, end, states, kind), yes, wait, as_json
+                database, resend.DeliverySelection("RESEND", tenant, start, end, states, kind), yes, wait, as_json
             )
 
     run(again())
@@ -115,17 +115,17 @@ def sync(
     """
 
     async def push() -> None:
-        from dealer_server.operations.webhooks import resend as repush
+        from dealer_server.operations.webhooks import resend
 
         async with opened_database(settings.read()) as database:
             if order:
-                sent = await repush.sync(database, _needed(tenant), order, author(), database.clock.now)
+                sent = await resend.sync(database, _needed(tenant), order, author(), database.clock.now)
                 _say(as_json, {"sent": sent}, f"{sent} snapshots go out" if sent != 1 else "1 snapshot goes out")
                 return
             if since is None:
                 raise SettingsError("webhook sync takes orderNos, or --since for those placed since")
             start, end = _range(since, until, database.clock.now())
-            await _in_bulk(database, repush.DeliverySelection("SYNC", tenant, start, end), yes, wait, as_json)
+            await _in_bulk(database, resend.DeliverySelection("SYNC", tenant, start, end), yes, wait, as_json)
 
     run(push())
 
@@ -135,10 +135,10 @@ def jobs(*, as_json: AsJson = False) -> None:
     """Show the jobs that send many again, newest first."""
 
     async def show() -> None:
-        from dealer_server.operations.webhooks import resend as repush
+        from dealer_server.operations.webhooks import resend
 
         async with opened_database(settings.read()) as database:
-            found = await repush.jobs(database)
+            found = await resend.jobs(database)
         if as_json:
             for job in found:
                 print(msgspec.json.encode(_fields(job)).decode())
@@ -155,10 +155,10 @@ def stop(job: int, *, as_json: AsJson = False) -> None:
     """End a job where it is."""
 
     async def end() -> None:
-        from dealer_server.operations.webhooks import resend as repush
+        from dealer_server.operations.webhooks import resend
 
         async with opened_database(settings.read()) as database:
-            stopped = await repush.stop(database, job, author(), database.clock.now)
+            stopped = await resend.stop(database, job, author(), database.clock.now)
         _say(as_json, _fields(stopped), f"job {job} is stopped after {stopped.done} of {stopped.total}")
 
     run(end())
@@ -166,15 +166,15 @@ def stop(job: int, *, as_json: AsJson = False) -> None:
 
 async def _in_bulk(database: "Database", chosen: "DeliverySelection", yes: bool, wait: bool, as_json: bool) -> None:
     """Shows the count, asks, makes the jobs, and waits for them where that is wanted."""
-    from dealer_server.operations.webhooks import resend as repush
+    from dealer_server.operations.webhooks import resend
 
-    parts = await repush.count(database, chosen)
+    parts = await resend.count(database, chosen)
     if not parts:
         _say(as_json, {"jobs": [], "count": 0}, "nothing matches")
         return
     if not yes:
         _confirm(parts, chosen.kind)
-    jobs = await repush.begin(database, chosen, parts, author(), database.clock.now)
+    jobs = await resend.begin(database, chosen, parts, author(), database.clock.now)
     if wait:
         jobs = [await _done(database, job, as_json) for job in jobs]
     if as_json:
@@ -201,13 +201,13 @@ async def _done(database: "Database", job: "Job", as_json: bool) -> "Job":
     from rich.console import Console
     from rich.progress import Progress
 
-    from dealer_server.operations.webhooks import resend as repush
+    from dealer_server.operations.webhooks import resend
 
     with Progress(console=Console(stderr=True), disable=as_json) as progress:
         bar = progress.add_task(f"tenant {job.tenant_id}", total=job.total)
         while job.finished_at is None:
             await asyncio.sleep(0.2)
-            job = await repush.job(database, job.job_id)
+            job = await resend.job(database, job.job_id)
             progress.update(bar, completed=job.done)
         progress.update(bar, completed=job.total)
     return job
