@@ -1,4 +1,4 @@
-"""Delivery: every status follows from the profiles (decisions 5), whatever comes twice, late or out of order."""
+"""Delivery: every status follows from the profiles (specification 3), also if reports repeat, are late or unordered."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
