@@ -12,6 +12,7 @@ from support.webhook_fixture import (
     Dealer,
     Receiver,
     Request,
+    StillClock,
     WebhookFixture,
     deliver_all,
     eventually,
@@ -97,6 +98,7 @@ async def test_every_dealer_gets_a_turn_when_many_have_work(webhooks: WebhookFix
 async def test_open_breaker_allows_one_probe_a_minute(webhooks: WebhookFixture, receivers: list[Receiver]):
     [receiver, *_] = receivers
     receiver.answers = [500]
+    webhooks.clock = StillClock()  # no retry becomes due meanwhile
     dealer = await webhooks.dealer(receiver.url)
     await pay(webhooks, dealer, 25)
     await webhooks.execute("UPDATE webhook_endpoint SET cap_in_flight = 1 WHERE tenant_id = $1", dealer.tenant_id)
@@ -161,6 +163,7 @@ async def test_successful_probe_spreads_waiting_deliveries_over_a_minute(
 async def test_success_resets_the_failure_count(webhooks: WebhookFixture, receivers: list[Receiver]):
     [receiver, *_] = receivers
     receiver.answers = [500] * 19 + [OK]  # type: ignore[list-item]
+    webhooks.clock = StillClock()  # no retry becomes due meanwhile
     dealer = await webhooks.dealer(receiver.url)
     await webhooks.execute("UPDATE webhook_endpoint SET cap_in_flight = 1 WHERE tenant_id = $1", dealer.tenant_id)
     await pay(webhooks, dealer, 22)
