@@ -1,5 +1,5 @@
-"""kill -9 of the worker at random moments, while dealers buy and profiles are used: every dealer is told everything, in
-order, and hears twice of nothing but what was in flight."""
+"""kill -9 of the worker at random moments, while dealers buy and profiles are used: every event arrives, in order, and
+only deliveries that were in flight arrive twice."""
 
 import asyncio
 import itertools
@@ -19,7 +19,7 @@ from support.webhook_fixture import OK, Dealer, Receiver, Request, TestClock, We
 
 SCHEDULE = "0,0.2,0.2,0.2,0.2,0.2,0.2,0.2"
 MOST_ATTEMPTS = 8
-HEARD_BEFORE_A_KILL = 1, 250
+RECEIVED_BEFORE_A_KILL = 1, 250
 BUYERS = 3
 LANES = "pg_stat_activity WHERE datname = current_database() AND application_name = 'esim-dealer session'"
 
@@ -31,8 +31,8 @@ async def shop(database_url: str) -> AsyncIterator[Trading]:
 
 
 @dataclass
-class Witness:
-    """Stands at the receiver: takes its time, refuses some, and remembers what it accepted."""
+class AcceptedEvents:
+    """Answers for the receiver: slowly, with some failures, and keeps a record of what it accepted."""
 
     receiver: Receiver
     accepted: Counter[str] = field(default_factory=Counter)  # by RT-Delivery-ID
@@ -76,11 +76,11 @@ def version_of(request: Request) -> int:
 
 @asynccontextmanager
 async def used(shop: Trading) -> AsyncIterator[None]:
-    """Until the end of the block, usage of delivered profiles is reported: lanes in which there is always news. Nobody
-    reports on profiles from stock."""
+    """Usage of delivered profiles is reported until the end of the block, so that there are always new events. Profiles
+    from stock are left out."""
     async with shop.database.connection() as connection:
         data_keys = await data_key.load(connection, shop.service.settings.master_keys)
-    stage = WebhookFixture(shop.database, data_keys, shop.service.settings.master_keys, TestClock())
+    webhooks = WebhookFixture(shop.database, data_keys, shop.service.settings.master_keys, TestClock())
 
     async def report() -> None:
         for usage_bytes in itertools.count(1):
@@ -90,7 +90,7 @@ async def used(shop: Trading) -> AsyncIterator[None]:
                 " ORDER BY random() LIMIT 8"
             )
             for tenant_id, order_id in delivered:
-                await stage.use(Dealer(tenant_id, "", ""), order_id, usage_bytes)
+                await webhooks.use(Dealer(tenant_id, "", ""), order_id, usage_bytes)
             if not delivered:
                 await shop.buyers.next_acknowledged()
 
@@ -108,7 +108,7 @@ async def lanes(shop: Trading) -> set[object]:
 
 
 async def killed_at_random(shop: Trading, times: int) -> Counter[str]:
-    """Workers die one after the other, the last one lives until all is told; how often each delivery was in flight."""
+    """Kills one worker after the other; the last one delivers the rest. How often each delivery was in flight."""
     in_flight: Counter[str] = Counter()
     env = environment(shop.url, DEALER_WEBHOOK_SCHEDULE=SCHEDULE)
     async with running("serve", "--port", "0", env=env) as serve:
@@ -117,8 +117,8 @@ async def killed_at_random(shop: Trading, times: int) -> Counter[str]:
             for _ in range(times):
                 others = await lanes(shop)
                 async with running("work", env=env) as work:
-                    heard = len(shop.receiver.requests)
-                    await shop.receiver.received(heard + random.randint(*HEARD_BEFORE_A_KILL))
+                    received = len(shop.receiver.requests)
+                    await shop.receiver.received(received + random.randint(*RECEIVED_BEFORE_A_KILL))
                     of_worker = await lanes(shop) - others
                     await work.kill()
                 shop.kills["at random"] += 1
@@ -132,22 +132,24 @@ async def killed_at_random(shop: Trading, times: int) -> Counter[str]:
 
 
 async def survives(shop: Trading, times: int) -> None:
-    witness = Witness(shop.receiver)
+    events = AcceptedEvents(shop.receiver)
     in_flight = await killed_at_random(shop, times)
-    repeated = {delivery_id: count - 1 for delivery_id, count in witness.accepted.items() if count > 1}
+    repeated = {delivery_id: count - 1 for delivery_id, count in events.accepted.items() if count > 1}
     print(f"\n{times} kills, {in_flight.total()} in flight, {sum(repeated.values())} repeated")
-    assert witness.faults == []
-    assert in_flight, "the kills came when nothing was under way"
+    assert events.faults == []
+    assert in_flight, "no kill came while a delivery was in flight"
     for delivery_id, count in repeated.items():
-        assert count <= in_flight[delivery_id], "told twice, and not because of a kill"
-    for order_id, versions in witness.first_attempts().items():
+        assert count <= in_flight[delivery_id], "accepted twice, and not because of a kill"
+    for order_id, versions in events.first_attempts().items():
         assert versions == sorted(versions), order_id
     stand = await shop.rows("SELECT order_id, version FROM orders")
-    assert {order_id: witness.newest.get(order_id) for order_id, _ in stand} == dict(stand), "the last word was heard"
-    await _attempts_are_few_and_tell_of_the_kills(shop)
+    assert {order_id: events.newest.get(order_id) for order_id, _ in stand} == dict(stand), (
+        "the last version of every order arrived"
+    )
+    await _attempts_are_few_and_some_are_lost(shop)
 
 
-async def _attempts_are_few_and_tell_of_the_kills(shop: Trading) -> None:
+async def _attempts_are_few_and_some_are_lost(shop: Trading) -> None:
     [(most_counted, most_recorded, lost)] = await shop.rows(
         "SELECT (SELECT max(attempt_count) FROM webhook_delivery), max(number), count(*) FILTER (WHERE error = 'LOST')"
         " FROM webhook_attempt"
@@ -156,10 +158,10 @@ async def _attempts_are_few_and_tell_of_the_kills(shop: Trading) -> None:
     assert lost
 
 
-async def test_a_worker_killed_five_times_at_random_loses_nothing_and_repeats_what_was_in_flight(shop: Trading):
+async def test_worker_killed_five_times_repeats_only_deliveries_in_flight(shop: Trading):
     await survives(shop, 5)
 
 
 @pytest.mark.soak
-async def test_a_worker_killed_fifty_times_at_random_loses_nothing_and_repeats_what_was_in_flight(shop: Trading):
+async def test_worker_killed_fifty_times_repeats_only_deliveries_in_flight(shop: Trading):
     await survives(shop, 50)

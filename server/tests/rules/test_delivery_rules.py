@@ -1,4 +1,4 @@
-"""Delivery: every status follows from the profiles (decisions 5), whatever comes twice, late or out of order."""
+"""Delivery: every status follows from the profiles (specification 3), also if reports repeat, are late or unordered."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -84,17 +84,17 @@ FAILED = Failed()
         ({3: codes(3), 99: codes(99)}, "FULFILLING PARTIAL PENDING DELIVERED"),
     ],
 )
-def test_the_statuses_follow_from_what_suppliers_answered(answers: dict[int, Codes | Failed], expected: str):
+def test_statuses_follow_from_supplier_answers(answers: dict[int, Codes | Failed], expected: str):
     assert statuses(allocate(paid(2, 1), answers, 0, 1)) == expected
 
 
-def test_a_line_that_nobody_has_begun_stays_paid():
+def test_line_not_in_fulfillment_stays_paid():
     assert statuses(allocate(paid(2, 1), {}, 1)) == "FULFILLING PENDING PAID PENDING"
     assert statuses(allocate(paid(2, 1), {})) == "PAID PENDING PAID PAID"
     assert statuses(allocate(paid(2, 1), {1: codes(1)})) == "FULFILLING PARTIAL PENDING PAID"
 
 
-def test_codes_come_with_delivery_and_all_together():
+def test_codes_appear_together_on_delivery():
     order = allocate(paid(1), {1: codes(1)}, 0)
     (profile,) = order.profiles
     assert profile == Profile(
@@ -109,7 +109,7 @@ def test_codes_come_with_delivery_and_all_together():
     assert (order.version, order.updated_at) == (2, LATER)
 
 
-def test_what_changes_nothing_is_the_order_itself():
+def test_answer_without_effect_returns_the_same_order():
     order = allocate(paid(1), {1: codes(1)}, 0)
     assert allocate(order, {1: codes(1)}, 0) is order
     assert allocate(order, {1: codes(5)}, 0) is order
@@ -118,7 +118,7 @@ def test_what_changes_nothing_is_the_order_itself():
     assert allocate(failed, {1: codes(1)}, 0) is failed
 
 
-def test_a_cancelled_profile_gets_nothing_and_holds_up_nothing():
+def test_cancelled_profile_gets_no_codes_and_does_not_block_completion():
     order = allocate(cancelled(paid(2), 1), {1: codes(1), 2: codes(2)}, 0)
     assert order.profiles[0].iccid is None and order.profiles[0].lifecycle_status == "CANCELLED"
     assert statuses(order) == "COMPLETED DELIVERED DELIVERED"
@@ -139,7 +139,7 @@ def test_a_cancelled_profile_gets_nothing_and_holds_up_nothing():
         ("1 ACTIVATED, 2 ACTIVATED, 1 CANCELLED, 2 CANCELLED", "COMPLETED DELIVERED ACTIVATED"),
     ],
 )
-def test_a_delivered_line_follows_the_use_of_its_profiles(steps: str, expected: str):
+def test_status_of_a_delivered_line_follows_the_use_of_its_profiles(steps: str, expected: str):
     order = allocate(paid(2), {1: codes(1), 2: codes(2)}, 0)
     for step in filter(None, steps.split(", ")):
         profile_id, status = step.split()
@@ -162,16 +162,16 @@ def test_a_delivered_line_follows_the_use_of_its_profiles(steps: str, expected: 
         (refunded(cancelled(paid(2), 1), 2), "COMPLETED PENDING PAID"),
     ],
 )
-def test_what_is_refunded_or_never_to_come_counts_no_more(order: Order, expected: str):
+def test_refunded_and_cancelled_profiles_do_not_count_for_the_statuses(order: Order, expected: str):
     assert statuses(order) == expected
 
 
-def test_delivery_does_not_end_a_refund():
+def test_delivery_does_not_change_a_refunded_order():
     order = allocate(msgspec.structs.replace(paid(1), order_status="REFUNDED"), {1: codes(1)}, 0)
     assert (order.order_status, order.delivery_status) == ("REFUNDED", "DELIVERED")
 
 
-def test_while_a_profile_is_held_its_order_is_refunding_and_it_gets_no_codes():
+def test_held_profile_makes_the_order_refunding_and_gets_no_codes():
     order = refund.hold(paid(2), {1}, LATER)
     after = allocate(order, {1: codes(1), 2: codes(2)}, 0)
     assert (after.order_status, after.delivery_status) == ("REFUNDING", "PARTIAL")
@@ -207,7 +207,7 @@ def happens(order: Order, what: str, profile_id: int) -> Order:
 
 
 @given(steps())
-def test_nothing_moves_back_and_nothing_is_complete_too_early(story: tuple[Order, list[tuple[str, int]]]):
+def test_statuses_never_move_back_and_completion_needs_all_profiles(story: tuple[Order, list[tuple[str, int]]]):
     before, happenings = story
     for happening in happenings:
         after = happens(before, *happening)
@@ -231,7 +231,7 @@ def test_nothing_moves_back_and_nothing_is_complete_too_early(story: tuple[Order
 
 
 @given(steps())
-def test_each_step_taken_twice_is_taken_once(story: tuple[Order, list[tuple[str, int]]]):
+def test_each_step_is_idempotent(story: tuple[Order, list[tuple[str, int]]]):
     order, happenings = story
     for happening in happenings:
         order = happens(order, *happening)
@@ -239,7 +239,7 @@ def test_each_step_taken_twice_is_taken_once(story: tuple[Order, list[tuple[str,
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=3), st.data())
-def test_answers_in_any_order_and_any_portions_give_the_same_order(quantities: list[int], data: st.DataObject):
+def test_answers_in_any_order_and_portions_give_the_same_result(quantities: list[int], data: st.DataObject):
     order = paid(*quantities)
     answers = {
         one.profile_id: data.draw(st.sampled_from([codes(one.profile_id), FAILED]), label=str(one.profile_id))

@@ -1,4 +1,4 @@
-"""changeHints against the hand-made cases in vectors/, which other implementations may use too."""
+"""changeHints against the cases in vectors/, which other implementations may use too."""
 
 import json
 from typing import Any, get_args
@@ -12,7 +12,7 @@ from esim_dealer.wire.vocabulary import ChangeHint
 from support import paths
 
 VECTORS = json.loads((paths.VECTORS / "change_hints.json").read_text())
-# These accompany the events of their name, and a re-push; they are not differences of two snapshots.
+# They go with the events of their names; they are no differences of two snapshots.
 ELSEWHERE = {"ORDER_PAID", "REFUND_COMPLETED"}
 
 
@@ -21,24 +21,24 @@ def snapshot(name: str | None) -> Snapshot | None:
 
 
 @pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: case["name"])
-def test_the_hints_of_a_change_are_those_of_the_hand_made_cases(case: dict[str, Any]):
+def test_hints_match_the_vectors(case: dict[str, Any]):
     after = snapshot(case["after"])
     assert after is not None
     assert list(change_hints(snapshot(case["before"]), after)) == case["hints"]
 
 
-def test_the_cases_show_every_hint():
+def test_vectors_cover_every_hint():
     shown = {hint for case in VECTORS["cases"] for hint in case["hints"]}
     assert shown == set(get_args(ChangeHint)) - ELSEWHERE
 
 
-def test_every_snapshot_is_used():
+def test_every_snapshot_of_the_vectors_is_used():
     used = {case[end] for case in VECTORS["cases"] for end in ("before", "after")}
     assert used - {None} == set(VECTORS["snapshots"])
 
 
 @pytest.mark.parametrize("name", VECTORS["snapshots"])
-def test_a_snapshot_equals_itself_however_it_is_sent(name: str):
+def test_snapshots_that_differ_in_hints_only_are_equal(name: str):
     one = snapshot(name)
     assert one is not None
     hinted = msgspec.structs.replace(one, change_hints=("USAGE_UPDATED",))

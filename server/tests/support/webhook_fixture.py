@@ -1,4 +1,4 @@
-"""What webhook tests play on: dealers and orders in a real database, receivers that listen on loopback."""
+"""Dealers and orders in a real database, and receivers that listen on loopback, for webhook tests."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ def answer(status: int, *headers: str, body: bytes = b"") -> bytes:
 
 
 class TestClock:
-    """Real time, moved forward at will."""
+    """Real time, and more: tests move it forward or back."""
 
     __test__ = False
 
@@ -53,7 +53,7 @@ class TestClock:
 
 
 class StillClock(TestClock):
-    """Stands still until it is moved."""
+    """Stands still until a test moves it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,8 +95,8 @@ Answering = Callable[[Request, asyncio.StreamWriter], Awaitable[bytes | None]]
 class Receiver:
     """A dealer's endpoint: an HTTP server over raw sockets, so that tests may break every rule of HTTP.
 
-    `answers` are given one after the other, the last for ever: bytes, a number for a status, or a function that is
-    handed the request and the open connection.
+    `answers` are sent one after the other, and the last one repeatedly: bytes, a status, or a function of the request
+    and the open connection.
     """
 
     def __init__(self) -> None:
@@ -139,16 +139,16 @@ class Receiver:
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         try:
-            said = self.answers[min(len(self.requests), len(self.answers) - 1)]
+            reply = self.answers[min(len(self.requests), len(self.answers) - 1)]
             self.requests.append(request)
             async with self._arrived:
                 self._arrived.notify_all()
-            if callable(said):
-                said = await said(request, writer)
-            if isinstance(said, int):
-                said = answer(said)
-            if said is not None:
-                writer.write(said)
+            if callable(reply):
+                reply = await reply(request, writer)
+            if isinstance(reply, int):
+                reply = answer(reply)
+            if reply is not None:
+                writer.write(reply)
                 await writer.drain()
         finally:
             self.under_way -= 1
@@ -167,7 +167,7 @@ async def hang(request: Request, writer: asyncio.StreamWriter) -> None:
 
 
 async def hang_until_left(request: Request, writer: asyncio.StreamWriter) -> None:
-    """An answer that never comes; over when the other side hangs up."""
+    """An answer that never comes; returns when the client closes the connection."""
     assert request.connection is not None
     await request.connection.read()
 
@@ -181,7 +181,7 @@ class Dealer:
 
 @dataclass
 class WebhookFixture:
-    """One database with its keys, and a clock."""
+    """A database with its keys, a clock, and what webhook tests do with them."""
 
     database: Database
     data_keys: DataKeys
@@ -194,12 +194,12 @@ class WebhookFixture:
         async with self.database.transaction() as connection:
             tenant_id = await store.tenant.create(connection, "dealer", 0)
             await store.wallet.create(connection, tenant_id, "USD", 0)
-            one = Dealer(tenant_id, f"ak_test_{tenant_id}", f"sk_test_{tenant_id}")
-            sealed = self.master_keys.seal(one.secret.encode(), credential_context(tenant_id, one.app_key, 1))
-            await store.tenant.add_credential(connection, tenant_id, one.app_key, sealed)
+            dealer = Dealer(tenant_id, f"ak_test_{tenant_id}", f"sk_test_{tenant_id}")
+            sealed = self.master_keys.seal(dealer.secret.encode(), credential_context(tenant_id, dealer.app_key, 1))
+            await store.tenant.add_credential(connection, tenant_id, dealer.app_key, sealed)
             if url:
                 await endpoints.set_url(connection, tenant_id, url, self.clock())
-        return one
+        return dealer
 
     async def order(self, dealer: Dealer, *, quantity: int = 1, paid_event: bool = True) -> int:
         """A paid order, with its ORDER_PAID as placing an order leaves it."""
@@ -247,7 +247,7 @@ class WebhookFixture:
         return version
 
     async def allocate(self, dealer: Dealer, order_id: int) -> int:
-        """Gives the order's profiles their codes: everything a first DELIVERY_UPDATED tells."""
+        """Gives the order's profiles their codes, so that the first DELIVERY_UPDATED has something to report."""
         async with self.database.transaction() as connection:
             for row in await connection.fetch("SELECT profile_id FROM profile WHERE order_id = $1", order_id):
                 profile_id = row[0]
@@ -320,7 +320,7 @@ class WebhookFixture:
 
     @asynccontextmanager
     async def running(self, policy: Policy = LOOPBACK, **options: Any) -> AsyncIterator[asyncio.Event]:
-        """A worker that runs by itself; the event wakes it."""
+        """A running worker; yields the event that wakes it."""
         wake = asyncio.Event()
         async with self.deliverer(policy, wake, **options) as deliverer:
             task = asyncio.create_task(deliverer.run())
@@ -333,7 +333,7 @@ class WebhookFixture:
 
 @asynccontextmanager
 async def webhook_fixture(database_url: str) -> AsyncIterator[WebhookFixture]:
-    """A stage on a migrated database; what a test leaves unfinished is no business of the next one."""
+    """On a migrated database; deliveries are deleted after each test."""
     database = await Database.open(database_url)
     master_keys = MasterKeys({"test": bytes(32)})
     async with database.connection() as connection:
@@ -366,8 +366,8 @@ async def deliver_all(deliverer: Deliverer) -> int:
     return made
 
 
-async def eventually(look: Callable[[], Awaitable[bool]]) -> None:
-    """Returns once the database says so: for what no receiver sees."""
+async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Returns once the condition holds: for effects that no receiver sees."""
     async with asyncio.timeout(PATIENCE):
-        while not await look():
+        while not await condition():
             await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Which callback URLs and addresses webhooks may go to: the rules as tables, and /webhook/set that refuses by them."""
+"""Which callback URLs and addresses webhooks may go to: the rules as tables, and /webhook/set, which applies them."""
 
 from collections.abc import AsyncIterator
 
@@ -105,23 +105,23 @@ ALLOWED_ADDRESSES = [
 
 
 @pytest.mark.parametrize("url", GOOD_URLS)
-def test_a_public_url_may_be_used(url: str):
+def test_public_url_is_accepted(url: str):
     assert endpoint.fault(url, OPEN) is None
 
 
 @pytest.mark.parametrize(("url", "rule"), BAD_URLS)
 @pytest.mark.parametrize("policy", [OPEN, PRODUCTION])
-def test_a_url_that_breaks_a_rule_is_told_which(url: str, rule: str, policy: Policy):
+def test_refused_url_names_the_broken_rule(url: str, rule: str, policy: Policy):
     assert rule in (endpoint.fault(url, policy) or "")
 
 
-def test_production_asks_for_https():
+def test_production_requires_https():
     assert endpoint.fault("https://dealer.example/", PRODUCTION) is None
     assert "use https" in (endpoint.fault("http://dealer.example/", PRODUCTION) or "")
     assert "use https" in (endpoint.fault("HTTP://dealer.example/", PRODUCTION) or "")
 
 
-def test_loopback_can_be_allowed_and_nothing_else_with_it():
+def test_allow_loopback_accepts_loopback_urls_only():
     for url in ("http://127.0.0.1:8080/", "http://localhost:8080/", "http://[::1]:8080/"):
         assert endpoint.fault(url, LOOPBACK) is None
     for url in ("http://10.0.0.1/", "http://169.254.169.254/", "http://0x7f.1/", "http://[::ffff:10.0.0.1]/"):
@@ -129,29 +129,29 @@ def test_loopback_can_be_allowed_and_nothing_else_with_it():
 
 
 @pytest.mark.parametrize("address", REFUSED_ADDRESSES)
-def test_an_address_that_is_not_public_is_never_dialled(address: str):
+def test_non_public_address_is_refused(address: str):
     assert not endpoint.address_allowed(address, OPEN)
 
 
 @pytest.mark.parametrize("address", ALLOWED_ADDRESSES)
-def test_a_public_address_may_be_dialled(address: str):
+def test_public_address_is_allowed(address: str):
     assert endpoint.address_allowed(address, OPEN)
 
 
-def test_allowing_loopback_allows_loopback_only():
+def test_allow_loopback_allows_loopback_addresses_only():
     loopback = {"127.0.0.1", "127.255.255.255", "::1", "::ffff:127.0.0.1", "::ffff:7f00:1"}
     assert {one for one in REFUSED_ADDRESSES if endpoint.address_allowed(one, LOOPBACK)} == loopback
 
 
 @given(st.ip_addresses(v=4, network="10.0.0.0/8") | st.ip_addresses(v=4, network="192.168.0.0/16"))
-def test_no_wrapping_makes_a_private_address_public(address):
+def test_private_address_embedded_in_ipv6_is_refused(address):
     number = int(address)
     for wrapped in (f"::ffff:{address}", f"64:ff9b::{address}", f"2002:{number >> 16:x}:{number & 0xFFFF:x}::1"):
         assert not endpoint.address_allowed(wrapped, LOOPBACK)
 
 
 @given(st.text(max_size=60))
-def test_whatever_text_comes_the_rule_answers(text: str):
+def test_any_text_is_checked_without_an_exception(text: str):
     endpoint.fault(text, OPEN)
     endpoint.fault(f"https://{text}/", OPEN)
     endpoint.address_allowed(text, OPEN)
@@ -161,9 +161,9 @@ def test_whatever_text_comes_the_rule_answers(text: str):
 
 
 @pytest.fixture
-async def stage(database_url: str) -> AsyncIterator[WebhookFixture]:
-    async with webhook_fixture(database_url) as stage:
-        yield stage
+async def webhooks(database_url: str) -> AsyncIterator[WebhookFixture]:
+    async with webhook_fixture(database_url) as webhooks:
+        yield webhooks
 
 
 @pytest.fixture
@@ -172,86 +172,86 @@ async def receiver() -> AsyncIterator[Receiver]:
         yield receiver
 
 
-async def set_url(stage: WebhookFixture, tenant_id: int, url: str | None, policy: Policy = LOOPBACK):
-    return await webhook.set_webhook(stage.database, policy, tenant_id, SetWebhook(callback_url=url), stage.clock())
+async def set_url(webhooks: WebhookFixture, tenant_id: int, url: str | None, policy: Policy = LOOPBACK):
+    return await webhook.set_webhook(
+        webhooks.database, policy, tenant_id, SetWebhook(callback_url=url), webhooks.clock()
+    )
 
 
-async def test_a_url_is_set_and_read_back_by_its_own_dealer(stage: WebhookFixture):
-    dealer, stranger = await stage.dealer(), await stage.dealer()
-    answer = await set_url(stage, dealer.tenant_id, "https://dealer.example/hooks")
+async def test_url_is_set_and_read_back_by_its_own_dealer(webhooks: WebhookFixture):
+    dealer, stranger = await webhooks.dealer(), await webhooks.dealer()
+    answer = await set_url(webhooks, dealer.tenant_id, "https://dealer.example/hooks")
     assert (answer.callback_url, answer.enabled) == ("https://dealer.example/hooks", True)
-    state = await webhook.webhook_state(stage.database, dealer.tenant_id)
+    state = await webhook.webhook_state(webhooks.database, dealer.tenant_id)
     assert (state.callback_url, state.enabled, state.state) == ("https://dealer.example/hooks", True, "ACTIVE")
-    theirs = await webhook.webhook_state(stage.database, stranger.tenant_id)
+    theirs = await webhook.webhook_state(webhooks.database, stranger.tenant_id)
     assert (theirs.callback_url, theirs.enabled, theirs.state) == ("", False, "NOT_SET")
 
 
-async def test_a_refused_url_names_the_rule_and_leaves_the_old_one(stage: WebhookFixture):
-    dealer = await stage.dealer("https://dealer.example/old")
+async def test_refused_url_leaves_the_old_one_in_place(webhooks: WebhookFixture):
+    dealer = await webhooks.dealer("https://dealer.example/old")
     with pytest.raises(CallbackUrlRefused, match="callbackUrl: port 25 is not accepted"):
-        await set_url(stage, dealer.tenant_id, "https://dealer.example:25/")
+        await set_url(webhooks, dealer.tenant_id, "https://dealer.example:25/")
     with pytest.raises(CallbackUrlRefused, match="use https"):
-        await set_url(stage, dealer.tenant_id, "http://dealer.example/", PRODUCTION)
-    assert (await stage.endpoint(dealer)).url == "https://dealer.example/old"
+        await set_url(webhooks, dealer.tenant_id, "http://dealer.example/", PRODUCTION)
+    assert (await webhooks.endpoint(dealer)).url == "https://dealer.example/old"
 
 
 @pytest.mark.parametrize("nothing", ["", None])
-async def test_removing_the_url_skips_what_waits_and_what_follows(
-    stage: WebhookFixture, receiver: Receiver, nothing: str | None
+async def test_removed_url_skips_waiting_and_later_deliveries(
+    webhooks: WebhookFixture, receiver: Receiver, nothing: str | None
 ):
-    dealer = await stage.dealer(receiver.url)
+    dealer = await webhooks.dealer(receiver.url)
     receiver.answers = [500]
-    retrying, waiting = await stage.order(dealer), await stage.order(dealer, paid_event=False)
-    async with stage.deliverer() as deliverer:
+    retrying, waiting = await webhooks.order(dealer), await webhooks.order(dealer, paid_event=False)
+    async with webhooks.deliverer() as deliverer:
         await deliver_all(deliverer)
-        await stage.allocate(dealer, waiting)
-        answer = await set_url(stage, dealer.tenant_id, nothing)
+        await webhooks.allocate(dealer, waiting)
+        answer = await set_url(webhooks, dealer.tenant_id, nothing)
         assert (answer.callback_url, answer.enabled) == ("", False)
-        later = await stage.order(dealer)
-        stage.clock.advance(3_600)
+        later = await webhooks.order(dealer)
+        webhooks.clock.advance(3_600)
         assert await deliver_all(deliverer) == 0
-    assert {state for _, state in await stage.states(dealer)} == {"SKIPPED"}
-    assert len(await stage.deliveries(dealer)) == 3 and retrying != later
-    state = await webhook.webhook_state(stage.database, dealer.tenant_id)
+    assert {state for _, state in await webhooks.states(dealer)} == {"SKIPPED"}
+    assert len(await webhooks.deliveries(dealer)) == 3 and retrying != later
+    state = await webhook.webhook_state(webhooks.database, dealer.tenant_id)
     assert (state.state, state.enabled, state.consecutive_failures) == ("NOT_SET", False, 0)
 
 
-async def test_setting_it_again_enables_after_gone_and_starts_with_a_clean_record(
-    stage: WebhookFixture, receiver: Receiver
-):
-    dealer = await stage.dealer(receiver.url)
+async def test_url_set_again_after_410_is_enabled_without_failures(webhooks: WebhookFixture, receiver: Receiver):
+    dealer = await webhooks.dealer(receiver.url)
     receiver.answers = [410, 200]
-    await stage.order(dealer)
-    async with stage.deliverer() as deliverer:
+    await webhooks.order(dealer)
+    async with webhooks.deliverer() as deliverer:
         await deliver_all(deliverer)
-        gone = await webhook.webhook_state(stage.database, dealer.tenant_id)
+        gone = await webhook.webhook_state(webhooks.database, dealer.tenant_id)
         assert (gone.state, gone.enabled, gone.consecutive_failures) == ("DISABLED", False, 1)
-        await set_url(stage, dealer.tenant_id, receiver.url)
-        await stage.order(dealer)
+        await set_url(webhooks, dealer.tenant_id, receiver.url)
+        await webhooks.order(dealer)
         await deliver_all(deliverer)
-    state = await webhook.webhook_state(stage.database, dealer.tenant_id)
+    state = await webhook.webhook_state(webhooks.database, dealer.tenant_id)
     assert (state.state, state.enabled, state.consecutive_failures) == ("ACTIVE", True, 0)
     assert state.last_success_time is not None
-    assert [state for _, state in await stage.states(dealer)] == ["FAILED", "DELIVERED"]
+    assert [state for _, state in await webhooks.states(dealer)] == ["FAILED", "DELIVERED"]
 
 
-async def test_a_new_url_gets_what_still_waits(stage: WebhookFixture, receiver: Receiver):
+async def test_new_url_receives_waiting_deliveries(webhooks: WebhookFixture, receiver: Receiver):
     async with listening(1) as [closed]:
-        dealer = await stage.dealer(closed.url)
-    await stage.order(dealer)
-    async with stage.deliverer() as deliverer:
+        dealer = await webhooks.dealer(closed.url)
+    await webhooks.order(dealer)
+    async with webhooks.deliverer() as deliverer:
         await deliver_all(deliverer)
-        assert [one["error"] for one in await stage.attempts(dealer)] == ["CONNECT"]
-        await set_url(stage, dealer.tenant_id, receiver.url)
-        stage.clock.advance(10)
+        assert [one["error"] for one in await webhooks.attempts(dealer)] == ["CONNECT"]
+        await set_url(webhooks, dealer.tenant_id, receiver.url)
+        webhooks.clock.advance(10)
         await deliver_all(deliverer)
     assert len(receiver.requests) == 1
 
 
-async def test_a_url_that_the_rules_refuse_by_now_is_not_dialled(stage: WebhookFixture, receiver: Receiver):
-    dealer = await stage.dealer(receiver.url)
-    await stage.order(dealer)
-    async with stage.deliverer(PRODUCTION) as deliverer:
+async def test_url_refused_by_changed_rules_is_not_called(webhooks: WebhookFixture, receiver: Receiver):
+    dealer = await webhooks.dealer(receiver.url)
+    await webhooks.order(dealer)
+    async with webhooks.deliverer(PRODUCTION) as deliverer:
         await deliver_all(deliverer)
     assert receiver.connections == 0
-    assert [one["error"] for one in await stage.attempts(dealer)] == ["ADDRESS_REFUSED"]
+    assert [one["error"] for one in await webhooks.attempts(dealer)] == ["ADDRESS_REFUSED"]

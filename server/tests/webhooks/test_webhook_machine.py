@@ -1,7 +1,7 @@
-"""A machine over lanes: whatever changes, answers, crashes and time bring, in whatever order, every dealer is told.
+"""Random changes, answers, crashes and waits, in any order: every dealer receives the last state of its orders.
 
-hypothesis plays the steps, PostgreSQL and the receivers are real. A worker dies by the line to its database being cut
-after so many messages: what was sent before is still carried out, as with kill -9.
+hypothesis chooses the steps; PostgreSQL and the receivers are real. A worker dies when its connections to the database
+are cut after so many messages. As with kill -9, PostgreSQL still executes what was sent before.
 """
 
 import asyncio
@@ -57,11 +57,11 @@ DEADLINE_SECONDS = 0.1  # of an attempt, while receivers misbehave
 LONGER_THAN_ANY_WAIT = 100_000
 LEASE_SECONDS = 60
 FINISHED = ("DELIVERED", "FAILED", "SUPERSEDED", "SKIPPED")
-WEBHOOK_INVARIANTS = {"A13", "A14", "A15", "A16", "A20"}  # the orders of a stage have no money behind them
+WEBHOOK_INVARIANTS = {"A13", "A14", "A15", "A16", "A20"}  # orders of the fixture have no ledger entries
 
 Attempts = Mapping[tuple[int, int], tuple[str | None, int | None]]  # delivery_id, number: error, http_status
 
-# What a receiver may say, and what the worker may then record; with so short a deadline any of it may come too late.
+# What a receiver may do, and what the worker then records. With so short a deadline any answer may come too late.
 RECORDED = {
     "accept": (None, 200),
     "accept and close": (None, 200),
@@ -71,11 +71,11 @@ RECORDED = {
     "hang": ("TIMEOUT", None),
     "reset": ("RESET", None),
 }
-NEVER_HEARD = {("LOST", None), ("STOPPED", None), ("TIMEOUT", None)}  # whatever was said
+NO_ANSWER_RECORDED = {("LOST", None), ("STOPPED", None), ("TIMEOUT", None)}  # whatever the receiver did
 
 
-class Line:
-    """A worker's way to the database. `cut` ends all that is connected, as the death of the worker would."""
+class Proxy:
+    """A worker's proxy to the database. `cut` closes all connections, as the death of the worker does."""
 
     def __init__(self, url: str, folder: str):
         parts = urlsplit(url)
@@ -83,7 +83,7 @@ class Line:
         [far_folder], [port] = query["host"], query["port"]
         self.url = urlunsplit(parts._replace(query=urlencode({"host": folder, "port": port})))
         self._near_path, self._far_path = (str(Path(one) / f".s.PGSQL.{port}") for one in (folder, far_folder))
-        self._near: set[asyncio.StreamWriter] = set()
+        self._clients: set[asyncio.StreamWriter] = set()
         self._carrying: set[asyncio.Task[Any]] = set()
         self._server: asyncio.Server | None = None
         self._left: int | None = None
@@ -94,11 +94,11 @@ class Line:
         self._server = await asyncio.start_unix_server(self._carry, self._near_path)
 
     def cut_after(self, messages: int) -> None:
-        """The line is cut once so many more messages have gone to the database, before the answer comes back."""
+        """Cuts the connections after so many more messages to the database, before the answer is returned."""
         self._left = messages
 
     async def cut(self) -> None:
-        """Returns once PostgreSQL has ended every session at the far end: what it was doing is done or undone."""
+        """Returns once PostgreSQL has ended every session: its transactions are committed or rolled back."""
         self._sever()
         if self._carrying:
             async with asyncio.timeout(PATIENCE):
@@ -108,14 +108,14 @@ class Line:
         assert self._server is not None
         self._server.close()
         self.severed.set()
-        for one in self._near:
+        for one in self._clients:
             one.transport.abort()
 
     async def _carry(self, near_reader: asyncio.StreamReader, near: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._carrying.add(task)
-        self._near.add(near)
+        self._clients.add(near)
         try:
             far_reader, far = await asyncio.open_unix_connection(self._far_path)
             back = asyncio.create_task(self._carry_back(far_reader, near))
@@ -128,7 +128,7 @@ class Line:
             await back
             far.close()
         finally:
-            self._near.discard(near)
+            self._clients.discard(near)
             self._carrying.discard(task)
 
     async def _carry_back(self, far_reader: asyncio.StreamReader, near: asyncio.StreamWriter) -> None:
@@ -149,37 +149,37 @@ class Line:
 class Worker:
     """A worker that may die at any message to its database."""
 
-    def __init__(self, line: Line, deliverer: Deliverer, stack: AsyncExitStack):
-        self.line = line
+    def __init__(self, proxy: Proxy, deliverer: Deliverer, stack: AsyncExitStack):
+        self.proxy = proxy
         self.deliverer = deliverer
         self._stack = stack
 
     @classmethod
-    async def begin(cls, stage: WebhookFixture, **options: Any) -> "Worker":
+    async def begin(cls, webhooks: WebhookFixture, **options: Any) -> "Worker":
         async with AsyncExitStack() as stack:
-            line = Line(stage.database.dsn, stack.enter_context(tempfile.TemporaryDirectory(prefix="line")))
-            await line.open()
-            stack.push_async_callback(line.cut)
-            own = replace(stage, database=Database(line.url, stage.database._pool))
+            proxy = Proxy(webhooks.database.dsn, stack.enter_context(tempfile.TemporaryDirectory(prefix="proxy")))
+            await proxy.open()
+            stack.push_async_callback(proxy.cut)
+            own = replace(webhooks, database=Database(proxy.url, webhooks.database._pool))
             deliverer = await stack.enter_async_context(own.deliverer(schedule=SCHEDULE, stop_seconds=0.5, **options))
-            return cls(line, deliverer, stack.pop_all())
+            return cls(proxy, deliverer, stack.pop_all())
 
     async def deliver(self) -> None:
-        with suppress(asyncpg.UniqueViolationError):  # another worker had the same order: its loop would try again
+        with suppress(asyncpg.UniqueViolationError):  # another worker claimed the same order; the loop would try again
             await deliver_all(self.deliverer)
-        await self.deliverer.settle()  # those that had nothing to say
+        await self.deliverer.settle()  # updates that are not sent because nothing changed
 
     async def upkeep(self) -> None:
         await self.deliverer.upkeep.step()
         await self.deliverer.settle()
 
     async def deliver_and_die(self, messages: int) -> None:
-        """Delivers, and is killed when so many messages have gone to the database; at the end of it at the latest."""
-        self.line.cut_after(messages)
+        """Delivers, and is killed after so many messages to the database, at the end at the latest."""
+        self.proxy.cut_after(messages)
         delivering = asyncio.create_task(self.deliver())
-        severed = asyncio.create_task(self.line.severed.wait())
+        severed = asyncio.create_task(self.proxy.severed.wait())
         await asyncio.wait([delivering, severed], return_when=asyncio.FIRST_COMPLETED)
-        await self.line.cut()
+        await self.proxy.cut()
         severed.cancel()
         while not delivering.done() or self.deliverer.tasks:
             delivering.cancel()
@@ -194,14 +194,14 @@ class Worker:
 
 
 @dataclass
-class House:
-    """A dealer, its receiver, and what it said to each attempt."""
+class Listener:
+    """A dealer, its receiver, and its answer to each attempt."""
 
     dealer: Dealer
     receiver: Receiver
-    to_say: deque[str] = field(default_factory=deque)
-    always: str = "accept"
-    said: dict[tuple[int, int], str] = field(default_factory=dict)
+    next_answers: deque[str] = field(default_factory=deque)
+    default_answer: str = "accept"
+    answered: dict[tuple[int, int], str] = field(default_factory=dict)
     under_way: set[int] = field(default_factory=set)
     faults: list[str] = field(default_factory=list)
 
@@ -212,20 +212,20 @@ class House:
         order_id, key = request.json["orderId"], attempt_of(request)
         if order_id in self.under_way:
             self.faults.append(f"two requests of order {order_id} at a time: {key}")
-        if key in self.said:
+        if key in self.answered:
             self.faults.append(f"attempt {key} came twice")
-        word = self.said[key] = self.to_say.popleft() if self.to_say else self.always
+        answer_name = self.answered[key] = self.next_answers.popleft() if self.next_answers else self.default_answer
         self.under_way.add(order_id)
         try:
-            return await self._act(word, request, writer)
+            return await self._act(answer_name, request, writer)
         finally:
             self.under_way.discard(order_id)
 
-    async def _act(self, word: str, request: Request, writer: asyncio.StreamWriter) -> bytes | None:
-        if word == "hang":
+    async def _act(self, answer_name: str, request: Request, writer: asyncio.StreamWriter) -> bytes | None:
+        if answer_name == "hang":
             await hang_until_left(request, writer)
             return None
-        if word == "reset":
+        if answer_name == "reset":
             writer.transport.abort()
             return None
         return {
@@ -234,7 +234,7 @@ class House:
             "fail": answer(500),
             "ask to wait": answer(503, "Retry-After: 60"),
             "gone": answer(410),
-        }[word]
+        }[answer_name]
 
 
 def attempt_of(request: Request) -> tuple[int, int]:
@@ -245,83 +245,85 @@ def version_of(request: Request) -> int:
     return int(request.headers["rt-order-version"])
 
 
-def said_in(request: Request) -> Snapshot:
+def snapshot_of(request: Request) -> Snapshot:
     return msgspec.json.decode(request.body, type=Snapshot)
 
 
 @dataclass
-class Play:
-    """Two dealers with their orders, two workers, and all that was ever true of them."""
+class Scenario:
+    """Two dealers with their orders, two workers, and what was observed after each step."""
 
-    stage: WebhookFixture
+    webhooks: WebhookFixture
     session: Session
-    houses: Sequence[House]
+    listeners: Sequence[Listener]
     workers: list[Worker] = field(default_factory=list)
-    orders: list[tuple[House, int]] = field(default_factory=list)
+    orders: list[tuple[Listener, int]] = field(default_factory=list)
     with_codes: set[int] = field(default_factory=set)
     resent: Counter[int] = field(default_factory=Counter)
     frozen: dict[int, tuple[bytes, Sequence[str]]] = field(default_factory=dict)
     baselines: dict[int, int] = field(default_factory=dict)  # order_id: the highest version that was delivered
 
     async def begin_worker(self) -> Worker:
-        return await Worker.begin(self.stage, total_seconds=DEADLINE_SECONDS)
+        return await Worker.begin(self.webhooks, total_seconds=DEADLINE_SECONDS)
 
     async def place(self, number: int) -> None:
-        house = self.houses[number]
-        self.orders.append((house, await self.stage.order(house.dealer)))
+        listener = self.listeners[number]
+        self.orders.append((listener, await self.webhooks.order(listener.dealer)))
 
     async def change(self, number: int, what: str, value: int) -> None:
         """The first change of an order gives it its codes."""
-        house, order_id = self.orders[number % len(self.orders)]
-        stage, dealer = self.stage, house.dealer
+        listener, order_id = self.orders[number % len(self.orders)]
+        webhooks, dealer = self.webhooks, listener.dealer
         if order_id not in self.with_codes:
             self.with_codes.add(order_id)
-            await stage.allocate(dealer, order_id)
+            await webhooks.allocate(dealer, order_id)
         elif what == "usage":
-            await stage.use(dealer, order_id, value)
+            await webhooks.use(dealer, order_id, value)
         elif what == "state":
-            await stage.change(dealer, order_id, order_status=("COMPLETED", "REFUNDING")[value % 2])
+            await webhooks.change(dealer, order_id, order_status=("COMPLETED", "REFUNDING")[value % 2])
         elif what == "refund":
-            await stage.change(dealer, order_id, refund_amount=value * 100, pay_status=("PAID", "REFUNDED")[value % 2])
+            await webhooks.change(
+                dealer, order_id, refund_amount=value * 100, pay_status=("PAID", "REFUNDED")[value % 2]
+            )
         else:
-            await stage.change(dealer, order_id, remark=f"not shown {value}")
+            await webhooks.change(dealer, order_id, remark=f"not shown {value}")
 
-    def hear(self, words: Sequence[str]) -> None:
-        """What both receivers say to what comes next; then they accept."""
-        for house in self.houses:
-            house.to_say = deque(words)
-            house.always = "accept"
+    def set_answers(self, answers: Sequence[str]) -> None:
+        """Sets the next answers of both receivers; then they accept."""
+        for listener in self.listeners:
+            listener.next_answers = deque(answers)
+            listener.default_answer = "accept"
 
     async def pass_time(self, seconds: float) -> None:
-        """No attempt outlives its lease: it ends within 10 s, and the lease is six times that."""
+        """Attempts end first: none lasts longer than 10 s, a sixth of its lease."""
         if seconds > LEASE_SECONDS / 2:
             for worker in self.workers:
                 await worker.deliverer.settle()
-        self.stage.clock.advance(seconds)
+        self.webhooks.clock.advance(seconds)
 
-    async def set_again(self, number: int) -> None:
-        stage, house = self.stage, self.houses[number]
-        call = SetWebhook(callback_url=house.receiver.url)
-        await endpoint.set_webhook(stage.database, LOOPBACK, house.dealer.tenant_id, call, stage.clock())
+    async def set_url_again(self, number: int) -> None:
+        webhooks, listener = self.webhooks, self.listeners[number]
+        call = SetWebhook(callback_url=listener.receiver.url)
+        await endpoint.set_webhook(webhooks.database, LOOPBACK, listener.dealer.tenant_id, call, webhooks.clock())
 
     async def resend(self, number: int) -> None:
-        """Sends one of all deliveries again, whatever became of it, if its dealer's endpoint is enabled."""
-        stage, house = self.stage, self.houses[number % 2]
-        rows = await stage.deliveries(house.dealer)
+        """Resends one of all deliveries, in any state, if its dealer's endpoint is enabled."""
+        webhooks, listener = self.webhooks, self.listeners[number % 2]
+        rows = await webhooks.deliveries(listener.dealer)
         delivery_id = rows[number % len(rows)]["delivery_id"]
         call = ResendDelivery(delivery_id=str(delivery_id))
         with suppress(StatusForbids):
-            await endpoint.resend(stage.database, house.dealer.tenant_id, call, stage.clock())
+            await endpoint.resend(webhooks.database, listener.dealer.tenant_id, call, webhooks.clock())
             self.resent[delivery_id] += 1
 
     async def sync(self, number: int) -> None:
-        """Sends an order's snapshot as it stands."""
-        house, order_id = self.orders[number % len(self.orders)]
-        async with self.stage.database.transaction() as connection:
-            await webhook_resend.sync(connection, house.dealer.tenant_id, [order_id], self.stage.clock())
+        """Sends an order's current snapshot."""
+        listener, order_id = self.orders[number % len(self.orders)]
+        async with self.webhooks.database.transaction() as connection:
+            await webhook_resend.sync(connection, listener.dealer.tenant_id, [order_id], self.webhooks.clock())
 
     async def kill(self, number: int, messages: int) -> Worker:
-        """The worker dies, and another takes its place; the one that died."""
+        """Kills a worker and starts another in its place; returns the dead one."""
         dead = self.workers[number]
         await dead.deliver_and_die(messages)
         self.workers[number] = await self.begin_worker()
@@ -331,14 +333,14 @@ class Play:
 
     async def check(self) -> None:
         """After each step: what is frozen stays, no baseline moves back, no delivery has too many attempts."""
-        for house in self.houses:
-            assert house.faults == []
-        rows, baselines = await self._look()
+        for listener in self.listeners:
+            assert listener.faults == []
+        rows, baselines = await self._observe()
         for row in rows:
             assert row["attempt_count"] <= len(SCHEDULE) + self.resent[row["delivery_id"]]
             if row["body"] is not None:
                 now = (row["body"], row["hints"])
-                assert self.frozen.setdefault(row["delivery_id"], now) == now, "frozen, and changed"
+                assert self.frozen.setdefault(row["delivery_id"], now) == now, "a frozen delivery changed"
             if row["event_type"] == "DELIVERY_UPDATED" and row["delivered_at"] is not None:
                 version = self.baselines.get(row["order_id"], 0)
                 self.baselines[row["order_id"]] = max(version, row["order_version"])
@@ -348,11 +350,11 @@ class Play:
         """Both receivers accept, and time passes until there is nothing more to send."""
         for worker in self.workers:
             await worker.deliverer.settle()
-        self.hear(())
-        for number, house in enumerate(self.houses):
-            if (await self.stage.endpoint(house.dealer)).state != "ACTIVE":
-                await self.set_again(number)
-        worker = await Worker.begin(self.stage, total_seconds=PATIENCE)
+        self.set_answers(())
+        for number, listener in enumerate(self.listeners):
+            if (await self.webhooks.endpoint(listener.dealer)).state != "ACTIVE":
+                await self.set_url_again(number)
+        worker = await Worker.begin(self.webhooks, total_seconds=PATIENCE)
         try:
             for _ in range(20):
                 await worker.upkeep()
@@ -360,95 +362,97 @@ class Play:
                 if not await self._unfinished():
                     return
                 await self.pass_time(LONGER_THAN_ANY_WAIT)
-            raise AssertionError(f"still not told: {await self._unfinished()}")
+            raise AssertionError(f"still unfinished: {await self._unfinished()}")
         finally:
             await worker.end()
 
-    async def check_all(self, *, last_of_all: bool) -> None:
-        """After recovery: every dealer knows how each of its orders stands, by events in their order.
+    async def check_all(self, *, changed_since: bool) -> None:
+        """After recovery: every dealer has received the last state of each of its orders, by events in their order.
 
-        What was sent again by hand may be old news, the last word until the order changes again (`last_of_all`).
+        After a resend the last event received may be an older one, unless the order changed since (`changed_since`).
         """
         await self.check()
-        for house in self.houses:
+        for listener in self.listeners:
             attempts = {
                 (row["delivery_id"], row["number"]): (row["error"], row["http_status"])
-                for row in await self.stage.attempts(house.dealer)
+                for row in await self.webhooks.attempts(listener.dealer)
             }
-            self._attempts_are_what_was_said(house, attempts)
-            await self._deliveries_keep_what_they_say(house)
-            heard = defaultdict(list)
-            for request in house.receiver.requests:
-                assert request.verified(house.dealer.secret)
-                heard[request.json["orderId"]].append(request)
-            for order_id in (order_id for owner, order_id in self.orders if owner is house):
-                deliveries = await self.stage.deliveries(house.dealer, order_id)
+            self._attempts_match_the_answers(listener, attempts)
+            await self._contents_stay_frozen(listener)
+            received = defaultdict(list)
+            for request in listener.receiver.requests:
+                assert request.verified(listener.dealer.secret)
+                received[request.json["orderId"]].append(request)
+            for order_id in (order_id for owner, order_id in self.orders if owner is listener):
+                deliveries = await self.webhooks.deliveries(listener.dealer, order_id)
                 repeated = any(self.resent[row["delivery_id"]] for row in deliveries)
-                last = self._told_in_order(heard[order_id], attempts, repeated)
-                self._given_up_for_a_reason(house, deliveries, attempts)
-                if any(_told(row) for row in _newest(deliveries)) and (last_of_all or not repeated):
-                    assert last is not None and comparable(last) == await self._stands(house.dealer, order_id)
+                last = self._arrived_in_order(received[order_id], attempts, repeated)
+                self._undelivered_for_a_reason(listener, deliveries, attempts)
+                if any(_arrived(row) for row in _newest(deliveries)) and (changed_since or not repeated):
+                    assert last is not None and comparable(last) == await self._snapshot_now(listener.dealer, order_id)
 
-    async def check_told(self) -> None:
-        """After a change of every order and recovery: the newest of each is delivered, and the books are right."""
-        for house, order_id in self.orders:
-            deliveries = await self.stage.deliveries(house.dealer, order_id)
-            assert any(_told(row) for row in _newest(deliveries)), [row["state"] for row in deliveries]
-        for house in self.houses:
-            await self._audit(house.dealer)
+    async def check_newest(self) -> None:
+        """After a change of every order and recovery: the newest update of each is delivered, the audit is clean."""
+        for listener, order_id in self.orders:
+            deliveries = await self.webhooks.deliveries(listener.dealer, order_id)
+            assert any(_arrived(row) for row in _newest(deliveries)), [row["state"] for row in deliveries]
+        for listener in self.listeners:
+            await self._audit(listener.dealer)
 
-    def _attempts_are_what_was_said(self, house: House, attempts: Attempts) -> None:
-        """Every request is recorded, as what it was or as never heard; nothing else is a success."""
-        assert house.said.keys() <= attempts.keys()
+    def _attempts_match_the_answers(self, listener: Listener, attempts: Attempts) -> None:
+        """Every request is recorded, with its answer or as unanswered; no other attempt is a success."""
+        assert listener.answered.keys() <= attempts.keys()
         for key, (error, status) in attempts.items():
-            if key not in house.said:
-                assert (error, status) in NEVER_HEARD, key
+            if key not in listener.answered:
+                assert (error, status) in NO_ANSWER_RECORDED, key
                 continue
-            word = house.said[key]
-            late = ("TIMEOUT", RECORDED[word][1])  # the head came in time, the rest did not
-            assert (error, status) in {RECORDED[word], late} | NEVER_HEARD, (key, word)
+            answer_name = listener.answered[key]
+            late = ("TIMEOUT", RECORDED[answer_name][1])  # the head came in time, the rest did not
+            assert (error, status) in {RECORDED[answer_name], late} | NO_ANSWER_RECORDED, (key, answer_name)
 
-    async def _deliveries_keep_what_they_say(self, house: House) -> None:
-        said, hints = defaultdict(set), defaultdict(list)
-        for request in house.receiver.requests:
+    async def _contents_stay_frozen(self, listener: Listener) -> None:
+        contents, hints = defaultdict(set), defaultdict(list)
+        for request in listener.receiver.requests:
             delivery_id, number = attempt_of(request)
             assert 1 <= number <= len(SCHEDULE) + self.resent[delivery_id]
-            said[delivery_id].add((request.body, version_of(request)))
+            contents[delivery_id].add((request.body, version_of(request)))
             hints[delivery_id] = request.json["changeHints"]
-        assert all(len(bodies) == 1 for bodies in said.values())
-        rows = {row["delivery_id"]: row for row in await self.stage.deliveries(house.dealer)}
-        for delivery_id, told in hints.items():
+        assert all(len(content) == 1 for content in contents.values())
+        rows = {row["delivery_id"]: row for row in await self.webhooks.deliveries(listener.dealer)}
+        for delivery_id, received in hints.items():
             if not self.resent[delivery_id]:  # the last test below says why
-                assert rows[delivery_id]["hints"] == told, "what is on record is what was said"
+                assert rows[delivery_id]["hints"] == received, "stored hints are those sent"
 
-    def _told_in_order(self, requests: Sequence[Request], attempts: Attempts, repeated: bool) -> Snapshot | None:
+    def _arrived_in_order(self, requests: Sequence[Request], attempts: Attempts, repeated: bool) -> Snapshot | None:
         """First attempts come in order of version; hints are the difference to the last success, which is returned.
 
-        Where some of the order was sent again by hand (`repeated`) that may have come between the freezing and the
-        arrival of what a dead worker froze.
+        If a delivery of the order was resent (`repeated`), the resend may have arrived between the freezing and the
+        arrival of a delivery that a dead worker froze.
         """
         seen: set[int] = set()
         firsts: list[int] = []
         baseline: tuple[int, Snapshot] | None = None
         for request in requests:
-            (delivery_id, number), said = attempt_of(request), said_in(request)
+            (delivery_id, number), event = attempt_of(request), snapshot_of(request)
             if number == 1 and not self.resent[delivery_id]:
                 firsts.append(version_of(request))
-            if said.event_type != "DELIVERY_UPDATED":
+            if event.event_type != "DELIVERY_UPDATED":
                 continue
             if delivery_id not in seen and (number == 1 or not repeated):
                 seen.add(delivery_id)
                 before = baseline[1] if baseline else None
-                assert said.change_hints == (change_hints(before, said) or ("ORDER_SNAPSHOT_SYNC",))
+                assert event.change_hints == (change_hints(before, event) or ("ORDER_SNAPSHOT_SYNC",))
             succeeded = attempts[delivery_id, number][0] is None
             if succeeded and (baseline is None or baseline[0] <= version_of(request)):
-                baseline = version_of(request), said
+                baseline = version_of(request), event
         assert firsts == sorted(firsts)
         return baseline[1] if baseline else None
 
-    def _given_up_for_a_reason(self, house: House, deliveries: Sequence[Mapping[str, Any]], attempts: Attempts) -> None:
-        """What did not arrive failed eight times or once by hand, was answered with 410 or waited behind one that was;
-        or it was an update, and nothing new or older news."""
+    def _undelivered_for_a_reason(
+        self, listener: Listener, deliveries: Sequence[Mapping[str, Any]], attempts: Attempts
+    ) -> None:
+        """A delivery that did not arrive failed eight times or as a resend, got 410, or waited behind one that did. Or
+        it is an update without changes, or older than the newest."""
         newest = [row["delivery_id"] for row in _newest(deliveries)]
         for row in deliveries:
             state, delivery_id = row["state"], row["delivery_id"]
@@ -459,11 +463,11 @@ class Play:
                 assert row["event_type"] == "DELIVERY_UPDATED"
                 assert row["hints"] == [] or [delivery_id] != newest
             else:
-                assert state == "DELIVERED" or (state == "SKIPPED" and "gone" in house.said.values())
+                assert state == "DELIVERED" or (state == "SKIPPED" and "gone" in listener.answered.values())
 
-    async def _look(self) -> tuple[Sequence[Mapping[str, Any]], dict[int, int]]:
-        """All deliveries, and per order the version of what the server takes for its baseline, at one moment."""
-        keys = [(house.dealer.tenant_id, order_id) for house, order_id in self.orders]
+    async def _observe(self) -> tuple[Sequence[Mapping[str, Any]], dict[int, int]]:
+        """All deliveries, and per order the version of its baseline, in one snapshot of the database."""
+        keys = [(listener.dealer.tenant_id, order_id) for listener, order_id in self.orders]
         await self.session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         rows = await self.session.fetch(
             "SELECT * FROM webhook_delivery WHERE tenant_id = ANY($1::bigint[])", [key[0] for key in keys]
@@ -474,20 +478,20 @@ class Play:
         return rows, {key[1]: versions[last.delivery_id] for key, last in found.items() if last.delivery_id}
 
     async def _unfinished(self) -> list[Mapping[str, Any]]:
-        rows = [row for house in self.houses for row in await self.stage.deliveries(house.dealer)]
+        rows = [row for listener in self.listeners for row in await self.webhooks.deliveries(listener.dealer)]
         return [row for row in rows if row["state"] not in FINISHED]
 
-    async def _stands(self, dealer: Dealer, order_id: int) -> Snapshot:
+    async def _snapshot_now(self, dealer: Dealer, order_id: int) -> Snapshot:
         """The order as an update sent now would show it."""
         key = (dealer.tenant_id, order_id)
-        found = await store.order.load(self.session, [key], self.stage.data_keys)
-        event = snapshot.delivery_updated(found[key], self.stage.links)
+        found = await store.order.load(self.session, [key], self.webhooks.data_keys)
+        event = snapshot.delivery_updated(found[key], self.webhooks.links)
         return comparable(msgspec.json.decode(encoder.encode(event), type=Snapshot))
 
     async def _audit(self, dealer: Dealer) -> None:
-        stage = self.stage
+        webhooks = self.webhooks
         report = await check_invariants(
-            stage.database, stage.master_keys, stage.data_keys, stage.clock(), tenant_id=dealer.tenant_id
+            webhooks.database, webhooks.master_keys, webhooks.data_keys, webhooks.clock(), tenant_id=dealer.tenant_id
         )
         assert [report[code] for code in report.violated if code in WEBHOOK_INVARIANTS] == []
 
@@ -499,29 +503,31 @@ def _newest(deliveries: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [row for row in updates if row["order_version"] == highest]
 
 
-def _told(row: Mapping[str, Any]) -> bool:
-    """An update that was delivered, or had nothing new to say."""
+def _arrived(row: Mapping[str, Any]) -> bool:
+    """An update that was delivered, or was not sent because nothing changed."""
     return row["delivered_at"] is not None or (row["state"] == "SUPERSEDED" and row["hints"] == [])
 
 
 @asynccontextmanager
-async def play_on(database_url: str) -> AsyncIterator[Play]:
-    async with webhook_fixture(database_url) as stage, listening(2) as receivers, AsyncExitStack() as stack:
-        stage.clock = StillClock()
-        session = stage.database.session()
+async def scenario_on(database_url: str) -> AsyncIterator[Scenario]:
+    async with webhook_fixture(database_url) as webhooks, listening(2) as receivers, AsyncExitStack() as stack:
+        webhooks.clock = StillClock()
+        session = webhooks.database.session()
         stack.push_async_callback(session.close)
-        play = Play(stage, session, [House(await stage.dealer(receiver.url), receiver) for receiver in receivers])
+        scenario = Scenario(
+            webhooks, session, [Listener(await webhooks.dealer(receiver.url), receiver) for receiver in receivers]
+        )
 
         async def end_workers() -> None:
-            for worker in play.workers:
+            for worker in scenario.workers:
                 await worker.end()
 
         stack.push_async_callback(end_workers)
         for _ in range(2):
-            play.workers.append(await play.begin_worker())
+            scenario.workers.append(await scenario.begin_worker())
         for number in (0, 0, 1, 1):
-            await play.place(number)
-        yield play
+            await scenario.place(number)
+        yield scenario
 
 
 # The steps
@@ -531,11 +537,11 @@ async def play_on(database_url: str) -> AsyncIterator[Play]:
 class Place:
     """A dealer orders."""
 
-    house: int
+    listener: int
 
-    async def on(self, play: Play) -> None:
-        if len(play.orders) < 8:
-            await play.place(self.house)
+    async def on(self, scenario: Scenario) -> None:
+        if len(scenario.orders) < 8:
+            await scenario.place(self.listener)
 
 
 @dataclass(frozen=True)
@@ -544,102 +550,102 @@ class Change:
     what: str
     value: int
 
-    async def on(self, play: Play) -> None:
-        await play.change(self.order, self.what, self.value)
+    async def on(self, scenario: Scenario) -> None:
+        await scenario.change(self.order, self.what, self.value)
 
 
 @dataclass(frozen=True)
 class Begin:
-    """A worker begins to send what is due, and other things happen meanwhile."""
+    """A worker starts attempts, and other steps happen meanwhile."""
 
     worker: int
     answers: tuple[str, ...]
 
-    async def on(self, play: Play) -> None:
-        play.hear(self.answers)
+    async def on(self, scenario: Scenario) -> None:
+        scenario.set_answers(self.answers)
         with suppress(asyncpg.UniqueViolationError):
-            await play.workers[self.worker].deliverer.run_once()
+            await scenario.workers[self.worker].deliverer.run_once()
 
 
 @dataclass(frozen=True)
 class Deliver:
-    """A worker sends what is due, and what becomes due by that."""
+    """A worker delivers all that is due or becomes due by it."""
 
     worker: int
     answers: tuple[str, ...]
 
-    async def on(self, play: Play) -> None:
-        play.hear(self.answers)
-        await play.workers[self.worker].deliver()
+    async def on(self, scenario: Scenario) -> None:
+        scenario.set_answers(self.answers)
+        await scenario.workers[self.worker].deliver()
 
 
 @dataclass(frozen=True)
 class Upkeep:
     worker: int
 
-    async def on(self, play: Play) -> None:
-        await play.workers[self.worker].upkeep()
+    async def on(self, scenario: Scenario) -> None:
+        await scenario.workers[self.worker].upkeep()
 
 
 @dataclass(frozen=True)
 class Kill:
-    """A worker dies while it sends, when so many messages have gone to the database."""
+    """A worker dies while it delivers, after so many messages to the database."""
 
     worker: int
     messages: int
     answers: tuple[str, ...]
 
-    async def on(self, play: Play) -> None:
-        play.hear(self.answers)
-        await play.kill(self.worker, self.messages)
+    async def on(self, scenario: Scenario) -> None:
+        scenario.set_answers(self.answers)
+        await scenario.kill(self.worker, self.messages)
 
 
 @dataclass(frozen=True)
 class PassTime:
     seconds: int
 
-    async def on(self, play: Play) -> None:
-        await play.pass_time(self.seconds)
+    async def on(self, scenario: Scenario) -> None:
+        await scenario.pass_time(self.seconds)
 
 
 @dataclass(frozen=True)
 class Outage:
-    """For so many rounds of retries nothing is accepted."""
+    """Nothing is accepted for so many rounds of retries."""
 
     worker: int
     answer: str
     rounds: int
 
-    async def on(self, play: Play) -> None:
-        for house in play.houses:
-            house.always = self.answer
+    async def on(self, scenario: Scenario) -> None:
+        for listener in scenario.listeners:
+            listener.default_answer = self.answer
         for _ in range(self.rounds):
-            await play.workers[self.worker].deliver()
-            await play.pass_time(LONGER_THAN_ANY_WAIT)
+            await scenario.workers[self.worker].deliver()
+            await scenario.pass_time(LONGER_THAN_ANY_WAIT)
 
 
 @dataclass(frozen=True)
-class SetAgain:
-    house: int
+class SetUrlAgain:
+    listener: int
 
-    async def on(self, play: Play) -> None:
-        await play.set_again(self.house)
+    async def on(self, scenario: Scenario) -> None:
+        await scenario.set_url_again(self.listener)
 
 
 @dataclass(frozen=True)
 class Resend:
     delivery: int
 
-    async def on(self, play: Play) -> None:
-        await play.resend(self.delivery)
+    async def on(self, scenario: Scenario) -> None:
+        await scenario.resend(self.delivery)
 
 
 @dataclass(frozen=True)
 class Sync:
     order: int
 
-    async def on(self, play: Play) -> None:
-        await play.sync(self.order)
+    async def on(self, scenario: Scenario) -> None:
+        await scenario.sync(self.order)
 
 
 _PAIR = st.integers(0, 1)
@@ -659,7 +665,7 @@ _STEPS = st.lists(
         st.builds(Outage, _PAIR, st.sampled_from(["fail", "reset"]), st.integers(1, 9)),
         st.builds(Upkeep, _PAIR),
         st.builds(Place, _PAIR),
-        st.builds(SetAgain, _PAIR),
+        st.builds(SetUrlAgain, _PAIR),
         st.builds(Resend, st.integers(0, 99)),
         st.builds(Sync, _ORDER),
     ),
@@ -669,102 +675,106 @@ _STEPS = st.lists(
 PROFILE = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
-async def _every_dealer_is_told(database_url: str, steps: Sequence[Any]) -> None:
-    async with play_on(database_url) as play:
+async def _run(database_url: str, steps: Sequence[Any]) -> None:
+    async with scenario_on(database_url) as scenario:
         for step in steps:
-            await step.on(play)
-            await play.check()
-        await play.recover()
-        await play.check_all(last_of_all=False)
-        # What was given up is told of with the next change, whose hints reach back to the last success.
-        for number in range(len(play.orders)):
-            await play.change(number, "usage", 7)
-        await play.recover()
-        await play.check_all(last_of_all=True)
-        await play.check_told()
+            await step.on(scenario)
+            await scenario.check()
+        await scenario.recover()
+        await scenario.check_all(changed_since=False)
+        # The next change of an order reports failed updates too: its hints are the difference to the last success.
+        for number in range(len(scenario.orders)):
+            await scenario.change(number, "usage", 7)
+        await scenario.recover()
+        await scenario.check_all(changed_since=True)
+        await scenario.check_newest()
 
 
 @settings(PROFILE, max_examples=14)
 @given(steps=_STEPS)
-async def test_whatever_happens_every_dealer_is_told_how_its_orders_stand(database_url: str, steps: list[Any]):
-    await _every_dealer_is_told(database_url, steps)
+async def test_random_steps_deliver_the_last_state_of_every_order(database_url: str, steps: list[Any]):
+    await _run(database_url, steps)
 
 
 @pytest.mark.soak
 @settings(PROFILE, max_examples=400)
 @given(steps=_STEPS)
-async def test_whatever_happens_for_long_every_dealer_is_told(database_url: str, steps: list[Any]):
-    await _every_dealer_is_told(database_url, steps)
+async def test_many_random_steps_deliver_the_last_state_of_every_order(database_url: str, steps: list[Any]):
+    await _run(database_url, steps)
 
 
-async def test_a_worker_that_dies_after_any_message_to_its_database_loses_nothing(database_url: str):
-    """Message by message, from the first look for work to the last record."""
-    async with play_on(database_url) as play:
+async def test_worker_killed_after_any_message_to_its_database_loses_nothing(database_url: str):
+    """Message by message, from the first query for work to the last record."""
+    async with scenario_on(database_url) as scenario:
         for messages in itertools.count(1, 2):
-            await play.change(0, "usage", messages)
-            dead = await play.kill(0, messages)
-            await play.pass_time(LEASE_SECONDS + 1)
-            await play.workers[1].upkeep()
-            await play.workers[1].deliver()
-            await play.check()
-            if not dead.line.ran_out:
+            await scenario.change(0, "usage", messages)
+            dead = await scenario.kill(0, messages)
+            await scenario.pass_time(LEASE_SECONDS + 1)
+            await scenario.workers[1].upkeep()
+            await scenario.workers[1].deliver()
+            await scenario.check()
+            if not dead.proxy.ran_out:
                 break
-        await play.recover()
-        await play.check_all(last_of_all=True)
+        await scenario.recover()
+        await scenario.check_all(changed_since=True)
         assert messages > 20
-        errors = {row["error"] for house in play.houses for row in await play.stage.attempts(house.dealer)}
-        assert {None, "LOST"} <= errors, "some died before they posted or recorded, some after"
+        errors = {
+            row["error"] for listener in scenario.listeners for row in await scenario.webhooks.attempts(listener.dealer)
+        }
+        assert {None, "LOST"} <= errors, "some workers died before they posted or recorded, some after"
 
 
-# What is not told because it says nothing new
+# Updates without changes
 
 
-async def test_what_was_not_acknowledged_may_have_been_taken_so_the_way_back_is_told_too(database_url: str):
-    """Usage goes from 1 to 2 and back. Of 2 the dealer has heard, whatever we know of it: it must hear of 1 again."""
-    async with play_on(database_url) as play:
-        house, worker = play.houses[0], play.workers[0]
-        for usage, words in ((0, ()), (1, ()), (2, ("hang",)), (1, ())):
-            await play.change(0, "usage", usage)
-            play.hear(words)
+async def test_update_back_to_the_last_delivered_state_is_sent_after_an_unacknowledged_one(database_url: str):
+    """Usage goes from 1 to 2 and back to 1. The dealer may have received 2, so it must receive 1 again."""
+    async with scenario_on(database_url) as scenario:
+        listener, worker = scenario.listeners[0], scenario.workers[0]
+        for usage, answers in ((0, ()), (1, ()), (2, ("hang",)), (1, ())):
+            await scenario.change(0, "usage", usage)
+            scenario.set_answers(answers)
             await worker.deliver()
-        await play.recover()
-        assert _usage_heard_last(house, play.orders[0][1]) == 1
+        await scenario.recover()
+        assert _usage_received_last(listener, scenario.orders[0][1]) == 1
 
 
-async def test_old_news_that_is_sent_again_is_not_the_last_word(database_url: str):
-    """Usage goes from 1 to 2 and back; 2 was refused, superseded, and is now asked for again."""
-    async with play_on(database_url) as play:
-        house, worker = play.houses[0], play.workers[0]
-        for usage, words in ((0, ()), (1, ()), (2, ("fail",)), (1, ())):
-            await play.change(0, "usage", usage)
-            play.hear(words)
+async def test_resent_older_update_is_not_taken_for_the_current_state(database_url: str):
+    """Usage goes from 1 to 2 and back to 1. The update with 2 failed, was superseded, and is resent."""
+    async with scenario_on(database_url) as scenario:
+        listener, worker = scenario.listeners[0], scenario.workers[0]
+        for usage, answers in ((0, ()), (1, ()), (2, ("fail",)), (1, ())):
+            await scenario.change(0, "usage", usage)
+            scenario.set_answers(answers)
             await worker.deliver()
         [refused] = [
-            row for row in await play.stage.deliveries(house.dealer) if row["attempt_count"] and not _told(row)
+            row
+            for row in await scenario.webhooks.deliveries(listener.dealer)
+            if row["attempt_count"] and not _arrived(row)
         ]
         call = ResendDelivery(delivery_id=str(refused["delivery_id"]))
-        await endpoint.resend(play.stage.database, house.dealer.tenant_id, call, play.stage.clock())
-        await play.recover()
-        assert _usage_heard_last(house, play.orders[0][1]) == 1
+        await endpoint.resend(scenario.webhooks.database, listener.dealer.tenant_id, call, scenario.webhooks.clock())
+        await scenario.recover()
+        assert _usage_received_last(listener, scenario.orders[0][1]) == 1
 
 
-async def test_what_said_nothing_new_and_is_sent_again_is_on_record_with_the_hints_it_then_had(database_url: str):
-    async with play_on(database_url) as play:
-        house, worker = play.houses[0], play.workers[0]
+async def test_resend_of_an_unchanged_update_stores_the_hints_it_is_sent_with(database_url: str):
+    async with scenario_on(database_url) as scenario:
+        listener, worker = scenario.listeners[0], scenario.workers[0]
         for what in ("codes", "nothing"):
-            await play.change(0, what, 1)
+            await scenario.change(0, what, 1)
             await worker.deliver()
-        [silent] = [row for row in await play.stage.deliveries(house.dealer) if row["state"] == "SUPERSEDED"]
+        [silent] = [row for row in await scenario.webhooks.deliveries(listener.dealer) if row["state"] == "SUPERSEDED"]
         call = ResendDelivery(delivery_id=str(silent["delivery_id"]))
-        await endpoint.resend(play.stage.database, house.dealer.tenant_id, call, play.stage.clock())
+        await endpoint.resend(scenario.webhooks.database, listener.dealer.tenant_id, call, scenario.webhooks.clock())
         await worker.deliver()
-        assert house.receiver.requests[-1].json["changeHints"] == ["ORDER_SNAPSHOT_SYNC"]
-        [sent] = [row for row in await play.stage.deliveries(house.dealer) if row["trigger"] == "RESEND"]
+        assert listener.receiver.requests[-1].json["changeHints"] == ["ORDER_SNAPSHOT_SYNC"]
+        [sent] = [row for row in await scenario.webhooks.deliveries(listener.dealer) if row["trigger"] == "RESEND"]
         assert sent["hints"] == ["ORDER_SNAPSHOT_SYNC"]
 
 
-def _usage_heard_last(house: House, order_id: int) -> int | None:
-    """As a dealer knows it who takes every snapshot but those older than what it has."""
-    heard = [request for request in house.receiver.requests if request.json["orderId"] == order_id]
-    newest = max(heard, key=version_of)
+def _usage_received_last(listener: Listener, order_id: int) -> int | None:
+    """As a dealer stores it, who ignores snapshots older than the one it has."""
+    received = [request for request in listener.receiver.requests if request.json["orderId"] == order_id]
+    newest = max(received, key=version_of)
     return newest.json["items"][0]["profiles"][0]["dataUsageBytes"]

@@ -1,4 +1,4 @@
-"""Webhooks as a dealer and an operator work with them: trials, the log, sending again, metrics."""
+"""Webhooks as dealers and operators use them: test events, the delivery list, resends, metrics."""
 
 import asyncio
 import json
@@ -23,20 +23,20 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 
 async def bought(dealer: ApiClient, receiver: Receiver) -> str:
-    """The orderNo of an order whose two events have been sent."""
+    """The orderNo of an order whose two events were sent."""
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     order_no = (await dealer.order()).data["orderNo"]
     await receiver.received(2)
     return order_no
 
 
-async def log_of(dealer: ApiClient, **wanted: object) -> list[dict]:
-    reply = await dealer.post(LOG, wanted)
+async def deliveries_of(dealer: ApiClient, **filters: object) -> list[dict]:
+    reply = await dealer.post(LOG, filters)
     assert reply.code == "000000", reply
     return reply.data["deliveries"]
 
 
-async def test_a_trial_sends_a_signed_sample_and_tells_what_came_of_it(dealer: ApiClient, receiver: Receiver):
+async def test_test_event_is_signed_and_its_result_returned(dealer: ApiClient, receiver: Receiver):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     reply = await dealer.post("/webhook/test")
     assert (reply.code, reply.data["delivered"], reply.data["httpStatus"]) == ("000000", True, 200)
@@ -45,13 +45,13 @@ async def test_a_trial_sends_a_signed_sample_and_tells_what_came_of_it(dealer: A
     event = request.verified(dealer.app_secret)
     assert event.is_test and event.event_type == "ORDER_PAID" and event.hints == ("ORDER_PAID",)
     assert event.snapshot.order_no.startswith("TEST") and event.snapshot.items[0].package_code == "TEST-OK"
-    assert await log_of(dealer) == [], "a trial is no delivery"
+    assert await deliveries_of(dealer) == [], "a test event is no delivery"
 
 
 @pytest.mark.parametrize(
     ("said", "status", "error"), [(500, 500, "STATUS"), (302, 302, "REDIRECT"), (410, 410, "GONE")]
 )
-async def test_a_trial_that_fails_is_a_good_answer_and_harms_nothing(
+async def test_failed_test_event_returns_success_and_does_not_count(
     dealer: ApiClient, receiver: Receiver, said: int, status: int, error: str
 ):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
@@ -63,25 +63,25 @@ async def test_a_trial_that_fails_is_a_good_answer_and_harms_nothing(
     assert (state["state"], state["consecutiveFailures"]) == ("ACTIVE", 0)
 
 
-async def test_a_trial_of_a_receiver_that_is_not_there(dealer: ApiClient):
+async def test_test_event_without_a_listening_receiver_returns_connect(dealer: ApiClient):
     await dealer.post("/webhook/set", {"callbackUrl": "http://127.0.0.1:1024/"})
     reply = await dealer.post("/webhook/test")
     assert (reply.data["delivered"], reply.data["error"]) == (False, "CONNECT") and "httpStatus" not in reply.data
 
 
-async def test_without_a_callback_url_there_is_nowhere_to_send(dealer: ApiClient):
+async def test_test_event_and_resend_without_a_callback_url_are_refused(dealer: ApiClient):
     assert (await dealer.post("/webhook/test")).code == "200002"
     order_no = (await dealer.order()).data["orderNo"]
-    [paid] = await log_of(dealer, orderNo=order_no, eventType="ORDER_PAID")
+    [paid] = await deliveries_of(dealer, orderNo=order_no, eventType="ORDER_PAID")
     assert paid["status"] == "SKIPPED" and paid["attempts"] == [] and "nextAttemptTime" not in paid
     reply = await dealer.post(RESEND, {"deliveryId": paid["deliveryId"]})
     assert reply.code == "200002" and "/webhook/set" in reply.message
 
 
-async def test_the_log_shows_each_delivery_with_its_attempts(dealer: ApiClient, receiver: Receiver):
+async def test_delivery_list_shows_each_delivery_with_its_attempts(dealer: ApiClient, receiver: Receiver):
     receiver.answers = [answer(500, body=b"no such table: orders"), OK]
     order_no = await bought(dealer, receiver)
-    [paid] = await log_of(dealer, orderNo=order_no, eventType="ORDER_PAID")
+    [paid] = await deliveries_of(dealer, orderNo=order_no, eventType="ORDER_PAID")
     assert (paid["status"], paid["trigger"], paid["orderVersion"]) == ("RETRY", "AUTO", 1)
     assert (paid["changeHints"], paid["attemptCount"]) == (["ORDER_PAID"], 1)
     [attempt] = paid["attempts"]
@@ -90,19 +90,21 @@ async def test_the_log_shows_each_delivery_with_its_attempts(dealer: ApiClient, 
     assert paid["nextAttemptTime"] > attempt["time"] >= paid["createTime"]
 
 
-async def test_filters_and_pages_of_the_log(dealer: ApiClient, receiver: Receiver):
+async def test_delivery_list_filters_and_pages(dealer: ApiClient, receiver: Receiver):
     orders = [await bought(dealer, receiver) for _ in range(3)]
     await receiver.received(6)
 
     async def all_delivered() -> bool:
-        return len(await log_of(dealer, status="DELIVERED")) == 6
+        return len(await deliveries_of(dealer, status="DELIVERED")) == 6
 
     await eventually(all_delivered)
-    assert {row["orderNo"] for row in await log_of(dealer, orderNo=orders[1])} == {orders[1]}
-    assert await log_of(dealer, status="FAILED") == []
-    assert await log_of(dealer, orderNo="D000000000000000000") == await log_of(dealer, orderNo="what") == []
-    assert await log_of(dealer, endTime="2020-01-01T00:00:00Z") == []
-    assert len(await log_of(dealer, startTime="2020-01-01T00:00:00Z")) == 6
+    assert {row["orderNo"] for row in await deliveries_of(dealer, orderNo=orders[1])} == {orders[1]}
+    assert await deliveries_of(dealer, status="FAILED") == []
+    assert (
+        await deliveries_of(dealer, orderNo="D000000000000000000") == await deliveries_of(dealer, orderNo="what") == []
+    )
+    assert await deliveries_of(dealer, endTime="2020-01-01T00:00:00Z") == []
+    assert len(await deliveries_of(dealer, startTime="2020-01-01T00:00:00Z")) == 6
     seen, page = [], {"pageSize": 4}
     while page:
         reply = await dealer.post(LOG, {"pager": page})
@@ -111,7 +113,7 @@ async def test_filters_and_pages_of_the_log(dealer: ApiClient, receiver: Receive
         following = reply.data["pager"].get("next")
         page = {"pageSize": 4, "after": following} if following else None
     assert len(seen) == len(set(seen)) == 6 and seen == sorted(seen, key=int, reverse=True)
-    assert len(await log_of(dealer, pager={"pageNum": 2, "pageSize": 4})) == 2
+    assert len(await deliveries_of(dealer, pager={"pageNum": 2, "pageSize": 4})) == 2
 
 
 @pytest.mark.parametrize(
@@ -135,9 +137,9 @@ async def test_bad_input_is_named(dealer: ApiClient, path: str, call: dict[str, 
     assert reply.code == code and named in reply.message, reply
 
 
-async def test_a_dealer_sends_a_delivery_again(dealer: ApiClient, receiver: Receiver):
+async def test_dealer_resends_a_delivery(dealer: ApiClient, receiver: Receiver):
     order_no = await bought(dealer, receiver)
-    [paid] = await log_of(dealer, orderNo=order_no, eventType="ORDER_PAID")
+    [paid] = await deliveries_of(dealer, orderNo=order_no, eventType="ORDER_PAID")
     reply = await dealer.post(RESEND, {"deliveryId": int(paid["deliveryId"])})
     assert reply.code == "000000" and reply.data["deliveryId"] == paid["deliveryId"]
     assert reply.data["trigger"] == "RESEND" and reply.data["status"] in ("READY", "WAITING")
@@ -146,10 +148,10 @@ async def test_a_dealer_sends_a_delivery_again(dealer: ApiClient, receiver: Rece
     assert third.body == next(one for one in receiver.requests if one.event == "ORDER_PAID").body
 
 
-async def test_deliveries_of_others_do_not_exist(dealer: ApiClient, stranger: ApiClient, receiver: Receiver):
+async def test_deliveries_of_other_dealers_are_not_found(dealer: ApiClient, stranger: ApiClient, receiver: Receiver):
     order_no = await bought(dealer, receiver)
-    [paid] = await log_of(dealer, orderNo=order_no, eventType="ORDER_PAID")
-    assert await log_of(stranger) == await log_of(stranger, orderNo=order_no) == []
+    [paid] = await deliveries_of(dealer, orderNo=order_no, eventType="ORDER_PAID")
+    assert await deliveries_of(stranger) == await deliveries_of(stranger, orderNo=order_no) == []
     await stranger.post("/webhook/set", {"callbackUrl": receiver.url})
     theirs = await stranger.post(RESEND, {"deliveryId": paid["deliveryId"]})
     nobodys = await stranger.post(RESEND, {"deliveryId": "999999999"})
@@ -157,7 +159,7 @@ async def test_deliveries_of_others_do_not_exist(dealer: ApiClient, stranger: Ap
     assert theirs.code == "310272"
 
 
-async def test_nothing_of_it_breaks_a_promise(service: Service):
+async def test_audit_finds_no_violation(service: Service):
     assert await service.audit() == []
 
 
@@ -169,13 +171,13 @@ def env(database_url: str) -> dict[str, str]:
     return environment(database_url)
 
 
-async def test_an_operator_sees_what_failed_and_sends_it_again(
+async def test_operator_sees_failures_and_resends_them(
     service: Service, dealer: ApiClient, receiver: Receiver, env: dict[str, str]
 ):
     order_no = await bought(dealer, receiver)
 
     async def delivered() -> bool:
-        return len(await log_of(dealer, status="DELIVERED")) == 2
+        return len(await deliveries_of(dealer, status="DELIVERED")) == 2
 
     await eventually(delivered)
     await service.database.run(
@@ -202,10 +204,10 @@ async def test_an_operator_sees_what_failed_and_sends_it_again(
     jobs = [json.loads(line) for line in (await run("webhook", "jobs", "--json", env=env)).out.splitlines()]
     assert jobs[0]["tenantId"] == dealer.tenant_id and jobs[0]["done"] == 2
 
-    pushed = await run("webhook", "sync", order_no, *mine, env=env)
-    assert pushed.out == "1 snapshot goes out\n"
+    synced = await run("webhook", "sync", order_no, *mine, env=env)
+    assert synced.out == "1 snapshot goes out\n"
     assert (await receiver.received(5))[4].json["changeHints"] == ["ORDER_SNAPSHOT_SYNC"]
-    deliveries = await log_of(dealer, orderNo=order_no, eventType="ORDER_PAID")
+    deliveries = await deliveries_of(dealer, orderNo=order_no, eventType="ORDER_PAID")
     again = await run("webhook", "resend", deliveries[0]["deliveryId"], *mine, env=env)
     assert again.out == "1 goes again\n"
     await receiver.received(6)
@@ -223,12 +225,12 @@ async def test_an_operator_sees_what_failed_and_sends_it_again(
         (("stop", "4711"), "no job 4711"),
     ],
 )
-async def test_a_command_that_makes_no_sense_says_why(arguments: tuple[str, ...], said: str, env: dict[str, str]):
+async def test_invalid_command_says_why(arguments: tuple[str, ...], said: str, env: dict[str, str]):
     done = await run("webhook", *arguments, env=env)
     assert done.status == 1 and done.err.startswith("dealer-server: ") and said in done.err, done
 
 
-async def test_a_worker_shows_its_health_and_metrics(service: Service, env: dict[str, str]):
+async def test_worker_serves_health_and_metrics(service: Service, env: dict[str, str]):
     async with (
         running("work", "--metrics", "127.0.0.1:0", env=env) as work,
         httpx2.AsyncClient(trust_env=False) as http,
@@ -253,15 +255,15 @@ async def test_a_worker_shows_its_health_and_metrics(service: Service, env: dict
         assert name in metrics, name
 
 
-async def test_a_second_worker_of_one_machine_goes_on_without_metrics(env: dict[str, str]):
+async def test_second_worker_on_one_machine_runs_without_metrics(env: dict[str, str]):
     async with running("work", env=env) as first, running("work", env=env) as second:
         assert await first.ready() == await second.ready() == "worker"
 
 
-async def test_a_trial_of_a_receiver_that_hangs_holds_up_no_other_call(dealer: ApiClient, receiver: Receiver):
+async def test_test_event_to_a_hanging_receiver_delays_no_other_call(dealer: ApiClient, receiver: Receiver):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     receiver.answers = [hang]
-    trial = asyncio.create_task(dealer.post("/webhook/test"))
+    test_event = asyncio.create_task(dealer.post("/webhook/test"))
     await receiver.received(1)
-    assert (await dealer.post("/health")).code == "000000" and not trial.done()
-    trial.cancel()
+    assert (await dealer.post("/health")).code == "000000" and not test_event.done()
+    test_event.cancel()

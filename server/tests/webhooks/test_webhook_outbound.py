@@ -1,6 +1,6 @@
-"""HTTP to strangers: every kind of receiver that lies, hangs or floods, and every way to an address that is not public.
+"""The HTTP client for receivers: answers that are wrong, slow or huge, and every way to an address that is not public.
 
-Nothing but loopback is ever dialled: names resolve through a fake resolver, and what must not be dialled is not.
+Connections go to loopback only: names resolve through a fake resolver, and refused addresses are never connected to.
 """
 
 import asyncio
@@ -40,18 +40,18 @@ async def post(url: str, policy: Policy = LOOPBACK, **options: Any) -> Answer:
         return await client.post(url, b'{"a":1}', HEADERS, NOW)
 
 
-class Names(AbstractResolver):
-    """Names as a stranger's name server might answer them."""
+class FakeResolver(AbstractResolver):
+    """Returns the given addresses, one list for each lookup."""
 
     def __init__(self, *answers: list[str]):
         self.answers = list(answers)
-        self.asked = 0
+        self.lookups = 0
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        found = self.answers[min(self.asked, len(self.answers) - 1)]
-        self.asked += 1
+        found = self.answers[min(self.lookups, len(self.answers) - 1)]
+        self.lookups += 1
         return [
             ResolveResult(hostname=host, host=one, port=port, family=socket.AF_INET, proto=6, flags=0) for one in found
         ]
@@ -63,7 +63,7 @@ class Names(AbstractResolver):
 # What is sent
 
 
-async def test_the_bytes_arrive_as_given_with_no_headers_but_ours(receiver: Receiver):
+async def test_body_and_headers_arrive_unchanged(receiver: Receiver):
     assert await post(receiver.url) == Answer(None, 200, "ok", "127.0.0.1")
     [request] = receiver.requests
     assert request.body == b'{"a":1}'
@@ -74,7 +74,7 @@ async def test_the_bytes_arrive_as_given_with_no_headers_but_ours(receiver: Rece
 
 
 @pytest.mark.parametrize("path", ["/a//b/../c;d?x=%2F&y=a+b", "/%7Euser/%20", "/?", "/hook?a=1&a=2"])
-async def test_the_url_is_used_exactly_as_it_was_set(receiver: Receiver, path: str):
+async def test_url_is_used_exactly_as_it_was_set(receiver: Receiver, path: str):
     root = receiver.url.removesuffix("/hook")
     assert (await post(root + path)).error is None
     assert receiver.requests[0].path.rstrip("?") == path.rstrip("?")
@@ -101,34 +101,34 @@ async def test_proxies_of_the_environment_are_not_used(receiver: Receiver, monke
 
 
 @pytest.mark.parametrize(
-    ("status", "word"),
+    ("status", "error"),
     [
         (200, None), (201, None), (202, None), (204, None), (299, None),
         (300, "REDIRECT"), (304, "REDIRECT"), (400, "STATUS"), (401, "STATUS"), (404, "STATUS"), (410, "GONE"),
         (429, "STATUS"), (500, "STATUS"), (503, "STATUS"), (599, "STATUS"),
     ],
 )  # fmt: skip
-async def test_only_2xx_is_success(receiver: Receiver, status: int, word: str | None):
+async def test_only_2xx_is_success(receiver: Receiver, status: int, error: str | None):
     receiver.answers = [answer(status)]
     got = await post(receiver.url)
-    assert (got.error, got.status) == (word, status)
+    assert (got.error, got.status) == (error, status)
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_is_a_failure_and_not_followed(receiver: Receiver, status: int):
+async def test_redirect_is_a_failure_and_not_followed(receiver: Receiver, status: int):
     async with listening(1) as [elsewhere]:
         receiver.answers = [answer(status, f"Location: {elsewhere.url}")]
         assert (await post(receiver.url)).error == "REDIRECT"
         assert elsewhere.connections == 0
 
 
-async def test_the_head_of_an_answer_is_kept_as_text_that_a_database_takes(receiver: Receiver):
+async def test_head_of_an_answer_is_stored_as_valid_text(receiver: Receiver):
     receiver.answers = [answer(500, body=b"oh \x00 \xff no" + b"x" * 5_000)]
     got = await post(receiver.url)
     assert got.head.startswith("oh \N{REPLACEMENT CHARACTER} \N{REPLACEMENT CHARACTER} no") and len(got.head) == 2_048
 
 
-async def test_an_endless_answer_is_cut_off_and_costs_no_memory(receiver: Receiver):
+async def test_endless_answer_is_cut_off_and_costs_no_memory(receiver: Receiver):
     ended = asyncio.Event()
 
     async def flood(request: Request, writer: asyncio.StreamWriter) -> None:
@@ -152,7 +152,7 @@ async def test_an_endless_answer_is_cut_off_and_costs_no_memory(receiver: Receiv
     assert peak < 8 * 2**20
 
 
-async def test_a_bomb_is_not_inflated(receiver: Receiver):
+async def test_compressed_answer_is_not_decompressed(receiver: Receiver):
     bomb = gzip.compress(bytes(64 * 2**20))
     receiver.answers = [answer(200, "Content-Encoding: gzip", body=bomb)]
     tracemalloc.start()
@@ -175,19 +175,19 @@ async def test_endless_headers_end_the_attempt(receiver: Receiver):
 
 
 @pytest.mark.parametrize("nonsense", [b"what?\r\n\r\n", b"\x00" * 100 + b"\r\n\r\n", b"HTTP/1.1 abc OK\r\n\r\n"])
-async def test_what_is_not_http_is_called_so(receiver: Receiver, nonsense: bytes):
+async def test_answer_that_is_not_http_is_a_protocol_error(receiver: Receiver, nonsense: bytes):
     receiver.answers = [nonsense]
     assert (await post(receiver.url)).error == "PROTOCOL"
 
 
-async def test_a_receiver_that_hangs_ends_at_the_deadline(receiver: Receiver):
+async def test_attempt_at_a_hanging_receiver_ends_at_the_deadline(receiver: Receiver):
     receiver.answers = [hang]
     begun = time.monotonic()
     assert (await post(receiver.url, total_seconds=0.2)).error == "TIMEOUT"
     assert time.monotonic() - begun < 1.0
 
 
-async def test_a_receiver_that_drips_ends_at_the_same_deadline(receiver: Receiver):
+async def test_attempt_at_a_slow_receiver_ends_at_the_same_deadline(receiver: Receiver):
     async def drip(request: Request, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
         while not writer.is_closing():
@@ -202,7 +202,7 @@ async def test_a_receiver_that_drips_ends_at_the_same_deadline(receiver: Receive
     assert time.monotonic() - begun < 1.0
 
 
-async def test_a_connection_closed_without_a_word_is_a_reset(receiver: Receiver):
+async def test_connection_closed_without_an_answer_is_a_reset(receiver: Receiver):
     async def close(request: Request, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
@@ -210,7 +210,7 @@ async def test_a_connection_closed_without_a_word_is_a_reset(receiver: Receiver)
     assert (await post(receiver.url)).error == "RESET"
 
 
-async def test_an_answer_that_ends_early_is_a_reset(receiver: Receiver):
+async def test_answer_that_ends_early_is_a_reset(receiver: Receiver):
     async def half(request: Request, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
         writer.close()
@@ -220,14 +220,14 @@ async def test_an_answer_that_ends_early_is_a_reset(receiver: Receiver):
     assert (got.error, got.status) == ("RESET", 200)
 
 
-async def test_nobody_there_is_a_connect_failure():
+async def test_closed_port_is_a_connect_failure():
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/"
         assert (await post(url)).error == "CONNECT"
 
 
-async def test_running_out_of_sockets_is_our_failure(receiver: Receiver, monkeypatch: pytest.MonkeyPatch):
+async def test_lack_of_sockets_is_an_internal_failure(receiver: Receiver, monkeypatch: pytest.MonkeyPatch):
     def none_left(policy: Policy, address: tuple[Any, ...]) -> socket.socket:
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -238,73 +238,73 @@ async def test_running_out_of_sockets_is_our_failure(receiver: Receiver, monkeyp
 # Names and addresses
 
 
-async def test_a_name_that_means_a_private_address_is_refused_when_it_is_dialled():
-    names = Names(["10.1.2.3"])
-    assert (await post("http://dealer.example:8080/", Policy(), resolver=names)).error == "ADDRESS_REFUSED"
-    assert names.asked == 1
+async def test_name_that_resolves_to_a_private_address_is_refused_on_connect():
+    resolver = FakeResolver(["10.1.2.3"])
+    assert (await post("http://dealer.example:8080/", Policy(), resolver=resolver)).error == "ADDRESS_REFUSED"
+    assert resolver.lookups == 1
 
 
 async def test_loopback_by_name_is_refused_unless_allowed(receiver: Receiver):
     url = receiver.url.replace("127.0.0.1", "dealer.example")
-    assert (await post(url, Policy(), resolver=Names(["127.0.0.1"]))).error == "ADDRESS_REFUSED"
+    assert (await post(url, Policy(), resolver=FakeResolver(["127.0.0.1"]))).error == "ADDRESS_REFUSED"
     assert receiver.connections == 0
-    assert (await post(url, LOOPBACK, resolver=Names(["127.0.0.1"]))).error is None
+    assert (await post(url, LOOPBACK, resolver=FakeResolver(["127.0.0.1"]))).error is None
     assert receiver.requests[0].headers["host"] == url.removeprefix("http://").removesuffix("/hook")
 
 
-async def test_every_address_of_a_name_must_be_allowed_to_be_tried():
+async def test_refused_addresses_of_a_name_are_not_tried():
     private = ["10.0.0.1", "169.254.169.254", "::1", "fd00::1"]
-    got = await post("http://dealer.example:8080/", Policy(), resolver=Names(private))
+    got = await post("http://dealer.example:8080/", Policy(), resolver=FakeResolver(private))
     assert got.error == "ADDRESS_REFUSED"
 
 
-async def test_a_refused_address_does_not_spoil_an_allowed_one(receiver: Receiver):
+async def test_allowed_address_is_used_beside_a_refused_one(receiver: Receiver):
     url = receiver.url.replace("127.0.0.1", "dealer.example")
-    assert (await post(url, LOOPBACK, resolver=Names(["10.0.0.1", "127.0.0.1"]))).error is None
+    assert (await post(url, LOOPBACK, resolver=FakeResolver(["10.0.0.1", "127.0.0.1"]))).error is None
 
 
-async def test_a_name_that_changes_its_mind_is_judged_at_each_dial(receiver: Receiver, monkeypatch: pytest.MonkeyPatch):
+async def test_name_is_checked_on_each_connection(receiver: Receiver, monkeypatch: pytest.MonkeyPatch):
     """Rebinding: allowed the first time, private the second."""
     monkeypatch.setattr(outbound, "DNS_KEPT_SECONDS", 0)
     receiver.answers = [answer(200, "Connection: close")]
     url = receiver.url.replace("127.0.0.1", "dealer.example")
-    names = Names(["127.0.0.1"], ["10.0.0.1"])
-    async with Outbound(LOOPBACK, resolver=names) as client:
+    resolver = FakeResolver(["127.0.0.1"], ["10.0.0.1"])
+    async with Outbound(LOOPBACK, resolver=resolver) as client:
         first = await client.post(url, b"{}", HEADERS, NOW)
         second = await client.post(url, b"{}", HEADERS, NOW)
     assert (first.error, second.error) == (None, "ADDRESS_REFUSED")
-    assert names.asked == 2
+    assert resolver.lookups == 2
 
 
 @pytest.mark.parametrize("host", ["0x7f000001", "2130706433", "0x7f.1", "127.1", "[::ffff:127.0.0.1]", "[::1]"])
-async def test_numeric_hosts_in_disguise_are_not_dialled(host: str):
+async def test_disguised_numeric_hosts_are_refused(host: str):
     assert (await post(f"http://{host}:8080/", Policy())).error == "ADDRESS_REFUSED"
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1", "::ffff:10.0.0.1", "64:ff9b::a00:1", "dealer.example", "localhost"])
-def test_no_socket_is_made_for_an_address_that_is_not_public_or_is_a_name(address: str):
+def test_no_socket_is_created_for_a_non_public_address_or_a_name(address: str):
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with pytest.raises(AddressRefused):
         outbound.checked_socket(LOOPBACK, (family, socket.SOCK_STREAM, 6, "", (address, 80)))
 
 
-async def test_a_name_that_does_not_resolve_is_a_dns_failure():
+async def test_unresolvable_name_is_a_dns_failure():
     def unknown(*_: object) -> list[Any]:
         raise socket.gaierror(-2, "Name or service not known")
 
     assert (await post("http://dealer.example/", resolver=Resolver(unknown))).error == "DNS"
 
 
-async def test_a_look_up_that_hangs_holds_its_own_name_only(receiver: Receiver):
+async def test_hanging_lookup_delays_its_own_name_only(receiver: Receiver):
     release, asked = threading.Event(), []
 
-    def look_up(host: str, port: int, *_: object) -> list[Any]:
+    def lookup(host: str, port: int, *_: object) -> list[Any]:
         asked.append(host)
         if host == "hanging.example":
             release.wait(PATIENCE)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
 
-    async with Outbound(LOOPBACK, resolver=Resolver(look_up, seconds=0.1)) as client:
+    async with Outbound(LOOPBACK, resolver=Resolver(lookup, seconds=0.1)) as client:
         hanging, healthy = (receiver.url.replace("127.0.0.1", name) for name in ("hanging.example", "dealer.example"))
         many = [client.post(hanging, b"{}", HEADERS, NOW) for _ in range(10)]
         answers = await asyncio.gather(*many, client.post(healthy, b"{}", HEADERS, NOW))
@@ -313,25 +313,25 @@ async def test_a_look_up_that_hangs_holds_its_own_name_only(receiver: Receiver):
         release.set()
 
 
-async def test_look_ups_by_the_real_resolver(receiver: Receiver):
+async def test_real_resolver_resolves_and_fails(receiver: Receiver):
     assert (await post(receiver.url.replace("127.0.0.1", "localhost"))).error is None
 
 
 # TLS
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_refused(certificate: Path):
+async def test_self_signed_certificate_is_refused(certificate: Path):
     server, port = await tls_server(certificate)
-    names = Names(["127.0.0.1"])
-    assert (await post(f"https://dealer.example:{port}/", resolver=names)).error == "TLS"
+    resolver = FakeResolver(["127.0.0.1"])
+    assert (await post(f"https://dealer.example:{port}/", resolver=resolver)).error == "TLS"
     server.close()
 
 
-async def test_a_certificate_is_verified_against_the_name(certificate: Path):
+async def test_certificate_is_verified_against_the_host_name(certificate: Path):
     server, port = await tls_server(certificate)
     trust = ssl.create_default_context(cafile=str(certificate))
     for name, word in (("dealer.example", None), ("other.example", "TLS")):
-        got = await post(f"https://{name}:{port}/", resolver=Names(["127.0.0.1"]), trust=trust)
+        got = await post(f"https://{name}:{port}/", resolver=FakeResolver(["127.0.0.1"]), trust=trust)
         assert got.error == word
     server.close()
 
@@ -340,13 +340,13 @@ async def test_a_certificate_is_verified_against_the_name(certificate: Path):
 async def test_tls_before_1_2_is_refused(certificate: Path):
     server, port = await tls_server(certificate, ssl.TLSVersion.TLSv1_1)
     trust = ssl.create_default_context(cafile=str(certificate))
-    got = await post(f"https://dealer.example:{port}/", resolver=Names(["127.0.0.1"]), trust=trust)
+    got = await post(f"https://dealer.example:{port}/", resolver=FakeResolver(["127.0.0.1"]), trust=trust)
     assert got.error in ("TLS", "RESET") and got.status is None
     assert outbound._verifying().minimum_version >= ssl.TLSVersion.TLSv1_2
     server.close()
 
 
-async def test_plain_http_where_tls_is_expected_is_a_tls_failure(receiver: Receiver):
+async def test_plain_http_on_an_https_url_is_a_tls_failure(receiver: Receiver):
     assert (await post(receiver.url.replace("http://", "https://"), connect_seconds=0.5)).error in ("TLS", "TIMEOUT")
 
 

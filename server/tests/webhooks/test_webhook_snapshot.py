@@ -1,4 +1,4 @@
-"""Do webhooks show an order in the shape in which /esim/query answers it? (specification 2.3)"""
+"""Do webhooks show an order as /esim/query does? (specification 2.3)"""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -19,12 +19,12 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 
 def as_answered(event: dict[str, Any]) -> dict[str, Any]:
-    """An event without what stands in webhooks only; refundAmount is absent there until something was refunded."""
+    """An event without the fields that only webhooks have. It has no refundAmount until there is a refund."""
     rest = {name: value for name, value in event.items() if name not in ("eventType", "changeHints")}
     return {"refundAmount": 0} | rest
 
 
-async def test_each_event_shows_what_the_query_answers(dealer: ApiClient, receiver: Receiver):
+async def test_event_bodies_equal_the_answer_of_the_query(dealer: ApiClient, receiver: Receiver):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     order = await bought(dealer)
     paid, delivered = (await receiver.received(2))[:2]
@@ -41,7 +41,7 @@ async def test_each_event_shows_what_the_query_answers(dealer: ApiClient, receiv
         assert event.verified(dealer.app_secret).snapshot.amount == "1.80"
 
 
-async def test_the_sample_event_has_the_same_shape(dealer: ApiClient, receiver: Receiver):
+async def test_test_event_has_the_same_fields(dealer: ApiClient, receiver: Receiver):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     assert (await dealer.post("/webhook/test")).data["delivered"]
     await bought(dealer)

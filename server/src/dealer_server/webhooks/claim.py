@@ -39,11 +39,11 @@ class Attempt(NamedTuple):
 class ClaimedBatch(NamedTuple):
     claim: int
     attempts: list[Attempt]
-    unchanged: list[Claimed]  # updates that equal the last one delivered
+    unchanged: list[Claimed]  # updates that equal the last delivery delivered
 
 
 class Claimer:
-    """Claims for one worker; any number of workers may run on one database."""
+    """Claims for delivery worker; any number of workers may run on delivery database."""
 
     def __init__(self, session: Session, preparer: Preparer, clock: Clock, lease_seconds: float = LEASE_SECONDS):
         self._session = session
@@ -57,24 +57,26 @@ class Claimer:
         asyncpg.DeadlockDetectedError if another worker claimed a delivery of the same order at the same time."""
         now = self._clock()
         shares = await self._shares(limit, now)
-        number = secrets.randbits(62)
+        claim_id = secrets.randbits(62)
         if not shares:
-            return ClaimedBatch(number, [], [])
+            return ClaimedBatch(claim_id, [], [])
         begun = asyncio.get_running_loop().time()
         async with self._session.transaction() as session:
             due = await claim.due_deliveries(session, shares, now)
             claimed = await self._allowed(_limit_profiles(due), now)
             if not claimed:
-                return ClaimedBatch(number, [], [])
+                return ClaimedBatch(claim_id, [], [])
             failpoints.hit("webhook.claimed")
             signers = await signer.load(session, list({delivery.tenant_id for delivery in claimed}))
-            contents = await self._preparer.prepare(session, [one for one in claimed if one.tenant_id in signers])
+            contents = await self._preparer.prepare(
+                session, [delivery for delivery in claimed if delivery.tenant_id in signers]
+            )
             await self._postpone_others(claimed, contents, now)
             if contents:
                 lease_until = now + timedelta(seconds=self._lease_seconds)
-                await claim.freeze(session, [content.frozen for content in contents], number, lease_until)
+                await claim.freeze(session, [content.frozen for content in contents], claim_id, lease_until)
         failpoints.hit("webhook.frozen")
-        return _batch(number, contents, signers, begun + self._lease_seconds / 2)
+        return _batch(claim_id, contents, signers, begun + self._lease_seconds / 2)
 
     async def _shares(self, limit: int, now: datetime) -> list[TenantQuota]:
         """The tenants whose turn it is, and an equal share of the batch for each."""
@@ -96,17 +98,17 @@ class Claimer:
                 wrapped = True
 
     async def _allowed(self, claimed: list[Claimed], now: datetime) -> list[Claimed]:
-        """All but those that an open circuit breaker stops. It lets resends pass, and one probe a minute."""
-        stopped = {one.tenant_id for one in claimed if one.breaker_open and one.trigger != "RESEND"}
+        """All but those that an open circuit breaker stops. It lets resends pass, and delivery probe a minute."""
+        stopped = {delivery.tenant_id for delivery in claimed if delivery.breaker_open and delivery.trigger != "RESEND"}
         if not stopped:
             return claimed
         stopped -= await circuit_breaker.take_probe(self._session, list(stopped), now)
-        return [one for one in claimed if one.tenant_id not in stopped or one.trigger == "RESEND"]
+        return [delivery for delivery in claimed if delivery.tenant_id not in stopped or delivery.trigger == "RESEND"]
 
     async def _postpone_others(self, claimed: Sequence[Claimed], contents: Sequence[Content], now: datetime) -> None:
         """Makes deliveries that could not be prepared due later."""
         prepared = {(content.delivery.tenant_id, content.delivery.delivery_id) for content in contents}
-        others = [key for one in claimed if (key := (one.tenant_id, one.delivery_id)) not in prepared]
+        others = [key for delivery in claimed if (key := (delivery.tenant_id, delivery.delivery_id)) not in prepared]
         if others:
             await claim.postpone(self._session, others, now + POSTPONED)
 
@@ -122,16 +124,16 @@ def _limit_profiles(due: list[Claimed]) -> list[Claimed]:
 
 
 def _batch(
-    number: int, contents: Sequence[Content], signers: Mapping[int, Signer], latest_start: float
+    claim_id: int, contents: Sequence[Content], signers: Mapping[int, Signer], latest_start: float
 ) -> ClaimedBatch:
-    batch = ClaimedBatch(number, [], [])
+    batch = ClaimedBatch(claim_id, [], [])
     for delivery, body, frozen in contents:
         if body is None:
             batch.unchanged.append(delivery)
         else:
             attempt = Attempt(
                 delivery=delivery,
-                claim=number,
+                claim=claim_id,
                 number=delivery.attempt_count + 1,
                 order_version=frozen.order_version,
                 body=body,

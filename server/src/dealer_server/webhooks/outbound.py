@@ -1,8 +1,8 @@
-"""How do we POST to a stranger without being led astray, held up or flooded? (decisions 6, trust.md)
+"""How is a request posted to a receiver that is not trusted? (specification 6.7)
 
-The address is judged where a socket is made for it, so that neither a name that resolves to something else the second
-time nor a numeric host, which never meets a resolver, gets round the rule. Nothing of the answer is trusted: it is read
-for 10 s and 16 KiB at most, not decompressed, not followed, not remembered.
+The address is checked when a socket is created for it. So a name that resolves to another address the second time
+(DNS rebinding) cannot bypass the check, nor can a numeric host, which is never resolved. At most 16 KiB of the answer
+are read, within 10 s; it is not decompressed, redirects are not followed, cookies are not kept.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ CONNECT_SECONDS = 3.0
 TOTAL_SECONDS = 10.0
 DNS_SECONDS = 2.0
 DNS_KEPT_SECONDS = 10
-MOST_LOOK_UPS = 256
-IDLE_SECONDS = 4.0  # shorter than common receivers keep a connection, so that we rarely write into a closing one
+MOST_LOOKUPS = 256
+IDLE_SECONDS = 4.0  # less than common receivers keep a connection open, so that few requests meet a closing one
 MOST_READ_BYTES = 16 * 1024
 HEAD_BYTES = 2 * 1024
 MOST_HEADER_BYTES = 8 * 1024
@@ -40,26 +40,26 @@ GONE = 410
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What came of one POST. `error` is None for a success, else one short word (webhook_attempt.error)."""
+    """The result of one POST."""
 
-    error: AttemptError | None
+    error: AttemptError | None  # None for success
     status: int | None = None
-    head: str = ""
+    head: str = ""  # the first 2 KiB of the body
     remote_address: str | None = None
     retry_after_seconds: float | None = None
 
 
 class AddressRefused(OSError):
-    """The address to be dialled is not one that webhooks may go to."""
+    """Webhooks may not go to this address."""
 
     def __init__(self) -> None:
-        super().__init__("address not allowed")  # always the same words: aiohttp then raises it as it is
+        super().__init__("address not allowed")  # aiohttp raises it unchanged if all addresses fail with the same text
 
 
 class Outbound:
     """The HTTP client for receivers, one per process: `async with Outbound(policy) as outbound`.
 
-    Connections are kept per host, without a limit of their own: the cap of attempts in flight per tenant is one.
+    Connections are kept per host, without a limit: the cap of attempts in flight per tenant is one.
     """
 
     def __init__(
@@ -125,21 +125,25 @@ class Outbound:
                 assert isinstance(opened, _Response)
                 response = opened
                 head = await _head(response)
-        except Exception as error:
-            word = error_word(error)
-            return Answer(word) if response is None else Answer(word, response.status, "", response.remote_address)
+        except Exception as failure:
+            error = error_of(failure)
+            if response is None:
+                return Answer(error)
+            return Answer(error, status=response.status, remote_address=response.remote_address)
         status = response.status
         return Answer(
-            status_word(status),
-            status,
-            head,
-            response.remote_address,
-            None if 200 <= status < 300 else retry_after_seconds(response.headers.get("Retry-After"), now),
+            error=error_of_status(status),
+            status=status,
+            head=head,
+            remote_address=response.remote_address,
+            retry_after_seconds=(
+                None if 200 <= status < 300 else retry_after_seconds(response.headers.get("Retry-After"), now)
+            ),
         )
 
 
 class _Response(aiohttp.ClientResponse):
-    """Remembers who answered: a short answer's connection is back in its pool before anyone could ask."""
+    """Keeps the remote address: after a short answer the connection is in the pool again and cannot be asked."""
 
     remote_address: str | None = None
 
@@ -150,7 +154,7 @@ class _Response(aiohttp.ClientResponse):
 
 
 async def _head(response: aiohttp.ClientResponse) -> str:
-    """The beginning of the answer as text; what follows the first 16 KiB is never read."""
+    """The first 2 KiB of the answer as text. At most 16 KiB are read; then the connection is closed."""
     content = response.content
     head = read = b""
     size = 0
@@ -166,7 +170,7 @@ async def _head(response: aiohttp.ClientResponse) -> str:
     return head.decode("utf-8", "replace").replace("\x00", "\N{REPLACEMENT CHARACTER}")
 
 
-def status_word(status: int) -> AttemptError | None:
+def error_of_status(status: int) -> AttemptError | None:
     if 200 <= status < 300:
         return None
     if status == GONE:
@@ -174,24 +178,24 @@ def status_word(status: int) -> AttemptError | None:
     return "REDIRECT" if 300 <= status < 400 else "STATUS"
 
 
-def error_word(error: BaseException) -> AttemptError:
-    """Which kind of failure an exception of aiohttp stands for."""
-    if isinstance(error, aiohttp.ClientConnectorError):
-        if isinstance(error.os_error, AddressRefused):
+def error_of(failure: BaseException) -> AttemptError:
+    """The AttemptError of an exception of aiohttp."""
+    if isinstance(failure, aiohttp.ClientConnectorError):
+        if isinstance(failure.os_error, AddressRefused):
             return "ADDRESS_REFUSED"
-        if error.os_error.errno in _OURS:
+        if failure.os_error.errno in _NO_SOCKET:
             return "INTERNAL"
-        if isinstance(error.os_error, ConnectionResetError):  # in the middle of the TLS handshake
+        if isinstance(failure.os_error, ConnectionResetError):  # in the middle of the TLS handshake
             return "RESET"
-    for kind, word in _WORDS:
-        if isinstance(error, kind):
-            return word
+    for kind, error in _ERRORS:
+        if isinstance(failure, kind):
+            return error
     return "INTERNAL"
 
 
-# This machine has no socket to give; the receiver has not failed.
-_OURS = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL))
-_WORDS: tuple[tuple[type[BaseException], AttemptError], ...] = (
+# This machine has no free socket; the receiver has not failed.
+_NO_SOCKET = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL))
+_ERRORS: tuple[tuple[type[BaseException], AttemptError], ...] = (
     (TimeoutError, "TIMEOUT"),
     (aiohttp.ClientConnectorDNSError, "DNS"),
     (aiohttp.ClientSSLError, "TLS"),
@@ -222,7 +226,7 @@ def retry_after_seconds(value: str | None, now: datetime) -> float | None:
 
 @lru_cache(maxsize=10_000)
 def target_of(url: str, policy: Policy) -> URL | None:
-    """The URL exactly as the dealer wrote it; None where the rules, which may have changed since, refuse it."""
+    """The URL exactly as the dealer wrote it; None if the rules refuse it, which may have changed since it was set."""
     return None if endpoint.fault(url, policy) else URL(url, encoded=True)
 
 
@@ -242,26 +246,26 @@ def _verifying() -> ssl.SSLContext:
 
 
 class Resolver(AbstractResolver):
-    """getaddrinfo in threads, 2 s at most for whoever waits, and one look-up at a time per name.
+    """getaddrinfo in threads: 2 s at most for each caller, and one lookup at a time per name.
 
-    A look-up cannot be broken off: one that hangs holds its thread, for its own name alone, and not the process's exit.
+    A lookup cannot be cancelled. One that hangs keeps its thread and delays neither other names nor the exit.
     """
 
-    def __init__(self, look_up: Callable[..., list[Any]] = socket.getaddrinfo, seconds: float = DNS_SECONDS):
-        self._look_up = look_up
+    def __init__(self, getaddrinfo: Callable[..., list[Any]] = socket.getaddrinfo, seconds: float = DNS_SECONDS):
+        self._getaddrinfo = getaddrinfo
         self._seconds = seconds
         self._running: dict[tuple[str, int], asyncio.Future[list[Any]]] = {}
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Raises OSError, which aiohttp takes for a name that does not resolve."""
-        found = self._running.get((host, port))
-        if found is None:
-            found = self._begin(host, port, family)
+        """Raises OSError, which aiohttp turns into ClientConnectorDNSError."""
+        lookup = self._running.get((host, port))
+        if lookup is None:
+            lookup = self._begin(host, port, family)
         try:
             async with asyncio.timeout(self._seconds):
-                entries = await asyncio.shield(found)
+                entries = await asyncio.shield(lookup)
         except TimeoutError:
             raise OSError(f"looking up {host} took longer than {self._seconds:g} s") from None
         except UnicodeError:
@@ -277,29 +281,29 @@ class Resolver(AbstractResolver):
         """Nothing is kept open."""
 
     def _begin(self, host: str, port: int, family: int) -> asyncio.Future[list[Any]]:
-        if len(self._running) >= MOST_LOOK_UPS:
-            raise OSError("too many look-ups hang")
+        if len(self._running) >= MOST_LOOKUPS:
+            raise OSError("too many lookups are under way")
         loop = asyncio.get_running_loop()
-        found: asyncio.Future[list[Any]] = loop.create_future()
-        self._running[host, port] = found
+        lookup: asyncio.Future[list[Any]] = loop.create_future()
+        self._running[host, port] = lookup
 
         def ended(entries: list[Any], error: Exception | None) -> None:
             del self._running[host, port]
             if error is None:
-                found.set_result(entries)
+                lookup.set_result(entries)
             else:
-                found.set_exception(error)
-                found.exception()  # whoever waited may have gone
+                lookup.set_exception(error)
+                lookup.exception()  # marks it as retrieved: the caller may have timed out
 
-        def look_up() -> None:
+        def resolve() -> None:
             entries: list[Any] = []
             error: Exception | None = None
             try:
-                entries = self._look_up(host, port, family, socket.SOCK_STREAM)
+                entries = self._getaddrinfo(host, port, family, socket.SOCK_STREAM)
             except Exception as raised:
                 error = raised
             with suppress(RuntimeError):  # the loop may have closed meanwhile
                 loop.call_soon_threadsafe(ended, entries, error)
 
-        threading.Thread(target=look_up, name="webhook-dns", daemon=True).start()
-        return found
+        threading.Thread(target=resolve, name="webhook-dns", daemon=True).start()
+        return lookup

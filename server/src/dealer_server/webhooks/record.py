@@ -12,8 +12,7 @@ from dealer_server.db.errors import DatabaseLost
 from dealer_server.db.session import Session
 from dealer_server.store.webhooks import circuit_breaker, order_queue, results
 from dealer_server.store.webhooks.circuit_breaker import EndpointChange
-from dealer_server.webhooks import outcome
-from dealer_server.webhooks.outcome import Outcome
+from dealer_server.webhooks.outcome import Outcome, endpoint_results
 from dealer_server.webhooks.tasks import BackgroundTasks
 
 log = structlog.get_logger()
@@ -25,8 +24,8 @@ RETRY_SECONDS = 0.25
 class Recorder:
     """Records outcomes of one worker. It sets `wake` after each batch, since other deliveries may be READY by then.
 
-    `recovered` holds tenants whose endpoint answers again behind an open circuit breaker; upkeep closes it. It is told
-    by `upkeep_needed`.
+    `recovered` holds tenants whose endpoint answers again while its circuit breaker is open. `upkeep_needed` is set
+    when a breaker must be closed or deliveries of a disabled endpoint skipped.
     """
 
     def __init__(self, session: Session, clock: Clock, wake: asyncio.Event, tasks: BackgroundTasks):
@@ -38,14 +37,14 @@ class Recorder:
         self.recovered: set[int] = set()
         self.upkeep_needed = asyncio.Event()
 
-    async def record(self, result: Outcome) -> None:
-        """Returns once it is recorded, or given up: then the lease expires. Retries while the database is lost."""
-        delivery_id = result.result.delivery_id
+    async def record(self, outcome: Outcome) -> None:
+        """Returns once it is recorded, or abandoned: then the lease expires. Retries while the database is lost."""
+        delivery_id = outcome.result.delivery_id
         while True:
             try:
-                return await self._batcher.submit(result)
+                return await self._batcher.submit(outcome)
             except DatabaseLost:
-                if asyncio.get_running_loop().time() > result.record_until:
+                if asyncio.get_running_loop().time() > outcome.record_until:
                     log.warning("webhook_result_not_recorded", delivery_id=delivery_id)
                     return None
                 await asyncio.sleep(RETRY_SECONDS)
@@ -53,8 +52,8 @@ class Recorder:
                 log.exception("webhook_result_not_recorded", delivery_id=delivery_id)
                 return None
 
-    def record_in_background(self, result: Outcome) -> None:
-        self._tasks.start(self.record(result))
+    def record_in_background(self, outcome: Outcome) -> None:
+        self._tasks.start(self.record(outcome))
 
     async def drain(self) -> None:
         """Returns once everything submitted is recorded."""
@@ -62,18 +61,20 @@ class Recorder:
 
     async def _write(self, outcomes: Sequence[Outcome]) -> list[None]:
         now, session = self._clock(), self._session
-        batch = [one.result for one in outcomes]
+        batch = [outcome.result for outcome in outcomes]
         changes: list[EndpointChange] = []
         async with session.transaction():
             await order_queue.lock_unfinished(session, [(result.tenant_id, result.order_id) for result in batch])
             recorded, waiting = await results.record(session, batch, now)
             if waiting:
                 await order_queue.make_next_ready(session, waiting, now)
-            counted = [one for one in outcomes if (one.result.tenant_id, one.result.delivery_id) in recorded]
-            if by_endpoint := outcome.endpoint_results(counted):
+            counted = [
+                outcome for outcome in outcomes if (outcome.result.tenant_id, outcome.result.delivery_id) in recorded
+            ]
+            if by_endpoint := endpoint_results(counted):
                 changes = await circuit_breaker.record(session, by_endpoint, now)
         failpoints.hit("webhook.recorded")
-        metrics.webhook_ended([one.result.state for one in counted])
+        metrics.webhook_ended([outcome.result.state for outcome in counted])
         for change in changes:
             self._note(change)
         self._wake.set()

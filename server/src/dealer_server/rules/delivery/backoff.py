@@ -1,8 +1,8 @@
-"""When is a failed delivery tried again, and when given up? (specification 6.5 rule 7, decisions 6)"""
+"""When is a failed webhook attempt retried, and after how many attempts has the delivery failed? (specification 6.7)"""
 
 from collections.abc import Sequence
 
-# The wait before each automatic attempt, in seconds; the first goes at once.
+# The delay before each attempt, in seconds.
 SCHEDULE_SECONDS = (0, 5, 30, 120, 600, 3_600, 21_600, 86_400)
 JITTER = 0.1
 
@@ -10,15 +10,15 @@ JITTER = 0.1
 def delay_seconds(
     attempts: int, fraction: float, retry_after: float | None = None, schedule: Sequence[float] = SCHEDULE_SECONDS
 ) -> float | None:
-    """How long to wait after `attempts` failed ones, or None when they were the last.
+    """The delay after so many failed attempts; None after the last.
 
-    `fraction` in [0, 1) spreads the wait by +-10 %. The receiver's Retry-After (seconds) may lengthen it, to the next
-    slot of the schedule at most.
+    `fraction` in [0, 1) is a random number that spreads the delay by +-10 %. `retry_after` is the receiver's header in
+    seconds: it may lengthen the delay, at most to the next one of the schedule.
     """
     if attempts >= len(schedule):
         return None
-    wait = schedule[attempts] * (1 + JITTER * (2 * fraction - 1))
-    if retry_after is None or retry_after <= wait:
-        return wait
+    delay = schedule[attempts] * (1 + JITTER * (2 * fraction - 1))
+    if retry_after is None or retry_after <= delay:
+        return delay
     longest = schedule[min(attempts + 1, len(schedule) - 1)]
-    return max(wait, min(retry_after, longest))
+    return max(delay, min(retry_after, longest))

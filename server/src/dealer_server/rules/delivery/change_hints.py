@@ -1,7 +1,6 @@
-"""Which hints does a change give? (specification 6.3, decisions 6)
+"""Which hints does a change give? (specification 6.3)
 
-Pure: hints are the difference between the last successfully delivered snapshot of an order and event type, or none, and
-the snapshot about to be sent.
+Hints are the difference between the last delivered snapshot of an order, if there is one, and the snapshot to be sent.
 """
 
 from collections.abc import Iterator
@@ -16,24 +15,24 @@ _NO_PROFILE = Profile(profile_id="", lifecycle_status="PENDING", plan_use_status
 
 
 def change_hints(before: Snapshot | None, after: Snapshot) -> tuple[ChangeHint, ...]:
-    """The hints of a DELIVERY_UPDATED event in the order of specification 6.3; () when `after` equals `before`.
+    """The hints of a DELIVERY_UPDATED event in the order of specification 6.3; () if the snapshots are equal.
 
-    Different, but no finer rule applies (validity, payStatus): ORDER_SNAPSHOT_SYNC.
+    ORDER_SNAPSHOT_SYNC if they differ only in fields that no hint names, such as payStatus.
     """
     if before is not None and comparable(before) == comparable(after):
         return ()
-    found = set(_order_hints(before, after))
+    hints = set(_order_hints(before, after))
     items = {item.item_no: item for item in before.items} if before else {}
     for item in after.items:
-        found.update(_item_hints(items.get(item.item_no), item))
-    return tuple(hint for hint in _ORDER if hint in found) or ("ORDER_SNAPSHOT_SYNC",)
+        hints.update(_item_hints(items.get(item.item_no), item))
+    return tuple(hint for hint in _ORDER if hint in hints) or ("ORDER_SNAPSHOT_SYNC",)
 
 
 def comparable(snapshot: Snapshot) -> Snapshot:
-    """A snapshot without what says how it is sent rather than how the order stands, and without what is no news.
+    """A snapshot without the fields that do not count as a change.
 
-    amount and createTime never change, and updateTime changes beside something else or for nothing that is shown;
-    snapshots delivered before webhooks carried the three lack them.
+    changeHints and eventType describe the event. amount and createTime never change, and a later updateTime alone is no
+    change (specification 6.3); older snapshots lack these three.
     """
     return msgspec.structs.replace(
         snapshot, change_hints=UNSET, event_type=UNSET, amount=UNSET, create_time=UNSET, update_time=UNSET

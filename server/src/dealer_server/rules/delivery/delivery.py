@@ -1,7 +1,7 @@
-"""When is an order delivered, and when is it complete? (decisions 5)
+"""When is an order delivered, and when is it complete? (specification 3)
 
-`allocate` puts what suppliers answered onto an order; `settle` derives every status from the profiles, so that reports
-may come twice or in any order and the result is the same.
+`allocate` applies suppliers' answers to an order. `settle` derives every status from the profiles, so that repeated
+reports, in any order, give the same result.
 """
 
 from collections.abc import Mapping
@@ -29,10 +29,9 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 def allocate(order: Order, answers: Mapping[int, Codes | Failed], taken: frozenset[int], now: datetime) -> Order:
-    """The order after suppliers answered for some of its profiles. `taken`: the lines fulfillment has begun.
+    """The order after suppliers answered for some of its profiles, by profile_id. `taken`: lines in fulfillment.
 
-    A profile that is no longer PENDING, or held by a refund, keeps what it has: a late or doubled answer changes
-    nothing.
+    A profile that is no longer PENDING, or that a refund holds, does not change: a late or repeated answer is ignored.
     """
     items = tuple(
         msgspec.structs.replace(
@@ -46,13 +45,15 @@ def allocate(order: Order, answers: Mapping[int, Codes | Failed], taken: frozens
 
 
 def retry(order: Order, profile_ids: frozenset[int], now: datetime) -> Order:
-    """The order once these profiles wait for codes again that failed; `order` itself where none of them did."""
+    """The order with those of these profiles that failed PENDING again; `order` itself if none failed."""
     items = tuple(
         msgspec.structs.replace(
             item,
             profiles=tuple(
-                msgspec.structs.replace(one, failed=False) if one.failed and one.profile_id in profile_ids else one
-                for one in item.profiles
+                msgspec.structs.replace(profile, failed=False)
+                if profile.failed and profile.profile_id in profile_ids
+                else profile
+                for profile in item.profiles
             ),
         )
         for item in order.items
@@ -61,7 +62,7 @@ def retry(order: Order, profile_ids: frozenset[int], now: datetime) -> Order:
 
 
 def settle(before: Order, items: tuple[Item, ...], now: datetime) -> Order:
-    """The order with these items and every status derived anew; `before` itself where nothing changed."""
+    """The order with these items and every status derived from them; `before` itself if nothing changed."""
     items = tuple(_settled(item) for item in items)
     live = [profile for item in items for profile in item.profiles if profile.live]
     delivery_status = _delivery_status(before.delivery_status, live)
@@ -112,7 +113,7 @@ def _item_status(item: Item) -> ItemStatus:
     in_use = [profile for profile in live if not profile.cancelled]
     if in_use and all(profile.lifecycle_status == "ACTIVATED" for profile in in_use):
         return "ACTIVATED"
-    if item.item_status in ("ACTIVATING", "ACTIVATED"):  # what was used and cancelled since takes nothing back
+    if item.item_status in ("ACTIVATING", "ACTIVATED"):  # statuses never move back when a used profile is cancelled
         return item.item_status
     used = any(profile.lifecycle_status in ("ACTIVATING", "ACTIVATED") for profile in in_use)
     return "ACTIVATING" if used else "DELIVERED"

@@ -1,7 +1,8 @@
-"""May a webhook go there? Decided on the URL when it is set, and on the address whenever one is dialled (decisions 6).
+"""To which URLs and addresses may webhooks go? (specification 4.5 and 6.7)
 
-Neither `is_global` nor `is_private` of Python's ipaddress is the right question, so the ranges are spelled out, after
-IANA's special-purpose registries. An IPv6 address that wraps an IPv4 one is judged by what it wraps.
+The URL is checked when it is set, and the address whenever a connection is opened. `is_global` and `is_private` of
+Python's ipaddress do not match these rules, so the ranges are listed, after IANA's special-purpose registries. An IPv6
+address that embeds an IPv4 address is checked by the latter.
 """
 
 import re
@@ -35,7 +36,7 @@ _REFUSED_4 = [
         "10.0.0.0/8",  # private
         "100.64.0.0/10",  # carrier-grade NAT, and one cloud's metadata
         "127.0.0.0/8",  # loopback
-        "168.63.129.16/32",  # a public number that one cloud answers inside each of its machines
+        "168.63.129.16/32",  # public, but a cloud's metadata inside its machines
         "169.254.0.0/16",  # link-local, and most clouds' metadata
         "172.16.0.0/12",  # private
         "192.0.0.0/24",  # protocol assignments, and one cloud's metadata
@@ -49,7 +50,7 @@ _REFUSED_4 = [
         "240.0.0.0/4",  # reserved, broadcast
     )
 ]
-_UNICAST_6 = IPv6Network("2000::/3")  # all that is handed out; loopback, private and link-local stand outside
+_UNICAST_6 = IPv6Network("2000::/3")  # all allocated addresses; without loopback, private and link-local
 _REFUSED_6 = [
     IPv6Network(network)
     for network in (
@@ -63,7 +64,7 @@ _6TO4 = IPv6Network("2002::/16")
 
 
 def fault(url: str, policy: Policy) -> str | None:
-    """Which rule a callbackUrl breaks, as the dealer reads it; None where it may be used. Nothing is resolved."""
+    """Which rule a callbackUrl breaks, in a text for the dealer; None if it is accepted. The host is not resolved."""
     if "#" in url:
         return "a fragment (#...) is not accepted"
     parts = _URL.match(url)
@@ -72,10 +73,10 @@ def fault(url: str, policy: Policy) -> str | None:
     scheme, authority, _ = parts.groups()
     if "@" in authority:
         return "user information before the host (user:password@) is not accepted"
-    found = _AUTHORITY.match(authority)
-    if found is None:
+    host_and_port = _AUTHORITY.match(authority)
+    if host_and_port is None:
         return "not an absolute http(s) URL: its host is missing or malformed"
-    host, port = found.groups()
+    host, port = host_and_port.groups()
     return _host_fault(host, policy) or _port_fault(port) or _scheme_fault(scheme, policy)
 
 
@@ -84,7 +85,7 @@ def address_allowed(text: str, policy: Policy) -> bool:
     try:
         address = ip_address(text)
     except ValueError:
-        return False  # a name here would be resolved behind our back
+        return False  # a name would be resolved by the operating system
     if isinstance(address, IPv6Address):
         if address.scope_id is not None:
             return False

@@ -14,7 +14,7 @@ from esim_dealer.wire.vocabulary import ChangeHint
 
 USAGE_INTERVAL = timedelta(minutes=15)
 
-# A new update WAITs if its order has another unfinished delivery; one in RETRY counts only if it is an update too.
+# A new update is WAITING if its order has another unfinished delivery; one in RETRY counts only if it is an update too.
 _ENQUEUE = f"""
 WITH change AS (
     SELECT change.*, CASE WHEN only_usage THEN (
