@@ -103,7 +103,7 @@ async def check_invariants(
         for secrets in invariants.SECRETS:
             keys = master_keys if secrets.by_master_key else data_keys
             await _open_all(connection, secrets, keys, tenant_id, findings["A19"])
-    results = [_invariant(code, of_code) for code, of_code in findings.items()]
+    results = [_invariant(code, findings[code]) for code in TITLES]
     return AuditReport(
         at=now,
         tenant_id=tenant_id,
