@@ -653,7 +653,7 @@ async def test_an_order_is_found_by_either_key_and_by_both(bought: Bought):
     for order in bought.orders:
         number, transaction = {"orderNo": order["orderNo"]}, {"transactionId": order["transactionId"]}
         for keys in (number, transaction, number | transaction, number | {"transactionId": None}):
-            found = await bought.door.post("/esim/query", keys)
+            found = await bought.client.post("/esim/query", keys)
             assert found.code == "000000" and found.data == order
 
 
@@ -697,7 +697,7 @@ QUERIES: list[tuple[Callable[[Json, Json], Json], int, str, str]] = [
 async def test_a_query_that_names_no_order_is_refused(
     bought: Bought, keys: Callable[[Json, Json], Json], status: int, code: str, named: str
 ):
-    refused(await bought.door.post("/esim/query", keys(bought.orders[0], bought.orders[-1])), status, code, named)
+    refused(await bought.client.post("/esim/query", keys(bought.orders[0], bought.orders[-1])), status, code, named)
 
 
 async def test_a_delivered_profile_has_all_that_installs_it(bought: Bought):
@@ -706,7 +706,7 @@ async def test_a_delivered_profile_has_all_that_installs_it(bought: Bought):
     assert re.fullmatch(r"[0-9]{18,20}", profile["iccid"]) and profile["profileId"].isdigit()
     assert (profile["smdpAddress"], profile["matchingId"]) == (host, matching_id)
     assert profile["installUrls"].keys() == {"ios", "android"}
-    assert profile["qrCodeUrl"].startswith(f"{bought.service.url}/qr/{bought.door.tenant_id}/{profile['profileId']}/")
+    assert profile["qrCodeUrl"].startswith(f"{bought.service.url}/qr/{bought.client.tenant_id}/{profile['profileId']}/")
     assert (profile["lifecycleStatus"], profile["planUseStatus"]) == ("DELIVERED", "NOT_STARTED")
     assert (profile["dataUsageBytes"], profile["remainDataBytes"], profile["usagePercent"]) == (0, 1_073_741_824, 0)
     half_used = bought.orders[-1]["items"][0]["profiles"][1]
@@ -830,7 +830,7 @@ async def test_every_filter_of_a_list_alone_and_with_each_other(
     pairs = [pair for pair in itertools.combinations(single, 2) if pair[0][0] != pair[1][0]]
     for chosen in [*((one,) for one in single), *pairs[:: 1 + len(pairs) // 300]]:
         body = {name: value for name, value, _ in chosen} | {"pager": {"pageSize": 500}}
-        data = (await bought.door.post(path, body)).data
+        data = (await bought.client.post(path, body)).data
         meant = [row for row in whole if all(means(row) for _, _, means in chosen)]
         assert data[rows] == meant and data["pager"]["total"] == len(meant), body
         assert "next" not in data["pager"]
@@ -844,7 +844,7 @@ async def test_rows_by_page_number_and_by_cursor_are_the_same(
 ):
     expected = [] if "endTime" in filters else everything(bought)
     for paged in (by_number, by_cursor):
-        assert await paged(bought.door, path, rows, size, filters) == (expected, {len(expected)})
+        assert await paged(bought.client, path, rows, size, filters) == (expected, {len(expected)})
 
 
 async def test_a_new_order_does_not_shift_pages_by_cursor(worked: Service):
@@ -902,7 +902,7 @@ async def test_a_qr_code_is_served_unsigned_as_png_and_svg(
     bought: Bought, ending: str, content_type: str, draw: Callable[[str], bytes]
 ):
     profile = delivered_profile(bought)
-    picture = await bought.door.http.get(profile["qrCodeUrl"] + ending)
+    picture = await bought.client.http.get(profile["qrCodeUrl"] + ending)
     assert (picture.status_code, picture.headers["Content-Type"].partition(";")[0]) == (200, content_type)
     assert picture.content == draw(profile["activationCode"])
     assert picture.headers["Cache-Control"] == "private, no-store"
@@ -912,7 +912,7 @@ async def test_a_qr_code_is_served_unsigned_as_png_and_svg(
 
 async def test_a_qr_link_stays_the_same_and_is_unguessable(bought: Bought):
     profile = delivered_profile(bought)
-    again = (await bought.door.post("/esim/profile/list", {"profileId": profile["profileId"]})).data["records"]
+    again = (await bought.client.post("/esim/profile/list", {"profileId": profile["profileId"]})).data["records"]
     assert again[0]["profile"]["qrCodeUrl"] == profile["qrCodeUrl"]
     tokens = {record["profile"]["qrCodeUrl"].rpartition("/")[2] for record in bought.records}
     assert len(tokens) == len(bought.records) and all(len(token) >= 22 for token in tokens)
@@ -946,13 +946,13 @@ async def test_a_qr_link_stays_the_same_and_is_unguessable(bought: Bought):
 async def test_a_qr_link_with_any_mistake_shows_nothing(bought: Bought, spoil: Callable):
     profile = delivered_profile(bought)
     token = profile["qrCodeUrl"].rpartition("/")[2]
-    tenant_id, profile_id, spoiled = spoil(bought.door.tenant_id, profile["profileId"], token)
-    refused(await bought.door.send(f"/qr/{tenant_id}/{profile_id}/{spoiled}", b"", {}, "GET"), 404, "000112", "path")
+    tenant_id, profile_id, spoiled = spoil(bought.client.tenant_id, profile["profileId"], token)
+    refused(await bought.client.send(f"/qr/{tenant_id}/{profile_id}/{spoiled}", b"", {}, "GET"), 404, "000112", "path")
 
 
 async def test_the_qr_code_of_a_cancelled_profile_is_not_shown(bought: Bought):
     link = delivered_profile(bought, cancelled=True)["qrCodeUrl"].removeprefix(bought.service.url)
-    refused(await bought.door.send(link, b"", {}, "GET"), 404, "000112", "path")
+    refused(await bought.client.send(link, b"", {}, "GET"), 404, "000112", "path")
 
 
 async def test_a_token_shows_no_other_profile_and_no_other_dealers_profile(bought: Bought):
@@ -961,7 +961,7 @@ async def test_a_token_shows_no_other_profile_and_no_other_dealers_profile(bough
         theirs = order["items"][0]["profiles"][0]
         mine = [record["profile"] for record in bought.records if not record["profile"]["cancelled"]][:2]
         tokens = [one["qrCodeUrl"].rpartition("/")[2] for one in (theirs, *mine)]
-        owners = [(stranger.tenant_id, theirs), *((bought.door.tenant_id, one) for one in mine)]
+        owners = [(stranger.tenant_id, theirs), *((bought.client.tenant_id, one) for one in mine)]
         for (tenant_id, profile), token in itertools.product(owners, tokens):
             answer = await stranger.http.get(f"{stranger.url}/qr/{tenant_id}/{profile['profileId']}/{token}")
             assert (answer.status_code == 200) is profile["qrCodeUrl"].endswith(token)
@@ -970,7 +970,7 @@ async def test_a_token_shows_no_other_profile_and_no_other_dealers_profile(bough
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
 async def test_a_qr_code_accepts_only_reads(bought: Bought, method: str):
     link = delivered_profile(bought)["qrCodeUrl"].removeprefix(bought.service.url)
-    refused(await bought.door.send(link, b"", {}, method), 404, "000112", "path")
+    refused(await bought.client.send(link, b"", {}, method), 404, "000112", "path")
 
 
 # /webhook/set, /webhook/query
@@ -1055,7 +1055,7 @@ async def test_pages_beside_the_operations_accept_only_reads(reader: ApiClient, 
 
 
 async def test_another_process_reads_the_same(worked: Service, bought: Bought, service: Service):
-    elsewhere = replace(bought.door, url=service.url)
+    elsewhere = replace(bought.client, url=service.url)
     found = (await elsewhere.post("/esim/query", {"orderNo": bought.orders[0]["orderNo"]})).data
     assert found["orderId"] == bought.orders[0]["orderId"]
     assert found["items"][0]["profiles"][0]["qrCodeUrl"].startswith(f"{service.url}/qr/")
