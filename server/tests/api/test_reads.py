@@ -1,4 +1,4 @@
-"""What a dealer reads through the public door, and what is served beside it (specification 2, decisions 3, 4)."""
+"""Operations that only read, and the pages served beside the operations (specification 2, 4 and 10)."""
 
 import asyncio
 import itertools
@@ -47,8 +47,8 @@ async def worked(service: Service, database_url: str) -> AsyncIterator[Service]:
 @pytest.fixture(scope="module")
 async def reader(service: Service) -> AsyncIterator[ApiClient]:
     """A dealer with no prices of its own, which buys nothing."""
-    async with service.door(await service.tenant(qps=0, name="Reader & Söhne <GmbH>")) as door:
-        yield door
+    async with service.door(await service.tenant(qps=0, name="Reader & Söhne <GmbH>")) as client:
+        yield client
 
 
 async def eventually(ask: Callable[[], Any], is_so: Callable[[Any], bool]) -> Any:
@@ -72,7 +72,7 @@ async def test_health_names_the_tenant(reader: ApiClient):
     assert health.data == {"status": "UP", "tenantId": str(reader.tenant_id), "clientName": "Reader & Söhne <GmbH>"}
 
 
-async def test_what_an_operation_does_not_know_is_ignored(reader: ApiClient):
+async def test_unknown_parameters_are_ignored(reader: ApiClient):
     assert (await reader.post("/health", {"shopId": 7, "tenantId": "1"})).data["tenantId"] == str(reader.tenant_id)
 
 
@@ -94,7 +94,7 @@ async def test_what_an_operation_does_not_know_is_ignored(reader: ApiClient):
         ("USD", "99999999999", "0", 0, "99999999999.00", "99999999999.00", False),
     ],
 )
-async def test_the_balance_is_told_with_what_credit_adds_and_whether_it_is_low(
+async def test_the_balance_is_shown_with_the_available_balance_and_the_low_balance_flag(
     service: Service,
     currency: str,
     balance: str,
@@ -105,11 +105,11 @@ async def test_the_balance_is_told_with_what_credit_adds_and_whether_it_is_low(
     low: bool,
 ):
     created = await service.tenant(currency, balance=balance, credit_limit=credit_limit, qps=0)
-    async with service.door(created) as door:
+    async with service.door(created) as client:
         async with service.database.connection() as connection:
             sql = "UPDATE wallet SET low_balance_threshold = $2 WHERE tenant_id = $1"
-            await connection.execute(sql, door.tenant_id, threshold)
-        data = (await door.post("/account/balance")).data
+            await connection.execute(sql, client.tenant_id, threshold)
+        data = (await client.post("/account/balance")).data
     assert TIME(data.pop("updateTime"))
     assert data == {
         "accountType": "BALANCE",
@@ -123,10 +123,10 @@ async def test_the_balance_is_told_with_what_credit_adds_and_whether_it_is_low(
 
 
 async def test_an_order_moves_the_balance_and_its_time(service: Service):
-    async with service.door(await service.tenant(balance="1.00", credit_limit="1", qps=0)) as door:
-        before = (await door.post("/account/balance")).data
-        await door.order()
-        after = (await door.post("/account/balance")).data
+    async with service.door(await service.tenant(balance="1.00", credit_limit="1", qps=0)) as client:
+        before = (await client.post("/account/balance")).data
+        await client.order()
+        after = (await client.post("/account/balance")).data
     assert (after["balance"], after["availableBalance"]) == ("-0.80", "0.20")
     assert after["updateTime"] >= before["updateTime"]
 
@@ -134,11 +134,11 @@ async def test_an_order_moves_the_balance_and_its_time(service: Service):
 # /package/list
 
 
-async def listed(door: ApiClient, **filters: Any) -> list[dict[str, Any]]:
+async def listed(client: ApiClient, **filters: Any) -> list[dict[str, Any]]:
     """All the packages a filter gives, in the order of their pages."""
     found, page_num = [], 1
     while True:
-        data = (await door.post("/package/list", filters | {"pager": {"pageNum": page_num, "pageSize": 500}})).data
+        data = (await client.post("/package/list", filters | {"pager": {"pageNum": page_num, "pageSize": 500}})).data
         found += data["packages"]
         if "next" not in data["pager"]:
             assert len(found) == data["pager"]["total"]
@@ -187,14 +187,15 @@ async def test_the_whole_catalogue_in_the_wallets_currency_is_on_sale_at_the_def
             {
                 "locationCode": network.location_code,
                 "operators": [
-                    {"operatorName": one.operator_name, "networkType": one.network_type} for one in network.operators
+                    {"operatorName": operator.operator_name, "networkType": operator.network_type}
+                    for operator in network.operators
                 ],
             }
             for network in TEST_OK.networks
         ],
         "supportedFields": list(TEST_OK.supported_fields),
     }
-    unlimited = next(one for one in found.values() if one["dataType"] == "DAILY_UNLIMITED")
+    unlimited = next(package for package in found.values() if package["dataType"] == "DAILY_UNLIMITED")
     assert unlimited["dataBytes"] is None and unlimited["fupSpeed"] == "1 Mbps"
 
 
@@ -241,26 +242,24 @@ PACKAGE_FILTERS: list[tuple[str, Any, Callable[[Package], bool]]] = [
 
 
 @pytest.mark.parametrize(("field", "value", "means"), PACKAGE_FILTERS)
-async def test_a_filter_of_packages_means_what_it_says(
-    reader: ApiClient, field: str, value: Any, means: Callable[[Package], bool]
-):
+async def test_each_filter_of_packages(reader: ApiClient, field: str, value: Any, means: Callable[[Package], bool]):
     assert set(codes(await listed(reader, **{field: value}))) == {
         c for c, package in PACKAGES.items() if means(package)
     }
 
 
-def test_the_words_of_the_keywords_above_are_in_the_catalogue():
+def test_the_keywords_above_are_in_the_catalogue():
     for keyword in ("Türkiye", "Réunion", "Côte d'Ivoire", "Åland", "curaçao", "são tomé", "European Union"):
         assert any(named_in(package, keyword) for package in PACKAGES.values()), keyword
 
 
-async def test_filters_of_packages_are_anded(reader: ApiClient):
+async def test_all_filters_of_packages_must_match(reader: ApiClient):
     pairs = [pair for pair in itertools.combinations(PACKAGE_FILTERS, 2) if pair[0][0] != pair[1][0]]
     for one, other in pairs[::3]:
         body = {one[0]: one[1], other[0]: other[1]}
         data = (await reader.post("/package/list", {"pager": {"pageSize": 1}} | body)).data
-        meant = sum(one[2](package) and other[2](package) for package in PACKAGES.values())
-        assert data["pager"]["total"] == meant, (one, other)
+        expected = sum(one[2](package) and other[2](package) for package in PACKAGES.values())
+        assert data["pager"]["total"] == expected, (one, other)
 
 
 WRONG_PACKAGE_LISTS = [
@@ -284,7 +283,7 @@ WRONG_PACKAGE_LISTS = [
 
 
 @pytest.mark.parametrize(("body", "code", "named"), WRONG_PACKAGE_LISTS)
-async def test_a_wrong_filter_of_packages_is_refused_by_name(reader: ApiClient, body: Json, code: str, named: str):
+async def test_a_wrong_filter_of_packages_is_named_in_the_refusal(reader: ApiClient, body: Json, code: str, named: str):
     refused(await reader.post("/package/list", body), 400, code, named)
 
 
@@ -311,7 +310,7 @@ PAGED = ["/package/list", "/esim/order/list", "/esim/profile/list"]
         ("1", "000108"),
     ],
 )
-async def test_a_wrong_pager_is_refused_by_name(reader: ApiClient, path: str, pager: Any, code: str):
+async def test_a_wrong_pager_is_named_in_the_refusal(reader: ApiClient, path: str, pager: Any, code: str):
     refused(await reader.post(path, {"pager": pager}), 400, code, "pager")
 
 
@@ -328,7 +327,7 @@ async def test_a_wrong_pager_is_refused_by_name(reader: ApiClient, path: str, pa
         ({"pageNum": 1_000_000}, 1_000_000, 50),
     ],
 )
-async def test_a_pager_is_answered_as_it_was_meant(
+async def test_the_answers_pager_is_that_of_the_call(
     reader: ApiClient, path: str, pager: Any, page_num: int, page_size: int
 ):
     answered = (await reader.post(path, {"pager": pager})).data["pager"]
@@ -336,12 +335,12 @@ async def test_a_pager_is_answered_as_it_was_meant(
     assert answered["total"] == (len(PACKAGES) if path == "/package/list" else 0)
 
 
-async def by_number(door: ApiClient, path: str, rows: str, size: int, filters: Json) -> tuple[list[Any], set[int]]:
-    """All rows by page number, and the totals that the pages told."""
+async def by_number(client: ApiClient, path: str, rows: str, size: int, filters: Json) -> tuple[list[Any], set[int]]:
+    """All rows by page number, and the totals that the pages show."""
     found: list[Any] = []
     totals: set[int] = set()
     for page_num in itertools.count(1):
-        data = (await door.post(path, {**filters, "pager": {"pageNum": page_num, "pageSize": size}})).data
+        data = (await client.post(path, {**filters, "pager": {"pageNum": page_num, "pageSize": size}})).data
         found += data[rows]
         totals.add(data["pager"]["total"])
         if "next" not in data["pager"]:
@@ -350,13 +349,13 @@ async def by_number(door: ApiClient, path: str, rows: str, size: int, filters: J
     raise AssertionError
 
 
-async def by_cursor(door: ApiClient, path: str, rows: str, size: int, filters: Json) -> tuple[list[Any], set[int]]:
-    """All rows by the cursor of each page, and the totals that the pages told."""
+async def by_cursor(client: ApiClient, path: str, rows: str, size: int, filters: Json) -> tuple[list[Any], set[int]]:
+    """All rows by the cursor of each page, and the totals that the pages show."""
     found: list[Any] = []
     totals: set[int] = set()
     after = None
     while True:
-        data = (await door.post(path, {**filters, "pager": {"pageSize": size, "after": after}})).data
+        data = (await client.post(path, {**filters, "pager": {"pageSize": size, "after": after}})).data
         found += data[rows]
         totals.add(data["pager"]["total"])
         after = data["pager"].get("next")
@@ -378,7 +377,7 @@ async def test_packages_by_page_number_and_by_cursor_are_the_same(reader: ApiCli
     assert [time for time, _ in newest_first] == sorted((time for time, _ in newest_first), reverse=True)
 
 
-async def test_a_mirror_that_is_up_to_date_is_told_so_and_no_more(reader: ApiClient):
+async def test_a_current_catalog_version_is_answered_not_modified(reader: ApiClient):
     version = (await reader.post("/package/list")).data["catalogVersion"]
     data = (await reader.post("/package/list", {"catalogVersion": version, "pager": {"pageSize": 7}})).data
     assert data == {
@@ -390,7 +389,7 @@ async def test_a_mirror_that_is_up_to_date_is_told_so_and_no_more(reader: ApiCli
     assert (await reader.post("/package/list", {"catalogVersion": "0"})).data["notModified"] is False
 
 
-async def test_a_mirror_learns_what_has_left_the_catalogue_and_what_came_back(service: Service, reader: ApiClient):
+async def test_updated_since_lists_packages_that_went_off_and_back_on_sale(service: Service, reader: ApiClient):
     async def version() -> str:
         return (await reader.post("/package/list", {"pager": {"pageSize": 1}})).data["catalogVersion"]
 
@@ -398,7 +397,7 @@ async def test_a_mirror_learns_what_has_left_the_catalogue_and_what_came_back(se
     before, since = await version(), datetime.now(UTC).isoformat()
     off_sale = msgspec.structs.replace(PACKAGES[code], status="OFF_SALE")
     await put_packages(service.database, [off_sale], "test", clock.now)
-    gone = await eventually(version, lambda one: one != before)
+    gone = await eventually(version, lambda current: current != before)
     assert code not in codes(await listed(reader)) and not await listed(reader, packageCode=code)
     [changed] = await listed(reader, updatedSince=since)
     assert (changed["packageCode"], changed["status"]) == (code, "OFF_SALE")
@@ -407,45 +406,43 @@ async def test_a_mirror_learns_what_has_left_the_catalogue_and_what_came_back(se
     assert refusal.code == "200014"
 
     await put_packages(service.database, [PACKAGES[code]], "test", clock.now)
-    await eventually(version, lambda one: one != gone)
+    await eventually(version, lambda current: current != gone)
     [changed] = await listed(reader, updatedSince=since)
     assert (changed["packageCode"], changed["status"]) == (code, "ON_SALE")
     assert (await listed(reader))[0]["packageCode"] == code  # what changed last stands first
 
 
-async def test_a_mirror_learns_of_the_dealers_own_prices_and_no_other_dealers_mirror_does(
-    service: Service, reader: ApiClient
-):
-    async with service.door(await service.tenant(qps=0)) as door:
+async def test_updated_since_lists_changes_of_the_dealers_own_prices_only(service: Service, reader: ApiClient):
+    async with service.door(await service.tenant(qps=0)) as client:
 
-        async def version(of: ApiClient = door) -> str:
+        async def version(of: ApiClient = client) -> str:
             return (await of.post("/package/list", {"pager": {"pageSize": 1}})).data["catalogVersion"]
 
         before, others, since = await version(), await version(reader), datetime.now(UTC).isoformat()
-        await service.change(door.tenant_id, prices={"TEST-OK": "1.50", "TEST-DELAY": "off"})
-        await eventually(version, lambda one: one != before)
-        changed = {one["packageCode"]: one for one in await listed(door, updatedSince=since)}
+        await service.change(client.tenant_id, prices={"TEST-OK": "1.50", "TEST-DELAY": "off"})
+        await eventually(version, lambda current: current != before)
+        changed = {package["packageCode"]: package for package in await listed(client, updatedSince=since)}
         assert changed.keys() == {"TEST-OK", "TEST-DELAY"}
         assert (changed["TEST-OK"]["price"], changed["TEST-OK"]["status"]) == ("1.50", "ON_SALE")
         assert changed["TEST-DELAY"]["status"] == "OFF_SALE"
         assert await version(reader) == others and not await listed(reader, updatedSince=since)
 
         before = await version()
-        await service.change(door.tenant_id, markup="10")
-        await eventually(version, lambda one: one != before)
-        assert len(await listed(door, updatedSince=since)) == len(PACKAGES)
+        await service.change(client.tenant_id, markup="10")
+        await eventually(version, lambda current: current != before)
+        assert len(await listed(client, updatedSince=since)) == len(PACKAGES)
 
 
-async def test_a_cursor_goes_on_where_it_was_when_its_package_has_left_the_list(service: Service):
-    async with service.door(await service.tenant(qps=0)) as door:
-        whole = codes(await listed(door))
-        first = (await door.post("/package/list", {"pager": {"pageSize": 100}})).data
+async def test_a_cursor_works_when_its_package_has_left_the_list(service: Service):
+    async with service.door(await service.tenant(qps=0)) as client:
+        whole = codes(await listed(client))
+        first = (await client.post("/package/list", {"pager": {"pageSize": 100}})).data
         last = first["packages"][-1]["packageCode"]
-        await service.change(door.tenant_id, prices={last: "off"})
-        await eventually(lambda: listed(door, packageCode=last), lambda found: not found)
+        await service.change(client.tenant_id, prices={last: "off"})
+        await eventually(lambda: listed(client, packageCode=last), lambda found: not found)
         rest, after = [], first["pager"]["next"]
         while after:
-            data = (await door.post("/package/list", {"pager": {"pageSize": 500, "after": after}})).data
+            data = (await client.post("/package/list", {"pager": {"pageSize": 500, "after": after}})).data
             rest += codes(data["packages"])
             after = data["pager"].get("next")
         assert rest == whole[100:]
@@ -465,29 +462,30 @@ async def test_a_markup_is_rounded_half_up_and_is_what_orders_are_placed_at(
     service: Service, markup: str, of_1_80: str, of_a_day: int
 ):
     single = {"TEST-DELAY": "2.00", "TEST-PARTIAL": "off", "TEST-FAIL": "0"}
-    async with service.door(await service.tenant(balance="100", qps=0, markup=markup, prices=single)) as door:
-        found = {package["packageCode"]: package["price"] for package in await listed(door)}
+    async with service.door(await service.tenant(balance="100", qps=0, markup=markup, prices=single)) as client:
+        found = {package["packageCode"]: package["price"] for package in await listed(client)}
         expected = {
-            code: money.text(money.marked_up(one.price, of_a_day, "USD"), "USD") for code, one in PACKAGES.items()
+            code: money.text(money.marked_up(package.price, of_a_day, "USD"), "USD")
+            for code, package in PACKAGES.items()
         }
         expected |= {"TEST-DELAY": "2.00", "TEST-FAIL": "0.00"}
         del expected["TEST-PARTIAL"]
         assert found == expected and found["TEST-OK"] == of_1_80
-        assert (await door.order(amount=of_1_80, items=[LINE | {"price": of_1_80}])).code == "000000"
+        assert (await client.order(amount=of_1_80, items=[LINE | {"price": of_1_80}])).code == "000000"
         for code, price in {"TEST-DELAY": "2.00", "TEST-FAIL": "0.00"}.items():
             assert (
-                await door.order(amount=price, items=[LINE | {"packageCode": code, "price": price}])
+                await client.order(amount=price, items=[LINE | {"packageCode": code, "price": price}])
             ).code == "000000"
-        assert (await door.order("TEST-PARTIAL")).code == "200014"
+        assert (await client.order("TEST-PARTIAL")).code == "200014"
 
 
-async def test_a_dealer_is_sold_what_is_priced_in_its_currency(service: Service):
-    async with service.door(await service.tenant("EUR", qps=0)) as door:
-        [package] = await listed(door)
+async def test_a_dealer_sees_packages_in_its_currency_only(service: Service):
+    async with service.door(await service.tenant("EUR", qps=0)) as client:
+        [package] = await listed(client)
         assert (package["packageCode"], package["currency"], package["price"]) == ("IN-EURO", "EUR", "1.80")
-        assert [one["regionCode"] for one in (await door.post("/region/list")).data["regions"]] == ["US"]
-    async with service.door(await service.tenant("JPY", qps=0)) as door:
-        assert await listed(door) == [] and (await door.post("/region/list")).data == {"regions": []}
+        assert [region["regionCode"] for region in (await client.post("/region/list")).data["regions"]] == ["US"]
+    async with service.door(await service.tenant("JPY", qps=0)) as client:
+        assert await listed(client) == [] and (await client.post("/region/list")).data == {"regions": []}
 
 
 # /region/list
@@ -526,16 +524,21 @@ async def test_regions_are_where_packages_are_on_sale_with_how_many(reader: ApiC
         ({"keyword": "no such place"}, lambda p: False),
     ],
 )
-async def test_a_filter_of_regions_means_what_it_says(reader: ApiClient, body: Json, means: Callable[[Package], bool]):
+async def test_each_filter_of_regions(reader: ApiClient, body: Json, means: Callable[[Package], bool]):
     regions = (await reader.post("/region/list", body)).data["regions"]
-    assert [one["regionCode"] for one in regions] == sorted({p.location_code for p in PACKAGES.values() if means(p)})
+    assert [region["regionCode"] for region in regions] == sorted(
+        {p.location_code for p in PACKAGES.values() if means(p)}
+    )
 
 
 async def test_a_region_counts_what_this_dealer_can_buy(service: Service):
     off = {code: "off" for code, package in PACKAGES.items() if package.location_code in ("FR", "AD")}
     kept = off.popitem()[0]
-    async with service.door(await service.tenant(qps=0, prices=off)) as door:
-        regions = {one["regionCode"]: one["packageCount"] for one in (await door.post("/region/list")).data["regions"]}
+    async with service.door(await service.tenant(qps=0, prices=off)) as client:
+        regions = {
+            region["regionCode"]: region["packageCount"]
+            for region in (await client.post("/region/list")).data["regions"]
+        }
     assert {code: count for code, count in regions.items() if code in ("FR", "AD")} == {PACKAGES[kept].location_code: 1}
 
 
@@ -547,20 +550,20 @@ async def test_a_region_counts_what_this_dealer_can_buy(service: Service):
         ({"keyword": 1}, "000108", "keyword"),
     ],
 )
-async def test_a_wrong_filter_of_regions_is_refused_by_name(reader: ApiClient, body: Json, code: str, named: str):
+async def test_a_wrong_filter_of_regions_is_named_in_the_refusal(reader: ApiClient, body: Json, code: str, named: str):
     refused(await reader.post("/region/list", body), 400, code, named)
 
 
 # /esim/query, before a worker has been there
 
 
-async def test_an_order_that_is_not_fulfilled_yet_is_a_normal_answer(service: Service):
-    async with service.door(await service.tenant(balance="100", qps=0)) as door:
-        placed = (await door.order("TEST-OK", remark="for Zoë")).data
-        raw = await door.http.post(
-            f"{door.url}/open-api/v1/esim/query",
+async def test_an_order_that_is_not_fulfilled_yet_is_answered(service: Service):
+    async with service.door(await service.tenant(balance="100", qps=0)) as client:
+        placed = (await client.order("TEST-OK", remark="for Zoë")).data
+        raw = await client.http.post(
+            f"{client.url}/open-api/v1/esim/query",
             content=(body := json.dumps({"orderNo": placed["orderNo"]}).encode()),
-            headers=door.headers(body),
+            headers=client.headers(body),
         )
         assert '"refundAmount":0,' in raw.text  # a number, and the only amount that is one
         data = raw.json()["data"]
@@ -578,8 +581,8 @@ async def test_an_order_that_is_not_fulfilled_yet_is_a_normal_answer(service: Se
                 "cancelled": False,
             }
         ]
-        assert (await door.post("/esim/profile/list")).data["records"] == []
-        [record] = (await door.post("/esim/profile/list", {"lifecycleStatus": "PENDING"})).data["records"]
+        assert (await client.post("/esim/profile/list")).data["records"] == []
+        [record] = (await client.post("/esim/profile/list", {"lifecycleStatus": "PENDING"})).data["records"]
         assert record == {
             "orderNo": placed["orderNo"],
             "transactionId": placed["transactionId"],
@@ -593,7 +596,7 @@ async def test_an_order_that_is_not_fulfilled_yet_is_a_normal_answer(service: Se
 class Bought:
     """A dealer's orders, delivered and lived with, newest first; its profile records, and when each last changed."""
 
-    door: ApiClient
+    client: ApiClient
     service: Service
     orders: list[dict[str, Any]]
     records: list[dict[str, Any]]
@@ -615,32 +618,32 @@ LIVES = [
 
 @pytest.fixture(scope="module")
 async def bought(worked: Service) -> AsyncIterator[Bought]:
-    async with worked.door(await worked.tenant(balance="1000", qps=0)) as door:
+    async with worked.door(await worked.tenant(balance="1000", qps=0)) as client:
         two_lines = [LINE | {"quantity": 3}, LINE | {"packageCode": "TEST-DELAY", "quantity": 2}]
-        first = (await door.order(amount="9.00", items=two_lines)).data
-        numbers = [first["orderNo"], (await door.order("TEST-PARTIAL")).data["orderNo"]]
+        first = (await client.order(amount="9.00", items=two_lines)).data
+        numbers = [first["orderNo"], (await client.order("TEST-PARTIAL")).data["orderNo"]]
         while True:  # until one is of another second
-            placed = (await door.order()).data
+            placed = (await client.order()).data
             numbers.append(placed["orderNo"])
             if placed["createTime"] > first["createTime"]:
                 break
             await asyncio.sleep(0.25)
         for number in numbers:
-            await door.delivered(number)
-        records = (await door.post("/esim/profile/list", {"pager": {"pageSize": 500}})).data["records"]
+            await client.delivered(number)
+        records = (await client.post("/esim/profile/list", {"pager": {"pageSize": 500}})).data["records"]
         async with worked.database.connection() as connection:
             for record, life in zip(records[::-1], LIVES, strict=False):
                 sql = f"UPDATE profile SET {life}, updated_at = now() WHERE tenant_id = $1 AND profile_id = $2"
-                await connection.execute(sql, door.tenant_id, int(record["profile"]["profileId"]))
+                await connection.execute(sql, client.tenant_id, int(record["profile"]["profileId"]))
             sql = "UPDATE orders SET order_status = 'REFUNDING', updated_at = now() WHERE order_id = $1"
             await connection.execute(sql, first["orderId"])
             sql = "SELECT order_id::text, updated_at FROM orders WHERE tenant_id = $1"
-            order_changed = dict(await connection.fetch(sql, door.tenant_id))
+            order_changed = dict(await connection.fetch(sql, client.tenant_id))
             sql = "SELECT profile_id::text, updated_at FROM profile WHERE tenant_id = $1"
-            profile_changed = dict(await connection.fetch(sql, door.tenant_id))
-        orders = (await door.post("/esim/order/list", {"pager": {"pageSize": 500}})).data["orders"]
-        records = (await door.post("/esim/profile/list", {"pager": {"pageSize": 500}})).data["records"]
-        yield Bought(door, worked, orders, records, order_changed, profile_changed)
+            profile_changed = dict(await connection.fetch(sql, client.tenant_id))
+        orders = (await client.post("/esim/order/list", {"pager": {"pageSize": 500}})).data["orders"]
+        records = (await client.post("/esim/profile/list", {"pager": {"pageSize": 500}})).data["records"]
+        yield Bought(client, worked, orders, records, order_changed, profile_changed)
 
 
 # /esim/query
@@ -650,7 +653,7 @@ async def test_an_order_is_found_by_either_key_and_by_both(bought: Bought):
     for order in bought.orders:
         number, transaction = {"orderNo": order["orderNo"]}, {"transactionId": order["transactionId"]}
         for keys in (number, transaction, number | transaction, number | {"transactionId": None}):
-            found = await bought.door.post("/esim/query", keys)
+            found = await bought.client.post("/esim/query", keys)
             assert found.code == "000000" and found.data == order
 
 
@@ -694,16 +697,16 @@ QUERIES: list[tuple[Callable[[Json, Json], Json], int, str, str]] = [
 async def test_a_query_that_names_no_order_is_refused(
     bought: Bought, keys: Callable[[Json, Json], Json], status: int, code: str, named: str
 ):
-    refused(await bought.door.post("/esim/query", keys(bought.orders[0], bought.orders[-1])), status, code, named)
+    refused(await bought.client.post("/esim/query", keys(bought.orders[0], bought.orders[-1])), status, code, named)
 
 
-async def test_a_delivered_profile_carries_all_that_installs_it(bought: Bought):
+async def test_a_delivered_profile_has_all_that_installs_it(bought: Bought):
     [profile] = bought.orders[0]["items"][0]["profiles"]
     host, matching_id = profile["activationCode"].removeprefix("LPA:1$").split("$")
     assert re.fullmatch(r"[0-9]{18,20}", profile["iccid"]) and profile["profileId"].isdigit()
     assert (profile["smdpAddress"], profile["matchingId"]) == (host, matching_id)
     assert profile["installUrls"].keys() == {"ios", "android"}
-    assert profile["qrCodeUrl"].startswith(f"{bought.service.url}/qr/{bought.door.tenant_id}/{profile['profileId']}/")
+    assert profile["qrCodeUrl"].startswith(f"{bought.service.url}/qr/{bought.client.tenant_id}/{profile['profileId']}/")
     assert (profile["lifecycleStatus"], profile["planUseStatus"]) == ("DELIVERED", "NOT_STARTED")
     assert (profile["dataUsageBytes"], profile["remainDataBytes"], profile["usagePercent"]) == (0, 1_073_741_824, 0)
     half_used = bought.orders[-1]["items"][0]["profiles"][1]
@@ -820,14 +823,14 @@ async def test_the_lists_hold_everything_newest_first(bought: Bought):
 
 
 @pytest.mark.parametrize(("path", "rows", "filters", "everything"), LISTS)
-async def test_every_filter_of_a_list_means_what_it_says_alone_and_with_each_other_one(
+async def test_every_filter_of_a_list_alone_and_with_each_other(
     bought: Bought, path: str, rows: str, filters: Callable, everything: Callable
 ):
     whole, single = everything(bought), filters(bought)
     pairs = [pair for pair in itertools.combinations(single, 2) if pair[0][0] != pair[1][0]]
     for chosen in [*((one,) for one in single), *pairs[:: 1 + len(pairs) // 300]]:
         body = {name: value for name, value, _ in chosen} | {"pager": {"pageSize": 500}}
-        data = (await bought.door.post(path, body)).data
+        data = (await bought.client.post(path, body)).data
         meant = [row for row in whole if all(means(row) for _, _, means in chosen)]
         assert data[rows] == meant and data["pager"]["total"] == len(meant), body
         assert "next" not in data["pager"]
@@ -841,19 +844,19 @@ async def test_rows_by_page_number_and_by_cursor_are_the_same(
 ):
     expected = [] if "endTime" in filters else everything(bought)
     for paged in (by_number, by_cursor):
-        assert await paged(bought.door, path, rows, size, filters) == (expected, {len(expected)})
+        assert await paged(bought.client, path, rows, size, filters) == (expected, {len(expected)})
 
 
-async def test_an_order_that_comes_in_between_moves_no_row_of_a_cursor(worked: Service):
-    async with worked.door(await worked.tenant(balance="100", qps=0)) as door:
-        placed = [(await door.order()).data["orderNo"] for _ in range(5)]
+async def test_a_new_order_does_not_shift_pages_by_cursor(worked: Service):
+    async with worked.door(await worked.tenant(balance="100", qps=0)) as client:
+        placed = [(await client.order()).data["orderNo"] for _ in range(5)]
         seen, after = [], None
         while True:
-            data = (await door.post("/esim/order/list", {"pager": {"pageSize": 2, "after": after}})).data
+            data = (await client.post("/esim/order/list", {"pager": {"pageSize": 2, "after": after}})).data
             seen += [order["orderNo"] for order in data["orders"]]
             if (after := data["pager"].get("next")) is None:
                 break
-            await door.order()
+            await client.order()
         assert seen == placed[::-1]
 
 
@@ -878,7 +881,7 @@ async def test_an_order_that_comes_in_between_moves_no_row_of_a_cursor(worked: S
         ("/esim/profile/list", {"orderNo": "nonsense", "pager": {"after": "x"}}, "000108", "pager.after"),
     ],
 )
-async def test_a_wrong_filter_of_a_list_is_refused_by_name(
+async def test_a_wrong_filter_of_a_list_is_named_in_the_refusal(
     reader: ApiClient, path: str, body: Json, code: str, named: str
 ):
     refused(await reader.post(path, body), 400, code, named)
@@ -899,7 +902,7 @@ async def test_a_qr_code_is_served_unsigned_as_png_and_svg(
     bought: Bought, ending: str, content_type: str, draw: Callable[[str], bytes]
 ):
     profile = delivered_profile(bought)
-    picture = await bought.door.http.get(profile["qrCodeUrl"] + ending)
+    picture = await bought.client.http.get(profile["qrCodeUrl"] + ending)
     assert (picture.status_code, picture.headers["Content-Type"].partition(";")[0]) == (200, content_type)
     assert picture.content == draw(profile["activationCode"])
     assert picture.headers["Cache-Control"] == "private, no-store"
@@ -909,7 +912,7 @@ async def test_a_qr_code_is_served_unsigned_as_png_and_svg(
 
 async def test_a_qr_link_stays_the_same_and_is_unguessable(bought: Bought):
     profile = delivered_profile(bought)
-    again = (await bought.door.post("/esim/profile/list", {"profileId": profile["profileId"]})).data["records"]
+    again = (await bought.client.post("/esim/profile/list", {"profileId": profile["profileId"]})).data["records"]
     assert again[0]["profile"]["qrCodeUrl"] == profile["qrCodeUrl"]
     tokens = {record["profile"]["qrCodeUrl"].rpartition("/")[2] for record in bought.records}
     assert len(tokens) == len(bought.records) and all(len(token) >= 22 for token in tokens)
@@ -940,34 +943,34 @@ async def test_a_qr_link_stays_the_same_and_is_unguessable(bought: Bought):
         lambda tenant, profile, token: (tenant, "١", token),
     ],
 )
-async def test_a_qr_link_that_is_not_exactly_right_shows_nothing(bought: Bought, spoil: Callable):
+async def test_a_qr_link_with_any_mistake_shows_nothing(bought: Bought, spoil: Callable):
     profile = delivered_profile(bought)
     token = profile["qrCodeUrl"].rpartition("/")[2]
-    tenant_id, profile_id, spoiled = spoil(bought.door.tenant_id, profile["profileId"], token)
-    refused(await bought.door.send(f"/qr/{tenant_id}/{profile_id}/{spoiled}", b"", {}, "GET"), 404, "000112", "path")
+    tenant_id, profile_id, spoiled = spoil(bought.client.tenant_id, profile["profileId"], token)
+    refused(await bought.client.send(f"/qr/{tenant_id}/{profile_id}/{spoiled}", b"", {}, "GET"), 404, "000112", "path")
 
 
-async def test_a_cancelled_profiles_qr_code_is_gone(bought: Bought):
+async def test_the_qr_code_of_a_cancelled_profile_is_not_shown(bought: Bought):
     link = delivered_profile(bought, cancelled=True)["qrCodeUrl"].removeprefix(bought.service.url)
-    refused(await bought.door.send(link, b"", {}, "GET"), 404, "000112", "path")
+    refused(await bought.client.send(link, b"", {}, "GET"), 404, "000112", "path")
 
 
-async def test_a_token_opens_no_other_profile_and_no_other_dealers(bought: Bought):
+async def test_a_token_shows_no_other_profile_and_no_other_dealers_profile(bought: Bought):
     async with bought.service.door(await bought.service.tenant(balance="10", qps=0)) as stranger:
         order = await stranger.delivered((await stranger.order()).data["orderNo"])
         theirs = order["items"][0]["profiles"][0]
         mine = [record["profile"] for record in bought.records if not record["profile"]["cancelled"]][:2]
         tokens = [one["qrCodeUrl"].rpartition("/")[2] for one in (theirs, *mine)]
-        owners = [(stranger.tenant_id, theirs), *((bought.door.tenant_id, one) for one in mine)]
+        owners = [(stranger.tenant_id, theirs), *((bought.client.tenant_id, one) for one in mine)]
         for (tenant_id, profile), token in itertools.product(owners, tokens):
             answer = await stranger.http.get(f"{stranger.url}/qr/{tenant_id}/{profile['profileId']}/{token}")
             assert (answer.status_code == 200) is profile["qrCodeUrl"].endswith(token)
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
-async def test_a_qr_code_is_only_read(bought: Bought, method: str):
+async def test_a_qr_code_accepts_only_reads(bought: Bought, method: str):
     link = delivered_profile(bought)["qrCodeUrl"].removeprefix(bought.service.url)
-    refused(await bought.door.send(link, b"", {}, method), 404, "000112", "path")
+    refused(await bought.client.send(link, b"", {}, method), 404, "000112", "path")
 
 
 # /webhook/set, /webhook/query
@@ -975,8 +978,8 @@ async def test_a_qr_code_is_only_read(bought: Bought, method: str):
 
 @pytest.fixture
 async def listener(service: Service) -> AsyncIterator[ApiClient]:
-    async with service.door(await service.tenant(qps=0)) as door:
-        yield door
+    async with service.door(await service.tenant(qps=0)) as client:
+        yield client
 
 
 async def test_without_a_callback_url_there_is_none(listener: ApiClient):
@@ -1016,7 +1019,7 @@ async def test_a_callback_url_is_set_changed_and_removed(listener: ApiClient, re
         ("https://example.com/\0", 400, "000108", "NUL"),
     ],
 )
-async def test_a_callback_url_that_is_refused_leaves_the_one_before(
+async def test_a_refused_callback_url_leaves_the_earlier_one(
     listener: ApiClient, url: Any, status: int, code: str, named: str
 ):
     await listener.post("/webhook/set", {"callbackUrl": "https://example.com/before"})
@@ -1024,7 +1027,7 @@ async def test_a_callback_url_that_is_refused_leaves_the_one_before(
     assert (await listener.post("/webhook/query")).data["callbackUrl"] == "https://example.com/before"
 
 
-async def test_a_callback_url_must_be_named(listener: ApiClient):
+async def test_a_callback_url_is_required(listener: ApiClient):
     refused(await listener.post("/webhook/set"), 400, "000105", "callbackUrl")
 
 
@@ -1040,19 +1043,19 @@ async def test_the_openapi_document_names_this_service_and_every_operation(servi
         assert f"/open-api/v1{path}" in document["paths"]
 
 
-async def test_a_process_says_that_it_is_alive_without_being_asked_who_asks(service: Service, reader: ApiClient):
+async def test_healthz_needs_no_authentication(service: Service, reader: ApiClient):
     answer = await reader.http.get(f"{service.url}/healthz")
     assert (answer.status_code, answer.json()) == (200, {"status": "UP"})
 
 
 @pytest.mark.parametrize("path", ["/openapi.json", "/healthz"])
-async def test_what_is_served_beside_the_operations_is_only_read(reader: ApiClient, path: str):
+async def test_pages_beside_the_operations_accept_only_reads(reader: ApiClient, path: str):
     refused(await reader.send(path, b"{}", {}, "POST"), 404, "000112", "path")
     assert (await reader.http.head(f"{reader.url}{path}")).status_code == 200
 
 
 async def test_another_process_reads_the_same(worked: Service, bought: Bought, service: Service):
-    elsewhere = replace(bought.door, url=service.url)
+    elsewhere = replace(bought.client, url=service.url)
     found = (await elsewhere.post("/esim/query", {"orderNo": bought.orders[0]["orderNo"]})).data
     assert found["orderId"] == bought.orders[0]["orderId"]
     assert found["items"][0]["profiles"][0]["qrCodeUrl"].startswith(f"{service.url}/qr/")

@@ -131,7 +131,7 @@ async def test_wrong_unknown_and_disabled_are_one_answer(service: Service, admin
 async def test_of_an_unknown_name_a_password_is_hashed_too() -> None:
     """The work is the same: what is verified is a hash of the same cost."""
     dear = Passwords()
-    assert dear._nobodys.split("$")[1:4] == (await dear.hash("x")).split("$")[1:4]
+    assert dear._dummy.split("$")[1:4] == (await dear.hash("x")).split("$")[1:4]
     assert not await dear.fits(None, "x")
 
 

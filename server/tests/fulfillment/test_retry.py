@@ -1,4 +1,4 @@
-"""An operator has failed eSIMs made again, or sends what waits by another route; what may have been bought stays."""
+"""An operator retries an order: failed profiles are fulfilled again, waiting ones by another supplier."""
 
 import asyncio
 import json
@@ -23,9 +23,9 @@ ACTS = "SELECT author, detail ->> 'supplier', (detail ->> 'profiles')::int FROM 
 
 @pytest.fixture
 async def market(postgres: str, template: str) -> AsyncIterator[PurchaseFixture]:
-    async with purchase_fixture(postgres, template, refund_failed=False) as one:
-        yield one
-        assert await one.service.audit() == []
+    async with purchase_fixture(postgres, template, refund_failed=False) as market:
+        yield market
+        assert await market.service.audit() == []
 
 
 async def retried(
@@ -35,7 +35,7 @@ async def retried(
 
 
 async def failed(market: PurchaseFixture) -> str:
-    """An order that neither supplier has for sale."""
+    """The orderNo of an order that both suppliers refuse."""
     market.near.fault("esim/order", "200011")
     market.far.fault("esim/order", "200011")
     data = await market.door.delivered((await market.door.order()).data["orderNo"])
@@ -74,7 +74,7 @@ async def test_a_failed_line_waits_again_and_is_delivered(market: PurchaseFixtur
         await retried(market, order_no)
 
 
-async def test_one_event_tells_the_dealer(market: PurchaseFixture):
+async def test_the_dealer_receives_one_event(market: PurchaseFixture):
     order_no = await failed(market)
     before = await events(market)
     market.near.slow = 1_000
@@ -84,7 +84,7 @@ async def test_one_event_tells_the_dealer(market: PurchaseFixture):
     assert await events(market) == before + 1
 
 
-async def test_a_failed_line_is_made_by_the_supplier_that_is_named(market: PurchaseFixture):
+async def test_a_failed_line_is_made_by_the_named_supplier(market: PurchaseFixture):
     order_no = await failed(market)
     assert (await retried(market, order_no, 1, "rt:far")).retried == 1
     await market.until(order_no, lambda order: order["deliveryStatus"] == "DELIVERED")
@@ -92,7 +92,7 @@ async def test_a_failed_line_is_made_by_the_supplier_that_is_named(market: Purch
     assert await market.rows(ACTS) == [("ann", "rt:far", 1)]
 
 
-async def test_what_came_to_nothing_there_is_ordered_again_under_a_key_of_its_own(market: PurchaseFixture):
+async def test_a_failed_purchase_is_ordered_again_with_a_new_key(market: PurchaseFixture):
     await set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
     market.near.slow = 1_000
     order_no = (await market.door.order()).data["orderNo"]
@@ -107,8 +107,8 @@ async def test_what_came_to_nothing_there_is_ordered_again_under_a_key_of_its_ow
     assert second == f"{first}-r1"
 
 
-async def test_an_order_whose_first_answer_was_that_it_failed_is_not_asked_for_again(market: PurchaseFixture):
-    """The answer to the order was lost, and when it was found it had come to nothing."""
+async def test_a_purchase_found_failed_after_a_lost_answer_is_ordered_again_with_a_new_key(market: PurchaseFixture):
+    """The answer to the purchase was lost; when it was found again it had failed."""
     await set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
     market.near.fault("esim/order", "LOST_AFTER")
     market.near.fault("esim/query", *["500_BEFORE"] * 5)
@@ -125,7 +125,7 @@ async def test_an_order_whose_first_answer_was_that_it_failed_is_not_asked_for_a
     assert second == f"{first}-r1"
 
 
-async def test_what_waits_for_a_supplier_is_sent_by_another_route(market: PurchaseFixture):
+async def test_a_waiting_profile_is_sent_to_another_supplier(market: PurchaseFixture):
     await set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
     market.near.fault("esim/order", "200007")
     order_no = (await market.door.order()).data["orderNo"]
@@ -139,7 +139,7 @@ async def test_what_waits_for_a_supplier_is_sent_by_another_route(market: Purcha
     assert (market.sold(), await market.states()) == ((0, 1), [("rt:near", "DROPPED"), ("rt:far", "DONE")])
 
 
-async def test_what_may_have_been_bought_is_never_bought_again(market: PurchaseFixture):
+async def test_a_purchase_that_may_have_been_made_is_not_made_again(market: PurchaseFixture):
     market.near.fault("esim/order", "LOST_AFTER")
     market.near.fault("esim/query", *["500_BEFORE"] * 50)
     order_no = (await market.door.order()).data["orderNo"]
@@ -155,7 +155,7 @@ async def test_what_may_have_been_bought_is_never_bought_again(market: PurchaseF
     assert market.sold() == (1, 0)
 
 
-async def test_what_is_made_in_the_house_is_made_again_or_bought(market: PurchaseFixture):
+async def test_a_line_of_a_builtin_supplier_is_made_again_or_bought(market: PurchaseFixture):
     placed = await market.door.order("TEST-FAIL", items=[{"packageCode": "TEST-FAIL", "quantity": 2, "price": "1.80"}],
                                      amount="3.60")  # fmt: skip
     order_no = placed.data["orderNo"]
@@ -171,7 +171,7 @@ async def test_what_is_made_in_the_house_is_made_again_or_bought(market: Purchas
 
 
 async def stocked(market: PurchaseFixture, codes: int) -> None:
-    """That many codes of DEMO-STOCK are loaded, and it is sold from the stock first, then by rt:far."""
+    """Loads this many codes of DEMO-STOCK, and routes it to the stock first, then to rt:far."""
     hops = [Hop("stock", "DEMO-STOCK", None, None), hop("rt:far", "JC016")]
     await set_route(market.service.database, "DEMO-STOCK", hops, "ann", clock.now)
     if codes:
@@ -182,7 +182,7 @@ async def stocked(market: PurchaseFixture, codes: int) -> None:
 
 
 async def ordered(market: PurchaseFixture, quantity: int) -> str:
-    """An order of DEMO-STOCK. It is out of stock until the process knows the route."""
+    """The orderNo of an order of DEMO-STOCK. It is out of stock until the process has loaded the route."""
     line = {"packageCode": "DEMO-STOCK", "quantity": quantity, "price": "2.50"}
     async with asyncio.timeout(20):
         while (placed := await market.door.order(items=[line], amount=f"{2.5 * quantity:.2f}")).code == "200011":
@@ -197,9 +197,7 @@ async def free_codes(market: PurchaseFixture) -> int:
 
 
 @pytest.mark.parametrize("other", ["PENDING", "PLANNED"])
-async def test_what_is_under_way_elsewhere_is_not_sent_to_the_stock_with_what_failed(
-    market: PurchaseFixture, other: str
-):
+async def test_a_line_with_a_purchase_under_way_is_not_sent_to_the_stock(market: PurchaseFixture, other: str):
     await set_route(market.service.database, "DEMO-STOCK", [hop("rt:near", "JC016")], "ann", clock.now)
     market.near.fault("esim/order", "200011", *["200007"] * (other == "PLANNED"))
     market.near.slow = 1_000
@@ -213,7 +211,7 @@ async def test_what_is_under_way_elsewhere_is_not_sent_to_the_stock_with_what_fa
     assert await market.rows("SELECT supplier FROM order_item") == [("rt:near",)]
 
 
-async def test_what_waits_for_the_stock_gives_its_codes_back_when_it_is_sent_to_a_supplier(market: PurchaseFixture):
+async def test_a_line_that_leaves_the_stock_gives_its_codes_back(market: PurchaseFixture):
     await market.rows("CREATE FUNCTION later() RETURNS trigger LANGUAGE plpgsql AS"
                       " $$ BEGIN NEW.due_at := now() + interval '1 hour'; RETURN NEW; END $$")  # fmt: skip
     await market.rows("CREATE TRIGGER later BEFORE INSERT ON order_item FOR EACH ROW EXECUTE FUNCTION later()")
@@ -226,7 +224,7 @@ async def test_what_waits_for_the_stock_gives_its_codes_back_when_it_is_sent_to_
     assert (market.sold(), await free_codes(market)) == ((0, 2), 2)
 
 
-async def test_what_failed_takes_codes_when_it_is_sent_to_the_stock(market: PurchaseFixture):
+async def test_a_failed_line_that_is_sent_to_the_stock_takes_codes(market: PurchaseFixture):
     market.far.fault("esim/order", "200011", "200011")
     await stocked(market, 0)
     order_no = await ordered(market, 2)
@@ -240,7 +238,7 @@ async def test_what_failed_takes_codes_when_it_is_sent_to_the_stock(market: Purc
     assert (market.sold(), await free_codes(market)) == ((0, 0), 1)
 
 
-async def test_what_was_given_back_is_not_made_again(postgres: str, template: str):
+async def test_a_refunded_line_is_not_retried(postgres: str, template: str):
     async with purchase_fixture(postgres, template) as market:
         order_no = (await market.door.order("TEST-FAIL")).data["orderNo"]
         await market.until(order_no, lambda order: order["orderStatus"] == "REFUNDED")

@@ -1,4 +1,4 @@
-"""Placing orders through the public door (specification 4.2, decisions 4 /esim/order)."""
+"""/esim/order: orders are placed, repeated and refused (specification 4.2)."""
 
 import asyncio
 import secrets
@@ -14,8 +14,8 @@ def call(**changed):
     return {name: value for name, value in (good | changed).items() if value is not ...}
 
 
-async def balance(door: ApiClient) -> str:
-    return (await door.post("/account/balance")).data["balance"]
+async def balance(client: ApiClient) -> str:
+    return (await client.post("/account/balance")).data["balance"]
 
 
 async def test_an_order_is_paid_from_the_balance_and_delivered(dealer: ApiClient):
@@ -38,9 +38,9 @@ async def test_an_order_is_paid_from_the_balance_and_delivered(dealer: ApiClient
 
 
 async def test_a_repeat_gives_the_original_and_debits_once(dealer: ApiClient):
-    asked = call()
-    first = await dealer.post("/esim/order", asked)
-    again = await dealer.post("/esim/order", asked)
+    body = call()
+    first = await dealer.post("/esim/order", body)
+    again = await dealer.post("/esim/order", body)
     assert again.data["duplicate"] is True and again.data["orderNo"] == first.data["orderNo"]
     assert await balance(dealer) == "998.20"
 
@@ -51,51 +51,51 @@ async def test_a_repeat_gives_the_original_and_debits_once(dealer: ApiClient):
         {"amount": 1.80},
         {"amount": "1.8"},
         {"items": [{"packageCode": "TEST-OK", "quantity": 1, "price": 1.8, "periodNum": 1}]},
-        {"currency": "USD", "remark": "said otherwise"},
+        {"currency": "USD", "remark": "another remark"},
     ],
 )
-async def test_a_repeat_is_known_by_its_meaning_not_its_spelling(dealer: ApiClient, spelled: dict):
-    asked = call()
-    first = await dealer.post("/esim/order", asked)
-    again = await dealer.post("/esim/order", asked | spelled)
+async def test_a_repeat_is_recognized_whatever_its_spelling(dealer: ApiClient, spelled: dict):
+    body = call()
+    first = await dealer.post("/esim/order", body)
+    again = await dealer.post("/esim/order", body | spelled)
     assert again.data["duplicate"] is True and again.data["orderNo"] == first.data["orderNo"]
 
 
-async def test_lines_in_another_order_mean_the_same(dealer: ApiClient):
+async def test_a_repeat_may_have_its_lines_in_another_order(dealer: ApiClient):
     lines = [
         {"packageCode": "TEST-OK", "quantity": 1, "price": "1.80"},
         {"packageCode": "TEST-DELAY", "quantity": 2, "price": "1.80"},
     ]
-    asked = call(amount="5.40", items=lines)
-    first = await dealer.post("/esim/order", asked)
-    again = await dealer.post("/esim/order", asked | {"items": lines[::-1]})
+    body = call(amount="5.40", items=lines)
+    first = await dealer.post("/esim/order", body)
+    again = await dealer.post("/esim/order", body | {"items": lines[::-1]})
     assert first.code == again.code == "000000" and again.data["orderNo"] == first.data["orderNo"]
 
 
-async def test_another_content_under_a_used_transaction_id_is_refused(dealer: ApiClient):
-    asked = call()
-    await dealer.post("/esim/order", asked)
+async def test_a_used_transaction_id_with_other_content_is_refused(dealer: ApiClient):
+    body = call()
+    await dealer.post("/esim/order", body)
     two = [{"packageCode": "TEST-OK", "quantity": 2, "price": "1.80"}]
     for changed in ({"amount": "3.60", "items": two}, {"amount": "1.90"}, {"items": two}):
-        refused = await dealer.post("/esim/order", asked | changed)
+        refused = await dealer.post("/esim/order", body | changed)
         assert (refused.status, refused.code) == (409, "310402")
     assert await balance(dealer) == "998.20"
 
 
 async def test_a_refused_attempt_leaves_the_transaction_id_free(dealer: ApiClient):
-    asked = call(amount="9.99")
-    assert (await dealer.post("/esim/order", asked)).code == "200006"
-    assert (await dealer.post("/esim/order", asked | {"amount": "1.80"})).code == "000000"
+    body = call(amount="9.99")
+    assert (await dealer.post("/esim/order", body)).code == "200006"
+    assert (await dealer.post("/esim/order", body | {"amount": "1.80"})).code == "000000"
 
 
 async def test_a_repeat_after_a_change_of_price_gives_the_original(service: Service, dealer: ApiClient):
-    asked = call()
-    first = await dealer.post("/esim/order", asked)
+    body = call()
+    first = await dealer.post("/esim/order", body)
     await service.change(dealer.tenant_id, prices={"TEST-OK": "2.00"})
     async with asyncio.timeout(5):
         while (await dealer.order()).code != "200005":
             await asyncio.sleep(0.01)
-    again = await dealer.post("/esim/order", asked)
+    again = await dealer.post("/esim/order", body)
     assert again.data["orderNo"] == first.data["orderNo"]
     at_the_new_price = await dealer.order(amount="2.00", items=[{"packageCode": "TEST-OK", "quantity": 1, "price": 2}])
     assert at_the_new_price.code == "000000"
@@ -156,13 +156,13 @@ async def test_refused_input_names_the_parameter_and_leaves_no_row(
     assert await balance(dealer) == "1000.00"
 
 
-async def test_a_wrong_price_is_answered_with_the_right_one(dealer: ApiClient):
+async def test_a_wrong_price_is_refused_with_the_right_one(dealer: ApiClient):
     refused = await dealer.order(items=[LINE | {"price": "1.70"}])
     assert refused.data["lines"] == [{"index": 0, "packageCode": "TEST-OK", "expectedPrice": "1.80", "currency": "USD"}]
     assert (await dealer.order(amount="9.00")).data == {"expectedAmount": "1.80"}
 
 
-async def test_an_order_beyond_the_balance_is_refused_with_what_there_is(service: Service):
+async def test_an_order_beyond_the_balance_is_refused_with_the_available_balance(service: Service):
     async with service.door(await service.tenant(balance="1.79", qps=0)) as poor:
         refused = await poor.order()
         assert (refused.status, refused.code) == (402, "200007")
@@ -172,7 +172,7 @@ async def test_an_order_beyond_the_balance_is_refused_with_what_there_is(service
         assert await balance(poor) == "-0.01"
 
 
-async def test_a_frozen_wallet_buys_nothing_until_it_is_thawed(service: Service, dealer: ApiClient):
+async def test_a_frozen_wallet_buys_nothing_until_it_is_unfrozen(service: Service, dealer: ApiClient):
     assert (await dealer.order()).code == "000000"  # the wallet is known to the process now
     await service.change(dealer.tenant_id, frozen=True)
     refused = await dealer.order()
@@ -202,7 +202,7 @@ async def test_a_daily_package_needs_its_number_of_days(dealer: ApiClient):
     assert bought.code == "000000" and bought.data["items"][0]["periodNum"] == days
 
 
-async def test_sixty_four_buyers_of_a_balance_for_half_of_them(service: Service):
+async def test_of_sixty_four_orders_at_once_only_those_that_the_balance_covers_are_placed(service: Service):
     async with service.door(await service.tenant(balance="57.60", qps=0)) as dealer:
         codes = [reply.code for reply in await asyncio.gather(*[dealer.order() for _ in range(64)])]
         assert sorted(codes) == ["000000"] * 32 + ["200007"] * 32
@@ -210,10 +210,10 @@ async def test_sixty_four_buyers_of_a_balance_for_half_of_them(service: Service)
         assert (await dealer.post("/esim/order/list")).data["pager"]["total"] == 32
 
 
-async def test_the_same_transaction_id_a_hundred_times_at_once_half_with_another_price(dealer: ApiClient):
-    asked = call()
-    other = asked | {"amount": "1.70", "items": [LINE | {"price": "1.70"}]}
-    replies = await asyncio.gather(*[dealer.post("/esim/order", asked if n % 2 else other) for n in range(100)])
+async def test_a_transaction_id_sent_a_hundred_times_at_once_makes_one_order(dealer: ApiClient):
+    body = call()
+    other = body | {"amount": "1.70", "items": [LINE | {"price": "1.70"}]}
+    replies = await asyncio.gather(*[dealer.post("/esim/order", body if n % 2 else other) for n in range(100)])
     placed = [reply for reply in replies if reply.code == "000000"]
     assert len(placed) == 50 and len({reply.data["orderNo"] for reply in placed}) == 1
     assert sum(not reply.data["duplicate"] for reply in placed) == 1
@@ -221,23 +221,23 @@ async def test_the_same_transaction_id_a_hundred_times_at_once_half_with_another
     assert await balance(dealer) == "998.20"
 
 
-async def test_neighbours_in_a_batch_are_not_harmed_by_refusals(
+async def test_refusals_do_not_affect_other_orders_of_the_batch(
     service: Service, dealer: ApiClient, stranger: ApiClient
 ):
     async with service.door(await service.tenant(balance="0", qps=0)) as poor:
-        doors = [dealer, poor, stranger] * 20
-        replies = await asyncio.gather(*[door.order() for door in doors])
+        clients = [dealer, poor, stranger] * 20
+        replies = await asyncio.gather(*[client.order() for client in clients])
     assert [reply.code for reply in replies] == ["000000", "200007", "000000"] * 20
 
 
 async def test_two_dealers_may_use_the_same_transaction_id(dealer: ApiClient, stranger: ApiClient):
-    asked = call()
-    mine, theirs = await dealer.post("/esim/order", asked), await stranger.post("/esim/order", asked)
+    body = call()
+    mine, theirs = await dealer.post("/esim/order", body), await stranger.post("/esim/order", body)
     assert mine.code == theirs.code == "000000"
     assert mine.data["orderNo"] != theirs.data["orderNo"] and theirs.data["duplicate"] is False
 
 
-async def test_five_hundred_profiles_are_the_most_of_an_order(dealer: ApiClient):
+async def test_an_order_has_at_most_five_hundred_profiles(dealer: ApiClient):
     codes = ("TEST-OK", "TEST-DELAY", "TEST-PARTIAL", "TEST-ASYNC", "TEST-REVIEW")
     lines = [LINE | {"packageCode": code, "quantity": 100} for code in codes]
     bought = await dealer.post("/esim/order", call(amount="900.00", items=lines))
@@ -248,6 +248,6 @@ async def test_five_hundred_profiles_are_the_most_of_an_order(dealer: ApiClient)
     assert len({profile["iccid"] for item in done["items"] for profile in item["profiles"]}) == 500
 
 
-async def test_the_ledger_is_exact_after_all_of_it(service: Service, dealer: ApiClient):
+async def test_the_ledger_is_exact_afterwards(service: Service, dealer: ApiClient):
     await dealer.order()
     assert await service.audit() == []

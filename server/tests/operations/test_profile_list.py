@@ -8,12 +8,12 @@ DELIVERED_LATER, NEVER = 3, 1
 ORDERED = DELIVERED_LATER + NEVER
 
 
-async def listed(door: ApiClient, **filters: Any) -> list[str]:
+async def listed(client: ApiClient, **filters: Any) -> list[str]:
     """The profileIds of all pages, by cursor, two rows a page; the total is that of the rows."""
     found: list[str] = []
     pager: dict[str, Any] = {"pageSize": 2}
     while True:
-        reply = await door.post("/esim/profile/list", {**filters, "pager": pager})
+        reply = await client.post("/esim/profile/list", {**filters, "pager": pager})
         assert reply.code == "000000", reply
         found += [record["profile"]["profileId"] for record in reply.data["records"]]
         total = reply.data["pager"]["total"]
@@ -23,40 +23,40 @@ async def listed(door: ApiClient, **filters: Any) -> list[str]:
         pager = {"pageSize": 2, "after": after}
 
 
-async def ordered(door: ApiClient, quantity: int) -> tuple[str, list[str]]:
+async def ordered(client: ApiClient, quantity: int) -> tuple[str, list[str]]:
     """The orderNo and the profileIds of a new order, newest first."""
     line = {"packageCode": "TEST-OK", "quantity": quantity, "price": "1.80"}
-    data = (await door.order(items=[line], amount=f"{1.8 * quantity:.2f}")).data
+    data = (await client.order(items=[line], amount=f"{1.8 * quantity:.2f}")).data
     return data["orderNo"], [profile["profileId"] for profile in data["items"][0]["profiles"]][::-1]
 
 
 async def test_profiles_without_codes_are_listed_on_request_only(database_url: str):
     async with running_service(database_url, worker=False) as quiet:
         created = await quiet.tenant(balance="1000", qps=0)
-        async with quiet.door(created) as door:
-            order_no, (*pending, void) = await ordered(door, ORDERED)
-            assert (await door.post("/esim/profile/cancel", {"profileId": void})).data["cancelled"] is True
-            assert await listed(door) == []
-            assert await listed(door, orderNo=order_no) == []
-            assert await listed(door, cancelled=False) == []
-            assert await listed(door, lifecycleStatus="PENDING") == pending
-            assert await listed(door, lifecycleStatus=["PENDING", "DELIVERED"], orderNo=order_no) == pending
+        async with quiet.door(created) as client:
+            order_no, (*pending, void) = await ordered(client, ORDERED)
+            assert (await client.post("/esim/profile/cancel", {"profileId": void})).data["cancelled"] is True
+            assert await listed(client) == []
+            assert await listed(client, orderNo=order_no) == []
+            assert await listed(client, cancelled=False) == []
+            assert await listed(client, lifecycleStatus="PENDING") == pending
+            assert await listed(client, lifecycleStatus=["PENDING", "DELIVERED"], orderNo=order_no) == pending
             for cancelled_before_delivery in ({"lifecycleStatus": "CANCELLED"}, {"cancelled": True}):
-                assert await listed(door, **cancelled_before_delivery) == []
-            assert await listed(door, lifecycleStatus=["PENDING", "CANCELLED"]) == pending
+                assert await listed(client, **cancelled_before_delivery) == []
+            assert await listed(client, lifecycleStatus=["PENDING", "CANCELLED"]) == pending
             for profile_id in (pending[0], void):
-                assert await listed(door, profileId=profile_id) == [profile_id]
-            assert await listed(door, profileId=pending[0], lifecycleStatus="DELIVERED") == []
+                assert await listed(client, profileId=profile_id) == [profile_id]
+            assert await listed(client, profileId=pending[0], lifecycleStatus="DELIVERED") == []
 
-        async with running_service(database_url) as busy, busy.door(created) as door:
-            await door.delivered(order_no)
+        async with running_service(database_url) as busy, busy.door(created) as client:
+            await client.delivered(order_no)
 
-        async with quiet.door(created) as door:
-            _, later = await ordered(door, 1)
-            assert await listed(door) == await listed(door, orderNo=order_no) == pending
-            assert await listed(door, lifecycleStatus="PENDING") == later
-            assert await listed(door, lifecycleStatus=["PENDING", "DELIVERED"]) == later + pending
-            await door.post("/esim/profile/cancel", {"profileId": pending[0]})
-            assert await listed(door, lifecycleStatus="CANCELLED") == [pending[0]]
-            assert await listed(door) == pending
+        async with quiet.door(created) as client:
+            _, later = await ordered(client, 1)
+            assert await listed(client) == await listed(client, orderNo=order_no) == pending
+            assert await listed(client, lifecycleStatus="PENDING") == later
+            assert await listed(client, lifecycleStatus=["PENDING", "DELIVERED"]) == later + pending
+            await client.post("/esim/profile/cancel", {"profileId": pending[0]})
+            assert await listed(client, lifecycleStatus="CANCELLED") == [pending[0]]
+            assert await listed(client) == pending
         assert await quiet.audit() == []

@@ -25,14 +25,14 @@ CODE = "LPA:1$rsp.example.com$KQ7-3F"
         (f"{CODE}$$1$later$FIELDS", f"{CODE}$$1$later$FIELDS", "rsp.example.com", "KQ7-3F"),
     ],
 )
-def test_a_code_is_read_and_written_whole(text: str, whole: str, host: str, matching_id: str):
+def test_a_code_is_parsed_and_written_back(text: str, whole: str, host: str, matching_id: str):
     code = activation_code.parse(text)
     assert (code.text, code.smdp_address, code.matching_id) == (whole, host, matching_id)
     assert activation_code.parse(code.text) == code
 
 
 @pytest.mark.parametrize(("rest", "required"), [("", False), ("$$", False), ("$1.3$1", True), ("$$1", True)])
-def test_a_code_says_whether_it_needs_a_confirmation_code(rest: str, required: bool):
+def test_a_code_may_need_a_confirmation_code(rest: str, required: bool):
     assert activation_code.parse(CODE + rest).confirmation_code_required is required
 
 
@@ -58,13 +58,13 @@ def test_a_code_says_whether_it_needs_a_confirmation_code(rest: str, required: b
         (f"1$rsp.example.com${'A' * 128}${'1.' * 52}1", "characters; at most 255"),
     ],
 )
-def test_no_other_text_is_a_code_and_the_fault_does_not_repeat_it(text: str, part: str):
+def test_malformed_codes_are_refused_without_repeating_them(text: str, part: str):
     with pytest.raises(ValueError, match=part) as fault:
         activation_code.parse(text)
     assert "SECRET" not in str(fault.value) and "example" not in str(fault.value)
 
 
-def test_the_longest_code_is_one():
+def test_the_longest_code_is_accepted():
     tail = "$" + "1." * 51 + "1"
     text = f"LPA:1$rsp.example.com${'A' * 128}{tail}"
     assert len(text) == 254 and activation_code.parse(text).text == text

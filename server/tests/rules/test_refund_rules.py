@@ -1,4 +1,4 @@
-"""What may be refunded and for how much: the pure rules, by tables and by random stories."""
+"""What may be refunded and for how much: the rules, by tables and by random sequences."""
 
 import random
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ FIRST = 1_000
 
 
 def delivered(profile_id: int, **changed: object) -> Profile:
-    one = Profile(
+    profile = Profile(
         profile_id,
         "DELIVERED",
         iccid=f"89{profile_id:017d}",
@@ -30,7 +30,7 @@ def delivered(profile_id: int, **changed: object) -> Profile:
         esim_status="GOT_RESOURCE",
         smdp_status="RELEASED",
     )
-    return msgspec.structs.replace(one, **changed)
+    return msgspec.structs.replace(profile, **changed)
 
 
 def order(*lines: list[Profile], price: int = 18_000, period_num: int = 1) -> Order:
@@ -67,17 +67,17 @@ def at_once(item: Item, profile: Profile) -> refund.Way:
         ({"plan_use_status": "ENDED"}, "USED"),
     ],
 )
-def test_what_cannot_be_refunded_and_why(changed: dict[str, object], reason: str | None):
+def test_a_profile_is_refundable_or_has_a_reason(changed: dict[str, object], reason: str | None):
     assert refund.refuse(delivered(FIRST, **changed)) == reason
 
 
-def test_a_profile_whose_cancellation_is_under_way_is_not_refunded():
+def test_a_profile_that_is_being_cancelled_is_not_refunded():
     assert refund.refuse(delivered(FIRST), {FIRST}) == "CANCELLED"
 
 
 def test_the_amount_is_the_unit_price_paid_times_the_period():
-    one = order([delivered(FIRST), delivered(FIRST + 1)], price=9_500, period_num=7)
-    plan = refund.plan(one, Scope({0: frozenset({FIRST})}), at_once)
+    paid = order([delivered(FIRST), delivered(FIRST + 1)], price=9_500, period_num=7)
+    plan = refund.plan(paid, Scope({0: frozenset({FIRST})}), at_once)
     assert (plan.amount, plan.at_once) == (66_500, True)
 
 
@@ -95,29 +95,29 @@ def test_the_amount_is_the_unit_price_paid_times_the_period():
     ],
 )
 def test_a_call_names_a_scope(items: list | None, lines: dict | None):
-    one = order([delivered(FIRST), delivered(FIRST + 1)], [delivered(FIRST + 2)])
-    asked = items and [
+    paid = order([delivered(FIRST), delivered(FIRST + 1)], [delivered(FIRST + 2)])
+    sent = items and [
         RefundItem(
             item_no=identity.item_no(ORDER_ID, int(line)),
             profiles=None if ids is None else tuple(RefundProfile(profile_id=each) for each in ids),
         )
         for line, ids in items
     ]
-    assert refund.resolve(one, asked).lines == lines
+    assert refund.resolve(paid, sent).lines == lines
 
 
-def test_scopes_mean_the_same_however_they_are_spelt():
-    one, two = Scope({0: frozenset({1, 2}), 1: None}), Scope({1: None, 0: frozenset({2, 1})})
-    assert one.digest == two.digest
-    different = [Scope(None), Scope({0: None}), Scope({0: frozenset({1})}), Scope({0: frozenset({1, 2})}), one]
-    assert len({each.digest for each in different}) == len(different)
+def test_equal_scopes_have_equal_digests():
+    first, second = Scope({0: frozenset({1, 2}), 1: None}), Scope({1: None, 0: frozenset({2, 1})})
+    assert first.digest == second.digest
+    different = [Scope(None), Scope({0: None}), Scope({0: frozenset({1})}), Scope({0: frozenset({1, 2})}), first]
+    assert len({scope.digest for scope in different}) == len(different)
 
 
 def test_an_item_of_another_order_is_not_in_this_one():
-    one = order([delivered(FIRST)])
+    paid = order([delivered(FIRST)])
     for item_no in (identity.item_no(ORDER_ID + 1, 0), identity.item_no(ORDER_ID, 1), "x", "D1-I-2"):
         with pytest.raises(refusal.ItemNotInOrder):
-            refund.resolve(one, [RefundItem(item_no=item_no)])
+            refund.resolve(paid, [RefundItem(item_no=item_no)])
 
 
 profiles = st.sampled_from(
@@ -133,8 +133,8 @@ profiles = st.sampled_from(
 
 @settings(max_examples=200)
 @given(st.lists(st.lists(profiles, min_size=1, max_size=4), min_size=1, max_size=3), st.integers(0, 2**32))
-def test_whatever_is_asked_for_money_and_statuses_agree(lines: list[list[dict]], seed: int):
-    """Random refunds, holds and releases until nothing is left: never more than was paid, never one profile twice."""
+def test_money_and_statuses_agree_after_any_sequence_of_refunds(lines: list[list[dict]], seed: int):
+    """Random refunds, holds and releases: never more than was paid, never a profile twice."""
     chance, number = random.Random(seed), iter(range(FIRST, FIRST + 100))
     state = order(*[[delivered(next(number), **changed) for changed in line] for line in lines])
     paid_back: dict[int, int] = {}
@@ -162,9 +162,13 @@ def test_whatever_is_asked_for_money_and_statuses_agree(lines: list[list[dict]],
             held.append(plan.parts)
         assert state.refund_amount == sum(paid_back.values()) <= state.amount
         assert (state.pay_status == "REFUNDED") == (state.refund_amount == state.amount)
-        assert (state.order_status == "REFUNDING") == any(one.held for one in state.profiles)
-        assert {one.profile_id for one in state.profiles if one.refunded} == paid_back.keys()
-        assert all(one.cancelled and one.lifecycle_status == "CANCELLED" for one in state.profiles if one.refunded)
+        assert (state.order_status == "REFUNDING") == any(profile.held for profile in state.profiles)
+        assert {profile.profile_id for profile in state.profiles if profile.refunded} == paid_back.keys()
+        assert all(
+            profile.cancelled and profile.lifecycle_status == "CANCELLED"
+            for profile in state.profiles
+            if profile.refunded
+        )
 
 
 def _any_scope(state: Order, chance: random.Random) -> Scope:
@@ -173,6 +177,6 @@ def _any_scope(state: Order, chance: random.Random) -> Scope:
     lines: dict[int, frozenset[int] | None] = {}
     for item in state.items:
         if chance.random() < 0.6:
-            ids = [one.profile_id for one in item.profiles if chance.random() < 0.5]
+            ids = [profile.profile_id for profile in item.profiles if chance.random() < 0.5]
             lines[item.line] = frozenset(ids) or None
     return Scope(lines or None)

@@ -79,7 +79,7 @@ async def check_invariants(
         for kind in secrets.SECRETS:
             keys = master_keys if kind.by_master_key else data_keys
             await _open_all(connection, kind, keys, tenant_id, findings[SECRETS_OPEN])
-    results = [_invariant(code, of_code) for code, of_code in findings.items()]
+    results = [_invariant(code, findings[code]) for code in CODES]
     return AuditReport(
         at=now,
         tenant_id=tenant_id,

@@ -245,7 +245,6 @@ async def _record_acts(
             "reason": request.act.reason,
             "asyncStatus": answer.async_status,
         }
-        audit_context.source.set(
-            request.act.source
-        )  # the batch runs in a task of its own, without any request's source
+        # The batch runs in a task of its own, which has the source of no request.
+        audit_context.source.set(request.act.source)
         await record_act(session, request.act.author, "profile.cancel", request.tenant_id, detail)

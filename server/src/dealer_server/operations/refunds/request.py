@@ -149,9 +149,8 @@ async def _record_acts(session: Session, decided: Iterable[tuple[RefundRequest, 
             "amount": answer.refund_amount,
             "reason": request.act.reason,
         }
-        audit_context.source.set(
-            request.act.source
-        )  # the batch runs in a task of its own, without any request's source
+        # The batch runs in a task of its own, which has the source of no request.
+        audit_context.source.set(request.act.source)
         await record_act(session, request.act.author, "order.refund", request.tenant_id, detail)
 
 

@@ -49,26 +49,16 @@ async def with_password(
     Raises NotSignedIn, TooManyTries, password.Busy."""
     async with database.connection() as connection:
         account = await user_store.named(connection, name)
-    # The name as stored: the database folds more letters into one than lower() does.
-    by_name = attempts.subject("name", (account.name if account else name).lower())
-    by_address = attempts.address_subject(visitor.address)
-    device = device_token.find(keys, account, visitor.devices, now) if keys and account else ""
-    if device:
-        own, shared = attempts.subject("device", device), ()
-    else:  # the password is part of it: a new password begins a new count
-        password_hash = account and account.password
-        own = attempts.subject("name and address", f"{by_name.hex()}|{password_hash}|{by_address}")
-        shared = (by_name, by_address)
-    limits = {own: attempts.ATTEMPTS_PER_NAME, **dict.fromkeys(shared[1:], attempts.ATTEMPTS_PER_ADDRESS)}
-    counts = await attempts.count_all(database, (own, *shared), limits, visitor.address, now)
-    await asyncio.sleep(attempts.delay_seconds(counts.get(by_name, 0)))
+    counted = _counted(account, name, visitor, now, keys)
+    counts = await attempts.count_all(database, counted.subjects, counted.limits, visitor.address, now)
+    await asyncio.sleep(attempts.delay_seconds(counts.get(counted.by_name, 0)))
     active = account if account is not None and _is_active(account) else None
     try:
         fits = await hasher.fits(active.password if active else None, password)
     except Busy:
         async with database.connection() as connection:
-            for counted in (own, *shared):  # the password was not checked, so it does not count
-                await user_store.take_back(connection, counted)
+            for subject in counted.subjects:  # the password was not checked, so it does not count
+                await user_store.take_back(connection, subject)
         raise
     if not fits or active is None:
         log.warning("console_sign_in_refused", address=visitor.address, user_id=account.user_id if account else None)
@@ -78,12 +68,44 @@ async def with_password(
         if await user_store.account(connection, active.user_id) != active:  # changed since it was read
             raise NotSignedIn
         await user_store.sweep(connection, now - sessions.LIFETIME, now - attempts.WINDOW, now)
-        await user_store.forgive(connection, own)
-        if shared:
-            await attempts.forgive(connection, by_name, visitor.address)
+        await user_store.forgive(connection, counted.own)
+        if not counted.known_device:
+            await attempts.forgive(connection, counted.by_name, visitor.address)
         return await _open_session(connection, active, not active.totp_on, visitor, now, keys)
 
     return await database.run(work)
+
+
+class _Counted(NamedTuple):
+    """What an attempt is counted by: `own` alone on a known device, else the name and the address too."""
+
+    own: bytes
+    by_name: bytes
+    by_address: bytes
+    known_device: bool
+
+    @property
+    def subjects(self) -> tuple[bytes, ...]:
+        return (self.own,) if self.known_device else (self.own, self.by_name, self.by_address)
+
+    @property
+    def limits(self) -> dict[bytes, int]:
+        """A name has none: its attempts only delay sign-ins."""
+        limits = {self.own: attempts.ATTEMPTS_PER_NAME}
+        return limits if self.known_device else limits | {self.by_address: attempts.ATTEMPTS_PER_ADDRESS}
+
+
+def _counted(account: Account | None, name: str, visitor: Visitor, now: datetime, keys: DataKeys | None) -> _Counted:
+    # The name as stored: the database folds more letters into one than lower() does.
+    by_name = attempts.subject("name", (account.name if account else name).lower())
+    by_address = attempts.address_subject(visitor.address)
+    device = device_token.find(keys, account, visitor.devices, now) if keys and account else ""
+    if device:
+        own = attempts.subject("device", device)
+    else:  # the password is part of it: a new password begins a new count
+        password_hash = account and account.password
+        own = attempts.subject("name and address", f"{by_name.hex()}|{password_hash}|{by_address}")
+    return _Counted(own=own, by_name=by_name, by_address=by_address, known_device=bool(device))
 
 
 async def with_code(
