@@ -1,7 +1,7 @@
-"""What is wrong with a body that does not decode? (decisions 2: 000104 to 000108)
+"""What is wrong with a body that does not decode? (specification 7.1: 000104 to 000108)
 
-Decoding is validating; this file turns what the decoder says into a refusal that names the parameter, what was wrong
-and what is accepted.
+Decoding validates. This file turns the decoder's message into a refusal that names the parameter, what was wrong and
+what is accepted.
 """
 
 import json
@@ -62,13 +62,13 @@ def _is_json(body: bytes) -> bool:
     return True
 
 
-def explain(said: str) -> refusal.Refusal:
-    """The refusal for one message of the decoder."""
-    missing = _MISSING.match(said)
+def explain(message: str) -> refusal.Refusal:
+    """The refusal for a message of the decoder."""
+    missing = _MISSING.match(message)
     if missing:
         name = _name(missing["path"], missing["field"])
         return refusal.ParameterMissing(f"{name} is required")
-    at = _AT.match(said)
+    at = _AT.match(message)
     if at is None:
         return refusal.NotJson("the body is not a JSON object")
     name, what = _name(at["path"]), at["what"]
@@ -121,7 +121,7 @@ def _type(kind: str) -> str:
 
 
 def _refuse_nul(value: Any, name: str) -> None:
-    """Text with a NUL is refused wherever it stands (decisions 3)."""
+    """Raises for text with a NUL character, wherever it stands (specification 10)."""
     if isinstance(value, str):
         if "\0" in value:
             raise refusal.ParameterInvalid(f"{name or 'a value'} contains a NUL character")

@@ -10,13 +10,13 @@ import structlog
 
 from dealer_server.api import routes
 from dealer_server.api.admission import LocalAdmission, SharedAdmission
+from dealer_server.api.admission.written_ids import WrittenIds
 from dealer_server.api.authenticate import Authenticator
 from dealer_server.api.gateway import Gateway
 from dealer_server.api.latency import LatencyRecorder
 from dealer_server.api.openapi import generator
 from dealer_server.api.pages import pages, with_console
 from dealer_server.api.refused_calls import CallLog
-from dealer_server.api.written_ids import WrittenIds
 from dealer_server.console.app import ConsoleApp
 from dealer_server.db.database import Database
 from dealer_server.db.session import Session
