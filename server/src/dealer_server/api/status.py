@@ -23,8 +23,8 @@ def readiness(reasons: Sequence[str]) -> Response:
 
 
 def pages(gauges: Gauges, not_ready: Callable[[], Sequence[str]]) -> Starlette:
-    """`gauges` reads from the database the gauges of webhooks, and how many purchases of each supplier are in which state.
-    While the database is lost, /health answers 503."""
+    """`gauges` reads the gauges of webhooks, and how many purchases of each supplier are in which state. While the
+    database is lost, /health answers 503."""
 
     async def health(_: Request) -> Response:
         try:

@@ -40,8 +40,8 @@ class SharedAdmission:
     memory of request ids and with its share of each tenant's QPS, until a probe succeeds. It records every id at all
     times, so that the loss of Valkey admits no id twice.
 
-    Writing calls are admitted once by all processes also then: their ids go to PostgreSQL (`written`), those of the last
-    eleven minutes first, and from there into Valkey before it is used again.
+    Writing calls are admitted once by all processes also then: their ids go to PostgreSQL (`written`), those of the
+    last eleven minutes first, and from there into Valkey before it is used again.
     """
 
     shared = True
@@ -169,7 +169,7 @@ class SharedAdmission:
         self._probe = asyncio.create_task(self._probe_until_found())
 
     async def _probe_until_found(self) -> None:
-        """Runs the script on a call without a tenant: a server that answers but cannot write does not count as found."""
+        """Runs the script on a call without a tenant: a server that answers but cannot write is not back."""
         probe = Call("", "", 0, 0, 0.0, asyncio.get_running_loop().create_future())
         kept = self._written is None
         while self.degraded:
