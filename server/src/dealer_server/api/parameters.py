@@ -7,12 +7,12 @@ what is accepted.
 import json
 import re
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
 from dealer_server.rules import refusal
-from esim_dealer.wire import vocabulary
+from esim_dealer.wire import calls
 
 _MISSING = re.compile(r"Object missing required field `(?P<field>[^`]+)`(?: - at `(?P<path>[^`]+)`)?")
 _AT = re.compile(r"(?P<what>.*?) - at `(?P<path>[^`]+)`\Z", re.DOTALL)
@@ -22,18 +22,23 @@ _PATTERNS = {
     "transactionId": "letters, digits and . _ : @ -, at most 64",
     "iccid": "18 to 20 digits",
 }
-_WORDS = {
-    "type": get_args(vocabulary.LocationType),
-    "orderStatus": get_args(vocabulary.OrderStatus),
-    "lifecycleStatus": get_args(vocabulary.LifecycleStatus),
-    "planUseStatus": get_args(vocabulary.PlanUseStatus),
-    "step": get_args(vocabulary.AdvanceStep),
-    "entryType": get_args(vocabulary.EntryType),
-    "payMethod": get_args(vocabulary.PayMethod),
-    "eventType": get_args(vocabulary.EventType),
-    "status": get_args(vocabulary.DeliveryState),
-}
 _TIME = "an RFC 3339 time such as 2026-11-20T08:15:30Z"
+
+
+def _words_of(hint: Any) -> tuple[str, ...]:
+    """The words of a type that is, or contains, a Literal."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return next(filter(None, map(_words_of, get_args(hint))), ())
+
+
+_WORDS = {
+    field.encode_name: words
+    for request in calls.Request.__subclasses__()
+    for field in msgspec.structs.fields(request)
+    if (words := _words_of(field.type))
+}
+"""The accepted words by parameter."""
 
 
 def decode(decoder: Callable[[bytes], Any], body: bytes) -> Any:
