@@ -30,7 +30,7 @@ _SECURITY = {
     ALIAS: signing.SIGNATURE_ALIAS,
 }
 _PLAIN_JSON = b"application/json"
-_UNUSED_SECRET, _UNUSED_CONTEXT = b"a secret that signs nothing", b"nobody"
+_UNUSED_SECRET, _UNUSED_CONTEXT = b"a secret that signs nothing", b"unused"
 
 
 class Head(NamedTuple):

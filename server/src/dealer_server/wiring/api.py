@@ -123,7 +123,7 @@ async def _batchers(stack: AsyncExitStack, base: Base) -> tuple[OrderBatcher, Re
     suppliers = suppliers_of(base)
 
     def way(for_refund: bool) -> Callable[[Item, Profile], Way]:
-        """Suppliers that are called are asked; builtin ones know at once."""
+        """How a profile is voided: remote suppliers have to agree, builtin ones decide at once."""
         return lambda item, _: (
             suppliers[item.supplier].way(item.package_code, for_refund) if item.supplier in suppliers else "SUPPLIER"
         )
@@ -147,7 +147,7 @@ async def _session(stack: AsyncExitStack, database: Database, **options: str) ->
 
 def _pages(base: Base, served: tuple[Route[Any, Any], ...]) -> Starlette:
     @functools.cache
-    def document() -> bytes:  # made when it is first asked for: it takes a tenth of a second
+    def document() -> bytes:  # made for the first reader: it takes a tenth of a second
         return msgspec.json.encode(generator.document(served, base_url=base.settings.base_url, version=VERSION))
 
     code_of = functools.partial(qr.code_of, base.database, base.data_keys)

@@ -24,7 +24,7 @@ class FailedAuthentications:
         return len(self._full_at)
 
     def record(self, ip: str, now: float) -> None:
-        """One more failure. What goes beyond an empty bucket is not counted: nobody is blocked for longer than that."""
+        """Counts a failure, but none beyond an empty bucket: no client is blocked for longer than that."""
         client = client_network(ip)
         full_at = rate_limit.spend(self._full_at.get(client, 0.0), now, self._rate, self._burst)
         if full_at is None:

@@ -30,7 +30,7 @@ class LocalAdmission:
         self._used = UsedRequestIds()
         self._full_at: dict[int, float] = {}
         self._failures = FailedAuthentications(failures_per_second, failures_burst)
-        # Not wrapped: every call asks, and a wrapper costs as much as some of these.
+        # Bound methods, not wrappers: they run on every call, and a wrapper costs as much as some of them.
         self.use_request_id = self._used.use
         self.failed_authentication = self._failures.record
         self.authentication_blocked = self._failures.wait_seconds

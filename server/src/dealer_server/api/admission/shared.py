@@ -207,6 +207,6 @@ class SharedAdmission:
             try:
                 await self._fill(written, 6 * OTHERS_BACK_SECONDS)
                 break
-            except Exception as error:  # until it is done PostgreSQL is asked too
+            except Exception as error:  # tried again; until then PostgreSQL decides too
                 log.warning("request_ids_not_shared", error=repr(error))
         self._settling = None

@@ -90,7 +90,7 @@ def client_address(peer: str, forwarded_for: Sequence[str], trusted: Sequence[Ne
     hops = [hop.strip() for line in forwarded_for for hop in line.split(",")]
     for hop in reversed(hops):
         parsed = _address(hop)
-        if parsed is None:  # what a trusted proxy passed on unread names nobody
+        if parsed is None:  # a trusted proxy passed on what is no address
             break
         address = parsed
         if not _is_trusted(parsed, trusted):

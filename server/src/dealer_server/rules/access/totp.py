@@ -24,7 +24,7 @@ def code(secret: bytes, step: int) -> str:
 
 
 def step_matched(secret: bytes, given: str, now: datetime) -> int | None:
-    """The step whose code was given, None for no step. All codes are compared, so that the time taken reveals nothing."""
+    """The step whose code was given, or None. All codes are compared, so that the time taken reveals nothing."""
     current = step_of(now)
     steps = range(current - DRIFT_STEPS, current + DRIFT_STEPS + 1)
     fitting = [step for step in steps if hmac.compare_digest(code(secret, step).encode(), given.encode())]
