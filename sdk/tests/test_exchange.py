@@ -2,8 +2,9 @@
 
 import pytest
 
-from esim_dealer import errors, operations
+from esim_dealer import errors
 from esim_dealer.exchange import NoReply, Reply, RetryPolicy, delivered, read, retry_delay, server_time, settles
+from esim_dealer.wire import operations
 from esim_dealer.wire.calls import Health
 from esim_dealer.wire.snapshot import Snapshot
 

@@ -41,7 +41,7 @@ class Call(Generic[T]):
     request: calls.Request
 
 
-# What the lists are asked for
+# Filters and pages of the lists
 
 
 class Paging(TypedDict, total=False):

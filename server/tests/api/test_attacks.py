@@ -1,4 +1,4 @@
-"""The attacks of trust.md on the public door, over raw sockets against the whole service: none of them buys anything.
+"""Attacks on the public API, over raw sockets against the whole service: none of them buys anything.
 
 Every attack carries or is followed by an order that would be executed if it were read: well signed, paid for, with a
 request id of its own. The bare listener is tested in test_listener.py, the checks one by one in test_gateway.py.

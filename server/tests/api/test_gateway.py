@@ -1,4 +1,4 @@
-"""The gateway: every refusal of the check order, by code, status, message and headers (decisions 1, 2, 7)."""
+"""The gateway: every refusal of the check order, by code, status, message and headers (specification 5.4, 7, 8)."""
 
 import asyncio
 import hashlib
@@ -1153,7 +1153,7 @@ async def test_an_order_with_a_nul_in_its_remark_is_refused(dealer: ApiClient, b
 
 @dataclass
 class Call:
-    """A good order of TEST-OK. Each check of decisions 1 has a way to spoil it that leaves the others as they are."""
+    """A good order of TEST-OK. Each check of specification 5.4 has a way to spoil it that leaves the others alone."""
 
     method: str = "POST"
     path: str = f"{PREFIX}/esim/order"

@@ -48,8 +48,8 @@ class App:
             return
         self.seen.append((scope["method"], scope["path"], body))
         self.scopes.append(scope)
-        if scope["path"] == "/known":
-            scope[listener.KNOWN]()
+        if scope["path"] == "/authenticated":
+            scope[listener.AUTHENTICATED]()
         if scope["path"] == "/wait":
             self.entered.set()
             await asyncio.to_thread(self.released.wait, PATIENCE)
@@ -576,27 +576,31 @@ def test_a_trusted_proxy_has_as_many_connections_as_it_likes():
         assert served.server.counts.closed_for_others == 0
 
 
-def test_strangers_make_room_before_those_that_were_authenticated():
-    with running(limits=Limits(connections=2)) as served, served.connect() as known, served.connect() as stranger:
-        for client, path in ((known, b"/known"), (stranger, b"/a")):
+def test_unauthenticated_connections_are_closed_before_authenticated_ones():
+    with (
+        running(limits=Limits(connections=2)) as served,
+        served.connect() as authenticated,
+        served.connect() as unauthenticated,
+    ):
+        for client, path in ((authenticated, b"/authenticated"), (unauthenticated, b"/a")):
             client.sendall(post(path.decode()))
             assert read_answer(client) == b"HTTP/1.1 200 OK " + path
         with served.connect() as third:
-            assert read_to_end(stranger) == b""
-            for client in (known, third):
+            assert read_to_end(unauthenticated) == b""
+            for client in (authenticated, third):
                 client.sendall(post("/c"))
                 assert read_answer(client) == b"HTTP/1.1 200 OK /c"
 
 
 def test_a_connection_over_which_nobody_was_authenticated_waits_for_a_shorter_time():
-    deadlines = Deadlines(idle=60, stranger_idle=0.2, sweep=0.05)
-    with running(deadlines=deadlines) as served, served.connect() as known, served.connect() as stranger:
-        for client, path in ((known, b"/known"), (stranger, b"/a")):
+    deadlines = Deadlines(idle=60, unauthenticated_idle=0.2, sweep=0.05)
+    with running(deadlines=deadlines) as served, served.connect() as authenticated, served.connect() as unauthenticated:
+        for client, path in ((authenticated, b"/authenticated"), (unauthenticated, b"/a")):
             client.sendall(post(path.decode()))
             assert read_answer(client) == b"HTTP/1.1 200 OK " + path
-        assert read_to_end(stranger) == b""
-        known.sendall(post("/c"))
-        assert read_answer(known) == b"HTTP/1.1 200 OK /c"
+        assert read_to_end(unauthenticated) == b""
+        authenticated.sendall(post("/c"))
+        assert read_answer(authenticated) == b"HTTP/1.1 200 OK /c"
 
 
 # TLS

@@ -1,4 +1,4 @@
-"""Two dealers, one service: what belongs to the other looks exactly like what does not exist (decisions 2).
+"""Two dealers, one service: what belongs to the other looks exactly like what does not exist (specification 7).
 
 A matrix over every operation the routes have, today's and tomorrow's, and every field that can name something.
 """
@@ -83,9 +83,12 @@ async def stranger(service: Service) -> AsyncIterator[Estate]:
         yield await estate(door)
 
 
+CHANGING = ("updateTime", "duplicate", "durationMs", "consecutiveFailures")
+
+
 def said(reply: Reply) -> tuple[int, str, str, Json]:
-    """All of an answer but what tells when it was given, and whether the call came before."""
-    data = {name: value for name, value in reply.data.items() if name not in ("updateTime", "duplicate", "durationMs")}
+    """All of an answer but what depends on when it was given, and whether the call came before."""
+    data = {name: value for name, value in reply.data.items() if name not in CHANGING}
     return reply.status, reply.code, reply.message, data
 
 

@@ -259,7 +259,7 @@ async def sent(one: Browser, media_type: str, body: bytes) -> int:
     return (await one.http.post(path, content=body, headers={"Content-Type": media_type})).status_code
 
 
-# The meter
+# Latency
 
 
 async def test_what_is_old_is_swept_away_however_few_calls_there_are(service: Service):

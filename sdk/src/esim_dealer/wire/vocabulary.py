@@ -1,4 +1,4 @@
-"""Which words may stand in a call, an answer or an event? (specification 2, 3, 6.1, 6.3; decisions 2 to 5)"""
+"""Which words may stand in a call, an answer or an event? (specification 2, 3, 6 and 7)"""
 
 from typing import Literal
 
@@ -67,7 +67,7 @@ AttemptError = Literal[
 ]
 EndpointState = Literal["ACTIVE", "DISABLED", "NOT_SET"]
 
-# Raw words of the eSIM and of the SM-DP+. Suppliers may bring further ones, passed on as they are (decisions 5).
+# Raw words of the eSIM and of the SM-DP+ (specification 3.6). Others that suppliers send are passed on as they are.
 SMDP_STATUSES = ("RELEASED", "DOWNLOAD", "INSTALLATION", "ENABLED", "DISABLED", "DELETED")
 ESIM_STATUSES = (
     "GOT_RESOURCE",

@@ -1,1 +1,1 @@
-"""Door 1: dealers' calls. authenticate → route → operation → reply."""
+"""The dealer API: listener → gateway → authenticate → route → reply."""

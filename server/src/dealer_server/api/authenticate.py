@@ -1,4 +1,4 @@
-"""Whose call is this? The checks of decisions 1 that come before any operation, in their order."""
+"""Whose call is this? The checks of specification 5.4 before any operation, in their order."""
 
 import hashlib
 import hmac
@@ -30,7 +30,7 @@ _SECURITY = {
     ALIAS: signing.SIGNATURE_ALIAS,
 }
 _PLAIN_JSON = b"application/json"
-_NOBODY = b"a secret that signs nothing"
+_UNUSED_SECRET, _UNUSED_CONTEXT = b"a secret that signs nothing", b"unused"
 
 
 class Head(NamedTuple):
@@ -76,8 +76,8 @@ def refuse_content_type(head: Head, body: bytes) -> refusal.Refusal | None:
     if content_type == _PLAIN_JSON or (content_type is None and not body):
         return None
     kind, *parameters = (content_type or b"").split(b";")
-    charset = [parameter.strip().lower().replace(b'"', b"") for parameter in parameters]
-    if kind.strip().lower() == _PLAIN_JSON and all(one in (b"", b"charset=utf-8") for one in charset):
+    values = [parameter.strip().lower().replace(b'"', b"") for parameter in parameters]
+    if kind.strip().lower() == _PLAIN_JSON and all(value in (b"", b"charset=utf-8") for value in values):
         return None
     return refusal.ContentTypeRefused()
 
@@ -87,24 +87,24 @@ class Authenticator:
 
     def __init__(
         self,
-        memory: Cache,
+        cache: Cache,
         master_keys: MasterKeys,
         admission: LocalAdmission | SharedAdmission,
         clock: Clock,
         trusted_proxies: Sequence[access.Network],
     ):
-        self._cache = memory
+        self._cache = cache
         self._master_keys = master_keys
         self._admission = admission
         self._clock = clock
         self._trusted = trusted_proxies
-        self._sealed_for_nobody = master_keys.seal(_NOBODY, b"nobody")
+        self._sealed_unused_secret = master_keys.seal(_UNUSED_SECRET, _UNUSED_CONTEXT)
 
     async def authenticate(
         self, head: Head, peer: str, body: bytes, writes: bool = False
     ) -> tuple[Caller, Allowance | None]:
-        """The caller of a well signed, fresh call, and what is left of its rate. `writes`: the call changes something.
-        Raises the refusal of decisions 1, DatabaseLost."""
+        """The caller of a well signed, fresh call, and its rate limit. `writes`: the call changes something.
+        Raises Refusal and DatabaseLost."""
         address = peer
         if self._trusted:
             address = access.client_address(peer, head.forwarded_for, self._trusted)
@@ -131,7 +131,7 @@ class Authenticator:
         key = app_key.decode()
         caller = self._cache.caller(key) or await self._cache.load_caller(key)
         if caller is None:
-            self._verify_for_nobody(timestamp, request_id, app_key, body)
+            self._verify_in_vain(timestamp, request_id, app_key, body)
             self._admission.failed_authentication(address, now)
             raise refusal.AppKeyUnknown
         if not caller.access.active:
@@ -152,8 +152,8 @@ class Authenticator:
         self, caller: Caller, app_key: str, request_id: bytes, now: float, wall: float, writes: bool
     ) -> Allowance | None:
         canonical = request_id.decode().replace("-", "").lower()
-        entered = self._admission.admit(app_key, canonical, caller.tenant_id, caller.access.qps, now, wall, writes)
-        admitted = entered if isinstance(entered, Admission) else await entered
+        admission = self._admission.admit(app_key, canonical, caller.tenant_id, caller.access.qps, now, wall, writes)
+        admitted = admission if isinstance(admission, Admission) else await admission
         if not admitted.fresh:
             raise refusal.RequestIdUsed
         allowance = admitted.allowance
@@ -162,23 +162,24 @@ class Authenticator:
         return allowance
 
     def _verified(self, caller: Caller, message: bytes, given: bytes) -> bool:
-        row = caller.access
-        secret = self._master_keys.open(row.sealed_secret, caller.context)
+        credentials = caller.access
+        secret = self._master_keys.open(credentials.sealed_secret, caller.context)
         if hmac.compare_digest(hmac.digest(secret, message, "sha256").hex().encode(), given):
             return True
-        if row.previous_secret is None or row.previous_until is None or row.previous_until <= self._clock():
+        previous, until = credentials.previous_secret, credentials.previous_until
+        if previous is None or until is None or until <= self._clock():
             return False
-        secret = self._master_keys.open(row.previous_secret, caller.previous_context)
+        secret = self._master_keys.open(previous, caller.previous_context)
         return hmac.compare_digest(hmac.digest(secret, message, "sha256").hex().encode(), given)
 
-    def _verify_for_nobody(self, timestamp: bytes, request_id: bytes, app_key: bytes, body: bytes) -> None:
-        """An unknown AppKey costs what a known one does, so that time tells nothing."""
-        secret = self._master_keys.open(self._sealed_for_nobody, b"nobody")
+    def _verify_in_vain(self, timestamp: bytes, request_id: bytes, app_key: bytes, body: bytes) -> None:
+        """Takes as long as verifying a known AppKey: the time must not reveal which AppKeys exist."""
+        secret = self._master_keys.open(self._sealed_unused_secret, _UNUSED_CONTEXT)
         hmac.digest(secret, timestamp + request_id + app_key + body, "sha256")
 
 
 class TooManyCalls(refusal.RateExceeded):
-    """101013 with what the tenant's bucket says."""
+    """101013 with the state of the tenant's bucket."""
 
     def __init__(self, allowance: Allowance):
         self.allowance = allowance

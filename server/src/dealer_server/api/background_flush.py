@@ -1,4 +1,4 @@
-"""How is what calls leave in memory written, off their path, and nothing of it lost when the process ends in order?"""
+"""How is what calls leave in memory written in the background, and completely when the process ends in order?"""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from typing import Any
 
 @asynccontextmanager
 async def background_flush(run: Coroutine[Any, Any, None], flush: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """`run` writes again and again while this is open; `flush` writes what is left at the end."""
+    """Runs `run`, which writes repeatedly, while this is open; `flush` writes what is left at the end."""
     writing = asyncio.create_task(run)
     try:
         yield

@@ -1,4 +1,4 @@
-"""How many calls are answered, and how fast? Counted in memory as they are answered, written every few seconds."""
+"""How many calls are answered, and how fast? Histograms in memory, written to the database every few seconds."""
 
 import asyncio
 import secrets
@@ -17,7 +17,7 @@ from dealer_server.store.tenants import api_latency
 from dealer_server.store.tenants.api_latency import Minute
 
 FLUSH_SECONDS = 5.0
-OURS = 500
+FIRST_SERVER_ERROR = 500
 log = structlog.get_logger(__name__)
 
 
@@ -32,19 +32,19 @@ class LatencyRecorder:
 
     def _begin(self, now: datetime) -> None:
         self._minute = _minute(now)
-        self._spread = [0] * latency_histogram.CLASSES, [0] * latency_histogram.CLASSES
+        self._histograms = [0] * latency_histogram.BUCKETS, [0] * latency_histogram.BUCKETS
         self._failed = [0, 0]
         self._written = 0
 
     def answered(self, writes: bool, seconds: float, status: int) -> None:
-        """A call that was not refused took so long from its last byte to its answer."""
-        self._spread[writes][latency_histogram.place(seconds)] += 1
-        if status >= OURS:
+        """Counts a call that was not refused: the seconds from its last byte to its answer."""
+        self._histograms[writes][latency_histogram.bucket(seconds)] += 1
+        if status >= FIRST_SERVER_ERROR:
             self._failed[writes] += 1
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Writes while it is open, and what is left at the end."""
+        """Writes while it is open, and once more at the end."""
         async with background_flush(self._run(), self.flush):
             yield
 
@@ -54,9 +54,9 @@ class LatencyRecorder:
             await asyncio.shield(asyncio.ensure_future(self.flush()))
 
     async def flush(self) -> None:
-        """Writes the minute that runs, or the one that has just ended; one that a lost database cannot take is gone."""
+        """Writes the current minute, or the one that has just ended; dropped where the database is lost."""
         now, minute, counted = self._clock(), self._minute, self._counted()
-        total = sum(sum(one.spread) for one in counted)
+        total = sum(sum(minute_counts.spread) for minute_counts in counted)
         changed = total != self._written
         self._written = total
         if ended := _minute(now) != minute:
@@ -76,7 +76,7 @@ class LatencyRecorder:
     def _counted(self) -> list[Minute]:
         return [
             Minute(writes, list(counts), failed)
-            for writes, counts, failed in zip((False, True), self._spread, self._failed, strict=True)
+            for writes, counts, failed in zip((False, True), self._histograms, self._failed, strict=True)
             if any(counts)
         ]
 

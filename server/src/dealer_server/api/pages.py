@@ -74,10 +74,10 @@ def pages(
 
 
 def with_console(pages: Starlette, console: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
-    """The console below /console, the pages elsewhere. A browser that comes to / is led to the console."""
+    """The console below /console, the pages elsewhere. A browser at / is redirected to the console."""
 
     async def served(scope: Any, receive: Any, send: Any) -> None:
-        path = scope["raw_path"]  # as it is written: a proxy that keeps /console to itself sees no more
+        path = scope["raw_path"]  # as received: a proxy that restricts /console compares the same bytes
         inside = path == b"/console" or path.startswith(b"/console/")
         await (console if inside or _browser_at_root(scope) else pages)(scope, receive, send)
 
@@ -85,14 +85,14 @@ def with_console(pages: Starlette, console: Callable[..., Awaitable[None]]) -> C
 
 
 def _browser_at_root(scope: Any) -> bool:
-    """Whether somebody typed our address; to programs / is a path as unknown as any other."""
+    """Whether a browser asks for /; for other programs it is an unknown path."""
     if scope["raw_path"] != b"/" or scope["method"] not in ("GET", "HEAD"):
         return False
     return any(b"text/html" in value.lower() for name, value in scope["headers"] if name == b"accept")
 
 
 def _number(text: str) -> int | None:
-    """An id of ours; None for what cannot be one."""
+    """An id; None for text that cannot be one."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 16 else None
 
 

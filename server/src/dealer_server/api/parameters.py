@@ -1,18 +1,18 @@
-"""What is wrong with a body that does not decode? (decisions 2: 000104 to 000108)
+"""What is wrong with a body that does not decode? (specification 7.1: 000104 to 000108)
 
-Decoding is validating; this file turns what the decoder says into a refusal that names the parameter, what was wrong
-and what is accepted.
+Decoding validates. This file turns the decoder's message into a refusal that names the parameter, what was wrong and
+what is accepted.
 """
 
 import json
 import re
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
 from dealer_server.rules import refusal
-from esim_dealer.wire import vocabulary
+from esim_dealer.wire import calls
 
 _MISSING = re.compile(r"Object missing required field `(?P<field>[^`]+)`(?: - at `(?P<path>[^`]+)`)?")
 _AT = re.compile(r"(?P<what>.*?) - at `(?P<path>[^`]+)`\Z", re.DOTALL)
@@ -22,18 +22,23 @@ _PATTERNS = {
     "transactionId": "letters, digits and . _ : @ -, at most 64",
     "iccid": "18 to 20 digits",
 }
-_WORDS = {
-    "type": get_args(vocabulary.LocationType),
-    "orderStatus": get_args(vocabulary.OrderStatus),
-    "lifecycleStatus": get_args(vocabulary.LifecycleStatus),
-    "planUseStatus": get_args(vocabulary.PlanUseStatus),
-    "step": get_args(vocabulary.AdvanceStep),
-    "entryType": get_args(vocabulary.EntryType),
-    "payMethod": get_args(vocabulary.PayMethod),
-    "eventType": get_args(vocabulary.EventType),
-    "status": get_args(vocabulary.DeliveryState),
-}
 _TIME = "an RFC 3339 time such as 2026-11-20T08:15:30Z"
+
+
+def _words_of(hint: Any) -> tuple[str, ...]:
+    """The words of a type that is, or contains, a Literal."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return next(filter(None, map(_words_of, get_args(hint))), ())
+
+
+_WORDS = {
+    field.encode_name: words
+    for request in calls.Request.__subclasses__()
+    for field in msgspec.structs.fields(request)
+    if (words := _words_of(field.type))
+}
+"""The accepted words by parameter."""
 
 
 def decode(decoder: Callable[[bytes], Any], body: bytes) -> Any:
@@ -62,13 +67,13 @@ def _is_json(body: bytes) -> bool:
     return True
 
 
-def explain(said: str) -> refusal.Refusal:
-    """The refusal for one message of the decoder."""
-    missing = _MISSING.match(said)
+def explain(message: str) -> refusal.Refusal:
+    """The refusal for a message of the decoder."""
+    missing = _MISSING.match(message)
     if missing:
         name = _name(missing["path"], missing["field"])
         return refusal.ParameterMissing(f"{name} is required")
-    at = _AT.match(said)
+    at = _AT.match(message)
     if at is None:
         return refusal.NotJson("the body is not a JSON object")
     name, what = _name(at["path"]), at["what"]
@@ -121,7 +126,7 @@ def _type(kind: str) -> str:
 
 
 def _refuse_nul(value: Any, name: str) -> None:
-    """Text with a NUL is refused wherever it stands (decisions 3)."""
+    """Raises for text with a NUL character, wherever it stands (specification 10)."""
     if isinstance(value, str):
         if "\0" in value:
             raise refusal.ParameterInvalid(f"{name or 'a value'} contains a NUL character")

@@ -1,8 +1,8 @@
-"""Why was a dealer's call refused? What is kept of it for the dealer's developers, off the path of calls.
+"""Why was a dealer's call refused? What the log of refused calls keeps for the dealer's developers.
 
-The gateway hands over what it refused; a task writes it about once a second, in one statement. What comes faster than
-it can be written is counted and not kept, each dealer for itself: nobody's flood hides the refusals of others. Calls
-that nobody need have signed have places of their own: with them anybody who knows an AppKey could flood a dealer.
+The gateway passes on what it refused; a task writes it about once a second, in one statement. What comes faster than it
+can be written is counted and not kept, per AppKey: a flood of one dealer does not hide the refusals of others. Calls
+refused before their signature is checked have limits of their own: anybody who knows an AppKey can send them.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ from dealer_server.db.errors import DatabaseLost
 from dealer_server.operations.cache import Cache
 from dealer_server.rules.access import access
 from dealer_server.rules.refusal import AppKeyUnknown, Refusal
-from dealer_server.store.console import api_log as rows
+from dealer_server.store.console import api_log
 from dealer_server.store.console.api_log import UNSIGNED, RefusedCall, Step
 
-PER_KEY = 50  # of calls that were signed, and as many of others
-MOST_WAITING = 1_000  # likewise
-MOST_STRANGERS = 20  # calls with an AppKey that has to be looked up first
+PER_KEY = 50  # calls whose signature was checked, and as many others
+MAX_WAITING = 1_000  # likewise
+MAX_UNKNOWN_KEYS = 20  # calls with an AppKey that is not in the cache
 FLUSH_SECONDS = 1.0
 HEAD_BYTES = 8_192
 TEXT_LENGTH = 1_000
@@ -40,7 +40,7 @@ HEADER_LENGTH = 300
 _KEPT_HEADERS = frozenset((b"content-type", b"content-encoding", b"content-length", b"host", b"user-agent",
                            b"rt-accesscode", b"rt-requestid", b"rt-timestamp", b"x-signature", b"rt-signature",
                            b"x-forwarded-for"))  # fmt: skip
-_MOST_HEADERS = 20
+_MAX_HEADERS = 20
 _SECRET = re.compile(rb"(sk_(?:live|test)_)[0-9A-Za-z]+")
 _CHECKS: Mapping[str, str] = {
     "000112": "path",
@@ -60,7 +60,7 @@ log = structlog.get_logger(__name__)
 
 
 def check_of(why: Refusal, *, query: bool) -> str:
-    """Which of the checks of decisions 1 refused it. `query`: the call has a query string, which is refused early."""
+    """Which check of specification 5.4 refused it. `query`: the call has a query string, which is refused early."""
     if why.code == "101013":
         return "QPS" if isinstance(why, TooManyCalls) else "failed authentications"
     if why.code == "000108" and query:
@@ -104,27 +104,27 @@ def described(
 class CallLog:
     """One per process. `refused` and `record_step` only put into memory; `running` writes."""
 
-    def __init__(self, database: Database, memory: Cache, clock: Clock, trusted: Sequence[access.Network]):
+    def __init__(self, database: Database, cache: Cache, clock: Clock, trusted: Sequence[access.Network]):
         self._database = database
-        self._cache = memory
+        self._cache = cache
         self._clock = clock
         self._trusted = trusted
-        self._bell = asyncio.Event()
-        self._known: set[tuple[int, Step]] = set()
+        self._flush_needed = asyncio.Event()
+        self._recorded_steps: set[tuple[int, Step]] = set()
         self._empty()
 
     def _empty(self) -> None:
         self._waiting: dict[str, list[RefusedCall]] = {}
         self._dropped: dict[str, int] = {}
-        self._places: Counter[tuple[str, bool]] = Counter()  # by AppKey and whether nobody need have signed them
+        self._kept_by_key: Counter[tuple[str, bool]] = Counter()  # by AppKey and whether the signature was not checked
         self._count: Counter[bool] = Counter()
-        self._strangers = 0
+        self._unknown_keys = 0
         self._steps: set[tuple[int, Step]] = set()
 
     def refused(
         self, why: Refusal, scope: MutableMapping[str, Any], head: Head, body: bytes | None, trace: bytes
     ) -> None:
-        """Keeps a refused call, or counts it. One that names no AppKey, or none of ours, is nobody's."""
+        """Keeps a refused call, or counts it; not one without an AppKey, or with an unknown one."""
         key = head.values[authenticate.ACCESS_CODE]
         if key is None or isinstance(why, AppKeyUnknown) or not access.APP_KEY(key):
             return
@@ -135,18 +135,18 @@ class CallLog:
             if known:
                 self._dropped[app_key] = self._dropped.get(app_key, 0) + 1
             return
-        self._places[app_key, unsigned] += 1
+        self._kept_by_key[app_key, unsigned] += 1
         self._count[unsigned] += 1
         call = described(why, scope, head, body, trace, app_key, self._clock(), self._trusted)
         self._waiting.setdefault(app_key, []).append(call)
-        self._bell.set()
+        self._flush_needed.set()
 
     def record_step(self, tenant_id: int, step: Step) -> None:
         """A dealer has reached this step of its integration, perhaps not for the first time."""
-        if (tenant_id, step) not in self._known:
-            self._known.add((tenant_id, step))
+        if (tenant_id, step) not in self._recorded_steps:
+            self._recorded_steps.add((tenant_id, step))
             self._steps.add((tenant_id, step))
-            self._bell.set()
+            self._flush_needed.set()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -155,28 +155,27 @@ class CallLog:
             yield
 
     def _has_room(self, app_key: str, known: bool, unsigned: bool) -> bool:
-        if self._places[app_key, unsigned] >= PER_KEY or self._count[unsigned] >= MOST_WAITING:
+        if self._kept_by_key[app_key, unsigned] >= PER_KEY or self._count[unsigned] >= MAX_WAITING:
             return False
-        self._strangers += not known
-        return known or self._strangers <= MOST_STRANGERS
+        self._unknown_keys += not known
+        return known or self._unknown_keys <= MAX_UNKNOWN_KEYS
 
     async def _run(self) -> None:
         while True:
-            await self._bell.wait()
-            self._bell.clear()
+            await self._flush_needed.wait()
+            self._flush_needed.clear()
             await asyncio.shield(asyncio.ensure_future(self._flush()))
             await asyncio.sleep(FLUSH_SECONDS)
 
     async def _flush(self) -> None:
-        """Writes what waits. A log of what was refused is no reason to keep it for ever: what a lost database could not
-        take is gone."""
+        """Writes what waits. Entries that a lost database cannot take are dropped."""
         waiting, dropped, steps = self._waiting, self._dropped, self._steps
         self._empty()
         try:
             tenants = {app_key: await self._tenant(app_key) for app_key in {**waiting, **dropped}}
             await self._write(waiting, dropped, tenants, steps)
         except DatabaseLost:
-            self._known -= steps
+            self._recorded_steps -= steps
         except Exception as error:
             log.error("api_log_not_written", error=repr(error))
 
@@ -198,11 +197,11 @@ class CallLog:
             if (tenant_id := tenants[app_key]) is not None:
                 lost[tenant_id] = lost.get(tenant_id, 0) + count
         async with self._database.transaction() as connection:
-            await rows.hurry(connection)
+            await api_log.hurry(connection)
             if calls or lost:
-                await rows.write(connection, calls, lost)
+                await api_log.write(connection, calls, lost)
             if steps:
-                await rows.record_steps(connection, steps, self._clock())
+                await api_log.record_steps(connection, steps, self._clock())
 
     async def _tenant(self, app_key: str) -> int | None:
         caller = self._cache.caller(app_key) or await self._cache.load_caller(app_key)
@@ -212,7 +211,7 @@ class CallLog:
 def _headers(received: Sequence[tuple[bytes, bytes]]) -> str:
     """Those that matter, in the order they came, as JSON pairs."""
     kept = [(name.decode("latin-1"), _text(value, HEADER_LENGTH)) for name, value in received if name in _KEPT_HEADERS]
-    return msgspec.json.encode(kept[:_MOST_HEADERS]).decode()
+    return msgspec.json.encode(kept[:_MAX_HEADERS]).decode()
 
 
 def _text(value: bytes, length: int) -> str:

@@ -1,4 +1,4 @@
-"""Is this worker well? `/health` and `/metrics`, for the operator's monitoring; never open to dealers."""
+"""Is this worker healthy? `/health`, `/readyz` and `/metrics`, for the operator's monitoring; not for dealers."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -23,16 +23,16 @@ def readiness(reasons: Sequence[str]) -> Response:
 
 
 def pages(gauges: Gauges, not_ready: Callable[[], Sequence[str]]) -> Starlette:
-    """`gauges` reads the database: of webhooks, and how many purchases of which supplier are in which state. While
-    that is lost, /health answers 503."""
+    """`gauges` reads the gauges of webhooks, and how many purchases of each supplier are in which state. While the
+    database is lost, /health answers 503."""
 
     async def health(_: Request) -> Response:
         try:
             webhooks, purchases = await gauges()
         except DatabaseLost:
             return JSONResponse({"status": "DOWN", "database": "DOWN"}, 503)
-        open_ones = [{"supplier": code, "state": state, "count": count} for code, state, count in purchases]
-        return JSONResponse({"status": "UP", "database": "UP", "webhooks": dict(webhooks), "purchasesOpen": open_ones})
+        counts = [{"supplier": code, "state": state, "count": count} for code, state, count in purchases]
+        return JSONResponse({"status": "UP", "database": "UP", "webhooks": dict(webhooks), "purchasesOpen": counts})
 
     async def prometheus(_: Request) -> Response:
         try:

@@ -1,9 +1,9 @@
-"""The door for what suppliers tell us: POST /events/{code}/{token}, on a listener of its own.
+"""How are events of suppliers received? POST /events/{code}/{token}, on a listener of its own.
 
-The token in the path is a secret between us and that supplier; a kind that signs or sends from known addresses is
-checked for that too. A message is kept and its consequences are written before it is answered; the same message twice
-changes nothing. Answers say no more than a status: 2xx (as its kind wants it) taken, 400 not understood, 404 not here,
-503 come again.
+The token in the path is a secret shared with that supplier; a supplier type that signs, or sends from known addresses,
+is checked for that too. An event is stored and applied before it is answered; the same event twice changes nothing.
+Answers are a status alone: 2xx (which one depends on the supplier type) taken, 400 not understood, 404 unknown, 503 try
+again.
 """
 
 import hmac
@@ -26,40 +26,40 @@ log = structlog.get_logger()
 BODY_BYTES = 256 * 1024
 
 
-class Known(NamedTuple):
-    """A supplier whose messages are taken."""
+class EventSource(NamedTuple):
+    """A supplier whose events are accepted."""
 
     remote: Remote
     token: str
 
 
-class Book(Protocol):
+class Take(Protocol):
     async def __call__(self, code: str, event: Event, body: bytes) -> None: ...
 
 
-def door(known: Callable[[str], Known | None], take: Book, clock: Clock) -> Starlette:
-    """`take` writes what a message means; it raises DatabaseLost."""
+def app(source_of: Callable[[str], EventSource | None], take: Take, clock: Clock) -> Starlette:
+    """`take` stores and applies an event; it raises DatabaseLost."""
 
     async def receive(request: Request) -> Response:
         code, token = request.path_params["code"], request.path_params["token"]
-        one = known(code)
-        if one is None or not hmac.compare_digest(one.token.encode(), token.encode()):
+        source = source_of(code)
+        if source is None or not hmac.compare_digest(source.token.encode(), token.encode()):
             return Response(status_code=404)
-        if not _may_send(one.remote, request.client.host if request.client else ""):
+        if not _may_send(source.remote, request.client.host if request.client else ""):
             log.warning("supplier_message_refused", supplier=code, reason="not one of its addresses")
             return Response(status_code=404)
         body = await _body(request)
         if body is None:
             return Response(status_code=413)
         try:
-            event = one.remote.parse_event(dict(request.headers), body, clock())
+            event = source.remote.parse_event(dict(request.headers), body, clock())
             await take(code, event, body)
         except BadEvent as error:
             log.warning("supplier_message_not_understood", supplier=code, reason=str(error))
             return Response(status_code=400)
         except DatabaseLost:
             return Response(status_code=503, headers={"Retry-After": "5"})
-        return Response(status_code=one.remote.caps.event_status)
+        return Response(status_code=source.remote.caps.event_status)
 
     # SM-DP+s append the name of the function to the address they were given.
     paths = ("/events/{code}/{token}", "/events/{code}/{token}/{rest:path}")

@@ -131,7 +131,7 @@ def deadlines(settings: Settings) -> listener.Deadlines:
         headers=settings.header_seconds,
         body=settings.body_seconds,
         idle=settings.idle_seconds,
-        stranger_idle=settings.stranger_idle_seconds,
+        unauthenticated_idle=settings.stranger_idle_seconds,
     )
 
 

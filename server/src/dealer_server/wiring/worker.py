@@ -120,9 +120,9 @@ async def serve_supplier_events(base: SharedParts, supervisor: SupplierSuperviso
     host, _, port = settings.supplier_events.rpartition(":")
     bound = listener.bind(host.strip("[]"), int(port))
 
-    def known(code: str) -> supplier_events.Known | None:
+    def source_of(code: str) -> supplier_events.EventSource | None:
         running = supervisor.get(code)
-        return None if running is None else supplier_events.Known(running.remote, running.supplier.event_token)
+        return None if running is None else supplier_events.EventSource(running.remote, running.supplier.event_token)
 
     handler = SupplierEventHandler(
         base.database.session(),
@@ -135,7 +135,7 @@ async def serve_supplier_events(base: SharedParts, supervisor: SupplierSuperviso
     log.info("supplier_events_served", address=f"{host}:{bound.getsockname()[1]}")
     try:
         await listener.server(
-            supplier_events.door(known, handler.handle, clock.now),
+            supplier_events.app(source_of, handler.handle, clock.now),
             tls=tls_pair(settings.supplier_events_cert, settings.supplier_events_key),
             client_ca=settings.supplier_events_ca,
         ).serve(sockets=[bound])

@@ -1,4 +1,4 @@
-"""Is a call well signed, in time, and from an allowed address? (specification 5, decisions 1)"""
+"""Is a call well signed, in time, and from an allowed address? (specification 5)"""
 
 import ipaddress
 import re
@@ -20,7 +20,7 @@ REQUEST_ID = re.compile(
 
 
 def refuse_form(app_key: bytes, request_id: bytes, timestamp: bytes, signature: bytes) -> refusal.Refusal | None:
-    """The first security header that is not of its form (000102); the caller found one of them not to be."""
+    """000102 for the first security header that is malformed, None where none is."""
     if not APP_KEY(app_key):
         return refusal.HeaderMalformed("RT-AccessCode is malformed; accepted: your AppKey, such as ak_test_...")
     if not REQUEST_ID(request_id):
@@ -39,7 +39,7 @@ def refuse_form(app_key: bytes, request_id: bytes, timestamp: bytes, signature: 
 
 
 def refuse_timestamp(timestamp_ms: int, now_ms: int) -> refusal.Refusal | None:
-    """101001 outside of +-300 s; the answer tells the server's time."""
+    """101001 outside of +-300 s; its data has the server's time."""
     if abs(now_ms - timestamp_ms) <= SKEW_MS:
         return None
     return refusal.TimestampOutsideWindow(
@@ -90,7 +90,7 @@ def client_address(peer: str, forwarded_for: Sequence[str], trusted: Sequence[Ne
     hops = [hop.strip() for line in forwarded_for for hop in line.split(",")]
     for hop in reversed(hops):
         parsed = _address(hop)
-        if parsed is None:  # what a trusted proxy passed on unread names nobody
+        if parsed is None:  # a trusted proxy passed on what is no address
             break
         address = parsed
         if not _is_trusted(parsed, trusted):
@@ -99,13 +99,12 @@ def client_address(peer: str, forwarded_for: Sequence[str], trusted: Sequence[Ne
 
 
 def came_by_tls(scheme: str, peer: str, forwarded_proto: Sequence[str], trusted: Sequence[Network]) -> bool:
-    """Whether the client's connection is encrypted: it is this one, or a trusted proxy says so. The proxy next to us
-    speaks last."""
+    """Whether the client's connection is encrypted: this one is, or the nearest trusted proxy says so."""
     address = _address(peer)
     if scheme == "https" or address is None or not _is_trusted(address, trusted):
         return scheme == "https"
-    said = [one.strip().lower() for line in forwarded_proto for one in line.split(",")]
-    return said[-1:] == ["https"]
+    protocols = [value.strip().lower() for line in forwarded_proto for value in line.split(",")]
+    return protocols[-1:] == ["https"]
 
 
 def is_trusted(peer: str, trusted: Sequence[Network]) -> bool:

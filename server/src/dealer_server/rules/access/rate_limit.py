@@ -7,7 +7,7 @@ no window of T seconds sees more than rate × T + burst of them.
 
 import msgspec
 
-BURST_SECONDS = 2  # the default bucket holds two seconds of calls (decisions 7)
+BURST_SECONDS = 2  # the default bucket holds two seconds of calls (specification 8)
 
 # A bucket is full burst / rate from now at the latest. A `full_at` beyond that and this much more was written by a
 # clock that has since been set back. It is read as a bucket with one token left, whose taking writes a true `full_at`;

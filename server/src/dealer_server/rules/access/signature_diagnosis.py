@@ -1,6 +1,6 @@
-"""A signature does not fit: what was done otherwise? The usual mistakes, tried one by one.
+"""Why does a signature not fit? The usual mistakes, tried one by one.
 
-What it says is for the dealer whose secret it is, and never names the secret.
+The explanation is for the dealer whose secret it is, and never contains the secret.
 """
 
 import base64
@@ -26,7 +26,7 @@ class Call(NamedTuple):
 
 
 def explain(call: Call, secret: bytes, previous: bytes | None) -> str:
-    """What the signature was made of instead, in words; "" for none of the usual mistakes.
+    """Which mistake made this signature, in words; "" for none of the usual ones.
 
     `previous` is the secret before the last reset.
     """
@@ -73,17 +73,17 @@ def _keys(call: Call, secret: bytes, previous: bytes | None) -> Iterator[tuple[s
 
 def _messages(call: Call) -> Iterator[tuple[str, bytes]]:
     head, body = (call.timestamp, call.request_id, call.access_code), call.body
-    for words, other in _bodies(body):
-        yield words, b"".join(head) + other
+    for words, signed in _bodies(body):
+        yield words, b"".join(head) + signed
     yield "RT-Timestamp was signed in seconds, and sent in milliseconds.", call.timestamp[:-3] + _exact(call)[13:]
-    for words, other in _request_ids(call.request_id):
-        yield words, call.timestamp + other + call.access_code + body
+    for words, spelling in _request_ids(call.request_id):
+        yield words, call.timestamp + spelling + call.access_code + body
     names = ("RT-Timestamp", "RT-RequestID", "RT-AccessCode", "body")
     for order in itertools.permutations(range(4)):
         parts = [(*head, body)[at] for at in order]
         for mark, words in SEPARATORS.items():
-            told = " + ".join(names[at] for at in order)
-            yield f"It was made of {told}, with {words} between.", mark.encode().join(parts)
+            fields = " + ".join(names[at] for at in order)
+            yield f"It was made of {fields}, with {words} between.", mark.encode().join(parts)
 
 
 def _bodies(body: bytes) -> Iterator[tuple[str, bytes]]:
@@ -106,9 +106,9 @@ def _bodies(body: bytes) -> Iterator[tuple[str, bytes]]:
 
 def _request_ids(request_id: bytes) -> Iterator[tuple[str, bytes]]:
     words = "RT-RequestID was signed in another spelling than it was sent."
-    for other in (request_id.lower(), request_id.upper(), request_id.replace(b"-", b"")):
-        if other != request_id:
-            yield words, other
+    for spelling in (request_id.lower(), request_id.upper(), request_id.replace(b"-", b"")):
+        if spelling != request_id:
+            yield words, spelling
 
 
 def _plain(call: Call, secret: bytes) -> Iterator[tuple[str, bytes]]:

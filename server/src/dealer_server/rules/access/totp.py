@@ -1,4 +1,4 @@
-"""Which one-time code is right now? (RFC 6238: SHA-1, 30 s, 6 digits, as every authenticator app has them)"""
+"""Which one-time code is valid now? (RFC 6238: SHA-1, 30 s, 6 digits, as authenticator apps use it)"""
 
 import base64
 import hmac
@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 SECRET_BYTES = 20
 STEP_SECONDS = 30
-DRIFT_STEPS = 1  # clocks of phones differ by that much
+DRIFT_STEPS = 1  # how far the clock of a phone may differ
 DIGITS = 6
 
 
@@ -24,9 +24,9 @@ def code(secret: bytes, step: int) -> str:
 
 
 def step_matched(secret: bytes, given: str, now: datetime) -> int | None:
-    """The step whose code was given. All are compared, so that time tells nothing."""
-    here = step_of(now)
-    steps = range(here - DRIFT_STEPS, here + DRIFT_STEPS + 1)
+    """The step whose code was given, or None. All codes are compared, so that the time taken reveals nothing."""
+    current = step_of(now)
+    steps = range(current - DRIFT_STEPS, current + DRIFT_STEPS + 1)
     fitting = [step for step in steps if hmac.compare_digest(code(secret, step).encode(), given.encode())]
     return fitting[-1] if fitting else None
 
@@ -38,6 +38,6 @@ def text(secret: bytes) -> str:
 
 
 def address(secret: bytes, issuer: str, name: str) -> str:
-    """What the QR code says: otpauth://totp/..."""
+    """The content of the QR code: otpauth://totp/..."""
     label = f"{quote(issuer)}:{quote(name, safe='@')}"
     return f"otpauth://totp/{label}?secret={text(secret).replace(' ', '')}&issuer={quote(issuer)}"

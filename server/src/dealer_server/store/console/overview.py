@@ -36,7 +36,7 @@ async def hours(connection: Connection, start: datetime, count: int) -> list[Hou
     for row in await connection.fetch(_ORDERS, *identity.ids_between(start, end), _seconds(start)):
         orders[row[0]][row[1]] = row[2], row[3]
     attempts = {row[0]: (row[1], row[2]) for row in await connection.fetch(_ATTEMPTS, start, end)}
-    calls: dict[tuple[int, bool], list[int]] = defaultdict(lambda: [0] * latency_histogram.CLASSES)
+    calls: dict[tuple[int, bool], list[int]] = defaultdict(lambda: [0] * latency_histogram.BUCKETS)
     for row in await connection.fetch(_CALLS, start, end):
         calls[row[0], row[1]][row[2]] = row[3]
     failed = {row[0]: row[1] for row in await connection.fetch(_FAILED, start, end)}

@@ -1,4 +1,4 @@
-"""Request ids of calls that change something, in PostgreSQL: where processes see each other's while Valkey is away."""
+"""The request ids of writing calls in PostgreSQL, where processes see each other's while Valkey is lost."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -10,7 +10,7 @@ import structlog
 from dealer_server.db.batcher import Batcher
 from dealer_server.db.errors import DatabaseLost
 from dealer_server.db.session import Session
-from dealer_server.store.tenants import request_id as rows
+from dealer_server.store.tenants import request_id as stored
 
 AT_ONCE = 500
 SWEEP_SECONDS = 60.0
@@ -20,7 +20,7 @@ Id = tuple[str, str]
 
 
 class OwnIds:
-    """The ids of a process's writing calls of the last eleven minutes, 16 bytes each, to be written down elsewhere."""
+    """The ids of a process's writing calls of the last eleven minutes, 16 bytes each, until PostgreSQL has them."""
 
     TICK_SECONDS = 10
     LIFE_TICKS = 66
@@ -32,7 +32,7 @@ class OwnIds:
         tick = int(now) // self.TICK_SECONDS
         of_tick = self._ticks.get(tick)
         if of_tick is None:
-            self._ticks = {one: ids for one, ids in self._ticks.items() if one >= tick - self.LIFE_TICKS}
+            self._ticks = {older: ids for older, ids in self._ticks.items() if older >= tick - self.LIFE_TICKS}
             of_tick = self._ticks[tick] = {}
         of_tick.setdefault(app_key, bytearray()).extend(bytes.fromhex(request_id))
 
@@ -52,25 +52,25 @@ class WrittenIds:
         self._recording = recording
         self._session = session
         self._lock = asyncio.Lock()
-        self._desk: Batcher[Id, bool] = Batcher(self._use, bound=AT_ONCE)
+        self._batcher: Batcher[Id, bool] = Batcher(self._use, bound=AT_ONCE)
 
     async def use(self, app_key: str, request_id: str) -> bool:
         """Records the id; False when any process has within eleven minutes. Raises DatabaseLost."""
-        return await self._desk.submit((app_key, request_id))
+        return await self._batcher.submit((app_key, request_id))
 
     async def keep(self, own: OwnIds) -> None:
         """Records what a process has taken before. Raises DatabaseLost."""
         ids = own.aged()
         while chunk := list(islice(ids, AT_ONCE)):
             async with self._lock:
-                await rows.keep(self._session, chunk)
+                await stored.keep(self._session, chunk)
 
     async def recent(self, seconds: float) -> AsyncIterator[list[Id]]:
         """The ids of the last `seconds`, in chunks. Raises DatabaseLost."""
         after: Id | None = None
         while True:
             async with self._lock:
-                chunk = await rows.recent(self._session, seconds, after, AT_ONCE)
+                chunk = await stored.recent(self._session, seconds, after, AT_ONCE)
             if not chunk:
                 return
             yield chunk
@@ -85,7 +85,7 @@ class WrittenIds:
         finally:
             sweeping.cancel()
             await asyncio.wait([sweeping])
-            await self._desk.drain()
+            await self._batcher.drain()
             await self._recording.close()
             await self._session.close()
 
@@ -93,7 +93,7 @@ class WrittenIds:
         while True:
             try:
                 async with self._lock:
-                    await rows.sweep(self._session)
+                    await stored.sweep(self._session)
             except DatabaseLost:
                 pass
             except Exception as error:
@@ -101,5 +101,5 @@ class WrittenIds:
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def _use(self, batch: Sequence[Id]) -> list[bool | Exception]:
-        fresh = await rows.use(self._recording, batch)
-        return [one in fresh for one in batch]
+        fresh = await stored.use(self._recording, batch)
+        return [request in fresh for request in batch]

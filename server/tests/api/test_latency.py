@@ -17,8 +17,8 @@ AT = datetime(2026, 11, 20, 8, 15, 30, tzinfo=UTC)
 EIGHT = datetime(2026, 11, 20, 8, tzinfo=UTC)
 
 
-class Hands:
-    """A clock that is moved by hand."""
+class ManualClock:
+    """A clock that the test sets."""
 
     def __init__(self, now: datetime):
         self.now = now
@@ -34,60 +34,57 @@ async def hours(service: Service, start: datetime, count: int) -> list[Hour]:
 
 @given(st.lists(st.floats(0, 30, exclude_min=True), min_size=1, max_size=200), st.integers(1, 100))
 def test_a_percentile_is_never_below_the_true_one_and_at_most_a_fifth_above(seconds: list[float], percent: int):
-    counts = [0] * latency_histogram.CLASSES
-    for one in seconds:
-        counts[latency_histogram.place(one)] += 1
+    counts = [0] * latency_histogram.BUCKETS
+    for duration in seconds:
+        counts[latency_histogram.bucket(duration)] += 1
     true = sorted(seconds)[-(-len(seconds) * percent // 100) - 1]
-    found = latency_histogram.percentile(counts, percent)
-    assert (
-        found
-        == latency_histogram.BOUNDS[min(bisect_left(latency_histogram.BOUNDS, true), len(latency_histogram.BOUNDS) - 1)]
-    )
+    bounds = latency_histogram.BOUNDS
+    assert latency_histogram.percentile(counts, percent) == bounds[min(bisect_left(bounds, true), len(bounds) - 1)]
 
 
 def test_no_call_has_no_percentile():
-    assert latency_histogram.percentile([0] * latency_histogram.CLASSES, 95) is None
+    assert latency_histogram.percentile([0] * latency_histogram.BUCKETS, 95) is None
 
 
 async def test_what_several_processes_counted_is_added_up_by_the_hour(service: Service):
-    hands = Hands(AT)
-    one, other = LatencyRecorder(service.database, hands), LatencyRecorder(service.database, hands)
-    async with one.running(), other.running():
-        for meter in (one, other):
-            meter.answered(False, 0.001, 200)
-            meter.answered(True, 0.010, 200)
-        other.answered(True, 1.0, 503)
+    manual_clock = ManualClock(AT)
+    first, second = LatencyRecorder(service.database, manual_clock), LatencyRecorder(service.database, manual_clock)
+    async with first.running(), second.running():
+        for recorder in (first, second):
+            recorder.answered(False, 0.001, 200)
+            recorder.answered(True, 0.010, 200)
+        second.answered(True, 1.0, 503)
     [eight, nine] = await hours(service, EIGHT, 2)
     assert (sum(eight.reads), sum(eight.writes), eight.failed) == (2, 3, 1)
-    assert eight.writes[latency_histogram.place(1.0)] == 1
+    assert eight.writes[latency_histogram.bucket(1.0)] == 1
     assert (sum(nine.reads), sum(nine.writes), nine.failed) == (0, 0, 0)
 
 
 async def test_a_minute_that_is_written_again_is_not_counted_twice(service: Service):
-    hands = Hands(AT + 3 * HOUR)
-    meter = LatencyRecorder(service.database, hands)
+    manual_clock = ManualClock(AT + 3 * HOUR)
+    recorder = LatencyRecorder(service.database, manual_clock)
     for _ in range(3):
-        meter.answered(False, 0.001, 200)
-        await meter.flush()
-    await meter.flush()
-    hands.now += timedelta(minutes=1)
-    await meter.flush()  # the minute before has ended
-    meter.answered(False, 0.001, 200)
-    await meter.flush()
+        recorder.answered(False, 0.001, 200)
+        await recorder.flush()
+    await recorder.flush()
+    manual_clock.now += timedelta(minutes=1)
+    await recorder.flush()  # the minute before has ended
+    recorder.answered(False, 0.001, 200)
+    await recorder.flush()
     [eleven] = await hours(service, EIGHT + 3 * HOUR, 1)
     assert sum(eleven.reads) == 4
 
 
 async def test_what_is_two_days_old_is_swept_away(service: Service):
-    hands = Hands(AT + 6 * HOUR)
-    meter = LatencyRecorder(service.database, hands)
-    meter.answered(False, 0.001, 200)
-    await meter.flush()
-    hands.now += timedelta(days=2, minutes=1)
+    manual_clock = ManualClock(AT + 6 * HOUR)
+    recorder = LatencyRecorder(service.database, manual_clock)
+    recorder.answered(False, 0.001, 200)
+    await recorder.flush()
+    manual_clock.now += timedelta(days=2, minutes=1)
     for _ in range(2):  # the sweep comes with the first minute that ends
-        meter.answered(False, 0.001, 200)
-        await meter.flush()
-        hands.now += timedelta(minutes=1)
+        recorder.answered(False, 0.001, 200)
+        await recorder.flush()
+        manual_clock.now += timedelta(minutes=1)
     [then] = await hours(service, EIGHT + 6 * HOUR, 1)
     assert sum(then.reads) == 0
 

@@ -1,0 +1,165 @@
+"""A uvicorn server with deadlines and limits, its sockets and its TLS."""
+
+import asyncio
+import contextlib
+import errno
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import structlog
+import uvicorn
+
+from dealer_server.api.listener.limits import Counts, Deadlines, Limits
+from dealer_server.api.listener.protocol import GuardedProtocol, Terms, no_address
+
+log = structlog.get_logger(__name__)
+
+LAST_PORT = 65_535
+BACKLOG = 4096  # connections that wait to be accepted; the kernel caps it (net.core.somaxconn)
+CONNECTIONS_AT_A_TIME = 500  # swept without a pause; each takes a microsecond, and requests should not wait for all
+
+
+class Listener(uvicorn.Server):
+    """A uvicorn server that enforces deadlines on its connections, and leaves signals to its caller.
+
+    Run it with `await listener.serve(sockets=[bind(...)])`; set `should_exit` to stop it.
+    """
+
+    def __init__(self, config: uvicorn.Config, terms: Terms) -> None:
+        super().__init__(config)
+        self.terms = terms
+        self._sweeper: asyncio.Task[None] | None = None
+
+    @property
+    def counts(self) -> Counts:
+        return self.terms.counts
+
+    @property
+    def open_connections(self) -> int:
+        return len(self.server_state.connections)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """uvicorn's, for given sockets, with deadlines for the TLS handshake and shutdown."""
+        await self.lifespan.startup()
+        deadlines = self.terms.deadlines
+        tls: dict[str, Any] = {}
+        if self.config.ssl is not None:
+            tls = {"ssl_handshake_timeout": deadlines.headers, "ssl_shutdown_timeout": deadlines.headers}
+        loop = asyncio.get_running_loop()
+        self.servers = [
+            await loop.create_server(self._connection, sock=listening, ssl=self.config.ssl, backlog=BACKLOG, **tls)
+            for listening in sockets or [bind(self.config.host, self.config.port)]
+        ]
+        self._sweeper = loop.create_task(self._sweep())
+        self.started = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Finish what is in flight, within the deadline; then nothing stays open."""
+        await super().shutdown(sockets)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for connection in self._connections():
+            connection.transport.abort()
+
+    def _connection(self) -> asyncio.Protocol:
+        return GuardedProtocol(
+            self.terms, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+
+    def _connections(self) -> list[GuardedProtocol]:
+        """All that are open now; closing one changes the set they are taken from."""
+        return cast(list[GuardedProtocol], list(self.server_state.connections))
+
+    async def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self.terms.deadlines.sweep)
+            now = loop.time()
+            for number, connection in enumerate(self._connections(), 1):
+                if number % CONNECTIONS_AT_A_TIME == 0:
+                    await asyncio.sleep(0)
+                try:
+                    connection.sweep(now)
+                except Exception:  # an error of one connection must not end the sweep of the others
+                    log.exception("connection_sweep_failed")
+                    connection.transport.abort()
+
+
+def server(
+    app: Callable[..., Awaitable[None]],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    deadlines: Deadlines | None = None,
+    limits: Limits | None = None,
+    tls: tuple[Path, Path] | None = None,
+    client_ca: Path | None = None,
+    log_level: str = "warning",
+    new_trace_id: Callable[[], str] | None = None,
+    exempt: Callable[[str], bool] = no_address,
+) -> Listener:
+    """A listener for `app`, not started. `tls` names the certificate's file and the key's; see `tls_context`.
+
+    `host` and `port` count only when `serve` is given no sockets. `new_trace_id` gives the listener's own refusals an
+    X-Trace-Id. `exempt`: see Terms.
+    """
+    terms = Terms(deadlines or Deadlines(), limits or Limits(), new_trace_id, exempt)
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        loop="auto",  # uvloop where there is one
+        http=GuardedProtocol,
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,  # the process configures logging
+        log_level=log_level,
+        access_log=False,
+        proxy_headers=False,  # it would believe X-Forwarded-For from 127.0.0.1
+        server_header=False,
+        ssl_context_factory=None if tls is None else lambda _config, _default: tls_context(*tls, client_ca),
+    )
+    config.timeout_graceful_shutdown = terms.deadlines.shutdown  # type: ignore[assignment]
+    return Listener(config, terms)
+
+
+def tls_context(certificate: Path, key: Path, client_ca: Path | None = None) -> ssl.SSLContext:
+    """TLS 1.2 and later, HTTP/1.1 only. `client_ca`: callers show a certificate that it signed."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    context.load_cert_chain(certificate, key)
+    if client_ca is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(client_ca)
+    return context
+
+
+def bind(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
+    """A listening socket; its port is `getsockname()[1]`. Raises OSError, which names the address, when it is taken.
+
+    Listening from here on: of two sockets bound to one port it is the second `listen` that fails.
+    """
+    if not 0 <= port <= LAST_PORT:  # getaddrinfo would take its last 16 bits
+        raise OSError(errno.EINVAL, f"cannot listen on {host} port {port}: a port is 0 to {LAST_PORT}")
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if reuse_port:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listening.bind(address)
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise OSError(error.errno, f"cannot listen on {host} port {port}: {error.strerror}") from error
+    listening.setblocking(False)
+    return listening
