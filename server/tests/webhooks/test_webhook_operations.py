@@ -205,11 +205,11 @@ async def test_operator_sees_failures_and_resends_them(
     assert jobs[0]["tenantId"] == dealer.tenant_id and jobs[0]["done"] == 2
 
     synced = await run("webhook", "sync", order_no, *mine, env=env)
-    assert synced.out == "1 snapshot goes out\n"
+    assert synced.out == "1 snapshot is sent\n"
     assert (await receiver.received(5))[4].json["changeHints"] == ["ORDER_SNAPSHOT_SYNC"]
     deliveries = await deliveries_of(dealer, orderNo=order_no, eventType="ORDER_PAID")
     again = await run("webhook", "resend", deliveries[0]["deliveryId"], *mine, env=env)
-    assert again.out == "1 goes again\n"
+    assert again.out == "1 delivery is sent again\n"
     await receiver.received(6)
 
 

@@ -47,7 +47,7 @@ class Receiver(ThreadingHTTPServer):
         self._app_key = app_key
         self._report = report
         self._inbox = inbox
-        self._one_at_a_time = Lock()
+        self._report_lock = Lock()
 
     @property
     def url(self) -> str:
@@ -74,7 +74,7 @@ class Receiver(ThreadingHTTPServer):
             self._inbox.process(lambda event: self.report(event, "verified"))
 
     def report(self, event: Event | None, verdict: str, *, repetition: bool = False) -> None:
-        with self._one_at_a_time:
+        with self._report_lock:
             self._report(Report(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), event, verdict, repetition))
 
     def _store(self, inbox: Inbox, event: Event) -> int:
