@@ -78,7 +78,7 @@ async def test_a_minute_that_is_written_again_is_not_counted_twice(service: Serv
     assert sum(eleven.reads) == 4
 
 
-async def test_what_is_two_days_old_is_swept_away(service: Service):
+async def test_counts_older_than_two_days_are_deleted(service: Service):
     hands = Hands(AT + 6 * HOUR)
     meter = LatencyRecorder(service.database, hands)
     meter.answered(False, 0.001, 200)

@@ -1,4 +1,4 @@
-"""Placing orders through the public door (specification 4.2, decisions 4 /esim/order)."""
+"""Placing orders through the public API (specification 4.2)."""
 
 import asyncio
 import secrets
@@ -37,7 +37,7 @@ async def test_an_order_is_paid_from_the_balance_and_delivered(dealer: ApiClient
     assert profile["profileId"] == item["profiles"][0]["profileId"]
 
 
-async def test_a_repeat_gives_the_original_and_debits_once(dealer: ApiClient):
+async def test_a_repeated_order_returns_the_original_and_debits_once(dealer: ApiClient):
     asked = call()
     first = await dealer.post("/esim/order", asked)
     again = await dealer.post("/esim/order", asked)
@@ -54,14 +54,14 @@ async def test_a_repeat_gives_the_original_and_debits_once(dealer: ApiClient):
         {"currency": "USD", "remark": "said otherwise"},
     ],
 )
-async def test_a_repeat_is_known_by_its_meaning_not_its_spelling(dealer: ApiClient, spelled: dict):
+async def test_a_repeated_order_is_recognized_in_another_spelling(dealer: ApiClient, spelled: dict):
     asked = call()
     first = await dealer.post("/esim/order", asked)
     again = await dealer.post("/esim/order", asked | spelled)
     assert again.data["duplicate"] is True and again.data["orderNo"] == first.data["orderNo"]
 
 
-async def test_lines_in_another_order_mean_the_same(dealer: ApiClient):
+async def test_the_sequence_of_lines_does_not_matter(dealer: ApiClient):
     lines = [
         {"packageCode": "TEST-OK", "quantity": 1, "price": "1.80"},
         {"packageCode": "TEST-DELAY", "quantity": 2, "price": "1.80"},
@@ -72,7 +72,7 @@ async def test_lines_in_another_order_mean_the_same(dealer: ApiClient):
     assert first.code == again.code == "000000" and again.data["orderNo"] == first.data["orderNo"]
 
 
-async def test_another_content_under_a_used_transaction_id_is_refused(dealer: ApiClient):
+async def test_a_used_transaction_id_with_other_content_is_refused(dealer: ApiClient):
     asked = call()
     await dealer.post("/esim/order", asked)
     two = [{"packageCode": "TEST-OK", "quantity": 2, "price": "1.80"}]
@@ -82,13 +82,13 @@ async def test_another_content_under_a_used_transaction_id_is_refused(dealer: Ap
     assert await balance(dealer) == "998.20"
 
 
-async def test_a_refused_attempt_leaves_the_transaction_id_free(dealer: ApiClient):
+async def test_a_refused_order_leaves_its_transaction_id_free(dealer: ApiClient):
     asked = call(amount="9.99")
     assert (await dealer.post("/esim/order", asked)).code == "200006"
     assert (await dealer.post("/esim/order", asked | {"amount": "1.80"})).code == "000000"
 
 
-async def test_a_repeat_after_a_change_of_price_gives_the_original(service: Service, dealer: ApiClient):
+async def test_a_repeated_order_after_a_price_change_returns_the_original(service: Service, dealer: ApiClient):
     asked = call()
     first = await dealer.post("/esim/order", asked)
     await service.change(dealer.tenant_id, prices={"TEST-OK": "2.00"})
@@ -146,7 +146,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("changed", "status", "code", "named"), REFUSED)
-async def test_refused_input_names_the_parameter_and_leaves_no_row(
+async def test_invalid_input_names_the_parameter_and_writes_nothing(
     dealer: ApiClient, changed: dict, status: int, code: str, named: str
 ):
     refused = await dealer.post("/esim/order", call(**changed))
@@ -156,13 +156,13 @@ async def test_refused_input_names_the_parameter_and_leaves_no_row(
     assert await balance(dealer) == "1000.00"
 
 
-async def test_a_wrong_price_is_answered_with_the_right_one(dealer: ApiClient):
+async def test_a_wrong_price_is_refused_with_the_current_price(dealer: ApiClient):
     refused = await dealer.order(items=[LINE | {"price": "1.70"}])
     assert refused.data["lines"] == [{"index": 0, "packageCode": "TEST-OK", "expectedPrice": "1.80", "currency": "USD"}]
     assert (await dealer.order(amount="9.00")).data == {"expectedAmount": "1.80"}
 
 
-async def test_an_order_beyond_the_balance_is_refused_with_what_there_is(service: Service):
+async def test_an_order_beyond_the_balance_is_refused_with_the_available_amount(service: Service):
     async with service.door(await service.tenant(balance="1.79", qps=0)) as poor:
         refused = await poor.order()
         assert (refused.status, refused.code) == (402, "200007")
@@ -172,7 +172,7 @@ async def test_an_order_beyond_the_balance_is_refused_with_what_there_is(service
         assert await balance(poor) == "-0.01"
 
 
-async def test_a_frozen_wallet_buys_nothing_until_it_is_thawed(service: Service, dealer: ApiClient):
+async def test_a_frozen_wallet_pays_no_order_until_unfrozen(service: Service, dealer: ApiClient):
     assert (await dealer.order()).code == "000000"  # the wallet is known to the process now
     await service.change(dealer.tenant_id, frozen=True)
     refused = await dealer.order()
@@ -202,7 +202,7 @@ async def test_a_daily_package_needs_its_number_of_days(dealer: ApiClient):
     assert bought.code == "000000" and bought.data["items"][0]["periodNum"] == days
 
 
-async def test_sixty_four_buyers_of_a_balance_for_half_of_them(service: Service):
+async def test_sixty_four_concurrent_orders_spend_a_balance_for_thirty_two(service: Service):
     async with service.door(await service.tenant(balance="57.60", qps=0)) as dealer:
         codes = [reply.code for reply in await asyncio.gather(*[dealer.order() for _ in range(64)])]
         assert sorted(codes) == ["000000"] * 32 + ["200007"] * 32
@@ -221,7 +221,7 @@ async def test_the_same_transaction_id_a_hundred_times_at_once_half_with_another
     assert await balance(dealer) == "998.20"
 
 
-async def test_neighbours_in_a_batch_are_not_harmed_by_refusals(
+async def test_a_refusal_does_not_affect_other_orders_of_its_batch(
     service: Service, dealer: ApiClient, stranger: ApiClient
 ):
     async with service.door(await service.tenant(balance="0", qps=0)) as poor:
@@ -237,7 +237,7 @@ async def test_two_dealers_may_use_the_same_transaction_id(dealer: ApiClient, st
     assert mine.data["orderNo"] != theirs.data["orderNo"] and theirs.data["duplicate"] is False
 
 
-async def test_five_hundred_profiles_are_the_most_of_an_order(dealer: ApiClient):
+async def test_an_order_has_at_most_five_hundred_profiles(dealer: ApiClient):
     codes = ("TEST-OK", "TEST-DELAY", "TEST-PARTIAL", "TEST-ASYNC", "TEST-REVIEW")
     lines = [LINE | {"packageCode": code, "quantity": 100} for code in codes]
     bought = await dealer.post("/esim/order", call(amount="900.00", items=lines))
@@ -248,6 +248,6 @@ async def test_five_hundred_profiles_are_the_most_of_an_order(dealer: ApiClient)
     assert len({profile["iccid"] for item in done["items"] for profile in item["profiles"]}) == 500
 
 
-async def test_the_ledger_is_exact_after_all_of_it(service: Service, dealer: ApiClient):
+async def test_the_ledger_is_exact_after_all_tests(service: Service, dealer: ApiClient):
     await dealer.order()
     assert await service.audit() == []

@@ -1,4 +1,4 @@
-"""What becomes of a delivered profile, through the public door: /esim/profile/usage, /test/profile/advance, and what
+"""What becomes of a delivered profile, through the public API: /esim/profile/usage, /test/profile/advance, and what
 the dealer is told of it."""
 
 import asyncio
@@ -23,7 +23,7 @@ NOBODYS = "8900000000000000009"
 
 @pytest.fixture(autouse=True)
 async def exact(service: Service) -> AsyncIterator[None]:
-    """After whatever a test did, the books are exact."""
+    """The audit finds nothing after each test."""
     yield
     assert await service.audit() == []
 
@@ -64,7 +64,7 @@ async def stock_order(service: Service, dealer: ApiClient) -> dict[str, Any]:
 # The steps and what they tell
 
 
-async def test_each_step_moves_the_profile_and_tells_with_its_hints(dealer: ApiClient, receiver: Receiver):
+async def test_each_step_changes_the_profile_and_sends_its_hints(dealer: ApiClient, receiver: Receiver):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     order = await bought(dealer)
     await receiver.received(2)
@@ -91,7 +91,7 @@ async def test_each_step_moves_the_profile_and_tells_with_its_hints(dealer: ApiC
         last.verified(dealer.app_secret)
 
 
-async def test_a_step_that_was_made_changes_nothing_and_tells_nothing(dealer: ApiClient, receiver: Receiver):
+async def test_a_repeated_step_changes_nothing_and_sends_nothing(dealer: ApiClient, receiver: Receiver):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     order = await bought(dealer)
     await receiver.received(2)
@@ -103,7 +103,7 @@ async def test_a_step_that_was_made_changes_nothing_and_tells_nothing(dealer: Ap
     assert len(receiver.requests) == 4
 
 
-async def test_mere_usage_is_told_once_in_a_while(dealer: ApiClient, receiver: Receiver):
+async def test_usage_alone_is_sent_at_the_usage_interval(dealer: ApiClient, receiver: Receiver):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     order = await bought(dealer)
     await receiver.received(2)
@@ -118,7 +118,7 @@ async def test_mere_usage_is_told_once_in_a_while(dealer: ApiClient, receiver: R
     assert profiles(last.json)[0]["usagePercent"] == 80.0 and len(receiver.requests) == 4
 
 
-async def test_mere_usage_is_told_at_once_where_the_interval_is_zero(
+async def test_usage_alone_is_sent_at_once_when_the_interval_is_zero(
     service: Service, database_url: str, receiver: Receiver
 ):
     async with (
@@ -134,7 +134,7 @@ async def test_mere_usage_is_told_at_once_where_the_interval_is_zero(
             assert "USAGE_UPDATED" in last["changeHints"] and profiles(last)[0]["dataUsageBytes"] == used
 
 
-async def test_usage_below_what_was_told_is_no_news(dealer: ApiClient):
+async def test_lower_usage_than_reported_sends_nothing(dealer: ApiClient):
     order = await bought(dealer)
     await advance(dealer, order, "USE", dataUsageBytes=500)
     assert (await advance(dealer, order, "USE", dataUsageBytes=300))["dataUsageBytes"] == 500
@@ -160,7 +160,7 @@ async def test_an_item_is_activated_once_all_its_profiles_are(dealer: ApiClient)
     assert (await query(dealer, order))["items"][0]["itemStatus"] == "ACTIVATED"
 
 
-async def test_a_story_is_lived_to_its_end(service: Service, dealer: ApiClient, receiver: Receiver):
+async def test_a_simulated_lifecycle_runs_to_its_end(service: Service, dealer: ApiClient, receiver: Receiver):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     order = await bought(dealer, "TEST-LIFECYCLE", quantity=3)
     async with asyncio.timeout(20):
@@ -189,7 +189,7 @@ async def test_a_story_is_lived_to_its_end(service: Service, dealer: ApiClient, 
 # Money
 
 
-async def test_what_was_used_or_installed_is_not_refunded(dealer: ApiClient):
+async def test_a_used_or_installed_profile_is_not_refunded(dealer: ApiClient):
     order = await bought(dealer, quantity=3)
     used, installed, deleted = ({"iccid": iccid(order, number)} for number in range(3))
     await dealer.post("/test/profile/advance", used | {"step": "USE", "dataUsageBytes": 1})
@@ -200,7 +200,7 @@ async def test_what_was_used_or_installed_is_not_refunded(dealer: ApiClient):
         assert (reply.code, reply.data["profiles"][0]["reason"]) == ("200003", reason)
 
 
-async def test_what_expired_unused_is_not_refunded(dealer: ApiClient):
+async def test_an_expired_profile_is_not_refunded(dealer: ApiClient):
     order = await bought(dealer)
     await advance(dealer, order, "EXPIRE")
     assert (await refund(dealer, order)).data["profiles"][0]["reason"] == "USED"
@@ -209,7 +209,7 @@ async def test_what_expired_unused_is_not_refunded(dealer: ApiClient):
 # Usage
 
 
-async def test_usage_says_what_was_last_heard(dealer: ApiClient):
+async def test_usage_returns_the_last_report(dealer: ApiClient):
     order = await bought(dealer)
     before = await usage(dealer, order)
     assert before.pop("lastUpdateTime") >= order["createTime"]
@@ -253,14 +253,14 @@ async def test_a_refresh_asks_the_supplier_once_a_minute(service: Service, deale
     assert (await usage(dealer, order, refresh=True))["realTime"] is True and await asked() > before
 
 
-async def test_a_refresh_that_nobody_answers_says_so(service: Service, dealer: ApiClient):
+async def test_a_refresh_without_an_answer_is_reported(service: Service, dealer: ApiClient):
     order = await bought(dealer)
     async with service.database.connection() as connection:  # nobody follows that supplier
         await connection.execute("UPDATE profile_life SET supplier = 'gone' WHERE iccid = $1", iccid(order))
     assert (await usage(dealer, order, refresh=True))["realTime"] is False
 
 
-async def test_a_void_profile_still_says_what_was_used(dealer: ApiClient):
+async def test_a_void_profile_still_shows_its_usage(dealer: ApiClient):
     order = await bought(dealer)
     await advance(dealer, order, "USE", dataUsageBytes=5)
     await dealer.post("/esim/profile/cancel", {"iccid": iccid(order)})
@@ -268,7 +268,7 @@ async def test_a_void_profile_still_says_what_was_used(dealer: ApiClient):
     assert (after["lifecycleStatus"], after["dataUsageBytes"]) == ("CANCELLED", 5)
 
 
-async def test_an_unlimited_plan_has_no_everything(service: Service, dealer: ApiClient):
+async def test_an_unlimited_plan_has_no_total_volume(service: Service, dealer: ApiClient):
     order = await bought(dealer)
     async with service.database.connection() as connection:
         await connection.execute("UPDATE profile SET data_total_bytes = NULL WHERE iccid = $1", iccid(order))
@@ -298,7 +298,7 @@ async def test_an_unlimited_plan_has_no_everything(service: Service, dealer: Api
         ({"iccid": NOBODYS}, "310404", ""),
     ],
 )
-async def test_a_call_that_makes_no_sense_is_named(dealer: ApiClient, path: str, call: Any, code: str, said: str):
+async def test_an_invalid_call_names_the_parameter(dealer: ApiClient, path: str, call: Any, code: str, said: str):
     reply = await dealer.post(path, {"step": "DOWNLOAD"} | call)
     assert reply.code == code and said in reply.message, reply
 
@@ -314,7 +314,7 @@ async def test_a_call_that_makes_no_sense_is_named(dealer: ApiClient, path: str,
         ({"step": "START", "dataUsageBytes": 1}, "000111", "dataUsageBytes"),
     ],
 )
-async def test_a_step_that_makes_no_sense_is_named(dealer: ApiClient, call: Any, code: str, said: str):
+async def test_an_invalid_step_names_the_parameter(dealer: ApiClient, call: Any, code: str, said: str):
     reply = await dealer.post("/test/profile/advance", {"iccid": NOBODYS} | call)
     assert reply.code == code and said in reply.message, reply
 
@@ -323,7 +323,7 @@ async def test_refresh_is_true_or_false(dealer: ApiClient):
     assert (await dealer.post("/esim/profile/usage", {"iccid": NOBODYS, "refresh": "yes"})).code == "000108"
 
 
-async def test_a_void_profile_is_moved_no_more(dealer: ApiClient):
+async def test_a_void_profile_cannot_be_advanced(dealer: ApiClient):
     order = await bought(dealer)
     await dealer.post("/esim/profile/cancel", {"iccid": iccid(order)})
     for step in STEPS:
@@ -331,7 +331,7 @@ async def test_a_void_profile_is_moved_no_more(dealer: ApiClient):
         assert (reply.status, reply.code) == (409, "200002")
 
 
-async def test_a_profile_that_a_refund_holds_is_moved_by_nobody(service: Service, dealer: ApiClient):
+async def test_a_profile_held_by_a_refund_cannot_be_advanced(service: Service, dealer: ApiClient):
     order = await bought(dealer, "TEST-REVIEW")
     assert (await refund(dealer, order)).data["status"] == "REFUNDING"
     reply = await dealer.post("/test/profile/advance", {"iccid": iccid(order), "step": "ENABLE"})
@@ -339,7 +339,7 @@ async def test_a_profile_that_a_refund_holds_is_moved_by_nobody(service: Service
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_nobody_reports_on_profiles_from_stock(service: Service, dealer: ApiClient, path: str):
+async def test_profiles_from_stock_have_no_usage_reports(service: Service, dealer: ApiClient, path: str):
     order = await stock_order(service, dealer)
     reply = await dealer.post(path, {"iccid": iccid(order), "step": "ENABLE", "refresh": True})
     assert (reply.status, reply.code) == (501, "200022")
@@ -347,7 +347,7 @@ async def test_nobody_reports_on_profiles_from_stock(service: Service, dealer: A
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_the_profiles_of_others_look_like_nobodys(dealer: ApiClient, stranger: ApiClient, path: str):
+async def test_profiles_of_another_dealer_look_unknown(dealer: ApiClient, stranger: ApiClient, path: str):
     order = await bought(dealer)
     ids = ({"iccid": iccid(order)}, {"profileId": profiles(order)[0]["profileId"]})
     for theirs, nobodys in zip(ids, ({"iccid": NOBODYS}, {"profileId": 1}), strict=True):

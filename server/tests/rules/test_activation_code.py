@@ -58,13 +58,13 @@ def test_a_code_says_whether_it_needs_a_confirmation_code(rest: str, required: b
         (f"1$rsp.example.com${'A' * 128}${'1.' * 52}1", "characters; at most 255"),
     ],
 )
-def test_no_other_text_is_a_code_and_the_fault_does_not_repeat_it(text: str, part: str):
+def test_other_texts_are_refused_without_repeating_them(text: str, part: str):
     with pytest.raises(ValueError, match=part) as fault:
         activation_code.parse(text)
     assert "SECRET" not in str(fault.value) and "example" not in str(fault.value)
 
 
-def test_the_longest_code_is_one():
+def test_the_longest_activation_code_is_valid():
     tail = "$" + "1." * 51 + "1"
     text = f"LPA:1$rsp.example.com${'A' * 128}{tail}"
     assert len(text) == 254 and activation_code.parse(text).text == text

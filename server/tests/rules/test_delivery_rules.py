@@ -1,4 +1,4 @@
-"""Delivery: every status follows from the profiles (decisions 5), whatever comes twice, late or out of order."""
+"""Delivery: every status follows from the profiles (specification 3), whatever comes twice, late or out of order."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -88,7 +88,7 @@ def test_the_statuses_follow_from_what_suppliers_answered(answers: dict[int, Cod
     assert statuses(allocate(paid(2, 1), answers, 0, 1)) == expected
 
 
-def test_a_line_that_nobody_has_begun_stays_paid():
+def test_a_line_without_answers_stays_paid():
     assert statuses(allocate(paid(2, 1), {}, 1)) == "FULFILLING PENDING PAID PENDING"
     assert statuses(allocate(paid(2, 1), {})) == "PAID PENDING PAID PAID"
     assert statuses(allocate(paid(2, 1), {1: codes(1)})) == "FULFILLING PARTIAL PENDING PAID"
@@ -109,7 +109,7 @@ def test_codes_come_with_delivery_and_all_together():
     assert (order.version, order.updated_at) == (2, LATER)
 
 
-def test_what_changes_nothing_is_the_order_itself():
+def test_an_unchanged_order_is_the_same_object():
     order = allocate(paid(1), {1: codes(1)}, 0)
     assert allocate(order, {1: codes(1)}, 0) is order
     assert allocate(order, {1: codes(5)}, 0) is order
@@ -118,7 +118,7 @@ def test_what_changes_nothing_is_the_order_itself():
     assert allocate(failed, {1: codes(1)}, 0) is failed
 
 
-def test_a_cancelled_profile_gets_nothing_and_holds_up_nothing():
+def test_a_cancelled_profile_gets_no_codes_and_does_not_delay_delivery():
     order = allocate(cancelled(paid(2), 1), {1: codes(1), 2: codes(2)}, 0)
     assert order.profiles[0].iccid is None and order.profiles[0].lifecycle_status == "CANCELLED"
     assert statuses(order) == "COMPLETED DELIVERED DELIVERED"
@@ -162,7 +162,7 @@ def test_a_delivered_line_follows_the_use_of_its_profiles(steps: str, expected: 
         (refunded(cancelled(paid(2), 1), 2), "COMPLETED PENDING PAID"),
     ],
 )
-def test_what_is_refunded_or_never_to_come_counts_no_more(order: Order, expected: str):
+def test_refunded_and_failed_profiles_do_not_count(order: Order, expected: str):
     assert statuses(order) == expected
 
 
@@ -207,7 +207,7 @@ def happens(order: Order, what: str, profile_id: int) -> Order:
 
 
 @given(steps())
-def test_nothing_moves_back_and_nothing_is_complete_too_early(story: tuple[Order, list[tuple[str, int]]]):
+def test_statuses_never_move_back_or_complete_early(story: tuple[Order, list[tuple[str, int]]]):
     before, happenings = story
     for happening in happenings:
         after = happens(before, *happening)
@@ -231,7 +231,7 @@ def test_nothing_moves_back_and_nothing_is_complete_too_early(story: tuple[Order
 
 
 @given(steps())
-def test_each_step_taken_twice_is_taken_once(story: tuple[Order, list[tuple[str, int]]]):
+def test_repeated_steps_change_nothing(story: tuple[Order, list[tuple[str, int]]]):
     order, happenings = story
     for happening in happenings:
         order = happens(order, *happening)

@@ -33,7 +33,7 @@ def test_every_currency_code_is_three_capitals():
 
 
 @pytest.mark.parametrize("code", ["", "usd", "USX", "XXX", "XAU", "XTS", "HRK", "BGN", "ANG", "ZWL", "US", "USDD"])
-def test_what_is_no_active_currency_has_no_amounts(code: str):
+def test_an_inactive_currency_has_no_amounts(code: str):
     for ask in (lambda: money.parse("1", code), lambda: money.text(0, code), lambda: money.unit(code)):
         with pytest.raises(ValueError, match="ISO 4217"):
             ask()
@@ -95,7 +95,7 @@ def test_a_decimal_is_read_by_its_literal_text(text: str, currency: str, amount:
         ),
     ],
 )
-def test_no_other_spelling_is_an_amount(text: str):
+def test_other_spellings_are_not_amounts(text: str):
     with pytest.raises(ValueError, match=r"must be a decimal such as 1\.80, at most 12 digits and 2 decimals"):
         money.parse(text, "USD")
 
@@ -130,13 +130,13 @@ def test_an_amount_below_the_exponent_is_never_written(amount: int, currency: st
 
 
 @given(AMOUNTS, CURRENCIES)
-def test_what_is_written_is_read_again(amount: int, currency: str):
+def test_a_written_amount_reads_back_the_same(amount: int, currency: str):
     amount -= amount % money.unit(currency)
     assert money.parse(money.text(amount, currency), currency) == amount
 
 
 @given(st.text(st.sampled_from("0123456789.,-+eE_ ١"), max_size=18), CURRENCIES)
-def test_whatever_is_read_is_the_amount_its_digits_say(text: str, currency: str):
+def test_a_read_amount_equals_its_digits(text: str, currency: str):
     try:
         amount = money.parse(text, currency)
     except ValueError:

@@ -28,7 +28,7 @@ async def opened() -> AsyncIterator[Chromium]:
 
 
 def ear(page: Page) -> list[str]:
-    """What nobody wants to hear of a page from now on: dialogs, any word in its console, what failed."""
+    """Collects a page's faults from now on: dialogs, console messages, failed requests."""
     heard: list[str] = []
 
     async def dialog(opened: Dialog) -> None:
@@ -53,7 +53,7 @@ def ear(page: Page) -> list[str]:
 
 
 async def barriers(page: Page, *rules: str) -> list[str]:
-    """What keeps people out of a page, as axe-core finds it by all of its rules or by these. The page's context has AXE
+    """The barriers to accessibility that axe-core finds, by all of its rules or by these. The page's context has AXE
     as a script of its own."""
     asked = {"preload": False, "resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
     found = await page.evaluate("async (asked) => (await axe.run(asked)).violations", asked)
