@@ -166,9 +166,9 @@ async def test_closing_a_batch_answers_all_its_waiters():
         begun.set()
         return await asyncio.get_running_loop().create_future()
 
-    desk: Batcher[int, int] = Batcher(run, bound=1)
+    batcher: Batcher[int, int] = Batcher(run, bound=1)
     before = asyncio.all_tasks()
-    futures = [desk.submit(number) for number in range(3)]
+    futures = [batcher.submit(number) for number in range(3)]
     await begun.wait()
     for task in asyncio.all_tasks() - before:
         task.cancel()
