@@ -1,4 +1,4 @@
-"""Which figures does the service promise? Ratios within one run, since machines differ; issue 3 names figures too."""
+"""Which figures does the service promise? Ratios within one run, since machines differ."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple

@@ -38,7 +38,7 @@ async def locked(service: Service, *tables: str) -> AsyncIterator[None]:
 
 
 async def answers(door: ApiClient, code: str) -> None:
-    """Returns once the door answers so."""
+    """Returns once the API answers so."""
     async with asyncio.timeout(PATIENCE):
         while (await door.post("/health")).code != code:
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""The door for suppliers' messages: who may come in, and what is not let in."""
+"""The listener for suppliers' messages: which are accepted, which are refused."""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ HEALTH = b'{"notifyType":"CHECK_HEALTH","content":{}}'
 
 
 class Doors(NamedTuple):
-    """A service whose events door asks for certificates signed by `ours`. `path` is the address of rt:near there."""
+    """A service whose event listener requires certificates signed by `ours`. `path` is the address of rt:near there."""
 
     service: Service
     address: str

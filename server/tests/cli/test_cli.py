@@ -262,7 +262,7 @@ async def test_a_reset_secret_works_and_so_does_the_old_one_until_the_key_is_dis
 
 
 async def answers(door: ApiClient, code: str) -> None:
-    """Returns once the door answers so."""
+    """Returns once the API answers so."""
     async with asyncio.timeout(20):
         while (await door.post("/health")).code != code:
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""A row that another transaction holds: whose calls wait for it, and what they are answered."""
+"""A row that another transaction locks: which calls wait for it, and what they are answered."""
 
 import asyncio
 import secrets
@@ -52,7 +52,7 @@ async def delivered(door: ApiClient, package: str = "TEST-OK") -> tuple[str, int
     return data["orderNo"], int(data["items"][0]["profiles"][0]["profileId"])
 
 
-async def test_a_locked_wallet_makes_no_other_dealer_wait(service: Service, dealer: ApiClient, stranger: ApiClient):
+async def test_a_locked_wallet_does_not_delay_other_dealers(service: Service, dealer: ApiClient, stranger: ApiClient):
     orders = [await delivered(stranger) for _ in range(2)]
     await delivered(dealer)
     async with held(service, WALLET, dealer.tenant_id):
@@ -68,7 +68,7 @@ async def test_a_locked_wallet_makes_no_other_dealer_wait(service: Service, deal
     assert await service.audit() == []
 
 
-async def test_whose_wallet_stays_locked_is_told_to_come_again(service: Service, dealer: ApiClient):
+async def test_orders_of_a_locked_wallet_are_answered_busy(service: Service, dealer: ApiClient):
     order_no, _ = await delivered(dealer)
     key = secrets.token_hex(8)
     async with held(service, WALLET, dealer.tenant_id):
@@ -84,7 +84,7 @@ async def test_whose_wallet_stays_locked_is_told_to_come_again(service: Service,
     assert await service.audit() == []
 
 
-async def test_a_locked_order_makes_no_other_order_wait(service: Service, dealer: ApiClient, stranger: ApiClient):
+async def test_a_locked_order_does_not_delay_other_orders(service: Service, dealer: ApiClient, stranger: ApiClient):
     mine, theirs = await delivered(dealer), [await delivered(stranger) for _ in range(2)]
     sql = "SELECT FROM orders WHERE tenant_id = $1 FOR UPDATE"
     async with held(service, sql, dealer.tenant_id):
@@ -115,7 +115,7 @@ def from_stock(quantity: int) -> dict[str, object]:
     return {"items": [line], "amount": f"{2.5 * quantity:.2f}"}
 
 
-async def test_a_locked_code_makes_no_order_wait(service: Service, dealer: ApiClient, stocked: None):
+async def test_a_locked_stock_code_delays_no_order(service: Service, dealer: ApiClient, stocked: None):
     """The next code is held elsewhere: the one after it is sold, and others meanwhile buy what they like."""
     sql = "SELECT FROM stock_profile WHERE taken_by IS NULL AND package_code = $1 ORDER BY iccid LIMIT 1 FOR UPDATE"
     async with held(service, sql, "DEMO-STOCK"):
@@ -135,7 +135,7 @@ def log_of(dsn: str) -> Path:
     return Path(folder).parent / "log"
 
 
-async def test_no_expected_refusal_is_an_error_of_the_database(service: Service, dealer: ApiClient, stocked: None):
+async def test_expected_refusals_raise_no_database_error(service: Service, dealer: ApiClient, stocked: None):
     log = log_of(service.database.dsn)
     before = len(log.read_bytes())
 
@@ -159,16 +159,16 @@ async def test_no_expected_refusal_is_an_error_of_the_database(service: Service,
 # Batches
 
 
-async def test_a_batch_that_is_ended_leaves_nobody_waiting():
+async def test_closing_a_batch_answers_all_its_waiters():
     begun = asyncio.Event()
 
     async def run(items: Sequence[int]) -> Sequence[int]:
         begun.set()
         return await asyncio.get_running_loop().create_future()
 
-    desk: Batcher[int, int] = Batcher(run, bound=1)
+    batcher: Batcher[int, int] = Batcher(run, bound=1)
     before = asyncio.all_tasks()
-    futures = [desk.submit(number) for number in range(3)]
+    futures = [batcher.submit(number) for number in range(3)]
     await begun.wait()
     for task in asyncio.all_tasks() - before:
         task.cancel()
@@ -176,7 +176,7 @@ async def test_a_batch_that_is_ended_leaves_nobody_waiting():
     assert [one.sent for one in lost if isinstance(one, DatabaseLost)] == [True, False, False]
 
 
-async def test_an_error_of_ours_is_not_a_lost_database(service: Service):
+async def test_a_programming_error_is_not_reported_as_a_lost_database(service: Service):
     with pytest.raises(FileNotFoundError):
         async with service.database.connection():
             raise FileNotFoundError("a file of ours")

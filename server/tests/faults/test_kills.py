@@ -1,4 +1,4 @@
-"""kill -9 of the API and of the worker, at every named point (trust, Faults): what was acknowledged is there, a retry
+"""kill -9 of the API and of the worker, at every failpoint: what was acknowledged is there, a retry
 gives exactly one order, the books are right, everything is delivered and told."""
 
 from collections.abc import AsyncIterator
@@ -13,12 +13,12 @@ from support.trading import Trading
 
 
 @pytest.fixture
-async def shop(database_url: str) -> AsyncIterator[Trading]:
+async def workload(database_url: str) -> AsyncIterator[Trading]:
     async with trading.opened(database_url) as one:
         yield one
 
 
-def test_a_point_is_armed_by_name_times_and_delay_and_costs_nothing_unarmed():
+def test_a_failpoint_is_armed_by_name_count_and_delay_and_does_nothing_unarmed():
     for armed in (*SERVE_POINTS, *WORK_POINTS):
         assert failpoints.parse(str(armed)) == armed
     assert failpoints.parse("order.locked") == Failpoint("order.locked", 1, 0)
@@ -27,13 +27,13 @@ def test_a_point_is_armed_by_name_times_and_delay_and_costs_nothing_unarmed():
     assert failpoints.hit is failpoints._unarmed
 
 
-async def test_every_point_kills_once_and_nothing_is_lost(shop: Trading):
-    await survives(shop, SERVE_POINTS, WORK_POINTS)
+async def test_a_kill_at_each_failpoint_loses_nothing(workload: Trading):
+    await survives(workload, SERVE_POINTS, WORK_POINTS)
 
 
 @pytest.mark.soak
-async def test_hundreds_of_kills_lose_nothing(shop: Trading):
-    unseen = await survives(shop, anywhere(SERVE_POINTS, 130), anywhere(WORK_POINTS, 110))
-    print(f"\n{shop.kills.total()} kills: {dict(shop.kills)}; of the orders with an unknown outcome {unseen}")
-    assert shop.kills.total() == 240
+async def test_hundreds_of_kills_lose_nothing(workload: Trading):
+    unseen = await survives(workload, anywhere(SERVE_POINTS, 130), anywhere(WORK_POINTS, 110))
+    print(f"\n{workload.kills.total()} kills: {dict(workload.kills)}; of the orders with an unknown outcome {unseen}")
+    assert workload.kills.total() == 240
     assert unseen["placed"] and unseen["not placed"], "the kills came at the same moment"

@@ -1,4 +1,4 @@
-"""kill -9 around what becomes of profiles, as real processes: nothing told is lost, and nothing is told by halves."""
+"""kill -9 while profiles change, as real processes: no change is lost, and none is sent in part."""
 
 import json
 import tempfile
@@ -53,7 +53,7 @@ async def told_of(till: Till, order: dict[str, Any]) -> list[dict[str, Any]]:
     return lives([one.json for one in till.receiver.requests if one.json["orderNo"] == order["orderNo"]][-1])
 
 
-async def test_a_story_survives_every_death_of_its_worker(till: Till):
+async def test_a_profile_lifecycle_survives_kills_of_the_worker(till: Till):
     async with running("serve", "--port", "0", env=till.env) as serve:
         door = await till.at(await serve.ready())
         await door.post("/webhook/set", {"callbackUrl": till.receiver.url})
@@ -74,7 +74,7 @@ async def test_a_story_survives_every_death_of_its_worker(till: Till):
             assert await till.service.audit() == []
 
 
-async def test_a_step_survives_the_death_of_the_api(till: Till):
+async def test_an_advanced_step_survives_a_kill_of_the_api(till: Till):
     async with running("work", env=till.env):
         async with running("serve", "--port", "0", env=till.env, kill_at="life.written") as serve:
             door = await till.at(await serve.ready())
@@ -101,7 +101,7 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-async def test_dev_runs_plans_as_fast_as_it_is_told(folder: Path):
+async def test_dev_runs_lifecycles_at_the_speed_that_is_set(folder: Path):
     env = environment(None, DEALER_SUPPLIER_SPEED=None)
     arguments = ("dev", "--json", "--port", "0", "--data", str(folder / "data"), "--speed", "100")
     async with running(*arguments, env=env, ready=False) as process:

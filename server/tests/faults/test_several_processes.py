@@ -1,4 +1,4 @@
-"""Several serve processes on one database: refused by default, and when told to, one shop."""
+"""Several serve processes on one database: refused by default; with Valkey or --share-nothing they act as one."""
 
 import asyncio
 import tempfile
@@ -22,7 +22,7 @@ LOCKS = "pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' 
 
 
 @pytest.fixture(scope="module")
-async def shop(database_url: str) -> AsyncIterator[Trading]:
+async def workload(database_url: str) -> AsyncIterator[Trading]:
     async with trading.opened(database_url) as one:
         yield one
 
@@ -41,8 +41,8 @@ def valkey_url(valkey: ValkeyServer) -> str:
     return f"unix://{valkey.unix_socket_path}"
 
 
-async def test_a_second_serve_refuses_to_start_and_says_what_to_do(shop: Trading):
-    env = environment(shop.url)
+async def test_a_second_serve_refuses_to_start_and_says_what_to_do(workload: Trading):
+    env = environment(workload.url)
     async with running(*SERVE, env=env):
         for arguments in (SERVE, TOGETHER):
             refused = await run(*arguments, env=env)
@@ -53,42 +53,50 @@ async def test_a_second_serve_refuses_to_start_and_says_what_to_do(shop: Trading
         assert (await run(*SERVE, env=env)).status == 1
 
 
-async def test_a_serve_that_lost_its_session_is_still_alone(shop: Trading):
-    env = environment(shop.url)
+async def test_a_serve_that_lost_its_session_still_excludes_others(workload: Trading):
+    env = environment(workload.url)
     async with running(*SERVE, env=env):
-        [(pid,)] = await shop.rows(f"SELECT pid FROM {LOCKS}")
-        await shop.rows("SELECT pg_terminate_backend($1, 10000)", pid)
-        await shop.becomes_empty(f"(SELECT count(*) AS held FROM {LOCKS}) counted WHERE held = 0")
+        [(pid,)] = await workload.rows(f"SELECT pid FROM {LOCKS}")
+        await workload.rows("SELECT pg_terminate_backend($1, 10000)", pid)
+        await workload.becomes_empty(f"(SELECT count(*) AS held FROM {LOCKS}) counted WHERE held = 0")
         assert (await run(*SERVE, env=env)).status == 1
 
 
-async def test_sixty_four_buyers_of_half_of_it_at_two_processes(shop: Trading):
-    env = environment(shop.url)
-    made = await shop.service.tenant(balance="57.60", qps=0)
-    async with running(*TOGETHER, env=env) as one, running(*TOGETHER, env=env) as two, shop.service.door(made) as door:
+async def test_sixty_four_orders_at_two_processes_spend_a_balance_for_thirty_two(workload: Trading):
+    env = environment(workload.url)
+    made = await workload.service.tenant(balance="57.60", qps=0)
+    async with (
+        running(*TOGETHER, env=env) as one,
+        running(*TOGETHER, env=env) as two,
+        workload.service.door(made) as door,
+    ):
         doors = [replace(door, url=await process.ready()) for process in (one, two)]
         replies = await asyncio.gather(*[doors[number % 2].order() for number in range(64)])
         assert sorted(reply.code for reply in replies) == ["000000"] * 32 + ["200007"] * 32
         for each in doors:
             assert (await each.post("/account/balance")).data["balance"] == "0.00"
-    assert await shop.service.audit() == []
+    assert await workload.service.audit() == []
 
 
-async def test_two_processes_sell_from_the_same_wallets_without_a_fault(shop: Trading):
-    env = environment(shop.url)
+async def test_two_processes_take_orders_of_the_same_wallets_without_error(workload: Trading):
+    env = environment(workload.url)
     async with running(*TOGETHER, env=env) as one, running(*TOGETHER, env=env) as two, running("work", env=env):
         urls = await one.ready(), await two.ready()
-        async with shop.buyers.buying(*urls):
+        async with workload.buyers.buying(*urls):
             for _ in range(100):
-                await shop.buyers.next_acknowledged()
-        assert not shop.buyers.replies
-        await shop.all_is_well(urls[0])
+                await workload.buyers.next_acknowledged()
+        assert not workload.buyers.replies
+        await workload.all_is_well(urls[0])
 
 
-async def test_new_and_disabled_credentials_are_known_to_both_processes(shop: Trading):
-    env = environment(shop.url)
-    made = await shop.service.tenant(qps=0)
-    async with running(*TOGETHER, env=env) as one, running(*TOGETHER, env=env) as two, shop.service.door(made) as door:
+async def test_both_processes_know_new_and_disabled_credentials(workload: Trading):
+    env = environment(workload.url)
+    made = await workload.service.tenant(qps=0)
+    async with (
+        running(*TOGETHER, env=env) as one,
+        running(*TOGETHER, env=env) as two,
+        workload.service.door(made) as door,
+    ):
         doors = [replace(door, url=await process.ready()) for process in (one, two)]
         for each in doors:
             assert (await each.post("/health")).code == "000000"
@@ -103,16 +111,16 @@ async def test_new_and_disabled_credentials_are_known_to_both_processes(shop: Tr
 
 
 async def answers(door: ApiClient, code: str) -> None:
-    """Returns once the door answers so."""
+    """Returns once the API answers so."""
     async with asyncio.timeout(PATIENCE):
         while (await door.post("/health")).code != code:
             await asyncio.sleep(0.02)
 
 
-async def test_with_valkey_a_request_id_is_used_once_at_both_processes(shop: Trading, valkey_url: str):
-    env = environment(shop.url, DEALER_VALKEY_URL=valkey_url)
-    made = await shop.service.tenant(qps=0)
-    async with running(*SERVE, env=env) as one, running(*SERVE, env=env) as two, shop.service.door(made) as door:
+async def test_with_valkey_a_request_id_is_accepted_once_across_processes(workload: Trading, valkey_url: str):
+    env = environment(workload.url, DEALER_VALKEY_URL=valkey_url)
+    made = await workload.service.tenant(qps=0)
+    async with running(*SERVE, env=env) as one, running(*SERVE, env=env) as two, workload.service.door(made) as door:
         doors = [replace(door, url=await process.ready()) for process in (one, two)]
         for first, second in (doors, doors[::-1]):
             request_id = str(uuid.uuid4())
@@ -126,12 +134,12 @@ async def test_with_valkey_a_request_id_is_used_once_at_both_processes(shop: Tra
         assert codes == ["000000"] + ["101004"] * 19
 
 
-async def test_a_call_is_taken_once_by_all_processes_while_valkey_is_away_and_when_it_is_back(
-    shop: Trading, valkey: ValkeyServer, valkey_url: str
+async def test_a_call_is_accepted_once_across_processes_while_valkey_is_down_and_after(
+    workload: Trading, valkey: ValkeyServer, valkey_url: str
 ):
-    env = environment(shop.url, DEALER_VALKEY_URL=valkey_url)
-    made = await shop.service.tenant(balance="100", qps=0)
-    async with running(*SERVE, env=env) as one, running(*SERVE, env=env) as two, shop.service.door(made) as door:
+    env = environment(workload.url, DEALER_VALKEY_URL=valkey_url)
+    made = await workload.service.tenant(balance="100", qps=0)
+    async with running(*SERVE, env=env) as one, running(*SERVE, env=env) as two, workload.service.door(made) as door:
         doors = [replace(door, url=await process.ready()) for process in (one, two)]
 
         async def taken(door: ApiClient, request_id: str) -> str:
@@ -142,7 +150,7 @@ async def test_a_call_is_taken_once_by_all_processes_while_valkey_is_away_and_wh
         valkey.terminate()
         assert await taken(doors[0], meanwhile) == "000000"
         assert [await taken(each, meanwhile) for each in doors] == ["101004", "101004"]
-        await recorded(shop, before)
+        await recorded(workload, before)
         assert [await taken(each, before) for each in doors] == ["101004", "101004"]
         together = str(uuid.uuid4())
         codes = await asyncio.gather(*[taken(doors[number % 2], together) for number in range(20)])
@@ -157,8 +165,8 @@ async def test_a_call_is_taken_once_by_all_processes_while_valkey_is_away_and_wh
             assert [await taken(each, request_id) for each in doors] == ["101004", "101004"]
 
 
-async def recorded(shop: Trading, request_id: str) -> None:
+async def recorded(workload: Trading, request_id: str) -> None:
     """Returns once the id stands in the database."""
     async with asyncio.timeout(PATIENCE):
-        while not await shop.rows("SELECT FROM used_request WHERE request_id = $1::text::uuid", request_id):
+        while not await workload.rows("SELECT FROM used_request WHERE request_id = $1::text::uuid", request_id):
             await asyncio.sleep(0.02)

@@ -186,14 +186,14 @@ def _shuffled(points: Sequence[Failpoint], count: int) -> list[Failpoint]:
     return chosen
 
 
-async def test_a_trade_survives_some_deaths(trade: Trade):
+async def test_orders_and_refunds_survive_some_kills(trade: Trade):
     await trade.restock()
     await survives(trade, [Failpoint("refund.written")], [Failpoint("void.answered"), Failpoint("refund.settled")])
     assert trade.kills.total() == 3
 
 
 @pytest.mark.soak
-async def test_a_trade_survives_a_hundred_deaths(trade: Trade):
+async def test_orders_and_refunds_survive_a_hundred_kills(trade: Trade):
     await trade.restock()
     await survives(trade, _shuffled(SERVE_POINTS, 50), _shuffled(WORK_POINTS, 50))
     print(f"\n{trade.kills.total()} kills: {dict(trade.kills)}; {len(trade.buyers.purchases)} orders")

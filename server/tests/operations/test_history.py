@@ -1,4 +1,4 @@
-"""Concurrent clients on one wallet: there is one order in which all that they were told is right, and in time."""
+"""Concurrent clients on one wallet: one order of events explains all answers."""
 
 import asyncio
 import random
@@ -69,16 +69,16 @@ BAD: list[tuple[str, list[Call]]] = [
 
 
 @pytest.mark.parametrize("calls", GOOD)
-def test_a_history_that_can_be_explained(calls: list[Call]):
+def test_a_consistent_history_is_accepted(calls: list[Call]):
     assert faults(TWO, calls) == []
 
 
 @pytest.mark.parametrize(("why", "calls"), BAD)
-def test_a_history_that_cannot_be_explained(why: str, calls: list[Call]):
+def test_an_inconsistent_history_is_found(why: str, calls: list[Call]):
     assert why in str(faults(TWO, calls))
 
 
-def test_a_ledger_that_does_not_chain_is_no_order():
+def test_a_ledger_with_a_gap_is_found():
     assert "does not follow" in str(faults([TWO[0], TWO[2]], []))
     assert "booked twice" in str(faults([*TWO, Entry(4, "ORDER_PAY", 3, 0, 80)], [paid(2, 0, 1), paid(3, 0, 1)]))
 
@@ -190,7 +190,7 @@ async def booked(service: Service, dealer: ApiClient) -> list[Entry]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_everything_that_clients_are_told_at_once_fits_one_order(service: Service, dealer: ApiClient, seed: int):
+async def test_answers_to_concurrent_clients_fit_one_order_of_events(service: Service, dealer: ApiClient, seed: int):
     orders = [await bought(dealer, package, 4) for package in ("TEST-OK", "TEST-ASYNC", "TEST-REJECT", "TEST-OK")]
     opened = [
         Call("order", 0, 0, Movement("ORDER_PAY", identity.order_id(one["orderNo"]) or 0, -4 * PRICE)) for one in orders

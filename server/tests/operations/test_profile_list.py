@@ -30,7 +30,7 @@ async def ordered(client: ApiClient, quantity: int) -> tuple[str, list[str]]:
     return data["orderNo"], [profile["profileId"] for profile in data["items"][0]["profiles"]][::-1]
 
 
-async def test_profiles_without_codes_are_listed_on_request_only(database_url: str):
+async def test_profiles_without_codes_are_listed_only_on_request(database_url: str):
     async with running_service(database_url, worker=False) as quiet:
         created = await quiet.tenant(balance="1000", qps=0)
         async with quiet.door(created) as client:

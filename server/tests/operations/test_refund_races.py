@@ -1,4 +1,4 @@
-"""Many at once on the same money: refunds against refunds, cancellations and late answers; spending against credits."""
+"""Concurrent refunds, cancellations, late answers and orders on the same wallet."""
 
 import asyncio
 import random

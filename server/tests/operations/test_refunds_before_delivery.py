@@ -1,4 +1,4 @@
-"""Giving money back while nothing is delivered: a service without a worker."""
+"""Refunds before delivery: a service without a worker."""
 
 from collections.abc import AsyncIterator
 
@@ -22,7 +22,7 @@ async def idle(database_url: str) -> AsyncIterator[Service]:
         yield service
 
 
-async def test_stock_that_was_never_handed_out_can_be_sold_again(idle: Service):
+async def test_refunded_stock_that_was_not_delivered_can_be_sold_again(idle: Service):
     async with idle.door(await idle.tenant(balance="100", qps=0)) as dealer:
         order = (await dealer.order(items=[STOCK], amount="2.50")).data
         assert (await dealer.order(items=[STOCK], amount="2.50")).code == "200011"
@@ -36,7 +36,7 @@ async def test_stock_that_was_never_handed_out_can_be_sold_again(idle: Service):
         assert await idle.audit() == []
 
 
-async def test_what_a_supplier_was_never_asked_for_is_credited_at_once(idle: Service):
+async def test_a_profile_never_requested_from_a_supplier_is_credited_at_once(idle: Service):
     async with idle.door(await idle.tenant(balance="100", qps=0)) as dealer:
         order = (await dealer.order("TEST-ASYNC")).data
         reply = await refund(dealer, order)

@@ -1,4 +1,4 @@
-"""Secrets as operators handle them: looked at, reset, and sealed anew under another key."""
+"""Operators view and reset secrets, and rotate the sealing key."""
 
 import asyncio
 import base64
@@ -22,7 +22,7 @@ async def acts_on(service: Service, dealer: ApiClient) -> list[tuple[str, str]]:
     return [(row[0], row[1]) for row in rows]
 
 
-async def test_who_looks_at_a_secret_is_written_down_and_the_secret_is_not(service: Service, dealer: ApiClient):
+async def test_viewing_a_secret_is_recorded_without_the_secret(service: Service, dealer: ApiClient):
     env = environment(service.settings.database_url)
     shown = await run("credentials", "view", dealer.app_key, "--json", env=env)
     assert json.loads(shown.out) == {"appKey": dealer.app_key, "appSecret": dealer.app_secret}
@@ -33,7 +33,7 @@ async def test_who_looks_at_a_secret_is_written_down_and_the_secret_is_not(servi
 
 
 @pytest.mark.parametrize(("arguments", "code"), [((), "000000"), (("--now",), "101003")])
-async def test_the_old_secret_opens_calls_for_a_day_or_not_at_all(
+async def test_the_old_secret_signs_calls_for_a_day_or_not_at_all(
     service: Service, dealer: ApiClient, arguments: tuple[str, ...], code: str
 ):
     env = environment(service.settings.database_url)
@@ -47,7 +47,7 @@ async def test_the_old_secret_opens_calls_for_a_day_or_not_at_all(
     assert (await dealer.post("/health")).code == code
 
 
-async def test_keys_are_changed_while_calls_go_on(database_url: str):
+async def test_sealing_keys_are_rotated_while_calls_continue(database_url: str):
     async with running_service(database_url, sealing_keys=BOTH) as service:
         before = MasterKeys.parse(SEALING_KEYS)
         created = [await service.tenant(balance="10", qps=0) for _ in range(3)]

@@ -12,7 +12,7 @@ PATHS = ("/esim/profile/usage", "/test/profile/advance")
 NOBODYS = "8900000000000000009"
 
 
-async def test_a_story_is_told_step_by_step_where_there_is_time(database_url: str):
+async def test_a_slow_lifecycle_sends_each_step(database_url: str):
     """Half a second between its steps, and a look every 0.1 s."""
     async with (
         running_service(database_url, supplier_speed=2.0) as slow,
@@ -30,7 +30,7 @@ async def test_a_story_is_told_step_by_step_where_there_is_time(database_url: st
         assert await slow.audit() == []
 
 
-async def test_plans_and_what_is_unused_end_by_themselves(database_url: str):
+async def test_plans_and_unused_profiles_expire_on_time(database_url: str):
     """Seven days in a sixth of a second, 180 in four."""
     async with (
         running_service(database_url, supplier_speed=3_600_000.0) as fast,
@@ -49,7 +49,7 @@ async def test_plans_and_what_is_unused_end_by_themselves(database_url: str):
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_before_its_codes_there_is_nothing_to_tell(database_url: str, path: str):
+async def test_a_profile_without_codes_has_no_usage(database_url: str, path: str):
     async with (
         running_service(database_url, worker=False) as idle,
         idle.door(await idle.tenant(balance="100", qps=0)) as dealer,
@@ -61,7 +61,7 @@ async def test_before_its_codes_there_is_nothing_to_tell(database_url: str, path
         await dealer.post("/esim/profile/cancel", named)
 
 
-async def test_without_a_worker_a_refresh_gives_what_is_known(database_url: str):
+async def test_a_refresh_without_a_worker_returns_the_last_report(database_url: str):
     async with (
         running_service(database_url) as service,
         service.door(await service.tenant(balance="100", qps=0)) as dealer,
@@ -74,7 +74,7 @@ async def test_without_a_worker_a_refresh_gives_what_is_known(database_url: str)
         assert (reply.code, reply.data["realTime"], reply.data["dataUsageBytes"]) == ("000000", False, 0)
 
 
-async def test_production_has_no_hand(database_url: str):
+async def test_production_has_no_advance_operation(database_url: str):
     changed = {"environment": "production", "webhook_allow_loopback": False}
     async with (
         running_service(database_url, worker=False, **changed) as real,

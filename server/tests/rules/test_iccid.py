@@ -18,7 +18,7 @@ from dealer_server.rules.lifecycle import iccid
         ("894310817000102963FF", "894310817000102963"),
     ],
 )
-def test_18_to_20_digits_are_one_padding_taken_off(text: str, digits: str):
+def test_an_iccid_has_18_to_20_digits_without_padding(text: str, digits: str):
     assert iccid.parse(text) == digits
 
 
@@ -30,19 +30,19 @@ def test_18_to_20_digits_are_one_padding_taken_off(text: str, digits: str):
         *("８９４３１０８１７０００１０２９６３１", "٨943108170001029631", "+943108170001029631"),
     ],
 )
-def test_nothing_else_is_one(text: str):
+def test_other_texts_are_not_iccids(text: str):
     with pytest.raises(ValueError, match="18 to 20 digits"):
         iccid.parse(text)
 
 
 # From the design: those of the field pass, three samples of vendors' documentation do not.
 @pytest.mark.parametrize("number", ["8943108170001029631", "8944538532008160222", "89852245280000942210"])
-def test_real_ones_end_in_their_check_digit(number: str):
+def test_real_iccids_end_in_their_check_digit(number: str):
     assert iccid.is_luhn(number)
 
 
 @pytest.mark.parametrize("number", ["8997250230000292199", "89852000263413436720", "89860468152080349618"])
-def test_made_up_ones_do_not(number: str):
+def test_made_up_iccids_fail_the_check(number: str):
     assert not iccid.is_luhn(number)
 
 

@@ -1,4 +1,4 @@
-"""What an SM-DP+ says, as tables: status codes, answers, notifications in every form that was seen (suppliers 1)."""
+"""What an SM-DP+ says, as tables: status codes, answers, notifications in every known form (GSMA SGP.22, ES2+)."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -187,7 +187,7 @@ def test_the_eid_is_kept_where_it_is_one(eid: object, kept: str | None):
 
 
 def test_the_wild_example_is_read():
-    """As suppliers 1.4 describes it: string id, timeStamp with an epoch, a constant call id, success with a code."""
+    """A notification of an SM-DP+: string id, timeStamp with an epoch, a constant call id, success with a code."""
     wild = {
         "header": {"functionRequesterIdentifier": "x", "functionCallIdentifier": "handleDownloadProgressInfo"},
         "timestamp": None,

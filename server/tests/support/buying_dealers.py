@@ -1,4 +1,4 @@
-"""Dealers who buy without pause and remember what they were told, for tests in which things break."""
+"""Dealers who buy without pause and keep all answers, for tests of faults."""
 
 import asyncio
 import random
@@ -24,8 +24,8 @@ LOST = (httpx2.TransportError, httpx2.InvalidURL)
 
 @dataclass(eq=False)
 class Purchase:
-    """One order as its dealer knows it. Without `order_no` nobody has told the dealer that it was placed; without
-    `maybe` either, the dealer was told that nothing was done."""
+    """One order as its dealer knows it. Without `order_no` no answer has said that it was placed; without
+    `maybe` as well, an answer has said that it was not."""
 
     door: ApiClient
     call: Mapping[str, Any]
@@ -52,7 +52,7 @@ class BuyingDealers:
 
     @asynccontextmanager
     async def buying(self, *urls: str, count: int = 16) -> AsyncIterator[None]:
-        """They buy until the end of the block, first what they do not know the outcome of."""
+        """They buy until the end of the block, and first repeat the orders with an unknown outcome."""
         tasks = [asyncio.create_task(self._buy(urls[number % len(urls)])) for number in range(count)]
         try:
             yield
@@ -108,7 +108,7 @@ class BuyingDealers:
             await self.acknowledged.wait()
 
     async def check(self, database: Database) -> None:
-        """What the database holds agrees with what the dealers were told by now, and the money with the orders."""
+        """The database agrees with the answers so far, and the money with the orders."""
         told = {one.key: one.order_no for one in self.purchases if one.order_no is not None}
         refused = {one.key: one.tries for one in self.purchases if not one.maybe}
         tenants = [door.tenant_id for door in self.doors]
@@ -131,7 +131,7 @@ class BuyingDealers:
             assert (balance, order_count) == (self.opening - sum(mine) + credited.get(tenant_id, 0), len(mine))
 
     async def credited(self, connection: Connection) -> Mapping[int, int]:
-        """By tenant: what was given back of what it paid."""
+        """By tenant: the amount refunded."""
         return {}
 
     def new(self) -> Purchase:

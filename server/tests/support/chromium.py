@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser as Chromium
-from playwright.async_api import Dialog, Page, Response, async_playwright
-from playwright.async_api import Request as Asked
+from playwright.async_api import Dialog, Page, Request, Response, async_playwright
 
 PROGRAM = shutil.which("chromium")
 FLAGS = [
@@ -28,32 +27,32 @@ async def opened() -> AsyncIterator[Chromium]:
 
 
 def ear(page: Page) -> list[str]:
-    """What nobody wants to hear of a page from now on: dialogs, any word in its console, what failed."""
-    heard: list[str] = []
+    """Collects a page's faults from now on: dialogs, console messages, failed requests."""
+    faults: list[str] = []
 
     async def dialog(opened: Dialog) -> None:
-        heard.append(f"{page.url}: a dialog says {opened.message}")
+        faults.append(f"{page.url}: a dialog says {opened.message}")
         await opened.dismiss()
 
     def answered(response: Response) -> None:
         if response.status >= 400:
-            heard.append(f"{response.url}: {response.status}")
+            faults.append(f"{response.url}: {response.status}")
 
-    def failed(asked: Asked) -> None:
-        if asked.failure != "net::ERR_ABORTED":  # a page that renews itself was left
-            heard.append(f"{asked.url}: {asked.failure}")
+    def failed(request: Request) -> None:
+        if request.failure != "net::ERR_ABORTED":  # a page that renews itself was left
+            faults.append(f"{request.url}: {request.failure}")
 
     page.on("dialog", dialog)
 
-    page.on("console", lambda message: heard.append(f"{page.url}: {message.text}"))
-    page.on("pageerror", lambda error: heard.append(f"{page.url}: {error}"))
+    page.on("console", lambda message: faults.append(f"{page.url}: {message.text}"))
+    page.on("pageerror", lambda error: faults.append(f"{page.url}: {error}"))
     page.on("response", answered)
     page.on("requestfailed", failed)
-    return heard
+    return faults
 
 
 async def barriers(page: Page, *rules: str) -> list[str]:
-    """What keeps people out of a page, as axe-core finds it by all of its rules or by these. The page's context has AXE
+    """The barriers to accessibility that axe-core finds, by all of its rules or by these. The page's context has AXE
     as a script of its own."""
     asked = {"preload": False, "resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
     found = await page.evaluate("async (asked) => (await axe.run(asked)).violations", asked)

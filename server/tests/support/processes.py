@@ -68,7 +68,7 @@ class Process:
                 await asyncio.sleep(0.02)
 
     async def ready(self) -> str:
-        """What it announced when it was ready: its base address, or "worker"."""
+        """The word of its `ready:` line: the base address, or "worker"."""
         async with asyncio.timeout(STARTED_WITHIN):
             await asyncio.wait([self._ready, self._ended], return_when=asyncio.FIRST_COMPLETED)
         assert self._ready.done(), f"ended before it was ready:\n{self.said}"
@@ -119,7 +119,7 @@ class Process:
 
 
 def environment(database_url: str | None, **given: str | None) -> dict[str, str]:
-    """Nothing of ours but what is given; None leaves a variable out."""
+    """The environment without DEALER_ and DATABASE_ variables but those given; None leaves one out."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DEALER_", "DATABASE_"))}
     ours = {
         "DATABASE_URL": database_url,

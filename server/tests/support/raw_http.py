@@ -1,4 +1,4 @@
-"""HTTP by hand, for tests: bytes go out as they are written, and answers are taken apart without forgiveness."""
+"""HTTP by hand, for tests: bytes go out as they are written, and answers are parsed strictly."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A reseller API of the RT-* family, for tests: an upstream of our own with a book of what it sold (suppliers 2).
+"""A reseller API of the RT-* family, for tests: an upstream of our own that records what it sold.
 
 It keeps the family's quirks: `success` is the string "true", the message is errorMsg or errorMessage in turn, money is
 in ten-thousandths, eSIMs are allocated some queries after their order, webhooks are unsigned and may lack the

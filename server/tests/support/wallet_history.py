@@ -1,4 +1,4 @@
-"""Is there one order of everything that was done to a wallet in which every answer is right? (trust, Proof)
+"""Is there one order of everything that was done to a wallet in which every answer is right?
 
 A wallet is a counter: the versions of its ledger are that order. What is left to check is that each answer fits its
 place in it, and that what was answered before something else was asked also stands before it.

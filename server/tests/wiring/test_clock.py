@@ -44,7 +44,7 @@ class Machine:
 
 
 @pytest.mark.parametrize("ahead", [0, 3_600, -3_600])
-def test_the_time_is_the_databases_whatever_the_wall_clock_says_or_does(ahead: float):
+def test_the_clock_follows_the_database_not_the_wall_clock(ahead: float):
     machine = Machine(ahead)
     machine.measure(0.01, 0.01)
     assert machine.error == 0
@@ -56,7 +56,7 @@ def test_the_time_is_the_databases_whatever_the_wall_clock_says_or_does(ahead: f
         assert machine.error == 0
 
 
-def test_half_a_round_trip_is_the_first_guess_and_quicker_answers_mend_it():
+def test_the_offset_starts_at_half_a_round_trip_and_improves_with_faster_answers():
     machine = Machine()
     machine.measure(there=0.6, back=0.2)
     assert machine.error == 0.2
@@ -69,7 +69,7 @@ def test_half_a_round_trip_is_the_first_guess_and_quicker_answers_mend_it():
     assert machine.error == before, "a slow answer says less"
 
 
-def test_a_small_step_back_of_the_database_lets_time_stand_still_until_it_is_made_good():
+def test_time_pauses_when_the_database_clock_steps_back():
     machine = Machine()
     machine.measure()
     before = machine.clock.now()
@@ -83,7 +83,7 @@ def test_a_small_step_back_of_the_database_lets_time_stand_still_until_it_is_mad
 
 
 @pytest.mark.parametrize("step", [-3_600, -1.5, 3_600, 0.4])
-def test_after_a_failover_to_another_clock_that_one_counts(step: float):
+def test_after_a_failover_the_new_database_clock_counts(step: float):
     machine = Machine()
     machine.measure()
     machine.clock.now()
@@ -111,21 +111,21 @@ def off(database_url: str, by: str) -> dict[str, str]:
 
 
 @pytest.mark.skipif(not FAKETIME.exists(), reason="libfaketime is not installed (Debian: faketime)")
-async def test_two_serves_an_hour_ahead_and_behind_sell_at_the_databases_time(database_url: str):
+async def test_processes_with_wrong_clocks_use_the_database_time(database_url: str):
     together = ("serve", "--port", "0", "--share-nothing")
-    async with trading.opened(database_url) as shop:
-        made = await shop.service.tenant(balance="1000", qps=0)
-        [(began,)] = await shop.rows("SELECT clock_timestamp()")
+    async with trading.opened(database_url) as workload:
+        made = await workload.service.tenant(balance="1000", qps=0)
+        [(began,)] = await workload.rows("SELECT clock_timestamp()")
         async with (
             running(*together, env=off(database_url, "+1h")) as ahead,
             running(*together, env=off(database_url, "-1h")) as behind,
             running("work", env=environment(database_url, DEALER_METRICS="127.0.0.1:0")),
-            shop.service.door(made) as door,
+            workload.service.door(made) as door,
         ):
             url = await ahead.ready()
-            async with shop.buyers.buying(url, await behind.ready()):
+            async with workload.buyers.buying(url, await behind.ready()):
                 for _ in range(5):
-                    await shop.buyers.next_acknowledged()
+                    await workload.buyers.next_acknowledged()
             for process, words in ((ahead, "ahead of"), (behind, "behind")):
                 await process.says("clock_off")
                 ready = await door.http.get(f"{await process.ready()}/readyz")
@@ -136,15 +136,15 @@ async def test_two_serves_an_hour_ahead_and_behind_sell_at_the_databases_time(da
                 assert order.code == "000000"
                 told = await replace(door, url=await process.ready()).delivered(order.data["orderNo"])
                 assert told["deliveryStatus"] == "DELIVERED"
-            await shop.all_is_well(url)
+            await workload.all_is_well(url)
             assert ahead.events["clock_off"] == behind.events["clock_off"] == 1
-        await _all_is_of_now(shop, began)
+        await _all_is_of_now(workload, began)
 
 
-async def _all_is_of_now(shop: Trading, began: object) -> None:
+async def _all_is_of_now(workload: Trading, began: object) -> None:
     """Every time and every id lies between `began` and now, by the database's clock."""
     assert isinstance(began, datetime)
-    [(now,)] = await shop.rows("SELECT clock_timestamp()")
+    [(now,)] = await workload.rows("SELECT clock_timestamp()")
     assert isinstance(now, datetime)
     times = [
         "SELECT updated_at FROM orders",
@@ -154,9 +154,9 @@ async def _all_is_of_now(shop: Trading, began: object) -> None:
         "SELECT created_at FROM ledger_entry WHERE entry_type = 'ORDER_PAY'",
     ]
     for sql in times:
-        rows = [row[0] for row in await shop.rows(sql)]
+        rows = [row[0] for row in await workload.rows(sql)]
         assert rows and all(began <= at <= now for at in rows if isinstance(at, datetime)), sql
-    for (order_id,) in await shop.rows("SELECT order_id FROM orders"):
+    for (order_id,) in await workload.rows("SELECT order_id FROM orders"):
         assert isinstance(order_id, int)
         at = identity.created_at(order_id)
         assert began - timedelta(seconds=5) <= at <= now + timedelta(seconds=5)

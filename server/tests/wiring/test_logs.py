@@ -1,4 +1,4 @@
-"""Logs never hold a secret (style: structured, ids and codes)."""
+"""Logs never hold a secret."""
 
 import json
 import subprocess
@@ -41,7 +41,7 @@ except ValueError:
 """
 
 
-def test_what_libraries_complain_of_is_a_line_of_json_each():
+def test_warnings_of_libraries_are_logged_as_json_lines():
     ran = subprocess.run([sys.executable, "-c", A_LIBRARY_COMPLAINS], capture_output=True, text=True, check=True)
     first, second = [json.loads(line) for line in ran.stderr.splitlines()]
     assert (first["event"], first["level"], first["logger"]) == ("oh no", "warning", "asyncpg")

@@ -42,52 +42,52 @@ def anywhere(points: Sequence[Failpoint], count: int) -> Iterable[Failpoint]:
         yield Failpoint(point.name, times, random.uniform(0.00001, 0.0015) if point.seconds else 0)
 
 
-async def survives(shop: Trading, serve_at: Iterable[Failpoint], work_at: Iterable[Failpoint]) -> dict[str, int]:
-    """API and worker die again and again, each on its own; how many unknown outcomes were which."""
-    over, env = asyncio.Event(), environment(shop.url)
+async def survives(workload: Trading, serve_at: Iterable[Failpoint], work_at: Iterable[Failpoint]) -> dict[str, int]:
+    """Kills API and worker at these points, independently; counts which unknown outcomes were placed."""
+    over, env = asyncio.Event(), environment(workload.url)
     async with asyncio.TaskGroup() as deaths:  # where one fails the other has no reason to go on
-        working = deaths.create_task(_kill_worker(shop, work_at))
+        working = deaths.create_task(_kill_worker(workload, work_at))
         working.add_done_callback(lambda _: over.set())
-        unseen = await _kill_api(shop, serve_at, over)
-    await shop.all_sessions_end()
-    await shop.leases_run_out()
+        unseen = await _kill_api(workload, serve_at, over)
+    await workload.all_sessions_end()
+    await workload.leases_run_out()
     async with running("serve", "--port", "0", env=env) as serve, running("work", env=env):
-        await shop.all_is_well(await serve.ready())
+        await workload.all_is_well(await serve.ready())
     return unseen
 
 
-async def _kill_api(shop: Trading, points: Iterable[Failpoint], over: asyncio.Event) -> dict[str, int]:
-    """Dealers buy while the API dies at one point after the other; then until it is over."""
-    env, unseen = environment(shop.url), {"placed": 0, "not placed": 0}
+async def _kill_api(workload: Trading, points: Iterable[Failpoint], over: asyncio.Event) -> dict[str, int]:
+    """Dealers buy while the API is killed at one point after the other, and then until `over`."""
+    env, unseen = environment(workload.url), {"placed": 0, "not placed": 0}
     for point in points:
         async with running("serve", "--port", "0", env=env, kill_at=str(point)) as serve:
             url = await serve.ready()
-            async with shop.buyers.buying(url):
+            async with workload.buyers.buying(url):
                 assert await serve.ended(REACHED_WITHIN) == KILLED, (point, serve.said)
-        shop.kills[point.name] += 1
-        placed = await _placed_unseen(shop)
+        workload.kills[point.name] += 1
+        placed = await _placed_unseen(workload)
         unseen["placed"] += placed
-        unseen["not placed"] += len(shop.buyers.unknown) - placed
-        await shop.check()
+        unseen["not placed"] += len(workload.buyers.unknown) - placed
+        await workload.check()
     async with running("serve", "--port", "0", env=env) as serve:
         url = await serve.ready()
-        async with shop.buyers.buying(url):
+        async with workload.buyers.buying(url):
             await over.wait()
     return unseen
 
 
-async def _kill_worker(shop: Trading, points: Iterable[Failpoint]) -> None:
+async def _kill_worker(workload: Trading, points: Iterable[Failpoint]) -> None:
     for point in points:
-        async with running("work", env=environment(shop.url), kill_at=str(point)) as work:
+        async with running("work", env=environment(workload.url), kill_at=str(point)) as work:
             assert await work.ended(REACHED_WITHIN) == KILLED, (point, work.said)
-        shop.kills[point.name] += 1
-        await shop.leases_run_out()
+        workload.kills[point.name] += 1
+        await workload.leases_run_out()
 
 
-async def _placed_unseen(shop: Trading) -> int:
+async def _placed_unseen(workload: Trading) -> int:
     """How many of the orders with an unknown outcome are there."""
-    keys = [one.key for one in shop.buyers.unknown]
-    found = await shop.rows(
+    keys = [one.key for one in workload.buyers.unknown]
+    found = await workload.rows(
         "SELECT FROM orders JOIN unnest($1::bigint[], $2::text[]) AS key(tenant_id, transaction_id)"
         " USING (tenant_id, transaction_id)",
         [key[0] for key in keys],

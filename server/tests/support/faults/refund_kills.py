@@ -33,7 +33,7 @@ WORK_POINTS = [
 
 
 class Till:
-    """A dealer, its receiver, and the database it all ends up in."""
+    """A dealer, its receiver, and the database."""
 
     def __init__(self, service: Service, door: ApiClient, receiver: Receiver):
         self.service = service
@@ -63,14 +63,14 @@ class Till:
         return {row[0] for row in found}
 
     async def leases_run_out(self, dead: set[int]) -> None:
-        """A minute passes for what a dead worker held, once what it had sent is carried out."""
+        """Ends the leases of a killed worker, once PostgreSQL has run what it had sent."""
         await self.until("SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = ANY($1::int[])", list(dead))
         await self.rows("UPDATE void_request SET due_at = now() WHERE due_at IS NOT NULL AND claim IS NOT NULL")
         await self.rows("UPDATE order_item SET due_at = now() WHERE due_at IS NOT NULL")
         await self.rows("UPDATE webhook_delivery SET due_at = now() WHERE state = 'IN_FLIGHT'")
 
     async def all_is_exact(self) -> None:
-        """Each refund asked for is credited once and told once."""
+        """Each refund is credited once, and its webhook has one delivery id."""
         await self.until("SELECT count(*) = 0 FROM refund WHERE status = 'REFUNDING'")
         await self.until(
             "SELECT count(*) = 0 FROM webhook_delivery WHERE state NOT IN ('DELIVERED', 'SUPERSEDED', 'SKIPPED')"

@@ -1,5 +1,4 @@
-"""Dealers who buy, give back and cancel without pause, and remember what they were told, for tests in which things
-break."""
+"""Dealers who buy, refund and cancel without pause and keep all answers, for tests of faults."""
 
 import random
 import secrets
