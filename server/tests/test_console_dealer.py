@@ -17,9 +17,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from dealer_server.console.dealer import credentials, home, orders, permissions, profiles, wallet, webhooks
-from dealer_server.console.shared import api_log
-from dealer_server.console.shared.request_context import Route
+from dealer_server.console import routing
+from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.operations.tenants import tenant
 from dealer_server.operations.users import user
 from dealer_server.rules.lifecycle import qr
@@ -32,8 +31,7 @@ from test_refunds import bought, query, settled
 from test_refunds import profiles as profiles_of
 
 ROLES = ("admin", "developer", "finance")
-VIEWS = (api_log, credentials, home, orders, profiles, wallet, webhooks)
-ROUTES: list[Route] = [route for module in VIEWS for route in module.ROUTES if route.roles[0].startswith("dealer:")]
+PAGES = [page for page in routing.declared_pages() if page.kinds == {"dealer"}]
 EVIL = "<script>alert(1)</script>"
 
 
@@ -177,7 +175,7 @@ async def test_orders_are_listed_found_and_shown(people: People, dealer: ApiClie
 
 
 async def test_filters_and_pages_show_each_order_once(people: People, dealer: ApiClient):
-    placed = {(await dealer.order()).data["orderNo"] for _ in range(permissions.PAGE + 3)}
+    placed = {(await dealer.order()).data["orderNo"] for _ in range(PAGE_SIZE + 3)}
     admin, seen, path = people["admin"], [], "/console/orders?status=PAID&from=2020-01-01"
     await asyncio.gather(*(dealer.delivered(order_no) for order_no in placed))
     path = path.replace("PAID", "COMPLETED")
@@ -221,10 +219,10 @@ async def test_a_list_with_few_matches_goes_on_further_back(service: Service, de
     ids = [order["orderId"] for order in placed]
     async with service.database.connection() as connection:
         about = (connection, dealer.tenant_id)
-        found, following = await console_dealer.orders(*about, Span(0, 2**53), "REFUNDED", 1, looked=2)
-        assert (found, following) == ([], ids[2])
-        found, following = await console_dealer.orders(*about, Span(0, ids[2]), "REFUNDED", 1, looked=2)
-        assert [one.order_id for one in found] == [ids[0]]
+        page = await console_dealer.list_orders(*about, Span(0, 2**53), "REFUNDED", 1, max_scanned=2)
+        assert page == ([], ids[2])
+        page = await console_dealer.list_orders(*about, Span(0, ids[2]), "REFUNDED", 1, max_scanned=2)
+        assert [order.order_id for order in page.rows] == [ids[0]]
 
 
 async def test_codes_are_for_those_who_may_have_them(people: People, dealer: ApiClient):
@@ -564,22 +562,22 @@ async def places(dealer: ApiClient, stranger: ApiClient) -> tuple[dict[str, str]
 
 
 async def test_each_page_opens_for_its_roles_and_for_nobody_else(people: People, places: tuple[dict[str, str], ...]):
-    for route in ROUTES:
-        if route.method == "GET" and "{number}" not in route.path:
+    for page in PAGES:
+        if page.method == "GET" and "{number}" not in page.path:
             for role in ROLES:
-                expected = 200 if f"dealer:{role}" in route.roles else 403
-                await people[role].get(route.path.format(**places[0]), expected)
+                expected = 200 if f"dealer:{role}" in page.roles else 403
+                await people[role].get(page.path.format(**places[0]), expected)
 
 
 async def test_nothing_of_another_dealer_is_there(
     people: People, stranger: ApiClient, places: tuple[dict[str, str], ...]
 ):
     before = await query(stranger, {"orderNo": places[1]["order_no"]})
-    for route in ROUTES:
-        if "{" not in route.path or "{number}" in route.path:
+    for page in PAGES:
+        if "{" not in page.path or "{number}" in page.path:
             continue
-        path = route.path.format(**places[1])
-        if route.method == "GET":
+        path = page.path.format(**places[1])
+        if page.method == "GET":
             await people["admin"].get(path, 404)
         else:
             data = {"csrf": await _csrf(people["admin"]), "once": secrets.token_hex(16), "reason": "x"}

@@ -22,7 +22,7 @@ from dealer_server.rules.orders import identity
 from dealer_server.store.console import audit as console_audit
 from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console import suppliers
-from dealer_server.store.console.orders import Wanted
+from dealer_server.store.console.orders import OrderFilter
 from dealer_server.suppliers.contract import Health
 from dealer_server.suppliers.rt.calls import RtSettings
 from dealer_server.suppliers.rt.upstream import RtUpstream
@@ -69,7 +69,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 async def acts(service: Service, action: str) -> list[console_audit.Act]:
     async with service.database.connection() as connection:
-        return (await console_audit.page(connection, console_audit.Wanted(action=action), None, 50)).rows
+        return (await console_audit.list_acts(connection, console_audit.ActFilter(action=action), None, 50)).rows
 
 
 # Orders
@@ -169,7 +169,7 @@ async def test_pages_of_all_dealers_lose_no_order_and_show_none_twice(
         seen: list[int] = []
         before: int | None = None
         while True:
-            found = await console_orders.page(connection, Wanted(), before, 5)
+            found = await console_orders.list_orders(connection, OrderFilter(), before, 5)
             seen += [one.order_id for one in found.rows]
             if (before := found.next) is None:
                 break
@@ -184,8 +184,8 @@ async def test_older_orders_are_found_far_behind_the_newest(service: Service, de
     assert order_id is not None
     later = clock.now() + timedelta(days=2_000)
     async with service.database.connection() as connection:
-        wanted = Wanted(tenant_id=dealer.tenant_id, end=later)
-        found = await console_orders.page(connection, wanted, identity.first_id_at(int(later.timestamp())), 5)
+        filters = OrderFilter(tenant_id=dealer.tenant_id, end=later)
+        found = await console_orders.list_orders(connection, filters, identity.first_id_at(int(later.timestamp())), 5)
     assert [one.order_id for one in found.rows] == [order_id]
 
 
@@ -593,7 +593,7 @@ async def test_what_cannot_be_stored_of_a_supplier_ends_nothing(postgres: str, t
             for spoiled in (Health(False, "no\0thing"), Health(True, "", 2**70, "USD"), Health(True, "", 1, "\0")):
                 await heartbeat(service, spoiled)
             async with service.database.connection() as connection:
-                [kept] = await suppliers.listed(connection)
+                [kept] = await suppliers.list_suppliers(connection)
     assert (kept.detail, kept.balance) == ("fine", 5)
 
 

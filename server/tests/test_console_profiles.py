@@ -14,7 +14,7 @@ import asyncpg
 from dealer_server.rules.lifecycle import qr
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import profiles, regions
-from dealer_server.store.console.profiles import Wanted
+from dealer_server.store.console.profiles import ProfileFilter
 from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.webhook_fixture import PATIENCE
@@ -66,17 +66,17 @@ async def test_pages_of_all_dealers_lose_no_profile_and_show_none_twice(
     for door in (dealer, stranger, dealer):
         await bought(door, quantity=4)
     async with service.database.connection() as connection:
-        seen = await _all(connection, Wanted(), 5)
+        seen = await _all(connection, ProfileFilter(), 5)
         rows = await connection.fetch("SELECT profile_id FROM profile ORDER BY profile_id DESC")
     assert seen == [row[0] for row in rows]
 
 
-async def _all(connection: asyncpg.Connection, wanted: Wanted, size: int, most: int = 20_000) -> list[int]:
+async def _all(connection: asyncpg.Connection, filters: ProfileFilter, size: int, most: int = 20_000) -> list[int]:
     """Page by page."""
     seen: list[int] = []
     before: int | None = None
     while True:
-        found = await profiles.page(connection, wanted, before, size, most)
+        found = await profiles.list_profiles(connection, filters, before, size, most)
         assert len(found.rows) <= size
         seen += [one.profile_id for one in found.rows]
         if (before := found.next) is None:
@@ -117,11 +117,11 @@ async def test_a_list_with_few_matches_goes_on_further_back_page_by_page(service
         ids = await hourly(connection, tenant_id, 60)
         oldest = ids[-1]
         await connection.execute("UPDATE profile SET failed = true WHERE profile_id = $1", oldest)
-        wanted = Wanted(tenant_id, "FAILED")
-        found = await profiles.page(connection, wanted, None, 5, 10)
+        filters = ProfileFilter(tenant_id, "FAILED")
+        found = await profiles.list_profiles(connection, filters, None, 5, 10)
         assert not found.rows and found.next is not None and oldest < found.next < ids[9]
-        assert await _all(connection, wanted, 5, 10) == [oldest]
-        assert await _all(connection, Wanted(tenant_id), 7, 10) == ids
+        assert await _all(connection, filters, 5, 10) == [oldest]
+        assert await _all(connection, ProfileFilter(tenant_id), 7, 10) == ids
 
 
 # One profile

@@ -12,10 +12,8 @@ import httpx2
 import pytest
 
 from dealer_server import clock
-from dealer_server.console.auth import account
+from dealer_server.console import routing
 from dealer_server.console.auth.sign_in import local
-from dealer_server.console.routing import table
-from dealer_server.console.shared import users
 from dealer_server.operations.tenants.tenant import OperatorError
 from dealer_server.operations.users import user
 from dealer_server.operations.users.password import Passwords
@@ -24,7 +22,7 @@ from support.api_client import Service, running_service
 from support.browser import PASSWORDS, ROLES, Browser, browser, said, signed_in
 from support.processes import environment, run
 
-TABLE = table(account, users)
+PAGES = routing.declared_pages()
 POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; form-action 'self';"
     " frame-ancestors 'none'; base-uri 'none'"
@@ -762,18 +760,12 @@ async def test_every_page_opens_for_its_roles_and_for_no_other(service: Service,
     me = f"{kind}:{role}"
     async with signed_in(service, role, tenant_id) as one:
         csrf = await one.csrf()
-        pages = {(row.route.method, row.route.path) for row in TABLE.rows}
+        pages = {(page.method, page.path) for page in PAGES}
         for method, path in sorted(pages):
             if method == "POST" and path.startswith("/console/account"):
                 continue  # would change who is asking; for everybody
             here = opened(path)
-            ours = [
-                row.route
-                for row in TABLE.rows
-                if row.route.method == method
-                and row.pattern.match(here)
-                and any(one.startswith(f"{kind}:") for one in row.route.roles)
-            ]
+            ours = [page for page in PAGES if page.method == method and page.pattern.match(here) and kind in page.kinds]
             allowed = bool(ours) and me in ours[0].roles
             if allowed and method == "POST":
                 continue  # whether the write itself is right is not asked here
@@ -783,11 +775,8 @@ async def test_every_page_opens_for_its_roles_and_for_no_other(service: Service,
 
 
 async def test_no_page_is_for_both_kinds_of_people() -> None:
-    for row in TABLE.rows:
-        kinds = {role.partition(":")[0] for role in row.route.roles}
-        assert row.route.roles and (
-            len(kinds) == 1 or row.route.path.startswith(("/console/account", "/console/users"))
-        )
+    for page in PAGES:
+        assert len(page.kinds) == 1 or page.path.startswith(("/console/account", "/console/users"))
 
 
 async def test_a_write_that_is_not_allowed_is_not_made(service: Service) -> None:

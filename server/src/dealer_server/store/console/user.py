@@ -70,20 +70,20 @@ class Place(NamedTuple):
 
 _ACCOUNT = (
     "user_id, tenant_id, name, role, password, status, sealed_totp, totp_on, totp_step, must_change, EXISTS"
-    " (SELECT FROM tenant t WHERE t.tenant_id = console_user.tenant_id AND t.status = 'DISABLED')"
+    " (SELECT FROM tenant t WHERE t.tenant_id = console_user.tenant_id AND t.status = 'DISABLED') AS dealer_disabled"
 )
 
 
 async def named(connection: Connection, name: str) -> Account | None:
     row = await connection.fetchrow(f"SELECT {_ACCOUNT} FROM console_user WHERE lower(name) = lower($1)", name)
-    return Account(*row) if row else None
+    return Account(**row) if row else None
 
 
 async def account(connection: Connection, user_id: int, *, lock: bool = True) -> Account | None:
     """Locked until the transaction ends, unless it is only looked at."""
     sql = f"SELECT {_ACCOUNT} FROM console_user WHERE user_id = $1{' FOR UPDATE' if lock else ''}"
     row = await connection.fetchrow(sql, user_id)
-    return Account(*row) if row else None
+    return Account(**row) if row else None
 
 
 async def create(
@@ -106,14 +106,15 @@ async def listed(
 ) -> list[Listed]:
     """The people of one dealer; without one, everybody, operators first. Those that come `after` this userId."""
     rows = await connection.fetch(
-        "SELECT u.user_id, u.tenant_id, t.name, u.name, u.role, u.status, u.totp_on, u.created_at, u.signed_in_at"
+        "SELECT u.user_id, u.tenant_id, t.name AS tenant_name, u.name, u.role, u.status, u.totp_on, u.created_at,"
+        " u.signed_in_at"
         " FROM console_user u LEFT JOIN tenant t USING (tenant_id) WHERE ($1::bigint IS NULL OR u.tenant_id = $1)"
         " AND ($2::bigint IS NULL OR (coalesce(u.tenant_id, 0), u.user_id) >"
         "  (SELECT coalesce(tenant_id, 0), user_id FROM console_user WHERE user_id = $2))"
         " ORDER BY coalesce(u.tenant_id, 0), u.user_id LIMIT $3",
         *(tenant_id, after, limit),
     )
-    return [Listed(*row) for row in rows]
+    return [Listed(**row) for row in rows]
 
 
 async def set_password(connection: Connection, user_id: int, password: str, *, must_change: bool) -> None:
@@ -133,7 +134,7 @@ async def lock_admins(connection: Connection, tenant_id: int | None) -> list[int
         " AND status = 'ACTIVE' ORDER BY user_id FOR UPDATE",
         tenant_id,
     )
-    return [row[0] for row in rows]
+    return [row["user_id"] for row in rows]
 
 
 async def set_totp(connection: Connection, user_id: int, sealed: bytes | None, on: bool) -> None:
@@ -177,7 +178,7 @@ async def session(connection: Connection, token_hash: bytes) -> Session | None:
         " WHERE s.token_hash = $1 AND u.status = 'ACTIVE' AND t.status IS DISTINCT FROM 'DISABLED'",
         token_hash,
     )
-    return Session(*row) if row else None
+    return Session(**row) if row else None
 
 
 async def touch(connection: Connection, session_id: int, now: datetime) -> None:
@@ -219,7 +220,7 @@ async def places(connection: Connection, user_id: int, seen_after: datetime, sin
         seen_after,
         since,
     )
-    return [Place(*row) for row in rows]
+    return [Place(**row) for row in rows]
 
 
 async def end_session(connection: Connection, user_id: int, session_id: int) -> bool:
@@ -268,7 +269,7 @@ async def count_tries(
         now,
         window,
     )
-    return {row[0]: (row[1], row[2]) for row in rows}
+    return {row["subject"]: (row["tries"], row["since"]) for row in rows}
 
 
 async def forgive(connection: Connection, subject: bytes) -> None:
