@@ -168,7 +168,7 @@ async def test_orders_are_listed_found_and_shown(people: People, dealer: ApiClie
         answer = await developer.http.get("/console/orders", params={"q": sought})
         assert (answer.status_code, answer.headers["location"]) == (303, found)
     for sought in (theirs["orderNo"], theirs["transactionId"], profiles_of(theirs)[0]["iccid"], "nothing"):
-        assert "Nothing of yours" in (await developer.http.get("/console/orders", params={"q": sought})).text
+        assert "No match" in (await developer.http.get("/console/orders", params={"q": sought})).text
     text = await developer.get(f"/console/orders/{order['orderNo']}")
     for word in (order["transactionId"], "TEST-OK", profile["iccid"], "1.80", "COMPLETED", "ORDER_PAID"):
         assert word in text
@@ -407,7 +407,7 @@ async def test_a_reset_leaves_the_old_secret_a_day(people: People, dealer: ApiCl
     async with asyncio.timeout(PATIENCE):
         while (await dealer.post("/health")).code != "000000":  # the API looks for changes a few times a second
             await asyncio.sleep(0.05)
-    assert "opens calls until" in await people["admin"].get("/console/credentials")
+    assert "is valid until" in await people["admin"].get("/console/credentials")
 
 
 async def test_another_dealers_credential_is_not_there(people: People, stranger: ApiClient):
@@ -502,10 +502,10 @@ async def test_a_refused_call_shows_what_was_to_be_signed_and_where_two_strings_
     string = f"{headers['RT-Timestamp']}{headers['RT-RequestID']}{dealer.app_key}{body.decode()}"
     assert f'data-copy="{string}"' in text and "0" * 64 in text and dealer.app_secret not in text
     same = await developer.post(f"{found[1]}/compare", {"theirs": string}, 200)
-    assert "They are the same" in same
+    assert "They are equal" in same
     other = await developer.post(f"{found[1]}/compare", {"theirs": string.replace('":"', '": "')}, 200)
     place = string.index('"D1"}') + 1
-    assert f"They part at character {place};" in other
+    assert f"They differ from character {place};" in other
     await people["finance"].get("/console/api-log", 403)
     await people["finance"].get(found[1], 403)
 
@@ -583,7 +583,7 @@ async def test_nothing_of_another_dealer_is_there(
             data = {"csrf": await _csrf(people["admin"]), "once": secrets.token_hex(16), "reason": "x"}
             answer = await people["admin"].http.post(path, data=data)
             assert answer.status_code in (303, 404), (path, answer.status_code)
-            assert (answer.status_code == 404) or "sent once more" not in await people["admin"].get("/console/orders")
+            assert (answer.status_code == 404) or "sent again" not in await people["admin"].get("/console/orders")
     assert await query(stranger, {"orderNo": places[1]["order_no"]}) == before
 
 

@@ -182,7 +182,7 @@ async def test_a_void_or_undelivered_profile_has_no_code_and_looking_is_no_act(
     void = await one_bought(dealer)
     await dealer.post("/esim/profile/cancel", {"iccid": void["iccid"]})
     for profile in (profiles_of(failed)[0], void):
-        assert "code of a void eSIM is gone" in await see(admin, f"/console/profiles/{profile['profileId']}")
+        assert "code of a void eSIM is deleted" in await see(admin, f"/console/profiles/{profile['profileId']}")
         assert (await admin.get(f"/console/profiles/{profile['profileId']}/code")).status_code == 404
     assert not [act for act in await acts(service, "profile.view_code") if act.tenant_id == dealer.tenant_id]
 

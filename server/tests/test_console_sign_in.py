@@ -27,7 +27,7 @@ POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; form-action 'self';"
     " frame-ancestors 'none'; base-uri 'none'"
 )
-WRONG = "That name and password do not go together."
+WRONG = "The name or the password is wrong."
 
 
 @pytest.fixture(autouse=True)
@@ -488,7 +488,7 @@ async def test_a_new_password_ends_the_other_sessions(admin: Browser, visitor: B
 @pytest.mark.parametrize(
     ("spoiled", "why"),
     [
-        ({"old": "not it at all"}, "another one"),
+        ({"old": "not it at all"}, "current password is wrong"),
         ({"again": "something else entirely"}, "not the same"),
         ({"new": "short", "again": "short"}, "12 to 200"),
         ({"new": "a" * 201, "again": "a" * 201}, "12 to 200"),
@@ -506,7 +506,7 @@ async def test_a_stolen_session_cannot_guess_the_password(admin: Browser) -> Non
     for number in range(11):
         fields = {"old": f"guess {number}", "new": "correct horse battery", "again": "correct horse battery"}
         answers.append(said(await admin.post("/console/account/password", fields)))
-    assert "Too many tries" in answers[-1] and "Too many" not in answers[-2]
+    assert "Too many attempts" in answers[-1] and "Too many" not in answers[-2]
 
 
 # One-time codes
@@ -570,10 +570,10 @@ async def test_codes_are_switched_off_only_by_who_is_sure(service: Service, admi
     await with_codes(admin)
     await minutes_pass(service, admin, 6)
     asked = await admin.post("/console/account/totp/off")
-    assert "Give your password again" in asked.text
+    assert "Enter your password again" in asked.text
     assert await rows(service, "SELECT totp_on FROM console_user WHERE user_id = $1", admin.user_id) == [(True,)]
     wrong = await admin.post("/console/account/totp/off", {"sure_for": "POST", "sure_password": "guess"})
-    assert "not right" in said(wrong)
+    assert "password is wrong" in said(wrong)
     done = await admin.post("/console/account/totp/off", {"sure_for": "POST", "sure_password": admin.password})
     assert done.status_code == 303
     assert await rows(service, "SELECT totp_on, sealed_totp FROM console_user WHERE user_id = $1", admin.user_id) == [
@@ -584,7 +584,7 @@ async def test_codes_are_switched_off_only_by_who_is_sure(service: Service, admi
 async def test_a_page_that_needs_certainty_is_shown_after_the_password(service: Service, admin: Browser) -> None:
     await minutes_pass(service, admin, 6)
     asked = await admin.get("/console/account/totp")
-    assert "Give your password again" in asked.text and 'value="GET"' in asked.text
+    assert "Enter your password again" in asked.text and 'value="GET"' in asked.text
     given = await admin.post("/console/account/totp", {"sure_for": "GET", "sure_password": admin.password})
     assert (given.status_code, given.headers["location"]) == (303, "/console/account/totp")
     assert "authenticator app" in (await admin.get("/console/account/totp")).text

@@ -17,7 +17,7 @@ from dealer_server.operations.tenants.tenant import OperatorError
 from dealer_server.operations.users import form_nonce
 from dealer_server.rules.refusal import Refusal
 
-SENT_BEFORE = "This form was sent before; it is not done a second time."
+SENT_BEFORE = "This form was already sent. It was not processed again."
 _is_nonce = re.compile(r"[0-9a-f]{32}").fullmatch
 
 

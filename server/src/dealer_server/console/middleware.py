@@ -125,8 +125,8 @@ class Visitors:
 
 
 class Sessions:
-    """Leads to the sign-in whoever has no session. One that waits for its one-time code opens that page alone; one
-    whose password somebody else made, the page to change it."""
+    """Redirects requests without a session to the sign-in. A session that waits for its one-time code opens that page
+    alone. A user whose password was issued by somebody else opens the page that changes it alone."""
 
     def __init__(self, app: ASGIApp, parts: Parts, clock: Clock):
         self._app = app
@@ -135,16 +135,16 @@ class Sessions:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
-        found = await sign_in.authenticate(self._parts, request, self._clock())
+        authenticated = await sign_in.authenticate(self._parts, request, self._clock())
         path = request.url.path
-        if found is None or not (found.session.complete or path == sign_in.CODE):
+        if authenticated is None or not (authenticated.session.complete or path == sign_in.CODE):
             response = sign_in.to_sign_in(request)
-        elif found.session.complete and found.session.must_change and path not in (account.PASSWORD, sign_in.OUT):
+        elif authenticated.must_change and path not in (account.PASSWORD, sign_in.OUT):
             response = sign_in.redirect_first(request, account.PASSWORD)
         else:
-            if found.session.complete and (be_known := scope.get(KNOWN)):
+            if authenticated.session.complete and (be_known := scope.get(KNOWN)):
                 be_known()
-            request.state.session = found
+            request.state.session = authenticated
             response = self._app
         await response(scope, receive, send)
 
@@ -216,6 +216,6 @@ class Reauthentication:
         try:
             await user.reauthenticate(parts.database, parts.passwords, session, password, visitor, self._clock())
         except NotSignedIn:
-            raise ReauthenticationRequired("That password is not right.") from None
+            raise ReauthenticationRequired("The password is wrong.") from None
         except TooManyTries as many:
             raise ReauthenticationRequired(sign_in.wait(many.seconds)) from None

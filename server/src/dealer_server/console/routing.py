@@ -29,10 +29,10 @@ class MenuLine(NamedTuple):
 
 def declared_pages() -> Sequence[Page]:
     """Every page that a module of auth/, dealer/ or operator/ declares. The most literal path stands first, so that
-    none is opened by way of a wider one. Raises ValueError where a declaration is not complete."""
+    no page is opened by way of a wider path. Raises ValueError where a declaration is not complete."""
     modules = [module for package in PACKAGES for module in _modules(package)]
-    found = [value for module in modules for value in vars(module).values() if isinstance(value, Page)]
-    pages = sorted(dict.fromkeys(found), key=_literal_first)
+    declared = [value for module in modules for value in vars(module).values() if isinstance(value, Page)]
+    pages = sorted(dict.fromkeys(declared), key=_literal_first)
     if faults := [*_faults(pages)]:
         raise ValueError("; ".join(faults))
     return pages
@@ -50,7 +50,7 @@ async def menu(pages: Iterable[Page], context: RequestContext) -> list[MenuLine]
     current = max((path for _, path in entries if _is_below(context.url.partition("?")[0], path)), key=len, default="")
     return [
         MenuLine(entry.label, path, entry.icon, path == current, await entry.waiting(context) if entry.waiting else 0)
-        for entry, path in sorted(entries, key=lambda one: one[0].position)
+        for entry, path in sorted(entries, key=lambda entry: entry[0].position)
     ]
 
 

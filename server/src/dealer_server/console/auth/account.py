@@ -47,7 +47,7 @@ async def change_password(context: RequestContext) -> Answer:
     try:
         await user.change_password(parts.database, parts.passwords, context.session, old, new, visitor, context.now)
     except NotSignedIn:
-        return await _password_refused(context, "The password you have now is another one.")
+        return await _password_refused(context, "The current password is wrong.")
     except TooManyTries as many:
         return await _password_refused(context, sign_in.wait(many.seconds))
     except OperatorError as why:

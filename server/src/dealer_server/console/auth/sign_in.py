@@ -30,8 +30,8 @@ DEVICE = "dealer_device_"  # and the userId: says that this user has signed in w
 DEVICES = 20
 PATH, CODE, OUT, HOME = "/console/sign-in", "/console/sign-in/code", "/console/sign-out", "/console"
 CROWDED = "Too many people sign in right now. Try again."
-WRONG = "That name and password do not go together."
-WRONG_CODE = "That code is not right, or was used before. Take the newest one."
+WRONG = "The name or the password is wrong."
+WRONG_CODE = "The code is wrong or was used before. Enter the newest one."
 
 
 class AuthenticatedSession(NamedTuple):
@@ -45,6 +45,11 @@ class AuthenticatedSession(NamedTuple):
         """The token that every form carries; derived from the session's, and useless without it."""
         return hmac.digest(self.token.encode(), b"csrf", "sha256").hex()
 
+    @property
+    def must_change(self) -> bool:
+        """Whether the password was issued by somebody else."""
+        return self.session.complete and self.session.must_change
+
     def sent(self, form: Form) -> bool:
         """Whether a page of this session sent the form."""
         return hmac.compare_digest(form.texts.get("csrf", "").encode(), self.csrf.encode())
@@ -54,8 +59,8 @@ async def authenticate(parts: Parts, request: Request, now: datetime) -> Authent
     token = request.cookies.get(COOKIE, "")
     if not 20 <= len(token) <= 100:
         return None
-    found = await user.session(parts.database, token, now, by_hand="hx-request" not in request.headers)
-    return AuthenticatedSession(token, found) if found else None
+    session = await user.session(parts.database, token, now, by_hand="hx-request" not in request.headers)
+    return AuthenticatedSession(token, session) if session else None
 
 
 class SignIn:
@@ -109,7 +114,7 @@ class SignIn:
         waiting, form, parts = _incomplete(request), request.state.form, self._parts
         after, code = _next(request, form.texts), form.texts.get("code", "")
         if not waiting.sent(form):
-            return self._code_form(waiting, after, 403, error="The page was too old. Try again.")
+            return self._code_form(waiting, after, 403, error="The page was out of date. Try again.")
         try:
             result = await user.enter_code(
                 *(parts.database, parts.data_keys, waiting.session, waiting.token, code),
@@ -205,4 +210,4 @@ def _is_secure(settings: Settings, request: Request) -> bool:
 
 def wait(seconds: int) -> str:
     minutes = -(-seconds // 60)
-    return f"Too many tries. The next one is looked at in {minutes} minute{'s' if minutes > 1 else ''}."
+    return f"Too many attempts. Try again in {minutes} minute{'s' if minutes > 1 else ''}."

@@ -57,8 +57,8 @@ def _steps(done: Mapping[DoneStep, datetime], wallet: Wallet, endpoint: Endpoint
     verified = done.get("WEBHOOK") or (endpoint.last_success_at if endpoint else None)
     called = "HEALTH" in done or "BALANCE" in done or wallet.order_count > 0
     return [
-        Step("Take your credentials", "An AppKey says who calls, its AppSecret signs.", "/console/credentials",
-             "Credentials", "CREDENTIALS" in done or called, done.get("CREDENTIALS")),
+        Step("Get your credentials", "The AppKey identifies you, the AppSecret signs your calls.",
+             "/console/credentials", "Credentials", "CREDENTIALS" in done or called, done.get("CREDENTIALS")),
         Step("Make a signed call to /health", "It proves that your signature is right. Refused? The API log shows the"
              " string that was to be signed.", "/console/api-log", "API log", "HEALTH" in done,
              done.get("HEALTH")),

@@ -1,4 +1,4 @@
-"""A dealer's orders: the list, one order with its eSIMs, and giving money back."""
+"""A dealer's orders: the list, one order with its eSIMs, and refunds."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -18,7 +18,7 @@ from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.store.console import dealer
 from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console.dealer import Span
-from dealer_server.store.orders import order
+from dealer_server.store.orders import order as store_order
 from esim_dealer.wire import calls
 from esim_dealer.wire import snapshot as wire
 
@@ -56,11 +56,16 @@ async def orders(context: RequestContext) -> Answer:
     if text := params.text(context.query, "q"):
         pages = params.pager(context, ORDERS, None)
         match = await search.redirect_to_match(context, text)
-        return match or Html(orders=(), pages=pages, statuses=STATUSES, sought=text)
+        return match or Html(orders=(), pages=pages, statuses=STATUSES, search_text=text)
     status = params.one_of(context.query, "status", STATUSES)
     async with context.parts.database.connection() as connection:
-        found = await dealer.list_orders(connection, context.tenant_id, span_of(context), status, PAGE_SIZE)
-    return Html(orders=found.rows, pages=params.pager(context, ORDERS, found.next), statuses=STATUSES, sought="")
+        page_of_orders = await dealer.list_orders(connection, context.tenant_id, span_of(context), status, PAGE_SIZE)
+    return Html(
+        orders=page_of_orders.rows,
+        pages=params.pager(context, ORDERS, page_of_orders.next),
+        statuses=STATUSES,
+        search_text="",
+    )
 
 
 def span_of(context: RequestContext) -> Span:
@@ -72,36 +77,36 @@ def span_of(context: RequestContext) -> Span:
 @page("/console/orders/{order_no}", DEALERS, "dealer/order.html")
 async def show_order(context: RequestContext) -> Html:
     """Renews itself while the order is recent or something is pending."""
-    found = await load(context, _order_id(context))
+    order = await load(context, _order_id(context))
     async with context.parts.database.connection() as connection:
-        key = (connection, context.tenant_id, found.order_id)
+        key = (connection, context.tenant_id, order.order_id)
         voiding = await dealer.voids_waiting(*key)
         refunds = await dealer.refunds(*key, REFUNDS)
         remark = await console_orders.remark(*key)
         deliveries = await dealer.deliveries_of(*key, DELIVERIES)
-    profiles = profile_views(context, found, voiding)
+    profiles = profile_views(context, order, voiding)
     return Html(
-        order=found,
-        lines=[_item_view(found, item) for item in found.items],
+        order=order,
+        lines=[_item_view(order, item) for item in order.items],
         profiles=profiles[:PROFILES],
         profile_count=len(profiles),
         refunds=refunds,
         remark=remark,
         deliveries=deliveries,
-        refundable=money.text(_refundable(found, voiding), found.currency),
-        moving=_is_moving(context, found),
+        refundable=money.text(_refundable(order, voiding), order.currency),
+        moving=_is_moving(context, order),
     )
 
 
 @page("/console/orders/{order_no}/print", DEALER_DEVELOPERS, "dealer/print.html")
 async def print_codes(context: RequestContext) -> Html:
     """The QR codes of an order on paper, a few to a page."""
-    found = await load(context, _order_id(context))
+    order = await load(context, _order_id(context))
     first = params.number(context.query, "first") or 0
-    views = profile_views(context, found, frozenset())
+    views = profile_views(context, order, frozenset())
     ready = [view for view in views if view.profile.iccid and not view.profile.cancelled]
     return Html(
-        order=found,
+        order=order,
         profiles=ready[first : first + PRINTED],
         first=first,
         count=len(ready),
@@ -130,23 +135,23 @@ async def load(context: RequestContext, order_id: int) -> Order:
     """The dealer's own order. Raises NotFound."""
     key = (context.tenant_id, order_id)
     async with context.parts.database.connection() as connection:
-        found = await order.load(connection, [key], context.parts.data_keys)
-    if key not in found:
+        orders = await store_order.load(connection, [key], context.parts.data_keys)
+    if key not in orders:
         raise NotFound
-    return found[key]
+    return orders[key]
 
 
-def profile_views(context: RequestContext, found: Order, voiding: frozenset[int]) -> Sequence[ProfileView]:
+def profile_views(context: RequestContext, order: Order, voiding: frozenset[int]) -> Sequence[ProfileView]:
     return [
         ProfileView(
             profile=profile,
-            wire=snapshot.profile(profile, item, found.tenant_id, context.parts.links),
+            wire=snapshot.profile(profile, item, order.tenant_id, context.parts.links),
             package_code=item.package_code,
-            item_no=identity.item_no(found.order_id, item.line),
+            item_no=identity.item_no(order.order_id, item.line),
             refundable=refund.refuse(profile, voiding) is None,
             voidable=not (profile.cancelled or profile.held or profile.profile_id in voiding),
         )
-        for item in found.items
+        for item in order.items
         for profile in item.profiles
     ]
 
@@ -159,27 +164,27 @@ def _order_id(context: RequestContext) -> int:
     return order_id
 
 
-def _item_view(found: Order, item: Item) -> ItemView:
+def _item_view(order: Order, item: Item) -> ItemView:
     amount = item.price * item.quantity * item.period_num
     return ItemView(
         item=item,
-        item_no=identity.item_no(found.order_id, item.line),
-        price=money.text(item.price, found.currency),
-        amount=money.text(amount, found.currency),
+        item_no=identity.item_no(order.order_id, item.line),
+        price=money.text(item.price, order.currency),
+        amount=money.text(amount, order.currency),
     )
 
 
-def _refundable(found: Order, voiding: frozenset[int]) -> int:
+def _refundable(order: Order, voiding: frozenset[int]) -> int:
     """The amount that a refund of the whole order would credit."""
     return sum(
         item.price * item.period_num
-        for item in found.items
+        for item in order.items
         for profile in item.profiles
         if refund.refuse(profile, voiding) is None
     )
 
 
-def _is_moving(context: RequestContext, found: Order) -> bool:
+def _is_moving(context: RequestContext, order: Order) -> bool:
     """Whether changes are to be expected."""
-    pending = found.order_status in ("PAID", "FULFILLING", "REFUNDING")
-    return pending or context.now - found.updated_at < RECENT
+    pending = order.order_status in ("PAID", "FULFILLING", "REFUNDING")
+    return pending or context.now - order.updated_at < RECENT

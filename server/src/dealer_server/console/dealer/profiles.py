@@ -35,13 +35,13 @@ async def profiles(context: RequestContext) -> Answer:
     if text := params.text(context.query, "q"):
         pages = params.pager(context, PROFILES, None)
         match = await search.redirect_to_match(context, text)
-        return match or Html(profiles=(), pages=pages, statuses=LIFECYCLE, plans=PLAN_USE, sought=text)
+        return match or Html(profiles=(), pages=pages, statuses=LIFECYCLE, plans=PLAN_USE, search_text=text)
     status, plan = params.one_of(context.query, "status", LIFECYCLE), params.one_of(context.query, "plan", PLAN_USE)
     async with context.parts.database.connection() as connection:
         span = await _span(connection, context)
         found = await dealer.list_profiles(connection, context.tenant_id, span, status, plan, PAGE_SIZE)
     pages = params.pager(context, PROFILES, found.next)
-    return Html(profiles=found.rows, pages=pages, statuses=LIFECYCLE, plans=PLAN_USE, sought="")
+    return Html(profiles=found.rows, pages=pages, statuses=LIFECYCLE, plans=PLAN_USE, search_text="")
 
 
 async def _span(connection: Connection, context: RequestContext) -> Span:
@@ -58,7 +58,7 @@ async def _span(connection: Connection, context: RequestContext) -> Span:
 async def show_profile(context: RequestContext) -> Html:
     order, view = await _load(context)
     supplier = next(item.supplier for item in order.items if view.profile in item.profiles)
-    return Html(order=order, one=view, reported=supplier != STOCK)
+    return Html(order=order, view=view, reported=supplier != STOCK)
 
 
 @download("/console/profiles/{profile_id}/qr.svg", DEALER_DEVELOPERS)
@@ -90,7 +90,9 @@ async def refresh(context: RequestContext) -> Redirect:
     """Asks the supplier for the usage, as /esim/profile/usage does; the page renews itself when it answers."""
     request = call(calls.ProfileUsage, profileId=context.path["profile_id"], refresh=True)
     result = await usage(context.parts.database, lambda: context.now, _no_wake, context.tenant_id, request)
-    return Redirect(_address(context), "The usage is as of now" if result.real_time else "The supplier is asked")
+    return Redirect(
+        _address(context), "The usage is as of now" if result.real_time else "The supplier is asked for the usage"
+    )
 
 
 def _no_wake() -> None:

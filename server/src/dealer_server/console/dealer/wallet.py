@@ -32,7 +32,7 @@ async def wallet(context: RequestContext) -> Html:
         topups = await dealer.topups(connection, tenant_id, None, LATEST_TOPUPS)
     return Html(
         wallet=wallet,
-        listed=entries,
+        statement=entries,
         topups=topups.rows,
         entry_types=statement.ENTRY_TYPES,
         pay_methods=PAY_METHODS,

@@ -40,7 +40,7 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         found = await _deliveries(connection, context)
     return Html(
         endpoint=endpoint,
-        tried=result,
+        test_result=result,
         deliveries=found.rows,
         pages=params.pager(context, WEBHOOKS, found.next),
         events=EVENTS,
@@ -68,7 +68,7 @@ async def set_url(context: RequestContext) -> Redirect:
     parts, url = context.parts, params.text(context.form, "callback_url") or ""
     request = call(calls.SetWebhook, callbackUrl=url)
     await webhook.set_webhook(parts.database, parts.callbacks, context.tenant_id, request, context.now, context.author)
-    return Redirect(WEBHOOKS, "Webhooks go there from now on" if url else "No webhooks are sent any more")
+    return Redirect(WEBHOOKS, "Webhooks are sent to this URL from now on" if url else "No webhooks are sent any more")
 
 
 @action(f"{WEBHOOKS}/test", DEALER_DEVELOPERS, TEMPLATE)
@@ -93,7 +93,7 @@ async def show_delivery(context: RequestContext) -> Html:
             raise NotFound
         attempts = (await log.attempts(connection, context.tenant_id, [delivery_id]))[delivery_id]
     moving = delivery.state in ("WAITING", "READY", "IN_FLIGHT", "RETRY")
-    return Html(one=delivery, attempts=attempts, moving=moving)
+    return Html(delivery=delivery, attempts=attempts, moving=moving)
 
 
 @action(f"{WEBHOOKS}/{{delivery_id}}/resend", DEALER_DEVELOPERS)
@@ -102,7 +102,7 @@ async def resend(context: RequestContext) -> Redirect:
     delivery_id = _delivery_id(context)
     request = call(calls.ResendDelivery, deliveryId=delivery_id)
     await webhook.resend(context.parts.database, context.tenant_id, request, context.now, context.author)
-    return Redirect(f"{WEBHOOKS}/{delivery_id}", "It is sent once more")
+    return Redirect(f"{WEBHOOKS}/{delivery_id}", "It is sent again")
 
 
 def _delivery_id(context: RequestContext) -> int:

@@ -226,7 +226,7 @@ async def show_statement(context: RequestContext) -> Html:
         wallet = await console_dealer.wallet(connection, dealer.tenant_id)
         path = f"{_home(dealer)}/statement"
         entries = await statement.page_of(connection, context, wallet, dealer.tenant_id, path, f"{path}.csv")
-    return Html(dealer=dealer, listed=entries, types=statement.ENTRY_TYPES)
+    return Html(dealer=dealer, statement=entries, types=statement.ENTRY_TYPES)
 
 
 @download(f"{DEALER}/statement.csv", OPERATORS)

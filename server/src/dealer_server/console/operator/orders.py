@@ -18,7 +18,7 @@ from dealer_server.rules.orders.snapshot import whole_seconds
 from dealer_server.store.console import dealers as console_dealers
 from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console.orders import OrderFilter, OrderRow, Owner
-from dealer_server.store.orders import order
+from dealer_server.store.orders import order as store_order
 from dealer_server.store.orders.listing import Window
 from dealer_server.store.refunds import refund
 from dealer_server.store.webhooks import log
@@ -104,22 +104,22 @@ async def show_order(context: RequestContext) -> Html:
         owner = await _owner(connection, context)
         history = await _history(connection, context, owner)
         remark = await console_orders.remark(connection, owner.tenant_id, owner.order_id)
-    found = history.order
+    order = history.order
     return Html(
-        order=found,
+        order=order,
         dealer=owner.dealer,
         remark=remark,
         events=timeline.events(history),
-        profiles=[(item, profile) for item in found.items for profile in item.profiles][:PROFILES],
-        profile_count=len(found.profiles),
-        moving=_is_moving(found, context),
+        profiles=[(item, profile) for item in order.items for profile in item.profiles][:PROFILES],
+        profile_count=len(order.profiles),
+        moving=_is_moving(order, context),
     )
 
 
-def _is_moving(found: Order, context: RequestContext) -> bool:
+def _is_moving(order: Order, context: RequestContext) -> bool:
     """Whether changes are to be expected, so that the page renews itself."""
-    settled = found.order_status in ("COMPLETED", "REFUNDED")
-    return not settled or context.now - whole_seconds(found.updated_at) < RECENT
+    settled = order.order_status in ("COMPLETED", "REFUNDED")
+    return not settled or context.now - whole_seconds(order.updated_at) < RECENT
 
 
 async def _owner(connection: Connection, context: RequestContext) -> Owner:
@@ -133,13 +133,13 @@ async def _owner(connection: Connection, context: RequestContext) -> Owner:
 
 async def _history(connection: Connection, context: RequestContext, owner: Owner) -> timeline.History:
     tenant_id, order_id, keys = owner.tenant_id, owner.order_id, context.parts.data_keys
-    found = (await order.load(connection, [(tenant_id, order_id)], keys))[tenant_id, order_id]
-    span = range(found.items[0].first_profile_id, found.items[-1].first_profile_id + found.items[-1].quantity)
+    order = (await store_order.load(connection, [(tenant_id, order_id)], keys))[tenant_id, order_id]
+    span = range(order.items[0].first_profile_id, order.items[-1].first_profile_id + order.items[-1].quantity)
     deliveries = await log.page(connection, tenant_id, Filter(order_id), Window(DELIVERIES, 0, None))
     ids = [delivery.delivery_id for delivery in deliveries]
     readable = ids if permissions(context.user).codes else []
     return timeline.History(
-        order=found,
+        order=order,
         movements=await console_orders.movements(connection, tenant_id, order_id),
         purchases=await console_orders.purchases(connection, tenant_id, span, EVENTS),
         calls=await console_orders.calls(connection, tenant_id, span, EVENTS),
@@ -159,4 +159,4 @@ async def send_snapshot(context: RequestContext) -> Redirect:
     async with context.parts.database.connection() as connection:
         owner = await _owner(connection, context)
     await resend.sync(context.parts.database, owner.tenant_id, [order_no], context.author, lambda: context.now)
-    return Redirect(f"{ORDERS}/{order_no}", "The snapshot goes out")
+    return Redirect(f"{ORDERS}/{order_no}", "The snapshot is sent")

@@ -38,8 +38,8 @@ _cache: dict[tuple[str, datetime], tuple[Hour, datetime]] = {}
 class DeliveryTimes(NamedTuple):
     """Seconds from payment to the first profile of the latest delivered orders: median and 95th percentile."""
 
-    half: float
-    most: float
+    median: float
+    p95: float
     orders: int
 
 
@@ -47,7 +47,7 @@ class Latency(NamedTuple):
     """Calls, and the seconds within which 95 % of them were answered: over all, and hour by hour."""
 
     calls: int
-    most: float | None
+    p95: float | None
     by_hour: Sequence[float]
 
 
@@ -67,14 +67,14 @@ async def overview(context: RequestContext) -> Html:
         reads=_latency([hour.reads for hour in hours]),
         writes=_latency([hour.writes for hour in hours]),
         failed=sum(hour.failed for hour in hours),
-        took=times,
-        spoken=duration_text,
+        delivery_times=times,
+        duration_text=duration_text,
         latest=latest.rows,
         suppliers=[(row, [some for some in open_purchases if some.supplier == row.code]) for row in suppliers],
         waiting=[
             ("Top-ups", "/console/topups", await queues.pending_topups(context)),
             ("Refunds in review", "/console/refunds", await queues.refunds_in_review(context)),
-            ("Purchases nobody knows about", "/console/suppliers", await queues.parked_purchases(context)),
+            ("Purchases with unknown outcome", "/console/suppliers", await queues.parked_purchases(context)),
         ],
     )
 
@@ -148,7 +148,7 @@ def _latency(hours: Sequence[Sequence[int]]) -> Latency:
     whole = [sum(counts) for counts in zip(*hours, strict=True)]
     return Latency(
         calls=sum(whole),
-        most=latency_histogram.percentile(whole, 95),
+        p95=latency_histogram.percentile(whole, 95),
         by_hour=[latency_histogram.percentile(hour, 95) or 0.0 for hour in hours],
     )
 
@@ -159,4 +159,4 @@ async def _delivery_times(connection: Connection) -> DeliveryTimes | None:
     seconds = await console_overview.delivery_seconds(connection, keys)
     if not seconds:
         return None
-    return DeliveryTimes(half=seconds[len(seconds) // 2], most=seconds[len(seconds) * 95 // 100], orders=len(seconds))
+    return DeliveryTimes(median=seconds[len(seconds) // 2], p95=seconds[len(seconds) * 95 // 100], orders=len(seconds))

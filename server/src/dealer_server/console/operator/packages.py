@@ -51,7 +51,7 @@ async def packages(context: RequestContext) -> Html:
     following = rows[PAGE_SIZE - 1].package.package_code if len(rows) > PAGE_SIZE else None
     return Html(
         packages=rows[:PAGE_SIZE],
-        wanted=filters,
+        filters=filters,
         data_text=data_text,
         pager=params.pager(context, PACKAGES, following),
     )
@@ -126,7 +126,7 @@ async def apply(context: RequestContext) -> Redirect:
     """Writes what was previewed, all or nothing."""
     text = _unpacked(context.form.get("packed", ""))
     if text is None:
-        return Redirect(IMPORT, "The file got lost: choose it again", failed=True)
+        return Redirect(IMPORT, "The file is missing. Choose it again", failed=True)
     imported = await import_packages.import_csv(context.parts.database, text, context.author, lambda: context.now)
     if imported.faults:
         return Redirect(IMPORT, f"{many(len(imported.faults), 'fault')}; nothing was imported", failed=True)

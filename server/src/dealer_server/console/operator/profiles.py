@@ -20,7 +20,7 @@ from dealer_server.store.console import orders
 from dealer_server.store.console import profiles as console_profiles
 from dealer_server.store.console.orders import Purchase
 from dealer_server.store.console.profiles import Lifecycle, ProfileFilter, ProfileOwner
-from dealer_server.store.orders import order
+from dealer_server.store.orders import order as store_order
 from dealer_server.store.refunds import refund
 
 PROFILES, PROFILE, TEMPLATE = "/console/profiles", "/console/profiles/{number}", "operator/profile.html"
@@ -72,7 +72,7 @@ async def profiles(context: RequestContext) -> Html:
         dealers = await console_dealers.names(connection, filters.tenant_id)
     return Html(
         profiles=found.rows,
-        wanted=filters,
+        filters=filters,
         filtered=filters != ProfileFilter(),
         dealers=dealers,
         states=STATES,
@@ -100,7 +100,7 @@ async def _profile(context: RequestContext, code: Code | None = None) -> Html:
     owner, profile_id = await _owner(context)
     async with context.parts.database.connection() as connection:
         view = await _view(connection, context, owner, profile_id)
-    return Html(one=view, profile=view.profile, code=code)
+    return Html(view=view, profile=view.profile, code=code)
 
 
 async def _owner(context: RequestContext) -> tuple[ProfileOwner, int]:
@@ -115,15 +115,15 @@ async def _owner(context: RequestContext) -> tuple[ProfileOwner, int]:
 
 async def _view(connection: Connection, context: RequestContext, owner: ProfileOwner, profile_id: int) -> ProfileView:
     tenant_id, key, span = owner.tenant_id, (owner.tenant_id, owner.order_id), range(profile_id, profile_id + 1)
-    found = (await order.load(connection, [key], context.parts.data_keys))[key]
+    order = (await store_order.load(connection, [key], context.parts.data_keys))[key]
     item, profile = next(
-        (item, profile) for item in found.items for profile in item.profiles if profile.profile_id == profile_id
+        (item, profile) for item in order.items for profile in item.profiles if profile.profile_id == profile_id
     )
     purchases = await orders.purchases(connection, tenant_id, span, EVENTS)
     void = await console_profiles.void(connection, tenant_id, profile_id)
     refunds = await refund.of_orders(connection, [key])
     history = History(
-        order=found,
+        order=order,
         movements=(),
         purchases=purchases,
         calls=await orders.calls(connection, tenant_id, span, EVENTS),

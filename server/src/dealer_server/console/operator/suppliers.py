@@ -24,7 +24,7 @@ async def suppliers(context: RequestContext) -> Html:
         stock = await console_suppliers.stock(connection)
     return Html(
         suppliers=[(row, [some for some in open_purchases if some.supplier == row.code]) for row in rows],
-        left=_balance_text,
+        balance_text=_balance_text,
         stock=stock,
         parked=await supplier.parked(context.parts.database),
     )
@@ -55,10 +55,10 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         [totals] = await supplier.show(parts.database, parts.data_keys, code)
     return Html(
         supplier=row,
-        unfinished=open_purchases,
+        open_purchases=open_purchases,
         free=free,
         health=health,
-        left=_balance_text,
+        balance_text=_balance_text,
         totals=totals,
         parked=await supplier.parked(parts.database, code),
     )
@@ -89,4 +89,4 @@ async def resolve(context: RequestContext) -> Redirect:
         )
     else:
         await supplier.not_bought(parts.database, parts.data_keys, unit_key, context.author, lambda: context.now)
-    return Redirect(SUPPLIERS, f"{unit_key} goes on: {form.get('outcome', 'not bought')}")
+    return Redirect(SUPPLIERS, f"{unit_key} is resolved: {form.get('outcome', 'not bought')}")

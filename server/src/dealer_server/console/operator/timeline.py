@@ -88,11 +88,11 @@ def _purchases(history: History) -> Iterator[Event]:
             title = f"Purchase at {purchase.supplier} ended"
             yield Event(purchase.finished_at, "truck-delivery", title, state, reason, facts)
         elif state == "PARKED":
-            title = f"Nobody knows what {purchase.supplier} did"
+            title = f"Outcome at {purchase.supplier} unknown"
             yield Event(purchase.created_at, "alert-triangle", title, state, reason, facts)
 
 
-_CALL_TITLES = {"ALLOCATE": "was asked for a profile", "PROBE": "was asked what became of it"}
+_CALL_TITLES = {"ALLOCATE": "was asked for a profile", "PROBE": "was asked for the outcome"}
 
 
 def _calls(history: History) -> Iterator[Event]:
@@ -149,9 +149,9 @@ def _refunds(history: History) -> Iterator[Event]:
         facts = [("refund", number), ("profiles", _some([str(line.profile_id) for line in refund.lines]))]
         text = f"{waiting} of {len(refund.lines)} profiles wait for an operator" if waiting else ""
         state = refund.status if refund.settled_at is None else ""
-        yield Event(refund.created_at, "receipt-refund", f"Refund of {amount} asked for", state, text, facts)
+        yield Event(refund.created_at, "receipt-refund", f"Refund of {amount} requested", state, text, facts)
         if refund.settled_at is not None and refund.status == "REJECTED":
-            yield Event(refund.settled_at, "receipt-refund", f"Refund {number} came to nothing", refund.status)
+            yield Event(refund.settled_at, "receipt-refund", f"Refund {number} failed", refund.status)
 
 
 def _deliveries(history: History) -> Iterator[Event]:

@@ -38,7 +38,7 @@ async def webhooks(context: RequestContext) -> Html:
         dealers = await console_dealers.names(connection)
     following = endpoints[PAGE_SIZE - 1].tenant_id if len(endpoints) > PAGE_SIZE else None
     return Html(
-        health=endpoints[:PAGE_SIZE],
+        endpoints=endpoints[:PAGE_SIZE],
         sample=console_webhooks.SAMPLE,
         jobs=await resend.jobs(context.parts.database, JOBS),
         names=dict(dealers),
@@ -90,7 +90,7 @@ async def show_delivery(context: RequestContext) -> Html:
 async def resend_delivery(context: RequestContext) -> Redirect:
     tenant_id, delivery_id = _key(context)
     await resend.resend(context.parts.database, tenant_id, [delivery_id], context.author, lambda: context.now)
-    return Redirect(DELIVERY.format(tenant_id=tenant_id, delivery_id=delivery_id), "The delivery goes once more")
+    return Redirect(DELIVERY.format(tenant_id=tenant_id, delivery_id=delivery_id), "The delivery is sent again")
 
 
 def _key(context: RequestContext) -> tuple[int, int]:
@@ -107,7 +107,7 @@ async def count(context: RequestContext) -> Html:
     selection = _selection(context.form, context.now)
     counted = await resend.count(context.parts.database, selection)
     form = {name: context.form.get(name, "") for name in FIELDS}
-    return Html(chosen=selection, counted=counted, total=sum(part.total for part in counted), form=form)
+    return Html(selection=selection, counted=counted, total=sum(part.total for part in counted), form=form)
 
 
 @action(f"{WEBHOOKS}/begin", OPERATOR_SUPPORT)
@@ -129,7 +129,7 @@ def _selection(form: Mapping[str, str], now: datetime) -> DeliverySelection:
     """Raises OperatorError."""
     start, end = params.day(form, "from"), params.day(form, "to", after=True)
     if form.get("kind") == "SYNC" and start is None:
-        raise OperatorError("Snapshots of orders are sent for a time range: say from which day on")
+        raise OperatorError("Snapshots of orders are sent for a time range: choose the first day")
     return DeliverySelection(
         "SYNC" if form.get("kind") == "SYNC" else "RESEND",
         params.number(form, "dealer"),

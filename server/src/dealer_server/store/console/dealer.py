@@ -1,6 +1,6 @@
 """What the console shows a dealer of its own: each statement names the tenant and scans a bounded number of rows.
 
-Where few rows match a filters, a page is short and the next one continues further back: a page never scans more than
+Where few rows match a filter, a page is short and the next one continues further back: a page never scans more than
 `MAX_SCANNED` rows by the primary key, however much the dealer has bought.
 """
 
@@ -174,19 +174,19 @@ async def list_profiles(
 def _scanned(kind: type[T], key: str, rows: Sequence[Any], size: int, limit: int) -> ListPage[T]:
     """A page of the rows of a scan, of which `limit` were scanned at most."""
     matches = [row for row in rows if row[key] is not None]
-    found = [_without_scan(kind, row) for row in matches[:size]]
+    page = [_without_scan(kind, row) for row in matches[:size]]
     if len(matches) > size:
-        return ListPage(found, matches[size - 1][key])
-    return ListPage(found, rows[0]["last_scanned"] if rows[0]["scanned"] == limit else None)
+        return ListPage(page, matches[size - 1][key])
+    return ListPage(page, rows[0]["last_scanned"] if rows[0]["scanned"] == limit else None)
 
 
 def _without_scan(kind: type[T], row: Any) -> T:
     return kind(**{name: value for name, value in row.items() if name not in ("last_scanned", "scanned")})
 
 
-def _page(found: Sequence[T], size: int, key: str) -> ListPage[T]:
-    """A page of rows of which one more than its size was read."""
-    return ListPage(found[:size], getattr(found[size - 1], key) if len(found) > size else None)
+def _page(rows: Sequence[T], size: int, key: str) -> ListPage[T]:
+    """A page of `size` rows, of which `size` + 1 were read."""
+    return ListPage(rows[:size], getattr(rows[size - 1], key) if len(rows) > size else None)
 
 
 async def locate(connection: Connection, tenant_id: int, text: str) -> tuple[int | None, int | None]:
@@ -287,10 +287,10 @@ async def entries(
     """The newest entries of these versions. Versions have no gaps, so that a range of them bounds the scan."""
     first = max(span.first, span.end - (MAX_SCANNED if entry_type else size + 1))
     rows = await connection.fetch(_ENTRIES, tenant_id, first, span.end, entry_type, size + 1)
-    found = [Entry(**row) for row in rows]
-    if len(found) > size:
-        return _page(found, size, "version")
-    return ListPage(found, first if first > span.first else None)
+    ledger = [Entry(**row) for row in rows]
+    if len(ledger) > size:
+        return _page(ledger, size, "version")
+    return ListPage(ledger, first if first > span.first else None)
 
 
 async def version_at(connection: Connection, tenant_id: int, at: datetime, newest: int) -> int:
@@ -327,8 +327,8 @@ async def access_terms(connection: Connection, tenant_id: int) -> AccessTerms:
 
 async def failed_deliveries(connection: Connection, tenant_id: int, most: int) -> int:
     """How many webhooks ended FAILED; `most` + 1 where there are more."""
-    found: int | None = await connection.fetchval(
+    count: int | None = await connection.fetchval(
         "SELECT count(*) FROM (SELECT FROM webhook_delivery WHERE tenant_id = $1 AND state = 'FAILED' LIMIT $2) failed",
         *(tenant_id, most + 1),
     )
-    return found or 0
+    return count or 0

@@ -43,23 +43,23 @@ async def scan_back(
     max_scanned: int = MAX_SCANNED,
 ) -> ListPage[T]:
     """The newest rows that match, before an id. `matching(begin, end, limit)` reads those of a span, newest first."""
-    found: list[T] = []
+    rows: list[T] = []
     scanned, seconds = 0, _FIRST_SPAN_SECONDS
-    while len(found) <= size and scanned < max_scanned:
+    while len(rows) <= size and scanned < max_scanned:
         seconds, count = await _span(connection, scan, until, seconds, max_scanned)
         if not count:  # over the gap
             newest = await _newest(connection, scan, until)
             if newest is None:
-                return ListPage(found, None)
+                return ListPage(rows, None)
             until = newest + 1
             continue
         begin = _begin(scan, until, seconds)
-        found += await matching(begin, until, size + 1 - len(found))
+        rows += await matching(begin, until, size + 1 - len(rows))
         scanned, until = scanned + count, begin
         seconds *= min(_GROWTH, max(1, (max_scanned - scanned) // count))
-    if len(found) > size:
-        return ListPage(found[:size], id_of(found[size - 1]))
-    return ListPage(found, until)
+    if len(rows) > size:
+        return ListPage(rows[:size], id_of(rows[size - 1]))
+    return ListPage(rows, until)
 
 
 def _begin(scan: ScanRange, until: int, seconds: int) -> int:
@@ -87,10 +87,10 @@ async def _span(connection: Connection, scan: ScanRange, until: int, seconds: in
 
 async def _count(connection: Connection, scan: ScanRange, begin: int, end: int, most: int) -> int:
     """How many rows, and no more than so many."""
-    found: int | None = await connection.fetchval(
+    counted: int | None = await connection.fetchval(
         "SELECT count(*) FROM (SELECT FROM tenant t CROSS JOIN LATERAL ("
         f" SELECT FROM {scan.table} o WHERE o.tenant_id = t.tenant_id AND {scan.column} >= $2 AND {scan.column} < $3"
         " LIMIT $4) o WHERE $1::bigint IS NULL OR t.tenant_id = $1 LIMIT $4) counted",
         *(scan.tenant_id, begin, end, most),
     )
-    return found or 0
+    return counted or 0
