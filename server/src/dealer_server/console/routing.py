@@ -29,13 +29,18 @@ class MenuLine(NamedTuple):
 
 def declared_pages() -> Sequence[Page]:
     """Every page that a module of auth/, dealer/ or operator/ declares. The most literal path stands first, so that
-    no page is opened by way of a wider path. Raises ValueError where a declaration is not complete."""
+    no page is opened by way of a wider path. Raises ValueError as `check` does."""
     modules = [module for package in PACKAGES for module in _modules(package)]
     declared = [value for module in modules for value in vars(module).values() if isinstance(value, Page)]
     pages = sorted(dict.fromkeys(declared), key=_literal_first)
+    check(pages)
+    return pages
+
+
+def check(pages: Sequence[Page]) -> None:
+    """Raises ValueError where a declaration is not complete."""
     if faults := [*_faults(pages)]:
         raise ValueError("; ".join(faults))
-    return pages
 
 
 def is_page(pages: Iterable[Page], path: str, user: User) -> bool:
