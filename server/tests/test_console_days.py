@@ -284,7 +284,7 @@ async def review_refund(page: Page, refund_no: str, order_no: str) -> None:
     await expect(main(page)).to_contain_text("REFUNDING")
     await expect(main(page)).to_contain_text(EVIL)
     await page.go_back()
-    await confirmed(page, row(page, refund_no), "Approve", "Approve", "Give back 1.98 USD?")
+    await confirmed(page, row(page, refund_no), "Approve", "Approve", "Refund 1.98 USD?")
     await expect(main(page)).to_contain_text(f"{refund_no} is approved")
 
 
