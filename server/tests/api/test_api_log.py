@@ -141,7 +141,7 @@ async def test_a_call_with_an_unknown_app_key_is_nobodys(service: Service, deale
     async with service.database.connection() as connection:
         assert await connection.fetchval("SELECT count(*) FROM refused_call WHERE app_key <> $1 AND app_key !~ "
                                          "'^ak_test_[A-Za-z0-9]{24}$'", dealer.app_key) == 0  # fmt: skip
-        assert await rows.page(connection, stranger.tenant_id, None, None, KEPT) == []
+        assert await rows.list_calls(connection, stranger.tenant_id, None, None, KEPT) == []
 
 
 async def test_a_dealer_finds_its_own_refused_calls_only(service: Service, dealer: ApiClient, stranger: ApiClient):
@@ -167,15 +167,15 @@ async def test_the_last_of_each_kind_are_kept(
         for batch in range(21):
             calls = [call(dealer.tenant_id, str(batch * 50 + number), failed) for number in range(1, 51)]
             await rows.write(connection, calls, {dealer.tenant_id: 1})
-        found = await rows.page(connection, dealer.tenant_id, None, None, 2 * KEPT)
+        found = await rows.list_calls(connection, dealer.tenant_id, None, None, 2 * KEPT)
         assert [line.number for line in found] == list(range(1050, 1050 - most, -1))
         assert await rows.find(connection, dealer.tenant_id, 1050 - most) is None
         oldest = await rows.find(connection, dealer.tenant_id, 1051 - most)
         assert oldest is not None and oldest.trace_id == str(1051 - most)
         assert await rows.counts(connection, dealer.tenant_id) == (1050, 21)
         assert await rows.codes(connection, dealer.tenant_id) == [("101003", most)]
-        assert len(await rows.page(connection, stranger.tenant_id, None, None, KEPT)) == 1
-        page = await rows.page(connection, dealer.tenant_id, "101003", 1000, 2)
+        assert len(await rows.list_calls(connection, stranger.tenant_id, None, None, KEPT)) == 1
+        page = await rows.list_calls(connection, dealer.tenant_id, "101003", 1000, 2)
         assert [line.number for line in page] == [999, 998]
 
 
@@ -185,7 +185,7 @@ async def test_each_kind_of_call_leaves_the_other_where_it_is(service: Service, 
     async with service.database.connection() as connection:
         await rows.write(connection, [call(dealer.tenant_id, failed=failed) for failed in kinds], {})
         await rows.write(connection, [call(dealer.tenant_id, failed="QPS")], {})
-        found = await rows.page(connection, dealer.tenant_id, None, None, 2 * KEPT)
+        found = await rows.list_calls(connection, dealer.tenant_id, None, None, 2 * KEPT)
         assert await rows.counts(connection, dealer.tenant_id) == (1601, 0)
         assert await rows.find(connection, dealer.tenant_id, 1601) is not None
     numbered = [(number, failed) for number, failed in enumerate([*kinds, "QPS"], 1)]
@@ -210,7 +210,7 @@ async def test_processes_that_write_at_once_share_the_numbers(service: Service, 
     await asyncio.gather(writes(*both), writes(*reversed(both)), writes(*both))
     async with service.database.connection() as connection:
         for tenant_id in both:
-            found = await rows.page(connection, tenant_id, None, None, KEPT)
+            found = await rows.list_calls(connection, tenant_id, None, None, KEPT)
             assert [line.number for line in found] == list(range(180, 0, -1))
 
 
@@ -285,7 +285,7 @@ async def test_a_lost_database_loses_the_log_and_nothing_else(dealer: ApiClient,
         await database.close()
         refuse(log, dealer.app_key)
     async with service.database.connection() as connection:
-        assert await rows.page(connection, dealer.tenant_id, None, None, KEPT) == []
+        assert await rows.list_calls(connection, dealer.tenant_id, None, None, KEPT) == []
 
 
 _NAMES = st.sampled_from([b"rt-accesscode", b"rt-requestid", b"rt-timestamp", b"x-signature", b"user-agent", b"host",

@@ -13,9 +13,7 @@ import pytest
 from dealer_server import clock
 from dealer_server.api.latency import LatencyRecorder
 from dealer_server.api.refused_calls import PER_KEY, CallLog
-from dealer_server.console.auth import account
-from dealer_server.console.routing import table
-from dealer_server.console.shared import api_log, users
+from dealer_server.console import routing
 from dealer_server.db.sealing import DataKeys
 from dealer_server.operations.cache import Cache
 from dealer_server.operations.users import accounts, sessions, sign_in
@@ -210,7 +208,7 @@ async def test_calls_that_nobody_signed_take_no_signed_one_out_of_the_log(servic
             for _ in range(PER_KEY):
                 refuse(log, dealer.app_key)
     async with service.database.connection() as connection:
-        assert await console_api_log.page(connection, dealer.tenant_id, refused.code, None, console_api_log.KEPT)
+        assert await console_api_log.list_calls(connection, dealer.tenant_id, refused.code, None, console_api_log.KEPT)
 
 
 async def test_a_reason_is_no_book(service: Service, dealer: ApiClient, admin: Browser):
@@ -325,13 +323,13 @@ async def test_no_odd_path_is_a_way_around_the_roles(service: Service, dealer: A
 async def test_no_write_of_another_kind_of_people_is_made_whatever_the_path_holds(
     service: Service, dealer: ApiClient, stranger: ApiClient
 ):
-    """Every row of the table that is the operators' alone, by an admin of a dealer."""
+    """Every form that is the operators' alone, sent by an admin of a dealer."""
     async with signed_in(service, "admin", dealer.tenant_id) as one:
         csrf = await one.csrf()
-        for row in table(account, users, api_log).rows:
-            if row.route.method == "GET" or "dealer:admin" in row.route.roles:
+        for page in routing.declared_pages():
+            if page.method == "GET" or "dealer:admin" in page.roles:
                 continue
-            path = re.sub(r"\{tenant_id\}", str(stranger.tenant_id), row.route.path)
+            path = re.sub(r"\{tenant_id\}", str(stranger.tenant_id), page.path)
             path = re.sub(r"\{app_key\}", stranger.app_key, path)
             answered = await one.send(re.sub(r"\{\w+\}", "1", path), {"csrf": csrf, "once": secrets.token_hex(16)})
             assert answered.status_code in (303, 403, 404), path

@@ -157,14 +157,14 @@ async def read_why(page: Page, code: str, shown: str) -> None:
     await expect(main(page)).to_contain_text(shown)
     await page.get_by_label("Your string to sign").fill(EVIL)
     await press(page, "Compare")
-    await expect(main(page)).to_contain_text("They part at character 1")
+    await expect(main(page)).to_contain_text("They differ from character 1")
 
 
 async def verify_webhook(page: Page, receiver: Receiver, app_secret: str) -> None:
     await menu(page, "Webhooks")
     await page.get_by_label("URL").fill(receiver.url)
     await press(page, "Save")
-    await expect(main(page)).to_contain_text("Webhooks go there from now on")
+    await expect(main(page)).to_contain_text("Webhooks are sent to this URL from now on")
     await press(page, "Send a test event")
     await expect(main(page)).to_contain_text("The sample event was taken.")
     [sample] = receiver.requests
@@ -242,7 +242,7 @@ async def create_dealer(page: Page, name: str) -> tuple[str, str, str]:
     await page.get_by_label("Name").fill(name)
     await page.get_by_label("Opening balance").fill("10")
     await press(page, "Create dealer")
-    await expect(main(page)).to_contain_text("Hand the AppSecret to the dealer in a safe way")
+    await expect(main(page)).to_contain_text("Send the AppSecret to the dealer over a safe channel")
     app_key, app_secret = await fact(page, "AppKey"), await fact(page, "AppSecret")
     await page.get_by_role("link", name="Go to the dealer").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text(name)
@@ -284,7 +284,7 @@ async def review_refund(page: Page, refund_no: str, order_no: str) -> None:
     await expect(main(page)).to_contain_text("REFUNDING")
     await expect(main(page)).to_contain_text(EVIL)
     await page.go_back()
-    await confirmed(page, row(page, refund_no), "Approve", "Approve", "Give back 1.98 USD?")
+    await confirmed(page, row(page, refund_no), "Approve", "Approve", "Refund 1.98 USD?")
     await expect(main(page)).to_contain_text(f"{refund_no} is approved")
 
 
@@ -310,7 +310,7 @@ async def push_again(page: Page, receiver: Receiver, order_no: str, event: str, 
     await expect(page.locator("#delivery")).to_contain_text(EVIL)
     before = len(receiver.requests)
     receiver.answers = [answer(200, body=EVIL.encode())]
-    await confirmed(page, page, "Send again", "Send", "Send this delivery once more?")
+    await confirmed(page, page, "Send again", "Send", "Send this delivery again?")
     sent = (await receiver.received(before + 1))[-1]
     assert sent.verified(app_secret) and (sent.event, sent.json["orderNo"]) == (event, order_no)
     await expect(page.locator("#delivery").get_by_text("HTTP 200")).to_be_visible()
@@ -388,7 +388,7 @@ async def refused(page: Page, *paths: str) -> None:
 
 async def ask_for_a_topup(page: Page, amount: str) -> None:
     await menu(page, "Wallet")
-    await press(main(page), "Ask for a top-up")
+    await press(main(page), "Request a top-up")
     asks = page.get_by_role("dialog")
     await asks.get_by_label("Amount in USD").fill(amount)
     await press(asks, "Ask")
@@ -419,7 +419,7 @@ async def test_a_dealers_developer_connects_and_moves_no_money(
         await see_the_order(page, order)
         await lacks(page, "Refund the order")
         await menu(page, "Wallet")
-        await lacks(page, "Ask for a top-up", "Change")
+        await lacks(page, "Request a top-up", "Change")
         await refused(page, "/console/users")
 
 

@@ -17,9 +17,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from dealer_server.console.dealer import credentials, home, orders, permissions, profiles, wallet, webhooks
-from dealer_server.console.shared import api_log
-from dealer_server.console.shared.request_context import Route
+from dealer_server.console import routing
+from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.operations.tenants.credentials import view_secret
 from dealer_server.operations.users import accounts
 from dealer_server.rules.lifecycle import qr
@@ -32,8 +31,7 @@ from support.refunds import profiles as profiles_of
 from support.webhook_fixture import PATIENCE, Receiver, answer, listening
 
 ROLES = ("admin", "developer", "finance")
-VIEWS = (api_log, credentials, home, orders, profiles, wallet, webhooks)
-ROUTES: list[Route] = [route for module in VIEWS for route in module.ROUTES if route.roles[0].startswith("dealer:")]
+PAGES = [page for page in routing.declared_pages() if page.kinds == {"dealer"}]
 EVIL = "<script>alert(1)</script>"
 
 
@@ -99,7 +97,7 @@ async def acts(service: Service, tenant_id: int) -> list[str]:
     async with service.database.connection() as connection:
         sql = (
             "SELECT action FROM audit_log WHERE tenant_id = $1 AND author LIKE 'console:%'"
-            " AND action <> 'user.sign_in' ORDER BY audit_id"
+            " AND action <> 'sign_in.with_password' ORDER BY audit_id"
         )
         return [row[0] for row in await connection.fetch(sql, tenant_id)]
 
@@ -170,14 +168,14 @@ async def test_orders_are_listed_found_and_shown(people: People, dealer: ApiClie
         answer = await developer.http.get("/console/orders", params={"q": sought})
         assert (answer.status_code, answer.headers["location"]) == (303, found)
     for sought in (theirs["orderNo"], theirs["transactionId"], profiles_of(theirs)[0]["iccid"], "nothing"):
-        assert "Nothing of yours" in (await developer.http.get("/console/orders", params={"q": sought})).text
+        assert "No match" in (await developer.http.get("/console/orders", params={"q": sought})).text
     text = await developer.get(f"/console/orders/{order['orderNo']}")
     for word in (order["transactionId"], "TEST-OK", profile["iccid"], "1.80", "COMPLETED", "ORDER_PAID"):
         assert word in text
 
 
 async def test_filters_and_pages_show_each_order_once(people: People, dealer: ApiClient):
-    placed = {(await dealer.order()).data["orderNo"] for _ in range(permissions.PAGE + 3)}
+    placed = {(await dealer.order()).data["orderNo"] for _ in range(PAGE_SIZE + 3)}
     admin, seen, path = people["admin"], [], "/console/orders?status=PAID&from=2020-01-01"
     await asyncio.gather(*(dealer.delivered(order_no) for order_no in placed))
     path = path.replace("PAID", "COMPLETED")
@@ -221,10 +219,10 @@ async def test_a_list_with_few_matches_goes_on_further_back(service: Service, de
     ids = [order["orderId"] for order in placed]
     async with service.database.connection() as connection:
         about = (connection, dealer.tenant_id)
-        found, following = await console_dealer.orders(*about, Span(0, 2**53), "REFUNDED", 1, looked=2)
-        assert (found, following) == ([], ids[2])
-        found, following = await console_dealer.orders(*about, Span(0, ids[2]), "REFUNDED", 1, looked=2)
-        assert [one.order_id for one in found] == [ids[0]]
+        page = await console_dealer.list_orders(*about, Span(0, 2**53), "REFUNDED", 1, max_scanned=2)
+        assert page == ([], ids[2])
+        page = await console_dealer.list_orders(*about, Span(0, ids[2]), "REFUNDED", 1, max_scanned=2)
+        assert [order.order_id for order in page.rows] == [ids[0]]
 
 
 async def test_codes_are_for_those_who_may_have_them(people: People, dealer: ApiClient):
@@ -409,7 +407,7 @@ async def test_a_reset_leaves_the_old_secret_a_day(people: People, dealer: ApiCl
     async with asyncio.timeout(PATIENCE):
         while (await dealer.post("/health")).code != "000000":  # the API looks for changes a few times a second
             await asyncio.sleep(0.05)
-    assert "opens calls until" in await people["admin"].get("/console/credentials")
+    assert "is valid until" in await people["admin"].get("/console/credentials")
 
 
 async def test_another_dealers_credential_is_not_there(people: People, stranger: ApiClient):
@@ -504,10 +502,10 @@ async def test_a_refused_call_shows_what_was_to_be_signed_and_where_two_strings_
     string = f"{headers['RT-Timestamp']}{headers['RT-RequestID']}{dealer.app_key}{body.decode()}"
     assert f'data-copy="{string}"' in text and "0" * 64 in text and dealer.app_secret not in text
     same = await developer.post(f"{found[1]}/compare", {"theirs": string}, 200)
-    assert "They are the same" in same
+    assert "They are equal" in same
     other = await developer.post(f"{found[1]}/compare", {"theirs": string.replace('":"', '": "')}, 200)
     place = string.index('"D1"}') + 1
-    assert f"They part at character {place};" in other
+    assert f"They differ from character {place};" in other
     await people["finance"].get("/console/api-log", 403)
     await people["finance"].get(found[1], 403)
 
@@ -564,28 +562,28 @@ async def places(dealer: ApiClient, stranger: ApiClient) -> tuple[dict[str, str]
 
 
 async def test_each_page_opens_for_its_roles_and_for_nobody_else(people: People, places: tuple[dict[str, str], ...]):
-    for route in ROUTES:
-        if route.method == "GET" and "{number}" not in route.path:
+    for page in PAGES:
+        if page.method == "GET" and "{number}" not in page.path:
             for role in ROLES:
-                expected = 200 if f"dealer:{role}" in route.roles else 403
-                await people[role].get(route.path.format(**places[0]), expected)
+                expected = 200 if f"dealer:{role}" in page.roles else 403
+                await people[role].get(page.path.format(**places[0]), expected)
 
 
 async def test_nothing_of_another_dealer_is_there(
     people: People, stranger: ApiClient, places: tuple[dict[str, str], ...]
 ):
     before = await query(stranger, {"orderNo": places[1]["order_no"]})
-    for route in ROUTES:
-        if "{" not in route.path or "{number}" in route.path:
+    for page in PAGES:
+        if "{" not in page.path or "{number}" in page.path:
             continue
-        path = route.path.format(**places[1])
-        if route.method == "GET":
+        path = page.path.format(**places[1])
+        if page.method == "GET":
             await people["admin"].get(path, 404)
         else:
             data = {"csrf": await _csrf(people["admin"]), "once": secrets.token_hex(16), "reason": "x"}
             answer = await people["admin"].http.post(path, data=data)
             assert answer.status_code in (303, 404), (path, answer.status_code)
-            assert (answer.status_code == 404) or "sent once more" not in await people["admin"].get("/console/orders")
+            assert (answer.status_code == 404) or "sent again" not in await people["admin"].get("/console/orders")
     assert await query(stranger, {"orderNo": places[1]["order_no"]}) == before
 
 

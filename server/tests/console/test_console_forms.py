@@ -14,7 +14,7 @@ from support.api_client import ApiClient, Service, running_service
 from support.browser import Browser, said, signed_in
 from support.chromium import needs_chromium, opened
 
-TWICE = "This form was sent before; it is not done a second time."
+TWICE = "This form was already sent. It was not processed again."
 
 
 async def value(service: Service, sql: str, *args: object) -> object:

@@ -19,7 +19,7 @@ from dealer_server.rules.catalogue import importing
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console import suppliers
-from dealer_server.store.console.orders import Wanted
+from dealer_server.store.console.orders import OrderFilter
 from dealer_server.suppliers.contract import Health
 from dealer_server.suppliers.rt.calls import RtSettings
 from dealer_server.suppliers.rt.upstream import RtUpstream
@@ -82,7 +82,7 @@ async def test_a_refund_and_its_credit_stand_in_the_order(dealer: ApiClient, adm
     await dealer.delivered(order["orderNo"])
     refund = (await dealer.post("/esim/refund", {"orderNo": order["orderNo"]})).data
     page = await see(admin, f"/console/orders/{order['orderNo']}")
-    assert "Refund of 1.80 USD asked for" in page and "1.80 USD credited" in page
+    assert "Refund of 1.80 USD requested" in page and "1.80 USD credited" in page
     assert refund["refundNo"] in page
 
 
@@ -137,7 +137,7 @@ async def test_pages_of_all_dealers_lose_no_order_and_show_none_twice(
         seen: list[int] = []
         before: int | None = None
         while True:
-            found = await console_orders.page(connection, Wanted(), before, 5)
+            found = await console_orders.list_orders(connection, OrderFilter(), before, 5)
             seen += [one.order_id for one in found.rows]
             if (before := found.next) is None:
                 break
@@ -152,8 +152,8 @@ async def test_older_orders_are_found_far_behind_the_newest(service: Service, de
     assert order_id is not None
     later = clock.now() + timedelta(days=2_000)
     async with service.database.connection() as connection:
-        wanted = Wanted(tenant_id=dealer.tenant_id, end=later)
-        found = await console_orders.page(connection, wanted, identity.first_id_at(int(later.timestamp())), 5)
+        filters = OrderFilter(tenant_id=dealer.tenant_id, end=later)
+        found = await console_orders.list_orders(connection, filters, identity.first_id_at(int(later.timestamp())), 5)
     assert [one.order_id for one in found.rows] == [order_id]
 
 
@@ -181,7 +181,7 @@ async def test_a_search_that_means_several_shows_them(
     ours, theirs = [(await door.order(transactionId=number)).data for door in (dealer, stranger)]
     page = await see(admin, f"/console/search?q={number}")
     assert ours["orderNo"] in page and theirs["orderNo"] in page
-    assert "Nothing is called" in await see(admin, "/console/search?q=%00%25_nothing")
+    assert "No match for" in await see(admin, "/console/search?q=%00%25_nothing")
 
 
 # Dealers
@@ -299,7 +299,7 @@ async def test_a_reset_gives_a_new_secret_and_ends_the_old_one_where_that_is_wan
     path = f"/console/dealers/{dealer.tenant_id}/credentials/{dealer.app_key}"
     page = await does(admin, f"{path}/reset", now="on")
     fresh_secret = re.search(r"sk_test_\w{40}", page)
-    assert "The old one opens no call any more" in page
+    assert "The old one is no longer valid" in page
     assert fresh_secret and fresh_secret[0] != dealer.app_secret
     page = await does(admin, f"{path}/disable")
     assert "DISABLED" in page
@@ -405,7 +405,7 @@ async def test_what_failed_is_listed_and_sent_once_more(
     link = re.search(rf"/console/deliveries/{dealer.tenant_id}/\d+", html)
     assert link is not None and "out of paper" in await see(admin, link[0])
     before, receiver.answers = len(receiver.requests), [answer(200)]
-    assert "goes once more" in await does(admin, f"{link[0]}/resend")
+    assert "sent again" in await does(admin, f"{link[0]}/resend")
     await receiver.received(before + 1)
 
 
@@ -429,7 +429,7 @@ async def test_an_orders_snapshot_goes_out_at_a_click(
     order_no = (await dealer.order()).data["orderNo"]
     await dealer.delivered(order_no)
     before = len(await receiver.received(2))
-    assert "The snapshot goes out" in await does(admin, f"/console/orders/{order_no}/sync")
+    assert "The snapshot is sent" in await does(admin, f"/console/orders/{order_no}/sync")
     assert (await receiver.received(before + 1))[-1].json["changeHints"] == ["ORDER_SNAPSHOT_SYNC"]
 
 
@@ -540,7 +540,7 @@ async def test_what_cannot_be_stored_of_a_supplier_ends_nothing(postgres: str, t
             for spoiled in (Health(False, "no\0thing"), Health(True, "", 2**70, "USD"), Health(True, "", 1, "\0")):
                 await heartbeat(service, spoiled)
             async with service.database.connection() as connection:
-                [kept] = await suppliers.listed(connection)
+                [kept] = await suppliers.list_suppliers(connection)
     assert (kept.detail, kept.balance) == ("fine", 5)
 
 
@@ -561,11 +561,11 @@ async def test_a_purchase_nobody_knows_about_goes_on_at_an_operators_word(postgr
             order_no, unit = await park(service, door)
             page = await see(admin, "/console/suppliers")
             assert unit in page and "no answer that counts" in page and order_no in page
-            assert "Nobody knows what rt:near did" in await see(admin, f"/console/orders/{order_no}")
+            assert "Outcome at rt:near unknown" in await see(admin, f"/console/orders/{order_no}")
             spoiled = {"unit": unit, "outcome": "bought", "iccid": "12", "code": "LPA:1$a$b"}
-            assert "goes on" not in await does(admin, "/console/suppliers/resolve", **spoiled)
+            assert "resolved" not in await does(admin, "/console/suppliers/resolve", **spoiled)
             told = await does(admin, "/console/suppliers/resolve", unit=unit, outcome="not bought")
-            assert f"{unit} goes on: not bought" in told
+            assert f"{unit} is resolved: not bought" in told
             again = await does(admin, "/console/suppliers/resolve", unit=unit, outcome="not bought")
             assert "does not wait" in again
 

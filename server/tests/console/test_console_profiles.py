@@ -14,7 +14,7 @@ import asyncpg
 from dealer_server.rules.lifecycle import qr
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import profiles, regions
-from dealer_server.store.console.profiles import Wanted
+from dealer_server.store.console.profiles import ProfileFilter
 from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.console.operator_pages import acts, does, fill, see
@@ -66,17 +66,17 @@ async def test_pages_of_all_dealers_lose_no_profile_and_show_none_twice(
     for door in (dealer, stranger, dealer):
         await bought(door, quantity=4)
     async with service.database.connection() as connection:
-        seen = await _all(connection, Wanted(), 5)
+        seen = await _all(connection, ProfileFilter(), 5)
         rows = await connection.fetch("SELECT profile_id FROM profile ORDER BY profile_id DESC")
     assert seen == [row[0] for row in rows]
 
 
-async def _all(connection: asyncpg.Connection, wanted: Wanted, size: int, most: int = 20_000) -> list[int]:
+async def _all(connection: asyncpg.Connection, filters: ProfileFilter, size: int, most: int = 20_000) -> list[int]:
     """Page by page."""
     seen: list[int] = []
     before: int | None = None
     while True:
-        found = await profiles.page(connection, wanted, before, size, most)
+        found = await profiles.list_profiles(connection, filters, before, size, most)
         assert len(found.rows) <= size
         seen += [one.profile_id for one in found.rows]
         if (before := found.next) is None:
@@ -117,11 +117,11 @@ async def test_a_list_with_few_matches_goes_on_further_back_page_by_page(service
         ids = await hourly(connection, tenant_id, 60)
         oldest = ids[-1]
         await connection.execute("UPDATE profile SET failed = true WHERE profile_id = $1", oldest)
-        wanted = Wanted(tenant_id, "FAILED")
-        found = await profiles.page(connection, wanted, None, 5, 10)
+        filters = ProfileFilter(tenant_id, "FAILED")
+        found = await profiles.list_profiles(connection, filters, None, 5, 10)
         assert not found.rows and found.next is not None and oldest < found.next < ids[9]
-        assert await _all(connection, wanted, 5, 10) == [oldest]
-        assert await _all(connection, Wanted(tenant_id), 7, 10) == ids
+        assert await _all(connection, filters, 5, 10) == [oldest]
+        assert await _all(connection, ProfileFilter(tenant_id), 7, 10) == ids
 
 
 # One profile
@@ -182,7 +182,7 @@ async def test_a_void_or_undelivered_profile_has_no_code_and_looking_is_no_act(
     void = await one_bought(dealer)
     await dealer.post("/esim/profile/cancel", {"iccid": void["iccid"]})
     for profile in (profiles_of(failed)[0], void):
-        assert "code of a void eSIM is gone" in await see(admin, f"/console/profiles/{profile['profileId']}")
+        assert "code of a void eSIM is deleted" in await see(admin, f"/console/profiles/{profile['profileId']}")
         assert (await admin.get(f"/console/profiles/{profile['profileId']}/code")).status_code == 404
     assert not [act for act in await acts(service, "profile.view_code") if act.tenant_id == dealer.tenant_id]
 

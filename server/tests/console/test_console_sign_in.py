@@ -12,10 +12,8 @@ import httpx2
 import pytest
 
 from dealer_server import clock
-from dealer_server.console.auth import account
+from dealer_server.console import routing
 from dealer_server.console.auth.sign_in import local
-from dealer_server.console.routing import table
-from dealer_server.console.shared import users
 from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.users import accounts, attempts, sessions, sign_in
 from dealer_server.operations.users.password import Passwords
@@ -25,12 +23,12 @@ from support.api_client import Service, running_service
 from support.browser import PASSWORDS, ROLES, Browser, browser, said, signed_in
 from support.processes import environment, run
 
-TABLE = table(account, users)
+PAGES = routing.declared_pages()
 POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; form-action 'self';"
     " frame-ancestors 'none'; base-uri 'none'"
 )
-WRONG = "That name and password do not go together."
+WRONG = "The name or the password is wrong."
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +74,8 @@ async def test_whoever_gives_name_and_password_is_inside(service: Service, visit
     assert (answer.status_code, answer.headers["location"]) == (303, "/console")
     assert is_inside(await visitor.get("/console/account"))
     [act] = await rows(
-        service, "SELECT author, source FROM audit_log WHERE action = 'user.sign_in' ORDER BY audit_id DESC LIMIT 1"
+        service,
+        "SELECT author, source FROM audit_log WHERE action = 'sign_in.with_password' ORDER BY audit_id DESC LIMIT 1",
     )
     assert act == ("console:Ann@Example.com", "127.0.0.1")
 
@@ -502,7 +501,7 @@ async def test_a_new_password_ends_the_other_sessions(admin: Browser, visitor: B
 @pytest.mark.parametrize(
     ("spoiled", "why"),
     [
-        ({"old": "not it at all"}, "another one"),
+        ({"old": "not it at all"}, "current password is wrong"),
         ({"again": "something else entirely"}, "not the same"),
         ({"new": "short", "again": "short"}, "12 to 200"),
         ({"new": "a" * 201, "again": "a" * 201}, "12 to 200"),
@@ -520,7 +519,7 @@ async def test_a_stolen_session_cannot_guess_the_password(admin: Browser) -> Non
     for number in range(11):
         fields = {"old": f"guess {number}", "new": "correct horse battery", "again": "correct horse battery"}
         answers.append(said(await admin.post("/console/account/password", fields)))
-    assert "Too many tries" in answers[-1] and "Too many" not in answers[-2]
+    assert "Too many attempts" in answers[-1] and "Too many" not in answers[-2]
 
 
 # One-time codes
@@ -584,10 +583,10 @@ async def test_codes_are_switched_off_only_by_who_is_sure(service: Service, admi
     await with_codes(admin)
     await minutes_pass(service, admin, 6)
     asked = await admin.post("/console/account/totp/off")
-    assert "Give your password again" in asked.text
+    assert "Enter your password again" in asked.text
     assert await rows(service, "SELECT totp_on FROM console_user WHERE user_id = $1", admin.user_id) == [(True,)]
     wrong = await admin.post("/console/account/totp/off", {"sure_for": "POST", "sure_password": "guess"})
-    assert "not right" in said(wrong)
+    assert "password is wrong" in said(wrong)
     done = await admin.post("/console/account/totp/off", {"sure_for": "POST", "sure_password": admin.password})
     assert done.status_code == 303
     assert await rows(service, "SELECT totp_on, sealed_totp FROM console_user WHERE user_id = $1", admin.user_id) == [
@@ -598,7 +597,7 @@ async def test_codes_are_switched_off_only_by_who_is_sure(service: Service, admi
 async def test_a_page_that_needs_certainty_is_shown_after_the_password(service: Service, admin: Browser) -> None:
     await minutes_pass(service, admin, 6)
     asked = await admin.get("/console/account/totp")
-    assert "Give your password again" in asked.text and 'value="GET"' in asked.text
+    assert "Enter your password again" in asked.text and 'value="GET"' in asked.text
     given = await admin.post("/console/account/totp", {"sure_for": "GET", "sure_password": admin.password})
     assert (given.status_code, given.headers["location"]) == (303, "/console/account/totp")
     assert "authenticator app" in (await admin.get("/console/account/totp")).text
@@ -757,7 +756,7 @@ async def test_who_did_what_is_in_the_audit_log(service: Service, admin: Browser
     await admin.post("/console/users", {"name": name, "role": "support", "tenant": ""})
     sql = "SELECT author, source, action, detail::text FROM audit_log WHERE detail::text LIKE $1"
     [(author, source, action, detail)] = await rows(service, sql, f"%{name}%")
-    assert (author, source, action) == (f"console:{admin.name}", "127.0.0.1", "user.create")
+    assert (author, source, action) == (f"console:{admin.name}", "127.0.0.1", "accounts.create")
     assert "password" not in str(detail)
 
 
@@ -776,18 +775,12 @@ async def test_every_page_opens_for_its_roles_and_for_no_other(service: Service,
     me = f"{kind}:{role}"
     async with signed_in(service, role, tenant_id) as one:
         csrf = await one.csrf()
-        pages = {(row.route.method, row.route.path) for row in TABLE.rows}
+        pages = {(page.method, page.path) for page in PAGES}
         for method, path in sorted(pages):
             if method == "POST" and path.startswith("/console/account"):
                 continue  # would change who is asking; for everybody
             here = opened(path)
-            ours = [
-                row.route
-                for row in TABLE.rows
-                if row.route.method == method
-                and row.pattern.match(here)
-                and any(one.startswith(f"{kind}:") for one in row.route.roles)
-            ]
+            ours = [page for page in PAGES if page.method == method and page.pattern.match(here) and kind in page.kinds]
             allowed = bool(ours) and me in ours[0].roles
             if allowed and method == "POST":
                 continue  # whether the write itself is right is not asked here
@@ -797,11 +790,8 @@ async def test_every_page_opens_for_its_roles_and_for_no_other(service: Service,
 
 
 async def test_no_page_is_for_both_kinds_of_people() -> None:
-    for row in TABLE.rows:
-        kinds = {role.partition(":")[0] for role in row.route.roles}
-        assert row.route.roles and (
-            len(kinds) == 1 or row.route.path.startswith(("/console/account", "/console/users"))
-        )
+    for page in PAGES:
+        assert len(page.kinds) == 1 or page.path.startswith(("/console/account", "/console/users"))
 
 
 async def test_a_write_that_is_not_allowed_is_not_made(service: Service) -> None:

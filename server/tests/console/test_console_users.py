@@ -3,7 +3,7 @@
 import re
 import secrets
 
-from dealer_server.console.shared.users import PAGE
+from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.operations.users import accounts
 from support.api_client import ApiClient, Service
 from support.browser import PASSWORDS, Browser, signed_in
@@ -42,18 +42,18 @@ async def test_of_more_than_a_page_of_people_each_is_on_one_page(
 ):
     [other] = await crowd(service, stranger.tenant_id, 1)
     async with signed_in(service, "admin", dealer.tenant_id) as one:
-        expected = [str(one.user_id), *await crowd(service, dealer.tenant_id, 2 * PAGE)]
+        expected = [str(one.user_id), *await crowd(service, dealer.tenant_id, 2 * PAGE_SIZE)]
         pages = await paged(one, "/console/users")
-        assert pages == [expected[:PAGE], expected[PAGE : 2 * PAGE], expected[2 * PAGE :]]
+        assert pages == [expected[:PAGE_SIZE], expected[PAGE_SIZE : 2 * PAGE_SIZE], expected[2 * PAGE_SIZE :]]
         foreign = await one.get(f"/console/users?dealer={stranger.tenant_id}")
-        assert shown(foreign.text) == expected[:PAGE] and other not in shown(foreign.text)
+        assert shown(foreign.text) == expected[:PAGE_SIZE] and other not in shown(foreign.text)
         await one.post(f"/console/users/{expected[-1]}", {"role": "finance", "status": "DISABLED"})
         last = await one.get(f"/console/users?before={expected[-2]}")
         assert shown(last.text) == expected[-1:] and "DISABLED" in last.text
 
 
 async def test_an_operator_comes_to_everybody_operators_first(service: Service, admin: Browser, dealer: ApiClient):
-    theirs = await crowd(service, dealer.tenant_id, PAGE + 1)
+    theirs = await crowd(service, dealer.tenant_id, PAGE_SIZE + 1)
     everybody = [user_id for page in await paged(admin, "/console/users") for user_id in page]
     assert everybody == [str(one.user_id) for one in await accounts.list_users(service.database)]
     assert everybody.index(str(admin.user_id)) < everybody.index(theirs[0])

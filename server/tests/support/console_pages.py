@@ -1,6 +1,6 @@
 """Every page of the console with something behind it: who opens it, where, and the small world it is looked at in.
 
-A page that joins `console.table` joins PAGES here; test_console_looks.py says which one is missing.
+Every declared page stands in PAGES; test_console_looks.py says which one is missing.
 """
 
 import asyncio

@@ -1,52 +1,24 @@
-"""Which page is at a path, and for whom? All rows of all view modules, and the menu they make."""
+"""Which pages are there, who may open them, and what stands in the menu? From the declarations of all views."""
 
 import importlib
 import pkgutil
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import NamedTuple
 
-from starlette.routing import compile_path
+from dealer_server.console import auth, dealer, operator
+from dealer_server.console.shared import rendering
+from dealer_server.console.shared.page import Page
+from dealer_server.console.shared.permissions import EVERYBODY
+from dealer_server.console.shared.request_context import RequestContext, User
 
-from dealer_server.console import dealer, operator
-from dealer_server.console.shared.request_context import Count, RequestContext, Route, User
-
-FIRST = "/console"
-
-# The menu from top to bottom: its words, and their icons. Words that are not here come last.
-MENU = {
-    "Overview": "layout-dashboard",
-    "Home": "home",
-    "Orders": "shopping-cart",
-    "Profiles": "device-mobile",
-    "Refunds": "receipt-refund",
-    "Top-ups": "cash",
-    "Wallet": "wallet",
-    "Dealers": "building-store",
-    "Packages": "package",
-    "Regions": "world",
-    "Stock": "stack-2",
-    "Webhooks": "webhook",
-    "Suppliers": "truck-delivery",
-    "Developers": "code",
-    "Credentials": "key",
-    "API log": "list-search",
-    "Users": "users",
-    "Audit log": "history",
-}
+HOME = "/console"
+PACKAGES = (auth, dealer, operator)
 
 
-class Forbidden(Exception):
-    """The page is there, but not for this role."""
-
-
-class PageNotFound(Exception):
-    """No page at this path for this kind of person."""
-
-
-class MenuEntry(NamedTuple):
-    """One line of the menu. `waiting`: how many things wait there."""
+class MenuLine(NamedTuple):
+    """One line of a user's menu. `waiting`: how many things wait there."""
 
     label: str
     path: str
@@ -55,85 +27,64 @@ class MenuEntry(NamedTuple):
     waiting: int
 
 
-class RouteRow(NamedTuple):
-    pattern: re.Pattern[str]
-    route: Route
+def declared_pages() -> Sequence[Page]:
+    """Every page that a module of auth/, dealer/ or operator/ declares. The most literal path stands first, so that
+    no page is opened by way of a wider path. Raises ValueError as `check` does."""
+    modules = [module for package in PACKAGES for module in _modules(package)]
+    declared = [value for module in modules for value in vars(module).values() if isinstance(value, Page)]
+    pages = sorted(dict.fromkeys(declared), key=_literal_first)
+    check(pages)
+    return pages
 
 
-def role_of(user: User) -> str:
-    return f"{'op' if user.tenant_id is None else 'dealer'}:{user.role}"
+def check(pages: Sequence[Page]) -> None:
+    """Raises ValueError where a declaration is not complete."""
+    if faults := [*_faults(pages)]:
+        raise ValueError("; ".join(faults))
 
 
-class Table:
-    """`counts`: by the menu's words, how many things wait; asked for on each page."""
-
-    def __init__(self, routes: Iterable[Route], counts: Mapping[str, Count]):
-        ordered = sorted(routes, key=_literal_first)
-        self.rows = [RouteRow(compile_path(route.path)[0], route) for route in ordered]
-        self._counts = counts
-
-    def find(self, method: str, path: str, user: User) -> tuple[Route, dict[str, str]]:
-        """The page of a path and what its braces stand for. Here and nowhere else it is decided who may open it; the
-        most literal path decides, so that none is opened by way of a wider one. Raises MayNot, Absent."""
-        role = role_of(user)
-        for row in self.rows:
-            found = row.pattern.match(path) if row.route.method == method else None
-            if found and _same_kind(role, row.route.roles):
-                if role not in row.route.roles:
-                    raise Forbidden
-                return row.route, found.groupdict()
-        raise PageNotFound
-
-    def is_page(self, path: str, user: User) -> bool:
-        """Whether this person can open a path; the most literal one decides, also where it only takes forms."""
-        role = role_of(user)
-        routes = [row.route for row in self.rows if row.pattern.match(path) and _same_kind(role, row.route.roles)]
-        return any((one.method, one.path) == ("GET", routes[0].path) and role in one.roles for one in routes)
-
-    async def menu(self, context: RequestContext, path: str) -> list[MenuEntry]:
-        """What this person's menu shows; the entry furthest down the path is the current one."""
-        role = role_of(context.user)
-        routes = [row.route for row in self.rows if row.route.menu and role in row.route.roles]
-        above = [route.path for route in routes if path == route.path or path.startswith(route.path + "/")]
-        above = [one for one in above if one != FIRST or path == FIRST]  # the first page is above all of them
-        current = max(above, key=len, default="")
-        places = {word: at for at, word in enumerate(MENU)}
-        routes.sort(key=lambda route: (places.get(route.menu, len(places)), route.menu))
-        return [
-            MenuEntry(
-                route.menu,
-                route.path,
-                MENU.get(route.menu, "point"),
-                route.path == current,
-                await self._count(route.menu, context),
-            )
-            for route in routes
-        ]
-
-    async def _count(self, label: str, context: RequestContext) -> int:
-        """Only operators have queues."""
-        count = self._counts.get(label) if context.user.tenant_id is None else None
-        return await count(context) if count else 0
+def is_page(pages: Iterable[Page], path: str, user: User) -> bool:
+    """Whether this user can open a path. The most literal declaration decides, also where it only takes forms."""
+    matching = [page for page in pages if user.kind in page.kinds and page.pattern.match(path)]
+    return any(page.method == "GET" and page.path == matching[0].path and page.opens_for(user) for page in matching)
 
 
-def table(*others: ModuleType) -> Table:
-    """Every ROUTES of the view modules, and every COUNTS: {"Refunds": async (context) -> int}."""
-    modules = [*others, *_modules(operator), *_modules(dealer)]
-    routes: list[Route] = [route for module in modules for route in getattr(module, "ROUTES", ())]
-    counts = [getattr(module, "COUNTS", {}) for module in modules]
-    return Table(routes, {label: count for some in counts for label, count in some.items()})
+async def menu(pages: Iterable[Page], context: RequestContext) -> list[MenuLine]:
+    """What this user's menu shows. The entry furthest down the path is the current one."""
+    entries = [(page.menu, page.path) for page in pages if page.menu and page.opens_for(context.user)]
+    current = max((path for _, path in entries if _is_below(context.url.partition("?")[0], path)), key=len, default="")
+    return [
+        MenuLine(entry.label, path, entry.icon, path == current, await entry.waiting(context) if entry.waiting else 0)
+        for entry, path in sorted(entries, key=lambda entry: entry[0].position)
+    ]
+
+
+def _is_below(path: str, entry: str) -> bool:
+    """Every path is below the first page, so that only itself counts there."""
+    return path == entry or (entry != HOME and path.startswith(f"{entry}/"))
 
 
 def _modules(package: ModuleType) -> list[ModuleType]:
-    names: Sequence[str] = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+    names = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
     return [importlib.import_module(f"{package.__name__}.{name}") for name in names]
 
 
-def _same_kind(role: str, roles: Iterable[str]) -> bool:
-    kind = role.partition(":")[0]
-    return any(one.partition(":")[0] == kind for one in roles)
-
-
-def _literal_first(route: Route) -> list[bool]:
+def _literal_first(page: Page) -> list[bool]:
     """/orders/export before /orders/{order_no}."""
-    return [segment.startswith("{") for segment in route.path.split("/")]
+    return [segment.startswith("{") for segment in page.path.split("/")]
+
+
+def _faults(pages: Sequence[Page]) -> Iterable[str]:
+    """What is missing in the declarations."""
+    templates = set(rendering.environment().list_templates())
+    for page in pages:
+        if page.template and page.template not in templates:
+            yield f"{page.path}: there is no template {page.template}"
+        if not page.roles or not set(page.roles) <= set(EVERYBODY):
+            yield f"{page.path}: the roles are {page.roles}"
+        if page.menu and f"vendor/icons/{page.menu.icon}.svg" not in rendering.assets():
+            yield f"{page.path}: there is no icon {page.menu.icon}"
+    places = Counter((page.method, page.path, kind) for page in pages for kind in page.kinds)
+    yield from (
+        f"{path}: declared {count} times for {method}" for (method, path, _), count in places.items() if count > 1
+    )

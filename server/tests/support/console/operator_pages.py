@@ -40,7 +40,7 @@ def text_of(html: str) -> str:
 
 async def acts(service: Service, action: str) -> list[console_audit.Act]:
     async with service.database.connection() as connection:
-        return (await console_audit.page(connection, console_audit.Wanted(action=action), None, 50)).rows
+        return (await console_audit.list_acts(connection, console_audit.ActFilter(action=action), None, 50)).rows
 
 
 async def failed_for_good(service: Service, dealer: ApiClient, receiver: Receiver) -> str:

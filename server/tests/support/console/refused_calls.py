@@ -7,17 +7,17 @@ from dealer_server.api.authenticate import read_head
 from dealer_server.api.refused_calls import CallLog
 from dealer_server.rules import refusal
 from dealer_server.store.console import api_log as rows
-from dealer_server.store.console.api_log import KEPT, Line
+from dealer_server.store.console.api_log import KEPT, RefusedCallRow
 from support.api_client import ApiClient, Service
 from support.processes import PATIENCE
 
 
-async def kept(service: Service, door: ApiClient, count: int) -> Sequence[Line]:
+async def kept(service: Service, door: ApiClient, count: int) -> Sequence[RefusedCallRow]:
     """A dealer's refused calls, newest first, once there are so many."""
     async with asyncio.timeout(PATIENCE):
         while True:
             async with service.database.connection() as connection:
-                found = await rows.page(connection, door.tenant_id, None, None, KEPT)
+                found = await rows.list_calls(connection, door.tenant_id, None, None, KEPT)
             if len(found) >= count:
                 return found
             await asyncio.sleep(0.02)

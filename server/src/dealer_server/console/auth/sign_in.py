@@ -1,6 +1,6 @@
-"""How does somebody get in, and out? Name and password, then a one-time code where it is on; a cookie from there on.
+"""How does a user sign in and out? Name and password, then a one-time code where it is on; then a cookie.
 
-The cookie's token is known to the browser alone. What a form carries against forgery is made of it.
+Only the browser knows the cookie's token. The CSRF token of forms is derived from it.
 """
 
 import hmac
@@ -11,9 +11,13 @@ from urllib.parse import quote, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
 
+from dealer_server.clock import Clock
+from dealer_server.console.auth import forms
+from dealer_server.console.auth.forms import Form
 from dealer_server.console.shared import rendering
-from dealer_server.console.shared.request_context import Parts
+from dealer_server.console.shared.request_context import NotFound, Parts
 from dealer_server.operations.users import device_token, sessions, sign_in
 from dealer_server.operations.users.attempts import TooManyTries
 from dealer_server.operations.users.password import Busy
@@ -27,166 +31,185 @@ COOKIE = "dealer_console"
 DEVICE = "dealer_device_"  # and the userId: says that this user has signed in with this browser before
 DEVICES = 20
 PATH, CODE, OUT, HOME = "/console/sign-in", "/console/sign-in/code", "/console/sign-out", "/console"
-WRONG = "That name and password do not go together."
-WRONG_CODE = "That code is not right, or was used before. Take the newest one."
+CROWDED = "Too many people sign in right now. Try again."
+WRONG = "The name or the password is wrong."
+WRONG_CODE = "The code is wrong or was used before. Enter the newest one."
 
 
 class AuthenticatedSession(NamedTuple):
-    """A browser with a session that lasts."""
+    """The session of a browser, with its token."""
 
     token: str
     session: Session
 
     @property
     def csrf(self) -> str:
-        """What every form carries: made of the token, and of no use without it."""
+        """The token that every form carries; derived from the session's, and useless without it."""
         return hmac.digest(self.token.encode(), b"csrf", "sha256").hex()
 
-    def wrote(self, form: Mapping[str, str]) -> bool:
-        """Whether a form is one of ours."""
-        return hmac.compare_digest(form.get("csrf", "").encode(), self.csrf.encode())
+    @property
+    def must_change(self) -> bool:
+        """Whether the password was issued by somebody else."""
+        return self.session.complete and self.session.must_change
+
+    def sent(self, form: Form) -> bool:
+        """Whether a page of this session sent the form."""
+        return hmac.compare_digest(form.texts.get("csrf", "").encode(), self.csrf.encode())
 
 
 async def authenticate(parts: Parts, request: Request, now: datetime) -> AuthenticatedSession | None:
     token = request.cookies.get(COOKIE, "")
     if not 20 <= len(token) <= 100:
         return None
-    found = await sessions.find(parts.database, token, now, by_hand="hx-request" not in request.headers)
-    return AuthenticatedSession(token, found) if found else None
+    session = await sessions.find(parts.database, token, now, by_hand="hx-request" not in request.headers)
+    return AuthenticatedSession(token, session) if session else None
 
 
-async def page(parts: Parts, request: Request, form: Mapping[str, str], visitor: Visitor, now: datetime) -> Response:
-    """GET shows the form, POST signs in. Only a path of the console is gone to afterwards."""
-    after = local(form.get("next") or request.query_params.get("next", ""))
-    if request.method != "POST":
-        return _form(parts, after)
-    name, password = form.get("name", "").strip(), form.get("password", "")
-    devices = [value for cookie, value in request.cookies.items() if cookie.startswith(DEVICE)]
-    visitor = visitor._replace(devices=tuple(devices[:DEVICES]))
-    try:
-        entered = await sign_in.with_password(
-            parts.database, parts.passwords, name, password, visitor, now, parts.data_keys
-        )
-    except NotSignedIn:
-        return _form(parts, after, name=name, error=WRONG, status=403)
-    except TooManyTries as many:
-        return _form(parts, after, name=name, error=wait(many.seconds), status=429, seconds=many.seconds)
-    except Busy:
-        return _form(
-            parts, after, name=name, error="Too many people sign in right now. Try again.", status=503, seconds=1
-        )
-    await _end_before(parts, request)
-    to = after if entered.complete else f"{CODE}?next={quote(after)}"
-    return _entered(parts, request, entered, to)
+class SignIn:
+    """The pages of those who are not signed in, and the way out."""
+
+    def __init__(self, parts: Parts, clock: Clock):
+        self._parts = parts
+        self._clock = clock
+
+    def routes(self) -> list[Route]:
+        """For everybody."""
+        return [Route(PATH, self.show), Route(PATH, self.submit, methods=["POST"])]
+
+    def session_routes(self) -> list[Route]:
+        """For those who have a session, complete or not."""
+        return [
+            Route(CODE, self.show_code),
+            Route(CODE, self.submit_code, methods=["POST"]),
+            Route(OUT, self.sign_out, methods=["POST"]),
+        ]
+
+    async def show(self, request: Request) -> Response:
+        return self._form(_next(request))
+
+    async def submit(self, request: Request) -> Response:
+        """Name and password. Only a path of the console is gone to afterwards."""
+        form = (await forms.read(request)).texts
+        after, name = _next(request, form), form.get("name", "").strip()
+        devices = [value for cookie, value in request.cookies.items() if cookie.startswith(DEVICE)]
+        visitor: Visitor = request.state.visitor._replace(devices=tuple(devices[:DEVICES]))
+        parts, password = self._parts, form.get("password", "")
+        try:
+            result = await sign_in.with_password(
+                parts.database, parts.passwords, name, password, visitor, self._clock(), parts.data_keys
+            )
+        except NotSignedIn:
+            return self._form(after, 403, name=name, error=WRONG)
+        except TooManyTries as many:
+            return self._form(after, 429, name=name, error=wait(many.seconds), retry_seconds=many.seconds)
+        except Busy:
+            return self._form(after, 503, name=name, error=CROWDED, retry_seconds=1)
+        if before := request.cookies.get(COOKIE):  # whatever session the browser had, or was given, ends
+            await sessions.sign_out(parts.database, before)
+        return self._signed_in(request, result, after if result.complete else f"{CODE}?next={quote(after)}")
+
+    async def show_code(self, request: Request) -> Response:
+        return self._code_form(_incomplete(request), _next(request))
+
+    async def submit_code(self, request: Request) -> Response:
+        """The second step."""
+        waiting, form, parts = _incomplete(request), request.state.form, self._parts
+        after, code = _next(request, form.texts), form.texts.get("code", "")
+        if not waiting.sent(form):
+            return self._code_form(waiting, after, 403, error="The page was out of date. Try again.")
+        try:
+            result = await sign_in.with_code(
+                *(parts.database, parts.data_keys, waiting.session, waiting.token, code),
+                *(request.state.visitor, self._clock()),
+            )
+        except NotSignedIn:
+            return self._code_form(waiting, after, 403, error=WRONG_CODE)
+        except TooManyTries as many:
+            return self._code_form(waiting, after, 429, error=wait(many.seconds))
+        return self._signed_in(request, result, after)
+
+    async def sign_out(self, request: Request) -> Response:
+        await sessions.sign_out(self._parts.database, request.state.session.token)
+        response = RedirectResponse(PATH, 303)
+        secure = _is_secure(self._parts.settings, request)
+        response.delete_cookie(COOKIE, path=HOME, secure=secure, httponly=True, samesite="lax")
+        return response
+
+    def _form(
+        self, after: str, status: int = 200, *, name: str = "", error: str = "", retry_seconds: int = 0
+    ) -> Response:
+        fields = {"environment": self._parts.settings.environment, "name": name, "error": error, "next": after}
+        headers = {"Retry-After": str(retry_seconds)} if retry_seconds else {}
+        return HTMLResponse(rendering.render("sign_in.html", fields), status, headers)
+
+    def _code_form(self, waiting: AuthenticatedSession, after: str, status: int = 200, *, error: str = "") -> Response:
+        environment = self._parts.settings.environment
+        fields = {"environment": environment, "csrf": waiting.csrf, "error": error, "next": after}
+        return HTMLResponse(rendering.render("code.html", fields), status)
+
+    def _signed_in(self, request: Request, result: SignInResult, to: str) -> Response:
+        response, secure = RedirectResponse(to, 303), _is_secure(self._parts.settings, request)
+        response.set_cookie(COOKIE, result.token, path=HOME, secure=secure, httponly=True, samesite="lax")
+        if result.device:
+            response.set_cookie(
+                f"{DEVICE}{result.user_id}",
+                result.device,
+                max_age=round(device_token.LIFETIME.total_seconds()),
+                path=PATH,
+                secure=secure,
+                httponly=True,
+                samesite="lax",
+            )
+        return response
 
 
-async def code_page(
-    parts: Parts,
-    request: Request,
-    inside: AuthenticatedSession,
-    form: Mapping[str, str],
-    visitor: Visitor,
-    now: datetime,
-) -> Response:
-    """The second step; `inside` is a session that is not complete."""
-    after = local(form.get("next") or request.query_params.get("next", ""))
-    if request.method != "POST":
-        return _code_form(parts, inside, after)
-    if not inside.wrote(form):
-        return _code_form(parts, inside, after, error="The page was too old. Try again.", status=403)
-    try:
-        code = form.get("code", "")
-        entered = await sign_in.with_code(
-            parts.database, parts.data_keys, inside.session, inside.token, code, visitor, now
-        )
-    except NotSignedIn:
-        return _code_form(parts, inside, after, error=WRONG_CODE, status=403)
-    except TooManyTries as many:
-        return _code_form(parts, inside, after, error=wait(many.seconds), status=429)
-    return _entered(parts, request, entered, after)
+def _next(request: Request, form: Mapping[str, str] | None = None) -> str:
+    """Where to go after the sign-in."""
+    return local((form or {}).get("next") or request.query_params.get("next", ""))
 
 
-async def leave(parts: Parts, request: Request, inside: AuthenticatedSession) -> Response:
-    await sessions.sign_out(parts.database, inside.token)
-    answer = RedirectResponse(PATH, 303)
-    answer.delete_cookie(COOKIE, path="/console", secure=_secure(parts, request), httponly=True, samesite="lax")
-    return answer
+def _incomplete(request: Request) -> AuthenticatedSession:
+    """Raises NotFound for a session that waits for no code."""
+    if request.state.session.session.complete:
+        raise NotFound
+    return request.state.session
 
 
 def to_sign_in(request: Request) -> Response:
     after = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     shown = request.method in ("GET", "HEAD") and after not in (HOME, OUT)
-    return led(request, PATH, f"?next={quote(after)}" if shown else "")
+    return redirect_first(request, PATH, f"?next={quote(after)}" if shown else "")
 
 
-def led(request: Request, path: str, query: str = "") -> Response:
-    """To a page that has to come first. For a page that renews itself the browser is sent, not the part of the page."""
+def redirect_first(request: Request, path: str, query: str = "") -> Response:
+    """To a page that has to come first. Where a page renews a part of itself, the whole browser is sent there."""
     if "hx-request" in request.headers:
         return Response(status_code=401, headers={"HX-Redirect": path})
     return RedirectResponse(path + query, 303)
 
 
 def local(path: str) -> str:
-    """A path of the console, or its first page: nobody is led elsewhere."""
-    inside = path == HOME or path.startswith((f"{HOME}/", f"{HOME}?"))
+    """A path of the console, or its first page: no redirect goes to another site."""
+    in_console = path == HOME or path.startswith((f"{HOME}/", f"{HOME}?"))
     clean = path.isprintable() and "\\" not in path and not path.startswith(PATH)
-    return path if inside and clean and not urlsplit(path).netloc else HOME
+    return path if in_console and clean and not urlsplit(path).netloc else HOME
 
 
-def by_tls(settings: Settings, request: Request) -> bool:
-    """Whether the browser's connection is encrypted; a trusted proxy that says nothing serves what is public."""
-    peer, public = request.client.host if request.client else "", urlsplit(settings.base_url).scheme
-    said = request.headers.getlist("x-forwarded-proto") or [public]
-    return access.came_by_tls(request.scope["scheme"], peer, said, settings.proxies)
+def is_over_tls(settings: Settings, request: Request) -> bool:
+    """Whether the browser's connection is encrypted. A trusted proxy that does not say so serves the public address."""
+    peer, public_scheme = request.client.host if request.client else "", urlsplit(settings.base_url).scheme
+    schemes = request.headers.getlist("x-forwarded-proto") or [public_scheme]
+    return access.came_by_tls(request.scope["scheme"], peer, schemes, settings.proxies)
 
 
-def _secure(parts: Parts, request: Request) -> bool:
-    """Cookies go over TLS alone, except where a developer tries things on the own machine, without it."""
-    there = urlsplit(parts.settings.base_url)
-    trial = parts.settings.environment == "test" and there.scheme == "http"
-    loopback = there.hostname in ("127.0.0.1", "localhost", "::1")
-    return by_tls(parts.settings, request) or not (trial and loopback)
+def _is_secure(settings: Settings, request: Request) -> bool:
+    """Cookies go over TLS alone, except on the loopback address of a test environment without TLS."""
+    url = urlsplit(settings.base_url)
+    plain_test = settings.environment == "test" and url.scheme == "http"
+    loopback = url.hostname in ("127.0.0.1", "localhost", "::1")
+    return is_over_tls(settings, request) or not (plain_test and loopback)
 
 
 def wait(seconds: int) -> str:
     minutes = -(-seconds // 60)
-    return f"Too many tries. The next one is looked at in {minutes} minute{'s' if minutes > 1 else ''}."
-
-
-async def _end_before(parts: Parts, request: Request) -> None:
-    """Whatever session the browser had, or was given, ends."""
-    if before := request.cookies.get(COOKIE):
-        await sessions.sign_out(parts.database, before)
-
-
-def _entered(parts: Parts, request: Request, entered: SignInResult, to: str) -> Response:
-    answer = RedirectResponse(to, 303)
-    answer.set_cookie(
-        COOKIE, entered.token, path="/console", secure=_secure(parts, request), httponly=True, samesite="lax"
-    )
-    if entered.device:
-        answer.set_cookie(
-            f"{DEVICE}{entered.user_id}",
-            entered.device,
-            max_age=round(device_token.LIFETIME.total_seconds()),
-            path=PATH,
-            secure=_secure(parts, request),
-            httponly=True,
-            samesite="lax",
-        )
-    return answer
-
-
-def _form(
-    parts: Parts, after: str, *, name: str = "", error: str = "", status: int = 200, seconds: int = 0
-) -> Response:
-    fields = {"environment": parts.settings.environment, "name": name, "error": error, "next": after}
-    headers = {"Retry-After": str(seconds)} if seconds else {}
-    return HTMLResponse(rendering.render("sign_in.html", fields), status, headers)
-
-
-def _code_form(
-    parts: Parts, inside: AuthenticatedSession, after: str, *, error: str = "", status: int = 200
-) -> Response:
-    fields = {"environment": parts.settings.environment, "csrf": inside.csrf, "error": error, "next": after}
-    return HTMLResponse(rendering.render("code.html", fields), status)
+    return f"Too many attempts. Try again in {minutes} minute{'s' if minutes > 1 else ''}."

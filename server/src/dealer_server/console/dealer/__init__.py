@@ -1,1 +1,1 @@
-"""A dealer's own pages: each view reads and writes what belongs to the tenant of who signed in, and nothing else."""
+"""A dealer's own pages: each view reads and writes what belongs to the dealer of the user, and nothing else."""

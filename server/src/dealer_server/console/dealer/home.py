@@ -1,14 +1,14 @@
-"""Where a dealer begins: how far its first run is, what it has, and its newest orders."""
+"""A dealer's first page: the steps of its first run, its balance, and its newest orders."""
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from dealer_server.console.dealer import permissions
-from dealer_server.console.dealer.permissions import EVERYONE
-from dealer_server.console.shared.request_context import Page, Redirect, RequestContext, Route
+from dealer_server.console.shared.page import MenuEntry, action, page
+from dealer_server.console.shared.permissions import DEALERS
+from dealer_server.console.shared.request_context import Html, Redirect, RequestContext
 from dealer_server.store.console import api_log, dealer
-from dealer_server.store.console.api_log import Step as Managed
+from dealer_server.store.console.api_log import Step as DoneStep
 from dealer_server.store.console.dealer import Span, Wallet
 from dealer_server.store.webhooks import endpoints
 from dealer_server.store.webhooks.endpoints import Endpoint
@@ -19,7 +19,7 @@ FAILED = 99
 
 
 class Step(NamedTuple):
-    """A step of the first run. `href`: where it is done; `since`: when it was, where that is known."""
+    """A step of the first run. `href`: the page for it; `since`: when it was done, where that is known."""
 
     title: str
     text: str
@@ -29,23 +29,22 @@ class Step(NamedTuple):
     since: datetime | None = None
 
 
-async def home(context: RequestContext) -> Page:
+@page(HOME, DEALERS, "dealer/home.html", MenuEntry("Home", "home", 10))
+async def home(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         wallet = await dealer.wallet(connection, context.tenant_id)
-        managed = await api_log.steps(connection, context.tenant_id)
-        newest, _ = await dealer.orders(connection, context.tenant_id, Span(0, 2**53), None, ORDERS)
+        done = await api_log.steps(connection, context.tenant_id)
+        newest = await dealer.list_orders(connection, context.tenant_id, Span(0, 2**53), None, ORDERS)
         endpoint = await endpoints.find(connection, context.tenant_id)
-        steps = _steps(managed, wallet, endpoint)
         failed = await dealer.failed_deliveries(connection, context.tenant_id, FAILED)
         written, dropped = await api_log.counts(connection, context.tenant_id)
-    return permissions.page(
-        context,
-        "home",
+    steps = _steps(done, wallet, endpoint)
+    return Html(
         wallet=wallet,
         steps=steps,
         todo=[step for step in steps if not step.done],
-        live_seen="LIVE" in managed,
-        orders=newest,
+        live_seen="LIVE" in done,
+        orders=newest.rows,
         endpoint=endpoint,
         failed=failed,
         refused=written + dropped,
@@ -53,18 +52,18 @@ async def home(context: RequestContext) -> Page:
     )
 
 
-def _steps(managed: Mapping[Managed, datetime], wallet: Wallet, endpoint: Endpoint | None) -> list[Step]:
-    """Credentials are taken by looking at the secret, or got from the operator: then a signed call says so."""
-    verified = managed.get("WEBHOOK") or (endpoint.last_success_at if endpoint else None)
-    called = "HEALTH" in managed or "BALANCE" in managed or wallet.order_count > 0
+def _steps(done: Mapping[DoneStep, datetime], wallet: Wallet, endpoint: Endpoint | None) -> list[Step]:
+    """Credentials count as taken once the secret was seen, or once a signed call was made."""
+    verified = done.get("WEBHOOK") or (endpoint.last_success_at if endpoint else None)
+    called = "HEALTH" in done or "BALANCE" in done or wallet.order_count > 0
     return [
-        Step("Take your credentials", "An AppKey says who calls, its AppSecret signs.", "/console/credentials",
-             "Credentials", "CREDENTIALS" in managed or called, managed.get("CREDENTIALS")),
+        Step("Get your credentials", "The AppKey identifies you, the AppSecret signs your calls.",
+             "/console/credentials", "Credentials", "CREDENTIALS" in done or called, done.get("CREDENTIALS")),
         Step("Make a signed call to /health", "It proves that your signature is right. Refused? The API log shows the"
-             " string that was to be signed.", "/console/api-log", "API log", "HEALTH" in managed,
-             managed.get("HEALTH")),
+             " string that was to be signed.", "/console/api-log", "API log", "HEALTH" in done,
+             done.get("HEALTH")),
         Step("Read your balance", "POST /account/balance says what you can spend.", "/console/wallet", "Wallet",
-             "BALANCE" in managed, managed.get("BALANCE")),
+             "BALANCE" in done, done.get("BALANCE")),
         Step("Place a test order", "POST /esim/order with a package of /package/list.", "/console/orders", "Orders",
              wallet.order_count > 0),
         Step("Verify your webhook", "Set a callback URL and send a sample event to it.", "/console/webhooks",
@@ -72,14 +71,9 @@ def _steps(managed: Mapping[Managed, datetime], wallet: Wallet, endpoint: Endpoi
     ]  # fmt: skip
 
 
+@action("/console/live", DEALERS)
 async def live(context: RequestContext) -> Redirect:
-    """That all steps are done was read: the first page says it no more, to nobody of this dealer."""
+    """Hides the note that all steps are done, for every user of this dealer."""
     async with context.parts.database.connection() as connection:
         await api_log.record_steps(connection, [(context.tenant_id, "LIVE")], context.now)
     return Redirect(HOME)
-
-
-ROUTES: tuple[Route, ...] = (
-    Route("GET", HOME, EVERYONE, home, "Home"),
-    Route("POST", "/console/live", EVERYONE, live),
-)

@@ -1,21 +1,24 @@
-"""A dealer's orders: the list, one order with its eSIMs, and giving money back."""
+"""A dealer's orders: the list, one order with its eSIMs, and refunds."""
 
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
 from dealer_server.audit_context import Actor
-from dealer_server.console.dealer import permissions
-from dealer_server.console.dealer.permissions import EVERYONE, MONEY, PAGE, SECRETS
+from dealer_server.console.dealer import search
+from dealer_server.console.dealer.calls import call
 from dealer_server.console.shared import params
-from dealer_server.console.shared.request_context import Answer, NotFound, Page, Redirect, RequestContext, Route
+from dealer_server.console.shared.page import MenuEntry, action, page
+from dealer_server.console.shared.params import PAGE_SIZE
+from dealer_server.console.shared.permissions import DEALER_DEVELOPERS, DEALER_FINANCE, DEALERS
+from dealer_server.console.shared.request_context import Answer, Html, NotFound, Redirect, RequestContext
 from dealer_server.rules.money import money, refund
 from dealer_server.rules.orders import identity, snapshot
 from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.store.console import dealer
 from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console.dealer import Span
-from dealer_server.store.orders import order
+from dealer_server.store.orders import order as store_order
 from esim_dealer.wire import calls
 from esim_dealer.wire import snapshot as wire
 
@@ -24,10 +27,11 @@ PROFILES = 50
 PRINTED = 20
 DELIVERIES = 20
 REFUNDS = 20
-STILL_MOVING = timedelta(minutes=10)
+RECENT = timedelta(minutes=10)
+ORDERS = "/console/orders"
 
 
-class Shown(NamedTuple):
+class ProfileView(NamedTuple):
     """A profile on a page: as the rules see it, as the dealer gets it, and what can still be done with it."""
 
     profile: Profile
@@ -38,8 +42,8 @@ class Shown(NamedTuple):
     voidable: bool
 
 
-class Line(NamedTuple):
-    """One line of an order; amounts in major units."""
+class ItemView(NamedTuple):
+    """An item of an order; amounts in major units."""
 
     item: Item
     item_no: str
@@ -47,143 +51,140 @@ class Line(NamedTuple):
     amount: str
 
 
+@page(ORDERS, DEALERS, "dealer/orders.html", MenuEntry("Orders", "shopping-cart", 20))
 async def orders(context: RequestContext) -> Answer:
-    if sought := params.text(context.query, "q"):
-        return await _sought(context, sought)
+    if text := params.text(context.query, "q"):
+        pages = params.pager(context, ORDERS, None)
+        match = await search.redirect_to_match(context, text)
+        return match or Html(orders=(), pages=pages, statuses=STATUSES, search_text=text)
     status = params.one_of(context.query, "status", STATUSES)
-    span = span_of(context)
     async with context.parts.database.connection() as connection:
-        found, following = await dealer.orders(connection, context.tenant_id, span, status, PAGE)
-    pages = params.pager(context, "/console/orders", following)
-    return permissions.page(context, "orders", orders=found, pages=pages, statuses=STATUSES, sought="")
+        page_of_orders = await dealer.list_orders(connection, context.tenant_id, span_of(context), status, PAGE_SIZE)
+    return Html(
+        orders=page_of_orders.rows,
+        pages=params.pager(context, ORDERS, page_of_orders.next),
+        statuses=STATUSES,
+        search_text="",
+    )
 
 
 def span_of(context: RequestContext) -> Span:
-    """The ids of the days that were asked for, and before the page's `before`."""
+    """The ids between the days of the filter, before those of the previous page."""
     start, end = params.day(context.query, "from"), params.day(context.query, "to", after=True)
-    first, last = identity.ids_between(start, end)
-    before = params.number(context.query, "before")
-    return Span(first, last if before is None else min(before, last))
+    return Span(*identity.ids_between(start, end)).until(params.number(context.query, "before"))
 
 
-async def _sought(context: RequestContext, sought: str) -> Answer:
-    if there := await permissions.meant(context, sought):
-        return there
-    pages = params.pager(context, "/console/orders", None)
-    return permissions.page(context, "orders", orders=(), pages=pages, statuses=STATUSES, sought=sought)
-
-
-async def one(context: RequestContext) -> Page:
-    """The order as it stands; it renews itself while it is young or something is pending."""
-    found = await load(context, _order_id(context))
+@page("/console/orders/{order_no}", DEALERS, "dealer/order.html")
+async def show_order(context: RequestContext) -> Html:
+    """Renews itself while the order is recent or something is pending."""
+    order = await load(context, _order_id(context))
     async with context.parts.database.connection() as connection:
-        about = (connection, context.tenant_id, found.order_id)
-        voiding = await dealer.voids_waiting(*about)
-        refunds = await dealer.refunds(*about, REFUNDS)
-        remark = await console_orders.remark(*about)
-        deliveries = await dealer.deliveries_of(*about, DELIVERIES)
-    profiles = shown(context, found, voiding)
-    return permissions.page(
-        context,
-        "order",
-        order=found,
-        lines=[_line(found, item) for item in found.items],
+        key = (connection, context.tenant_id, order.order_id)
+        voiding = await dealer.voids_waiting(*key)
+        refunds = await dealer.refunds(*key, REFUNDS)
+        remark = await console_orders.remark(*key)
+        deliveries = await dealer.deliveries_of(*key, DELIVERIES)
+    profiles = profile_views(context, order, voiding)
+    return Html(
+        order=order,
+        lines=[_item_view(order, item) for item in order.items],
         profiles=profiles[:PROFILES],
         profile_count=len(profiles),
         refunds=refunds,
         remark=remark,
         deliveries=deliveries,
-        refundable=money.text(_refundable(found, voiding), found.currency),
-        moving=_still_moving(context, found),
+        refundable=money.text(_refundable(order, voiding), order.currency),
+        moving=_is_moving(context, order),
     )
 
 
-async def printed(context: RequestContext) -> Page:
+@page("/console/orders/{order_no}/print", DEALER_DEVELOPERS, "dealer/print.html")
+async def print_codes(context: RequestContext) -> Html:
     """The QR codes of an order on paper, a few to a page."""
-    found = await load(context, _order_id(context))
+    order = await load(context, _order_id(context))
     first = params.number(context.query, "first") or 0
-    ready = [one for one in shown(context, found, frozenset()) if one.profile.iccid and not one.profile.cancelled]
-    following = first + PRINTED if first + PRINTED < len(ready) else None
-    return permissions.page(
-        context, "print", order=found, profiles=ready[first : first + PRINTED], first=first, count=len(ready),
-        following=following,
-    )  # fmt: skip
+    views = profile_views(context, order, frozenset())
+    ready = [view for view in views if view.profile.iccid and not view.profile.cancelled]
+    return Html(
+        order=order,
+        profiles=ready[first : first + PRINTED],
+        first=first,
+        count=len(ready),
+        following=first + PRINTED if first + PRINTED < len(ready) else None,
+    )
 
 
+@action("/console/orders/{order_no}/refund", DEALER_FINANCE)
 async def refund_order(context: RequestContext) -> Redirect:
-    """All that can be refunded of the order, of one line, or one profile, as /esim/refund does it."""
+    """Refunds what can be refunded of the order, of one item, or one profile, as /esim/refund does."""
     order_no = identity.order_no(_order_id(context))
     item_no, profile_id = params.text(context.form, "item_no"), params.text(context.form, "profile_id")
     items: list[dict[str, object]] | None = None if item_no is None else [{"itemNo": item_no}]
     if items and profile_id:
         items[0]["profiles"] = [{"profileId": profile_id}]
     remark = params.text(context.form, "reason")
-    wanted = permissions.call(calls.RefundOrder, orderNo=order_no, items=items, remark=remark)
-    given = await context.parts.refunds.refund(context.tenant_id, wanted, Actor.current(context.author, remark))
-    amount = f"{given.refund_amount} {given.currency}"
-    said = f"{amount} is refunded" if given.status == "REFUNDED" else f"The refund of {amount} is in progress"
-    return Redirect(f"/console/orders/{order_no}", said)
+    request = call(calls.RefundOrder, orderNo=order_no, items=items, remark=remark)
+    result = await context.parts.refunds.refund(context.tenant_id, request, Actor.current(context.author, remark))
+    amount = f"{result.refund_amount} {result.currency}"
+    done = result.status == "REFUNDED"
+    flash = f"{amount} is refunded" if done else f"The refund of {amount} is in progress"
+    return Redirect(f"/console/orders/{order_no}", flash)
 
 
 async def load(context: RequestContext, order_id: int) -> Order:
-    """The dealer's own order. Raises NotHere."""
+    """The dealer's own order. Raises NotFound."""
     key = (context.tenant_id, order_id)
     async with context.parts.database.connection() as connection:
-        found = await order.load(connection, [key], context.parts.data_keys)
-    if key not in found:
+        orders = await store_order.load(connection, [key], context.parts.data_keys)
+    if key not in orders:
         raise NotFound
-    return found[key]
+    return orders[key]
 
 
-def shown(context: RequestContext, found: Order, voiding: frozenset[int]) -> Sequence[Shown]:
+def profile_views(context: RequestContext, order: Order, voiding: frozenset[int]) -> Sequence[ProfileView]:
     return [
-        Shown(
-            profile,
-            snapshot.profile(profile, item, found.tenant_id, context.parts.links),
-            item.package_code,
-            identity.item_no(found.order_id, item.line),
-            refund.refuse(profile, voiding) is None,
-            not (profile.cancelled or profile.held or profile.profile_id in voiding),
+        ProfileView(
+            profile=profile,
+            wire=snapshot.profile(profile, item, order.tenant_id, context.parts.links),
+            package_code=item.package_code,
+            item_no=identity.item_no(order.order_id, item.line),
+            refundable=refund.refuse(profile, voiding) is None,
+            voidable=not (profile.cancelled or profile.held or profile.profile_id in voiding),
         )
-        for item in found.items
+        for item in order.items
         for profile in item.profiles
     ]
 
 
 def _order_id(context: RequestContext) -> int:
-    """Raises NotHere."""
+    """Raises NotFound."""
     order_id = identity.order_id(context.path["order_no"])
     if order_id is None:
         raise NotFound
     return order_id
 
 
-def _line(found: Order, item: Item) -> Line:
+def _item_view(order: Order, item: Item) -> ItemView:
     amount = item.price * item.quantity * item.period_num
-    return Line(
-        item, identity.item_no(found.order_id, item.line),
-        money.text(item.price, found.currency), money.text(amount, found.currency),
-    )  # fmt: skip
+    return ItemView(
+        item=item,
+        item_no=identity.item_no(order.order_id, item.line),
+        price=money.text(item.price, order.currency),
+        amount=money.text(amount, order.currency),
+    )
 
 
-def _refundable(found: Order, voiding: frozenset[int]) -> int:
-    """What giving back everything that can be would bring."""
+def _refundable(order: Order, voiding: frozenset[int]) -> int:
+    """The amount that a refund of the whole order would credit."""
     return sum(
         item.price * item.period_num
-        for item in found.items
+        for item in order.items
         for profile in item.profiles
         if refund.refuse(profile, voiding) is None
     )
 
 
-def _still_moving(context: RequestContext, found: Order) -> bool:
-    pending = found.order_status in ("PAID", "FULFILLING", "REFUNDING")
-    return pending or context.now - found.updated_at < STILL_MOVING
-
-
-ROUTES: tuple[Route, ...] = (
-    Route("GET", "/console/orders", EVERYONE, orders, "Orders"),
-    Route("GET", "/console/orders/{order_no}", EVERYONE, one),
-    Route("GET", "/console/orders/{order_no}/print", SECRETS, printed),
-    Route("POST", "/console/orders/{order_no}/refund", MONEY, refund_order),
-)
+def _is_moving(context: RequestContext, order: Order) -> bool:
+    """Whether changes are to be expected."""
+    pending = order.order_status in ("PAID", "FULFILLING", "REFUNDING")
+    return pending or context.now - order.updated_at < RECENT

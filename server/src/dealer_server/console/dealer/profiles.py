@@ -1,22 +1,17 @@
-"""A dealer's eSIMs: the list, one profile with its QR code and usage, and voiding it."""
+"""A dealer's eSIMs: the list, one profile with its QR code and usage, and cancelling it."""
 
 from collections.abc import AsyncIterator
 from typing import get_args
 
 from dealer_server.audit_context import Actor
-from dealer_server.console.dealer import permissions
-from dealer_server.console.dealer.orders import Shown, load, shown, span_of
-from dealer_server.console.dealer.permissions import EVERYONE, MONEY, PAGE, SECRETS
+from dealer_server.console.dealer import search
+from dealer_server.console.dealer.calls import call
+from dealer_server.console.dealer.orders import ProfileView, load, profile_views, span_of
 from dealer_server.console.shared import params
-from dealer_server.console.shared.request_context import (
-    Answer,
-    Download,
-    NotFound,
-    Page,
-    Redirect,
-    RequestContext,
-    Route,
-)
+from dealer_server.console.shared.page import MenuEntry, action, download, page
+from dealer_server.console.shared.params import PAGE_SIZE
+from dealer_server.console.shared.permissions import DEALER_DEVELOPERS, DEALER_FINANCE, DEALERS
+from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.operations.profiles.query_usage import query_usage
 from dealer_server.rules.lifecycle import qr
@@ -32,85 +27,84 @@ LIFECYCLE = get_args(LifecycleStatus)
 PLAN_USE = get_args(PlanUseStatus)
 
 
+PROFILES = "/console/profiles"
+
+
+@page(PROFILES, DEALERS, "dealer/profiles.html", MenuEntry("Profiles", "device-mobile", 30))
 async def profiles(context: RequestContext) -> Answer:
-    if sought := params.text(context.query, "q"):
-        return await _sought(context, sought)
+    if text := params.text(context.query, "q"):
+        pages = params.pager(context, PROFILES, None)
+        match = await search.redirect_to_match(context, text)
+        return match or Html(profiles=(), pages=pages, statuses=LIFECYCLE, plans=PLAN_USE, search_text=text)
     status, plan = params.one_of(context.query, "status", LIFECYCLE), params.one_of(context.query, "plan", PLAN_USE)
     async with context.parts.database.connection() as connection:
         span = await _span(connection, context)
-        found, following = await dealer.profiles(connection, context.tenant_id, span, status, plan, PAGE)
-    pages = params.pager(context, "/console/profiles", following)
-    return permissions.page(
-        context, "profiles", profiles=found, pages=pages, statuses=LIFECYCLE, plans=PLAN_USE, sought=""
-    )
+        found = await dealer.list_profiles(connection, context.tenant_id, span, status, plan, PAGE_SIZE)
+    pages = params.pager(context, PROFILES, found.next)
+    return Html(profiles=found.rows, pages=pages, statuses=LIFECYCLE, plans=PLAN_USE, search_text="")
 
 
 async def _span(connection: Connection, context: RequestContext) -> Span:
-    """The ids of the days asked for, or of the one order that is named."""
-    named = params.text(context.query, "order")
-    if named is None:
+    """The ids between the days of the filter, or those of the order that is given."""
+    order_no = params.text(context.query, "order")
+    if order_no is None:
         return span_of(context)
-    order_id = identity.order_id(named)
-    within = await listing.profile_span(connection, context.tenant_id, -1 if order_id is None else order_id)
-    first, end = within or (0, 0)
-    before = params.number(context.query, "before")
-    return Span(first, end if before is None else min(before, end))
+    order_id = identity.order_id(order_no)
+    ids = None if order_id is None else await listing.profile_span(connection, context.tenant_id, order_id)
+    return Span(*(ids or (0, 0))).until(params.number(context.query, "before"))
 
 
-async def _sought(context: RequestContext, sought: str) -> Answer:
-    if there := await permissions.meant(context, sought):
-        return there
-    pages = params.pager(context, "/console/profiles", None)
-    return permissions.page(
-        context, "profiles", profiles=(), pages=pages, statuses=LIFECYCLE, plans=PLAN_USE, sought=sought
-    )
+@page("/console/profiles/{profile_id}", DEALERS, "dealer/profile.html")
+async def show_profile(context: RequestContext) -> Html:
+    order, view = await _load(context)
+    supplier = next(item.supplier for item in order.items if view.profile in item.profiles)
+    return Html(order=order, view=view, reported=supplier != STOCK)
 
 
-async def one(context: RequestContext) -> Page:
-    order, found = await _load(context)
-    reported = next(item.supplier != STOCK for item in order.items if found.profile in item.profiles)
-    return permissions.page(context, "profile", order=order, one=found, reported=reported)
-
-
-async def picture(context: RequestContext) -> Download:
-    """The QR code as SVG; there is none without codes, and none of what is void."""
-    _, found = await _load(context)
-    code = found.profile.activation_code
-    if code is None or found.profile.cancelled:
+@download("/console/profiles/{profile_id}/qr.svg", DEALER_DEVELOPERS)
+async def qr_code(context: RequestContext) -> Download:
+    """As SVG. Raises NotFound for a profile that has no code or is void."""
+    _, view = await _load(context)
+    code = view.profile.activation_code
+    if code is None or view.profile.cancelled:
         raise NotFound
-    return Download(f"{found.profile.iccid}.svg", "image/svg+xml", _once(qr.svg(code)))
+    return Download(f"{view.profile.iccid}.svg", "image/svg+xml", _chunk(qr.svg(code)))
 
 
-async def _once(content: bytes) -> AsyncIterator[bytes]:
+async def _chunk(content: bytes) -> AsyncIterator[bytes]:
     yield content
 
 
+@action("/console/profiles/{profile_id}/cancel", DEALER_FINANCE)
 async def cancel(context: RequestContext) -> Redirect:
-    """Voids the eSIM without money back, as /esim/profile/cancel does."""
-    wanted = permissions.call(calls.VoidProfile, profileId=context.path["profile_id"])
-    act = Actor.current(context.author, params.text(context.form, "reason"))
-    given = await context.parts.voids.void(context.tenant_id, wanted, act)
-    done = given.async_status == "COMPLETED"
+    """Voids the eSIM without a refund, as /esim/profile/cancel does."""
+    request = call(calls.VoidProfile, profileId=context.path["profile_id"])
+    actor = Actor.current(context.author, params.text(context.form, "reason"))
+    result = await context.parts.voids.void(context.tenant_id, request, actor)
+    done = result.async_status == "COMPLETED"
     return Redirect(_address(context), "The eSIM is cancelled" if done else "The supplier is asked to cancel it")
 
 
+@action("/console/profiles/{profile_id}/usage", DEALERS)
 async def refresh(context: RequestContext) -> Redirect:
-    """Has the supplier asked for the usage, as /esim/profile/usage does; the page renews itself when it answers."""
-    wanted = permissions.call(calls.ProfileUsage, profileId=context.path["profile_id"], refresh=True)
-    given = await query_usage(context.parts.database, lambda: context.now, _nobody_waits, context.tenant_id, wanted)
-    return Redirect(_address(context), "The usage is as of now" if given.real_time else "The supplier is asked")
+    """Asks the supplier for the usage, as /esim/profile/usage does; the page renews itself when it answers."""
+    request = call(calls.ProfileUsage, profileId=context.path["profile_id"], refresh=True)
+    result = await query_usage(context.parts.database, lambda: context.now, _no_wake, context.tenant_id, request)
+    return Redirect(
+        _address(context), "The usage is as of now" if result.real_time else "The supplier is asked for the usage"
+    )
 
 
-def _nobody_waits() -> None:
-    """The worker finds what was asked when it looks next."""
+def _no_wake() -> None:
+    """The worker finds the request when it looks next."""
 
 
 def _address(context: RequestContext) -> str:
-    return f"/console/profiles/{context.path['profile_id']}"
+    return f"{PROFILES}/{context.path['profile_id']}"
 
 
-async def _load(context: RequestContext) -> tuple[Order, Shown]:
-    """The dealer's own profile with its order. Raises NotHere."""
+async def _load(context: RequestContext) -> tuple[Order, ProfileView]:
+    """The dealer's own profile with its order. Raises NotFound."""
     profile_id = identity.profile_id(context.path["profile_id"])
     if profile_id is None:
         raise NotFound
@@ -120,13 +114,5 @@ async def _load(context: RequestContext) -> tuple[Order, Shown]:
             raise NotFound
         voiding = await dealer.voids_waiting(connection, context.tenant_id, order_id)
     order = await load(context, order_id)
-    return order, next(one for one in shown(context, order, voiding) if one.profile.profile_id == profile_id)
-
-
-ROUTES: tuple[Route, ...] = (
-    Route("GET", "/console/profiles", EVERYONE, profiles, "Profiles"),
-    Route("GET", "/console/profiles/{profile_id}", EVERYONE, one),
-    Route("GET", "/console/profiles/{profile_id}/qr.svg", SECRETS, picture),
-    Route("POST", "/console/profiles/{profile_id}/cancel", MONEY, cancel),
-    Route("POST", "/console/profiles/{profile_id}/usage", EVERYONE, refresh),
-)
+    views = profile_views(context, order, voiding)
+    return order, next(view for view in views if view.profile.profile_id == profile_id)

@@ -1,92 +1,91 @@
-"""A dealer's money: what it has, every movement of it, asking for more, and when to be warned."""
+"""A dealer's wallet: the balance, the statement, top-ups, and the low-balance threshold."""
 
 import secrets
 from typing import get_args
 
 import msgspec
 
-from dealer_server.console.dealer import permissions
-from dealer_server.console.dealer.permissions import EVERYONE, MONEY, PAGE
+from dealer_server.console.dealer.calls import call
 from dealer_server.console.shared import params, statement
-from dealer_server.console.shared.request_context import Download, Page, Redirect, RequestContext, Route
+from dealer_server.console.shared.page import MenuEntry, action, download, page
+from dealer_server.console.shared.params import PAGE_SIZE
+from dealer_server.console.shared.permissions import DEALER_FINANCE, DEALERS
+from dealer_server.console.shared.request_context import Download, Html, Redirect, RequestContext
 from dealer_server.operations.tenants.set_terms import Terms, set_tenant
-from dealer_server.operations.topups.request import cancel_topup, request_topup
+from dealer_server.operations.topups import request as topup_requests
 from dealer_server.store.console import dealer
 from esim_dealer.wire import calls
 from esim_dealer.wire.vocabulary import PayMethod
 
+WALLET, TOPUPS = "/console/wallet", "/console/wallet/topups"
 PAY_METHODS = (("BANK_TRANSFER", "Bank transfer"), ("CARD", "Card"), ("USDT", "USDT"), ("OTHER", "Other"))
-assert tuple(word for word, _ in PAY_METHODS) == get_args(PayMethod), "every way to pay has a name"
-TOPUPS = 10
+assert tuple(method for method, _ in PAY_METHODS) == get_args(PayMethod), "every way to pay has a name"
+LATEST_TOPUPS = 10
 
 
-async def wallet(context: RequestContext) -> Page:
-    about = context.tenant_id, "/console/wallet", "/console/wallet/statement.csv"
+@page(WALLET, DEALERS, "dealer/wallet.html", MenuEntry("Wallet", "wallet", 60))
+async def wallet(context: RequestContext) -> Html:
+    tenant_id = context.tenant_id
     async with context.parts.database.connection() as connection:
-        held = await dealer.wallet(connection, context.tenant_id)
-        listed = await statement.page(connection, context, held, *about)
-        topups, _ = await dealer.topups(connection, context.tenant_id, None, TOPUPS)
-    return permissions.page(
-        context,
-        "wallet",
-        wallet=held,
-        listed=listed,
-        topups=topups,
+        wallet = await dealer.wallet(connection, tenant_id)
+        entries = await statement.page_of(connection, context, wallet, tenant_id, WALLET, f"{WALLET}/statement.csv")
+        topups = await dealer.topups(connection, tenant_id, None, LATEST_TOPUPS)
+    return Html(
+        wallet=wallet,
+        statement=entries,
+        topups=topups.rows,
         entry_types=statement.ENTRY_TYPES,
         pay_methods=PAY_METHODS,
         transaction_id=f"console-{secrets.token_hex(8)}",
     )
 
 
-async def topups(context: RequestContext) -> Page:
+@page(TOPUPS, DEALERS, "dealer/topups.html")
+async def topups(context: RequestContext) -> Html:
+    before = params.number(context.query, "before")
     async with context.parts.database.connection() as connection:
-        before = params.number(context.query, "before")
-        found, following = await dealer.topups(connection, context.tenant_id, before, PAGE)
-    return permissions.page(
-        context, "topups", topups=found, pages=params.pager(context, "/console/wallet/topups", following)
-    )
+        found = await dealer.topups(connection, context.tenant_id, before, PAGE_SIZE)
+    return Html(topups=found.rows, pages=params.pager(context, TOPUPS, found.next))
 
 
+@download(f"{WALLET}/statement.csv", DEALERS)
 async def export(context: RequestContext) -> Download:
     return await statement.export(context, context.tenant_id)
 
 
-async def ask(context: RequestContext) -> Redirect:
-    """Asks for a top-up, as /account/topup does: nothing is credited before an operator approves. The form holds its
-    transactionId, so that sending it twice asks once."""
-    given = context.form
-    amount = params.text(given, "amount") or ""
-    wanted = permissions.call(
+@action(TOPUPS, DEALER_FINANCE)
+async def request_topup(context: RequestContext) -> Redirect:
+    """As /account/topup does: nothing is credited before an operator approves. The form holds its transactionId, so
+    that sending it twice makes one request."""
+    form = context.form
+    amount = params.text(form, "amount") or ""
+    request = call(
         calls.RequestTopup,
-        transactionId=given.get("transaction_id", ""),
+        transactionId=form.get("transaction_id", ""),
         amount=msgspec.Raw(msgspec.json.encode(amount)),
-        payMethod=params.one_of(given, "pay_method", get_args(PayMethod)),
-        payReference=params.text(given, "pay_reference"),
-        remark=params.text(given, "remark"),
+        payMethod=params.one_of(form, "pay_method", get_args(PayMethod)),
+        payReference=params.text(form, "pay_reference"),
+        remark=params.text(form, "remark"),
     )
-    made = await request_topup(context.parts.database, context.tenant_id, wanted, context.now, context.author)
-    return Redirect("/console/wallet", f"Top-up {made.topup_no} of {made.amount} {made.currency} waits for approval")
+    made = await topup_requests.request_topup(
+        context.parts.database, context.tenant_id, request, context.now, context.author
+    )
+    return Redirect(WALLET, f"Top-up {made.topup_no} of {made.amount} {made.currency} waits for approval")
 
 
-async def cancel(context: RequestContext) -> Redirect:
+@action(f"{TOPUPS}/{{number}}/cancel", DEALER_FINANCE)
+async def cancel_topup(context: RequestContext) -> Redirect:
     """Withdraws a top-up that waits, as /account/topup/cancel does."""
-    wanted = permissions.call(calls.CancelTopup, topupNo=context.path["number"])
-    made = await cancel_topup(context.parts.database, context.tenant_id, wanted, context.now, context.author)
-    return Redirect("/console/wallet", f"Top-up {made.topup_no} is withdrawn")
+    request = call(calls.CancelTopup, topupNo=context.path["number"])
+    made = await topup_requests.cancel_topup(
+        context.parts.database, context.tenant_id, request, context.now, context.author
+    )
+    return Redirect(WALLET, f"Top-up {made.topup_no} is withdrawn")
 
 
-async def threshold(context: RequestContext) -> Redirect:
-    """Below this available balance /account/balance says lowBalance, and the console warns; 0 is never."""
+@action(f"{WALLET}/threshold", DEALER_FINANCE)
+async def set_threshold(context: RequestContext) -> Redirect:
+    """Below this available balance /account/balance answers lowBalance, and the console warns; 0 is never."""
     terms = Terms(low_balance=params.text(context.form, "threshold") or "0")
     await set_tenant(context.parts.database, context.tenant_id, terms, context.author, lambda: context.now)
-    return Redirect("/console/wallet", "The low-balance threshold is set")
-
-
-ROUTES: tuple[Route, ...] = (
-    Route("GET", "/console/wallet", EVERYONE, wallet, "Wallet"),
-    Route("GET", "/console/wallet/statement.csv", EVERYONE, export),
-    Route("GET", "/console/wallet/topups", EVERYONE, topups),
-    Route("POST", "/console/wallet/topups", MONEY, ask),
-    Route("POST", "/console/wallet/topups/{number}/cancel", MONEY, cancel),
-    Route("POST", "/console/wallet/threshold", MONEY, threshold),
-)
+    return Redirect(WALLET, "The low-balance threshold is set")

@@ -1,16 +1,18 @@
-"""Where a dealer's webhooks go: the callback URL, a sample event, and every delivery with its attempts."""
+"""A dealer's webhooks: the callback URL, a test event, and every delivery with its attempts."""
 
-from collections.abc import Sequence
 from typing import get_args
 
-from dealer_server.console.dealer import permissions
-from dealer_server.console.dealer.permissions import PAGE, SECRETS
+from dealer_server.console.dealer.calls import call
 from dealer_server.console.shared import params
-from dealer_server.console.shared.request_context import Answer, NotFound, Page, Redirect, RequestContext, Route
+from dealer_server.console.shared.page import MenuEntry, action, page
+from dealer_server.console.shared.params import PAGE_SIZE
+from dealer_server.console.shared.permissions import DEALER_DEVELOPERS
+from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.operations.webhooks import endpoint as webhook
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import api_log, dealer
+from dealer_server.store.console.pages import ListPage
 from dealer_server.store.webhooks import endpoints, log
 from dealer_server.store.webhooks.log import Delivery
 from dealer_server.webhooks import test_event
@@ -22,22 +24,24 @@ EVENTS = get_args(EventType)
 STATES = get_args(DeliveryState)
 
 
-async def webhooks(context: RequestContext) -> Page:
-    return await _page(context, None)
+WEBHOOKS, TEMPLATE = "/console/webhooks", "dealer/webhooks.html"
 
 
-async def _page(context: RequestContext, tried: TestResult | None) -> Page:
-    """`tried`: what the receiver said to the sample event."""
+@page(WEBHOOKS, DEALER_DEVELOPERS, TEMPLATE, MenuEntry("Webhooks", "webhook", 100))
+async def webhooks(context: RequestContext) -> Html:
+    return await _webhooks(context)
+
+
+async def _webhooks(context: RequestContext, result: TestResult | None = None) -> Html:
+    """`result`: what the receiver answered to the test event."""
     async with context.parts.database.connection() as connection:
         endpoint = await endpoints.find(connection, context.tenant_id)
-        found, following = await _deliveries(connection, context)
-    return permissions.page(
-        context,
-        "webhooks",
+        found = await _deliveries(connection, context)
+    return Html(
         endpoint=endpoint,
-        tried=tried,
-        deliveries=found,
-        pages=params.pager(context, "/console/webhooks", following),
+        test_result=result,
+        deliveries=found.rows,
+        pages=params.pager(context, WEBHOOKS, found.next),
         events=EVENTS,
         states=STATES,
         filtered=any(context.query.get(name) for name in ("order", "event", "status")),
@@ -45,71 +49,64 @@ async def _page(context: RequestContext, tried: TestResult | None) -> Page:
     )
 
 
-async def _deliveries(connection: Connection, context: RequestContext) -> tuple[Sequence[Delivery], int | None]:
-    """A page of what was asked for, and where the next one goes on. What names an order is looked for there alone."""
+async def _deliveries(connection: Connection, context: RequestContext) -> ListPage[Delivery]:
+    """Those of one order are on one page."""
     tenant_id = context.tenant_id
-    if sought := params.text(context.query, "order"):
-        order_id = identity.order_id(sought)
-        found = [] if order_id is None else await dealer.deliveries_of(connection, tenant_id, order_id, PAGE)
-        return found, None
+    if order_no := params.text(context.query, "order"):
+        order_id = identity.order_id(order_no)
+        rows = [] if order_id is None else await dealer.deliveries_of(connection, tenant_id, order_id, PAGE_SIZE)
+        return ListPage(rows, None)
     state, event = params.one_of(context.query, "status", STATES), params.one_of(context.query, "event", EVENTS)
     before = params.number(context.query, "before") or 2**53
-    if state == "FAILED":
-        return await dealer.deliveries_failed(connection, tenant_id, before, event, PAGE)
-    return await dealer.deliveries(connection, tenant_id, before, event, state, PAGE)
+    return await dealer.list_deliveries(connection, tenant_id, before, event, state, PAGE_SIZE)
 
 
+@action(f"{WEBHOOKS}/url", DEALER_DEVELOPERS)
 async def set_url(context: RequestContext) -> Redirect:
     """Sets the callback URL, or removes it where it is empty, as /webhook/set does."""
     parts, url = context.parts, params.text(context.form, "callback_url") or ""
-    wanted = permissions.call(calls.SetWebhook, callbackUrl=url)
-    await webhook.set_webhook(parts.database, parts.callbacks, context.tenant_id, wanted, context.now, context.author)
-    return Redirect("/console/webhooks", "Webhooks go there from now on" if url else "No webhooks are sent any more")
+    request = call(calls.SetWebhook, callbackUrl=url)
+    await webhook.set_webhook(parts.database, parts.callbacks, context.tenant_id, request, context.now, context.author)
+    return Redirect(WEBHOOKS, "Webhooks are sent to this URL from now on" if url else "No webhooks are sent any more")
 
 
-async def test(context: RequestContext) -> Answer:
-    """Sends a sample event, as /webhook/test does, and shows what came of it."""
+@action(f"{WEBHOOKS}/test", DEALER_DEVELOPERS, TEMPLATE)
+async def test(context: RequestContext) -> Html:
+    """Sends a test event, as /webhook/test does, and shows the answer."""
     parts, tenant_id = context.parts, context.tenant_id
     async with parts.database.connection() as connection:
         currency = (await dealer.wallet(connection, tenant_id)).currency
-    tried = await test_event.send(parts.database, parts.master_keys, parts.outbound, tenant_id, currency, context.now)
-    if tried.test.delivered:
+    result = await test_event.send(parts.database, parts.master_keys, parts.outbound, tenant_id, currency, context.now)
+    if result.test.delivered:
         async with parts.database.connection() as connection:
             await api_log.record_steps(connection, [(tenant_id, "WEBHOOK")], context.now)
-    return await _page(context, tried)
+    return await _webhooks(context, result)
 
 
-async def one(context: RequestContext) -> Page:
+@page(f"{WEBHOOKS}/{{delivery_id}}", DEALER_DEVELOPERS, "dealer/delivery.html")
+async def show_delivery(context: RequestContext) -> Html:
     delivery_id = _delivery_id(context)
     async with context.parts.database.connection() as connection:
-        found = await log.find(connection, context.tenant_id, delivery_id)
-        if found is None:
+        delivery = await log.find(connection, context.tenant_id, delivery_id)
+        if delivery is None:
             raise NotFound
         attempts = (await log.attempts(connection, context.tenant_id, [delivery_id]))[delivery_id]
-    live = found.state in ("WAITING", "READY", "IN_FLIGHT", "RETRY")
-    return permissions.page(context, "delivery", one=found, attempts=attempts, moving=live)
+    moving = delivery.state in ("WAITING", "READY", "IN_FLIGHT", "RETRY")
+    return Html(delivery=delivery, attempts=attempts, moving=moving)
 
 
+@action(f"{WEBHOOKS}/{{delivery_id}}/resend", DEALER_DEVELOPERS)
 async def resend(context: RequestContext) -> Redirect:
-    """The same bytes once more, as /webhook/delivery/resend does."""
+    """Sends the same bytes again, as /webhook/delivery/resend does."""
     delivery_id = _delivery_id(context)
-    wanted = permissions.call(calls.ResendDelivery, deliveryId=delivery_id)
-    await webhook.resend(context.parts.database, context.tenant_id, wanted, context.now, context.author)
-    return Redirect(f"/console/webhooks/{delivery_id}", "It is sent once more")
+    request = call(calls.ResendDelivery, deliveryId=delivery_id)
+    await webhook.resend(context.parts.database, context.tenant_id, request, context.now, context.author)
+    return Redirect(f"{WEBHOOKS}/{delivery_id}", "It is sent again")
 
 
 def _delivery_id(context: RequestContext) -> int:
-    """Raises NotHere."""
+    """Raises NotFound."""
     delivery_id = identity.profile_id(context.path["delivery_id"])
     if delivery_id is None:
         raise NotFound
     return delivery_id
-
-
-ROUTES: tuple[Route, ...] = (
-    Route("GET", "/console/webhooks", SECRETS, webhooks, "Webhooks"),
-    Route("POST", "/console/webhooks/url", SECRETS, set_url),
-    Route("POST", "/console/webhooks/test", SECRETS, test),
-    Route("GET", "/console/webhooks/{delivery_id}", SECRETS, one),
-    Route("POST", "/console/webhooks/{delivery_id}/resend", SECRETS, resend),
-)

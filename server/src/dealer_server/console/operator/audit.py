@@ -2,49 +2,46 @@
 
 import json
 
-from dealer_server.console.operator import permissions
-from dealer_server.console.operator.permissions import LOOK, PAGE
 from dealer_server.console.shared import params
-from dealer_server.console.shared.request_context import Page, RequestContext, Route
+from dealer_server.console.shared.page import MenuEntry, page
+from dealer_server.console.shared.params import PAGE_SIZE
+from dealer_server.console.shared.permissions import OPERATORS
+from dealer_server.console.shared.request_context import Html, RequestContext
 from dealer_server.store.console import audit as console_audit
-from dealer_server.store.console.audit import Act, Wanted
+from dealer_server.store.console.audit import Act, ActFilter
 
 
-async def audit(context: RequestContext) -> Page:
+@page("/console/audit", OPERATORS, "operator/audit.html", MenuEntry("Audit log", "history", 160))
+async def audit(context: RequestContext) -> Html:
     query = context.query
-    wanted = Wanted(
-        params.text(query, "author"),
-        params.text(query, "action"),
-        params.number(query, "dealer"),
-        params.day(query, "from"),
-        params.day(query, "to", after=True),
+    filters = ActFilter(
+        author=params.text(query, "author"),
+        action=params.text(query, "action"),
+        tenant_id=params.number(query, "dealer"),
+        start=params.day(query, "from"),
+        end=params.day(query, "to", after=True),
     )
     async with context.parts.database.connection() as connection:
-        found = await console_audit.page(connection, wanted, params.number(query, "before"), PAGE)
-    return permissions.page(
-        context,
-        "audit",
-        acts=[(one, *_told(one)) for one in found.rows],
-        filtered=wanted != Wanted(),
+        found = await console_audit.list_acts(connection, filters, params.number(query, "before"), PAGE_SIZE)
+    return Html(
+        acts=[(act, *_facts_and_changes(act)) for act in found.rows],
+        filtered=filters != ActFilter(),
         pager=params.pager(context, "/console/audit", found.next),
     )
 
 
-def _told(act: Act) -> tuple[list[tuple[str, str]], list[tuple[str, str, str]]]:
-    """What an act says: its facts, and what it changed from what to what."""
+def _facts_and_changes(act: Act) -> tuple[list[tuple[str, str]], list[tuple[str, str, str]]]:
+    """(name, value) of its facts, and (name, before, after) of what it changed."""
     detail: dict[str, object] = json.loads(act.detail)
     before, after = detail.pop("before", None), detail.pop("after", None)
+    facts = [(name, _text(value)) for name, value in detail.items()]
     if not isinstance(after, dict):
-        return [(name, _said(value)) for name, value in detail.items()], []
-    was = before if isinstance(before, dict) else {}
-    changes = [(name, _said(was.get(name)), _said(value)) for name, value in after.items()]
-    return [(name, _said(value)) for name, value in detail.items()], changes
+        return facts, []
+    old = before if isinstance(before, dict) else {}
+    return facts, [(name, _text(old.get(name)), _text(value)) for name, value in after.items()]
 
 
-def _said(value: object) -> str:
+def _text(value: object) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-ROUTES: tuple[Route, ...] = (Route("GET", "/console/audit", LOOK, audit, "Audit log"),)

@@ -1,5 +1,5 @@
-"""What a webhook said and was answered, without the codes that it brought: those are looked at one by one, each look an
-act (console/operator/profiles.py)."""
+"""Webhook bodies and the answers to them, without the activation codes in them: a code is shown on its profile's page
+alone, where each look is recorded in the audit log (console/operator/profiles.py)."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,24 +10,23 @@ HIDDEN = "••••"
 
 
 def hidden(text: str, body: bytes) -> str:
-    """A text in which nothing stands that makes one of the body's eSIMs installable."""
+    """A text without anything that makes one of the body's eSIMs installable."""
     for code in _codes(body):
         text = text.replace(code, HIDDEN)
     return text
 
 
 def indented(body: bytes, most: int | None = None) -> str:
-    """A body to be read by people, its first `most` characters."""
+    """A body, indented, its first `most` characters."""
     if not body:
         return ""
     text = hidden(json.dumps(json.loads(body), indent=2, ensure_ascii=False), body)
     return text if most is None or len(text) <= most else f"{text[:most]}\n…"
 
 
-def answered(attempts: Sequence[Attempt], body: bytes) -> list[Attempt]:
-    """Attempts with what receivers said: some send back what they got. Without a body, which not all may see, nothing
-    of that is shown."""
-    return [one._replace(answer_head=_answer(one.answer_head, body)) for one in attempts]
+def without_codes(attempts: Sequence[Attempt], body: bytes) -> list[Attempt]:
+    """Some receivers send back what they got. Without a body, which not every role may see, no answer is shown."""
+    return [attempt._replace(answer_head=_answer(attempt.answer_head, body)) for attempt in attempts]
 
 
 def _answer(head: str | None, body: bytes) -> str | None:
@@ -36,11 +35,11 @@ def _answer(head: str | None, body: bytes) -> str | None:
 
 def _codes(body: bytes) -> list[str]:
     """MatchingIDs, and the parts of QR links that nobody can guess."""
-    found: set[str] = set()
+    codes: set[str] = set()
     for item in json.loads(body).get("items", ()):
         for profile in item.get("profiles", ()):
-            found |= {*_parts(profile)}
-    return sorted(found - {""}, key=len, reverse=True)
+            codes |= {*_parts(profile)}
+    return sorted(codes - {""}, key=len, reverse=True)
 
 
 def _parts(profile: Mapping[str, str]) -> Sequence[str]:

@@ -1,20 +1,14 @@
-"""Orders of all dealers: the list, its export, and all that happened to one."""
+"""Orders of all dealers: the list, its export, and the timeline of one."""
 
 from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
 
-from dealer_server.console.operator import permissions, timeline
-from dealer_server.console.operator.permissions import LOOK, PAGE, PUSH
+from dealer_server.console.operator import timeline
 from dealer_server.console.shared import params
-from dealer_server.console.shared.request_context import (
-    Answer,
-    Download,
-    NotFound,
-    Page,
-    Redirect,
-    RequestContext,
-    Route,
-)
+from dealer_server.console.shared.page import MenuEntry, action, download, page
+from dealer_server.console.shared.params import PAGE_SIZE
+from dealer_server.console.shared.permissions import OPERATOR_SUPPORT, OPERATORS, permissions
+from dealer_server.console.shared.request_context import Download, Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.operations.webhooks import resend
 from dealer_server.rules.money import money
@@ -23,8 +17,8 @@ from dealer_server.rules.orders.model import Order
 from dealer_server.rules.orders.snapshot import whole_seconds
 from dealer_server.store.console import dealers as console_dealers
 from dealer_server.store.console import orders as console_orders
-from dealer_server.store.console.orders import Listed, Wanted
-from dealer_server.store.orders import order
+from dealer_server.store.console.orders import OrderFilter, OrderRow, Owner
+from dealer_server.store.orders import order as store_order
 from dealer_server.store.orders.listing import Window
 from dealer_server.store.refunds import refund
 from dealer_server.store.webhooks import log
@@ -36,137 +30,133 @@ ROWS_PER_CHUNK = 5_000
 EVENTS = 200
 DELIVERIES = 50
 PROFILES = 100
-STILL_MOVING = timedelta(minutes=10)
+RECENT = timedelta(minutes=10)
+ORDERS, ORDER = "/console/orders", "/console/orders/{order_no}"
 COLUMNS = ("orderNo", "createTime", "tenantId", "dealer", "transactionId", "packages", "currency", "amount",
            "refundAmount", "payStatus", "deliveryStatus", "orderStatus")  # fmt: skip
 
 
-def _wanted(query: Mapping[str, str]) -> Wanted:
-    return Wanted(
-        params.number(query, "dealer"),
-        params.one_of(query, "status", STATUSES),
-        params.text(query, "package"),
-        params.day(query, "from"),
-        params.day(query, "to", after=True),
-    )
-
-
-async def orders(context: RequestContext) -> Page:
-    wanted = _wanted(context.query)
+@page(ORDERS, OPERATORS, "operator/orders.html", MenuEntry("Orders", "shopping-cart", 20))
+async def orders(context: RequestContext) -> Html:
+    filters, before = _filter(context.query), params.number(context.query, "before")
     async with context.parts.database.connection() as connection:
-        found = await console_orders.page(connection, wanted, params.number(context.query, "before"), PAGE)
-        dealers = await console_dealers.names(connection, wanted.tenant_id)
-    filters = {name: value for name, value in context.query.items() if name not in ("before", "trail")}
-    return permissions.page(
-        context,
-        "orders",
+        found = await console_orders.list_orders(connection, filters, before, PAGE_SIZE)
+        dealers = await console_dealers.names(connection, filters.tenant_id)
+    return Html(
         orders=found.rows,
-        pager=permissions.pager(context, "/console/orders", found),
+        pager=params.list_pager(context, ORDERS, found.next, len(found.rows)),
         dealers=dealers,
         statuses=STATUSES,
-        filtered=wanted != Wanted(),
-        export=params.address("/console/orders.csv", filters),
+        filtered=filters != OrderFilter(),
+        export=params.address(f"{ORDERS}.csv", params.filters(context)),
     )
 
 
+def _filter(query: Mapping[str, str]) -> OrderFilter:
+    return OrderFilter(
+        tenant_id=params.number(query, "dealer"),
+        status=params.one_of(query, "status", STATUSES),
+        package_code=params.text(query, "package"),
+        start=params.day(query, "from"),
+        end=params.day(query, "to", after=True),
+    )
+
+
+@download(f"{ORDERS}.csv", OPERATORS)
 async def export(context: RequestContext) -> Download:
-    """What the list shows, all of it, a few thousand rows at a time."""
-    wanted = _wanted(context.query)
-    await params.exported(context, "orders.export", wanted.tenant_id, FILTERS)
-    return Download(f"orders-{context.now:%Y%m%d-%H%M%S}.csv", "text/csv; charset=utf-8", _csv(context, wanted))
+    """All orders of the list, a few thousand rows at a time."""
+    filters = _filter(context.query)
+    await params.record_export(context, "orders.export", filters.tenant_id, FILTERS)
+    return Download(f"orders-{context.now:%Y%m%d-%H%M%S}.csv", "text/csv; charset=utf-8", _csv(context, filters))
 
 
-async def _csv(context: RequestContext, wanted: Wanted) -> AsyncIterator[bytes]:
+async def _csv(context: RequestContext, filters: OrderFilter) -> AsyncIterator[bytes]:
     yield params.csv_lines([COLUMNS])
     before: int | None = None
     while True:
         async with context.parts.database.connection() as connection:
-            found = await console_orders.page(connection, wanted, before, ROWS_PER_CHUNK)
+            found = await console_orders.list_orders(connection, filters, before, ROWS_PER_CHUNK)
         if found.rows:
-            yield params.csv_lines([_cells(one) for one in found.rows])
+            yield params.csv_lines([_cells(row) for row in found.rows])
         if (before := found.next) is None:
             return
 
 
-def _cells(one: Listed) -> tuple[str, ...]:
+def _cells(row: OrderRow) -> tuple[str, ...]:
     return (
-        identity.order_no(one.order_id),
-        f"{identity.created_at(one.order_id):%Y-%m-%dT%H:%M:%SZ}",
-        str(one.tenant_id),
-        one.dealer,
-        one.transaction_id,
-        "; ".join(f"{code} x{quantity}" for code, quantity in one.lines),
-        one.currency,
-        money.text(one.amount, one.currency),
-        money.text(one.refund_amount, one.currency),
-        *(one.pay_status, one.delivery_status, one.order_status),
+        identity.order_no(row.order_id),
+        f"{identity.created_at(row.order_id):%Y-%m-%dT%H:%M:%SZ}",
+        str(row.tenant_id),
+        row.dealer,
+        row.transaction_id,
+        "; ".join(f"{code} x{quantity}" for code, quantity in row.lines),
+        row.currency,
+        money.text(row.amount, row.currency),
+        money.text(row.refund_amount, row.currency),
+        *(row.pay_status, row.delivery_status, row.order_status),
     )
 
 
-async def one_order(context: RequestContext) -> Page:
-    """The order with everything that is known of it, on one line of time."""
-    order_id = identity.order_id(context.path["order_no"])
+@page(ORDER, OPERATORS, "operator/order.html")
+async def show_order(context: RequestContext) -> Html:
+    """The order with everything that is known of it, on one timeline."""
     async with context.parts.database.connection() as connection:
-        owner = None if order_id is None else await console_orders.whose(connection, order_id)
-        if order_id is None or owner is None:
-            raise NotFound
-        known = await _known(connection, context, owner[0], order_id)
-        remark = await console_orders.remark(connection, owner[0], order_id)
-    shown = known.order
-    return permissions.page(
-        context,
-        "order",
-        order=shown,
-        dealer=owner[1],
+        owner = await _owner(connection, context)
+        history = await _history(connection, context, owner)
+        remark = await console_orders.remark(connection, owner.tenant_id, owner.order_id)
+    order = history.order
+    return Html(
+        order=order,
+        dealer=owner.dealer,
         remark=remark,
-        events=timeline.tell(known),
-        profiles=[(item, profile) for item in shown.items for profile in item.profiles][:PROFILES],
-        profile_count=len(shown.profiles),
-        moving=_moving(shown, context),
+        events=timeline.events(history),
+        profiles=[(item, profile) for item in order.items for profile in item.profiles][:PROFILES],
+        profile_count=len(order.profiles),
+        moving=_is_moving(order, context),
     )
 
 
-def _moving(shown: Order, context: RequestContext) -> bool:
-    """Whether more is to be expected, so that the page looks again."""
-    settled = shown.order_status in ("COMPLETED", "REFUNDED")
-    return not settled or context.now - whole_seconds(shown.updated_at) < STILL_MOVING
+def _is_moving(order: Order, context: RequestContext) -> bool:
+    """Whether changes are to be expected, so that the page renews itself."""
+    settled = order.order_status in ("COMPLETED", "REFUNDED")
+    return not settled or context.now - whole_seconds(order.updated_at) < RECENT
 
 
-async def _known(connection: Connection, context: RequestContext, tenant_id: int, order_id: int) -> timeline.Known:
-    key, keys = (tenant_id, order_id), context.parts.data_keys
-    found = (await order.load(connection, [key], keys))[key]
-    span = range(found.items[0].first_profile_id, found.items[-1].first_profile_id + found.items[-1].quantity)
-    deliveries = await log.page(connection, tenant_id, Filter(order_id), Window(DELIVERIES, 0, None))
-    ids = [one.delivery_id for one in deliveries]
-    return timeline.Known(
-        found,
-        await console_orders.movements(connection, tenant_id, order_id),
-        await console_orders.purchases(connection, tenant_id, span, EVENTS),
-        await console_orders.calls(connection, tenant_id, span, EVENTS),
-        await console_orders.lives(connection, tenant_id, span, EVENTS),
-        await console_orders.voids(connection, tenant_id, order_id, EVENTS),
-        await refund.of_orders(connection, [key]),
-        deliveries,
-        await log.attempts(connection, tenant_id, ids),
-        await console_orders.bodies(connection, tenant_id, ids if permissions.permissions(context).codes else [], keys),
-    )
-
-
-async def send_again(context: RequestContext) -> Answer:
-    """The order as it stands, as a new event."""
-    number = context.path["order_no"]
-    order_id = identity.order_id(number)
-    async with context.parts.database.connection() as connection:
-        owner = None if order_id is None else await console_orders.whose(connection, order_id)
+async def _owner(connection: Connection, context: RequestContext) -> Owner:
+    """The dealer of the order in the path. Raises NotFound."""
+    order_id = identity.order_id(context.path["order_no"])
+    owner = None if order_id is None else await console_orders.owner(connection, order_id)
     if owner is None:
         raise NotFound
-    await resend.sync(context.parts.database, owner[0], [number], context.author, lambda: context.now)
-    return Redirect(f"/console/orders/{number}", "The snapshot goes out")
+    return owner
 
 
-ROUTES: tuple[Route, ...] = (
-    Route("GET", "/console/orders", LOOK, orders, "Orders"),
-    Route("GET", "/console/orders.csv", LOOK, export),
-    Route("GET", "/console/orders/{order_no}", LOOK, one_order),
-    Route("POST", "/console/orders/{order_no}/sync", PUSH, send_again),
-)
+async def _history(connection: Connection, context: RequestContext, owner: Owner) -> timeline.History:
+    tenant_id, order_id, keys = owner.tenant_id, owner.order_id, context.parts.data_keys
+    order = (await store_order.load(connection, [(tenant_id, order_id)], keys))[tenant_id, order_id]
+    span = range(order.items[0].first_profile_id, order.items[-1].first_profile_id + order.items[-1].quantity)
+    deliveries = await log.page(connection, tenant_id, Filter(order_id), Window(DELIVERIES, 0, None))
+    ids = [delivery.delivery_id for delivery in deliveries]
+    readable = ids if permissions(context.user).codes else []
+    return timeline.History(
+        order=order,
+        movements=await console_orders.movements(connection, tenant_id, order_id),
+        purchases=await console_orders.purchases(connection, tenant_id, span, EVENTS),
+        calls=await console_orders.calls(connection, tenant_id, span, EVENTS),
+        lives=await console_orders.lives(connection, tenant_id, span, EVENTS),
+        voids=await console_orders.voids(connection, tenant_id, order_id, EVENTS),
+        refunds=await refund.of_orders(connection, [(tenant_id, order_id)]),
+        deliveries=deliveries,
+        attempts=await log.attempts(connection, tenant_id, ids),
+        bodies=await console_orders.bodies(connection, tenant_id, readable, keys),
+    )
+
+
+@action(f"{ORDER}/sync", OPERATOR_SUPPORT)
+async def send_snapshot(context: RequestContext) -> Redirect:
+    """Sends the order as it stands, as a new event."""
+    order_no = context.path["order_no"]
+    async with context.parts.database.connection() as connection:
+        owner = await _owner(connection, context)
+    await resend.sync(context.parts.database, owner.tenant_id, [order_no], context.author, lambda: context.now)
+    return Redirect(f"{ORDERS}/{order_no}", "The snapshot is sent")

@@ -1,16 +1,17 @@
-"""What is sold: packages on and off sale, an import with a preview of what it changes, and stock."""
+"""Packages: on and off sale, the import with a preview of its changes, and stock."""
 
 import base64
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from dealer_server import store
-from dealer_server.console.operator import permissions
-from dealer_server.console.operator.permissions import LOOK, PAGE, TERMS
 from dealer_server.console.shared import params
+from dealer_server.console.shared.page import MenuEntry, action, page
+from dealer_server.console.shared.params import PAGE_SIZE
+from dealer_server.console.shared.permissions import OPERATOR_ADMINS, OPERATORS
 from dealer_server.console.shared.rendering import many
-from dealer_server.console.shared.request_context import Answer, NotFound, Page, Redirect, RequestContext, Route
+from dealer_server.console.shared.request_context import Answer, Html, NotFound, Redirect, RequestContext
 from dealer_server.operations.catalogue import import_packages
 from dealer_server.operations.catalogue import load_stock as stock
 from dealer_server.operations.catalogue.import_packages import with_route
@@ -19,72 +20,77 @@ from dealer_server.rules.catalogue import importing
 from dealer_server.rules.catalogue.package import FIELDS, SUPPLIED_FIELDS, Package, data_text
 from dealer_server.rules.money import money
 from dealer_server.store.console import packages as console_packages
-from dealer_server.store.console.packages import Wanted
+from dealer_server.store.console.packages import PackageFilter
 
+PACKAGES, IMPORT, STOCK = "/console/packages", "/console/packages/import", "/console/packages/{code}/stock"
+STOCK_TEMPLATE = "operator/stock.html"
 STATUSES = ("ON_SALE", "OFF_SALE")
 FAULTS = 200
 CHANGES = 500
-UNPACKED = 64 * 1024 * 1024
+MAX_UNPACKED_BYTES = 64 * 1024 * 1024
+NOT_CSV = "A CSV file in UTF-8 is needed"
 
 
 class Change(NamedTuple):
-    """What an import makes of a package. `fields`: name, before, after; empty for a new one."""
+    """What an import changes in a package. `fields`: (name, before, after); none for a new one."""
 
     package: Package
     new: bool
     fields: Sequence[tuple[str, str, str]]
 
 
-async def packages(context: RequestContext) -> Page:
+@page(PACKAGES, OPERATORS, "operator/packages.html", MenuEntry("Packages", "package", 80))
+async def packages(context: RequestContext) -> Html:
     query = context.query
-    status = params.one_of(query, "status", STATUSES)
-    wanted = Wanted(params.text(query, "q"), status, params.text(query, "region"), params.text(query, "covers"))
+    filters = PackageFilter(
+        text=params.text(query, "q"),
+        status=params.one_of(query, "status", STATUSES),
+        place=params.text(query, "region"),
+        covers=params.text(query, "covers"),
+    )
     async with context.parts.database.connection() as connection:
-        found = await console_packages.page(connection, wanted, params.text(query, "before"), PAGE + 1)
-    following = found[PAGE - 1].package.package_code if len(found) > PAGE else None
-    return permissions.page(
-        context,
-        "packages",
-        packages=found[:PAGE],
-        wanted=wanted,
+        rows = await console_packages.list_packages(connection, filters, params.text(query, "before"), PAGE_SIZE + 1)
+    following = rows[PAGE_SIZE - 1].package.package_code if len(rows) > PAGE_SIZE else None
+    return Html(
+        packages=rows[:PAGE_SIZE],
+        filters=filters,
         data_text=data_text,
-        pager=params.pager(context, "/console/packages", following),
+        pager=params.pager(context, PACKAGES, following),
     )
 
 
-async def set_status(context: RequestContext) -> Answer:
-    code, status = (
-        context.form.get("package", ""),
-        "OFF_SALE" if context.form.get("status") == "OFF_SALE" else "ON_SALE",
-    )
+@action(f"{PACKAGES}/status", OPERATOR_ADMINS)
+async def set_status(context: RequestContext) -> Redirect:
+    code = context.form.get("package", "")
+    status = "OFF_SALE" if context.form.get("status") == "OFF_SALE" else "ON_SALE"
     await set_package_status(context.parts.database, [code], status, context.author, lambda: context.now)
-    back = params.address("/console/packages", {name: context.form.get(name) for name in ("q", "region", "covers")})
+    back = params.address(PACKAGES, {name: context.form.get(name) for name in ("q", "region", "covers")})
     return Redirect(back, f"{code} is {'on' if status == 'ON_SALE' else 'off'} sale")
 
 
 # The import
 
 
-async def choose(context: RequestContext) -> Page:
-    return permissions.page(context, "import", columns=importing.COLUMNS)
+@page(IMPORT, OPERATOR_ADMINS, "operator/import.html")
+async def choose(context: RequestContext) -> Html:
+    return Html(columns=importing.COLUMNS)
 
 
+@action(f"{PACKAGES}/preview", OPERATOR_ADMINS, "operator/import_preview.html")
 async def preview(context: RequestContext) -> Answer:
     """What a file would change, or its faults; nothing is written."""
-    text = _text(context.files.get("file", b""))
+    text = _decoded(context.files.get("file", b""))
     if text is None:
-        return Redirect("/console/packages/import", "A CSV file in UTF-8 is needed", failed=True)
+        return Redirect(IMPORT, NOT_CSV, failed=True)
     async with context.parts.database.connection() as connection:
-        known = [*SUPPLIED_FIELDS, *await store.supplier.codes(connection)]
-        read = importing.read(text, known)
-        codes = [one.package_code for one in read.packages]
-        before = await console_packages.named(connection, codes)
+        suppliers = [*SUPPLIED_FIELDS, *await store.supplier.codes(connection)]
+        read = importing.read(text, suppliers)
+        codes = [package.package_code for package in read.packages]
+        before = await console_packages.by_code(connection, codes)
         routes = await store.purchase.routes(connection, codes)
-    after = [with_route(one, routes.get(one.package_code, [])) for one in read.packages]
-    changes = [change for one in after if (change := _change(before.get(one.package_code), one))]
-    return permissions.page(
-        context,
-        "import_preview",
+    after = [with_route(package, routes.get(package.package_code, [])) for package in read.packages]
+    changes = [change for package in after if (change := _change(before.get(package.package_code), package))]
+    return Html(
         faults=read.faults[:FAULTS],
         fault_count=len(read.faults),
         changes=changes[:CHANGES],
@@ -99,41 +105,38 @@ def _change(before: Package | None, after: Package) -> Change | None:
     if before is None:
         return Change(after, True, ())
     fields = [
-        (name, _said(was, name, before.currency), _said(now, name, after.currency))
+        (name, _field_text(old, name, before.currency), _field_text(new, name, after.currency))
         for name in sorted(FIELDS)
-        if (was := getattr(before, name)) != (now := getattr(after, name))
+        if (old := getattr(before, name)) != (new := getattr(after, name))
     ]
     return Change(after, False, fields) if fields else None
 
 
-def _said(value: object, name: str, currency: str) -> str:
+def _field_text(value: object, name: str, currency: str) -> str:
     """A field as operators write it."""
     if isinstance(value, int) and name in ("price", "retail_price"):
         return money.text(value, currency)
     if isinstance(value, int) and name == "data_bytes":
         return data_text(value)
     if isinstance(value, tuple):
-        return ", ".join(one if isinstance(one, str) else one.location_code for one in value)
+        return ", ".join(place if isinstance(place, str) else place.location_code for place in value)
     return "" if value is None else str(value)
 
 
-async def apply(context: RequestContext) -> Answer:
+@action(IMPORT, OPERATOR_ADMINS)
+async def apply(context: RequestContext) -> Redirect:
     """Writes what was previewed, all or nothing."""
     text = _unpacked(context.form.get("packed", ""))
     if text is None:
-        return Redirect("/console/packages/import", "The file got lost: choose it again", failed=True)
+        return Redirect(IMPORT, "The file is missing. Choose it again", failed=True)
     imported = await import_packages.import_csv(context.parts.database, text, context.author, lambda: context.now)
     if imported.faults:
-        return Redirect(
-            "/console/packages/import", f"{many(len(imported.faults), 'fault')}; nothing was imported", failed=True
-        )
-    return Redirect(
-        "/console/packages", f"{many(imported.packages, 'package')}, {imported.changed} of them new or changed"
-    )
+        return Redirect(IMPORT, f"{many(len(imported.faults), 'fault')}; nothing was imported", failed=True)
+    return Redirect(PACKAGES, f"{many(imported.packages, 'package')}, {imported.changed} of them new or changed")
 
 
-def _text(file: bytes) -> str | None:
-    """None for what is no text."""
+def _decoded(file: bytes) -> str | None:
+    """None for an empty file, and for what is no text."""
     try:
         return file.decode("utf-8-sig") or None
     except UnicodeDecodeError:
@@ -148,7 +151,7 @@ def _packed(text: str) -> str:
 def _unpacked(packed: str) -> str | None:
     unzip = zlib.decompressobj()
     try:
-        return unzip.decompress(base64.b64decode(packed, validate=True), UNPACKED).decode() or None
+        return unzip.decompress(base64.b64decode(packed, validate=True), MAX_UNPACKED_BYTES).decode() or None
     except (ValueError, zlib.error):
         return None
 
@@ -156,40 +159,27 @@ def _unpacked(packed: str) -> str | None:
 # Stock
 
 
-async def choose_stock(context: RequestContext) -> Page:
-    return permissions.page(context, "stock", package=await _package(context), report=None)
+@page(STOCK, OPERATOR_ADMINS, STOCK_TEMPLATE)
+async def choose_stock(context: RequestContext) -> Html:
+    return Html(package=await _package(context), report=None)
 
 
+@action(STOCK, OPERATOR_ADMINS, STOCK_TEMPLATE)
 async def load_stock(context: RequestContext) -> Answer:
     """All profiles of the file or, with a report of every fault, none."""
     package, parts = await _package(context), context.parts
-    text = _text(context.files.get("file", b""))
+    text = _decoded(context.files.get("file", b""))
     if text is None:
-        return Redirect(_stock_page(context.path), "A CSV file in UTF-8 is needed", failed=True)
+        return Redirect(STOCK.format(code=package.package_code), NOT_CSV, failed=True)
     report = await stock.load_stock(parts.database, parts.data_keys, package.package_code, text, context.author)
-    return permissions.page(context, "stock", status=400 if report.faults else 200, package=package, report=report)
-
-
-def _stock_page(path: Mapping[str, str]) -> str:
-    return f"/console/packages/{path['code']}/stock"
+    return Html(400 if report.faults else 200, package=package, report=report)
 
 
 async def _package(context: RequestContext) -> Package:
-    """Raises NotHere."""
+    """Raises NotFound."""
     code = context.path["code"]
     async with context.parts.database.connection() as connection:
-        found = (await console_packages.named(connection, [code])).get(code)
-    if found is None:
+        package = (await console_packages.by_code(connection, [code])).get(code)
+    if package is None:
         raise NotFound
-    return found
-
-
-ROUTES: tuple[Route, ...] = (
-    Route("GET", "/console/packages", LOOK, packages, "Packages"),
-    Route("POST", "/console/packages/status", TERMS, set_status),
-    Route("GET", "/console/packages/import", TERMS, choose),
-    Route("POST", "/console/packages/preview", TERMS, preview),
-    Route("POST", "/console/packages/import", TERMS, apply),
-    Route("GET", "/console/packages/{code}/stock", TERMS, choose_stock),
-    Route("POST", "/console/packages/{code}/stock", TERMS, load_stock),
-)
+    return package

@@ -1,10 +1,11 @@
-"""Suppliers: how they are, what is under way with them, and what became of purchases that nobody knows about."""
+"""Suppliers: their health, open purchases, and purchases whose outcome is unknown."""
 
 from decimal import Decimal
 
-from dealer_server.console.operator import permissions
-from dealer_server.console.operator.permissions import LOOK, PUSH, TERMS
-from dealer_server.console.shared.request_context import Answer, NotFound, Page, Redirect, RequestContext, Route
+from dealer_server.console.operator.queues import parked_purchases
+from dealer_server.console.shared.page import MenuEntry, action, page
+from dealer_server.console.shared.permissions import OPERATOR_ADMINS, OPERATOR_SUPPORT, OPERATORS
+from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
 from dealer_server.operations.suppliers.configure import set_supplier_status
 from dealer_server.operations.suppliers.describe import check_health, show_suppliers
 from dealer_server.operations.suppliers.resolve import list_parked, resolve_bought, resolve_not_bought
@@ -12,70 +13,73 @@ from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.suppliers.supplier import free_iccids
 from dealer_server.suppliers.contract import Health
 
+SUPPLIERS, SUPPLIER = "/console/suppliers", "/console/suppliers/{code}"
+TEMPLATE = "operator/supplier.html"
+MENU = MenuEntry("Suppliers", "truck-delivery", 110, parked_purchases)
 
-async def suppliers(context: RequestContext) -> Page:
+
+@page(SUPPLIERS, OPERATORS, "operator/suppliers.html", MENU)
+async def suppliers(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
-        found = await console_suppliers.listed(connection)
-        unfinished = await console_suppliers.unfinished(connection)
+        rows = await console_suppliers.list_suppliers(connection)
+        open_purchases = await console_suppliers.open_purchases(connection)
         stock = await console_suppliers.stock(connection)
-    return permissions.page(
-        context,
-        "suppliers",
-        suppliers=[(one, [open for open in unfinished if open.supplier == one.code]) for one in found],
-        left=_left,
+    return Html(
+        suppliers=[(row, [some for some in open_purchases if some.supplier == row.code]) for row in rows],
+        balance_text=_balance_text,
         stock=stock,
         parked=await list_parked(context.parts.database),
     )
 
 
-async def one_supplier(context: RequestContext) -> Page:
-    return await _shown(context, None)
+@page(SUPPLIER, OPERATORS, TEMPLATE)
+async def show_supplier(context: RequestContext) -> Html:
+    return await _supplier(context)
 
 
-async def _shown(context: RequestContext, health: Health | None) -> Page:
-    """A supplier's page, with how it answered just now."""
+@action(f"{SUPPLIER}/check", OPERATOR_SUPPORT, TEMPLATE)
+async def check(context: RequestContext) -> Html:
+    """Asks the supplier for its health now."""
+    parts = context.parts
+    return await _supplier(context, await check_health(parts.database, parts.data_keys, context.path["code"]))
+
+
+async def _supplier(context: RequestContext, health: Health | None = None) -> Html:
     code, parts = context.path["code"], context.parts
     async with parts.database.connection() as connection:
-        found = next((one for one in await console_suppliers.listed(connection) if one.code == code), None)
-        if found is None:
+        row = next((row for row in await console_suppliers.list_suppliers(connection) if row.code == code), None)
+        if row is None:
             raise NotFound
-        unfinished = await console_suppliers.unfinished(connection, code)
+        open_purchases = await console_suppliers.open_purchases(connection, code)
         free = await free_iccids(connection, code)
     totals = None
     if "totals" in context.query:
         [totals] = await show_suppliers(parts.database, parts.data_keys, code)
-    return permissions.page(
-        context,
-        "supplier",
-        supplier=found,
-        unfinished=unfinished,
+    return Html(
+        supplier=row,
+        open_purchases=open_purchases,
         free=free,
         health=health,
-        left=_left,
+        balance_text=_balance_text,
         totals=totals,
         parked=await list_parked(parts.database, code),
     )
 
 
-def _left(balance: int) -> str:
-    """What we have with a supplier, in major units; its currency and its small change are no bank's."""
-    text = f"{Decimal(balance).scaleb(-4):.4f}"
-    return text.removesuffix("00")
+def _balance_text(balance: int) -> str:
+    """Our balance with a supplier, in major units with 2 or 4 decimals: its currency may be one that we do not know."""
+    return f"{Decimal(balance).scaleb(-4):.4f}".removesuffix("00")
 
 
-async def check(context: RequestContext) -> Answer:
-    """Asks the supplier now."""
-    code, parts = context.path["code"], context.parts
-    return await _shown(context, await check_health(parts.database, parts.data_keys, code))
-
-
-async def set_status(context: RequestContext) -> Answer:
+@action(f"{SUPPLIER}/status", OPERATOR_ADMINS)
+async def set_status(context: RequestContext) -> Redirect:
     code, status = context.path["code"], "PAUSED" if context.form.get("status") == "PAUSED" else "ACTIVE"
     await set_supplier_status(context.parts.database, code, status, context.author)
-    return Redirect(f"/console/suppliers/{code}", f"{code} is {status}")
+    return Redirect(f"{SUPPLIERS}/{code}", f"{code} is {status}")
 
 
-async def resolve(context: RequestContext) -> Answer:
+@action(f"{SUPPLIERS}/resolve", OPERATOR_ADMINS)
+async def resolve(context: RequestContext) -> Redirect:
     """What an operator found out about a parked purchase."""
     form, parts = context.form, context.parts
     unit_key = form.get("unit", "")
@@ -87,13 +91,4 @@ async def resolve(context: RequestContext) -> Answer:
         )
     else:
         await resolve_not_bought(parts.database, parts.data_keys, unit_key, context.author, lambda: context.now)
-    return Redirect("/console/suppliers", f"{unit_key} goes on: {form.get('outcome', 'not bought')}")
-
-
-ROUTES: tuple[Route, ...] = (
-    Route("GET", "/console/suppliers", LOOK, suppliers, "Suppliers"),
-    Route("POST", "/console/suppliers/resolve", TERMS, resolve),
-    Route("GET", "/console/suppliers/{code}", LOOK, one_supplier),
-    Route("POST", "/console/suppliers/{code}/check", PUSH, check),
-    Route("POST", "/console/suppliers/{code}/status", TERMS, set_status),
-)
+    return Redirect(SUPPLIERS, f"{unit_key} is resolved: {form.get('outcome', 'not bought')}")

@@ -1,4 +1,4 @@
-"""What happened to an order, told in one line of time."""
+"""Everything that happened to an order, as one timeline."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -10,16 +10,16 @@ from dealer_server.console.shared.rendering import grouped
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
-from dealer_server.store.console.orders import Bought, Called, Lived, Movement, VoidAsked
+from dealer_server.store.console.orders import Movement, ProfileTimes, Purchase, SupplierCall, VoidRequest
 from dealer_server.store.refunds.refund import Refund
 from dealer_server.store.webhooks.log import Attempt, Delivery
 
-BODY_SHOWN = 20_000
-"""Characters: of an order of hundreds of profiles, the page of the delivery has the rest."""
+BODY_CHARACTERS = 20_000
+"""Of a body on the timeline; the page of the delivery shows all of it."""
 
 
 class Event(NamedTuple):
-    """One thing that happened. `facts`: names and values. `delivery_id`: its page; `body`: what was sent, indented."""
+    """`facts`: names and values. Of a webhook: `delivery_id` for the link to its page, `body` indented."""
 
     at: datetime
     symbol: str
@@ -32,128 +32,144 @@ class Event(NamedTuple):
     body: str = ""
 
 
-class Known(NamedTuple):
+class History(NamedTuple):
     """All that is stored about an order."""
 
     order: Order
     movements: Sequence[Movement]
-    purchases: Sequence[Bought]
-    calls: Sequence[Called]
-    lives: Sequence[Lived]
-    voids: Sequence[VoidAsked]
+    purchases: Sequence[Purchase]
+    calls: Sequence[SupplierCall]
+    lives: Sequence[ProfileTimes]
+    voids: Sequence[VoidRequest]
     refunds: Sequence[Refund]
     deliveries: Sequence[Delivery]
     attempts: Mapping[int, Sequence[Attempt]]
     bodies: Mapping[int, bytes]
 
 
-def tell(known: Known) -> list[Event]:
-    """The first first."""
-    # What happened at the same moment stands in this order.
-    told = (*_refunds(known), *_money(known), *_calls(known), *_purchases(known), *_lives(known.lives),
-            *_voids(known.voids), *_deliveries(known))  # fmt: skip
-    return sorted(told, key=lambda event: event.at)
+def events(history: History) -> list[Event]:
+    """The oldest first."""
+    # Events of the same moment keep this order.
+    unsorted = (
+        *_refunds(history),
+        *_money(history),
+        *_calls(history),
+        *_purchases(history),
+        *_profiles(history.lives),
+        *_voids(history.voids),
+        *_deliveries(history),
+    )
+    return sorted(unsorted, key=lambda event: event.at)
 
 
-def _money(known: Known) -> Iterator[Event]:
-    currency = known.order.currency
-    for one in known.movements:
-        amount = _written(abs(one.amount), currency)
-        after = [("balance after", _written(one.balance_after, currency))]
-        if one.entry_type == "ORDER_PAY":
-            facts = [("transactionId", known.order.transaction_id), *after]
-            yield Event(one.created_at, "shopping-cart", f"Order placed, {amount} debited", "PAID", "", facts)
+def _money(history: History) -> Iterator[Event]:
+    currency = history.order.currency
+    for entry in history.movements:
+        amount = _amount(abs(entry.amount), currency)
+        after = [("balance after", _amount(entry.balance_after, currency))]
+        if entry.entry_type == "ORDER_PAY":
+            facts = [("transactionId", history.order.transaction_id), *after]
+            yield Event(entry.created_at, "shopping-cart", f"Order placed, {amount} debited", "PAID", "", facts)
         else:
-            facts = [("refund", identity.refund_no(one.reference)), *after]
-            yield Event(one.created_at, "cash", f"{amount} credited", "REFUND", "", facts)
+            facts = [("refund", identity.refund_no(entry.reference)), *after]
+            yield Event(entry.created_at, "cash", f"{amount} credited", "REFUND", "", facts)
 
 
-def _written(amount: int, currency: str) -> str:
+def _amount(amount: int, currency: str) -> str:
     return f"{grouped(money.text(amount, currency))} {currency}"
 
 
-def _purchases(known: Known) -> Iterator[Event]:
-    """How each purchase that has ended did: its calls stand by themselves."""
-    for one in known.purchases:
-        if one.finished_at is not None and one.state != "DONE":
-            facts = [("unit", one.unit_key), ("profile", str(one.profile_id))]
-            yield Event(
-                one.finished_at,
-                "truck-delivery",
-                f"Purchase at {one.supplier} ended",
-                one.state,
-                one.reason or "",
-                facts,
-            )
-        elif one.state == "PARKED":
-            facts = [("unit", one.unit_key), ("profile", str(one.profile_id))]
-            yield Event(one.created_at, "alert-triangle", f"Nobody knows what {one.supplier} did", one.state,
-                        one.reason or "", facts)  # fmt: skip
+def _purchases(history: History) -> Iterator[Event]:
+    """How purchases ended or why they are parked; their calls are events of their own."""
+    for purchase in history.purchases:
+        facts = [("unit", purchase.unit_key), ("profile", str(purchase.profile_id))]
+        state, reason = purchase.state, purchase.reason or ""
+        if purchase.finished_at is not None and state != "DONE":
+            title = f"Purchase at {purchase.supplier} ended"
+            yield Event(purchase.finished_at, "truck-delivery", title, state, reason, facts)
+        elif state == "PARKED":
+            title = f"Outcome at {purchase.supplier} unknown"
+            yield Event(purchase.created_at, "alert-triangle", title, state, reason, facts)
 
 
-_ASKED = {"ALLOCATE": "was asked for a profile", "PROBE": "was asked what became of it"}
+_CALL_TITLES = {"ALLOCATE": "was asked for a profile", "PROBE": "was asked for the outcome"}
 
 
-def _calls(known: Known) -> Iterator[Event]:
-    for one in known.calls:
-        facts = [("profile", str(one.profile_id)), ("call", f"{one.position}.{one.number} {one.step}".strip())]
-        if one.answered_at is not None:
-            facts.append(("took", spoken((one.answered_at - one.sent_at).total_seconds())))
-        title = f"{one.supplier} {_ASKED.get(one.kind, one.kind)}"
-        state = (one.outcome or "answered") if one.answered_at else "NO_ANSWER"
-        yield Event(one.sent_at, "link", title, state, one.message or "", facts)
+def _calls(history: History) -> Iterator[Event]:
+    for call in history.calls:
+        facts = [("profile", str(call.profile_id)), ("call", f"{call.position}.{call.number} {call.step}".strip())]
+        if call.answered_at is not None:
+            facts.append(("took", duration_text((call.answered_at - call.sent_at).total_seconds())))
+        title = f"{call.supplier} {_CALL_TITLES.get(call.kind, call.kind)}"
+        state = (call.outcome or "answered") if call.answered_at else "NO_ANSWER"
+        yield Event(call.sent_at, "link", title, state, call.message or "", facts)
 
 
-def _lives(lives: Sequence[Lived]) -> Iterator[Event]:
-    """What profiles went through; many within a second are one event."""
-    told = sorted(
-        (at.replace(microsecond=0), symbol, title, at, one.profile_id)
-        for one in lives
+class _Step(NamedTuple):
+    """A step of a profile's lifecycle. Those of one second, symbol and title are one event."""
+
+    second: datetime
+    symbol: str
+    title: str
+    at: datetime
+    profile_id: int
+
+
+def _profiles(profiles: Sequence[ProfileTimes]) -> Iterator[Event]:
+    steps = sorted(
+        _Step(at.replace(microsecond=0), symbol, title, at, profile.profile_id)
+        for profile in profiles
         for at, symbol, title in (
-            (one.delivered_at, "qrcode", f"delivered by {one.supplier}"),
-            (one.smdp_at, "download", f"SM-DP+ says {one.smdp_status or 'nothing'}"),
-            (one.esim_at, "device-mobile", f"eSIM is {one.esim_status or 'unknown'}"),
-            (one.started_at, "player-play", "plan started"),
-            (one.ended_at, "flag", "plan ended"),
+            (profile.delivered_at, "qrcode", f"delivered by {profile.supplier}"),
+            (profile.smdp_at, "download", f"SM-DP+ says {profile.smdp_status or 'nothing'}"),
+            (profile.esim_at, "device-mobile", f"eSIM is {profile.esim_status or 'unknown'}"),
+            (profile.started_at, "player-play", "plan started"),
+            (profile.ended_at, "flag", "plan ended"),
         )
         if at is not None
     )
-    for (_, symbol, title), group in groupby(told, key=lambda one: one[:3]):
+    for (_, symbol, title), group in groupby(steps, key=lambda step: step[:3]):
         together = list(group)
-        ids = [str(one[4]) for one in together]
-        who = f"Profile {ids[0]}" if len(ids) == 1 else f"{len(ids)} profiles"
-        yield Event(together[0][3], symbol, f"{who}: {title}", facts=[("profiles", _some(ids))] if ids[1:] else ())
+        ids = [str(step.profile_id) for step in together]
+        subject = f"Profile {ids[0]}" if len(ids) == 1 else f"{len(ids)} profiles"
+        facts = [("profiles", _some(ids))] if ids[1:] else ()
+        yield Event(together[0].at, symbol, f"{subject}: {title}", facts=facts)
 
 
-def _voids(voids: Sequence[VoidAsked]) -> Iterator[Event]:
-    for one in voids:
-        yield Event(one.created_at, "ban", f"{one.supplier} was asked to void profile {one.profile_id}",
-                    one.outcome or "PENDING")  # fmt: skip
+def _voids(voids: Sequence[VoidRequest]) -> Iterator[Event]:
+    for void in voids:
+        title = f"{void.supplier} was asked to void profile {void.profile_id}"
+        yield Event(void.created_at, "ban", title, void.outcome or "PENDING")
 
 
-def _refunds(known: Known) -> Iterator[Event]:
-    currency = known.order.currency
-    for one in known.refunds:
-        number, asked = identity.refund_no(one.refund_id), _written(one.amount, currency)
-        waiting = sum(line.way == "REVIEW" and line.status == "PENDING" for line in one.lines)
-        facts = [("refund", number), ("profiles", _some([str(line.profile_id) for line in one.lines]))]
-        text = f"{waiting} of {len(one.lines)} profiles wait for an operator" if waiting else ""
-        state = one.status if one.settled_at is None else ""
-        yield Event(one.created_at, "receipt-refund", f"Refund of {asked} asked for", state, text, facts)
-        if one.settled_at is not None and one.status == "REJECTED":
-            yield Event(one.settled_at, "receipt-refund", f"Refund {number} came to nothing", one.status)
+def _refunds(history: History) -> Iterator[Event]:
+    for refund in history.refunds:
+        number, amount = identity.refund_no(refund.refund_id), _amount(refund.amount, history.order.currency)
+        waiting = sum(line.way == "REVIEW" and line.status == "PENDING" for line in refund.lines)
+        facts = [("refund", number), ("profiles", _some([str(line.profile_id) for line in refund.lines]))]
+        text = f"{waiting} of {len(refund.lines)} profiles wait for an operator" if waiting else ""
+        state = refund.status if refund.settled_at is None else ""
+        yield Event(refund.created_at, "receipt-refund", f"Refund of {amount} requested", state, text, facts)
+        if refund.settled_at is not None and refund.status == "REJECTED":
+            yield Event(refund.settled_at, "receipt-refund", f"Refund {number} failed", refund.status)
 
 
-def _deliveries(known: Known) -> Iterator[Event]:
-    for one in known.deliveries:
-        body = known.bodies.get(one.delivery_id, b"")
-        facts = [("delivery", str(one.delivery_id)), ("order version", str(one.order_version))]
-        if one.trigger != "AUTO":
-            facts.append(("trigger", one.trigger))
+def _deliveries(history: History) -> Iterator[Event]:
+    for delivery in history.deliveries:
+        body = history.bodies.get(delivery.delivery_id, b"")
+        facts = [("delivery", str(delivery.delivery_id)), ("order version", str(delivery.order_version))]
+        if delivery.trigger != "AUTO":
+            facts.append(("trigger", delivery.trigger))
         yield Event(
-            *(one.created_at, "webhook", f"Webhook {one.event_type}", one.state, ", ".join(one.hints or ()), facts),
-            *(codes.answered(known.attempts.get(one.delivery_id, ()), body), one.delivery_id),
-            codes.indented(body, BODY_SHOWN),
+            at=delivery.created_at,
+            symbol="webhook",
+            title=f"Webhook {delivery.event_type}",
+            state=delivery.state,
+            text=", ".join(delivery.hints or ()),
+            facts=facts,
+            attempts=codes.without_codes(history.attempts.get(delivery.delivery_id, ()), body),
+            delivery_id=delivery.delivery_id,
+            body=codes.indented(body, BODY_CHARACTERS),
         )
 
 
@@ -161,6 +177,5 @@ def _some(ids: Sequence[str], most: int = 5) -> str:
     return ", ".join(ids[:most]) + (f" and {len(ids) - most} more" if len(ids) > most else "")
 
 
-def spoken(seconds: float) -> str:
-    """So long, as people say it."""
+def duration_text(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

@@ -1,19 +1,20 @@
-"""What do addresses and forms say, and what do lists and files write? Shared by all views."""
+"""How are parameters of queries and forms read, and how are pagers and CSV files written?"""
 
 import csv
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 from dealer_server.console.shared.request_context import NotFound, RequestContext
-from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.store.audit import audit_log
 
+PAGE_SIZE = 50
 TRAIL = 40
+Word = TypeVar("Word", bound=str)
 
 
 class Pager(NamedTuple):
@@ -24,75 +25,71 @@ class Pager(NamedTuple):
     text: str
 
 
-def text(given: Mapping[str, str], name: str) -> str | None:
-    return given.get(name, "").replace("\0", "").strip() or None
+def text(fields: Mapping[str, str], name: str) -> str | None:
+    return fields.get(name, "").replace("\0", "").strip() or None
 
 
-def number(given: Mapping[str, str], name: str) -> int | None:
-    """None for what is no number of ours."""
-    said = given.get(name, "").strip()
-    return int(said) if said.isascii() and said.isdigit() and len(said) <= 18 else None
+def number(fields: Mapping[str, str], name: str) -> int | None:
+    """None for anything but 1 to 18 digits."""
+    digits = fields.get(name, "").strip()
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 18 else None
 
 
-def named(context: RequestContext, name: str) -> int:
-    """The number that a page's path names. Raises NotHere."""
-    if (said := number(context.path, name)) is None:
+def path_number(context: RequestContext, name: str) -> int:
+    """A parameter of the path that is a number. Raises NotFound."""
+    if (value := number(context.path, name)) is None:
         raise NotFound
-    return said
+    return value
 
 
-def one_of(given: Mapping[str, str], name: str, words: tuple[str, ...]) -> str | None:
-    return said if (said := given.get(name, "")) in words else None
+def one_of(fields: Mapping[str, str], name: str, values: tuple[Word, ...]) -> Word | None:
+    return next((value for value in values if value == fields.get(name)), None)
 
 
-def day(given: Mapping[str, str], name: str, *, after: bool = False) -> datetime | None:
+def day(fields: Mapping[str, str], name: str, *, after: bool = False) -> datetime | None:
     """The beginning of a day such as 2026-11-20, in UTC; `after`: of the day that follows."""
     try:
-        at = datetime.strptime(given.get(name, ""), "%Y-%m-%d").replace(tzinfo=UTC)
-        return at + timedelta(days=1) if after else at
+        start = datetime.strptime(fields.get(name, ""), "%Y-%m-%d").replace(tzinfo=UTC)
+        return start + timedelta(days=1) if after else start
     except (ValueError, OverflowError):
         return None
 
 
-def choices(anything: str, words: Sequence[str]) -> list[tuple[str, str]]:
-    """What a filter can be set to; `anything` is its word where it is not."""
-    return [("", anything), *((word, word) for word in words)]
-
-
-WRITTEN: Mapping[str, object] = {
-    "major": money.text,
-    "order_no": identity.order_no,
-    "topup_no": identity.topup_no,
-    "refund_no": identity.refund_no,
-    "created_at": identity.created_at,
-    "choices": choices,
-}
-"""What templates write numbers, amounts and filters with."""
-
-
 def address(path: str, query: Mapping[str, object]) -> str:
-    """A path with what is set of a query."""
-    said = urlencode({name: value for name, value in query.items() if value not in ("", None)})
-    return f"{path}?{said}" if said else path
+    """A path with the parameters that are set."""
+    encoded = urlencode({name: value for name, value in query.items() if value not in ("", None)})
+    return f"{path}?{encoded}" if encoded else path
 
 
-def pager(context: RequestContext, path: str, following: int | str | None, words: str = "") -> Pager:
-    """Pages go on after the last row seen; the address keeps where the ones before began."""
-    kept = {name: value for name, value in context.query.items() if name not in ("before", "trail")}
-    before = context.query.get("before", "")
+def filters(context: RequestContext) -> dict[str, str]:
+    """The query without what the pager adds."""
+    return {name: value for name, value in context.query.items() if name not in ("before", "trail")}
+
+
+def pager(context: RequestContext, path: str, following: int | str | None, text: str = "") -> Pager:
+    """Pages continue after the last row seen. The query keeps where the pages before began. `following`: the key after
+    which the next page begins, None on the last page."""
+    kept, before = filters(context), context.query.get("before", "")
     trail = [part for part in context.query.get("trail", "").split("~") if part]
     back = {"before": trail[-1] if trail else "", "trail": "~".join(trail[:-1])}
     on = {"before": following, "trail": "~".join([*trail, before][-TRAIL:]).strip("~")}
     return Pager(
-        address(path, kept | back) if before else "", "" if following is None else address(path, kept | on), words
+        address(path, kept | back) if before else "", "" if following is None else address(path, kept | on), text
     )
 
 
-async def exported(context: RequestContext, action: str, tenant_id: int | None, filters: Sequence[str]) -> None:
-    """Somebody takes a file with them: which one, and with which of the filters set, is in the audit log."""
-    detail = {name: given for name in filters if (given := text(context.query, name))}
+def list_pager(context: RequestContext, path: str, following: int | None, count: int) -> Pager:
+    """Of a list that looks back in time. A page that came out short says how far it looked."""
+    short = following is not None and count < PAGE_SIZE
+    text = f"Looked back to {identity.created_at(following or 0):%Y-%m-%d %H:%M} UTC" if short else ""
+    return pager(context, path, following, text)
+
+
+async def record_export(context: RequestContext, action: str, tenant_id: int | None, names: Sequence[str]) -> None:
+    """Who exports a file, and with which filters, is in the audit log."""
+    used = {name: value for name in names if (value := text(context.query, name))}
     await context.parts.database.run(
-        lambda connection: audit_log.record_act(connection, context.author, action, tenant_id, detail)
+        lambda connection: audit_log.record_act(connection, context.author, action, tenant_id, used)
     )
 
 

@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from dealer_server.rules.money import money
+from dealer_server.rules.orders import identity
+
 HERE = Path(__file__).parent.parent
 STATIC = "/console/static/"
 _TONES = {
@@ -108,8 +111,13 @@ def zipped(path: str) -> bytes:
 
 
 def form_nonce() -> str:
-    """A form's own value: the door does what a form asks for once, however often it is sent."""
+    """A value of each form's own: a form acts once, however often it is sent (console/endpoint.py)."""
     return secrets.token_hex(16)
+
+
+def choices(label: str, values: Sequence[str]) -> list[tuple[str, str]]:
+    """The options of a filter; `label` is the one that filters nothing."""
+    return [("", label), *((value, value) for value in values)]
 
 
 @functools.cache
@@ -129,7 +137,17 @@ def environment() -> Environment:
         "json": as_json,
         "epochs": _epochs,
     }
-    made.globals |= {"drawn": drawn, "asset": address, "once": form_nonce}
+    made.globals |= {
+        "drawn": drawn,
+        "asset": address,
+        "once": form_nonce,
+        "major": money.text,
+        "order_no": identity.order_no,
+        "topup_no": identity.topup_no,
+        "refund_no": identity.refund_no,
+        "created_at": identity.created_at,
+        "choices": choices,
+    }
     return made
 
 

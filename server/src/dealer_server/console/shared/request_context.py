@@ -1,12 +1,12 @@
-"""What is a context to the console, and what may a page answer?
+"""What does a view know of a request, and what may it answer?
 
-A view gathers and answers one of these; it decides nothing. A write calls the operation that the command line and the
-API call, with `context.author` as its author.
+A view gathers and decides nothing. A write calls the operation that the command line and the API call, with
+`context.author` as its author.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -23,12 +23,21 @@ from dealer_server.webhooks.outbound import Outbound
 
 
 class User(msgspec.Struct, frozen=True):
-    """Who signed in. tenant_id None: an operator; else a person of that dealer, who sees only what is the dealer's."""
+    """Who signed in. tenant_id None: an operator; else a user of that dealer, who sees only what is the dealer's."""
 
     user_id: int
     name: str
     role: str
     tenant_id: int | None
+
+    @property
+    def kind(self) -> str:
+        return "op" if self.tenant_id is None else "dealer"
+
+    @property
+    def full_role(self) -> str:
+        """With its kind, such as dealer:admin."""
+        return f"{self.kind}:{self.role}"
 
 
 class Parts(NamedTuple):
@@ -47,24 +56,30 @@ class Parts(NamedTuple):
 
 
 class RequestContext(NamedTuple):
-    """One request of somebody who is signed in. `form`: the fields of a write, texts only; files apart by name.
-    `csrf` stands in every form. `sure`: signed in or re-authenticated within the last 5 minutes."""
+    """One request of a user who is signed in.
+
+    `url`: path and query. `path`: the parameters of the path. `form`: what the user filled in; `files`: uploads by
+    field. `csrf` is the token that every form carries. `recently_authenticated`: the password was given in the last
+    5 minutes. `partial`: a page renews a part of itself.
+    """
 
     user: User
     parts: Parts
     now: datetime
+    url: str
     path: Mapping[str, str]
     query: Mapping[str, str]
     form: Mapping[str, str]
     files: Mapping[str, bytes]
     csrf: str
-    sure: bool
+    recently_authenticated: bool
+    partial: bool
     address: str
     session: Session
 
     @property
     def tenant_id(self) -> int:
-        """The dealer this person belongs to."""
+        """The dealer this user belongs to."""
         assert self.user.tenant_id is not None, "an operator belongs to no dealer"
         return self.user.tenant_id
 
@@ -73,20 +88,26 @@ class RequestContext(NamedTuple):
         """For the audit log."""
         return f"console:{self.user.name}"
 
+    def require_recent_authentication(self) -> None:
+        """Raises ReauthenticationRequired."""
+        if not self.recently_authenticated:
+            raise ReauthenticationRequired
 
-class Page(msgspec.Struct, frozen=True):
-    """A template of console/templates with its fields."""
 
-    template: str
-    fields: Mapping[str, Any] = {}
-    status: int = 200
+class Html:
+    """The page's template with these fields. `template` replaces the declared one."""
+
+    def __init__(self, status: int = 200, /, *, template: str = "", **fields: Any):
+        self.status = status
+        self.template = template
+        self.fields = fields
 
 
 class Redirect(msgspec.Struct, frozen=True):
-    """To another page, after a write. `said` is shown there once; `failed` shows it as an error."""
+    """To another page, after a write. `flash` is shown there once; `failed` shows it as an error."""
 
     to: str
-    said: str = ""
+    flash: str = ""
     failed: bool = False
 
 
@@ -99,25 +120,17 @@ class Download(msgspec.Struct, frozen=True):
 
 
 class NotFound(Exception):
-    """There is no such thing, or it is not this person's: the same page for both."""
+    """There is no such thing, or it is not this user's: the same page for both."""
+
+
+class Forbidden(Exception):
+    """The page exists, but not for this role."""
 
 
 class ReauthenticationRequired(Exception):
-    """The password is asked for again; then the page is shown."""
+    """The password is asked for again before the request goes on. The message says what was wrong with the last one."""
 
 
-Answer = Page | Redirect | Download
+Answer = Html | Redirect | Download
 View = Callable[[RequestContext], Awaitable[Answer]]
 Count = Callable[[RequestContext], Awaitable[int]]
-
-
-class Route(NamedTuple):
-    """A page. `roles`: who may open it. A GET changes nothing, save that looking at secrets is written down; a POST
-    carries the CSRF token and a value of its form's own: the view is called for a form of ours, and once. What an
-    operation refuses the view lets pass: the door leads back. `menu`: where it stands in the menu, if it does."""
-
-    method: Literal["GET", "POST"]
-    path: str
-    roles: tuple[str, ...]
-    view: View
-    menu: str = ""

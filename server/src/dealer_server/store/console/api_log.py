@@ -1,7 +1,7 @@
-"""Refused calls of dealers, the last of each, and what a dealer has managed for the first time.
+"""The last refused calls of each dealer, and the steps of a dealer's first run.
 
-Whoever knows an AppKey, which is no secret, can have calls refused that nobody signed. These have a ring of their own,
-so that they take no signed one out of the log.
+Anybody who knows an AppKey, which is no secret, can send calls that are refused as not signed. These have a ring buffer
+of their own, so that they push no signed call out of the log.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ KEPT_SIGNED = 800
 KEPT = KEPT_UNSIGNED + KEPT_SIGNED
 UNSIGNED = frozenset(("path", "query string", "method", "size", "content type", "failed authentications", "headers",
                       "header form", "active", "address", "timestamp", "signature"))  # fmt: skip
-"""What a call failed at that nobody need have signed."""
+"""The checks that a call can fail without a valid signature."""
 Step = Literal["HEALTH", "BALANCE", "WEBHOOK", "CREDENTIALS", "LIVE"]
 
 
@@ -40,7 +40,7 @@ class RefusedCall(NamedTuple):
     body_sha256: str | None
 
 
-class Line(NamedTuple):
+class RefusedCallRow(NamedTuple):
     """A refused call in a list."""
 
     number: int
@@ -93,54 +93,54 @@ ON CONFLICT (tenant_id, slot) DO UPDATE SET {_REPLACED}
 
 
 async def hurry(connection: Connection) -> None:
-    """This transaction's commit waits for no disk and no standby: a log that a crash shortens is still a log."""
+    """This transaction's commit waits for no disk and no standby: a crash may shorten this log."""
     await connection.execute("SET LOCAL synchronous_commit = off")
 
 
 async def write(connection: Connection, calls: Sequence[RefusedCall], dropped: Mapping[int, int]) -> None:
-    """Puts them into the rings, oldest first; counts those that were `dropped`."""
+    """Adds them to the ring buffers, oldest first; counts those that were `dropped`."""
     lost = {**dict.fromkeys([call.tenant_id for call in calls], 0), **dropped}
     columns = list(zip(*calls, strict=True)) or [()] * _COUNTED
     await connection.execute(_WRITE, *columns, list(UNSIGNED), list(lost), list(lost.values()))
 
 
-async def page(
+async def list_calls(
     connection: Connection, tenant_id: int, code: str | None, before: int | None, limit: int
-) -> Sequence[Line]:
-    """Newest first; at most 1 000 rows are looked at."""
+) -> Sequence[RefusedCallRow]:
+    """Newest first; at most 1 000 rows are scanned."""
     rows = await connection.fetch(
         "SELECT number, at, path, code, failed, message, address FROM refused_call WHERE tenant_id = $1"
         " AND ($2::text IS NULL OR code = $2) AND ($3::bigint IS NULL OR number < $3) ORDER BY number DESC LIMIT $4",
         *(tenant_id, code, before, limit),
     )
-    return [Line(*row) for row in rows]
+    return [RefusedCallRow(**row) for row in rows]
 
 
 async def codes(connection: Connection, tenant_id: int) -> Sequence[tuple[str, int]]:
     """The result codes of the calls that are kept, with how many there are of each."""
     rows = await connection.fetch(
-        "SELECT code, count(*) FROM refused_call WHERE tenant_id = $1 GROUP BY code ORDER BY count(*) DESC, code",
+        "SELECT code, count(*) AS calls FROM refused_call WHERE tenant_id = $1 GROUP BY code ORDER BY calls DESC, code",
         tenant_id,
     )
-    return [(row[0], row[1]) for row in rows]
+    return [(row["code"], row["calls"]) for row in rows]
 
 
 async def find(connection: Connection, tenant_id: int, number: int) -> RefusedCall | None:
-    """None also where it has left its ring. At most 1 000 rows are looked at."""
+    """None also where newer calls replaced it. At most 1 000 rows are scanned."""
     row = await connection.fetchrow(
         f"SELECT {_COLUMNS} FROM refused_call WHERE tenant_id = $1 AND number = $2", tenant_id, number
     )
-    return RefusedCall(*row) if row else None
+    return RefusedCall(**row) if row else None
 
 
 async def counts(connection: Connection, tenant_id: int) -> tuple[int, int]:
     """How many were written ever, and how many were dropped."""
     row = await connection.fetchrow("SELECT written, dropped FROM refused_count WHERE tenant_id = $1", tenant_id)
-    return (row[0], row[1]) if row else (0, 0)
+    return (row["written"], row["dropped"]) if row else (0, 0)
 
 
 async def record_steps(connection: Connection, steps: Iterable[tuple[int, Step]], now: datetime) -> None:
-    """(tenant_id, step) managed for the first time; later times change nothing."""
+    """(tenant_id, step) done for the first time; later times change nothing."""
     await connection.executemany(
         "INSERT INTO first_run (tenant_id, step, done_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
         [(tenant_id, step, now) for tenant_id, step in steps],
@@ -149,4 +149,4 @@ async def record_steps(connection: Connection, steps: Iterable[tuple[int, Step]]
 
 async def steps(connection: Connection, tenant_id: int) -> Mapping[Step, datetime]:
     rows = await connection.fetch("SELECT step, done_at FROM first_run WHERE tenant_id = $1", tenant_id)
-    return {row[0]: row[1] for row in rows}
+    return {row["step"]: row["done_at"] for row in rows}

@@ -1,22 +1,28 @@
-"""What the console shows a dealer of its own: each statement names the tenant and looks at a bounded number of rows.
+"""What the console shows a dealer of its own: each statement names the tenant and scans a bounded number of rows.
 
-Where few rows match a filter, a page is short and the next one goes on further back: a page never costs more than
-looking at `LOOKED` rows by the primary key, however much the dealer has bought.
+Where few rows match a filter, a page is short and the next one continues further back: a page never scans more than
+`MAX_SCANNED` rows by the primary key, however much the dealer has bought.
 """
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from dealer_server.db.connection import Connection
 from dealer_server.rules.orders import identity
-from dealer_server.store.console.pages import LOOKED
+from dealer_server.store.console.pages import MAX_SCANNED, ListPage
+from dealer_server.store.orders.listing import Window
 from dealer_server.store.profiles.iccid import RANK
+from dealer_server.store.wallets.ledger import Entry
 from dealer_server.store.wallets.topup import Topup
-from dealer_server.store.webhooks.log import Delivery
+from dealer_server.store.webhooks import log
+from dealer_server.store.webhooks.log import Delivery, Filter
+from esim_dealer.wire.vocabulary import DeliveryState, EventType
+
+T = TypeVar("T")
 
 
-class OrderLine(NamedTuple):
+class OrderRow(NamedTuple):
     """An order in a list; amounts in ten-thousandths."""
 
     order_id: int
@@ -29,7 +35,7 @@ class OrderLine(NamedTuple):
     order_status: str
 
 
-class ProfileLine(NamedTuple):
+class ProfileRow(NamedTuple):
     """A profile in a list."""
 
     profile_id: int
@@ -44,20 +50,8 @@ class ProfileLine(NamedTuple):
     data_usage_bytes: int
 
 
-class Entry(NamedTuple):
-    """One movement of money. `order_id` of a debit or a refund, `topup_id` of a top-up."""
-
-    version: int
-    entry_type: str
-    amount: int
-    balance_after: int
-    order_id: int | None
-    topup_id: int | None
-    created_at: datetime
-
-
 class Wallet(NamedTuple):
-    """What a dealer has, owes and has bought; amounts in ten-thousandths."""
+    """Amounts in ten-thousandths."""
 
     name: str
     currency: str
@@ -75,7 +69,7 @@ class Wallet(NamedTuple):
         return self.balance + self.credit_limit
 
 
-class RefundLine(NamedTuple):
+class RefundRow(NamedTuple):
     refund_id: int
     status: str
     amount: int
@@ -86,11 +80,22 @@ class RefundLine(NamedTuple):
     settled_at: datetime | None
 
 
+class AccessTerms(NamedTuple):
+    """`qps` 0: no limit. `ip_allow`: the addresses that may call; empty: all."""
+
+    qps: int
+    ip_allow: Sequence[str]
+
+
 class Span(NamedTuple):
     """Ids from `first` on and before `end`."""
 
     first: int
     end: int
+
+    def until(self, before: int | None) -> "Span":
+        """The part before an id."""
+        return self if before is None else self._replace(end=min(before, self.end))
 
 
 async def wallet(connection: Connection, tenant_id: int) -> Wallet:
@@ -100,43 +105,50 @@ async def wallet(connection: Connection, tenant_id: int) -> Wallet:
         tenant_id,
     )
     assert row is not None, "a dealer has a wallet"
-    return Wallet(*row)
+    return Wallet(**row)
 
 
+# Each row of a scan carries the last id that was scanned and how many rows were; a scan without a match is one row.
 _ORDERS = """
-WITH looked AS MATERIALIZED (
+WITH scanned AS MATERIALIZED (
     SELECT order_id, transaction_id, currency, amount, refund_amount, pay_status, delivery_status, order_status
     FROM orders WHERE tenant_id = $1 AND order_id >= $2 AND order_id < $3 ORDER BY order_id DESC LIMIT $5
 )
-SELECT ends.last, ends.count, found.* FROM (SELECT min(order_id) AS last, count(*) AS count FROM looked) ends
+SELECT ends.last_scanned, ends.scanned, found.*
+FROM (SELECT min(order_id) AS last_scanned, count(*) AS scanned FROM scanned) ends
 LEFT JOIN LATERAL (
-    SELECT * FROM looked WHERE $4::text IS NULL OR order_status = $4 OR delivery_status = $4
+    SELECT * FROM scanned WHERE $4::text IS NULL OR order_status = $4 OR delivery_status = $4
     ORDER BY order_id DESC LIMIT $6
 ) found ON true ORDER BY found.order_id DESC
 """
 
 
-async def orders(
-    connection: Connection, tenant_id: int, span: Span, status: str | None, size: int, looked: int = LOOKED
-) -> tuple[Sequence[OrderLine], int | None]:
-    """The newest orders, and the id the next page goes on before. `status`: an orderStatus or a deliveryStatus."""
-    looked = looked if status else size + 1
-    rows = await connection.fetch(_ORDERS, tenant_id, *span, status, looked, size + 1)
-    found = [OrderLine(*row[2:]) for row in rows if row[2] is not None]
-    return _page(found, size, rows[0][0] if rows[0][1] == looked else None)
+async def list_orders(
+    connection: Connection,
+    tenant_id: int,
+    span: Span,
+    status: str | None,
+    size: int,
+    max_scanned: int = MAX_SCANNED,
+) -> ListPage[OrderRow]:
+    """The newest orders. `status`: an orderStatus or a deliveryStatus."""
+    limit = max_scanned if status else size + 1
+    rows = await connection.fetch(_ORDERS, tenant_id, *span, status, limit, size + 1)
+    return _scanned(OrderRow, "order_id", rows, size, limit)
 
 
 _PROFILES = """
-WITH looked AS MATERIALIZED (
+WITH scanned AS MATERIALIZED (
     SELECT profile_id, order_id, line, iccid, lifecycle_status, plan_use_status, failed, refunded, data_total_bytes,
         data_usage_bytes
     FROM profile WHERE tenant_id = $1 AND profile_id >= $2 AND profile_id < $3 ORDER BY profile_id DESC LIMIT $6
 )
-SELECT ends.last, ends.count, found.profile_id, found.order_id, i.package_code, found.iccid, found.lifecycle_status,
-    found.plan_use_status, found.failed, found.refunded, found.data_total_bytes, found.data_usage_bytes
-FROM (SELECT min(profile_id) AS last, count(*) AS count FROM looked) ends
+SELECT ends.last_scanned, ends.scanned, found.profile_id, found.order_id, i.package_code, found.iccid,
+    found.lifecycle_status, found.plan_use_status, found.failed, found.refunded, found.data_total_bytes,
+    found.data_usage_bytes
+FROM (SELECT min(profile_id) AS last_scanned, count(*) AS scanned FROM scanned) ends
 LEFT JOIN LATERAL (
-    SELECT * FROM looked
+    SELECT * FROM scanned
     WHERE ($4::text IS NULL OR lifecycle_status = $4) AND ($5::text IS NULL OR plan_use_status = $5)
     ORDER BY profile_id DESC LIMIT $7
 ) found ON true
@@ -145,40 +157,50 @@ ORDER BY found.profile_id DESC
 """
 
 
-async def profiles(
+async def list_profiles(
     connection: Connection,
     tenant_id: int,
     span: Span,
     lifecycle_status: str | None,
     plan_use_status: str | None,
     size: int,
-) -> tuple[Sequence[ProfileLine], int | None]:
-    """The newest profiles, and the id the next page goes on before."""
-    looked = LOOKED if lifecycle_status or plan_use_status else size + 1
-    rows = await connection.fetch(_PROFILES, tenant_id, *span, lifecycle_status, plan_use_status, looked, size + 1)
-    found = [ProfileLine(*row[2:]) for row in rows if row[2] is not None]
-    return _page(found, size, rows[0][0] if rows[0][1] == looked else None)
+) -> ListPage[ProfileRow]:
+    """The newest profiles."""
+    limit = MAX_SCANNED if lifecycle_status or plan_use_status else size + 1
+    rows = await connection.fetch(_PROFILES, tenant_id, *span, lifecycle_status, plan_use_status, limit, size + 1)
+    return _scanned(ProfileRow, "profile_id", rows, size, limit)
 
 
-def _page(found: list, size: int, looked_to: int | None) -> tuple[Sequence, int | None]:
-    """Where there are more than fit, the next page goes on after the last that does; else where looking ended."""
-    if len(found) > size:
-        return found[:size], found[size - 1][0]
-    return found, looked_to
+def _scanned(kind: type[T], key: str, rows: Sequence[Any], size: int, limit: int) -> ListPage[T]:
+    """A page of the rows of a scan, of which `limit` were scanned at most."""
+    matches = [row for row in rows if row[key] is not None]
+    page = [_without_scan(kind, row) for row in matches[:size]]
+    if len(matches) > size:
+        return ListPage(page, matches[size - 1][key])
+    return ListPage(page, rows[0]["last_scanned"] if rows[0]["scanned"] == limit else None)
+
+
+def _without_scan(kind: type[T], row: Any) -> T:
+    return kind(**{name: value for name, value in row.items() if name not in ("last_scanned", "scanned")})
+
+
+def _page(rows: Sequence[T], size: int, key: str) -> ListPage[T]:
+    """A page of `size` rows, of which `size` + 1 were read."""
+    return ListPage(rows[:size], getattr(rows[size - 1], key) if len(rows) > size else None)
 
 
 async def locate(connection: Connection, tenant_id: int, text: str) -> tuple[int | None, int | None]:
-    """(orderId, profileId) of what a dealer typed: an orderNo, transactionId, ICCID or profileId; None: no such one."""
+    """(orderId, profileId) of an orderNo, transactionId, ICCID or profileId; None for what does not exist."""
     number = identity.profile_id(text)
     row = await connection.fetchrow(
-        "SELECT order_id, NULL::bigint FROM orders WHERE tenant_id = $1 AND order_id = $2"
+        "SELECT order_id, NULL::bigint AS profile_id FROM orders WHERE tenant_id = $1 AND order_id = $2"
         " UNION ALL SELECT order_id, NULL FROM orders WHERE tenant_id = $1 AND transaction_id = $3"
         " UNION ALL (SELECT order_id, profile_id FROM profile p WHERE tenant_id = $1 AND iccid = $3"
         f"  ORDER BY {RANK} DESC LIMIT 1)"
         " UNION ALL SELECT order_id, profile_id FROM profile WHERE tenant_id = $1 AND profile_id = $4 LIMIT 1",
         *(tenant_id, identity.order_id(text), text, number),
     )
-    return (row[0], row[1]) if row else (None, None)
+    return (row["order_id"], row["profile_id"]) if row else (None, None)
 
 
 async def order_of(connection: Connection, tenant_id: int, profile_id: int) -> int | None:
@@ -187,15 +209,15 @@ async def order_of(connection: Connection, tenant_id: int, profile_id: int) -> i
     )
 
 
-async def refunds(connection: Connection, tenant_id: int, order_id: int, limit: int) -> Sequence[RefundLine]:
+async def refunds(connection: Connection, tenant_id: int, order_id: int, limit: int) -> Sequence[RefundRow]:
     """Newest first."""
     rows = await connection.fetch(
         "SELECT refund_id, status, amount, credited, (SELECT count(*) FROM refund_line l WHERE l.tenant_id = $1"
-        "  AND l.refund_id = r.refund_id), remark, created_at, settled_at"
+        "  AND l.refund_id = r.refund_id) AS profiles, remark, created_at, settled_at"
         " FROM refund r WHERE tenant_id = $1 AND order_id = $2 ORDER BY refund_id DESC LIMIT $3",
         *(tenant_id, order_id, limit),
     )
-    return [RefundLine(*row) for row in rows]
+    return [RefundRow(**row) for row in rows]
 
 
 async def voids_waiting(connection: Connection, tenant_id: int, order_id: int) -> frozenset[int]:
@@ -205,73 +227,55 @@ async def voids_waiting(connection: Connection, tenant_id: int, order_id: int) -
         tenant_id,
         order_id,
     )
-    return frozenset(row[0] for row in rows)
+    return frozenset(row["profile_id"] for row in rows)
 
 
 # Webhooks
 
-_DELIVERY = (
-    "tenant_id, delivery_id, order_id, event_type, trigger, state, order_version, hints, attempt_count,"
-    " CASE WHEN state IN ('READY', 'RETRY') THEN due_at END, created_at"
+_DELIVERIES = """
+WITH scanned AS MATERIALIZED (
+    SELECT tenant_id, delivery_id, order_id, event_type, trigger, state, order_version, hints, attempt_count,
+        CASE WHEN state IN ('READY', 'RETRY') THEN due_at END AS next_attempt_at, created_at
+    FROM webhook_delivery WHERE tenant_id = $1 AND delivery_id < $2 ORDER BY delivery_id DESC LIMIT $5
 )
-
-
-async def deliveries_of(connection: Connection, tenant_id: int, order_id: int, limit: int) -> Sequence[Delivery]:
-    """An order's events, newest first."""
-    rows = await connection.fetch(
-        f"SELECT {_DELIVERY} FROM webhook_delivery WHERE tenant_id = $1 AND order_id = $2 AND trigger <> 'TEST'"
-        " ORDER BY order_version DESC, delivery_id DESC LIMIT $3",
-        *(tenant_id, order_id, limit),
-    )
-    return [Delivery(*row) for row in rows]
-
-
-_DELIVERIES = f"""
-WITH looked AS MATERIALIZED (
-    SELECT {_DELIVERY} FROM webhook_delivery WHERE tenant_id = $1 AND delivery_id < $2
-    ORDER BY delivery_id DESC LIMIT $5
-)
-SELECT ends.last, ends.count, found.* FROM (SELECT min(delivery_id) AS last, count(*) AS count FROM looked) ends
+SELECT ends.last_scanned, ends.scanned, found.*
+FROM (SELECT min(delivery_id) AS last_scanned, count(*) AS scanned FROM scanned) ends
 LEFT JOIN LATERAL (
-    SELECT * FROM looked WHERE trigger <> 'TEST' AND ($3::text IS NULL OR event_type = $3)
+    SELECT * FROM scanned WHERE trigger <> 'TEST' AND ($3::text IS NULL OR event_type = $3)
         AND ($4::text IS NULL OR state = $4)
     ORDER BY delivery_id DESC LIMIT $6
 ) found ON true ORDER BY found.delivery_id DESC
 """
 
 
-async def deliveries(
-    connection: Connection, tenant_id: int, end: int, event_type: str | None, state: str | None, size: int
-) -> tuple[Sequence[Delivery], int | None]:
-    """The newest deliveries before an id, and the id the next page goes on before."""
-    looked = LOOKED if event_type or state else size + 1
-    rows = await connection.fetch(_DELIVERIES, tenant_id, end, event_type, state, looked, size + 1)
-    found = [Delivery(*row[2:]) for row in rows if row[2] is not None]
-    last = rows[0][0] if rows[0][1] == looked else None
-    if len(found) > size:
-        return found[:size], found[size - 1].delivery_id
-    return found, last
+async def deliveries_of(connection: Connection, tenant_id: int, order_id: int, limit: int) -> Sequence[Delivery]:
+    """An order's events, newest first."""
+    return await log.page(connection, tenant_id, Filter(order_id), Window(limit, 0, None))
 
 
-async def deliveries_failed(
-    connection: Connection, tenant_id: int, end: int, event_type: str | None, size: int
-) -> tuple[Sequence[Delivery], int | None]:
-    """Those that ended FAILED: there is an index of these."""
-    rows = await connection.fetch(
-        f"SELECT {_DELIVERY} FROM webhook_delivery WHERE tenant_id = $1 AND delivery_id < $2 AND state = 'FAILED'"
-        " AND trigger <> 'TEST' AND ($3::text IS NULL OR event_type = $3) ORDER BY delivery_id DESC LIMIT $4",
-        *(tenant_id, end, event_type, size + 1),
-    )
-    found = [Delivery(*row) for row in rows]
-    return found[:size], found[size - 1].delivery_id if len(found) > size else None
+async def list_deliveries(
+    connection: Connection,
+    tenant_id: int,
+    end: int,
+    event_type: EventType | None,
+    state: DeliveryState | None,
+    size: int,
+) -> ListPage[Delivery]:
+    """The newest deliveries before an id. Those that ended FAILED have an index of their own."""
+    if state == "FAILED":
+        filters, window = Filter(event_type=event_type, states=("FAILED",)), Window(size + 1, 0, end)
+        return _page(await log.page(connection, tenant_id, filters, window), size, "delivery_id")
+    limit = MAX_SCANNED if event_type or state else size + 1
+    rows = await connection.fetch(_DELIVERIES, tenant_id, end, event_type, state, limit, size + 1)
+    return _scanned(Delivery, "delivery_id", rows, size, limit)
 
 
 # Money
 
 _ENTRIES = """
 SELECT version, entry_type, amount, balance_after, CASE entry_type WHEN 'ORDER_PAY' THEN reference
-    WHEN 'REFUND' THEN (SELECT order_id FROM refund r WHERE r.tenant_id = $1 AND r.refund_id = e.reference) END,
-    CASE entry_type WHEN 'TOPUP' THEN reference END, created_at
+    WHEN 'REFUND' THEN (SELECT order_id FROM refund r WHERE r.tenant_id = $1 AND r.refund_id = e.reference)
+    END AS order_id, CASE entry_type WHEN 'TOPUP' THEN reference END AS topup_id, created_at
 FROM ledger_entry e WHERE tenant_id = $1 AND version >= $2 AND version < $3 AND ($4::text IS NULL OR entry_type = $4)
 ORDER BY version DESC LIMIT $5
 """
@@ -279,16 +283,18 @@ ORDER BY version DESC LIMIT $5
 
 async def entries(
     connection: Connection, tenant_id: int, span: Span, entry_type: str | None, size: int
-) -> tuple[Sequence[Entry], int | None]:
-    """The newest entries of these versions, and the version the next page goes on before. Versions have no gaps, so
-    that `LOOKED` of them are as many rows."""
-    first = max(span.first, span.end - (LOOKED if entry_type else size + 1))
+) -> ListPage[Entry]:
+    """The newest entries of these versions. Versions have no gaps, so that a range of them bounds the scan."""
+    first = max(span.first, span.end - (MAX_SCANNED if entry_type else size + 1))
     rows = await connection.fetch(_ENTRIES, tenant_id, first, span.end, entry_type, size + 1)
-    return _page([Entry(*row) for row in rows], size, first if first > span.first else None)
+    ledger = [Entry(**row) for row in rows]
+    if len(ledger) > size:
+        return _page(ledger, size, "version")
+    return ListPage(ledger, first if first > span.first else None)
 
 
 async def version_at(connection: Connection, tenant_id: int, at: datetime, newest: int) -> int:
-    """The first version written at this time or later; `newest` + 1 where there is none. By halves: versions are in
+    """The first version written at this time or later; `newest` + 1 where there is none. By bisection: versions are in
     the order of time, which has no index."""
     low, high = 1, newest + 1
     while low < high:
@@ -301,32 +307,28 @@ async def version_at(connection: Connection, tenant_id: int, at: datetime, newes
     return low
 
 
-async def topups(
-    connection: Connection, tenant_id: int, before: int | None, size: int
-) -> tuple[Sequence[Topup], int | None]:
+async def topups(connection: Connection, tenant_id: int, before: int | None, size: int) -> ListPage[Topup]:
     rows = await connection.fetch(
         f"SELECT {', '.join(Topup._fields)} FROM topup WHERE tenant_id = $1 AND ($2::bigint IS NULL OR topup_id < $2)"
         " ORDER BY topup_id DESC LIMIT $3",
         *(tenant_id, before, size + 1),
     )
-    found = [Topup(*row) for row in rows]
-    return found[:size], found[size - 1].topup_id if len(found) > size else None
+    return _page([Topup(**row) for row in rows], size, "topup_id")
 
 
 # Credentials and first run
 
 
-async def access_terms(connection: Connection, tenant_id: int) -> tuple[int, Sequence[str]]:
-    """QPS (0: no limit) and the addresses that may call (none: all)."""
+async def access_terms(connection: Connection, tenant_id: int) -> AccessTerms:
     row = await connection.fetchrow("SELECT qps, ip_allow FROM tenant WHERE tenant_id = $1", tenant_id)
-    assert row is not None, "a person of a dealer has a dealer"
-    return row[0], list(row[1])
+    assert row is not None, "a dealer's user has a dealer"
+    return AccessTerms(**row)
 
 
 async def failed_deliveries(connection: Connection, tenant_id: int, most: int) -> int:
     """How many webhooks ended FAILED; `most` + 1 where there are more."""
-    found: int | None = await connection.fetchval(
+    count: int | None = await connection.fetchval(
         "SELECT count(*) FROM (SELECT FROM webhook_delivery WHERE tenant_id = $1 AND state = 'FAILED' LIMIT $2) failed",
         *(tenant_id, most + 1),
     )
-    return found or 0
+    return count or 0

@@ -8,7 +8,9 @@ from dealer_server.db.connection import Connection
 NAMES = 500
 
 
-class Listed(NamedTuple):
+class DealerRow(NamedTuple):
+    """A dealer in a list; amounts in ten-thousandths."""
+
     tenant_id: int
     name: str
     status: str
@@ -73,28 +75,28 @@ class Price(NamedTuple):
 
 
 async def names(connection: Connection, chosen: int | None = None) -> list[tuple[int, str]]:
-    """To choose from: the one that is chosen, and the first few hundred by name."""
+    """(tenant_id, name) for a select: the chosen dealer, and the first few hundred by name."""
     rows = await connection.fetch(
         "SELECT tenant_id, name FROM tenant ORDER BY tenant_id IS NOT DISTINCT FROM $2 DESC, lower(name), tenant_id"
         " LIMIT $1",
         *(NAMES, chosen),
     )
-    return [(row[0], row[1]) for row in rows]
+    return [(row["tenant_id"], row["name"]) for row in rows]
 
 
-async def page(connection: Connection, text: str | None, after: int | None, limit: int) -> list[Listed]:
+async def list_dealers(connection: Connection, text: str | None, after: int | None, limit: int) -> list[DealerRow]:
     """By tenantId; `text` is a part of the name, or of an AppKey its beginning."""
     rows = await connection.fetch(
         "SELECT t.tenant_id, t.name, t.status, w.frozen, w.currency, w.balance, w.credit_limit,"
-        " w.low_balance_threshold, w.order_count, w.profile_count, coalesce(e.state, 'NOT_SET'),"
-        " coalesce(e.consecutive_failures, 0)"
+        " w.low_balance_threshold, w.order_count, w.profile_count,"
+        " coalesce(e.state, 'NOT_SET') AS endpoint, coalesce(e.consecutive_failures, 0) AS consecutive_failures"
         " FROM tenant t JOIN wallet w USING (tenant_id) LEFT JOIN webhook_endpoint e USING (tenant_id)"
         " WHERE ($1::text IS NULL OR position(lower($1) IN lower(t.name)) > 0 OR t.tenant_id::text = $1"
         "  OR EXISTS (SELECT FROM credential c WHERE c.tenant_id = t.tenant_id AND starts_with(c.app_key, $1)))"
         " AND ($2::bigint IS NULL OR t.tenant_id > $2) ORDER BY t.tenant_id LIMIT $3",
         *(text, after, limit),
     )
-    return [Listed(*row) for row in rows]
+    return [DealerRow(**row) for row in rows]
 
 
 async def dealer(connection: Connection, tenant_id: int) -> Dealer | None:
@@ -104,7 +106,7 @@ async def dealer(connection: Connection, tenant_id: int) -> Dealer | None:
         " FROM tenant t JOIN wallet w USING (tenant_id) WHERE t.tenant_id = $1",
         tenant_id,
     )
-    return Dealer(*row) if row else None
+    return Dealer(**row) if row else None
 
 
 async def credentials(connection: Connection, tenant_id: int) -> list[Credential]:
@@ -113,7 +115,7 @@ async def credentials(connection: Connection, tenant_id: int) -> list[Credential
         " ORDER BY created_at, app_key",
         tenant_id,
     )
-    return [Credential(*row) for row in rows]
+    return [Credential(**row) for row in rows]
 
 
 async def prices(connection: Connection, tenant_id: int, limit: int) -> list[Price]:
@@ -123,4 +125,4 @@ async def prices(connection: Connection, tenant_id: int, limit: int) -> list[Pri
         tenant_id,
         limit,
     )
-    return [Price(*row) for row in rows]
+    return [Price(**row) for row in rows]

@@ -8,10 +8,10 @@ from dealer_server.db.connection import Connection
 from dealer_server.db.sealing import DataKeys, delivery_context
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import pages
-from dealer_server.store.console.pages import Page, Reach
+from dealer_server.store.console.pages import ListPage, ScanRange
 
 
-class Wanted(NamedTuple):
+class OrderFilter(NamedTuple):
     """Which orders: all that is given must match. `status` is an orderStatus or a deliveryStatus."""
 
     tenant_id: int | None = None
@@ -21,7 +21,7 @@ class Wanted(NamedTuple):
     end: datetime | None = None
 
 
-class Listed(NamedTuple):
+class OrderRow(NamedTuple):
     """An order in a list. `lines`: (packageCode, quantity)."""
 
     tenant_id: int
@@ -37,22 +37,32 @@ class Listed(NamedTuple):
     lines: Sequence[tuple[str, int]]
 
 
-async def page(connection: Connection, wanted: Wanted, before: int | None, size: int) -> Page[Listed]:
-    """The newest orders that match, of those before an id."""
-    first, end = identity.ids_between(wanted.start, wanted.end)
+class Owner(NamedTuple):
+    """The dealer of an order."""
 
-    async def matching(begin: int, end: int, limit: int) -> list[Listed]:
-        return await _matching(connection, wanted, begin, end, limit)
+    tenant_id: int
+    dealer: str
+    order_id: int
 
-    reach = Reach("orders", "order_id", wanted.tenant_id, first)
+
+async def list_orders(
+    connection: Connection, filters: OrderFilter, before: int | None, size: int
+) -> ListPage[OrderRow]:
+    """The newest orders that match, before an id."""
+    first, end = identity.ids_between(filters.start, filters.end)
+
+    async def matching(begin: int, end: int, limit: int) -> list[OrderRow]:
+        return await _matching(connection, filters, begin, end, limit)
+
+    scan = ScanRange("orders", "order_id", filters.tenant_id, first)
     until = end if before is None else min(before, end)
-    return await pages.back(connection, reach, until, size, matching, lambda one: one.order_id)
+    return await pages.scan_back(connection, scan, until, size, matching, lambda row: row.order_id)
 
 
-# A condition that is not always there, so that the lines are joined and not looked up one by one.
+# A condition of its own, so that the items are joined and not looked up one by one.
 _OF_PACKAGE = """AND order_id IN (SELECT order_id FROM order_item i WHERE i.tenant_id = t.tenant_id
                 AND i.order_id >= $2 AND i.order_id < $3 AND i.package_code = $6)"""
-_LISTED = """
+_ORDERS = """
 WITH found AS MATERIALIZED (
     SELECT o.*, t.name FROM tenant t CROSS JOIN LATERAL (
         SELECT * FROM orders o WHERE o.tenant_id = t.tenant_id AND order_id >= $2 AND order_id < $3
@@ -63,7 +73,7 @@ WITH found AS MATERIALIZED (
     WHERE $1::bigint IS NULL OR t.tenant_id = $1
     ORDER BY order_id DESC LIMIT $5
 )
-SELECT f.tenant_id, f.order_id, f.name, f.transaction_id, f.currency, f.amount, f.refund_amount, f.pay_status,
+SELECT f.tenant_id, f.order_id, f.name AS dealer, f.transaction_id, f.currency, f.amount, f.refund_amount, f.pay_status,
     f.delivery_status, f.order_status, i.lines
 FROM found f CROSS JOIN LATERAL (
     SELECT array_agg((package_code, quantity::int) ORDER BY line) AS lines
@@ -72,21 +82,21 @@ FROM found f CROSS JOIN LATERAL (
 """
 
 
-async def _matching(connection: Connection, wanted: Wanted, begin: int, end: int, limit: int) -> list[Listed]:
-    sql = _LISTED.format(packages=_OF_PACKAGE if wanted.package_code else "")
-    packages = [wanted.package_code] if wanted.package_code else []
-    rows = await connection.fetch(sql, wanted.tenant_id, begin, end, wanted.status, limit, *packages)
-    return [Listed(*row[:10], lines=[(line[0], line[1]) for line in row[10]]) for row in rows]
+async def _matching(connection: Connection, filters: OrderFilter, begin: int, end: int, limit: int) -> list[OrderRow]:
+    sql = _ORDERS.format(packages=_OF_PACKAGE if filters.package_code else "")
+    packages = [filters.package_code] if filters.package_code else []
+    rows = await connection.fetch(sql, filters.tenant_id, begin, end, filters.status, limit, *packages)
+    return [OrderRow(**row) for row in rows]
 
 
-async def whose(connection: Connection, order_id: int) -> tuple[int, str] | None:
-    """(tenant_id, dealer) of an order; orderIds are unique over all tenants."""
+async def owner(connection: Connection, order_id: int) -> Owner | None:
+    """orderIds are unique over all tenants."""
     row = await connection.fetchrow(
-        "SELECT t.tenant_id, t.name FROM tenant t JOIN LATERAL (SELECT FROM orders o"
+        "SELECT t.tenant_id, t.name AS dealer, o.order_id FROM tenant t JOIN LATERAL (SELECT order_id FROM orders o"
         " WHERE o.tenant_id = t.tenant_id AND o.order_id = $1) o ON true LIMIT 1",
         order_id,
     )
-    return (row[0], row[1]) if row else None
+    return Owner(**row) if row else None
 
 
 # What happened to one order
@@ -102,7 +112,7 @@ class Movement(NamedTuple):
     created_at: datetime
 
 
-class Bought(NamedTuple):
+class Purchase(NamedTuple):
     """A purchase at a supplier."""
 
     profile_id: int
@@ -117,7 +127,7 @@ class Bought(NamedTuple):
     finished_at: datetime | None
 
 
-class Called(NamedTuple):
+class SupplierCall(NamedTuple):
     """A call to a supplier; `answered_at` None where no answer was recorded."""
 
     profile_id: int
@@ -132,8 +142,8 @@ class Called(NamedTuple):
     message: str | None
 
 
-class Lived(NamedTuple):
-    """What is known of a profile's life, by when it happened."""
+class ProfileTimes(NamedTuple):
+    """When the steps of a profile's lifecycle happened."""
 
     profile_id: int
     iccid: str
@@ -147,7 +157,7 @@ class Lived(NamedTuple):
     ended_at: datetime | None
 
 
-class VoidAsked(NamedTuple):
+class VoidRequest(NamedTuple):
     profile_id: int
     supplier: str
     created_at: datetime
@@ -163,10 +173,10 @@ async def movements(connection: Connection, tenant_id: int, order_id: int) -> li
         tenant_id,
         order_id,
     )
-    return [Movement(*row) for row in rows]
+    return [Movement(**row) for row in rows]
 
 
-async def purchases(connection: Connection, tenant_id: int, profiles: range, limit: int) -> list[Bought]:
+async def purchases(connection: Connection, tenant_id: int, profiles: range, limit: int) -> list[Purchase]:
     """What was bought for these profiles, by profile and attempt."""
     rows = await connection.fetch(
         "SELECT profile_id, position, unit_key, supplier, sku, state, supplier_ref, reason,"
@@ -174,36 +184,37 @@ async def purchases(connection: Connection, tenant_id: int, profiles: range, lim
         " ORDER BY profile_id, position LIMIT $4",
         *(tenant_id, profiles.start, profiles.stop, limit),
     )
-    return [Bought(*row) for row in rows]
+    return [Purchase(**row) for row in rows]
 
 
-async def calls(connection: Connection, tenant_id: int, profiles: range, limit: int) -> list[Called]:
+async def calls(connection: Connection, tenant_id: int, profiles: range, limit: int) -> list[SupplierCall]:
     rows = await connection.fetch(
         "SELECT profile_id, position, number, supplier, kind, step, sent_at, answered_at, outcome, message"
         " FROM supplier_call WHERE tenant_id = $1 AND profile_id >= $2 AND profile_id < $3"
         " ORDER BY profile_id, position, number LIMIT $4",
         *(tenant_id, profiles.start, profiles.stop, limit),
     )
-    return [Called(*row) for row in rows]
+    return [SupplierCall(**row) for row in rows]
 
 
-async def lives(connection: Connection, tenant_id: int, profiles: range, limit: int) -> list[Lived]:
+async def lives(connection: Connection, tenant_id: int, profiles: range, limit: int) -> list[ProfileTimes]:
     rows = await connection.fetch(
-        "SELECT profile_id, l.iccid, l.supplier, l.created_at, l.smdp_at, p.smdp_status, l.esim_at, p.esim_status,"
-        " p.plan_use_start_at, l.ended_at FROM profile_life l JOIN profile p USING (tenant_id, profile_id)"
+        "SELECT profile_id, l.iccid, l.supplier, l.created_at AS delivered_at, l.smdp_at, p.smdp_status, l.esim_at,"
+        " p.esim_status, p.plan_use_start_at AS started_at, l.ended_at"
+        " FROM profile_life l JOIN profile p USING (tenant_id, profile_id)"
         " WHERE tenant_id = $1 AND profile_id >= $2 AND profile_id < $3 ORDER BY profile_id LIMIT $4",
         *(tenant_id, profiles.start, profiles.stop, limit),
     )
-    return [Lived(*row) for row in rows]
+    return [ProfileTimes(**row) for row in rows]
 
 
-async def voids(connection: Connection, tenant_id: int, order_id: int, limit: int) -> list[VoidAsked]:
+async def voids(connection: Connection, tenant_id: int, order_id: int, limit: int) -> list[VoidRequest]:
     rows = await connection.fetch(
         "SELECT profile_id, supplier, created_at, outcome FROM void_request WHERE tenant_id = $1 AND order_id = $2"
         " ORDER BY profile_id LIMIT $3",
         *(tenant_id, order_id, limit),
     )
-    return [VoidAsked(*row) for row in rows]
+    return [VoidRequest(**row) for row in rows]
 
 
 async def remark(connection: Connection, tenant_id: int, order_id: int) -> str | None:
@@ -215,11 +226,11 @@ async def remark(connection: Connection, tenant_id: int, order_id: int) -> str |
 async def bodies(
     connection: Connection, tenant_id: int, delivery_ids: Sequence[int], keys: DataKeys
 ) -> dict[int, bytes]:
-    """What these deliveries say, opened; those that were never attempted say nothing yet."""
+    """The bodies of these deliveries, unsealed; those that were never attempted have none yet."""
     rows = await connection.fetch(
         "SELECT delivery_id, body FROM webhook_delivery WHERE tenant_id = $1 AND delivery_id = ANY($2::bigint[])"
         " AND body IS NOT NULL",
         tenant_id,
         delivery_ids,
     )
-    return {row[0]: keys.open(row[1], delivery_context(tenant_id, row[0])) for row in rows}
+    return {row["delivery_id"]: keys.open(row["body"], delivery_context(tenant_id, row["delivery_id"])) for row in rows}

@@ -12,7 +12,7 @@ from dealer_server.rules.catalogue.package import Package
 _decode = msgspec.json.Decoder(Package).decode
 
 
-class Listed(NamedTuple):
+class PackageRow(NamedTuple):
     """`free`: how many can still be sold of one that is sold from stock."""
 
     package: Package
@@ -20,7 +20,7 @@ class Listed(NamedTuple):
     free: int | None
 
 
-class Wanted(NamedTuple):
+class PackageFilter(NamedTuple):
     """Which packages: all that is given must match. `text` is a part of the code or the name, or the code of its place;
     `place` is the code of what it is sold for, `covers` of a country that is only a part of that."""
 
@@ -30,10 +30,13 @@ class Wanted(NamedTuple):
     covers: str | None = None
 
 
-async def page(connection: Connection, wanted: Wanted, after: str | None, limit: int) -> list[Listed]:
+async def list_packages(
+    connection: Connection, filters: PackageFilter, after: str | None, limit: int
+) -> list[PackageRow]:
     rows = await connection.fetch(
-        "SELECT document::text, updated_at, CASE WHEN document ->> 'supplier' = 'stock' THEN"
-        "  (SELECT count(*) FROM stock_profile s WHERE s.package_code = package.package_code AND taken_by IS NULL) END"
+        "SELECT document::text AS document, updated_at, CASE WHEN document ->> 'supplier' = 'stock' THEN"
+        "  (SELECT count(*) FROM stock_profile s WHERE s.package_code = package.package_code AND taken_by IS NULL)"
+        " END AS free"
         " FROM package"
         " WHERE ($1::text IS NULL OR position(lower($1) IN lower(package_code)) > 0"
         "  OR position(lower($1) IN lower(document ->> 'package_name')) > 0"
@@ -42,24 +45,26 @@ async def page(connection: Connection, wanted: Wanted, after: str | None, limit:
         " AND ($3::text IS NULL OR document ->> 'location_code' = $3)"
         " AND ($4::text IS NULL OR document -> 'locations' ? $4 AND document ->> 'location_code' <> $4)"
         " AND ($5::text IS NULL OR package_code > $5) ORDER BY package_code LIMIT $6",
-        *(*wanted, after, limit),
+        *(*filters, after, limit),
     )
-    return [Listed(_decode(row[0]), row[1], row[2]) for row in rows]
+    return [PackageRow(_decode(row["document"]), row["updated_at"], row["free"]) for row in rows]
 
 
-async def named(connection: Connection, package_codes: Sequence[str]) -> dict[str, Package]:
+async def by_code(connection: Connection, package_codes: Sequence[str]) -> dict[str, Package]:
     """Those of these packages that are there."""
     rows = await connection.fetch(
-        "SELECT document::text FROM package WHERE package_code = ANY($1::text[])", list(package_codes)
+        "SELECT document::text AS document FROM package WHERE package_code = ANY($1::text[])", list(package_codes)
     )
-    return {one.package_code: one for one in map(_decode, (row[0] for row in rows))}
+    packages = [_decode(row["document"]) for row in rows]
+    return {package.package_code: package for package in packages}
 
 
 async def lock(connection: Connection, package_codes: Sequence[str]) -> dict[str, Package]:
     """The same, locked until the transaction ends; a dealer's own price may still name them."""
     rows = await connection.fetch(
-        "SELECT document::text FROM package WHERE package_code = ANY($1::text[]) ORDER BY package_code"
+        "SELECT document::text AS document FROM package WHERE package_code = ANY($1::text[]) ORDER BY package_code"
         " FOR NO KEY UPDATE",
         list(package_codes),
     )
-    return {one.package_code: one for one in map(_decode, (row[0] for row in rows))}
+    packages = [_decode(row["document"]) for row in rows]
+    return {package.package_code: package for package in packages}

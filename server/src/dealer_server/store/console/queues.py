@@ -60,10 +60,10 @@ _WAITING: Mapping[Queue, str] = {
 
 async def count(connection: Connection, queue: Queue) -> int:
     """How many wait for an operator; COUNTED where there are that many or more."""
-    found: int | None = await connection.fetchval(
+    waiting: int | None = await connection.fetchval(
         f"SELECT count(*) FROM (SELECT FROM {_WAITING[queue]} LIMIT {COUNTED}) waiting"
     )
-    return found or 0
+    return waiting or 0
 
 
 async def topups(connection: Connection, status: str | None, before: int | None, limit: int) -> list[TopupRow]:
@@ -71,15 +71,15 @@ async def topups(connection: Connection, status: str | None, before: int | None,
     found = _PENDING if status == "PENDING" else _latest("topup", "topup_id")
     rows = await connection.fetch(
         f"WITH found AS MATERIALIZED ({found})"
-        " SELECT p.tenant_id, t.name, p.topup_id, p.transaction_id, p.amount, p.currency, p.status, p.pay_method,"
-        " p.pay_reference, p.remark, p.reject_reason, p.reviewer, p.created_at, p.reviewed_at, w.balance"
+        " SELECT p.tenant_id, t.name AS dealer, p.topup_id, p.transaction_id, p.amount, p.currency, p.status,"
+        " p.pay_method, p.pay_reference, p.remark, p.reject_reason, p.reviewer, p.created_at, p.reviewed_at, w.balance"
         " FROM found p JOIN tenant t USING (tenant_id) JOIN wallet w USING (tenant_id)"
         f" ORDER BY p.topup_id {'' if status == 'PENDING' else 'DESC'}",
         status,
         before,
         limit,
     )
-    return [TopupRow(*row) for row in rows]
+    return [TopupRow(**row) for row in rows]
 
 
 async def refunds(connection: Connection, status: str | None, before: int | None, limit: int) -> list[RefundRow]:
@@ -87,8 +87,8 @@ async def refunds(connection: Connection, status: str | None, before: int | None
     found = _IN_REVIEW if status == "REVIEW" else _latest("refund", "refund_id")
     rows = await connection.fetch(
         f"WITH found AS MATERIALIZED ({found})"
-        " SELECT r.tenant_id, t.name, r.refund_id, r.order_id, w.currency, r.status, r.amount, r.credited, r.remark,"
-        " r.author, r.created_at, r.settled_at, l.profiles, l.review, l.reasons"
+        " SELECT r.tenant_id, t.name AS dealer, r.refund_id, r.order_id, w.currency, r.status, r.amount, r.credited,"
+        " r.remark, r.author, r.created_at, r.settled_at, l.profiles, l.review, l.reasons"
         " FROM found r JOIN tenant t USING (tenant_id) JOIN wallet w USING (tenant_id) CROSS JOIN LATERAL ("
         "  SELECT count(*)::int AS profiles, count(*) FILTER (WHERE way = 'REVIEW' AND l.status = 'PENDING')::int"
         "   AS review, coalesce(array_agg(DISTINCT reason) FILTER (WHERE reason IS NOT NULL), '{}') AS reasons"
@@ -98,7 +98,7 @@ async def refunds(connection: Connection, status: str | None, before: int | None
         before,
         limit,
     )
-    return [RefundRow(*row) for row in rows]
+    return [RefundRow(**row) for row in rows]
 
 
 # $1 status, $2 the last one seen, $3 how many.

@@ -1,4 +1,4 @@
-"""Which places does the catalogue cover? Counted over what is on sale for whoever has no prices of its own."""
+"""Which places does the catalogue cover? Counted over the packages on sale at the default dealer price."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class Region(NamedTuple):
     covering: int
 
 
-class _Sold(NamedTuple):
+class _PlacePackages(NamedTuple):
     """Packages of one place, in one currency, for the same countries."""
 
     code: str
@@ -37,38 +37,42 @@ class _Sold(NamedTuple):
 
 async def regions(connection: Connection) -> list[Region]:
     """By name."""
-    sold = await _sold(connection)
+    places = await _place_packages(connection)
     covering: Counter[str] = Counter()
-    for one in sold:
-        covering.update({place: one.packages for place in one.locations if place != one.code})
-    by_code = {code: _region(list(group), covering[code]) for code, group in groupby(sold, lambda one: one.code)}
+    for place in places:
+        covering.update({country: place.packages for country in place.locations if country != place.code})
+    by_code = {code: _region(list(group), covering[code]) for code, group in groupby(places, lambda row: row.code)}
     parts = [_part(code, count) for code, count in covering.items() if code not in by_code and code in COUNTRIES]
-    return sorted([*by_code.values(), *parts], key=lambda one: (one.name.casefold(), one.code))
+    return sorted([*by_code.values(), *parts], key=lambda region: (region.name.casefold(), region.code))
 
 
-def _region(sold: Sequence[_Sold], covering: int) -> Region:
-    first = sold[0]
-    currencies = sorted({one.currency for one in sold})
+def _region(rows: Sequence[_PlacePackages], covering: int) -> Region:
+    cheapest: dict[str, int] = {}
+    for row in rows:
+        cheapest[row.currency] = min(row.cheapest, cheapest.get(row.currency, row.cheapest))
     return Region(
-        *(first.code, first.name, first.location_type, first.continent),
-        packages=sum(one.packages for one in sold),
-        cheapest=[(it, min(one.cheapest for one in sold if one.currency == it)) for it in currencies],
+        code=rows[0].code,
+        name=rows[0].name,
+        location_type=rows[0].location_type,
+        continent=rows[0].continent,
+        packages=sum(row.packages for row in rows),
+        cheapest=sorted(cheapest.items()),
         covering=covering,
     )
 
 
 def _part(code: str, covering: int) -> Region:
-    """A country that nothing is sold for alone."""
+    """A country that no package is sold for alone."""
     return Region(code, COUNTRIES[code].name, "COUNTRY", COUNTRIES[code].continent, 0, (), covering)
 
 
-async def _sold(connection: Connection) -> list[_Sold]:
+async def _place_packages(connection: Connection) -> list[_PlacePackages]:
     """By place. Each document is taken apart once: the long ones are compressed."""
     rows = await connection.fetch(
-        "SELECT location_code, min(location_name), min(location_type), min(continent), currency, locations,"
-        " count(*)::int, min(price) FROM package, jsonb_to_record(document) AS p(location_code text,"
-        "  location_name text, location_type text, continent text, currency text, locations text[], price bigint,"
-        "  status text)"
+        "SELECT location_code AS code, min(location_name) AS name, min(location_type) AS location_type,"
+        " min(continent) AS continent, currency, locations, count(*)::int AS packages, min(price) AS cheapest"
+        " FROM package, jsonb_to_record(document) AS p(location_code text, location_name text, location_type text,"
+        "  continent text, currency text, locations text[], price bigint, status text)"
         " WHERE status = 'ON_SALE' GROUP BY location_code, currency, locations ORDER BY location_code, currency"
     )
-    return [_Sold(*row) for row in rows]
+    return [_PlacePackages(**row) for row in rows]

@@ -1,4 +1,4 @@
-"""What does a word that an operator types stand for? Orders and profiles are looked up by index, tenant by tenant."""
+"""What does a search text of an operator name? Orders and profiles are looked up by index, tenant by tenant."""
 
 from datetime import datetime
 from typing import NamedTuple
@@ -43,7 +43,7 @@ class DealerHit(NamedTuple):
 async def orders(connection: Connection, order_id: int | None, transaction_id: str) -> list[OrderHit]:
     """By orderId, or by the dealers' transactionId, which several dealers may use."""
     rows = await connection.fetch(
-        "SELECT t.tenant_id, t.name, o.order_id, o.transaction_id FROM tenant t CROSS JOIN LATERAL ("
+        "SELECT t.tenant_id, t.name AS dealer, o.order_id, o.transaction_id FROM tenant t CROSS JOIN LATERAL ("
         "  SELECT order_id, transaction_id FROM orders o WHERE o.tenant_id = t.tenant_id AND o.order_id = $1"
         "  UNION SELECT order_id, transaction_id FROM orders o"
         "   WHERE o.tenant_id = t.tenant_id AND o.transaction_id = $2"
@@ -51,19 +51,19 @@ async def orders(connection: Connection, order_id: int | None, transaction_id: s
         order_id,
         transaction_id,
     )
-    return [OrderHit(*row) for row in rows]
+    return [OrderHit(**row) for row in rows]
 
 
 async def profiles(connection: Connection, profile_id: int | None, iccid: str) -> list[ProfileHit]:
     rows = await connection.fetch(
-        "SELECT t.tenant_id, t.name, p.order_id, p.profile_id, p.iccid FROM tenant t CROSS JOIN LATERAL ("
+        "SELECT t.tenant_id, t.name AS dealer, p.order_id, p.profile_id, p.iccid FROM tenant t CROSS JOIN LATERAL ("
         "  SELECT order_id, profile_id, iccid FROM profile p WHERE p.tenant_id = t.tenant_id AND p.profile_id = $1"
         "  UNION SELECT order_id, profile_id, iccid FROM profile p WHERE p.tenant_id = t.tenant_id AND p.iccid = $2"
         f" ) p ORDER BY p.profile_id DESC LIMIT {MOST}",
         profile_id,
         iccid,
     )
-    return [ProfileHit(*row) for row in rows]
+    return [ProfileHit(**row) for row in rows]
 
 
 async def dealers(connection: Connection, text: str) -> list[DealerHit]:
@@ -75,15 +75,15 @@ async def dealers(connection: Connection, text: str) -> list[DealerHit]:
         f" ORDER BY t.tenant_id, c.created_at LIMIT {MOST}",
         text,
     )
-    return [DealerHit(*row) for row in rows]
+    return [DealerHit(**row) for row in rows]
 
 
 async def refused_calls(connection: Connection, text: str) -> list[CallHit]:
     """By RT-RequestID as it came, or by X-Trace-Id; the newest first."""
     rows = await connection.fetch(
-        "SELECT t.tenant_id, t.name, c.number, c.at, c.path, c.code FROM ("
+        "SELECT t.tenant_id, t.name AS dealer, c.number, c.at, c.path, c.code FROM ("
         "  SELECT * FROM refused_call WHERE request_id = $1 UNION SELECT * FROM refused_call WHERE trace_id = $1"
         f" ) c JOIN tenant t USING (tenant_id) ORDER BY c.at DESC LIMIT {MOST}",
         text,
     )
-    return [CallHit(*row) for row in rows]
+    return [CallHit(**row) for row in rows]

@@ -8,8 +8,8 @@ from dealer_server.db.connection import Connection
 
 
 class Account(NamedTuple):
-    """All that signing in needs. `password`: argon2id, encoded; `must_change`: somebody else made it.
-    `dealer_disabled`: then its people stay outside."""
+    """What signing in needs. `password`: argon2id, encoded; `must_change`: it was issued by somebody else.
+    `dealer_disabled`: its users cannot sign in."""
 
     user_id: int
     tenant_id: int | None
@@ -39,7 +39,7 @@ class Listed(NamedTuple):
 
 
 class Session(NamedTuple):
-    """A signed-in browser with its user. `sealed_made`: a password made for somebody, shown once and not after
+    """A signed-in browser with its user. `sealed_made`: a password issued to another user, shown once and not after
     `made_until`."""
 
     session_id: int
@@ -59,7 +59,7 @@ class Session(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where somebody is signed in, as they see it themselves."""
+    """A browser in which a user is signed in, as the user sees it."""
 
     session_id: int
     created_at: datetime
@@ -70,20 +70,20 @@ class Place(NamedTuple):
 
 _ACCOUNT = (
     "user_id, tenant_id, name, role, password, status, sealed_totp, totp_on, totp_step, must_change, EXISTS"
-    " (SELECT FROM tenant t WHERE t.tenant_id = console_user.tenant_id AND t.status = 'DISABLED')"
+    " (SELECT FROM tenant t WHERE t.tenant_id = console_user.tenant_id AND t.status = 'DISABLED') AS dealer_disabled"
 )
 
 
 async def named(connection: Connection, name: str) -> Account | None:
     row = await connection.fetchrow(f"SELECT {_ACCOUNT} FROM console_user WHERE lower(name) = lower($1)", name)
-    return Account(*row) if row else None
+    return Account(**row) if row else None
 
 
 async def account(connection: Connection, user_id: int, *, lock: bool = True) -> Account | None:
     """Locked until the transaction ends, unless it is only looked at."""
     sql = f"SELECT {_ACCOUNT} FROM console_user WHERE user_id = $1{' FOR UPDATE' if lock else ''}"
     row = await connection.fetchrow(sql, user_id)
-    return Account(*row) if row else None
+    return Account(**row) if row else None
 
 
 async def create(
@@ -104,16 +104,17 @@ async def create(
 async def listed(
     connection: Connection, tenant_id: int | None = None, after: int | None = None, limit: int | None = None
 ) -> list[Listed]:
-    """The people of one dealer; without one, everybody, operators first. Those that come `after` this userId."""
+    """The users of a dealer, or all users, operators first; those that come `after` this userId."""
     rows = await connection.fetch(
-        "SELECT u.user_id, u.tenant_id, t.name, u.name, u.role, u.status, u.totp_on, u.created_at, u.signed_in_at"
+        "SELECT u.user_id, u.tenant_id, t.name AS tenant_name, u.name, u.role, u.status, u.totp_on, u.created_at,"
+        " u.signed_in_at"
         " FROM console_user u LEFT JOIN tenant t USING (tenant_id) WHERE ($1::bigint IS NULL OR u.tenant_id = $1)"
         " AND ($2::bigint IS NULL OR (coalesce(u.tenant_id, 0), u.user_id) >"
         "  (SELECT coalesce(tenant_id, 0), user_id FROM console_user WHERE user_id = $2))"
         " ORDER BY coalesce(u.tenant_id, 0), u.user_id LIMIT $3",
         *(tenant_id, after, limit),
     )
-    return [Listed(*row) for row in rows]
+    return [Listed(**row) for row in rows]
 
 
 async def set_password(connection: Connection, user_id: int, password: str, *, must_change: bool) -> None:
@@ -133,7 +134,7 @@ async def lock_admins(connection: Connection, tenant_id: int | None) -> list[int
         " AND status = 'ACTIVE' ORDER BY user_id FOR UPDATE",
         tenant_id,
     )
-    return [row[0] for row in rows]
+    return [row["user_id"] for row in rows]
 
 
 async def set_totp(connection: Connection, user_id: int, sealed: bytes | None, on: bool) -> None:
@@ -177,7 +178,7 @@ async def session(connection: Connection, token_hash: bytes) -> Session | None:
         " WHERE s.token_hash = $1 AND u.status = 'ACTIVE' AND t.status IS DISTINCT FROM 'DISABLED'",
         token_hash,
     )
-    return Session(*row) if row else None
+    return Session(**row) if row else None
 
 
 async def touch(connection: Connection, session_id: int, now: datetime) -> None:
@@ -219,7 +220,7 @@ async def places(connection: Connection, user_id: int, seen_after: datetime, sin
         seen_after,
         since,
     )
-    return [Place(*row) for row in rows]
+    return [Place(**row) for row in rows]
 
 
 async def end_session(connection: Connection, user_id: int, session_id: int) -> bool:
@@ -230,14 +231,14 @@ async def end_session(connection: Connection, user_id: int, session_id: int) -> 
 
 
 async def end_sessions(connection: Connection, user_id: int, but: int | None = None) -> None:
-    """All of a user's, but one."""
+    """All sessions of a user, except `but`."""
     await connection.execute(
         "DELETE FROM console_session WHERE user_id = $1 AND session_id IS DISTINCT FROM $2", user_id, but
     )
 
 
 async def end_by_token(connection: Connection, token_hash: bytes) -> bool:
-    """Whether there was one."""
+    """Whether the session existed."""
     ended = await connection.fetchval("DELETE FROM console_session WHERE token_hash = $1 RETURNING 1", token_hash)
     return ended is not None
 
@@ -245,7 +246,7 @@ async def end_by_token(connection: Connection, token_hash: bytes) -> bool:
 async def sweep(
     connection: Connection, created_before: datetime, tried_before: datetime, made_before: datetime
 ) -> None:
-    """Takes away what nobody asks for again; with a session go its forms."""
+    """Deletes what is no longer needed; the forms of a session go with it."""
     await connection.execute("DELETE FROM console_session WHERE created_at < $1", created_before)
     await connection.execute(
         "UPDATE console_session SET sealed_made = NULL, made_until = NULL WHERE made_until < $1", made_before
@@ -268,14 +269,14 @@ async def count_tries(
         now,
         window,
     )
-    return {row[0]: (row[1], row[2]) for row in rows}
+    return {row["subject"]: (row["tries"], row["since"]) for row in rows}
 
 
 async def forgive(connection: Connection, subject: bytes) -> None:
-    """Whoever it is has proved it: the tries before count no more."""
+    """The user proved who they are: earlier attempts no longer count."""
     await connection.execute("DELETE FROM console_try WHERE subject = $1", subject)
 
 
 async def take_back(connection: Connection, subject: bytes) -> None:
-    """One try was a good one."""
+    """Takes back the count of an attempt that succeeded."""
     await connection.execute("UPDATE console_try SET tries = tries - 1 WHERE subject = $1 AND tries > 0", subject)

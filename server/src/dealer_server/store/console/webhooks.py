@@ -1,4 +1,4 @@
-"""How webhooks fare, dealer by dealer, and which of them have failed."""
+"""What operators see of webhooks: the health of each dealer's endpoint, and failed deliveries."""
 
 from datetime import datetime
 from typing import NamedTuple
@@ -6,12 +6,12 @@ from typing import NamedTuple
 from dealer_server.db.connection import Connection
 
 SAMPLE = 200
-"""How many of a dealer's latest deliveries its share of successes is taken from."""
+"""How many of a dealer's latest deliveries its success rate is computed from."""
 
 
-class Health(NamedTuple):
-    """A dealer's endpoint. Of its last deliveries that have ended: `delivered`, and all in `ended`. `failed`: on the
-    list of failures, COUNTED at most."""
+class EndpointRow(NamedTuple):
+    """A dealer's endpoint. `ended` counts its latest finished deliveries, `delivered` those with success. `failed`: all
+    that failed, COUNTED at most."""
 
     tenant_id: int
     dealer: str
@@ -25,8 +25,8 @@ class Health(NamedTuple):
     failed: int
 
 
-class Failed(NamedTuple):
-    """A delivery that nobody tries any more, with what its last attempt met."""
+class FailedDelivery(NamedTuple):
+    """A delivery that is not tried any more, with the result of its last attempt."""
 
     tenant_id: int
     dealer: str
@@ -42,8 +42,8 @@ class Failed(NamedTuple):
 
 COUNTED = 1_000
 _FAILED = """
-SELECT d.tenant_id, t.name, d.delivery_id, d.order_id, d.event_type, d.attempt_count, d.created_at, d.finished_at,
-    last.http_status, last.error
+SELECT d.tenant_id, t.name AS dealer, d.delivery_id, d.order_id, d.event_type, d.attempt_count, d.created_at,
+    d.finished_at, last.http_status, last.error
 FROM tenant t CROSS JOIN LATERAL (
     SELECT * FROM webhook_delivery d WHERE d.tenant_id = t.tenant_id AND d.state = 'FAILED'
         AND ($2::bigint IS NULL OR d.delivery_id < $2) ORDER BY d.delivery_id DESC LIMIT $3
@@ -55,11 +55,12 @@ WHERE $1::bigint IS NULL OR t.tenant_id = $1 ORDER BY d.delivery_id DESC LIMIT $
 """
 
 
-async def health(connection: Connection, after: int | None, limit: int) -> list[Health]:
-    """Dealers by tenantId, after one of them."""
+async def endpoints(connection: Connection, after: int | None, limit: int) -> list[EndpointRow]:
+    """Of the dealers after a tenantId."""
     rows = await connection.fetch(
-        "SELECT t.tenant_id, t.name, coalesce(e.url, ''), coalesce(e.state, 'NOT_SET'),"
-        " coalesce(e.consecutive_failures, 0), e.last_success_at, w.waiting, s.ended, s.delivered, f.failed"
+        "SELECT t.tenant_id, t.name AS dealer, coalesce(e.url, '') AS url, coalesce(e.state, 'NOT_SET') AS state,"
+        " coalesce(e.consecutive_failures, 0) AS consecutive_failures, e.last_success_at, w.waiting, s.ended,"
+        " s.delivered, f.failed"
         " FROM (SELECT * FROM tenant WHERE $1::bigint IS NULL OR tenant_id > $1 ORDER BY tenant_id LIMIT $2) t"
         " LEFT JOIN webhook_endpoint e USING (tenant_id)"
         " CROSS JOIN LATERAL (SELECT count(*)::int AS waiting FROM (SELECT FROM webhook_delivery d"
@@ -75,9 +76,9 @@ async def health(connection: Connection, after: int | None, limit: int) -> list[
         after,
         limit,
     )
-    return [Health(*row) for row in rows]
+    return [EndpointRow(**row) for row in rows]
 
 
-async def failed(connection: Connection, tenant_id: int | None, before: int | None, limit: int) -> list[Failed]:
+async def failed(connection: Connection, tenant_id: int | None, before: int | None, limit: int) -> list[FailedDelivery]:
     """The newest first, of one dealer or of all."""
-    return [Failed(*row) for row in await connection.fetch(_FAILED, tenant_id, before, limit)]
+    return [FailedDelivery(**row) for row in await connection.fetch(_FAILED, tenant_id, before, limit)]

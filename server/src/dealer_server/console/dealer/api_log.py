@@ -1,0 +1,28 @@
+"""A dealer's own refused calls."""
+
+from dealer_server.console.shared import api_log
+from dealer_server.console.shared.api_log import Log
+from dealer_server.console.shared.page import MenuEntry, action, page
+from dealer_server.console.shared.permissions import DEALER_DEVELOPERS
+from dealer_server.console.shared.request_context import Html, RequestContext
+
+API_LOG = "/console/api-log"
+
+
+@page(API_LOG, DEALER_DEVELOPERS, "api_log.html", MenuEntry("API log", "list-search", 140))
+async def refused_calls(context: RequestContext) -> Html:
+    return await api_log.show_log(context, _log(context))
+
+
+@page(f"{API_LOG}/{{number}}", DEALER_DEVELOPERS, "refused.html")
+async def refused_call(context: RequestContext) -> Html:
+    return await api_log.show_call(context, _log(context))
+
+
+@action(f"{API_LOG}/{{number}}/compare", DEALER_DEVELOPERS, "refused.html")
+async def compare(context: RequestContext) -> Html:
+    return await api_log.compare(context, _log(context))
+
+
+def _log(context: RequestContext) -> Log:
+    return Log(context.tenant_id, API_LOG)

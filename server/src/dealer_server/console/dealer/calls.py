@@ -1,0 +1,18 @@
+"""A form as the call of the interface that does the same."""
+
+from typing import TypeVar
+
+import msgspec
+
+from dealer_server.rules.refusal import ParameterInvalid
+
+T = TypeVar("T")
+
+
+def call(kind: type[T], **fields: object) -> T:
+    """Fields that are None are left out. Raises ParameterInvalid."""
+    present = {name: value for name, value in fields.items() if value is not None}
+    try:
+        return msgspec.convert(present, kind)
+    except msgspec.ValidationError as why:
+        raise ParameterInvalid(str(why)) from None

@@ -1,0 +1,74 @@
+"""How does a view's answer become an HTTP response? With the menu, and the flash message of the write before it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+
+from dealer_server.console import routing
+from dealer_server.console.auth import sign_in
+from dealer_server.console.routing import HOME
+from dealer_server.console.shared import rendering
+from dealer_server.console.shared.page import Page
+from dealer_server.console.shared.permissions import permissions
+from dealer_server.console.shared.request_context import Answer, Download, Html, Parts, Redirect, RequestContext
+from dealer_server.operations.users import sessions
+
+
+class Responder:
+    def __init__(self, parts: Parts, pages: Sequence[Page]):
+        self._parts = parts
+        self._pages = pages
+
+    async def respond(self, answer: Answer, page: Page, context: RequestContext) -> Response:
+        match answer:
+            case Html():
+                return await self.html(answer.template or page.template, answer.fields, context, answer.status)
+            case Redirect():
+                if answer.flash:
+                    await sessions.set_flash(
+                        self._parts.database, context.session.session_id, answer.flash, answer.failed
+                    )
+                return RedirectResponse(answer.to, 303)
+            case Download():
+                headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(answer.name)}"}
+                return StreamingResponse(answer.chunks, media_type=answer.media_type, headers=headers)
+
+    async def html(
+        self, template: str, fields: Mapping[str, Any], context: RequestContext, status: int = 200
+    ) -> Response:
+        flash, failed = await self._take_flash(context)
+        layout = {
+            "context": context,
+            "may": permissions(context.user),
+            "here": context.url,
+            "environment": self._parts.settings.environment,
+            "menu": [] if context.partial else await routing.menu(self._pages, context),
+            "flash": flash,
+            "failed": failed,
+        }
+        return HTMLResponse(rendering.render(template, {**layout, **fields}), status)
+
+    async def _take_flash(self, context: RequestContext) -> tuple[str, bool]:
+        """The message of the write before this page; it is shown once."""
+        session = context.session
+        if not session.said or context.partial:
+            return "", False
+        await sessions.set_flash(self._parts.database, session.session_id, "", False)
+        return session.said, session.said_failed
+
+    def page_of_form(self, request: Request) -> str:
+        """The page a form was on. Where that was the answer to another form, or is unknown, the page above it."""
+        context: RequestContext = request.state.context
+        if before := request.state.form.texts.get("sure_back"):
+            return sign_in.local(before)
+        try:
+            referer = urlsplit(request.headers.get("referer", ""))
+        except ValueError:
+            return HOME
+        found = path = sign_in.local(referer.path or request.url.path)
+        while found != HOME and not routing.is_page(self._pages, found, context.user):
+            found = found.rpartition("/")[0]
+        return sign_in.local(f"{path}?{referer.query}") if found == path and referer.query else found
