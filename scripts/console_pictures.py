@@ -135,7 +135,7 @@ async def pictures(browser: Browser, demo: Demo) -> None:
 
 @asynccontextmanager
 async def receiver() -> AsyncIterator[str]:
-    """The address of a shop that takes every webhook."""
+    """The address of a fixture that takes every webhook."""
 
     async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, asyncio.CancelledError):

@@ -60,15 +60,15 @@ async def service(database_url: str) -> AsyncIterator[Service]:
 @pytest.fixture
 async def dealer(service: Service) -> AsyncIterator[ApiClient]:
     """A fresh dealer with 1 000 USD and no limit of calls."""
-    async with service.door(await service.tenant(balance="1000", qps=0)) as door:
-        yield door
+    async with service.client(await service.tenant(balance="1000", qps=0)) as client:
+        yield client
 
 
 @pytest.fixture
 async def stranger(service: Service) -> AsyncIterator[ApiClient]:
     """Another dealer of the same service."""
-    async with service.door(await service.tenant(balance="1000", qps=0)) as door:
-        yield door
+    async with service.client(await service.tenant(balance="1000", qps=0)) as client:
+        yield client
 
 
 @pytest.fixture

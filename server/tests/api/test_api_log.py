@@ -27,10 +27,10 @@ from support.processes import PATIENCE
 AT = datetime(2026, 11, 20, 8, 15, 30, tzinfo=UTC)
 
 
-async def newest(service: Service, door: ApiClient, count: int = 1) -> RefusedCall:
-    [line, *_] = await kept(service, door, count)
+async def newest(service: Service, client: ApiClient, count: int = 1) -> RefusedCall:
+    [line, *_] = await kept(service, client, count)
     async with service.database.connection() as connection:
-        found = await rows.find(connection, door.tenant_id, line.number)
+        found = await rows.find(connection, client.tenant_id, line.number)
     assert found is not None
     return found
 
@@ -247,8 +247,8 @@ async def test_what_comes_too_fast_is_counted_and_hides_nobody_elses(
 async def test_a_flood_of_calls_that_nobody_signed_leaves_room_for_signed_ones(
     service: Service, dealer: ApiClient, stranger: ApiClient, memory: Cache, alone: CallLog
 ):
-    for door in (dealer, stranger):
-        await memory.load_caller(door.app_key)
+    for client in (dealer, stranger):
+        await memory.load_caller(client.app_key)
     async with alone.running():
         for _ in range(PER_KEY + 30):
             refuse(alone, dealer.app_key)

@@ -32,8 +32,8 @@ async def service(database_url: str) -> AsyncIterator[Service]:
 @pytest.fixture(scope="module")
 async def victim(service: Service) -> AsyncIterator[ApiClient]:
     """Who would pay, were an attack to succeed."""
-    async with service.door(await service.tenant(balance="1000", qps=0)) as door:
-        yield door
+    async with service.client(await service.tenant(balance="1000", qps=0)) as client:
+        yield client
 
 
 @pytest.fixture
@@ -51,109 +51,113 @@ def order(**changed: object) -> bytes:
     return json.dumps({"transactionId": uuid.uuid4().hex, "amount": "1.80", "items": [line]} | changed).encode()
 
 
-def signed(door: ApiClient, body: bytes, **spoiled: str | None) -> list[tuple[str, str | bytes]]:
-    return list(door.headers(body, **spoiled).items())
+def signed(client: ApiClient, body: bytes, **spoiled: str | None) -> list[tuple[str, str | bytes]]:
+    return list(client.headers(body, **spoiled).items())
 
 
-def buy(door: ApiClient, *extra: tuple[str, str]) -> bytes:
+def buy(client: ApiClient, *extra: tuple[str, str]) -> bytes:
     """An order that the service executes if it reads it."""
     body = order()
-    return raw_http.request(ORDER, [*signed(door, body), *extra], body)
+    return raw_http.request(ORDER, [*signed(client, body), *extra], body)
 
 
-def last(door: ApiClient) -> bytes:
-    return buy(door, ("Connection", "close"))
+def last(client: ApiClient) -> bytes:
+    return buy(client, ("Connection", "close"))
 
 
-def chunked(door: ApiClient, body: bytes, framing: bytes) -> bytes:
+def chunked(client: ApiClient, body: bytes, framing: bytes) -> bytes:
     """A call that signs `body` and sends `framing` for it."""
-    headers = [*signed(door, body), ("Transfer-Encoding", "chunked")]
+    headers = [*signed(client, body), ("Transfer-Encoding", "chunked")]
     return raw_http.request(ORDER, headers, framing, length=False)
 
 
-def lengths(door: ApiClient, body: bytes, *headers: tuple[str, str]) -> bytes:
+def lengths(client: ApiClient, body: bytes, *headers: tuple[str, str]) -> bytes:
     """A call whose headers say themselves, and wrongly, where its body ends."""
-    return raw_http.request(ORDER, [*signed(door, body), *headers], body, length=False)
+    return raw_http.request(ORDER, [*signed(client, body), *headers], body, length=False)
 
 
 async def test_the_orders_that_attacks_smuggle_would_be_executed(service: Service):
-    async with service.door(await service.tenant(balance="1000", qps=0)) as door:
+    async with service.client(await service.tenant(balance="1000", qps=0)) as client:
         body = order()
         whole = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
-        received = await raw_http.exchange(door.url, buy(door) + chunked(door, body, whole) + last(door))
+        received = await raw_http.exchange(client.url, buy(client) + chunked(client, body, whole) + last(client))
         assert raw_http.codes(received) == ["000000"] * 3
-        assert (await door.post("/account/balance")).data["balance"] == "994.60"
+        assert (await client.post("/account/balance")).data["balance"] == "994.60"
 
 
 # Smuggling: two readers of the same bytes must not see different requests
 
 SMUGGLING: dict[str, Callable[[ApiClient], bytes]] = {
-    "length and chunks, the order behind the last chunk": lambda door: raw_http.request(
+    "length and chunks, the order behind the last chunk": lambda client: raw_http.request(
         ORDER,
-        [*signed(door, b""), ("Content-Length", "5"), ("Transfer-Encoding", "chunked")],
+        [*signed(client, b""), ("Content-Length", "5"), ("Transfer-Encoding", "chunked")],
         b"0\r\n\r\n",
         length=False,
     ),
-    "chunks and length": lambda door: lengths(door, order(), ("Transfer-Encoding", "chunked"), ("Content-Length", "5")),
-    "length and chunks around a whole order": lambda door: raw_http.request(
+    "chunks and length": lambda client: lengths(
+        client, order(), ("Transfer-Encoding", "chunked"), ("Content-Length", "5")
+    ),
+    "length and chunks around a whole order": lambda client: raw_http.request(
         ORDER,
-        [*signed(door, (body := order())), ("Content-Length", str(len(body))), ("Transfer-Encoding", "chunked")],
+        [*signed(client, (body := order())), ("Content-Length", str(len(body))), ("Transfer-Encoding", "chunked")],
         raw_http.chunked(body),
         length=False,
     ),
-    "two lengths": lambda door: lengths(
-        door, (body := order()), ("Content-Length", str(len(body))), ("Content-Length", "0")
+    "two lengths": lambda client: lengths(
+        client, (body := order()), ("Content-Length", str(len(body))), ("Content-Length", "0")
     ),
-    "two equal lengths": lambda door: lengths(
-        door, (body := order()), ("Content-Length", str(len(body))), ("Content-Length", str(len(body)))
+    "two equal lengths": lambda client: lengths(
+        client, (body := order()), ("Content-Length", str(len(body))), ("Content-Length", str(len(body)))
     ),
-    "a list of lengths": lambda door: lengths(door, (body := order()), ("Content-Length", f"{len(body)}, {len(body)}")),
-    "a signed length": lambda door: lengths(door, (body := order()), ("Content-Length", f"+{len(body)}")),
-    "a length in hex": lambda door: lengths(door, (body := order()), ("Content-Length", hex(len(body)))),
-    "a length with an underscore": lambda door: lengths(door, order(), ("Content-Length", "1_0")),
-    "a length in Arabic digits": lambda door: lengths(door, order(), ("Content-Length", "١٠")),
-    "a length that overflows": lambda door: lengths(door, order(), ("Content-Length", str(2**64 + 5))),
-    "an unknown coding": lambda door: lengths(door, order(), ("Transfer-Encoding", "xchunked")),
-    "a coding with a tab": lambda door: lengths(door, order(), ("Transfer-Encoding", "\tchunked\x0b")),
-    "a coding twice": lambda door: lengths(
-        door, order(), ("Transfer-Encoding", "chunked"), ("Transfer-Encoding", "chunked")
+    "a list of lengths": lambda client: lengths(
+        client, (body := order()), ("Content-Length", f"{len(body)}, {len(body)}")
     ),
-    "identity and chunked": lambda door: lengths(door, order(), ("Transfer-Encoding", "identity, chunked")),
-    "a blank before the colon": lambda door: lengths(door, order(), ("Transfer-Encoding ", "chunked")),
-    "chunks with bad ends": lambda door: chunked(door, (body := order()), b"%x\n%b\n0\n\n" % (len(body), body)),
-    "a chunk longer than it says": lambda door: chunked(
-        door, (body := order()), b"%x\r\n%b\r\n0\r\n\r\n" % (len(body) - 1, body)
+    "a signed length": lambda client: lengths(client, (body := order()), ("Content-Length", f"+{len(body)}")),
+    "a length in hex": lambda client: lengths(client, (body := order()), ("Content-Length", hex(len(body)))),
+    "a length with an underscore": lambda client: lengths(client, order(), ("Content-Length", "1_0")),
+    "a length in Arabic digits": lambda client: lengths(client, order(), ("Content-Length", "١٠")),
+    "a length that overflows": lambda client: lengths(client, order(), ("Content-Length", str(2**64 + 5))),
+    "an unknown coding": lambda client: lengths(client, order(), ("Transfer-Encoding", "xchunked")),
+    "a coding with a tab": lambda client: lengths(client, order(), ("Transfer-Encoding", "\tchunked\x0b")),
+    "a coding twice": lambda client: lengths(
+        client, order(), ("Transfer-Encoding", "chunked"), ("Transfer-Encoding", "chunked")
     ),
-    "a chunk size with a sign": lambda door: chunked(
-        door, (body := order()), b"+%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    "identity and chunked": lambda client: lengths(client, order(), ("Transfer-Encoding", "identity, chunked")),
+    "a blank before the colon": lambda client: lengths(client, order(), ("Transfer-Encoding ", "chunked")),
+    "chunks with bad ends": lambda client: chunked(client, (body := order()), b"%x\n%b\n0\n\n" % (len(body), body)),
+    "a chunk longer than it says": lambda client: chunked(
+        client, (body := order()), b"%x\r\n%b\r\n0\r\n\r\n" % (len(body) - 1, body)
     ),
-    "a chunk size with 0x": lambda door: chunked(
-        door, (body := order()), b"0x%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    "a chunk size with a sign": lambda client: chunked(
+        client, (body := order()), b"+%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
     ),
-    "a chunk size that overflows": lambda door: chunked(
-        door, (body := order()), b"1%016x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    "a chunk size with 0x": lambda client: chunked(
+        client, (body := order()), b"0x%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
     ),
-    "headers behind the last chunk": lambda door: raw_http.request(
+    "a chunk size that overflows": lambda client: chunked(
+        client, (body := order()), b"1%016x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    ),
+    "headers behind the last chunk": lambda client: raw_http.request(
         ORDER,
-        [*signed(door, (body := order()), **{"X-Signature": None}), ("Transfer-Encoding", "chunked")],
+        [*signed(client, (body := order()), **{"X-Signature": None}), ("Transfer-Encoding", "chunked")],
         b"%x\r\n%b\r\n0\r\nX-Signature: %b\r\n\r\n" % (len(body), body, b"0" * 64),
         length=False,
     ),
-    "a folded header": lambda door: buy(door).replace(b"\r\nX-Signature: ", b"\r\nX-Signature:\r\n "),
-    "bare line feeds": lambda door: buy(door).replace(b"\r\n", b"\n"),
-    "one bare line feed": lambda door: buy(door).replace(b"\r\nRT-Timestamp", b"\nRT-Timestamp"),
-    "a bare carriage return": lambda door: buy(door).replace(b"\r\nRT-Timestamp", b"\rRT-Timestamp"),
-    "a NUL in a header": lambda door: buy(door, ("X-A", "a\0b")),
-    "a header without a name": lambda door: buy(door, ("", "a")),
-    "two hosts": lambda door: buy(door, ("Host", "other.test")),
-    "no host": lambda door: buy(door).replace(b"Host: door.test\r\n", b""),
-    "HTTP/2": lambda door: b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    "HTTP/0.9": lambda door: buy(door).replace(b" HTTP/1.1", b"", 1),
-    "another version": lambda door: buy(door).replace(b" HTTP/1.1", b" HTTP/1.2", 1),
-    "TLS on a plain port": lambda door: b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(32),
-    "a tunnel": lambda door: b"CONNECT door.test:443 HTTP/1.1\r\nHost: door.test\r\n\r\n",
-    "a blank in the path": lambda door: buy(door).replace(ORDER.encode(), ORDER.encode() + b" x", 1),
-    "a blank before the method": lambda door: b" " + buy(door),
+    "a folded header": lambda client: buy(client).replace(b"\r\nX-Signature: ", b"\r\nX-Signature:\r\n "),
+    "bare line feeds": lambda client: buy(client).replace(b"\r\n", b"\n"),
+    "one bare line feed": lambda client: buy(client).replace(b"\r\nRT-Timestamp", b"\nRT-Timestamp"),
+    "a bare carriage return": lambda client: buy(client).replace(b"\r\nRT-Timestamp", b"\rRT-Timestamp"),
+    "a NUL in a header": lambda client: buy(client, ("X-A", "a\0b")),
+    "a header without a name": lambda client: buy(client, ("", "a")),
+    "two hosts": lambda client: buy(client, ("Host", "other.test")),
+    "no host": lambda client: buy(client).replace(b"Host: client.test\r\n", b""),
+    "HTTP/2": lambda client: b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "HTTP/0.9": lambda client: buy(client).replace(b" HTTP/1.1", b"", 1),
+    "another version": lambda client: buy(client).replace(b" HTTP/1.1", b" HTTP/1.2", 1),
+    "TLS on a plain port": lambda client: b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(32),
+    "a tunnel": lambda client: b"CONNECT client.test:443 HTTP/1.1\r\nHost: client.test\r\n\r\n",
+    "a blank in the path": lambda client: buy(client).replace(ORDER.encode(), ORDER.encode() + b" x", 1),
+    "a blank before the method": lambda client: b" " + buy(client),
 }
 
 
@@ -342,19 +346,19 @@ async def test_another_method_buys_nothing_whatever_header_calls_it_a_post(
 
 
 async def test_a_captured_call_buys_once_however_often_and_however_it_is_sent_again(service: Service):
-    async with service.door(await service.tenant(balance="1000", qps=0)) as door:
+    async with service.client(await service.tenant(balance="1000", qps=0)) as client:
         body = order()
-        headers = dict(signed(door, body))
+        headers = dict(signed(client, body))
         request_id = str(headers["RT-RequestID"])
         captured = raw_http.request(ORDER, headers.items(), body)
-        at_once = await asyncio.gather(*[raw_http.call(door.url, captured) for _ in range(20)])
+        at_once = await asyncio.gather(*[raw_http.call(client.url, captured) for _ in range(20)])
         assert sorted(raw_http.codes(at_once)) == ["000000"] + ["101004"] * 19
         for spelled in (request_id.upper(), request_id.replace("-", ""), request_id.replace("-", "").upper()):
             again = await raw_http.call(
-                door.url, raw_http.request(ORDER, (headers | {"RT-RequestID": spelled}).items(), body)
+                client.url, raw_http.request(ORDER, (headers | {"RT-RequestID": spelled}).items(), body)
             )
             assert again.code == "101003"  # the id is signed as it is spelled
-        assert (await door.post("/esim/order/list")).data["pager"]["total"] == 1
+        assert (await client.post("/esim/order/list")).data["pager"]["total"] == 1
 
 
 @pytest.mark.parametrize("at", range(0, 130, 10))
@@ -506,9 +510,9 @@ async def test_who_hangs_up_in_the_middle_of_an_order_has_bought_nothing(service
 
 
 async def test_many_requests_at_once_on_one_connection_are_answered_in_order_up_to_a_limit(service: Service):
-    async with service.door(await service.tenant(balance="1000", qps=0)) as door:
-        received = await raw_http.exchange(door.url, b"".join(buy(door) for _ in range(300)))
+    async with service.client(await service.tenant(balance="1000", qps=0)) as client:
+        received = await raw_http.exchange(client.url, b"".join(buy(client) for _ in range(300)))
         *executed, refused = received
         assert {one.code for one in executed} == {"000000"} and len(executed) <= 65
         assert (refused.status, refused.code) == (400, "000102")
-        assert (await door.post("/esim/order/list")).data["pager"]["total"] == len(executed)
+        assert (await client.post("/esim/order/list")).data["pager"]["total"] == len(executed)

@@ -37,16 +37,16 @@ async def locked(service: Service, *tables: str) -> AsyncIterator[None]:
         yield
 
 
-async def answers(door: ApiClient, code: str) -> None:
+async def answers(client: ApiClient, code: str) -> None:
     """Returns once the API answers so."""
     async with asyncio.timeout(PATIENCE):
-        while (await door.post("/health")).code != code:
+        while (await client.post("/health")).code != code:
             await asyncio.sleep(0.02)
 
 
 async def in_memory(service: Service, dealer: ApiClient) -> None:
     """Returns once the process knows the dealer, and has taken in every change before: also that it was created."""
-    async with service.door(await service.tenant(qps=0)) as other:
+    async with service.client(await service.tenant(qps=0)) as other:
         await answers(other, "000000")
         await service.change(other.tenant_id, status="DISABLED")
         await answers(other, "101006")

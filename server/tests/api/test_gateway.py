@@ -55,13 +55,13 @@ async def proxied(service: Service, database_url: str) -> AsyncIterator[Service]
 
 @pytest.fixture(scope="module")
 async def dealer(service: Service) -> AsyncIterator[ApiClient]:
-    async with service.door(await service.tenant(balance="1000", qps=0)) as door:
-        yield door
+    async with service.client(await service.tenant(balance="1000", qps=0)) as client:
+        yield client
 
 
-def at(door: ApiClient, service: Service) -> ApiClient:
-    """The same dealer at the door of another process."""
-    return replace(door, url=service.url)
+def at(client: ApiClient, service: Service) -> ApiClient:
+    """The same dealer at another process."""
+    return replace(client, url=service.url)
 
 
 def fresh_address() -> str:
@@ -70,12 +70,12 @@ def fresh_address() -> str:
     return f"198.18.{number >> 8}.{number & 255}"
 
 
-def good_headers(door: ApiClient, body: bytes = b"{}", **spoiled: str | None) -> list[tuple[str, str | bytes]]:
-    return list(door.headers(body, **spoiled).items())
+def good_headers(client: ApiClient, body: bytes = b"{}", **spoiled: str | None) -> list[tuple[str, str | bytes]]:
+    return list(client.headers(body, **spoiled).items())
 
 
 async def sent(
-    door: ApiClient,
+    client: ApiClient,
     headers: raw_http.Headers | None = None,
     *,
     path: str = "/open-api/v1/health",
@@ -83,8 +83,8 @@ async def sent(
     method: str = "POST",
 ) -> raw_http.Answer:
     """A call as it is written; well signed where no headers are given."""
-    headers = good_headers(door, body) if headers is None else headers
-    return await raw_http.call(door.url, raw_http.request(path, headers, body, method))
+    headers = good_headers(client, body) if headers is None else headers
+    return await raw_http.call(client.url, raw_http.request(path, headers, body, method))
 
 
 async def until(wanted: str, ask: Callable[[], Awaitable[Reply]]) -> Reply:
@@ -350,19 +350,19 @@ async def test_no_content_encoding_but_identity(dealer: ApiClient, encodings: li
 
 
 async def test_an_address_that_fails_too_often_has_to_wait_and_others_do_not(proxied: Service, dealer: ApiClient):
-    door, address, other = at(dealer, proxied), fresh_address(), fresh_address()
+    client, address, other = at(dealer, proxied), fresh_address(), fresh_address()
 
     async def ask(of: ApiClient, source: str) -> Reply:
         return await of.post("/health", **{"X-Forwarded-For": source})
 
-    failing = replace(door, app_secret="sk_test_wrong")
+    failing = replace(client, app_secret="sk_test_wrong")
     assert (await ask(failing, address)).code == "101003"
     blocked = await until("101013", lambda: ask(failing, address))
     refused(blocked, "101013", "failed authentications", "address")
     assert int(blocked.headers["Retry-After"]) == 1 and "X-RateLimit-Limit" not in blocked.headers
-    refused(await ask(door, address), "101013")  # a good call too: the address counts
-    assert (await ask(door, other)).code == "000000"
-    await until("000000", lambda: ask(door, address))
+    refused(await ask(client, address), "101013")  # a good call too: the address counts
+    assert (await ask(client, other)).code == "000000"
+    await until("000000", lambda: ask(client, address))
 
 
 @pytest.mark.parametrize(
@@ -379,9 +379,9 @@ async def test_an_address_that_fails_too_often_has_to_wait_and_others_do_not(pro
 async def test_only_a_wrong_key_or_signature_counts_as_a_failure(
     proxied: Service, dealer: ApiClient, spoiled: dict[str, Any], code: str, counted: bool
 ):
-    door, address = at(dealer, proxied), {"X-Forwarded-For": fresh_address()}
-    assert (await door.post("/health", **spoiled, **address)).code == code
-    assert (await door.post("/health", **address)).code == ("101013" if counted else "000000")
+    client, address = at(dealer, proxied), {"X-Forwarded-For": fresh_address()}
+    assert (await client.post("/health", **spoiled, **address)).code == code
+    assert (await client.post("/health", **address)).code == ("101013" if counted else "000000")
 
 
 # 000101, 000102: the security headers
@@ -553,37 +553,37 @@ async def test_an_app_key_that_was_unknown_opens_calls_as_soon_as_it_exists(serv
 async def test_who_is_disabled_is_refused_by_every_process_and_by_none_once_enabled_again(
     service: Service, proxied: Service, what: str
 ):
-    async with service.door(await service.tenant(qps=0)) as door:
-        doors = [door, at(door, proxied)]
-        assert [(await one.post("/health")).code for one in doors] == ["000000"] * 2  # both know it now
+    async with service.client(await service.tenant(qps=0)) as client:
+        clients = [client, at(client, proxied)]
+        assert [(await one.post("/health")).code for one in clients] == ["000000"] * 2  # both know it now
         if what == "tenant":
-            await service.change(door.tenant_id, status="DISABLED")
+            await service.change(client.tenant_id, status="DISABLED")
         else:
-            await credentials.disable_credential(service.database, door.app_key, "test")
-        for one in doors:
+            await credentials.disable_credential(service.database, client.app_key, "test")
+        for one in clients:
             refused(await until("101006", lambda one=one: one.post("/health")), "101006", "operator")
         if what == "tenant":
-            await service.change(door.tenant_id, status="ACTIVE")
-            for one in doors:
+            await service.change(client.tenant_id, status="ACTIVE")
+            for one in clients:
                 await until("000000", lambda one=one: one.post("/health"))
 
 
 async def test_a_process_that_cannot_look_for_changes_forgets_whom_it_knew_and_looks_again(service: Service):
     async with (
-        service.door(await service.tenant(name="before", qps=0)) as door,
+        service.client(await service.tenant(name="before", qps=0)) as client,
         service.database.connection() as connection,
     ):
-        assert (await door.post("/health")).data["clientName"] == "before"
+        assert (await client.post("/health")).data["clientName"] == "before"
         await connection.execute("ALTER TABLE change RENAME TO change_away")
         try:
-            await connection.execute("UPDATE tenant SET name = 'after' WHERE tenant_id = $1", door.tenant_id)
+            await connection.execute("UPDATE tenant SET name = 'after' WHERE tenant_id = $1", client.tenant_id)
             async with asyncio.timeout(raw_http.PATIENCE):
-                while (await door.post("/health")).data["clientName"] == "before":
+                while (await client.post("/health")).data["clientName"] == "before":
                     await asyncio.sleep(0.01)
         finally:
             await connection.execute("ALTER TABLE change_away RENAME TO change")
-        await service.change(door.tenant_id, status="DISABLED")
-        await until("101006", lambda: door.post("/health"))
+        await service.change(client.tenant_id, status="DISABLED")
+        await until("101006", lambda: client.post("/health"))
 
 
 # 101002: where the call comes from
@@ -605,24 +605,24 @@ async def test_a_process_that_cannot_look_for_changes_forgets_whom_it_knew_and_l
     ],
 )
 async def test_only_addresses_of_the_allowlist_may_call(service: Service, allowed: list[str], code: str):
-    async with service.door(await service.tenant(qps=0, ip_allow=allowed)) as door:
-        answer = await door.post("/health")
+    async with service.client(await service.tenant(qps=0, ip_allow=allowed)) as client:
+        answer = await client.post("/health")
         assert answer.code == code
         if code == "101002":
             refused(answer, "101002", "127.0.0.1")
 
 
 async def test_the_allowlist_follows_its_changes(service: Service):
-    async with service.door(await service.tenant(qps=0)) as door:
-        assert (await door.post("/health")).code == "000000"
-        await service.change(door.tenant_id, ip_allow=["203.0.113.7"])
-        await until("101002", lambda: door.post("/health"))
+    async with service.client(await service.tenant(qps=0)) as client:
+        assert (await client.post("/health")).code == "000000"
+        await service.change(client.tenant_id, ip_allow=["203.0.113.7"])
+        await until("101002", lambda: client.post("/health"))
 
 
 async def test_without_a_trusted_proxy_nobody_is_believed_about_the_address(service: Service):
-    async with service.door(await service.tenant(qps=0, ip_allow=["203.0.113.7"])) as door:
+    async with service.client(await service.tenant(qps=0, ip_allow=["203.0.113.7"])) as client:
         for name in ("X-Forwarded-For", "X-Real-IP", "Forwarded", "X-Client-IP", "True-Client-IP"):
-            refused(await door.post("/health", **{name: "203.0.113.7"}), "101002", "127.0.0.1")
+            refused(await client.post("/health", **{name: "203.0.113.7"}), "101002", "127.0.0.1")
 
 
 FORWARDED = [
@@ -689,9 +689,9 @@ def test_trusted_proxies_may_be_networks(peer: str, forwarded_for: str, address:
 async def test_the_allowlist_is_held_against_that_hop(
     proxied: Service, only_from_203_0_113_7: ApiClient, forwarded_for: list[str], address: str
 ):
-    door = only_from_203_0_113_7
-    headers = [*good_headers(door), *(("X-Forwarded-For", one) for one in forwarded_for)]
-    answer = await sent(door, headers)
+    client = only_from_203_0_113_7
+    headers = [*good_headers(client), *(("X-Forwarded-For", one) for one in forwarded_for)]
+    answer = await sent(client, headers)
     if address in ("203.0.113.7", "2001:db8::7"):
         assert answer.code == "000000"
     else:
@@ -701,8 +701,8 @@ async def test_the_allowlist_is_held_against_that_hop(
 @pytest.fixture(scope="module")
 async def only_from_203_0_113_7(proxied: Service) -> AsyncIterator[ApiClient]:
     created = await proxied.tenant(qps=0, ip_allow=["203.0.113.7", "2001:db8::/64"])
-    async with proxied.door(created) as door:
-        yield door
+    async with proxied.client(created) as client:
+        yield client
 
 
 @pytest.mark.parametrize(
@@ -777,11 +777,11 @@ async def test_a_timestamp_outside_its_window_is_answered_with_the_servers_time(
 # 101003: the signature
 
 
-def other_signatures(door: ApiClient, body: bytes) -> dict[str, str]:
+def other_signatures(client: ApiClient, body: bytes) -> dict[str, str]:
     """What a dealer may have signed by mistake, or an attacker in hope."""
-    headers = door.headers(body)
+    headers = client.headers(body)
     stamp, request_id, key = (headers[name].encode() for name in ("RT-Timestamp", "RT-RequestID", "RT-AccessCode"))
-    secret = door.app_secret.encode()
+    secret = client.app_secret.encode()
     return {
         "another secret": signature(b"sk_test_other", stamp, request_id, key, body),
         "no secret": signature(b"", stamp, request_id, key, body),
@@ -823,7 +823,7 @@ async def test_a_wrong_signature_is_answered_with_the_body_as_received_and_never
 
 async def test_a_signature_does_not_fit_another_dealer_path_or_time(service: Service, dealer: ApiClient):
     headers = dealer.headers(b"{}")
-    async with service.door(await service.tenant(qps=0)) as other:
+    async with service.client(await service.tenant(qps=0)) as other:
         refused(await other.send(f"{PREFIX}/health", b"{}", headers | {"RT-AccessCode": other.app_key}), "101003")
     later = str(int(headers["RT-Timestamp"]) + 1)
     refused(await dealer.send(f"{PREFIX}/health", b"{}", headers | {"RT-Timestamp": later}), "101003")
@@ -833,7 +833,7 @@ async def test_a_signature_does_not_fit_another_dealer_path_or_time(service: Ser
 
 
 async def test_both_secrets_open_calls_during_the_overlap_and_the_old_one_not_after(service: Service, proxied: Service):
-    async with service.door(await service.tenant(qps=0)) as old:
+    async with service.client(await service.tenant(qps=0)) as old:
         new = replace(
             old,
             app_secret=await credentials.reset_secret(
@@ -864,7 +864,7 @@ async def test_both_secrets_open_calls_during_the_overlap_and_the_old_one_not_af
 
 
 async def test_after_two_resets_the_first_secret_opens_nothing(service: Service):
-    async with service.door(await service.tenant(qps=0)) as first:
+    async with service.client(await service.tenant(qps=0)) as first:
 
         async def reset() -> ApiClient:
             secret = await credentials.reset_secret(
@@ -923,7 +923,7 @@ async def test_a_request_id_stays_used_when_the_operation_fails(dealer: ApiClien
 
 async def test_two_dealers_may_use_the_same_request_id(service: Service, dealer: ApiClient):
     request_id = {"RT-RequestID": str(uuid.uuid4())}
-    async with service.door(await service.tenant(qps=0)) as other:
+    async with service.client(await service.tenant(qps=0)) as other:
         assert (await dealer.post("/health", **request_id)).code == "000000"
         assert (await other.post("/health", **request_id)).code == "000000"
 
@@ -938,10 +938,10 @@ async def test_of_many_calls_with_one_request_id_at_once_one_gets_in(dealer: Api
 
 
 async def test_calls_carry_what_is_left_of_their_rate_until_nothing_is(proxied: Service):
-    async with proxied.door(await proxied.tenant(qps=150)) as door:  # 1.5 a second for this process, 3 at once
+    async with proxied.client(await proxied.tenant(qps=150)) as client:  # 1.5 a second for this process, 3 at once
         left = []
         async with asyncio.timeout(raw_http.PATIENCE):
-            while (reply := await door.post("/health")).code == "000000":
+            while (reply := await client.post("/health")).code == "000000":
                 assert reply.headers["X-RateLimit-Limit"] == "150" and "Retry-After" not in reply.headers
                 assert 0 <= int(reply.headers["X-RateLimit-Reset"]) <= 2
                 left.append(int(reply.headers["X-RateLimit-Remaining"]))
@@ -949,22 +949,22 @@ async def test_calls_carry_what_is_left_of_their_rate_until_nothing_is(proxied: 
         refused(reply, "101013", "150 calls a second")
         assert reply.headers["X-RateLimit-Limit"] == "150" and reply.headers["X-RateLimit-Remaining"] == "0"
         assert int(reply.headers["Retry-After"]) == 1 and int(reply.headers["X-RateLimit-Reset"]) in (1, 2)
-        await until("000000", lambda: door.post("/health"))
+        await until("000000", lambda: client.post("/health"))
 
 
 async def test_a_refused_operation_takes_its_call_and_tells_what_is_left(proxied: Service):
-    async with proxied.door(await proxied.tenant(qps=150)) as door:
-        replies = [await door.post("/esim/query", body) for body in (b"x", b"{}", b'{"orderNo": "D"}')]
+    async with proxied.client(await proxied.tenant(qps=150)) as client:
+        replies = [await client.post("/esim/query", body) for body in (b"x", b"{}", b'{"orderNo": "D"}')]
         assert [reply.code for reply in replies] == ["000104", "000105", "310272"]
         assert [reply.headers["X-RateLimit-Remaining"] for reply in replies] == ["2", "1", "0"]
 
 
 async def test_a_call_over_its_rate_uses_up_its_request_id(proxied: Service):
-    async with proxied.door(await proxied.tenant(qps=1)) as door:
+    async with proxied.client(await proxied.tenant(qps=1)) as client:
         request_id = {"RT-RequestID": str(uuid.uuid4())}
-        assert (await door.post("/health")).code == "000000"
-        assert (await door.post("/health", **request_id)).code == "101013"
-        assert (await door.post("/health", **request_id)).code == "101004"
+        assert (await client.post("/health")).code == "000000"
+        assert (await client.post("/health", **request_id)).code == "101013"
+        assert (await client.post("/health", **request_id)).code == "101004"
 
 
 async def test_a_dealer_without_limit_is_told_none(dealer: ApiClient):
@@ -972,8 +972,8 @@ async def test_a_dealer_without_limit_is_told_none(dealer: ApiClient):
 
 
 async def test_one_dealers_calls_are_not_counted_for_another(proxied: Service):
-    async with proxied.door(await proxied.tenant(qps=1)) as one, proxied.door(await proxied.tenant(qps=1)) as other:
-        assert [(await door.post("/health")).code for door in (one, one, other, other)] == ["000000", "101013"] * 2
+    async with proxied.client(await proxied.tenant(qps=1)) as one, proxied.client(await proxied.tenant(qps=1)) as other:
+        assert [(await client.post("/health")).code for client in (one, one, other, other)] == ["000000", "101013"] * 2
 
 
 # 000104: JSON
@@ -1247,12 +1247,12 @@ async def counter(proxied: Service) -> Counter:
     for disabled, exhausted in itertools.product((False, True), repeat=2):
         created = await proxied.tenant(balance="1000", qps=int(exhausted), ip_allow=["198.18.0.0/15"])
         used_id = str(uuid.uuid4())
-        async with proxied.door(created) as door:
+        async with proxied.client(created) as client:
             known = {"RT-RequestID": used_id, "X-Forwarded-For": "198.18.0.0"}
-            assert (await door.post("/health", **known)).code == "000000"  # the one call of the next 100 seconds
+            assert (await client.post("/health", **known)).code == "000000"  # the one call of the next 100 seconds
             if disabled:
-                await proxied.change(door.tenant_id, status="DISABLED")
-                await until("101006", lambda door=door: door.post("/health", **{"X-Forwarded-For": "198.18.0.0"}))
+                await proxied.change(client.tenant_id, status="DISABLED")
+                await until("101006", lambda client=client: client.post("/health", **{"X-Forwarded-For": "198.18.0.0"}))
         dealers[disabled, exhausted] = created, used_id
     return Counter(proxied.url, dealers)
 
@@ -1343,8 +1343,8 @@ OF_THE_DATABASE: list[tuple[str, dict[str, Any]]] = [
 
 async def test_while_the_database_is_lost_calls_are_told_to_retry_and_afterwards_they_work(database_url: str):
     async with behind_a_wire(database_url) as (service, wire):
-        async with service.door(await service.tenant(balance="1000", qps=0)) as door:
-            first = await door.order()
+        async with service.client(await service.tenant(balance="1000", qps=0)) as client:
+            first = await client.order()
             assert first.code == "000000"
 
             def retry_later(reply: Reply, *data: dict[str, Any]) -> None:
@@ -1353,24 +1353,24 @@ async def test_while_the_database_is_lost_calls_are_told_to_retry_and_afterwards
 
             wire.cut()
             for path, body in OF_THE_DATABASE:
-                retry_later(await door.post(path, body), {}, {"outcome": "UNKNOWN"})
+                retry_later(await client.post(path, body), {}, {"outcome": "UNKNOWN"})
             order = {"transactionId": "kept-through-it-all", "amount": "1.80", "items": [LINE]}
-            retry_later(await door.post("/esim/order", order), {}, {"outcome": "UNKNOWN"})
+            retry_later(await client.post("/esim/order", order), {}, {"outcome": "UNKNOWN"})
             # Soon it forgets whom it knew; from then on nothing is even begun.
-            retry_later(await until("900001", lambda: door.post("/health")), {})
+            retry_later(await until("900001", lambda: client.post("/health")), {})
             for path, body in [*OF_THE_DATABASE, ("/esim/order", order)]:
-                retry_later(await door.post(path, body), {})
-            assert (await raw_http.call(door.url, raw_http.request("/healthz", [], method="GET"))).status == 200
-            picture = await raw_http.call(door.url, raw_http.request("/qr/1/1/token", [], method="GET"))
+                retry_later(await client.post(path, body), {})
+            assert (await raw_http.call(client.url, raw_http.request("/healthz", [], method="GET"))).status == 200
+            picture = await raw_http.call(client.url, raw_http.request("/qr/1/1/token", [], method="GET"))
             assert (picture.status, picture.code) == (503, "900001") and picture.headers["retry-after"] == "1"
 
             await wire.mend()
-            placed = await until("000000", lambda: door.post("/esim/order", order))
+            placed = await until("000000", lambda: client.post("/esim/order", order))
             assert placed.data["transactionId"] == "kept-through-it-all"
             for path, body in OF_THE_DATABASE:
-                assert (await door.post(path, body)).code in ("000000", "310272")
-            assert (await door.post("/account/balance")).data["balance"] == "996.40"
-            assert (await door.post("/esim/order/list")).data["pager"]["total"] == 2
+                assert (await client.post(path, body)).code in ("000000", "310272")
+            assert (await client.post("/account/balance")).data["balance"] == "996.40"
+            assert (await client.post("/esim/order/list")).data["pager"]["total"] == 2
         assert await service.audit() == []
 
 
@@ -1381,15 +1381,15 @@ async def test_a_database_that_takes_no_connections_for_a_while_is_lost_too(post
         await admin.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
         async with (
             running_service(database_named(postgres, name), worker=False) as service,
-            service.door(await service.tenant(balance="1000", qps=0)) as door,
+            service.client(await service.tenant(balance="1000", qps=0)) as client,
         ):
-            assert (await door.order()).code == "000000"
+            assert (await client.order()).code == "000000"
             await admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
             await admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", name)
             for path, body in OF_THE_DATABASE:
-                refused(await door.post(path, body), "900001")
+                refused(await client.post(path, body), "900001")
             await admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
-            await until("000000", door.order)
+            await until("000000", client.order)
     finally:
         await admin.close()
 

@@ -16,8 +16,8 @@ async def becomes(health: Health, reasons: list[str]) -> None:
 
 
 async def test_a_serve_is_ready_and_says_so(service: Service):
-    async with service.door(await service.tenant()) as door:
-        ready = await door.http.get(f"{service.url}/readyz")
+    async with service.client(await service.tenant()) as client:
+        ready = await client.http.get(f"{service.url}/readyz")
     assert (ready.status_code, ready.json()) == (200, {"status": "UP"})
 
 

@@ -47,7 +47,7 @@ async def worked(service: Service, database_url: str) -> AsyncIterator[Service]:
 @pytest.fixture(scope="module")
 async def reader(service: Service) -> AsyncIterator[ApiClient]:
     """A dealer with no prices of its own, which buys nothing."""
-    async with service.door(await service.tenant(qps=0, name="Reader & Söhne <GmbH>")) as client:
+    async with service.client(await service.tenant(qps=0, name="Reader & Söhne <GmbH>")) as client:
         yield client
 
 
@@ -105,7 +105,7 @@ async def test_the_balance_is_shown_with_the_available_balance_and_the_low_balan
     low: bool,
 ):
     created = await service.tenant(currency, balance=balance, credit_limit=credit_limit, qps=0)
-    async with service.door(created) as client:
+    async with service.client(created) as client:
         async with service.database.connection() as connection:
             sql = "UPDATE wallet SET low_balance_threshold = $2 WHERE tenant_id = $1"
             await connection.execute(sql, client.tenant_id, threshold)
@@ -123,7 +123,7 @@ async def test_the_balance_is_shown_with_the_available_balance_and_the_low_balan
 
 
 async def test_an_order_moves_the_balance_and_its_time(service: Service):
-    async with service.door(await service.tenant(balance="1.00", credit_limit="1", qps=0)) as client:
+    async with service.client(await service.tenant(balance="1.00", credit_limit="1", qps=0)) as client:
         before = (await client.post("/account/balance")).data
         await client.order()
         after = (await client.post("/account/balance")).data
@@ -368,7 +368,7 @@ async def by_cursor(client: ApiClient, path: str, rows: str, size: int, filters:
     ("filters", "size"),
     [({}, 97), ({}, 499), ({"locationCode": "FR"}, 7), ({"keyword": "réunion"}, 1), ({"type": "TOPUP"}, 50)],
 )
-async def test_packages_by_page_number_and_by_cursor_are_the_same(reader: ApiClient, filters: Json, size: int):
+async def test_page_numbers_and_cursors_list_the_same_packages(reader: ApiClient, filters: Json, size: int):
     numbered = await by_number(reader, "/package/list", "packages", size, filters)
     assert numbered == await by_cursor(reader, "/package/list", "packages", size, filters)
     rows, totals = numbered
@@ -413,7 +413,7 @@ async def test_updated_since_lists_packages_that_went_off_and_back_on_sale(servi
 
 
 async def test_updated_since_lists_changes_of_the_dealers_own_prices_only(service: Service, reader: ApiClient):
-    async with service.door(await service.tenant(qps=0)) as client:
+    async with service.client(await service.tenant(qps=0)) as client:
 
         async def version(of: ApiClient = client) -> str:
             return (await of.post("/package/list", {"pager": {"pageSize": 1}})).data["catalogVersion"]
@@ -434,7 +434,7 @@ async def test_updated_since_lists_changes_of_the_dealers_own_prices_only(servic
 
 
 async def test_a_cursor_works_when_its_package_has_left_the_list(service: Service):
-    async with service.door(await service.tenant(qps=0)) as client:
+    async with service.client(await service.tenant(qps=0)) as client:
         whole = codes(await listed(client))
         first = (await client.post("/package/list", {"pager": {"pageSize": 100}})).data
         last = first["packages"][-1]["packageCode"]
@@ -458,11 +458,11 @@ async def test_a_cursor_works_when_its_package_has_left_the_list(service: Servic
         ("100", "3.60", 10_000),
     ],
 )
-async def test_a_markup_is_rounded_half_up_and_is_what_orders_are_placed_at(
+async def test_a_markup_is_rounded_half_up_and_orders_use_that_price(
     service: Service, markup: str, of_1_80: str, of_a_day: int
 ):
     single = {"TEST-DELAY": "2.00", "TEST-PARTIAL": "off", "TEST-FAIL": "0"}
-    async with service.door(await service.tenant(balance="100", qps=0, markup=markup, prices=single)) as client:
+    async with service.client(await service.tenant(balance="100", qps=0, markup=markup, prices=single)) as client:
         found = {package["packageCode"]: package["price"] for package in await listed(client)}
         expected = {
             code: money.text(money.marked_up(package.price, of_a_day, "USD"), "USD")
@@ -480,18 +480,18 @@ async def test_a_markup_is_rounded_half_up_and_is_what_orders_are_placed_at(
 
 
 async def test_a_dealer_sees_packages_in_its_currency_only(service: Service):
-    async with service.door(await service.tenant("EUR", qps=0)) as client:
+    async with service.client(await service.tenant("EUR", qps=0)) as client:
         [package] = await listed(client)
         assert (package["packageCode"], package["currency"], package["price"]) == ("IN-EURO", "EUR", "1.80")
         assert [region["regionCode"] for region in (await client.post("/region/list")).data["regions"]] == ["US"]
-    async with service.door(await service.tenant("JPY", qps=0)) as client:
+    async with service.client(await service.tenant("JPY", qps=0)) as client:
         assert await listed(client) == [] and (await client.post("/region/list")).data == {"regions": []}
 
 
 # /region/list
 
 
-async def test_regions_are_where_packages_are_on_sale_with_how_many(reader: ApiClient):
+async def test_regions_count_the_packages_on_sale(reader: ApiClient):
     regions = (await reader.post("/region/list")).data["regions"]
     by_code = {region["regionCode"]: region for region in regions}
     assert list(by_code) == sorted(by_code) == sorted({package.location_code for package in PACKAGES.values()})
@@ -531,10 +531,10 @@ async def test_each_filter_of_regions(reader: ApiClient, body: Json, means: Call
     )
 
 
-async def test_a_region_counts_what_this_dealer_can_buy(service: Service):
+async def test_a_region_counts_the_packages_of_this_dealer(service: Service):
     off = {code: "off" for code, package in PACKAGES.items() if package.location_code in ("FR", "AD")}
     kept = off.popitem()[0]
-    async with service.door(await service.tenant(qps=0, prices=off)) as client:
+    async with service.client(await service.tenant(qps=0, prices=off)) as client:
         regions = {
             region["regionCode"]: region["packageCount"]
             for region in (await client.post("/region/list")).data["regions"]
@@ -558,7 +558,7 @@ async def test_a_wrong_filter_of_regions_is_named_in_the_refusal(reader: ApiClie
 
 
 async def test_an_order_that_is_not_fulfilled_yet_is_answered(service: Service):
-    async with service.door(await service.tenant(balance="100", qps=0)) as client:
+    async with service.client(await service.tenant(balance="100", qps=0)) as client:
         placed = (await client.order("TEST-OK", remark="for Zoë")).data
         raw = await client.http.post(
             f"{client.url}/open-api/v1/esim/query",
@@ -618,7 +618,7 @@ LIVES = [
 
 @pytest.fixture(scope="module")
 async def bought(worked: Service) -> AsyncIterator[Bought]:
-    async with worked.door(await worked.tenant(balance="1000", qps=0)) as client:
+    async with worked.client(await worked.tenant(balance="1000", qps=0)) as client:
         two_lines = [LINE | {"quantity": 3}, LINE | {"packageCode": "TEST-DELAY", "quantity": 2}]
         first = (await client.order(amount="9.00", items=two_lines)).data
         numbers = [first["orderNo"], (await client.order("TEST-PARTIAL")).data["orderNo"]]
@@ -649,7 +649,7 @@ async def bought(worked: Service) -> AsyncIterator[Bought]:
 # /esim/query
 
 
-async def test_an_order_is_found_by_either_key_and_by_both(bought: Bought):
+async def test_an_order_is_found_by_either_key_or_both(bought: Bought):
     for order in bought.orders:
         number, transaction = {"orderNo": order["orderNo"]}, {"transactionId": order["transactionId"]}
         for keys in (number, transaction, number | transaction, number | {"transactionId": None}):
@@ -839,7 +839,7 @@ async def test_every_filter_of_a_list_alone_and_with_each_other(
 @pytest.mark.parametrize(("path", "rows", "_", "everything"), LISTS)
 @pytest.mark.parametrize("size", [1, 2, 3, 500])
 @pytest.mark.parametrize("filters", [{}, {"startTime": "2020-01-01T00:00:00Z"}, {"endTime": "2020-01-01T00:00:00Z"}])
-async def test_rows_by_page_number_and_by_cursor_are_the_same(
+async def test_page_numbers_and_cursors_list_the_same_rows(
     bought: Bought, path: str, rows: str, _: Callable, everything: Callable, size: int, filters: Json
 ):
     expected = [] if "endTime" in filters else everything(bought)
@@ -848,7 +848,7 @@ async def test_rows_by_page_number_and_by_cursor_are_the_same(
 
 
 async def test_a_new_order_does_not_shift_pages_by_cursor(worked: Service):
-    async with worked.door(await worked.tenant(balance="100", qps=0)) as client:
+    async with worked.client(await worked.tenant(balance="100", qps=0)) as client:
         placed = [(await client.order()).data["orderNo"] for _ in range(5)]
         seen, after = [], None
         while True:
@@ -956,7 +956,7 @@ async def test_the_qr_code_of_a_cancelled_profile_is_not_shown(bought: Bought):
 
 
 async def test_a_token_shows_no_other_profile_and_no_other_dealers_profile(bought: Bought):
-    async with bought.service.door(await bought.service.tenant(balance="10", qps=0)) as stranger:
+    async with bought.service.client(await bought.service.tenant(balance="10", qps=0)) as stranger:
         order = await stranger.delivered((await stranger.order()).data["orderNo"])
         theirs = order["items"][0]["profiles"][0]
         mine = [record["profile"] for record in bought.records if not record["profile"]["cancelled"]][:2]
@@ -978,11 +978,11 @@ async def test_a_qr_code_accepts_only_reads(bought: Bought, method: str):
 
 @pytest.fixture
 async def listener(service: Service) -> AsyncIterator[ApiClient]:
-    async with service.door(await service.tenant(qps=0)) as client:
+    async with service.client(await service.tenant(qps=0)) as client:
         yield client
 
 
-async def test_without_a_callback_url_there_is_none(listener: ApiClient):
+async def test_a_new_dealer_has_no_callback_url(listener: ApiClient):
     not_set = {"callbackUrl": "", "enabled": False, "state": "NOT_SET", "consecutiveFailures": 0}
     assert (await listener.post("/webhook/query")).data == not_set
 
@@ -1054,7 +1054,7 @@ async def test_pages_beside_the_operations_accept_only_reads(reader: ApiClient, 
     assert (await reader.http.head(f"{reader.url}{path}")).status_code == 200
 
 
-async def test_another_process_reads_the_same(worked: Service, bought: Bought, service: Service):
+async def test_another_process_returns_the_same_answers(worked: Service, bought: Bought, service: Service):
     elsewhere = replace(bought.client, url=service.url)
     found = (await elsewhere.post("/esim/query", {"orderNo": bought.orders[0]["orderNo"]})).data
     assert found["orderId"] == bought.orders[0]["orderId"]

@@ -34,14 +34,14 @@ BESIDE: Mapping[str, Json] = {
 class Estate:
     """A dealer and one order of it, delivered, with the ids that name it and its parts."""
 
-    door: ApiClient
+    client: ApiClient
     order: Json
     ids: Mapping[str, tuple[Any, ...]]
 
 
-async def estate(door: ApiClient) -> Estate:
-    placed = await door.order(amount="3.60", items=[LINE | {"quantity": 2}])
-    order = await door.delivered(placed.data["orderNo"])
+async def estate(client: ApiClient) -> Estate:
+    placed = await client.order(amount="3.60", items=[LINE | {"quantity": 2}])
+    order = await client.delivered(placed.data["orderNo"])
     [item] = order["items"]
     profile = item["profiles"][0]
     ids = {
@@ -51,7 +51,7 @@ async def estate(door: ApiClient) -> Estate:
         "profileId": (profile["profileId"], int(profile["profileId"])),
         "iccid": (profile["iccid"],),
     }
-    return Estate(door, order, ids)
+    return Estate(client, order, ids)
 
 
 # Ids of the same forms that name nothing anybody has.
@@ -72,15 +72,15 @@ async def service(database_url: str) -> AsyncIterator[Service]:
 
 @pytest.fixture(scope="module")
 async def owner(service: Service) -> AsyncIterator[Estate]:
-    async with service.door(await service.tenant(balance="1000", qps=0)) as door:
-        yield await estate(door)
+    async with service.client(await service.tenant(balance="1000", qps=0)) as client:
+        yield await estate(client)
 
 
 @pytest.fixture(scope="module")
 async def stranger(service: Service) -> AsyncIterator[Estate]:
     """Asks for what is the owner's; has an order of its own."""
-    async with service.door(await service.tenant(balance="1000", qps=0)) as door:
-        yield await estate(door)
+    async with service.client(await service.tenant(balance="1000", qps=0)) as client:
+        yield await estate(client)
 
 
 CHANGING = ("updateTime", "duplicate", "durationMs", "consecutiveFailures")
@@ -92,9 +92,9 @@ def said(reply: Reply) -> tuple[int, str, str, Json]:
     return reply.status, reply.code, reply.message, data
 
 
-async def indistinguishable(door: ApiClient, path: str, theirs: Json, nobodys: Json) -> None:
+async def indistinguishable(client: ApiClient, path: str, theirs: Json, nobodys: Json) -> None:
     """Both calls are answered alike."""
-    assert said(await door.post(path, theirs)) == said(await door.post(path, nobodys)), (path, theirs)
+    assert said(await client.post(path, theirs)) == said(await client.post(path, nobodys)), (path, theirs)
 
 
 def takes(path: str) -> frozenset[str]:
@@ -124,7 +124,7 @@ def test_the_matrix_names_all_that_can_be_named():
 async def test_anothers_id_looks_like_nobodys(owner: Estate, stranger: Estate, path: str, name: str):
     beside = BESIDE.get(path, {})
     for theirs, nobodys in zip(owner.ids[name], NOBODYS[name], strict=True):
-        await indistinguishable(stranger.door, path, {**beside, name: theirs}, {**beside, name: nobodys})
+        await indistinguishable(stranger.client, path, {**beside, name: theirs}, {**beside, name: nobodys})
 
 
 @pytest.mark.parametrize(("path", "name"), MATRIX)
@@ -132,7 +132,7 @@ async def test_anothers_id_beside_ones_own_looks_like_nobodys(owner: Estate, str
     for own_name, own in ((other, stranger.ids[other][0]) for other in NAMING if other != name):
         beside = {**BESIDE.get(path, {}), own_name: own}
         for theirs, nobodys in zip(owner.ids[name], NOBODYS[name], strict=True):
-            await indistinguishable(stranger.door, path, {**beside, name: theirs}, {**beside, name: nobodys})
+            await indistinguishable(stranger.client, path, {**beside, name: theirs}, {**beside, name: nobodys})
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -141,12 +141,12 @@ async def test_all_of_anothers_ids_together_look_like_nobodys(owner: Estate, str
     naming = [name for name in NAMING if (path, name) in MATRIX]
     theirs = {name: owner.ids[name][0] for name in naming}
     nobodys = {name: NOBODYS[name][0] for name in naming}
-    await indistinguishable(stranger.door, path, {**beside, **theirs}, {**beside, **nobodys})
+    await indistinguishable(stranger.client, path, {**beside, **theirs}, {**beside, **nobodys})
     lines = [{"itemNo": owner.ids["itemNo"][0], "profiles": [{"profileId": owner.ids["profileId"][0]}]}]
     of_nobody = [{"itemNo": NOBODYS["itemNo"][0], "profiles": [{"profileId": NOBODYS["profileId"][0]}]}]
     for key in ("orderNo", "transactionId"):
         own = {**beside, key: stranger.ids[key][0]}
-        await indistinguishable(stranger.door, path, {**own, "items": lines}, {**own, "items": of_nobody})
+        await indistinguishable(stranger.client, path, {**own, "items": lines}, {**own, "items": of_nobody})
 
 
 @pytest.mark.parametrize(
@@ -164,9 +164,9 @@ async def test_all_of_anothers_ids_together_look_like_nobodys(owner: Estate, str
 async def test_what_looks_like_nobodys_is_found_by_its_owner(
     owner: Estate, stranger: Estate, path: str, name: str, answered: tuple[int, str]
 ):
-    mine = await owner.door.post(path, {name: owner.ids[name][0]})
+    mine = await owner.client.post(path, {name: owner.ids[name][0]})
     assert mine.code == "000000"
-    theirs = await stranger.door.post(path, {name: owner.ids[name][0]})
+    theirs = await stranger.client.post(path, {name: owner.ids[name][0]})
     assert (theirs.status, theirs.code) == answered
     if path == "/esim/profile/list":
         assert mine.data["records"] and theirs.data["records"] == [] and theirs.data["pager"]["total"] == 0
@@ -178,7 +178,7 @@ async def test_no_list_shows_anything_of_another(owner: Estate, stranger: Estate
     for one, other in ((owner, stranger), (stranger, owner)):
         after, text = None, ""
         while True:
-            data = (await one.door.post(path, {"pager": {"pageSize": page_size, "after": after}})).data
+            data = (await one.client.post(path, {"pager": {"pageSize": page_size, "after": after}})).data
             text += str(data)
             if (after := data["pager"].get("next")) is None:
                 break
@@ -192,7 +192,7 @@ async def test_a_cursor_of_anothers_list_shows_only_ones_own(owner: Estate, stra
     """The owner's rows are older than the stranger's: its cursor leads nowhere, as that of nobody's row does."""
     for number in (owner.order["orderId"], int(owner.ids["profileId"][0])):
         answers = [
-            said(await stranger.door.post(path, {"pager": {"after": str(cursor)}})) for cursor in (number, number - 1)
+            said(await stranger.client.post(path, {"pager": {"after": str(cursor)}})) for cursor in (number, number - 1)
         ]
         assert answers[0] == answers[1]
 
@@ -200,31 +200,31 @@ async def test_a_cursor_of_anothers_list_shows_only_ones_own(owner: Estate, stra
 async def test_the_same_transaction_id_names_each_dealers_own_order(owner: Estate, stranger: Estate):
     key = f"shared-{secrets.token_hex(8)}"
     call = {"transactionId": key, "amount": "1.80", "items": [LINE]}
-    mine, theirs = await owner.door.post("/esim/order", call), await stranger.door.post("/esim/order", call)
+    mine, theirs = await owner.client.post("/esim/order", call), await stranger.client.post("/esim/order", call)
     assert mine.data["duplicate"] is theirs.data["duplicate"] is False
     other_content = call | {"amount": "3.60", "items": [LINE | {"quantity": 2}]}
-    assert (await stranger.door.post("/esim/order", other_content)).code == "310402"
+    assert (await stranger.client.post("/esim/order", other_content)).code == "310402"
     for one, placed in ((owner, mine), (stranger, theirs)):
-        found = (await one.door.post("/esim/query", {"transactionId": key})).data
+        found = (await one.client.post("/esim/query", {"transactionId": key})).data
         assert found["orderNo"] == placed.data["orderNo"]
     both = {"transactionId": key, "orderNo": mine.data["orderNo"]}
-    assert (await stranger.door.post("/esim/query", both)).code == "310272"
+    assert (await stranger.client.post("/esim/query", both)).code == "310272"
 
 
 async def test_what_one_dealer_sets_or_spends_the_other_does_not_see(owner: Estate, stranger: Estate):
-    await owner.door.post("/webhook/set", {"callbackUrl": "https://owner.example.com/hooks"})
-    assert "owner.example.com" not in str((await stranger.door.post("/webhook/query")).data)
-    before = (await stranger.door.post("/account/balance")).data
-    await owner.door.order()
-    assert (await stranger.door.post("/account/balance")).data == before
-    ids = {str(one.door.tenant_id): (await one.door.post("/health")).data["tenantId"] for one in (owner, stranger)}
+    await owner.client.post("/webhook/set", {"callbackUrl": "https://owner.example.com/hooks"})
+    assert "owner.example.com" not in str((await stranger.client.post("/webhook/query")).data)
+    before = (await stranger.client.post("/account/balance")).data
+    await owner.client.order()
+    assert (await stranger.client.post("/account/balance")).data == before
+    ids = {str(one.client.tenant_id): (await one.client.post("/health")).data["tenantId"] for one in (owner, stranger)}
     assert all(own == told for own, told in ids.items())
 
 
 async def test_anothers_secret_does_not_sign_for_an_app_key(owner: Estate, stranger: Estate):
     body = b"{}"
-    forged = stranger.door.headers(body, **{"RT-AccessCode": owner.door.app_key})
-    answer = await stranger.door.send("/open-api/v1/esim/order/list", body, forged)
+    forged = stranger.client.headers(body, **{"RT-AccessCode": owner.client.app_key})
+    answer = await stranger.client.send("/open-api/v1/esim/order/list", body, forged)
     assert (answer.status, answer.code) == (401, "101003")
 
 

@@ -35,7 +35,7 @@ class Doors(NamedTuple):
 
 
 @pytest.fixture(params=[(), ("203.0.113.0/24",)], ids=["from-anywhere", "from-elsewhere"])
-async def doors(
+async def clients(
     postgres: str, template: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> AsyncIterator[tuple[Doors, bool]]:
     """Also whether messages may come from here."""
@@ -51,32 +51,30 @@ async def doors(
             "secretKey": upstream.settings.secret_key,
             "senderIps": list(request.param),
         }
-        sourcing = await set_up(
-            url, [Source("rt:near", "rt_upstream", settings)], {"TEST-OK": [hop("rt:near", "JC016")]}
-        )
+        setup = await set_up(url, [Source("rt:near", "rt_upstream", settings)], {"TEST-OK": [hop("rt:near", "JC016")]})
         listens = {"supplier_events": address, "supplier_events_cert": cert, "supplier_events_key": key}
         async with running_service(url, **listens, supplier_events_ca=ca) as service:
-            yield Doors(service, address, sourcing.events["rt:near"], ours, tmp_path), not request.param
+            yield Doors(service, address, setup.events["rt:near"], ours, tmp_path), not request.param
 
 
 async def test_only_who_shows_our_certificate_knows_the_address_and_comes_from_there_is_heard(
-    doors: tuple[Doors, bool],
+    clients: tuple[Doors, bool],
 ):
-    door, may_come = doors
+    client, may_come = clients
     expected = 200 if may_come else 404
-    assert await door.post(door.path, HEALTH, door.ours) == expected
-    assert await door.post(door.path + "/gsma/rsp2/es2plus/handleNotification", HEALTH, door.ours) == expected
-    for path in (door.path[:-1], door.path + "x", "/events/rt:none/x", "/events/rt:near/", "/"):
-        assert await door.post(path, HEALTH, door.ours) == 404
+    assert await client.post(client.path, HEALTH, client.ours) == expected
+    assert await client.post(client.path + "/gsma/rsp2/es2plus/handleNotification", HEALTH, client.ours) == expected
+    for path in (client.path[:-1], client.path + "x", "/events/rt:none/x", "/events/rt:near/", "/"):
+        assert await client.post(path, HEALTH, client.ours) == 404
     for stranger in (None, Authority("theirs")):
         with pytest.raises((aiohttp.ClientError, ssl.SSLError, ConnectionError)):
-            await door.post(door.path, HEALTH, stranger)
+            await client.post(client.path, HEALTH, stranger)
 
 
-async def test_what_is_no_message_is_refused_and_kept_out(doors: tuple[Doors, bool]):
-    door, may_come = doors
-    assert await door.post(door.path, HEALTH, door.ours, "GET") in (404, 405)
+async def test_what_is_no_message_is_refused_and_kept_out(clients: tuple[Doors, bool]):
+    client, may_come = clients
+    assert await client.post(client.path, HEALTH, client.ours, "GET") in (404, 405)
     for body, status in ((b"", 400), (b"{", 400), (b"[]", 400), (b"\xff", 400), (b" " * (BODY_BYTES + 1), 413)):
-        assert await door.post(door.path, body, door.ours) == (status if may_come else 404)
-    async with door.service.database.connection() as connection:
+        assert await client.post(client.path, body, client.ours) == (status if may_come else 404)
+    async with client.service.database.connection() as connection:
         assert await connection.fetchval("SELECT count(*) FROM supplier_event") == 0

@@ -146,8 +146,8 @@ async def test_a_created_dealer_is_shown_once_listed_and_can_call(env: dict[str,
         "credentialStatus": "ACTIVE",
     }
     async with httpx2.AsyncClient(trust_env=False) as http:
-        door = ApiClient(service.url, int(made["tenantId"]), made["appKey"], made["appSecret"], http)
-        assert (await door.order(amount="2.00", items=[line("2.00")])).code == "000000"
+        client = ApiClient(service.url, int(made["tenantId"]), made["appKey"], made["appSecret"], http)
+        assert (await client.order(amount="2.00", items=[line("2.00")])).code == "000000"
     text = await ok("tenant", "list", env=env)
     assert made["appKey"] in text and "98.50 USD" in text and made["appSecret"] not in text
 
@@ -249,7 +249,7 @@ async def test_a_reset_secret_works_and_so_does_the_old_one_until_the_key_is_dis
     made = await service.tenant(qps=0)
     reset = json.loads(await ok("credentials", "reset", made.app_key, "--json", env=env))
     assert reset["appKey"] == made.app_key and reset["appSecret"] != made.app_secret
-    async with service.door(made) as old:
+    async with service.client(made) as old:
         new = replace(old, app_secret=reset["appSecret"])
         await answers(new, "000000")
         await answers(old, "000000")
@@ -261,10 +261,10 @@ async def test_a_reset_secret_works_and_so_does_the_old_one_until_the_key_is_dis
     assert (await listed(env))[made.tenant_id]["credentialStatus"] == "DISABLED"
 
 
-async def answers(door: ApiClient, code: str) -> None:
+async def answers(client: ApiClient, code: str) -> None:
     """Returns once the API answers so."""
     async with asyncio.timeout(20):
-        while (await door.post("/health")).code != code:
+        while (await client.post("/health")).code != code:
             await asyncio.sleep(0.02)
 
 
@@ -413,8 +413,8 @@ async def test_in_production_serve_works_over_tls_on_a_postgresql_of_the_operato
             base = await serve.ready()
             assert base.startswith("https://127.0.0.1:")
             async with httpx2.AsyncClient(trust_env=False, verify=ssl.create_default_context(cafile=cert)) as http:
-                door = ApiClient(base, int(made["tenantId"]), made["appKey"], made["appSecret"], http)
-                assert (await door.post("/health")).code == "000000"
+                client = ApiClient(base, int(made["tenantId"]), made["appKey"], made["appSecret"], http)
+                assert (await client.post("/health")).code == "000000"
             for process in (serve, work):
                 process.signal(signal.SIGTERM)
                 assert await process.ended() == 0, process.said
@@ -480,12 +480,12 @@ async def test_dev_runs_everything_and_its_line_says_how_to_reach_it(folder: Pat
         assert list(said) == fields
         env = environment(None) | said["env"]
         async with httpx2.AsyncClient(trust_env=False) as http:
-            door = ApiClient(said["baseUrl"], int(said["tenantId"]), said["appKey"], said["appSecret"], http)
+            client = ApiClient(said["baseUrl"], int(said["tenantId"]), said["appKey"], said["appSecret"], http)
             for who in ("operator", "dealer"):
                 answer = await http.post(f"{said['consoleUrl']}/sign-in", data=said[who])
                 assert (answer.status_code, answer.headers["location"]) == (303, "/console")
-            placed = await door.order()
-            assert (await door.delivered(placed.data["orderNo"]))["orderStatus"] == "COMPLETED"
+            placed = await client.order()
+            assert (await client.delivered(placed.data["orderNo"]))["orderStatus"] == "COMPLETED"
         assert said["tenantId"] in await listed(env)
         assert await ok("migrate", env=env) == "the schema is up to date\n"
         assert json.loads(await ok("audit", "--json", env=env))["violated"] == []

@@ -10,7 +10,7 @@ from playwright.async_api import Page, expect
 from dealer_server.operations.users import accounts
 from support.api_client import ApiClient, Service
 from support.browser import PASSWORDS
-from support.chromium import ear, needs_chromium, opened
+from support.chromium import needs_chromium, opened, page_faults
 from support.console.people import PHONE, WORD, sign_in
 
 NAMES = {"operator": "browsing-operator", "dealer": "browsing-dealer"}
@@ -28,15 +28,15 @@ async def chromium() -> AsyncIterator[Chromium]:
 async def people(service: Service) -> None:
     """An operator, and somebody of a dealer that has bought something."""
     created = await service.tenant(balance="1000", name="Browsing & Sons")
-    async with service.door(created) as door:
-        await bought(door)
+    async with service.client(created) as client:
+        await bought(client)
     for name, tenant_id in ((NAMES["operator"], None), (NAMES["dealer"], int(created.tenant_id))):
         await accounts.create(service.database, PASSWORDS, tenant_id, name, "admin", "test", WORD)
 
 
-async def bought(door: ApiClient) -> None:
-    reply = await door.order()
-    await door.delivered(reply.data["orderNo"])
+async def bought(client: ApiClient) -> None:
+    reply = await client.order()
+    await client.delivered(reply.data["orderNo"])
 
 
 async def rows(page: Page) -> list[str]:
@@ -113,7 +113,7 @@ async def test_who_signed_out_sees_nothing_by_going_back(chromium: Chromium, ser
 
 async def test_a_page_of_what_still_changes_renews_itself(chromium: Chromium, service: Service, people: None) -> None:
     page = await chromium.new_page()
-    heard = ear(page)
+    heard = page_faults(page)
     await sign_in(page, service, NAMES["dealer"])
     await page.goto(f"{service.url}/console/profiles")
     [path] = await rows(page)

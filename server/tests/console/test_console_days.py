@@ -17,7 +17,7 @@ from esim_dealer import AsyncDealer, Line
 from esim_dealer.wire.snapshot import Snapshot
 from support.api_client import ApiClient, Service, running_service
 from support.browser import PASSWORDS
-from support.chromium import ear, needs_chromium, opened
+from support.chromium import needs_chromium, opened, page_faults
 from support.console.people import PHONE, WORD, sign_in
 from support.store_fixture import stock_csv
 from support.webhook_fixture import PATIENCE, Receiver, answer, listening
@@ -57,7 +57,7 @@ async def day(
     name = f'"><script>alert(3)</script>{secrets.token_hex(6)}'
     await accounts.create(service.database, PASSWORDS, tenant_id, name, role, "test", WORD)
     page = await chromium.new_page(viewport=size)
-    heard = ear(page)
+    heard = page_faults(page)
     await sign_in(page, service, name)
     yield page
     assert heard == []
@@ -140,12 +140,12 @@ async def take_credentials(page: Page) -> tuple[str, str]:
     return await fact(page, "AppKey"), await fact(page, "AppSecret")
 
 
-async def call_amiss(door: ApiClient) -> None:
+async def call_amiss(client: ApiClient) -> None:
     """Each call is refused for something else, and each brings a script."""
-    assert (await door.order(transactionId=EVIL)).code == "000107"
+    assert (await client.order(transactionId=EVIL)).code == "000107"
     body = {"remark": EVIL}
-    assert (await door.post("/esim/order", body, **{"X-Signature": "0" * 64})).code == "101003"
-    assert (await door.post("/esim/order", body, **{"RT-RequestID": EVIL})).code == "000102"
+    assert (await client.post("/esim/order", body, **{"X-Signature": "0" * 64})).code == "101003"
+    assert (await client.post("/esim/order", body, **{"RT-RequestID": EVIL})).code == "000102"
 
 
 async def read_why(page: Page, code: str, shown: str) -> None:
@@ -225,8 +225,8 @@ async def test_a_dealers_first_day_ends_with_all_steps_done_and_an_esim(
 
 async def test_a_dealer_finds_out_why_calls_were_refused(chromium: Chromium, service: Service) -> None:
     created = await service.tenant(balance="1000", name=EVIL)
-    async with day(chromium, service, int(created.tenant_id)) as page, service.door(created) as door:
-        await call_amiss(door)
+    async with day(chromium, service, int(created.tenant_id)) as page, service.client(created) as client:
+        await call_amiss(client)
         await read_why(page, "000107", "transactionId")
         await read_why(page, "101003", "<script>alert(1)</script>")
         await read_why(page, "000102", EVIL)
@@ -536,7 +536,7 @@ async def adjust(page: Page, amount: str, reason: str) -> None:
 async def test_what_would_be_complained_about_is_heard(chromium: Chromium, service: Service) -> None:
     """The days above would not pass with a script that runs, nor with one that only the policy stops."""
     page = await chromium.new_page()
-    heard = ear(page)
+    heard = page_faults(page)
     await page.goto(f"{service.url}/console")
     inserted = "text => document.body.append(document.createRange().createContextualFragment(text))"
     async with page.expect_console_message(lambda message: "Content Security Policy" in message.text):

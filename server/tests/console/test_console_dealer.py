@@ -547,14 +547,14 @@ async def test_another_dealers_refused_call_is_not_there(people: People, dealer:
 async def places(dealer: ApiClient, stranger: ApiClient) -> tuple[dict[str, str], dict[str, str]]:
     """What stands in the braces of a path: ours, and another dealer's."""
     made: list[dict[str, str]] = []
-    for door in (dealer, stranger):
-        order = await bought(door)
-        data: dict[str, Any] = (await door.post("/webhook/delivery/list")).data
+    for client in (dealer, stranger):
+        order = await bought(client)
+        data: dict[str, Any] = (await client.post("/webhook/delivery/list")).data
         made.append(
             {
                 "order_no": order["orderNo"],
                 "profile_id": profiles_of(order)[0]["profileId"],
-                "app_key": door.app_key,
+                "app_key": client.app_key,
                 "delivery_id": data["deliveries"][0]["deliveryId"],
             }
         )

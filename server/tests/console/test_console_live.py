@@ -11,7 +11,7 @@ from playwright.async_api import Page, expect
 from dealer_server.operations.users import accounts
 from support.api_client import ApiClient, Service
 from support.browser import PASSWORDS, said, signed_in
-from support.chromium import ear, needs_chromium, opened
+from support.chromium import needs_chromium, opened, page_faults
 
 WORD = "a word for the test"
 SOON = 15_000  # milliseconds, far more than a page takes to look again
@@ -32,7 +32,7 @@ async def looking(chromium: Chromium, service: Service, path: str, tenant_id: in
     await accounts.create(service.database, PASSWORDS, tenant_id, name, "admin", "test", WORD)
     context = await chromium.new_context()
     page = await context.new_page()
-    heard = ear(page)
+    heard = page_faults(page)
     await page.goto(f"{service.url}{path}")
     await page.get_by_label("Name").fill(name)
     await page.get_by_label("Password").fill(WORD)

@@ -21,7 +21,7 @@ from playwright.async_api import Page, ViewportSize
 
 from dealer_server.console import routing
 from support import screenshots
-from support.chromium import AXE, barriers, ear, needs_chromium, opened
+from support.chromium import AXE, barriers, needs_chromium, opened, page_faults
 from support.console_pages import PAGES, PEOPLE, Seen, World, world
 from support.screenshots import FOLDER, PHONE, THEMES, VIEWS, WIDE, Picture
 
@@ -145,7 +145,7 @@ async def inside(chromium: Chromium, town: World, who: str, size: tuple[int, int
         url = f"{town.service.url}/console"
         await context.add_cookies([{"name": "dealer_console", "value": town.tokens[who], "url": url}])
     page = await context.new_page()
-    yield Window(page, size[0], ear(page))
+    yield Window(page, size[0], page_faults(page))
     await context.close()
 
 

@@ -178,7 +178,7 @@ async def test_a_search_that_means_several_shows_them(
     service: Service, dealer: ApiClient, stranger: ApiClient, admin: Browser
 ):
     number = secrets.token_hex(6)
-    ours, theirs = [(await door.order(transactionId=number)).data for door in (dealer, stranger)]
+    ours, theirs = [(await client.order(transactionId=number)).data for client in (dealer, stranger)]
     page = await see(admin, f"/console/search?q={number}")
     assert ours["orderNo"] in page and theirs["orderNo"] in page
     assert "No match for" in await see(admin, "/console/search?q=%00%25_nothing")
@@ -556,9 +556,9 @@ async def test_a_purchase_nobody_knows_about_goes_on_at_an_operators_word(postgr
         async with (
             running_service(url, worker=False) as service,
             signed_in(service) as admin,
-            service.door(await service.tenant(balance="1000", qps=0)) as door,
+            service.client(await service.tenant(balance="1000", qps=0)) as client,
         ):
-            order_no, unit = await park(service, door)
+            order_no, unit = await park(service, client)
             page = await see(admin, "/console/suppliers")
             assert unit in page and "no answer that counts" in page and order_no in page
             assert "Outcome at rt:near unknown" in await see(admin, f"/console/orders/{order_no}")

@@ -63,8 +63,8 @@ async def test_the_list_is_of_all_dealers_and_keeps_to_its_filters(
 async def test_pages_of_all_dealers_lose_no_profile_and_show_none_twice(
     service: Service, dealer: ApiClient, stranger: ApiClient
 ):
-    for door in (dealer, stranger, dealer):
-        await bought(door, quantity=4)
+    for client in (dealer, stranger, dealer):
+        await bought(client, quantity=4)
     async with service.database.connection() as connection:
         seen = await _all(connection, ProfileFilter(), 5)
         rows = await connection.fetch("SELECT profile_id FROM profile ORDER BY profile_id DESC")

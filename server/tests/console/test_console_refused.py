@@ -53,8 +53,8 @@ async def test_bodies_of_refused_calls_are_for_those_who_may_see_activation_code
 
 async def test_a_dealer_opens_no_log_by_the_operators_way(service: Service, dealer: ApiClient, stranger: ApiClient):
     await refused(service, dealer)
-    for door in (dealer, stranger):
-        async with signed_in(service, "admin", door.tenant_id) as one:
+    for client in (dealer, stranger):
+        async with signed_in(service, "admin", client.tenant_id) as one:
             for path in ("", "/1"):
                 assert (await one.get(f"/console/dealers/{dealer.tenant_id}/api-log{path}")).status_code == 404
 

@@ -45,10 +45,10 @@ async def lock_is_waited_for(service: Service) -> None:
             await asyncio.sleep(0.01)
 
 
-async def delivered(door: ApiClient, package: str = "TEST-OK") -> tuple[str, int]:
+async def delivered(client: ApiClient, package: str = "TEST-OK") -> tuple[str, int]:
     """A delivered order's orderNo, and the id of its only profile."""
-    placed = await door.order(package)
-    data = await door.delivered(placed.data["orderNo"])
+    placed = await client.order(package)
+    data = await client.delivered(placed.data["orderNo"])
     return data["orderNo"], int(data["items"][0]["profiles"][0]["profileId"])
 
 

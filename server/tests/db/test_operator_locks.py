@@ -14,7 +14,7 @@ from support.api_client import Service
 ROUNDS = 40
 
 
-async def test_routes_imports_sales_and_prices_beside_each_other_never_deadlock(service: Service):
+async def test_concurrent_operator_writes_never_deadlock(service: Service):
     database = service.database
     packages = [one for one in generate.catalogue("test") if one.package_code.startswith("TEST-")]
     codes = [one.package_code for one in packages]

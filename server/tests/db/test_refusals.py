@@ -1,4 +1,4 @@
-"""What we refuse is no ERROR of PostgreSQL's: in its log only what is wrong stands out."""
+"""Refusals raise no ERROR in PostgreSQL: its log shows faults only."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -71,9 +71,7 @@ def refusals(service: Service, tenant_id: int) -> list[tuple[str, Callable[[], C
     ]
 
 
-async def test_what_operators_may_not_do_is_refused_without_an_error_of_the_database(
-    service: Service, dealer: ApiClient, postgres: str
-):
+async def test_refused_operator_writes_raise_no_database_error(service: Service, dealer: ApiClient, postgres: str):
     await accounts.create(service.database, Passwords(), dealer.tenant_id, "twice", "finance", "test")
     async with no_errors(postgres):
         for words, attempt in refusals(service, dealer.tenant_id):

@@ -1,4 +1,4 @@
-"""PostgreSQL goes and comes back under running processes, or comes up after them: each says so once."""
+"""PostgreSQL stops and starts under running processes, or starts after them: each logs it once."""
 
 import asyncio
 import signal
@@ -15,29 +15,29 @@ SERVE = ("serve", "--port", "0")
 METRICS = {"DEALER_METRICS": "127.0.0.1:0"}
 
 
-async def test_a_database_that_goes_and_comes_back_is_told_of_once_each_way(machine: Machine):
-    async with machine.database() as url, trading.opened(url) as shop:
-        env, made = environment(url, **METRICS), await shop.service.tenant(balance="100", qps=0)
+async def test_a_lost_and_restored_database_is_logged_once_each(machine: Machine):
+    async with machine.database() as url, trading.opened(url) as workload:
+        env, made = environment(url, **METRICS), await workload.service.tenant(balance="100", qps=0)
         async with (
             running(*SERVE, env=env) as serve,
             running("work", env=env) as work,
-            shop.service.door(made) as door,
+            workload.service.client(made) as client,
         ):
-            door = replace(door, url=await serve.ready())
+            client = replace(client, url=await serve.ready())
             for times, stop in enumerate((machine.stop_at_once, machine.kill), 1):
-                assert (await door.order()).code == "000000"
+                assert (await client.order()).code == "000000"
                 await asyncio.to_thread(stop)
                 for process in (serve, work):
                     await process.says("database_lost", times)
-                assert {(await door.order()).code for _ in range(5)} == {"900001"}
-                ready = await door.http.get(f"{door.url}/readyz")
+                assert {(await client.order()).code for _ in range(5)} == {"900001"}
+                ready = await client.http.get(f"{client.url}/readyz")
                 assert (ready.status_code, ready.json()["reasons"]) == (503, ["database: the connection is lost"])
-                assert (await door.http.get(f"{door.url}/healthz")).status_code == 200
+                assert (await client.http.get(f"{client.url}/healthz")).status_code == 200
                 await asyncio.to_thread(machine.start)
                 for process in (serve, work):
                     await process.says("database_back", times)
-                await door.delivered((await door.order()).data["orderNo"])
-                assert (await door.http.get(f"{door.url}/readyz")).json() == {"status": "UP"}
+                await client.delivered((await client.order()).data["orderNo"])
+                assert (await client.http.get(f"{client.url}/readyz")).json() == {"status": "UP"}
             for process in (serve, work):
                 process.signal(signal.SIGTERM)
                 assert await process.ended() == 0
@@ -45,7 +45,7 @@ async def test_a_database_that_goes_and_comes_back_is_told_of_once_each_way(mach
                 told = process.events
                 assert told.pop("metrics_served", 1) == 1
                 assert told == {"database_lost": 2, "database_back": 2}, process.said
-        assert await shop.service.audit() == []
+        assert await workload.service.audit() == []
 
 
 @asynccontextmanager
@@ -58,7 +58,7 @@ async def stopped(machine: Machine) -> AsyncIterator[None]:
         await asyncio.to_thread(machine.start)
 
 
-async def test_a_serve_and_a_worker_wait_for_a_database_that_comes_up_after_them(machine: Machine):
+async def test_serve_and_worker_wait_for_a_database_that_starts_later(machine: Machine):
     async with machine.database() as url, AsyncExitStack() as stack:
         env = environment(url, **METRICS)
         async with stopped(machine):
@@ -75,7 +75,7 @@ async def test_a_serve_and_a_worker_wait_for_a_database_that_comes_up_after_them
             assert process.events["database_lost"] == 0
 
 
-async def test_a_database_that_does_not_come_up_in_time_or_refuses_us_is_one_clear_line(machine: Machine):
+async def test_a_database_that_stays_down_or_refuses_the_login_is_reported_in_one_line(machine: Machine):
     async with machine.database() as url:
         refused = await run(*SERVE, env=environment(database_named(url, "nowhere")))
         assert (refused.status, len(refused.err.splitlines())) == (1, 1) and '"nowhere" does not exist' in refused.err

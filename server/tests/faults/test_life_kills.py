@@ -13,7 +13,7 @@ import pytest
 
 from dealer_server.failpoints import Failpoint
 from support.api_client import ApiClient
-from support.faults.refund_kills import KILLED, Till, till_on
+from support.faults.refund_kills import KILLED, RefundingDealer, refunding_dealer
 from support.processes import environment, running
 from support.refunds import profiles, query
 
@@ -29,8 +29,8 @@ ENDED = "SELECT count(*) > 0 AND bool_and(plan_use_status = 'ENDED') FROM profil
 
 
 @pytest.fixture
-async def till(database_url: str) -> AsyncIterator[Till]:
-    async with till_on(database_url) as one:
+async def refunding(database_url: str) -> AsyncIterator[RefundingDealer]:
+    async with refunding_dealer(database_url) as one:
         one.env["DEALER_SUPPLIER_SPEED"] = "20"  # a story takes half a second: several looks
         yield one
 
@@ -40,57 +40,59 @@ def lives(order: dict[str, Any]) -> list[dict[str, Any]]:
     return [{name: value for name, value in one.items() if name != "qrCodeUrl"} for one in profiles(order)]
 
 
-async def story(door: ApiClient) -> dict[str, Any]:
+async def story(client: ApiClient) -> dict[str, Any]:
     line = {"packageCode": "TEST-LIFECYCLE", "quantity": 3, "price": "1.80"}
-    return (await door.order(items=[line], amount="5.40")).data
+    return (await client.order(items=[line], amount="5.40")).data
 
 
-async def told_of(till: Till, order: dict[str, Any]) -> list[dict[str, Any]]:
+async def told_of(refunding: RefundingDealer, order: dict[str, Any]) -> list[dict[str, Any]]:
     """The profiles as the dealer's last event of the order has them, once all was told."""
-    await till.until(
+    await refunding.until(
         "SELECT count(*) = 0 FROM webhook_delivery WHERE state NOT IN ('DELIVERED', 'SUPERSEDED', 'SKIPPED')"
     )
-    return lives([one.json for one in till.receiver.requests if one.json["orderNo"] == order["orderNo"]][-1])
+    return lives([one.json for one in refunding.receiver.requests if one.json["orderNo"] == order["orderNo"]][-1])
 
 
-async def test_a_profile_lifecycle_survives_kills_of_the_worker(till: Till):
-    async with running("serve", "--port", "0", env=till.env) as serve:
-        door = await till.at(await serve.ready())
-        await door.post("/webhook/set", {"callbackUrl": till.receiver.url})
-        others = await till.lanes()
+async def test_a_profile_lifecycle_survives_kills_of_the_worker(refunding: RefundingDealer):
+    async with running("serve", "--port", "0", env=refunding.env) as serve:
+        client = await refunding.at(await serve.ready())
+        await client.post("/webhook/set", {"callbackUrl": refunding.receiver.url})
+        others = await refunding.lanes()
         for point in WORK_POINTS[::3]:
-            async with running("work", env=till.env, kill_at=str(point)) as work:
-                order = await story(door)
-                dead = await till.lanes() - others
+            async with running("work", env=refunding.env, kill_at=str(point)) as work:
+                order = await story(client)
+                dead = await refunding.lanes() - others
                 assert await work.ended() == KILLED, work.said
-            await till.leases_run_out(dead)
-            await till.rows("UPDATE profile_life SET due_at = now() WHERE due_at IS NOT NULL AND claim IS NOT NULL")
-            async with running("work", env=till.env):
-                await till.until(ENDED, order["orderId"])
-                after = lives(await query(door, order))
-                assert await told_of(till, order) == after
+            await refunding.leases_run_out(dead)
+            await refunding.rows(
+                "UPDATE profile_life SET due_at = now() WHERE due_at IS NOT NULL AND claim IS NOT NULL"
+            )
+            async with running("work", env=refunding.env):
+                await refunding.until(ENDED, order["orderId"])
+                after = lives(await query(client, order))
+                assert await told_of(refunding, order) == after
             for one in after:
                 assert (one["smdpStatus"], one["esimStatus"], one["usagePercent"]) == ("ENABLED", "USED_UP", 100.0)
-            assert await till.service.audit() == []
+            assert await refunding.service.audit() == []
 
 
-async def test_an_advanced_step_survives_a_kill_of_the_api(till: Till):
-    async with running("work", env=till.env):
-        async with running("serve", "--port", "0", env=till.env, kill_at="life.written") as serve:
-            door = await till.at(await serve.ready())
-            await door.post("/webhook/set", {"callbackUrl": till.receiver.url})
-            order = await door.delivered((await door.order()).data["orderNo"])
+async def test_an_advanced_step_survives_a_kill_of_the_api(refunding: RefundingDealer):
+    async with running("work", env=refunding.env):
+        async with running("serve", "--port", "0", env=refunding.env, kill_at="life.written") as serve:
+            client = await refunding.at(await serve.ready())
+            await client.post("/webhook/set", {"callbackUrl": refunding.receiver.url})
+            order = await client.delivered((await client.order()).data["orderNo"])
             call = {"profileId": profiles(order)[0]["profileId"], "step": "ENABLE"}
             with suppress(httpx2.HTTPError):
-                await door.post("/test/profile/advance", call)
+                await client.post("/test/profile/advance", call)
             assert await serve.ended() == KILLED, serve.said
-        async with running("serve", "--port", "0", env=till.env) as serve:
-            door = await till.at(await serve.ready())
-            assert lives(await query(door, order)) == lives(order), "nothing by halves"
-            moved = (await door.post("/test/profile/advance", call)).data
+        async with running("serve", "--port", "0", env=refunding.env) as serve:
+            client = await refunding.at(await serve.ready())
+            assert lives(await query(client, order)) == lives(order), "nothing by halves"
+            moved = (await client.post("/test/profile/advance", call)).data
             assert moved["smdpStatus"] == "ENABLED"
-            assert await told_of(till, order) == lives(await query(door, order))
-        assert await till.service.audit() == []
+            assert await told_of(refunding, order) == lives(await query(client, order))
+        assert await refunding.service.audit() == []
 
 
 @pytest.fixture
@@ -109,10 +111,10 @@ async def test_dev_runs_lifecycles_at_the_speed_that_is_set(folder: Path):
         assert text, process.said
         said = json.loads(text)
         async with httpx2.AsyncClient(trust_env=False, timeout=30) as http:
-            door = ApiClient(said["baseUrl"], int(said["tenantId"]), said["appKey"], said["appSecret"], http)
-            order = await door.delivered((await door.order()).data["orderNo"])
+            client = ApiClient(said["baseUrl"], int(said["tenantId"]), said["appKey"], said["appSecret"], http)
+            order = await client.delivered((await client.order()).data["orderNo"])
             call = {"iccid": profiles(order)[0]["iccid"]}
-            used = (await door.post("/test/profile/advance", call | {"step": "START"})).data
+            used = (await client.post("/test/profile/advance", call | {"step": "START"})).data
             start, end = (datetime.fromisoformat(used[f"planUse{which}Time"]) for which in ("Start", "End"))
             assert end - start == timedelta(days=7) / 100
-            assert (await door.post("/esim/profile/usage", call | {"refresh": True})).data["realTime"] is True
+            assert (await client.post("/esim/profile/usage", call | {"refresh": True})).data["realTime"] is True

@@ -1,6 +1,6 @@
 """A COMMIT of money is never cancelled: while a standby has not got it nothing is seen, and later it is there once.
 
-The standby does not exist: `synchronous_standby_names = 'ghost'` (trust, Money on PostgreSQL).
+The standby does not exist: `synchronous_standby_names = 'ghost'`.
 """
 
 import asyncio
@@ -32,16 +32,16 @@ class Bank:
     machine: Machine
     service: Service
     second: Service
-    door: ApiClient
+    client: ApiClient
     look: asyncpg.Connection
 
     async def entries(self, kind: str) -> int:
         """How many entries of this kind the dealer's ledger shows."""
         sql = "SELECT count(*) FROM ledger_entry WHERE tenant_id = $1 AND entry_type = $2"
-        return await self.look.fetchval(sql, self.door.tenant_id, kind) or 0
+        return await self.look.fetchval(sql, self.client.tenant_id, kind) or 0
 
     async def balance(self) -> str:
-        return (await self.door.post("/account/balance")).data["balance"]
+        return (await self.client.post("/account/balance")).data["balance"]
 
     async def in_commit(self, tries: Iterator["Try"]) -> "Try":
         """The first of these that waits for the standby; those before it came before the setting was heard of."""
@@ -75,24 +75,24 @@ async def bank(machine: Machine) -> AsyncIterator[Bank]:
         connected(url) as look,
         running_service(url, worker=False) as service,
         running_service(url, worker=False) as second,
-        service.door(await service.tenant(balance="1000", qps=0)) as door,
+        service.client(await service.tenant(balance="1000", qps=0)) as client,
     ):
-        yield Bank(machine, service, second, door, look)
+        yield Bank(machine, service, second, client, look)
         assert await service.audit() == []
 
 
 # Refunds
 
 
-def refund(door: ApiClient, order_no: str) -> asyncio.Task[Reply]:
-    return asyncio.create_task(door.post("/esim/refund", {"orderNo": order_no}))
+def refund(client: ApiClient, order_no: str) -> asyncio.Task[Reply]:
+    return asyncio.create_task(client.post("/esim/refund", {"orderNo": order_no}))
 
 
 @asynccontextmanager
-async def impatient(door: ApiClient) -> AsyncIterator[ApiClient]:
+async def impatient(client: ApiClient) -> AsyncIterator[ApiClient]:
     """The same dealer, whose client waits for two seconds."""
     async with httpx2.AsyncClient(trust_env=False, timeout=2) as http:
-        yield replace(door, http=http)
+        yield replace(client, http=http)
 
 
 async def gone(asking: asyncio.Task) -> None:
@@ -108,16 +108,16 @@ async def timed_out(asking: asyncio.Task) -> None:
 
 
 @pytest.mark.parametrize("leave", [gone, timed_out])
-async def test_a_refund_that_the_standby_has_not_got_is_not_seen_and_credited_once(bank: Bank, leave):
-    orders = [(await bank.door.order()).data["orderNo"] for _ in range(ORDERS)]
-    async with bank.machine.ghost_standby(), impatient(bank.door) as door:
-        sent = await bank.in_commit(Try(order_no, refund(door, order_no)) for order_no in orders)
+async def test_a_refund_is_invisible_until_the_standby_has_it_and_is_credited_once(bank: Bank, leave):
+    orders = [(await bank.client.order()).data["orderNo"] for _ in range(ORDERS)]
+    async with bank.machine.ghost_standby(), impatient(bank.client) as client:
+        sent = await bank.in_commit(Try(order_no, refund(client, order_no)) for order_no in orders)
         await leave(sent.asking)
         credited, balance = await bank.entries("REFUND"), await bank.balance()
-        shown = (await bank.door.post("/esim/query", {"orderNo": sent.names})).data
+        shown = (await bank.client.post("/esim/query", {"orderNo": sent.names})).data
         assert (shown["refundAmount"], shown["orderStatus"]) == (0, "PAID")
         assert await bank.commits() == 1, "nobody cancelled it"
-        again = refund(replace(bank.door, url=bank.second.url), sent.names)
+        again = refund(replace(bank.client, url=bank.second.url), sent.names)
         await Watch(bank.look).somebody_waits()
         assert (await bank.entries("REFUND"), await bank.balance()) == (credited, balance) and not again.done()
     reply = await again
@@ -126,11 +126,11 @@ async def test_a_refund_that_the_standby_has_not_got_is_not_seen_and_credited_on
     assert float(await bank.balance()) == pytest.approx(float(balance) + 1.80)
 
 
-async def test_a_refund_whose_commit_broke_off_is_not_spoken_of_before_the_standby_has_it(bank: Bank):
+async def test_a_refund_with_an_interrupted_commit_is_not_reported_before_the_standby_has_it(bank: Bank):
     """PostgreSQL shows such a commit at once. Whoever repeats the call waits until the standby has it."""
-    orders = [(await bank.door.order()).data["orderNo"] for _ in range(ORDERS)]
+    orders = [(await bank.client.order()).data["orderNo"] for _ in range(ORDERS)]
     async with bank.machine.ghost_standby():
-        sent = await bank.in_commit(Try(order_no, refund(bank.door, order_no)) for order_no in orders)
+        sent = await bank.in_commit(Try(order_no, refund(bank.client, order_no)) for order_no in orders)
         credited = await bank.entries("REFUND")
         await bank.look.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
@@ -141,7 +141,7 @@ async def test_a_refund_whose_commit_broke_off_is_not_spoken_of_before_the_stand
             return await bank.entries("REFUND") == credited + 1
 
         await until(shown)
-        again = refund(replace(bank.door, url=bank.second.url), sent.names)
+        again = refund(replace(bank.client, url=bank.second.url), sent.names)
         await Watch(bank.look).somebody_waits("SyncRep")
         assert not again.done()
     first, second = await sent.asking, await again
@@ -156,14 +156,14 @@ async def test_a_refund_whose_commit_broke_off_is_not_spoken_of_before_the_stand
 async def asked(bank: Bank) -> list[str]:
     """The numbers of top-ups that wait for an operator."""
     calls = [{"transactionId": f"u-{secrets.token_hex(6)}", "amount": "50"} for _ in range(TOPUPS)]
-    return [(await bank.door.post("/account/topup", call)).data["topupNo"] for call in calls]
+    return [(await bank.client.post("/account/topup", call)).data["topupNo"] for call in calls]
 
 
 def approval(bank: Bank, topup_no: str) -> asyncio.Task:
     return asyncio.create_task(approve_topup(bank.service.database, topup_no, "ops", clock.now))
 
 
-async def test_an_approval_that_the_standby_has_not_got_is_not_seen_and_credits_once(bank: Bank):
+async def test_an_approval_is_invisible_until_the_standby_has_it_and_credits_once(bank: Bank):
     topups = await asked(bank)
     async with bank.machine.ghost_standby():
         sent = await bank.in_commit(Try(one, approval(bank, one)) for one in topups)
@@ -172,7 +172,7 @@ async def test_an_approval_that_the_standby_has_not_got_is_not_seen_and_credits_
         assert await bank.commits() == 1, "nobody cancelled it"
         again = approval(bank, sent.names)
         await Watch(bank.look).somebody_waits()
-        shown = (await bank.door.post("/account/topup/query", {"topupNo": sent.names})).data
+        shown = (await bank.client.post("/account/topup/query", {"topupNo": sent.names})).data
         assert shown["status"] == "PENDING" and await bank.balance() == balance and not again.done()
     with pytest.raises(OperatorError, match="APPROVED already"):
         await again
@@ -181,10 +181,10 @@ async def test_an_approval_that_the_standby_has_not_got_is_not_seen_and_credits_
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-async def test_an_approval_goes_on_when_its_command_is_interrupted(bank: Bank, number: signal.Signals):
+async def test_an_approval_completes_when_its_command_is_interrupted(bank: Bank, number: signal.Signals):
     topup_no = (await asked(bank))[0]
     env = environment(bank.service.database.dsn)
-    async with bank.service.door(await bank.service.tenant(balance="1000", qps=0)) as other:
+    async with bank.service.client(await bank.service.tenant(balance="1000", qps=0)) as other:
         async with bank.machine.ghost_standby():
             _, asking = await order_in_commit(other, Watch(bank.look))
             async with running("topup", "approve", topup_no, env=env, ready=False) as command:

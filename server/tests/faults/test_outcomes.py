@@ -1,4 +1,4 @@
-"""What does a dealer know when something breaks while an order is placed? (trust, Money and Faults)"""
+"""What does a dealer know when something breaks while an order is placed?"""
 
 import asyncio
 import json
@@ -36,8 +36,8 @@ async def count(connection: asyncpg.Connection, transaction_id: str) -> int:
     return await connection.fetchval("SELECT count(*) FROM orders WHERE transaction_id = $1", transaction_id)
 
 
-async def balance(door: ApiClient) -> str:
-    return (await door.post("/account/balance")).data["balance"]
+async def balance(client: ApiClient) -> str:
+    return (await client.post("/account/balance")).data["balance"]
 
 
 # A COMMIT is never cancelled
@@ -51,11 +51,11 @@ async def held_wallet(database_url: str, tenant_id: int) -> AsyncIterator[Watch]
         yield Watch(watcher)
 
 
-async def send_order(door: ApiClient, call: dict) -> asyncio.StreamWriter:
+async def send_order(client: ApiClient, call: dict) -> asyncio.StreamWriter:
     """A signed order on a raw socket, sent whole; the answer is not read."""
-    host, port = door.url.removeprefix("http://").split(":")
+    host, port = client.url.removeprefix("http://").split(":")
     body = json.dumps(call).encode()
-    headers = {"Host": host, "Content-Length": str(len(body))} | door.headers(body)
+    headers = {"Host": host, "Content-Length": str(len(body))} | client.headers(body)
     head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     _, writer = await asyncio.open_connection(host, int(port))
     writer.write(f"POST {PREFIX}/esim/order HTTP/1.1\r\n{head}\r\n".encode() + body)
@@ -63,23 +63,23 @@ async def send_order(door: ApiClient, call: dict) -> asyncio.StreamWriter:
     return writer
 
 
-async def placed_once(service: Service, door: ApiClient, call: dict) -> None:
+async def placed_once(service: Service, client: ApiClient, call: dict) -> None:
     """The order comes to be without anyone asking again; then asking again changes nothing."""
     async with service.database.connection() as connection:
         await until(lambda: count(connection, call["transactionId"]))
-    again = await door.post("/esim/order", call)
+    again = await client.post("/esim/order", call)
     assert (again.code, again.data["duplicate"]) == ("000000", True)
-    assert await balance(door) == "998.20"
+    assert await balance(client) == "998.20"
     assert await service.audit() == []
 
 
-async def test_an_order_whose_client_hangs_up_right_after_sending_is_placed_once(service: Service, dealer: ApiClient):
+async def test_an_order_is_placed_once_when_the_client_disconnects_after_sending(service: Service, dealer: ApiClient):
     call = order_call()
     (await send_order(dealer, call)).close()
     await placed_once(service, dealer, call)
 
 
-async def test_an_order_whose_client_resets_while_it_is_decided_is_placed_once(service: Service, dealer: ApiClient):
+async def test_an_order_is_placed_once_when_the_client_resets_during_the_decision(service: Service, dealer: ApiClient):
     call = order_call()
     async with held_wallet(service.database.dsn, dealer.tenant_id) as watch:
         writer = await send_order(dealer, call)
@@ -88,7 +88,7 @@ async def test_an_order_whose_client_resets_while_it_is_decided_is_placed_once(s
     await placed_once(service, dealer, call)
 
 
-async def test_an_order_whose_client_gives_up_waiting_is_placed_once(service: Service, dealer: ApiClient):
+async def test_an_order_is_placed_once_when_the_client_times_out(service: Service, dealer: ApiClient):
     call = order_call()
     async with held_wallet(service.database.dsn, dealer.tenant_id) as watch:
         asking = asyncio.create_task(dealer.post("/esim/order", call))
@@ -98,7 +98,7 @@ async def test_an_order_whose_client_gives_up_waiting_is_placed_once(service: Se
     await placed_once(service, dealer, call)
 
 
-async def test_an_order_in_flight_when_the_server_is_told_to_stop_is_answered(service: Service, dealer: ApiClient):
+async def test_an_order_in_flight_is_answered_when_the_server_stops(service: Service, dealer: ApiClient):
     call = order_call()
     env = environment(service.database.dsn)
     async with running("serve", "--port", "0", env=env) as serve:
@@ -113,8 +113,8 @@ async def test_an_order_in_flight_when_the_server_is_told_to_stop_is_answered(se
     await placed_once(service, dealer, call)
 
 
-async def refuses_connections(door: ApiClient) -> bool:
-    host, port = door.url.removeprefix("http://").split(":")
+async def refuses_connections(client: ApiClient) -> bool:
+    host, port = client.url.removeprefix("http://").split(":")
     try:
         _, writer = await asyncio.open_connection(host, int(port))
     except OSError:
@@ -123,22 +123,22 @@ async def refuses_connections(door: ApiClient) -> bool:
     return False
 
 
-async def test_a_cancelled_wait_for_a_decision_leaves_the_order_placed(service: Service, dealer: ApiClient):
+async def test_cancelling_the_wait_for_a_decision_leaves_the_order_placed(service: Service, dealer: ApiClient):
     numbers = service.database.session()
-    desk = OrderBatcher(service.database, IdAllocator(numbers, clock.now), clock.now)
+    batcher = OrderBatcher(service.database, IdAllocator(numbers, clock.now), clock.now)
     line = OrderLine("TEST-OK", 1, 1, 18_000, "simulated")
     wanted = OrderRequest(dealer.tenant_id, f"t-{secrets.token_hex(8)}", secrets.token_bytes(16), 18_000, (line,))
     async with held_wallet(service.database.dsn, dealer.tenant_id) as watch:
-        waiting = desk.submit(wanted)
+        waiting = batcher.submit(wanted)
         await watch.somebody_waits()
         waiting.cancel()
-    await desk.drain()
-    assert isinstance(await desk.submit(wanted), Repeated)
-    await desk.close()
+    await batcher.drain()
+    assert isinstance(await batcher.submit(wanted), Repeated)
+    await batcher.close()
     await numbers.close()
 
 
-async def test_a_cancelled_change_of_terms_is_made_whole(service: Service, dealer: ApiClient):
+async def test_a_cancelled_change_of_terms_is_still_made(service: Service, dealer: ApiClient):
     async with held_wallet(service.database.dsn, dealer.tenant_id) as watch:
         changing = asyncio.create_task(service.change(dealer.tenant_id, balance="7"))
         await watch.somebody_waits()
@@ -155,7 +155,7 @@ async def test_a_cancelled_change_of_terms_is_made_whole(service: Service, deale
 # A lost connection
 
 
-async def test_a_transaction_whose_connection_is_lost_never_goes_on_with_another(service: Service):
+async def test_a_transaction_never_continues_on_another_connection(service: Service):
     session = service.database.session()
     with pytest.raises(DatabaseLost) as lost:
         async with session.transaction():
@@ -183,21 +183,21 @@ async def end_session(database: Database, victim: asyncpg.Connection) -> None:
     await until(closed)
 
 
-async def test_sessions_ended_in_the_middle_of_load_twenty_times(own_ground: Trading):
-    shop = own_ground
-    async with running_service(shop.url) as service:
-        async with shop.buyers.buying(service.url):
+async def test_ending_all_sessions_twenty_times_under_load_loses_nothing(own_database: Trading):
+    workload = own_database
+    async with running_service(workload.url) as service:
+        async with workload.buyers.buying(service.url):
             for _ in range(20):
-                await shop.buyers.next_acknowledged()
-                await shop.rows(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OURS}")
-                await shop.buyers.next_acknowledged()
-        assert {str(reply.data) for reply in shop.buyers.replies} <= {"{}", "{'outcome': 'UNKNOWN'}"}
-        await shop.leases_run_out()
-        await shop.all_is_well(service.url)
+                await workload.buyers.next_acknowledged()
+                await workload.rows(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OURS}")
+                await workload.buyers.next_acknowledged()
+        assert {str(reply.data) for reply in workload.buyers.replies} <= {"{}", "{'outcome': 'UNKNOWN'}"}
+        await workload.leases_run_out()
+        await workload.all_is_well(service.url)
 
 
 @pytest.fixture
-async def own_ground(postgres: str, template: str) -> AsyncIterator[Trading]:
+async def own_database(postgres: str, template: str) -> AsyncIterator[Trading]:
     """A database of its own, so that nobody else's sessions are ended."""
     name = f"ground_{secrets.token_hex(4)}"
     connection = await asyncpg.connect(postgres)
@@ -210,103 +210,103 @@ async def own_ground(postgres: str, template: str) -> AsyncIterator[Trading]:
 # PostgreSQL itself
 
 
-async def test_an_order_that_the_standby_has_not_got_is_not_seen_and_not_acknowledged(machine: Machine):
+async def test_an_order_is_invisible_and_unacknowledged_until_the_standby_has_it(machine: Machine):
     async with (
         machine.database() as url,
         connected(url) as look,
         running_service(url, worker=False) as service,
         running_service(url, worker=False) as second,
-        service.door(await service.tenant(balance="1000", qps=0)) as door,
+        service.client(await service.tenant(balance="1000", qps=0)) as client,
     ):
         async with machine.ghost_standby():
-            call, asking = await order_in_commit(door, Watch(look))
+            call, asking = await order_in_commit(client, Watch(look))
             asking.cancel()  # the dealer's deadline
             await asyncio.wait([asking])
             assert await count(look, call["transactionId"]) == 0
-            missing = await door.post("/esim/query", {"transactionId": call["transactionId"]})
+            missing = await client.post("/esim/query", {"transactionId": call["transactionId"]})
             assert missing.code == "310272"
-            again = asyncio.create_task(replace(door, url=second.url).post("/esim/order", call))
+            again = asyncio.create_task(replace(client, url=second.url).post("/esim/order", call))
             await Watch(look).somebody_waits()
             assert await count(look, call["transactionId"]) == 0 and not again.done()
-        await exactly_one(await again, door, call, look, service)
+        await exactly_one(await again, client, call, look, service)
 
 
-async def test_an_order_whose_commit_broke_off_is_acknowledged_when_the_standby_has_it(machine: Machine):
+async def test_an_order_with_an_interrupted_commit_is_acknowledged_when_the_standby_has_it(machine: Machine):
     """PostgreSQL shows such a commit, though the standby has not got it: neither look-up nor repeat may speak of it."""
     async with (
         machine.database() as url,
         connected(url) as look,
         running_service(url, worker=False) as service,
         running_service(url, worker=False) as second,
-        service.door(await service.tenant(balance="1000", qps=0)) as door,
+        service.client(await service.tenant(balance="1000", qps=0)) as client,
     ):
         async with machine.ghost_standby():
-            call, asking = await order_in_commit(door, Watch(look))
+            call, asking = await order_in_commit(client, Watch(look))
             await look.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {LANES} AND {IN_COMMIT}")
             await until(lambda: count(look, call["transactionId"]))
             await Watch(look).somebody_waits("SyncRep")
-            again = asyncio.create_task(replace(door, url=second.url).post("/esim/order", call))
+            again = asyncio.create_task(replace(client, url=second.url).post("/esim/order", call))
             await Watch(look).somebody_waits("SyncRep", 2)
             assert not asking.done() and not again.done()
         assert {(reply.code, reply.data["duplicate"]) for reply in (await asking, await again)} == {
             ("000000", False),
             ("000000", True),
         }
-        await exactly_one(await again, door, call, look, service)
+        await exactly_one(await again, client, call, look, service)
 
 
-async def test_an_order_that_waits_for_the_standby_outlives_its_server_process(machine: Machine):
-    async with machine.database() as url, connected(url) as look, trading.opened(url) as shop:
-        door, env = shop.buyers.doors[0], environment(url)
+async def test_an_order_waiting_for_the_standby_survives_a_kill_of_serve(machine: Machine):
+    async with machine.database() as url, connected(url) as look, trading.opened(url) as workload:
+        client, env = workload.buyers.clients[0], environment(url)
         async with machine.ghost_standby():
             async with running("serve", "--port", "0", env=env) as serve:
-                door.url = await serve.ready()
-                call, asking = await order_in_commit(door, Watch(look))
+                client.url = await serve.ready()
+                call, asking = await order_in_commit(client, Watch(look))
                 await serve.kill()
                 with pytest.raises(httpx2.TransportError):
                     await asking
             assert await count(look, call["transactionId"]) == 0
             async with running("serve", "--port", "0", env=env) as serve:
-                door.url = await serve.ready()
-                again = asyncio.create_task(door.post("/esim/order", call))
+                client.url = await serve.ready()
+                again = asyncio.create_task(client.post("/esim/order", call))
                 await Watch(look).somebody_waits()
                 assert await count(look, call["transactionId"]) == 0 and not again.done()
                 await serve.kill()
                 with pytest.raises(httpx2.TransportError):
                     await again
         async with running("serve", "--port", "0", env=env) as serve:
-            door.url = await serve.ready()
-            await exactly_one(await door.post("/esim/order", call), door, call, look, shop.service)
+            client.url = await serve.ready()
+            await exactly_one(await client.post("/esim/order", call), client, call, look, workload.service)
 
 
-async def exactly_one(reply: Reply, door: ApiClient, call: dict, look: asyncpg.Connection, service: Service) -> None:
+async def exactly_one(reply: Reply, client: ApiClient, call: dict, look: asyncpg.Connection, service: Service) -> None:
     assert (reply.code, reply.data["duplicate"]) == ("000000", True)
-    assert (await door.post("/esim/order", call)).data["orderNo"] == reply.data["orderNo"]
+    assert (await client.post("/esim/order", call)).data["orderNo"] == reply.data["orderNo"]
     assert await count(look, call["transactionId"]) == 1
     assert await service.audit() == []
 
 
-async def test_postgresql_stopped_at_once_under_load(machine: Machine):
+async def test_immediate_stops_of_postgresql_under_load_lose_nothing(machine: Machine):
     await _survives_stops(machine, 2)
 
 
 @pytest.mark.soak
-async def test_postgresql_stopped_at_once_twenty_times_under_load(machine: Machine):
+async def test_twenty_immediate_stops_of_postgresql_under_load_lose_nothing(machine: Machine):
     await _survives_stops(machine, 20)
 
 
 async def _survives_stops(machine: Machine, times: int) -> None:
-    async with machine.database() as url, trading.opened(url) as shop:
-        env = environment(shop.url)
+    async with machine.database() as url, trading.opened(url) as workload:
+        env = environment(workload.url)
         async with running("serve", "--port", "0", env=env) as serve, running("work", env=env) as work:
             url = await serve.ready()
-            async with shop.buyers.buying(url):
+            async with workload.buyers.buying(url):
                 for number in range(times):
-                    await shop.buyers.next_acknowledged()
+                    await workload.buyers.next_acknowledged()
                     await asyncio.to_thread(machine.kill if number % 2 else machine.stop_at_once)
                     await asyncio.to_thread(machine.start)
-                    await shop.buyers.next_acknowledged()
-                    await shop.check()
-            assert shop.buyers.replies and serve.lives and work.lives
-            await shop.leases_run_out()
-            await shop.all_is_well(url)
+                    await workload.buyers.next_acknowledged()
+                    await workload.check()
+            assert workload.buyers.replies and serve.lives and work.lives
+            await workload.leases_run_out()
+            await workload.all_is_well(url)

@@ -1,4 +1,4 @@
-"""kill -9 of the worker around calls to a supplier: whatever dies where, each eSIM is bought once and handed out."""
+"""kill -9 of the worker around calls to a supplier: each eSIM is bought once and delivered."""
 
 import asyncio
 import random
@@ -20,12 +20,12 @@ ORDERS = 4
 
 
 @dataclass
-class Shop:
-    """A service whose TEST-OK and TEST-DELAY are bought at another instance; `door` is a dealer of it."""
+class ChainedService:
+    """A service whose TEST-OK and TEST-DELAY are bought at another instance; `client` is a dealer of it."""
 
     upstream: Service
     service: Service
-    door: ApiClient
+    client: ApiClient
     placed: list[str] = field(default_factory=list)
 
     @property
@@ -34,7 +34,7 @@ class Shop:
 
     async def buy(self, count: int) -> None:
         for _ in range(count):
-            answer = await self.door.order(random.choice(["TEST-OK", "TEST-DELAY"]))
+            answer = await self.client.order(random.choice(["TEST-OK", "TEST-DELAY"]))
             assert answer.code == "000000", answer
             self.placed.append(answer.data["orderNo"])
 
@@ -51,7 +51,7 @@ class Shop:
         return {row[0] for row in found}
 
     async def leases_run_out(self, dead: set[object]) -> None:
-        """A minute passes for what a dead worker held, once what it had sent is carried out."""
+        """Ends the leases of a killed worker, once PostgreSQL has run what it had sent."""
         async with asyncio.timeout(PATIENCE):
             while await self.lanes() & dead:
                 await asyncio.sleep(0.02)
@@ -59,7 +59,7 @@ class Shop:
             await self.rows(self.service, f"UPDATE {table} SET due_at = now() WHERE due_at IS NOT NULL AND claim <> 0")
 
     async def all_is_exact(self) -> None:
-        """All is delivered; what was bought there is what our dealers hold."""
+        """All is delivered; the upstream sold exactly the profiles that the dealers hold."""
         async with asyncio.timeout(PATIENCE):
             while await self.rows(self.service, "SELECT 1 FROM orders WHERE delivery_status <> 'DELIVERED' LIMIT 1"):
                 await self.rows(
@@ -74,7 +74,7 @@ class Shop:
 
 
 @pytest.fixture
-async def shop(postgres: str, template: str) -> AsyncIterator[Shop]:
+async def workload(postgres: str, template: str) -> AsyncIterator[ChainedService]:
     async with (
         fresh(postgres, template) as upstream_url,
         fresh(postgres, template) as url,
@@ -83,41 +83,41 @@ async def shop(postgres: str, template: str) -> AsyncIterator[Shop]:
         await routed(url, upstream.url, await upstream.tenant(balance="10000", qps=0))
         async with (
             running_service(url, worker=False) as service,
-            service.door(await service.tenant(balance="10000", qps=0)) as door,
+            service.client(await service.tenant(balance="10000", qps=0)) as client,
         ):
-            yield Shop(upstream, service, door)
+            yield ChainedService(upstream, service, client)
 
 
-async def dies_at(shop: Shop, point: Failpoint) -> None:
-    others = await shop.lanes()
-    await shop.rows(shop.service, "UPDATE profile_life SET due_at = now()")
-    async with running("work", env=shop.env, kill_at=str(point)) as work:
-        await shop.buy(ORDERS)
-        dead = await shop.lanes() - others
+async def dies_at(workload: ChainedService, point: Failpoint) -> None:
+    others = await workload.lanes()
+    await workload.rows(workload.service, "UPDATE profile_life SET due_at = now()")
+    async with running("work", env=workload.env, kill_at=str(point)) as work:
+        await workload.buy(ORDERS)
+        dead = await workload.lanes() - others
 
         assert await work.ended() == KILLED, work.said
-    await shop.leases_run_out(dead)
+    await workload.leases_run_out(dead)
 
 
-async def test_each_esim_is_bought_once_whatever_dies_where(shop: Shop):
+async def test_each_esim_is_bought_once_when_the_worker_is_killed_at_any_failpoint(workload: ChainedService):
     for point in POINTS[::3]:
-        await dies_at(shop, point)
-    async with running("work", env=shop.env):
-        await shop.all_is_exact()
+        await dies_at(workload, point)
+    async with running("work", env=workload.env):
+        await workload.all_is_exact()
     for point in LIFE_POINTS:
-        await dies_at(shop, point)
-    async with running("work", env=shop.env):
-        await shop.all_is_exact()
+        await dies_at(workload, point)
+    async with running("work", env=workload.env):
+        await workload.all_is_exact()
 
 
 @pytest.mark.soak
-async def test_a_hundred_deaths_around_suppliers_buy_nothing_twice_and_lose_nothing(shop: Shop):
+async def test_a_hundred_kills_around_supplier_calls_buy_nothing_twice_and_lose_nothing(workload: ChainedService):
     for number in range(100):
         point = POINTS[number % len(POINTS)]
-        await dies_at(shop, replace_times(point, random.randint(1, ORDERS)))
+        await dies_at(workload, replace_times(point, random.randint(1, ORDERS)))
         if number % 10 == 9:
-            async with running("work", env=shop.env):
-                await shop.all_is_exact()
+            async with running("work", env=workload.env):
+                await workload.all_is_exact()
 
 
 def replace_times(point: Failpoint, times: int) -> Failpoint:

@@ -68,12 +68,12 @@ async def test_sixty_four_orders_at_two_processes_spend_a_balance_for_thirty_two
     async with (
         running(*TOGETHER, env=env) as one,
         running(*TOGETHER, env=env) as two,
-        workload.service.door(made) as door,
+        workload.service.client(made) as client,
     ):
-        doors = [replace(door, url=await process.ready()) for process in (one, two)]
-        replies = await asyncio.gather(*[doors[number % 2].order() for number in range(64)])
+        clients = [replace(client, url=await process.ready()) for process in (one, two)]
+        replies = await asyncio.gather(*[clients[number % 2].order() for number in range(64)])
         assert sorted(reply.code for reply in replies) == ["000000"] * 32 + ["200007"] * 32
-        for each in doors:
+        for each in clients:
             assert (await each.post("/account/balance")).data["balance"] == "0.00"
     assert await workload.service.audit() == []
 
@@ -95,41 +95,45 @@ async def test_both_processes_know_new_and_disabled_credentials(workload: Tradin
     async with (
         running(*TOGETHER, env=env) as one,
         running(*TOGETHER, env=env) as two,
-        workload.service.door(made) as door,
+        workload.service.client(made) as client,
     ):
-        doors = [replace(door, url=await process.ready()) for process in (one, two)]
-        for each in doors:
+        clients = [replace(client, url=await process.ready()) for process in (one, two)]
+        for each in clients:
             assert (await each.post("/health")).code == "000000"
         reset = await run("credentials", "reset", made.app_key, env=env)
         secret = reset.out.split()[1]
-        for each in doors:
+        for each in clients:
             await answers(replace(each, app_secret=secret), "000000")
             await answers(each, "000000")  # the old secret, for a day
         assert (await run("credentials", "disable", made.app_key, env=env)).status == 0
-        for each in doors:
+        for each in clients:
             await answers(replace(each, app_secret=secret), "101006")
 
 
-async def answers(door: ApiClient, code: str) -> None:
+async def answers(client: ApiClient, code: str) -> None:
     """Returns once the API answers so."""
     async with asyncio.timeout(PATIENCE):
-        while (await door.post("/health")).code != code:
+        while (await client.post("/health")).code != code:
             await asyncio.sleep(0.02)
 
 
 async def test_with_valkey_a_request_id_is_accepted_once_across_processes(workload: Trading, valkey_url: str):
     env = environment(workload.url, DEALER_VALKEY_URL=valkey_url)
     made = await workload.service.tenant(qps=0)
-    async with running(*SERVE, env=env) as one, running(*SERVE, env=env) as two, workload.service.door(made) as door:
-        doors = [replace(door, url=await process.ready()) for process in (one, two)]
-        for first, second in (doors, doors[::-1]):
+    async with (
+        running(*SERVE, env=env) as one,
+        running(*SERVE, env=env) as two,
+        workload.service.client(made) as client,
+    ):
+        clients = [replace(client, url=await process.ready()) for process in (one, two)]
+        for first, second in (clients, clients[::-1]):
             request_id = str(uuid.uuid4())
             codes = [
                 (await each.post("/health", **{"RT-RequestID": request_id})).code for each in (first, second, first)
             ]
             assert codes == ["000000", "101004", "101004"]
         request_id = str(uuid.uuid4())
-        together = [doors[number % 2].post("/health", **{"RT-RequestID": request_id}) for number in range(20)]
+        together = [clients[number % 2].post("/health", **{"RT-RequestID": request_id}) for number in range(20)]
         codes = sorted([reply.code for reply in await asyncio.gather(*together)])
         assert codes == ["000000"] + ["101004"] * 19
 
@@ -139,21 +143,25 @@ async def test_a_call_is_accepted_once_across_processes_while_valkey_is_down_and
 ):
     env = environment(workload.url, DEALER_VALKEY_URL=valkey_url)
     made = await workload.service.tenant(balance="100", qps=0)
-    async with running(*SERVE, env=env) as one, running(*SERVE, env=env) as two, workload.service.door(made) as door:
-        doors = [replace(door, url=await process.ready()) for process in (one, two)]
+    async with (
+        running(*SERVE, env=env) as one,
+        running(*SERVE, env=env) as two,
+        workload.service.client(made) as client,
+    ):
+        clients = [replace(client, url=await process.ready()) for process in (one, two)]
 
-        async def taken(door: ApiClient, request_id: str) -> str:
-            return (await door.post("/webhook/set", {"callbackUrl": ""}, **{"RT-RequestID": request_id})).code
+        async def taken(client: ApiClient, request_id: str) -> str:
+            return (await client.post("/webhook/set", {"callbackUrl": ""}, **{"RT-RequestID": request_id})).code
 
         before, meanwhile = str(uuid.uuid4()), str(uuid.uuid4())
-        assert await taken(doors[0], before) == "000000"
+        assert await taken(clients[0], before) == "000000"
         valkey.terminate()
-        assert await taken(doors[0], meanwhile) == "000000"
-        assert [await taken(each, meanwhile) for each in doors] == ["101004", "101004"]
+        assert await taken(clients[0], meanwhile) == "000000"
+        assert [await taken(each, meanwhile) for each in clients] == ["101004", "101004"]
         await recorded(workload, before)
-        assert [await taken(each, before) for each in doors] == ["101004", "101004"]
+        assert [await taken(each, before) for each in clients] == ["101004", "101004"]
         together = str(uuid.uuid4())
-        codes = await asyncio.gather(*[taken(doors[number % 2], together) for number in range(20)])
+        codes = await asyncio.gather(*[taken(clients[number % 2], together) for number in range(20)])
         assert sorted(codes) == ["000000"] + ["101004"] * 19
         await asyncio.to_thread(valkey.start)
         async with Valkey.from_url(valkey_url) as reader, asyncio.timeout(PATIENCE):
@@ -162,7 +170,7 @@ async def test_a_call_is_accepted_once_across_processes_while_valkey_is_down_and
                 while not await reader.exists(key):
                     await asyncio.sleep(0.02)
         for request_id in (before, meanwhile, together):
-            assert [await taken(each, request_id) for each in doors] == ["101004", "101004"]
+            assert [await taken(each, request_id) for each in clients] == ["101004", "101004"]
 
 
 async def recorded(workload: Trading, request_id: str) -> None:

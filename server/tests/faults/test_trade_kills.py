@@ -122,14 +122,14 @@ class Trade(Trading):
             assert isinstance(order_id, int) and isinstance(credited, int)
             given_back[identity.order_no(order_id)] = credited
         placed = [one for one in self.customers.purchases if one.order_no is not None]
-        for door in self.customers.doors:
-            door.url = url
-            mine = [one for one in placed if one.door is door]
+        for client in self.customers.clients:
+            client.url = url
+            mine = [one for one in placed if one.client is client]
             paid = sum(Decimal(one.call["amount"]) * MAJOR - given_back[one.order_no or ""] for one in mine)
-            balance = Decimal((await door.post("/account/balance")).data["balance"])
+            balance = Decimal((await client.post("/account/balance")).data["balance"])
             assert balance * MAJOR == self.customers.opening - paid
         for one in random.sample(placed, min(SHOWN, len(placed))):
-            order = (await one.door.post("/esim/query", {"orderNo": one.order_no})).data
+            order = (await one.client.post("/esim/query", {"orderNo": one.order_no})).data
             assert Decimal(str(order["refundAmount"])) * MAJOR == given_back[order["orderNo"]]
 
     async def _every_esim_is_held_once(self) -> None:
@@ -176,7 +176,7 @@ async def trade(database_url: str) -> AsyncIterator[Trade]:
             [Source("rt:far", "rt_upstream", upstream.settings)],
             {BACKED: [Hop("stock", BACKED, None, None), hop("rt:far", "JC016")]},
         )
-        customers = TradingDealers(opened.buyers.doors, opened.buyers.opening, any_line)
+        customers = TradingDealers(opened.buyers.clients, opened.buyers.opening, any_line)
         yield Trade(opened.url, opened.service, customers, opened.receiver, upstream=upstream)
 
 

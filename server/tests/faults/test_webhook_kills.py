@@ -25,7 +25,7 @@ LANES = "pg_stat_activity WHERE datname = current_database() AND application_nam
 
 
 @pytest.fixture
-async def shop(database_url: str) -> AsyncIterator[Trading]:
+async def workload(database_url: str) -> AsyncIterator[Trading]:
     async with trading.opened(database_url) as one:
         yield one
 
@@ -75,16 +75,16 @@ def version_of(request: Request) -> int:
 
 
 @asynccontextmanager
-async def used(shop: Trading) -> AsyncIterator[None]:
+async def used(workload: Trading) -> AsyncIterator[None]:
     """Usage of delivered profiles is reported until the end of the block, so that there are always new events. Profiles
     from stock are left out."""
-    async with shop.database.connection() as connection:
-        data_keys = await data_key.load(connection, shop.service.settings.master_keys)
-    webhooks = WebhookFixture(shop.database, data_keys, shop.service.settings.master_keys, TestClock())
+    async with workload.database.connection() as connection:
+        data_keys = await data_key.load(connection, workload.service.settings.master_keys)
+    webhooks = WebhookFixture(workload.database, data_keys, workload.service.settings.master_keys, TestClock())
 
     async def report() -> None:
         for usage_bytes in itertools.count(1):
-            delivered = await shop.rows(
+            delivered = await workload.rows(
                 "SELECT tenant_id, order_id FROM orders WHERE delivery_status = 'DELIVERED' AND (tenant_id, order_id)"
                 " NOT IN (SELECT tenant_id, order_id FROM order_item WHERE supplier = 'stock')"
                 " ORDER BY random() LIMIT 8"
@@ -92,7 +92,7 @@ async def used(shop: Trading) -> AsyncIterator[None]:
             for tenant_id, order_id in delivered:
                 await webhooks.use(Dealer(tenant_id, "", ""), order_id, usage_bytes)
             if not delivered:
-                await shop.buyers.next_acknowledged()
+                await workload.buyers.next_acknowledged()
 
     reporting = asyncio.create_task(report())
     try:
@@ -103,37 +103,37 @@ async def used(shop: Trading) -> AsyncIterator[None]:
         assert isinstance(ended, asyncio.CancelledError), ended
 
 
-async def lanes(shop: Trading) -> set[object]:
-    return {row[0] for row in await shop.rows(f"SELECT pid FROM {LANES}")}
+async def lanes(workload: Trading) -> set[object]:
+    return {row[0] for row in await workload.rows(f"SELECT pid FROM {LANES}")}
 
 
-async def killed_at_random(shop: Trading, times: int) -> Counter[str]:
+async def killed_at_random(workload: Trading, times: int) -> Counter[str]:
     """Kills one worker after the other; the last one delivers the rest. How often each delivery was in flight."""
     in_flight: Counter[str] = Counter()
-    env = environment(shop.url, DEALER_WEBHOOK_SCHEDULE=SCHEDULE)
+    env = environment(workload.url, DEALER_WEBHOOK_SCHEDULE=SCHEDULE)
     async with running("serve", "--port", "0", env=env) as serve:
         url = await serve.ready()
-        async with shop.buyers.buying(url, count=BUYERS), used(shop):
+        async with workload.buyers.buying(url, count=BUYERS), used(workload):
             for _ in range(times):
-                others = await lanes(shop)
+                others = await lanes(workload)
                 async with running("work", env=env) as work:
-                    received = len(shop.receiver.requests)
-                    await shop.receiver.received(received + random.randint(*RECEIVED_BEFORE_A_KILL))
-                    of_worker = await lanes(shop) - others
+                    received = len(workload.receiver.requests)
+                    await workload.receiver.received(received + random.randint(*RECEIVED_BEFORE_A_KILL))
+                    of_worker = await lanes(workload) - others
                     await work.kill()
-                shop.kills["at random"] += 1
-                await shop.becomes_empty(f"{LANES} AND pid IN ({', '.join(map(str, of_worker))})")
-                held = await shop.rows("SELECT delivery_id::text FROM webhook_delivery WHERE state = 'IN_FLIGHT'")
+                workload.kills["at random"] += 1
+                await workload.becomes_empty(f"{LANES} AND pid IN ({', '.join(map(str, of_worker))})")
+                held = await workload.rows("SELECT delivery_id::text FROM webhook_delivery WHERE state = 'IN_FLIGHT'")
                 in_flight.update(str(row[0]) for row in held)
-                await shop.leases_run_out()
+                await workload.leases_run_out()
         async with running("work", env=env):
-            await shop.all_is_well(url)
+            await workload.all_is_well(url)
     return in_flight
 
 
-async def survives(shop: Trading, times: int) -> None:
-    events = AcceptedEvents(shop.receiver)
-    in_flight = await killed_at_random(shop, times)
+async def survives(workload: Trading, times: int) -> None:
+    events = AcceptedEvents(workload.receiver)
+    in_flight = await killed_at_random(workload, times)
     repeated = {delivery_id: count - 1 for delivery_id, count in events.accepted.items() if count > 1}
     print(f"\n{times} kills, {in_flight.total()} in flight, {sum(repeated.values())} repeated")
     assert events.faults == []
@@ -142,15 +142,15 @@ async def survives(shop: Trading, times: int) -> None:
         assert count <= in_flight[delivery_id], "accepted twice, and not because of a kill"
     for order_id, versions in events.first_attempts().items():
         assert versions == sorted(versions), order_id
-    stand = await shop.rows("SELECT order_id, version FROM orders")
+    stand = await workload.rows("SELECT order_id, version FROM orders")
     assert {order_id: events.newest.get(order_id) for order_id, _ in stand} == dict(stand), (
         "the last version of every order arrived"
     )
-    await _attempts_are_few_and_some_are_lost(shop)
+    await _attempts_are_few_and_some_are_lost(workload)
 
 
-async def _attempts_are_few_and_some_are_lost(shop: Trading) -> None:
-    [(most_counted, most_recorded, lost)] = await shop.rows(
+async def _attempts_are_few_and_some_are_lost(workload: Trading) -> None:
+    [(most_counted, most_recorded, lost)] = await workload.rows(
         "SELECT (SELECT max(attempt_count) FROM webhook_delivery), max(number), count(*) FILTER (WHERE error = 'LOST')"
         " FROM webhook_attempt"
     )
@@ -158,10 +158,10 @@ async def _attempts_are_few_and_some_are_lost(shop: Trading) -> None:
     assert lost
 
 
-async def test_worker_killed_five_times_repeats_only_deliveries_in_flight(shop: Trading):
-    await survives(shop, 5)
+async def test_worker_killed_five_times_repeats_only_deliveries_in_flight(workload: Trading):
+    await survives(workload, 5)
 
 
 @pytest.mark.soak
-async def test_worker_killed_fifty_times_repeats_only_deliveries_in_flight(shop: Trading):
-    await survives(shop, 50)
+async def test_worker_killed_fifty_times_repeats_only_deliveries_in_flight(workload: Trading):
+    await survives(workload, 50)

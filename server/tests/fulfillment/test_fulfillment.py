@@ -42,14 +42,14 @@ UNLIMITED = next(one for one in PACKAGES.values() if one.data_type == "DAILY_UNL
 
 
 @pytest.fixture
-async def shop(database_url: str) -> AsyncIterator[StoreFixture]:
-    async with shops.opened(database_url) as shop:
-        yield shop
+async def fixture(database_url: str) -> AsyncIterator[StoreFixture]:
+    async with shops.opened(database_url) as fixture:
+        yield fixture
 
 
 @pytest.fixture
-async def dealer(shop: StoreFixture) -> int:
-    return await shop.dealer()
+async def dealer(fixture: StoreFixture) -> int:
+    return await fixture.dealer()
 
 
 class Network:
@@ -90,15 +90,15 @@ def iccids(order: Order) -> list[str | None]:
     return [profile.iccid for profile in order.profiles]
 
 
-async def test_a_paid_order_is_delivered_with_its_codes_and_one_event(shop: StoreFixture, dealer: int):
+async def test_a_paid_order_is_delivered_with_its_codes_and_one_event(fixture: StoreFixture, dealer: int):
     changed: list[bool] = []
-    order_id = await shop.order(dealer, ("TEST-OK", 2))
-    assert await shop.fulfiller(changed=lambda: changed.append(True)).run_once() == 1
-    order = await shop.load(dealer, order_id)
+    order_id = await fixture.order(dealer, ("TEST-OK", 2))
+    assert await fixture.fulfiller(changed=lambda: changed.append(True)).run_once() == 1
+    order = await fixture.load(dealer, order_id)
     assert statuses(order) == ("COMPLETED", "DELIVERED", ["DELIVERED"])
-    assert order.version == 2 and order.updated_at == shop.time.now
+    assert order.version == 2 and order.updated_at == fixture.time.now
     assert changed == [True]
-    assert await shop.events(dealer, order_id) == [("ORDER_PAID", 1), ("DELIVERY_UPDATED", 2)]
+    assert await fixture.events(dealer, order_id) == [("ORDER_PAID", 1), ("DELIVERY_UPDATED", 2)]
     for profile in order.profiles:
         assert profile.lifecycle_status == "DELIVERED" and not profile.failed
         assert profile.iccid and profile.iccid.startswith("89000")
@@ -107,28 +107,28 @@ async def test_a_paid_order_is_delivered_with_its_codes_and_one_event(shop: Stor
         assert (profile.esim_status, profile.smdp_status) == ("GOT_RESOURCE", "RELEASED")
         assert profile.data_total_bytes == GB
     assert len({profile.qr_token for profile in order.profiles}) == 2
-    assert await shop.due(dealer, order_id) is None
-    assert await shop.violations() == []
+    assert await fixture.due(dealer, order_id) is None
+    assert await fixture.violations() == []
 
 
-async def test_activation_codes_are_sealed_at_rest(shop: StoreFixture, dealer: int):
-    order_id = await shop.order(dealer, ("TEST-OK", 1))
-    await shop.fulfil()
-    (profile,) = (await shop.load(dealer, order_id)).profiles
-    ((row,),) = await shop.rows("SELECT profile::text FROM profile WHERE tenant_id = $1", dealer)
+async def test_activation_codes_are_sealed_at_rest(fixture: StoreFixture, dealer: int):
+    order_id = await fixture.order(dealer, ("TEST-OK", 1))
+    await fixture.fulfil()
+    (profile,) = (await fixture.load(dealer, order_id)).profiles
+    ((row,),) = await fixture.rows("SELECT profile::text FROM profile WHERE tenant_id = $1", dealer)
     assert profile.iccid and profile.activation_code
     assert profile.iccid in str(row)
     assert profile.activation_code.encode().hex() not in str(row)
     assert profile.activation_code not in str(row)
 
 
-async def test_each_dealer_gets_only_its_own(shop: StoreFixture, dealer: int):
-    other = await shop.dealer()
-    mine, theirs = await shop.order(dealer, ("TEST-OK", 1)), await shop.order(other, ("TEST-FAIL", 1))
-    await shop.fulfil()
-    assert statuses(await shop.load(dealer, mine))[0] == "COMPLETED"
-    assert statuses(await shop.load(other, theirs)) == ("FULFILLING", "FAILED", ["FAILED"])
-    assert await shop.events(dealer, theirs) == []
+async def test_each_dealer_gets_only_its_own(fixture: StoreFixture, dealer: int):
+    other = await fixture.dealer()
+    mine, theirs = await fixture.order(dealer, ("TEST-OK", 1)), await fixture.order(other, ("TEST-FAIL", 1))
+    await fixture.fulfil()
+    assert statuses(await fixture.load(dealer, mine))[0] == "COMPLETED"
+    assert statuses(await fixture.load(other, theirs)) == ("FULFILLING", "FAILED", ["FAILED"])
+    assert await fixture.events(dealer, theirs) == []
 
 
 @pytest.mark.parametrize(
@@ -136,72 +136,74 @@ async def test_each_dealer_gets_only_its_own(shop: StoreFixture, dealer: int):
     [("TEST-OK", 1, GB), (DAILY.package_code, 5, 5 * (DAILY.data_bytes or 0)), (UNLIMITED.package_code, 5, None)],
 )
 async def test_the_data_of_a_profile_is_that_of_all_days_bought(
-    shop: StoreFixture, dealer: int, package: str, days: int, total: int | None
+    fixture: StoreFixture, dealer: int, package: str, days: int, total: int | None
 ):
-    order_id = await shop.order(dealer, (package, 1, days))
-    await shop.fulfil()
-    (profile,) = (await shop.load(dealer, order_id)).profiles
+    order_id = await fixture.order(dealer, (package, 1, days))
+    await fixture.fulfil()
+    (profile,) = (await fixture.load(dealer, order_id)).profiles
     assert profile.data_total_bytes == total
 
 
-async def test_a_delayed_package_comes_five_seconds_after_payment(shop: StoreFixture, dealer: int):
-    order_id = await shop.order(dealer, ("TEST-DELAY", 1))
-    assert await shop.fulfil() == 1
-    assert statuses(await shop.load(dealer, order_id)) == ("FULFILLING", "PENDING", ["PENDING"])
-    shop.time.passes(4.999)
-    assert await shop.fulfil() == 0
-    shop.time.passes(0.001)
-    assert await shop.fulfil() == 1
-    order = await shop.load(dealer, order_id)
+async def test_a_delayed_package_comes_five_seconds_after_payment(fixture: StoreFixture, dealer: int):
+    order_id = await fixture.order(dealer, ("TEST-DELAY", 1))
+    assert await fixture.fulfil() == 1
+    assert statuses(await fixture.load(dealer, order_id)) == ("FULFILLING", "PENDING", ["PENDING"])
+    fixture.time.passes(4.999)
+    assert await fixture.fulfil() == 0
+    fixture.time.passes(0.001)
+    assert await fixture.fulfil() == 1
+    order = await fixture.load(dealer, order_id)
     assert statuses(order) == ("COMPLETED", "DELIVERED", ["DELIVERED"])
     assert order.version == 3
-    assert await shop.violations() == []
+    assert await fixture.violations() == []
 
 
-async def test_a_partial_package_comes_in_two_halves(shop: StoreFixture, dealer: int):
-    order_id = await shop.order(dealer, ("TEST-PARTIAL", 5))
-    await shop.fulfil()
-    first = await shop.load(dealer, order_id)
+async def test_a_partial_package_comes_in_two_halves(fixture: StoreFixture, dealer: int):
+    order_id = await fixture.order(dealer, ("TEST-PARTIAL", 5))
+    await fixture.fulfil()
+    first = await fixture.load(dealer, order_id)
     assert statuses(first) == ("FULFILLING", "PARTIAL", ["PENDING"])
     assert [code is not None for code in iccids(first)] == [True, True, True, False, False]
-    assert await shop.due(dealer, order_id) == 10
-    assert await shop.violations() == []
-    shop.time.passes(10)
-    await shop.fulfil()
-    second = await shop.load(dealer, order_id)
+    assert await fixture.due(dealer, order_id) == 10
+    assert await fixture.violations() == []
+    fixture.time.passes(10)
+    await fixture.fulfil()
+    second = await fixture.load(dealer, order_id)
     assert statuses(second) == ("COMPLETED", "DELIVERED", ["DELIVERED"])
     assert second.profiles[:3] == first.profiles[:3]
 
 
-async def test_a_failed_line_leaves_its_neighbours_alone_and_is_never_looked_at_again(shop: StoreFixture, dealer: int):
-    await shop.load_stock(2)
-    order_id = await shop.order(dealer, ("TEST-OK", 2), ("TEST-FAIL", 2), ("DEMO-STOCK", 1))
-    await shop.fulfil()
-    order = await shop.load(dealer, order_id)
+async def test_a_failed_line_leaves_its_neighbours_alone_and_is_never_looked_at_again(
+    fixture: StoreFixture, dealer: int
+):
+    await fixture.load_stock(2)
+    order_id = await fixture.order(dealer, ("TEST-OK", 2), ("TEST-FAIL", 2), ("DEMO-STOCK", 1))
+    await fixture.fulfil()
+    order = await fixture.load(dealer, order_id)
     assert statuses(order) == ("FULFILLING", "PARTIAL", ["DELIVERED", "FAILED", "DELIVERED"])
     assert [profile.failed for profile in order.profiles] == [False, False, True, True, False]
-    shop.time.passes(86_400)
-    assert await shop.fulfil() == 0
-    assert await shop.violations() == []
+    fixture.time.passes(86_400)
+    assert await fixture.fulfil() == 0
+    assert await fixture.violations() == []
 
 
-async def test_a_big_batch_is_claimed_in_parts(shop: StoreFixture, dealer: int):
+async def test_a_big_batch_is_claimed_in_parts(fixture: StoreFixture, dealer: int):
     """At most 200 lines, and no more once 1 000 profiles are reached."""
-    big = await shop.orders(dealer, [[("TEST-OK", 100)] for _ in range(12)])
-    worker = shop.fulfiller()
+    big = await fixture.orders(dealer, [[("TEST-OK", 100)] for _ in range(12)])
+    worker = fixture.fulfiller()
     assert [await worker.run_once() for _ in range(3)] == [10, 2, 0]
-    small = await shop.orders(dealer, [[("TEST-OK", 1)] for _ in range(250)])
+    small = await fixture.orders(dealer, [[("TEST-OK", 1)] for _ in range(250)])
     assert [await worker.run_once() for _ in range(3)] == [200, 50, 0]
     for order_id in (*big, small[0], small[-1]):
-        assert statuses(await shop.load(dealer, order_id))[0] == "COMPLETED"
-    assert await shop.violations() == []
+        assert statuses(await fixture.load(dealer, order_id))[0] == "COMPLETED"
+    assert await fixture.violations() == []
 
 
-async def test_the_biggest_order_is_delivered(shop: StoreFixture, dealer: int):
+async def test_the_biggest_order_is_delivered(fixture: StoreFixture, dealer: int):
     codes = [code for code, package in PACKAGES.items() if package.data_type == "TOTAL" and code[:4] != "TEST"]
-    order_id = await shop.order(dealer, *[(code, 5) for code in codes[:99] if code != "DEMO-STOCK"])
-    await shop.fulfil()
-    order = await shop.load(dealer, order_id)
+    order_id = await fixture.order(dealer, *[(code, 5) for code in codes[:99] if code != "DEMO-STOCK"])
+    await fixture.fulfil()
+    order = await fixture.load(dealer, order_id)
     assert order.order_status == "COMPLETED" and len(set(iccids(order))) == len(order.profiles) > 480
     assert [profile.profile_id for profile in order.profiles] == sorted(one.profile_id for one in order.profiles)
 
@@ -224,12 +226,12 @@ class CountedSession:
 @pytest.mark.parametrize(("package", "statements"), [("TEST-OK", 11), ("DEMO-STOCK", 12), ("TEST-DELAY", 9)])
 @pytest.mark.parametrize("orders", [1, 50])
 async def test_a_batch_takes_as_many_statements_whatever_its_size(
-    shop: StoreFixture, dealer: int, package: str, statements: int, orders: int
+    fixture: StoreFixture, dealer: int, package: str, statements: int, orders: int
 ):
-    await shop.load_stock(50)
-    await shop.orders(dealer, [[(package, 1)] for _ in range(orders)])
-    counted = CountedSession(shop.database.session())
-    context = Context(counted, shop.data_keys, PACKAGES.get, shop.time, lambda: None)  # type: ignore[arg-type]
+    await fixture.load_stock(50)
+    await fixture.orders(dealer, [[(package, 1)] for _ in range(orders)])
+    counted = CountedSession(fixture.database.session())
+    context = Context(counted, fixture.data_keys, PACKAGES.get, fixture.time, lambda: None)  # type: ignore[arg-type]
     engine = BuiltinLines(Stock() if package == "DEMO-STOCK" else Simulated(SEED), context)
     assert await engine.run_once() == orders
     await engine.close()
@@ -245,42 +247,42 @@ CANCEL = (
 )
 
 
-async def test_a_profile_cancelled_before_delivery_gets_nothing(shop: StoreFixture, dealer: int):
-    order_id = await shop.order(dealer, ("TEST-OK", 2))
-    first, second = (await shop.load(dealer, order_id)).profiles
-    await shop.rows(CANCEL, dealer, first.profile_id)
+async def test_a_profile_cancelled_before_delivery_gets_nothing(fixture: StoreFixture, dealer: int):
+    order_id = await fixture.order(dealer, ("TEST-OK", 2))
+    first, second = (await fixture.load(dealer, order_id)).profiles
+    await fixture.rows(CANCEL, dealer, first.profile_id)
     supplier = network(lambda unit, real: real)
-    await shop.fulfil(supplier)
-    order = await shop.load(dealer, order_id)
+    await fixture.fulfil(supplier)
+    order = await fixture.load(dealer, order_id)
     assert supplier.asked == [f"u-{order_id}-0-2"]
     assert iccids(order)[0] is None and order.profiles[0].lifecycle_status == "CANCELLED"
     assert order.profiles[1].iccid and order.profiles[1].profile_id == second.profile_id
     assert statuses(order) == ("COMPLETED", "DELIVERED", ["DELIVERED"])
 
 
-async def test_a_profile_cancelled_while_its_supplier_works_gets_nothing(shop: StoreFixture, dealer: int):
-    order_id = await shop.order(dealer, ("TEST-OK", 2))
-    first, _ = (await shop.load(dealer, order_id)).profiles
+async def test_a_profile_cancelled_while_its_supplier_works_gets_nothing(fixture: StoreFixture, dealer: int):
+    order_id = await fixture.order(dealer, ("TEST-OK", 2))
+    first, _ = (await fixture.load(dealer, order_id)).profiles
 
     async def cancelled_meanwhile(unit: Unit, real: Outcome) -> Outcome:
         if unit.position == 1:
-            await shop.rows(CANCEL, dealer, first.profile_id)
+            await fixture.rows(CANCEL, dealer, first.profile_id)
         return real
 
-    await shop.fulfil(Network(cancelled_meanwhile))
-    order = await shop.load(dealer, order_id)
+    await fixture.fulfil(Network(cancelled_meanwhile))
+    order = await fixture.load(dealer, order_id)
     assert order.profiles[0].iccid is None and order.profiles[0].lifecycle_status == "CANCELLED"
     assert statuses(order) == ("COMPLETED", "DELIVERED", ["DELIVERED"])
-    assert await shop.due(dealer, order_id) is None
+    assert await fixture.due(dealer, order_id) is None
 
 
-async def test_a_line_whose_profiles_are_all_cancelled_is_done(shop: StoreFixture, dealer: int):
-    await shop.load_stock(1)
-    order_id = await shop.order(dealer, ("DEMO-STOCK", 1))
-    await shop.rows(CANCEL, dealer, (await shop.load(dealer, order_id)).profiles[0].profile_id)
-    await shop.fulfil()
-    assert await shop.due(dealer, order_id) is None
-    assert (await shop.load(dealer, order_id)).profiles[0].iccid is None
+async def test_a_line_whose_profiles_are_all_cancelled_is_done(fixture: StoreFixture, dealer: int):
+    await fixture.load_stock(1)
+    order_id = await fixture.order(dealer, ("DEMO-STOCK", 1))
+    await fixture.rows(CANCEL, dealer, (await fixture.load(dealer, order_id)).profiles[0].profile_id)
+    await fixture.fulfil()
+    assert await fixture.due(dealer, order_id) is None
+    assert (await fixture.load(dealer, order_id)).profiles[0].iccid is None
 
 
 # What nobody knows is asked again, with the same key, and never given up
@@ -300,9 +302,9 @@ async def test_a_line_whose_profiles_are_all_cancelled_is_done(shop: StoreFixtur
     ids=lambda fault: type(fault).__name__,
 )
 async def test_an_outcome_nobody_knows_is_asked_for_again_later(
-    shop: StoreFixture, dealer: int, fault: object, capfd: pytest.CaptureFixture[str]
+    fixture: StoreFixture, dealer: int, fault: object, capfd: pytest.CaptureFixture[str]
 ):
-    order_id = await shop.order(dealer, ("TEST-OK", 1))
+    order_id = await fixture.order(dealer, ("TEST-OK", 1))
 
     def faulty(unit: Unit, real: Outcome) -> Outcome:
         if isinstance(fault, Exception):
@@ -311,42 +313,46 @@ async def test_an_outcome_nobody_knows_is_asked_for_again_later(
 
     supplier = network(faulty)
     for wait in (5, 10, 20, 40, 80, 160, 320, 600, 600):
-        assert await shop.fulfil(supplier) == 1
-        order = await shop.load(dealer, order_id)
+        assert await fixture.fulfil(supplier) == 1
+        order = await fixture.load(dealer, order_id)
         assert statuses(order) == ("FULFILLING", "PENDING", ["PENDING"])
         assert not order.profiles[0].failed
-        assert await shop.due(dealer, order_id) == wait
-        shop.time.passes(wait)
+        assert await fixture.due(dealer, order_id) == wait
+        fixture.time.passes(wait)
     assert set(supplier.asked) == {f"u-{order_id}-0-1"}
     assert "SECRET" not in "".join(capfd.readouterr())
-    await shop.fulfil()
-    assert statuses(await shop.load(dealer, order_id)) == ("COMPLETED", "DELIVERED", ["DELIVERED"])
-    assert await shop.events(dealer, order_id) == [("ORDER_PAID", 1), ("DELIVERY_UPDATED", 2), ("DELIVERY_UPDATED", 3)]
-    assert await shop.violations() == []
+    await fixture.fulfil()
+    assert statuses(await fixture.load(dealer, order_id)) == ("COMPLETED", "DELIVERED", ["DELIVERED"])
+    assert await fixture.events(dealer, order_id) == [
+        ("ORDER_PAID", 1),
+        ("DELIVERY_UPDATED", 2),
+        ("DELIVERY_UPDATED", 3),
+    ]
+    assert await fixture.violations() == []
 
 
-async def test_the_wait_starts_anew_once_a_supplier_has_answered(shop: StoreFixture, dealer: int):
-    order_id = await shop.order(dealer, ("TEST-OK", 1))
+async def test_the_wait_starts_anew_once_a_supplier_has_answered(fixture: StoreFixture, dealer: int):
+    order_id = await fixture.order(dealer, ("TEST-OK", 1))
     answers: list[Outcome] = [Unknown("a"), Unknown("b"), Pending(30), Unknown("c"), Unknown("d")]
     supplier = network(lambda unit, real: answers.pop(0) if answers else real)
     for wait in (5, 10, 30, 5, 10):
-        await shop.fulfil(supplier)
-        assert await shop.due(dealer, order_id) == wait
-        shop.time.passes(wait)
+        await fixture.fulfil(supplier)
+        assert await fixture.due(dealer, order_id) == wait
+        fixture.time.passes(wait)
 
 
-async def test_a_line_is_due_as_soon_as_one_of_its_units_wants_it(shop: StoreFixture, dealer: int):
-    order_id = await shop.order(dealer, ("TEST-OK", 3))
+async def test_a_line_is_due_as_soon_as_one_of_its_units_wants_it(fixture: StoreFixture, dealer: int):
+    order_id = await fixture.order(dealer, ("TEST-OK", 3))
     outcomes = {1: Unknown("?"), 2: Pending(2), 3: Pending(60)}
-    await shop.fulfil(network(lambda unit, real: outcomes[unit.position]))
-    assert await shop.due(dealer, order_id) == 2
+    await fixture.fulfil(network(lambda unit, real: outcomes[unit.position]))
+    assert await fixture.due(dealer, order_id) == 2
 
 
 @pytest.mark.parametrize(("asked", "wait"), [(-1.0, 0.05), (0.0, 0.05), (7.5, 7.5), (1e9, 3600.0)])
-async def test_a_supplier_cannot_make_us_spin_or_forget(shop: StoreFixture, dealer: int, asked: float, wait: float):
-    order_id = await shop.order(dealer, ("TEST-OK", 1))
-    await shop.fulfiller(network(lambda unit, real: Pending(asked))).run_once()
-    assert await shop.due(dealer, order_id) == wait
+async def test_a_supplier_cannot_make_us_spin_or_forget(fixture: StoreFixture, dealer: int, asked: float, wait: float):
+    order_id = await fixture.order(dealer, ("TEST-OK", 1))
+    await fixture.fulfiller(network(lambda unit, real: Pending(asked))).run_once()
+    assert await fixture.due(dealer, order_id) == wait
 
 
 def test_the_wait_between_tries_doubles_up_to_ten_minutes():
@@ -354,43 +360,43 @@ def test_the_wait_between_tries_doubles_up_to_ten_minutes():
     assert [lock_retry_seconds(claims) for claims in (1, 2, 3, 10, 11, 1_000_000)] == [1, 2, 4, 512, 600, 600]
 
 
-async def test_a_package_this_process_does_not_know_yet_waits_a_second(shop: StoreFixture, dealer: int):
-    order_id = await shop.order(dealer, ("TEST-OK", 1))
-    await shop.fulfiller(package=lambda code: None).run_once()
-    order = await shop.load(dealer, order_id)
+async def test_a_package_this_process_does_not_know_yet_waits_a_second(fixture: StoreFixture, dealer: int):
+    order_id = await fixture.order(dealer, ("TEST-OK", 1))
+    await fixture.fulfiller(package=lambda code: None).run_once()
+    order = await fixture.load(dealer, order_id)
     assert statuses(order) == ("PAID", "PENDING", ["PAID"]) and order.version == 1
-    assert await shop.due(dealer, order_id) == 1
+    assert await fixture.due(dealer, order_id) == 1
 
 
 # Several workers, and workers that die
 
 
-async def test_many_workers_at_once_deliver_everything_once(shop: StoreFixture, dealer: int):
-    other = await shop.dealer()
-    await shop.load_stock(600)
+async def test_many_workers_at_once_deliver_everything_once(fixture: StoreFixture, dealer: int):
+    other = await fixture.dealer()
+    await fixture.load_stock(600)
     wanted = [[("DEMO-STOCK", 1), ("TEST-OK", 2)], [("DEMO-STOCK", 3)]] * 75
-    placed = [(owner, one) for owner in (dealer, other) for one in await shop.orders(owner, wanted)]
-    workers = [shop.fulfiller() for _ in range(6)]
+    placed = [(owner, one) for owner in (dealer, other) for one in await fixture.orders(owner, wanted)]
+    workers = [fixture.fulfiller() for _ in range(6)]
 
     async def work(number: int) -> None:
         while await workers[number].run_once():
             pass
 
     await asyncio.gather(*[work(number) for number in range(6)])
-    shop.time.passes(5)  # where a worker found the rest of the stock in other hands
-    await shop.fulfil()
-    orders = [await shop.load(*key) for key in placed]
+    fixture.time.passes(5)  # where a worker found the rest of the stock in other hands
+    await fixture.fulfil()
+    orders = [await fixture.load(*key) for key in placed]
     assert {order.order_status for order in orders} == {"COMPLETED"}
     codes = [code for order in orders for code in iccids(order)]
     assert len(codes) == len(set(codes)) == 600 + 300
-    assert await shop.rows("SELECT count(*) FROM stock_profile WHERE taken_by IS NULL") == [(0,)]
-    assert await shop.violations() == []
+    assert await fixture.rows("SELECT count(*) FROM stock_profile WHERE taken_by IS NULL") == [(0,)]
+    assert await fixture.violations() == []
 
 
 @pytest.mark.parametrize("package", ["TEST-OK", "TEST-DELAY"])
-async def test_a_worker_paused_past_its_lease_writes_nothing(shop: StoreFixture, dealer: int, package: str):
+async def test_a_worker_paused_past_its_lease_writes_nothing(fixture: StoreFixture, dealer: int, package: str):
     """Whether the worker that took over has delivered, or been told to wait."""
-    order_id = await shop.order(dealer, (package, 1))
+    order_id = await fixture.order(dealer, (package, 1))
     asked, go_on = asyncio.Event(), asyncio.Event()
 
     async def paused(unit: Unit, real: Outcome) -> Outcome:
@@ -398,33 +404,33 @@ async def test_a_worker_paused_past_its_lease_writes_nothing(shop: StoreFixture,
         await go_on.wait()
         return Done("8944000000000000001", "LPA:1$elsewhere.example$STALE")
 
-    slow = asyncio.create_task(shop.fulfiller(Network(paused)).run_once())
+    slow = asyncio.create_task(fixture.fulfiller(Network(paused)).run_once())
     await asyncio.wait_for(asked.wait(), 10)
-    assert await shop.fulfil() == 0
-    shop.time.passes(60)
+    assert await fixture.fulfil() == 0
+    fixture.time.passes(60)
     told = [Pending(30)] if package == "TEST-DELAY" else []
-    assert await shop.fulfiller(network(lambda unit, real: told.pop() if told else real)).run_once() == 1
-    rivalled, due = await shop.load(dealer, order_id), await shop.due(dealer, order_id)
+    assert await fixture.fulfiller(network(lambda unit, real: told.pop() if told else real)).run_once() == 1
+    rivalled, due = await fixture.load(dealer, order_id), await fixture.due(dealer, order_id)
     go_on.set()
     assert await slow == 1
-    assert await shop.load(dealer, order_id) == rivalled
-    assert await shop.due(dealer, order_id) == due
+    assert await fixture.load(dealer, order_id) == rivalled
+    assert await fixture.due(dealer, order_id) == due
     assert rivalled.order_status == ("FULFILLING" if package == "TEST-DELAY" else "COMPLETED")
-    shop.time.passes(30)
-    await shop.fulfil()
-    order = await shop.load(dealer, order_id)
+    fixture.time.passes(30)
+    await fixture.fulfil()
+    order = await fixture.load(dealer, order_id)
     assert order.order_status == "COMPLETED" and iccids(order) != ["8944000000000000001"]
 
 
-async def test_a_worker_late_but_unrivalled_still_delivers(shop: StoreFixture, dealer: int):
-    order_id = await shop.order(dealer, ("TEST-OK", 1))
+async def test_a_worker_late_but_unrivalled_still_delivers(fixture: StoreFixture, dealer: int):
+    order_id = await fixture.order(dealer, ("TEST-OK", 1))
 
     async def late(unit: Unit, real: Outcome) -> Outcome:
-        shop.time.passes(3600)
+        fixture.time.passes(3600)
         return real
 
-    await shop.fulfil(Network(late))
-    assert statuses(await shop.load(dealer, order_id))[0] == "COMPLETED"
+    await fixture.fulfil(Network(late))
+    assert statuses(await fixture.load(dealer, order_id))[0] == "COMPLETED"
 
 
 KILLED = """
@@ -459,28 +465,28 @@ asyncio.run(main())
 
 
 async def test_a_worker_killed_after_its_supplier_answered_buys_nothing_twice(
-    shop: StoreFixture, dealer: int, database_url: str
+    fixture: StoreFixture, dealer: int, database_url: str
 ):
-    order_id = await shop.order(dealer, ("TEST-OK", 3))
+    order_id = await fixture.order(dealer, ("TEST-OK", 3))
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", KILLED, database_url, shop.time.now.isoformat(),
+        sys.executable, "-c", KILLED, database_url, fixture.time.now.isoformat(),
         stdout=asyncio.subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(paths.TESTS)},
     )  # fmt: skip
     assert child.stdout
     answered = [(await asyncio.wait_for(child.stdout.readline(), 60)).decode().split() for _ in range(3)]
     child.send_signal(signal.SIGKILL)
     await child.wait()
-    assert iccids(await shop.load(dealer, order_id)) == [None, None, None]
-    assert await shop.fulfil() == 0
-    shop.time.passes(60)
-    assert await shop.fulfil() == 1
-    order = await shop.load(dealer, order_id)
+    assert iccids(await fixture.load(dealer, order_id)) == [None, None, None]
+    assert await fixture.fulfil() == 0
+    fixture.time.passes(60)
+    assert await fixture.fulfil() == 1
+    order = await fixture.load(dealer, order_id)
     assert [[f"u-{order_id}-0-{n}", p.iccid, p.activation_code] for n, p in enumerate(order.profiles, 1)] == answered
     assert order.order_status == "COMPLETED"
 
 
-async def test_a_worker_told_to_stop_records_what_it_knows(shop: StoreFixture, dealer: int):
-    order_id = await shop.order(dealer, ("TEST-OK", 3))
+async def test_a_worker_told_to_stop_records_what_it_knows(fixture: StoreFixture, dealer: int):
+    order_id = await fixture.order(dealer, ("TEST-OK", 3))
     hanging = asyncio.Event()
 
     async def hangs_at_the_second(unit: Unit, real: Outcome) -> Outcome:
@@ -489,44 +495,44 @@ async def test_a_worker_told_to_stop_records_what_it_knows(shop: StoreFixture, d
             await asyncio.Event().wait()
         return real
 
-    running = asyncio.create_task(shop.fulfiller(Network(hangs_at_the_second)).run(asyncio.Event()))
+    running = asyncio.create_task(fixture.fulfiller(Network(hangs_at_the_second)).run(asyncio.Event()))
     await asyncio.wait_for(hanging.wait(), 10)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    order = await shop.load(dealer, order_id)
+    order = await fixture.load(dealer, order_id)
     assert [code is not None for code in iccids(order)] == [True, False, False]
     assert statuses(order) == ("FULFILLING", "PARTIAL", ["PENDING"])
-    assert await shop.due(dealer, order_id) == 1  # the third was not asked for; another worker may take it at once
-    shop.time.passes(1)
-    await shop.fulfil()
-    assert statuses(await shop.load(dealer, order_id))[0] == "COMPLETED"
+    assert await fixture.due(dealer, order_id) == 1  # the third was not asked for; another worker may take it at once
+    fixture.time.passes(1)
+    await fixture.fulfil()
+    assert statuses(await fixture.load(dealer, order_id))[0] == "COMPLETED"
 
 
-async def test_what_a_supplier_answered_survives_a_lost_database(shop: StoreFixture, dealer: int):
-    order_id = await shop.order(dealer, ("TEST-OK", 2))
+async def test_what_a_supplier_answered_survives_a_lost_database(fixture: StoreFixture, dealer: int):
+    order_id = await fixture.order(dealer, ("TEST-OK", 2))
     supplier = network(lambda unit, real: real)
-    async with shop.database.transaction() as rival:
+    async with fixture.database.transaction() as rival:
         await rival.execute("SELECT 1 FROM orders WHERE tenant_id = $1 AND order_id = $2 FOR UPDATE", dealer, order_id)
-        working = asyncio.create_task(shop.fulfiller(supplier).run_once())
+        working = asyncio.create_task(fixture.fulfiller(supplier).run_once())
         async with asyncio.timeout(10):
-            while not await shop.rows(
+            while not await fixture.rows(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
                 " AND application_name = 'esim-dealer session' AND wait_event_type = 'Lock'"
             ):
                 pass  # it is not recording yet
     assert await working == 1
-    assert statuses(await shop.load(dealer, order_id))[0] == "COMPLETED"
+    assert statuses(await fixture.load(dealer, order_id))[0] == "COMPLETED"
     assert supplier.asked == [f"u-{order_id}-0-1", f"u-{order_id}-0-2"]
 
 
-async def test_a_poisonous_order_fails_alone_and_is_tried_ever_later(shop: StoreFixture, dealer: int):
+async def test_a_poisonous_order_fails_alone_and_is_tried_ever_later(fixture: StoreFixture, dealer: int):
     """Its supplier gives an ICCID that this dealer has from another order: nothing of it can be written."""
-    await shop.order(dealer, ("TEST-OK", 1))
-    await shop.fulfil()
-    ((taken,),) = await shop.rows("SELECT iccid FROM profile WHERE tenant_id = $1", dealer)
-    poison = await shop.order(dealer, ("TEST-OK", 1), ("TEST-DELAY", 1))
-    good = await shop.orders(dealer, [[("TEST-OK", 1)] for _ in range(20)])
+    await fixture.order(dealer, ("TEST-OK", 1))
+    await fixture.fulfil()
+    ((taken,),) = await fixture.rows("SELECT iccid FROM profile WHERE tenant_id = $1", dealer)
+    poison = await fixture.order(dealer, ("TEST-OK", 1), ("TEST-DELAY", 1))
+    good = await fixture.orders(dealer, [[("TEST-OK", 1)] for _ in range(20)])
 
     def twice(unit: Unit, real: Outcome) -> Outcome:
         if unit.unit_key == f"u-{poison}-0-1" and isinstance(real, Done):
@@ -535,15 +541,15 @@ async def test_a_poisonous_order_fails_alone_and_is_tried_ever_later(shop: Store
 
     supplier = network(twice)
     for wait in (5, 10, 20):
-        assert await shop.fulfiller(supplier).run_once() > 0
-        assert await shop.due(dealer, poison, 0) == wait
-        shop.time.passes(wait)
+        assert await fixture.fulfiller(supplier).run_once() > 0
+        assert await fixture.due(dealer, poison, 0) == wait
+        fixture.time.passes(wait)
     for order_id in good:
-        assert statuses(await shop.load(dealer, order_id))[0] == "COMPLETED"
-    assert statuses(await shop.load(dealer, poison)) == ("PAID", "PENDING", ["PAID", "PAID"])
-    await shop.fulfil()
-    assert statuses(await shop.load(dealer, poison))[0] == "COMPLETED"
-    assert await shop.violations() == []
+        assert statuses(await fixture.load(dealer, order_id))[0] == "COMPLETED"
+    assert statuses(await fixture.load(dealer, poison)) == ("PAID", "PENDING", ["PAID", "PAID"])
+    await fixture.fulfil()
+    assert statuses(await fixture.load(dealer, poison))[0] == "COMPLETED"
+    assert await fixture.violations() == []
 
 
 # The loop
@@ -551,9 +557,9 @@ async def test_a_poisonous_order_fails_alone_and_is_tried_ever_later(shop: Store
 
 @contextlib.asynccontextmanager
 async def running(
-    shop: StoreFixture, wake: asyncio.Event, changed: asyncio.Event, *suppliers: Builtin
+    fixture: StoreFixture, wake: asyncio.Event, changed: asyncio.Event, *suppliers: Builtin
 ) -> AsyncIterator[None]:
-    task = asyncio.create_task(shop.fulfiller(*suppliers, changed=changed.set).run(wake))
+    task = asyncio.create_task(fixture.fulfiller(*suppliers, changed=changed.set).run(wake))
     try:
         yield
     finally:
@@ -563,19 +569,19 @@ async def running(
 
 
 @pytest.mark.parametrize("woken", [True, False])
-async def test_the_loop_finds_new_work_with_or_without_being_woken(shop: StoreFixture, dealer: int, woken: bool):
+async def test_the_loop_finds_new_work_with_or_without_being_woken(fixture: StoreFixture, dealer: int, woken: bool):
     wake, changed = asyncio.Event(), asyncio.Event()
-    async with running(shop, wake, changed):
-        order_id = await shop.order(dealer, ("TEST-OK", 1))
+    async with running(fixture, wake, changed):
+        order_id = await fixture.order(dealer, ("TEST-OK", 1))
         if woken:
             wake.set()
         await asyncio.wait_for(changed.wait(), 10)
-    assert statuses(await shop.load(dealer, order_id))[0] == "COMPLETED"
+    assert statuses(await fixture.load(dealer, order_id))[0] == "COMPLETED"
 
 
-async def test_a_supplier_that_hangs_holds_up_no_other(shop: StoreFixture, dealer: int):
-    await shop.load_stock(1)
-    stuck = await shop.order(dealer, ("TEST-OK", 1))
+async def test_a_supplier_that_hangs_holds_up_no_other(fixture: StoreFixture, dealer: int):
+    await fixture.load_stock(1)
+    stuck = await fixture.order(dealer, ("TEST-OK", 1))
     hanging, wake, changed = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def hangs(unit: Unit, real: Outcome) -> Outcome:
@@ -583,17 +589,17 @@ async def test_a_supplier_that_hangs_holds_up_no_other(shop: StoreFixture, deale
         await asyncio.Event().wait()
         return real
 
-    async with running(shop, wake, changed, Network(hangs)):
+    async with running(fixture, wake, changed, Network(hangs)):
         await asyncio.wait_for(hanging.wait(), 10)
-        order_id = await shop.order(dealer, ("DEMO-STOCK", 1))
+        order_id = await fixture.order(dealer, ("DEMO-STOCK", 1))
         wake.set()
         await asyncio.wait_for(changed.wait(), 10)
-        assert statuses(await shop.load(dealer, order_id))[0] == "COMPLETED"
-        assert statuses(await shop.load(dealer, stuck))[0] == "PAID"
+        assert statuses(await fixture.load(dealer, order_id))[0] == "COMPLETED"
+        assert statuses(await fixture.load(dealer, stuck))[0] == "PAID"
 
 
-async def test_a_slow_unit_holds_up_only_its_place_among_the_parallel_ones(shop: StoreFixture, dealer: int):
-    await shop.order(dealer, ("TEST-OK", 20))
+async def test_a_slow_unit_holds_up_only_its_place_among_the_parallel_ones(fixture: StoreFixture, dealer: int):
+    await fixture.order(dealer, ("TEST-OK", 20))
     third_asked, in_flight, most = asyncio.Event(), 0, 0
 
     async def first_waits_for_the_third(unit: Unit, real: Outcome) -> Outcome:
@@ -608,18 +614,18 @@ async def test_a_slow_unit_holds_up_only_its_place_among_the_parallel_ones(shop:
         in_flight -= 1
         return real
 
-    await shop.fulfil(Network(first_waits_for_the_third, parallel=3))
+    await fixture.fulfil(Network(first_waits_for_the_third, parallel=3))
     assert most == 3
 
 
 async def test_lines_of_a_supplier_not_set_up_are_told_of(
-    shop: StoreFixture, dealer: int, capfd: pytest.CaptureFixture[str]
+    fixture: StoreFixture, dealer: int, capfd: pytest.CaptureFixture[str]
 ):
-    await shop.order(dealer, ("TEST-OK", 1))
-    await shop.rows("UPDATE order_item SET supplier = 'es2:gone', due_at = due_at - interval '2 min' RETURNING 1")
-    await shop.load_stock(1)
-    await shop.order(dealer, ("DEMO-STOCK", 1))
+    await fixture.order(dealer, ("TEST-OK", 1))
+    await fixture.rows("UPDATE order_item SET supplier = 'es2:gone', due_at = due_at - interval '2 min' RETURNING 1")
+    await fixture.load_stock(1)
+    await fixture.order(dealer, ("DEMO-STOCK", 1))
     changed = asyncio.Event()
-    async with running(shop, asyncio.Event(), changed):
+    async with running(fixture, asyncio.Event(), changed):
         await asyncio.wait_for(changed.wait(), 10)
     assert "es2:gone" in "".join(capfd.readouterr())

@@ -44,10 +44,10 @@ CODE = "elsewhere"
 
 
 @pytest.fixture
-async def shop(database_url: str) -> AsyncIterator[StoreFixture]:
-    async with shops.opened(database_url) as shop:
-        yield shop
-        assert await shop.violations() == []
+async def fixture(database_url: str) -> AsyncIterator[StoreFixture]:
+    async with shops.opened(database_url) as fixture:
+        yield fixture
+        assert await fixture.violations() == []
 
 
 @dataclass
@@ -94,8 +94,8 @@ class Upstream:
 class Lives:
     """Delivered eSIMs and those who follow them."""
 
-    def __init__(self, shop: StoreFixture, dealer: int, order_id: int):
-        self.shop = shop
+    def __init__(self, fixture: StoreFixture, dealer: int, order_id: int):
+        self.fixture = fixture
         self.dealer = dealer
         self.order_id = order_id
         self.changes = 0
@@ -112,43 +112,45 @@ class Lives:
         def changed() -> None:
             self.changes += 1
 
-        return LifecycleTracker(source, self.shop.database.session(), self.shop.data_keys, self.shop.time, changed)
+        return LifecycleTracker(
+            source, self.fixture.database.session(), self.fixture.data_keys, self.fixture.time, changed
+        )
 
     async def report(self, *sightings: ProfileReport, supplier: str = CODE) -> list[Changed]:
-        async with self.shop.database.transaction() as connection:
+        async with self.fixture.database.transaction() as connection:
             return await lifecycle_tracker.report(
-                connection, supplier, sightings, self.shop.data_keys, self.shop.time()
+                connection, supplier, sightings, self.fixture.data_keys, self.fixture.time()
             )
 
     async def profiles(self) -> tuple[Profile, ...]:
-        return (await self.shop.load(self.dealer, self.order_id)).profiles
+        return (await self.fixture.load(self.dealer, self.order_id)).profiles
 
     async def profile(self) -> Profile:
         return (await self.profiles())[0]
 
     async def due(self) -> float | None:
         """In how many seconds the first life is looked at."""
-        return (await self.shop.rows(
+        return (await self.fixture.rows(
             "SELECT extract(epoch FROM due_at - $2)::float8 FROM profile_life WHERE order_id = $1 ORDER BY profile_id",
-            self.order_id, self.shop.time(),
+            self.order_id, self.fixture.time(),
         ))[0][0]  # type: ignore[return-value]  # fmt: skip
 
     async def moved_to(self, supplier: str) -> None:
-        await self.shop.rows("UPDATE profile_life SET supplier = $1, due_at = $2", supplier, self.shop.time())
+        await self.fixture.rows("UPDATE profile_life SET supplier = $1, due_at = $2", supplier, self.fixture.time())
 
 
 async def delivered(
-    shop: StoreFixture, package: str = "TEST-OK", quantity: int = 1, dealer: int | None = None
+    fixture: StoreFixture, package: str = "TEST-OK", quantity: int = 1, dealer: int | None = None
 ) -> Lives:
-    dealer = dealer or await shop.dealer()
-    order_id = await shop.order(dealer, (package, quantity))
-    await shop.fulfil()
-    return Lives(shop, dealer, order_id)
+    dealer = dealer or await fixture.dealer()
+    order_id = await fixture.order(dealer, (package, quantity))
+    await fixture.fulfil()
+    return Lives(fixture, dealer, order_id)
 
 
-async def elsewhere(shop: StoreFixture, quantity: int = 1) -> Lives:
+async def elsewhere(fixture: StoreFixture, quantity: int = 1) -> Lives:
     """Delivered eSIMs whose supplier is the upstream, who is due to be asked."""
-    lives = await delivered(shop, quantity=quantity)
+    lives = await delivered(fixture, quantity=quantity)
     await lives.moved_to(CODE)
     return lives
 
@@ -160,9 +162,9 @@ def network(speed: float = 1.0) -> Simulated:
 # Births
 
 
-async def test_a_life_begins_with_the_delivery(shop: StoreFixture):
-    lives = await delivered(shop, quantity=2)
-    [first, second] = await shop.rows(
+async def test_a_life_begins_with_the_delivery(fixture: StoreFixture):
+    lives = await delivered(fixture, quantity=2)
+    [first, second] = await fixture.rows(
         "SELECT supplier, unused_until, plan_seconds, created_at, due_at, reported_at FROM profile_life"
         " WHERE order_id = $1",
         lives.order_id,
@@ -171,76 +173,80 @@ async def test_a_life_begins_with_the_delivery(shop: StoreFixture):
     assert first == second == ("simulated", until, WEEK, START, until, None)
 
 
-async def test_plans_sold_by_the_day_last_their_days(shop: StoreFixture):
+async def test_plans_sold_by_the_day_last_their_days(fixture: StoreFixture):
     package = next(one for one in shops.PACKAGES.values() if one.data_type == "DAILY_UNLIMITED")
-    dealer = await shop.dealer()
-    await shop.order(dealer, (package.package_code, 1, 5))
-    await shop.fulfil()
-    assert await shop.rows("SELECT plan_seconds FROM profile_life") == [(5 * 86_400,)]
+    dealer = await fixture.dealer()
+    await fixture.order(dealer, (package.package_code, 1, 5))
+    await fixture.fulfil()
+    assert await fixture.rows("SELECT plan_seconds FROM profile_life") == [(5 * 86_400,)]
 
 
-async def test_a_faster_network_has_shorter_plans(shop: StoreFixture):
-    dealer = await shop.dealer()
-    order_id = await shop.order(dealer, ("TEST-OK", 1))
-    await shop.fulfil(Simulated(SEED, 10.0))
-    assert await Lives(shop, dealer, order_id).due() == HALF_A_YEAR / 10
-    assert await shop.rows("SELECT plan_seconds FROM profile_life") == [(WEEK // 10,)]
+async def test_a_faster_network_has_shorter_plans(fixture: StoreFixture):
+    dealer = await fixture.dealer()
+    order_id = await fixture.order(dealer, ("TEST-OK", 1))
+    await fixture.fulfil(Simulated(SEED, 10.0))
+    assert await Lives(fixture, dealer, order_id).due() == HALF_A_YEAR / 10
+    assert await fixture.rows("SELECT plan_seconds FROM profile_life") == [(WEEK // 10,)]
 
 
-async def test_codes_from_stock_have_no_life(shop: StoreFixture):
-    await shop.load_stock(1)
-    await delivered(shop, "DEMO-STOCK")
-    assert await shop.rows("SELECT 1 FROM profile_life") == []
+async def test_codes_from_stock_have_no_life(fixture: StoreFixture):
+    await fixture.load_stock(1)
+    await delivered(fixture, "DEMO-STOCK")
+    assert await fixture.rows("SELECT 1 FROM profile_life") == []
 
 
 # Time
 
 
-async def test_time_ends_a_plan_and_the_dealer_is_told(shop: StoreFixture):
-    lives = await delivered(shop)
+async def test_time_ends_a_plan_and_the_dealer_is_told(fixture: StoreFixture):
+    lives = await delivered(fixture)
     iccid = (await lives.profile()).iccid
     assert await lives.report(
-        ProfileReport(Report(shop.time(), esim_status="IN_USE"), iccid=iccid), supplier="simulated"
+        ProfileReport(Report(fixture.time(), esim_status="IN_USE"), iccid=iccid), supplier="simulated"
     )
     assert await lives.due() == WEEK
-    shop.time.passes(WEEK - 1)
+    fixture.time.passes(WEEK - 1)
     assert await lives.look(network()) == 0
-    shop.time.passes(1)
+    fixture.time.passes(1)
     assert await lives.look(network()) == 1 and lives.changes == 1
     ended = await lives.profile()
-    assert (ended.plan_use_status, ended.esim_status, ended.plan_use_end_at) == ("ENDED", "USED_EXPIRED", shop.time())
+    assert (ended.plan_use_status, ended.esim_status, ended.plan_use_end_at) == (
+        "ENDED",
+        "USED_EXPIRED",
+        fixture.time(),
+    )
     assert await lives.due() is None
-    assert [one[0] for one in await shop.events(lives.dealer, lives.order_id)] == [
+    assert [one[0] for one in await fixture.events(lives.dealer, lives.order_id)] == [
         "ORDER_PAID",
         *["DELIVERY_UPDATED"] * 3,
     ]
 
 
-async def test_what_is_never_used_expires(shop: StoreFixture):
-    lives = await delivered(shop, quantity=3)
-    shop.time.passes(HALF_A_YEAR)
+async def test_what_is_never_used_expires(fixture: StoreFixture):
+    lives = await delivered(fixture, quantity=3)
+    fixture.time.passes(HALF_A_YEAR)
     assert await lives.look(network()) == 3 and await lives.look(network()) == 0
     for one in await lives.profiles():
         assert (one.plan_use_status, one.esim_status, one.lifecycle_status) == ("ENDED", "UNUSED_EXPIRED", "DELIVERED")
 
 
-async def test_a_void_profile_is_not_followed(shop: StoreFixture):
-    lives = await delivered(shop)
-    await shop.rows("UPDATE profile SET lifecycle_status = 'CANCELLED', cancelled = true")
+async def test_a_void_profile_is_not_followed(fixture: StoreFixture):
+    lives = await delivered(fixture)
+    await fixture.rows("UPDATE profile SET lifecycle_status = 'CANCELLED', cancelled = true")
     before = await lives.profile()
-    shop.time.passes(HALF_A_YEAR)
+    fixture.time.passes(HALF_A_YEAR)
     assert await lives.look(network()) == 1 and await lives.profile() == before
     assert await lives.due() is None
 
 
-async def test_a_story_follows_from_the_time_of_delivery(shop: StoreFixture):
-    lives = await delivered(shop, "TEST-LIFECYCLE")
+async def test_a_story_follows_from_the_time_of_delivery(fixture: StoreFixture):
+    lives = await delivered(fixture, "TEST-LIFECYCLE")
     seen = []
     for _ in range(12):
         await lives.look(network())
         one = await lives.profile()
         seen.append((one.smdp_status, one.esim_status, round(one.data_usage_bytes / GB * 100), one.plan_use_status))
-        shop.time.passes(1)
+        fixture.time.passes(1)
     assert seen == [
         ("RELEASED", "GOT_RESOURCE", 0, "NOT_STARTED"),
         ("DOWNLOAD", "GOT_RESOURCE", 0, "NOT_STARTED"),
@@ -260,22 +266,22 @@ async def test_a_story_follows_from_the_time_of_delivery(shop: StoreFixture):
     )
 
 
-async def test_a_story_ends_with_the_profile(shop: StoreFixture):
-    lives = await delivered(shop, "TEST-LIFECYCLE")
+async def test_a_story_ends_with_the_profile(fixture: StoreFixture):
+    lives = await delivered(fixture, "TEST-LIFECYCLE")
     await lives.look(network())
-    await shop.rows("UPDATE profile SET lifecycle_status = 'CANCELLED', cancelled = true")
+    await fixture.rows("UPDATE profile SET lifecycle_status = 'CANCELLED', cancelled = true")
     before = await lives.profile()
-    shop.time.passes(10)
+    fixture.time.passes(10)
     assert await lives.look(network()) == 1 and await lives.profile() == before
     assert await lives.due() is None
 
 
-async def test_a_story_seen_late_ends_in_the_same_snapshot(shop: StoreFixture):
-    dealer = await shop.dealer()
-    closely, late = [await delivered(shop, "TEST-LIFECYCLE", dealer=dealer) for _ in range(2)]
-    await shop.rows("UPDATE profile_life SET supplier = 'out of sight' WHERE order_id = $1", late.order_id)
+async def test_a_story_seen_late_ends_in_the_same_snapshot(fixture: StoreFixture):
+    dealer = await fixture.dealer()
+    closely, late = [await delivered(fixture, "TEST-LIFECYCLE", dealer=dealer) for _ in range(2)]
+    await fixture.rows("UPDATE profile_life SET supplier = 'out of sight' WHERE order_id = $1", late.order_id)
     for _ in range(10):
-        shop.time.passes(1)
+        fixture.time.passes(1)
         await closely.look(network())
     await late.moved_to("simulated")
     await late.look(network())
@@ -291,106 +297,106 @@ def shown(profile: Profile) -> list[object]:
 # Asking
 
 
-async def test_a_supplier_that_does_not_tell_is_asked_every_quarter_of_an_hour(shop: StoreFixture):
-    lives, upstream = await elsewhere(shop, quantity=2), Upstream()
+async def test_a_supplier_that_does_not_tell_is_asked_every_quarter_of_an_hour(fixture: StoreFixture):
+    lives, upstream = await elsewhere(fixture, quantity=2), Upstream()
     for count in (2, 4, 6):
         assert await lives.look(PollingSource(upstream)) == 2 and len(upstream.asked) == count
         due = await lives.due()
         assert due is not None and 810 <= due < 990
-        shop.time.passes(990)
+        fixture.time.passes(990)
     assert lives.changes == 0, "nothing new is no event"
     assert {one.sku for one in upstream.asked} == {"TEST-OK"} and len({one.iccid for one in upstream.asked}) == 2
     upstream.says = lambda bought, now: Report(now, esim_status="IN_USE", data_usage_bytes=5)
     assert await lives.look(PollingSource(upstream)) == 2
     upstream.says = lambda bought, now: Report(now, esim_status="USED_UP", data_usage_bytes=GB)
-    shop.time.passes(990)
+    fixture.time.passes(990)
     assert await lives.look(PollingSource(upstream)) == 2 and await lives.due() is None, "nothing more after the end"
     assert {one.plan_use_status for one in await lives.profiles()} == {"ENDED"}
 
 
-async def test_a_supplier_that_does_not_answer_is_asked_again_later_and_later(shop: StoreFixture):
+async def test_a_supplier_that_does_not_answer_is_asked_again_later_and_later(fixture: StoreFixture):
     def no_answer(bought: Bought, now: datetime) -> Report:
         raise TimeoutError
 
-    lives, upstream = await elsewhere(shop), Upstream(no_answer)
+    lives, upstream = await elsewhere(fixture), Upstream(no_answer)
     for seconds in (5, 10, 20, 40):
         assert await lives.look(PollingSource(upstream)) == 1 and await lives.due() == seconds
-        shop.time.passes(seconds)
+        fixture.time.passes(seconds)
     upstream.says = lambda bought, now: Report(now)
     assert await lives.look(PollingSource(upstream)) == 1
-    assert await shop.rows("SELECT claims, claim FROM profile_life") == [(0, None)]
+    assert await fixture.rows("SELECT claims, claim FROM profile_life") == [(0, None)]
 
 
-async def test_what_there_was_no_time_to_ask_of_is_asked_of_at_once(shop: StoreFixture):
-    lives, upstream = await elsewhere(shop, quantity=5), Upstream(most=2)
+async def test_what_there_was_no_time_to_ask_of_is_asked_of_at_once(fixture: StoreFixture):
+    lives, upstream = await elsewhere(fixture, quantity=5), Upstream(most=2)
     assert await lives.look(PollingSource(upstream)) == 5 + 3 + 1, "each time all that is left"
     assert len(upstream.asked) == len({one.iccid for one in upstream.asked}) == 5
-    found = await shop.rows(
-        "SELECT claims, claim, reported_at = $1, due_at > $1 + interval '800 s' FROM profile_life", shop.time()
+    found = await fixture.rows(
+        "SELECT claims, claim, reported_at = $1, due_at > $1 + interval '800 s' FROM profile_life", fixture.time()
     )
     assert found == [(0, None, True, True)] * 5
 
 
-async def test_to_leave_an_esim_for_later_is_not_to_hear_of_it(shop: StoreFixture):
+async def test_to_leave_an_esim_for_later_is_not_to_hear_of_it(fixture: StoreFixture):
     def no_answer(bought: Bought, now: datetime) -> Report:
         raise TimeoutError
 
-    lives, upstream = await elsewhere(shop), Upstream(no_answer)
+    lives, upstream = await elsewhere(fixture), Upstream(no_answer)
     await lives.look(PollingSource(upstream))
-    shop.time.passes(5)
+    fixture.time.passes(5)
     upstream.says, upstream.most = lambda bought, now: Report(now), 0
     worker = lives.follower(PollingSource(upstream))
     assert await worker.run_once() == 1 and await lives.due() == 0
     await worker._session.close()
-    assert await shop.rows("SELECT claims, claim, reported_at FROM profile_life") == [(1, None, None)]
+    assert await fixture.rows("SELECT claims, claim, reported_at FROM profile_life") == [(1, None, None)]
 
 
-async def test_a_plan_ends_also_while_its_supplier_does_not_answer(shop: StoreFixture):
+async def test_a_plan_ends_also_while_its_supplier_does_not_answer(fixture: StoreFixture):
     def no_answer(bought: Bought, now: datetime) -> Report:
         raise ConnectionError
 
-    lives = await elsewhere(shop)
+    lives = await elsewhere(fixture)
     await lives.look(PollingSource(Upstream(lambda bought, now: Report(now, esim_status="IN_USE"))))
-    shop.time.passes(WEEK)
+    fixture.time.passes(WEEK)
     assert await lives.look(PollingSource(Upstream(no_answer))) == 1
     assert (await lives.profile()).plan_use_status == "ENDED"
 
 
-async def test_what_a_supplier_cannot_tell_of_stays_as_it_is(shop: StoreFixture):
-    lives, upstream = await elsewhere(shop), Upstream(lambda bought, now: None)
+async def test_what_a_supplier_cannot_tell_of_stays_as_it_is(fixture: StoreFixture):
+    lives, upstream = await elsewhere(fixture), Upstream(lambda bought, now: None)
     before = await lives.profile()
     assert await lives.look(PollingSource(upstream)) == 1 and await lives.profile() == before
-    assert await shop.rows("SELECT reported_at FROM profile_life") == [(None,)]
+    assert await fixture.rows("SELECT reported_at FROM profile_life") == [(None,)]
 
 
-async def test_a_supplier_that_ends_plans_itself_is_waited_for(shop: StoreFixture):
-    lives = await elsewhere(shop)
+async def test_a_supplier_that_ends_plans_itself_is_waited_for(fixture: StoreFixture):
+    lives = await elsewhere(fixture)
     upstream = Upstream(lambda bought, now: Report(now, esim_status="IN_USE"), Caps(polled=True, own_plan_end=True))
     await lives.look(PollingSource(upstream))
-    shop.time.passes(WEEK + HALF_A_YEAR)
+    fixture.time.passes(WEEK + HALF_A_YEAR)
     await lives.look(PollingSource(upstream))
     assert (await lives.profile()).plan_use_status == "STARTED"
     upstream.says = lambda bought, now: Report(now, esim_status="USED_EXPIRED")
-    shop.time.passes(990)
+    fixture.time.passes(990)
     await lives.look(PollingSource(upstream))
     assert (await lives.profile()).plan_use_status == "ENDED"
 
 
-async def test_a_supplier_that_cannot_be_asked_is_not_asked(shop: StoreFixture):
-    lives, upstream = await elsewhere(shop), Upstream(caps=Caps())
-    await shop.rows("UPDATE profile_life SET asked_at = $1", shop.time())
+async def test_a_supplier_that_cannot_be_asked_is_not_asked(fixture: StoreFixture):
+    lives, upstream = await elsewhere(fixture), Upstream(caps=Caps())
+    await fixture.rows("UPDATE profile_life SET asked_at = $1", fixture.time())
     assert await lives.look(PollingSource(upstream)) == 1 and upstream.asked == []
-    assert await shop.rows("SELECT asked_at FROM profile_life") == [(None,)], "nobody waits for its answer"
+    assert await fixture.rows("SELECT asked_at FROM profile_life") == [(None,)], "nobody waits for its answer"
     assert await lives.due() == HALF_A_YEAR
 
 
-async def test_a_worker_that_was_too_slow_writes_nothing(shop: StoreFixture):
-    lives, slow = await elsewhere(shop), Upstream(lambda bought, now: Report(now, smdp_status="DELETED"))
+async def test_a_worker_that_was_too_slow_writes_nothing(fixture: StoreFixture):
+    lives, slow = await elsewhere(fixture), Upstream(lambda bought, now: Report(now, smdp_status="DELETED"))
     slow.open.clear()
     worker = lives.follower(PollingSource(slow))
     working = asyncio.create_task(worker.run_once())
     await eventually(lambda: asyncio.sleep(0, bool(slow.asked)))
-    shop.time.passes(LEASE_SECONDS)
+    fixture.time.passes(LEASE_SECONDS)
     await lives.look(PollingSource(Upstream(lambda bought, now: Report(now, smdp_status="ENABLED"))))
     slow.open.set()
     assert await working == 1
@@ -398,47 +404,47 @@ async def test_a_worker_that_was_too_slow_writes_nothing(shop: StoreFixture):
     await worker._session.close()
 
 
-async def test_what_cannot_be_recorded_harms_no_other(shop: StoreFixture):
-    dealer = await shop.dealer()
-    broken, good = [await delivered(shop, dealer=dealer) for _ in range(2)]
+async def test_what_cannot_be_recorded_harms_no_other(fixture: StoreFixture):
+    dealer = await fixture.dealer()
+    broken, good = [await delivered(fixture, dealer=dealer) for _ in range(2)]
     await good.moved_to(CODE)
-    [(sealed,)] = await shop.rows("SELECT activation_code FROM profile WHERE order_id = $1", broken.order_id)
+    [(sealed,)] = await fixture.rows("SELECT activation_code FROM profile WHERE order_id = $1", broken.order_id)
     put = "UPDATE profile SET activation_code = $2 WHERE order_id = $1"
-    await shop.rows(put, broken.order_id, b"no key opens this")
+    await fixture.rows(put, broken.order_id, b"no key opens this")
     upstream = Upstream(lambda bought, now: Report(now, smdp_status="ENABLED"))
     assert await good.look(PollingSource(upstream)) == 2
     assert (await good.profile()).smdp_status == "ENABLED"
     assert await broken.due() == LEASE_SECONDS, "it comes due again"
-    await shop.rows(put, broken.order_id, sealed)
+    await fixture.rows(put, broken.order_id, sealed)
 
 
 # Being told
 
 
-async def test_reports_in_one_message_change_an_order_once(shop: StoreFixture):
-    lives = await elsewhere(shop, quantity=2)
+async def test_reports_in_one_message_change_an_order_once(fixture: StoreFixture):
+    lives = await elsewhere(fixture, quantity=2)
     told = [
-        ProfileReport(Report(shop.time(), smdp_status=word), iccid=one.iccid)
+        ProfileReport(Report(fixture.time(), smdp_status=word), iccid=one.iccid)
         for one in await lives.profiles()
         for word in ("ENABLED", "DOWNLOAD", "INSTALLATION")
     ]
     assert len(await lives.report(*told)) == 2
-    order = await shop.load(lives.dealer, lives.order_id)
+    order = await fixture.load(lives.dealer, lives.order_id)
     assert order.version == 3 and order.items[0].item_status == "ACTIVATED"
     assert await lives.report(*told) == [], "the same again"
-    assert (await shop.load(lives.dealer, lives.order_id)).version == 3
+    assert (await fixture.load(lives.dealer, lives.order_id)).version == 3
 
 
-async def test_reports_in_any_order_leave_the_same_rows(shop: StoreFixture):
+async def test_reports_in_any_order_leave_the_same_rows(fixture: StoreFixture):
     """Each in a transaction of its own, some twice; three profiles, the first of which hears them in order."""
-    lives, shuffle = await elsewhere(shop, quantity=3), random.Random(7)
-    now = shop.time()
+    lives, shuffle = await elsewhere(fixture, quantity=3), random.Random(7)
+    now = fixture.time()
     words = (
         {"smdp_status": "DOWNLOAD"}, {"smdp_status": "INSTALLATION"}, {"smdp_status": "ENABLED"},
         {"esim_status": "IN_USE"}, {"data_usage_bytes": GB // 2}, {"smdp_status": "DISABLED"},
         {"smdp_status": "ENABLED"}, {"esim_status": "USED_UP", "data_usage_bytes": GB}, {"smdp_status": "DELETED"},
     )  # fmt: skip
-    shop.time.passes(60)
+    fixture.time.passes(60)
     story = [Report(now + timedelta(seconds=number), **said) for number, said in enumerate(words)]
     for number, profile in enumerate(await lives.profiles()):
         told = story + story if number == 0 else shuffle.sample(story + story, 2 * len(story))
@@ -447,12 +453,12 @@ async def test_reports_in_any_order_leave_the_same_rows(shop: StoreFixture):
     first, *others = [shown(profile) for profile in await lives.profiles()]
     assert others == [first, first]
     known = "smdp_at, esim_at, ended_at, valid_until, due_at"
-    assert len(await shop.rows(f"SELECT DISTINCT {known} FROM profile_life")) == 1
+    assert len(await fixture.rows(f"SELECT DISTINCT {known} FROM profile_life")) == 1
 
 
-async def test_what_is_none_of_its_esims_changes_nothing(shop: StoreFixture):
-    lives = await elsewhere(shop)
-    report = Report(shop.time(), smdp_status="ENABLED")
+async def test_what_is_none_of_its_esims_changes_nothing(fixture: StoreFixture):
+    lives = await elsewhere(fixture)
+    report = Report(fixture.time(), smdp_status="ENABLED")
     iccid = (await lives.profile()).iccid
     assert await lives.report(ProfileReport(report, iccid="8900000000000000009")) == []
     assert await lives.report(ProfileReport(report, iccid=iccid), supplier="another") == []
@@ -461,16 +467,16 @@ async def test_what_is_none_of_its_esims_changes_nothing(shop: StoreFixture):
     assert (await lives.profile()).smdp_status == "RELEASED"
 
 
-async def test_an_esim_is_also_known_by_what_it_was_bought_as(shop: StoreFixture):
-    lives = await elsewhere(shop)
+async def test_an_esim_is_also_known_by_what_it_was_bought_as(fixture: StoreFixture):
+    lives = await elsewhere(fixture)
     profile = await lives.profile()
-    await shop.rows(
+    await fixture.rows(
         "INSERT INTO purchase (tenant_id, profile_id, position, order_id, line, unit_key, supplier, sku, state,"
         " supplier_ref, iccid, created_at) VALUES ($1, $2, 0, $3, 0, 'u-1', $4, 'SKU', 'DONE', 'REF', $5, $6)",
-        lives.dealer, profile.profile_id, lives.order_id, CODE, profile.iccid, shop.time(),
+        lives.dealer, profile.profile_id, lives.order_id, CODE, profile.iccid, fixture.time(),
     )  # fmt: skip
-    assert await lives.report(ProfileReport(Report(shop.time(), smdp_status="DOWNLOAD"), unit_key="u-1"))
-    assert await lives.report(ProfileReport(Report(shop.time(), smdp_status="ENABLED"), supplier_ref="REF"))
+    assert await lives.report(ProfileReport(Report(fixture.time(), smdp_status="DOWNLOAD"), unit_key="u-1"))
+    assert await lives.report(ProfileReport(Report(fixture.time(), smdp_status="ENABLED"), supplier_ref="REF"))
     upstream = Upstream()
     await lives.moved_to(CODE)
     await lives.look(PollingSource(upstream))
@@ -478,23 +484,23 @@ async def test_an_esim_is_also_known_by_what_it_was_bought_as(shop: StoreFixture
     assert (asked.unit_key, asked.sku, asked.supplier_ref) == ("u-1", "SKU", "REF")
 
 
-async def test_a_clock_that_is_ahead_outlasts_nothing(shop: StoreFixture):
-    lives = await elsewhere(shop)
+async def test_a_clock_that_is_ahead_outlasts_nothing(fixture: StoreFixture):
+    lives = await elsewhere(fixture)
     iccid = (await lives.profile()).iccid
-    ahead = shop.time() + timedelta(days=9_999)
+    ahead = fixture.time() + timedelta(days=9_999)
     await lives.report(ProfileReport(Report(ahead, smdp_status="ENABLED"), iccid=iccid))
-    shop.time.passes(5)
-    await lives.report(ProfileReport(Report(shop.time(), smdp_status="DISABLED"), iccid=iccid))
+    fixture.time.passes(5)
+    await lives.report(ProfileReport(Report(fixture.time(), smdp_status="DISABLED"), iccid=iccid))
     assert (await lives.profile()).smdp_status == "DISABLED"
 
 
-async def test_a_suppliers_own_cancellation_is_told(shop: StoreFixture):
-    lives = await elsewhere(shop)
+async def test_a_suppliers_own_cancellation_is_told(fixture: StoreFixture):
+    lives = await elsewhere(fixture)
     iccid = (await lives.profile()).iccid
-    assert await lives.report(ProfileReport(Report(shop.time(), esim_status="REVOKED"), iccid=iccid))
+    assert await lives.report(ProfileReport(Report(fixture.time(), esim_status="REVOKED"), iccid=iccid))
     profile = await lives.profile()
     assert (profile.lifecycle_status, profile.cancelled, profile.refunded) == ("CANCELLED", True, False)
     assert await lives.due() is None
-    assert await lives.report(ProfileReport(Report(shop.time(), "ENABLED", data_usage_bytes=5), iccid=iccid))
+    assert await lives.report(ProfileReport(Report(fixture.time(), "ENABLED", data_usage_bytes=5), iccid=iccid))
     late = await lives.profile()
     assert (late.smdp_status, late.lifecycle_status, late.data_usage_bytes) == ("ENABLED", "CANCELLED", 0)

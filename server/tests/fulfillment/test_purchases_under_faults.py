@@ -35,11 +35,11 @@ def doubled(of: str) -> Faults:
     return lambda function, body: TWICE if function == of and random.random() < 0.1 else None
 
 
-async def bought_and_delivered(service: Service, door: ApiClient, count: int) -> list[dict[str, Any]]:
+async def bought_and_delivered(service: Service, client: ApiClient, count: int) -> list[dict[str, Any]]:
     """Every eSIM of so many, ordered together; the pauses between questions are cut short."""
     line = {"packageCode": "TEST-OK", "quantity": PER_ORDER, "price": "1.80"}
     for _ in range(count // PER_ORDER):
-        assert (await door.order(items=[line], amount=f"{1.8 * PER_ORDER:.2f}")).code == "000000"
+        assert (await client.order(items=[line], amount=f"{1.8 * PER_ORDER:.2f}")).code == "000000"
     async with asyncio.timeout(PATIENCE):
         while True:
             async with service.database.connection() as connection:
@@ -50,16 +50,16 @@ async def bought_and_delivered(service: Service, door: ApiClient, count: int) ->
                     "UPDATE purchase SET due_at = now() WHERE state IN ('PLANNED', 'PENDING', 'UNKNOWN')"
                 )
             await asyncio.sleep(0.05)
-    found = await all_profiles(door)
+    found = await all_profiles(client)
     assert len(found) == count
     return found
 
 
-async def all_profiles(door: ApiClient) -> list[dict[str, Any]]:
+async def all_profiles(client: ApiClient) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     pager: dict[str, Any] = {"pageSize": 500}
     while True:
-        page = (await door.post("/esim/profile/list", {"pager": pager})).data
+        page = (await client.post("/esim/profile/list", {"pager": pager})).data
         found += [record["profile"] for record in page["records"]]
         if "next" not in page["pager"]:
             return found
@@ -70,9 +70,9 @@ async def all_profiles(door: ApiClient) -> list[dict[str, Any]]:
 async def served(url: str) -> AsyncIterator[tuple[Service, ApiClient]]:
     async with (
         running_service(url) as service,
-        service.door(await service.tenant(balance="100000", qps=0)) as door,
+        service.client(await service.tenant(balance="100000", qps=0)) as client,
     ):
-        yield service, door
+        yield service, client
         assert await service.audit() == []
 
 
@@ -86,9 +86,9 @@ async def at_an_smdp(
         running_smdp(folder, profiles={"TYPE": spare}, fault=fault, profile_status=profile_status) as smdp,
     ):
         await set_up(url, [Source("es2:test", "es2plus", smdp.settings)], {"TEST-OK": [hop("es2:test", "TYPE")]})
-        async with served(url) as (service, door):
+        async with served(url) as (service, client):
             await load_iccids(service.database, "es2:test", "TYPE", spare, "test")
-            found = await bought_and_delivered(service, door, count)
+            found = await bought_and_delivered(service, client, count)
             held = {one["iccid"]: one["activationCode"] for one in found if "iccid" in one}
             async with service.database.connection() as connection:
                 rows = await connection.fetch("SELECT planned_iccid FROM purchase WHERE state = 'WRITTEN_OFF'")
@@ -114,8 +114,8 @@ async def at_a_reseller(postgres: str, template: str, count: int) -> None:
                 operation, *(random.choice(FAULTS) if random.random() < 0.1 else "" for _ in range(20 * count))
             )
         await set_up(url, [Source("rt:test", "rt_upstream", upstream.settings)], {"TEST-OK": [hop("rt:test", "JC016")]})
-        async with served(url) as (service, door):
-            found = await bought_and_delivered(service, door, count)
+        async with served(url) as (service, client):
+            found = await bought_and_delivered(service, client, count)
             held = {one["iccid"]: one["activationCode"] for one in found if "iccid" in one}
             parked = await list_parked(service.database)
         assert len(held) + len(parked) == count

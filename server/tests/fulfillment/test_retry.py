@@ -31,14 +31,14 @@ async def market(postgres: str, template: str) -> AsyncIterator[PurchaseFixture]
 async def retried(
     market: PurchaseFixture, order_no: str, line: int | None = None, supplier: str | None = None
 ) -> RetryResult:
-    return await retry_order(market.service.database, market.sourcing.keys, order_no, line, supplier, "ann", clock.now)
+    return await retry_order(market.service.database, market.setup.keys, order_no, line, supplier, "ann", clock.now)
 
 
 async def failed(market: PurchaseFixture) -> str:
     """The orderNo of an order that both suppliers refuse."""
     market.near.fault("esim/order", "200011")
     market.far.fault("esim/order", "200011")
-    data = await market.door.delivered((await market.door.order()).data["orderNo"])
+    data = await market.client.delivered((await market.client.order()).data["orderNo"])
     assert statuses(data) == ("FAILED", "FAILED", "FULFILLING")
     return data["orderNo"]
 
@@ -48,7 +48,7 @@ def statuses(data: dict[str, Any]) -> tuple[str, ...]:
 
 
 async def seen(market: PurchaseFixture, order_no: str) -> dict[str, Any]:
-    return (await market.door.post("/esim/query", {"orderNo": order_no})).data
+    return (await market.client.post("/esim/query", {"orderNo": order_no})).data
 
 
 async def events(market: PurchaseFixture) -> int:
@@ -68,7 +68,7 @@ async def test_a_failed_line_waits_again_and_is_delivered(market: PurchaseFixtur
     assert await market.rows(ACTS) == [("ann", None, 1)]
     market.near.book.orders[0].looks_left = 0
     await market.asked_again()
-    assert statuses(await market.door.delivered(order_no)) == ("DELIVERED", "DELIVERED", "COMPLETED")
+    assert statuses(await market.client.delivered(order_no)) == ("DELIVERED", "DELIVERED", "COMPLETED")
     assert market.sold() == (1, 0)
     with pytest.raises(OperatorError, match="failed or waits"):
         await retried(market, order_no)
@@ -95,12 +95,12 @@ async def test_a_failed_line_is_made_by_the_named_supplier(market: PurchaseFixtu
 async def test_a_failed_purchase_is_ordered_again_with_a_new_key(market: PurchaseFixture):
     await set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
     market.near.slow = 1_000
-    order_no = (await market.door.order()).data["orderNo"]
+    order_no = (await market.client.order()).data["orderNo"]
     await market.becomes("SELECT state FROM purchase", "PENDING")
     market.near.book.orders[0].esims[0].esimStatus = "CANCEL"
     market.near.book.orders[0].looks_left = market.near.slow = 0
     await market.asked_again()
-    assert statuses(await market.door.delivered(order_no))[0] == "FAILED"
+    assert statuses(await market.client.delivered(order_no))[0] == "FAILED"
     await retried(market, order_no)
     await market.until(order_no, lambda order: order["deliveryStatus"] == "DELIVERED")
     first, second = [order.transaction_id for order in market.near.book.orders]
@@ -112,7 +112,7 @@ async def test_a_purchase_found_failed_after_a_lost_answer_is_ordered_again_with
     await set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
     market.near.fault("esim/order", "LOST_AFTER")
     market.near.fault("esim/query", *["500_BEFORE"] * 5)
-    order_no = (await market.door.order()).data["orderNo"]
+    order_no = (await market.client.order()).data["orderNo"]
     await market.becomes("SELECT state FROM purchase", "UNKNOWN")
     market.near.book.orders[0].esims[0].esimStatus = "CANCEL"
     async with asyncio.timeout(20):
@@ -128,21 +128,21 @@ async def test_a_purchase_found_failed_after_a_lost_answer_is_ordered_again_with
 async def test_a_waiting_profile_is_sent_to_another_supplier(market: PurchaseFixture):
     await set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
     market.near.fault("esim/order", "200007")
-    order_no = (await market.door.order()).data["orderNo"]
+    order_no = (await market.client.order()).data["orderNo"]
     await market.becomes("SELECT reason FROM purchase", "INSUFFICIENT_FUNDS: 200007 as the test wants it")
     with pytest.raises(OperatorError, match="rt:far does not make TEST-OK: its route is rt:near"):
         await retried(market, order_no, supplier="rt:far")
     route = [hop("rt:near", "JC016"), hop("rt:far", "JC016")]
     await set_route(market.service.database, "TEST-OK", route, "test", clock.now)
     assert await retried(market, order_no, supplier="rt:far") == RetryResult(order_no, 1, 0, ())
-    await market.door.delivered(order_no)
+    await market.client.delivered(order_no)
     assert (market.sold(), await market.states()) == ((0, 1), [("rt:near", "DROPPED"), ("rt:far", "DONE")])
 
 
 async def test_a_purchase_that_may_have_been_made_is_not_made_again(market: PurchaseFixture):
     market.near.fault("esim/order", "LOST_AFTER")
     market.near.fault("esim/query", *["500_BEFORE"] * 50)
-    order_no = (await market.door.order()).data["orderNo"]
+    order_no = (await market.client.order()).data["orderNo"]
     await market.becomes("SELECT state FROM purchase", "UNKNOWN")
     for supplier in (None, "rt:far"):
         with pytest.raises(OperatorError, match="UNKNOWN at rt:near: what may have been bought is never bought again"):
@@ -156,8 +156,8 @@ async def test_a_purchase_that_may_have_been_made_is_not_made_again(market: Purc
 
 
 async def test_a_line_of_a_builtin_supplier_is_made_again_or_bought(market: PurchaseFixture):
-    placed = await market.door.order("TEST-FAIL", items=[{"packageCode": "TEST-FAIL", "quantity": 2, "price": "1.80"}],
-                                     amount="3.60")  # fmt: skip
+    items = [{"packageCode": "TEST-FAIL", "quantity": 2, "price": "1.80"}]
+    placed = await market.client.order("TEST-FAIL", items=items, amount="3.60")
     order_no = placed.data["orderNo"]
     await market.until(order_no, lambda order: order["deliveryStatus"] == "FAILED")
     [(version,)] = await market.rows("SELECT version FROM orders")
@@ -176,7 +176,7 @@ async def stocked(market: PurchaseFixture, codes: int) -> None:
     await set_route(market.service.database, "DEMO-STOCK", hops, "ann", clock.now)
     if codes:
         loaded = await load_stock.load_stock(
-            market.service.database, market.sourcing.keys, "DEMO-STOCK", stock_csv(codes), "ann"
+            market.service.database, market.setup.keys, "DEMO-STOCK", stock_csv(codes), "ann"
         )
         assert loaded.faults == ()
 
@@ -185,7 +185,7 @@ async def ordered(market: PurchaseFixture, quantity: int) -> str:
     """The orderNo of an order of DEMO-STOCK. It is out of stock until the process has loaded the route."""
     line = {"packageCode": "DEMO-STOCK", "quantity": quantity, "price": "2.50"}
     async with asyncio.timeout(20):
-        while (placed := await market.door.order(items=[line], amount=f"{2.5 * quantity:.2f}")).code == "200011":
+        while (placed := await market.client.order(items=[line], amount=f"{2.5 * quantity:.2f}")).code == "200011":
             await asyncio.sleep(0.02)
     assert placed.code == "000000", placed.message
     return placed.data["orderNo"]
@@ -220,7 +220,7 @@ async def test_a_line_that_leaves_the_stock_gives_its_codes_back(market: Purchas
     assert (await market.rows("SELECT supplier FROM order_item"), await free_codes(market)) == ([("stock",)], 0)
     assert (await retried(market, order_no, supplier="rt:far")).retried == 2
     assert await free_codes(market) == 2
-    assert statuses(await market.door.delivered(order_no)) == ("DELIVERED", "DELIVERED", "COMPLETED")
+    assert statuses(await market.client.delivered(order_no)) == ("DELIVERED", "DELIVERED", "COMPLETED")
     assert (market.sold(), await free_codes(market)) == ((0, 2), 2)
 
 
@@ -240,7 +240,7 @@ async def test_a_failed_line_that_is_sent_to_the_stock_takes_codes(market: Purch
 
 async def test_a_refunded_line_is_not_retried(postgres: str, template: str):
     async with purchase_fixture(postgres, template) as market:
-        order_no = (await market.door.order("TEST-FAIL")).data["orderNo"]
+        order_no = (await market.client.order("TEST-FAIL")).data["orderNo"]
         await market.until(order_no, lambda order: order["orderStatus"] == "REFUNDED")
         with pytest.raises(OperatorError, match="given back"):
             await retried(market, order_no)

@@ -30,7 +30,7 @@ async def only(market: PurchaseFixture, cost: int = 18_000) -> None:
 
 
 async def ordered(market: PurchaseFixture) -> str:
-    return (await market.door.order()).data["orderNo"]
+    return (await market.client.order()).data["orderNo"]
 
 
 async def refused(market: PurchaseFixture, code: str, orders: int = 1) -> list[str]:
@@ -49,7 +49,7 @@ async def paused(market: PurchaseFixture) -> list[str]:
 
 
 async def status_of(market: PurchaseFixture, order_no: str) -> str:
-    return (await market.door.post("/esim/query", {"orderNo": order_no})).data["orderStatus"]
+    return (await market.client.post("/esim/query", {"orderNo": order_no})).data["orderStatus"]
 
 
 @pytest.mark.parametrize("code", ["101003", "310241"])
@@ -58,7 +58,7 @@ async def test_an_order_waits_for_its_only_supplier(market: PurchaseFixture, cod
     assert await market.states() == [("rt:near", "PLANNED")]
     assert await status_of(market, order_no) == "FULFILLING"
     await market.asked_again()
-    assert (await market.door.delivered(order_no))["deliveryStatus"] == "DELIVERED"
+    assert (await market.client.delivered(order_no))["deliveryStatus"] == "DELIVERED"
     assert market.sold() == (1, 0)
 
 
@@ -81,15 +81,15 @@ async def test_a_supplier_that_refuses_us_as_a_whole_is_paused_until_an_operator
     before = metrics.REGISTRY.get_sample_value("dealer_suppliers_paused_total", {"supplier": "rt:near"}) or 0
     numbers = await paused(market)
     assert metrics.REGISTRY.get_sample_value("dealer_suppliers_paused_total", {"supplier": "rt:near"}) == before + 1
-    [shown] = await show_suppliers(market.service.database, market.sourcing.keys, "rt:near")
+    [shown] = await show_suppliers(market.service.database, market.setup.keys, "rt:near")
     assert shown.paused_reason == "CONFIG: 101003 as the test wants it"
     acts = "SELECT author, detail ->> 'code', detail -> 'after' ->> 'status' FROM audit_log WHERE author = 'system'"
     assert await market.rows(acts) == [("system", "rt:near", "PAUSED")]
     assert {await status_of(market, number) for number in numbers} == {"FULFILLING"}
     await set_supplier_status(market.service.database, "rt:near", "ACTIVE", "ann")
     for number in numbers:
-        assert (await market.door.delivered(number))["deliveryStatus"] == "DELIVERED"
-    [shown] = await show_suppliers(market.service.database, market.sourcing.keys, "rt:near")
+        assert (await market.client.delivered(number))["deliveryStatus"] == "DELIVERED"
+    [shown] = await show_suppliers(market.service.database, market.setup.keys, "rt:near")
     assert (shown.status, shown.paused_reason) == ("ACTIVE", None)
 
 
@@ -107,7 +107,7 @@ async def test_what_a_paused_supplier_would_make_is_bought_at_the_next_of_the_ro
     route = [hop("rt:near", "JC016"), hop("rt:far", "JC016")]
     await set_route(market.service.database, "TEST-OK", route, "ann", clock.now)
     order_no = await ordered(market)
-    assert (await market.door.delivered(order_no))["deliveryStatus"] == "DELIVERED"
+    assert (await market.client.delivered(order_no))["deliveryStatus"] == "DELIVERED"
     assert (market.sold()[0], market.near.calls_of("esim/order")[REFUSALS:]) == (0, [])
 
 
@@ -121,7 +121,7 @@ async def test_what_a_paused_supplier_may_have_sold_is_asked_about_all_the_same(
     await market.becomes(STATUS, "PAUSED")
     market.near.book.orders[0].looks_left = 0
     await market.rows("UPDATE purchase SET due_at = now() WHERE state = 'PENDING'")
-    assert (await market.door.delivered(order_no))["deliveryStatus"] == "DELIVERED"
+    assert (await market.client.delivered(order_no))["deliveryStatus"] == "DELIVERED"
 
 
 async def test_an_unknown_package_pauses_nothing(market: PurchaseFixture):
@@ -134,7 +134,7 @@ async def test_a_price_that_rose_is_accepted_recorded_and_told(market: PurchaseF
     market.near.book.packages["JC016"]["price"] = 12_100
     numbers = [await ordered(market) for _ in range(2)]
     for number in numbers:
-        assert (await market.door.delivered(number))["deliveryStatus"] == "DELIVERED"
+        assert (await market.client.delivered(number))["deliveryStatus"] == "DELIVERED"
     assert [order.price for order in market.near.book.orders] == [12_100, 12_100]
     assert await market.rows("SELECT DISTINCT cost FROM purchase UNION ALL SELECT cost FROM route"
                              " WHERE package_code = 'TEST-OK'") == [(12_100,), (12_100,)]  # fmt: skip
@@ -151,7 +151,7 @@ async def test_a_price_above_what_the_dealer_paid_is_not_accepted(market: Purcha
     assert (await market.states(), market.sold()) == ([("rt:near", "PLANNED")], (0, 0))
     market.near.book.packages["JC016"]["price"] = 18_000
     await market.asked_again()
-    assert (await market.door.delivered(order_no))["deliveryStatus"] == "DELIVERED"
+    assert (await market.client.delivered(order_no))["deliveryStatus"] == "DELIVERED"
 
 
 async def test_what_a_new_price_must_leave_is_a_setting(postgres: str, template: str):
@@ -162,4 +162,4 @@ async def test_what_a_new_price_must_leave_is_a_setting(postgres: str, template:
         await market.becomes("SELECT reason FROM purchase", "CONFIG: 200005 Package price error")
         market.near.book.packages["JC016"]["price"] = 14_400
         await market.asked_again()
-        assert (await market.door.delivered(order_no))["deliveryStatus"] == "DELIVERED"
+        assert (await market.client.delivered(order_no))["deliveryStatus"] == "DELIVERED"

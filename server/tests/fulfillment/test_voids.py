@@ -89,7 +89,7 @@ async def test_each_void_is_asked_once_although_all_together_take_longer_than_a_
     async with (
         fresh(postgres, template) as url,
         running_service(url, worker=False) as service,
-        service.door(await service.tenant(balance="1000", qps=0)) as dealer,
+        service.client(await service.tenant(balance="1000", qps=0)) as dealer,
     ):
         async with running_service(url):
             order = await bought(dealer, "TEST-ASYNC", 6)

@@ -36,7 +36,7 @@ async def balance(dealer: ApiClient) -> Decimal:
     return Decimal((await dealer.post("/account/balance")).data["balance"])
 
 
-async def test_the_entries_sum_to_the_balance(service: Service, dealer: ApiClient):
+async def test_ledger_entries_sum_to_the_balance(service: Service, dealer: ApiClient):
     order = (await dealer.order()).data
     await dealer.delivered(order["orderNo"])
     await dealer.post("/esim/refund", {"orderNo": order["orderNo"]})
@@ -53,7 +53,7 @@ async def test_the_entries_sum_to_the_balance(service: Service, dealer: ApiClien
         assert Decimal(newer["balanceAfter"]) == Decimal(older["balanceAfter"]) + Decimal(newer["amount"])
 
 
-async def test_pages_and_filters_of_the_statement(dealer: ApiClient):
+async def test_the_statement_is_paged_and_filtered(dealer: ApiClient):
     for _ in range(5):
         await dealer.order()
     seen: list[str] = []
@@ -76,7 +76,7 @@ async def test_a_dealer_sees_its_own_statement_only(dealer: ApiClient, stranger:
     assert len((await stranger.post(STATEMENT)).data["entries"]) == 1
 
 
-async def test_a_request_credits_nothing_until_it_is_approved_once(service: Service, dealer: ApiClient):
+async def test_a_top_up_is_credited_once_when_approved(service: Service, dealer: ApiClient):
     topup = await request_topup(dealer, "50.25", payMethod="BANK_TRANSFER", payReference="INV-1", remark="November")
     assert (topup["status"], topup["amount"], topup["currency"], topup["duplicate"]) == (
         "PENDING",
@@ -96,7 +96,7 @@ async def test_a_request_credits_nothing_until_it_is_approved_once(service: Serv
         await reject_topup(service.database, topup["topupNo"], "too late", "ops", clock.now)
 
 
-async def test_a_rejected_request_says_why(service: Service, dealer: ApiClient):
+async def test_a_rejected_top_up_shows_the_reason(service: Service, dealer: ApiClient):
     topup = await request_topup(dealer)
     await reject_topup(service.database, topup["topupNo"], "no such transfer", "ops", clock.now)
     found = (await dealer.post(QUERY, {"transactionId": topup["transactionId"]})).data
@@ -104,7 +104,7 @@ async def test_a_rejected_request_says_why(service: Service, dealer: ApiClient):
     assert await balance(dealer) == 1000
 
 
-async def test_a_request_is_withdrawn_by_its_dealer(service: Service, dealer: ApiClient):
+async def test_a_dealer_can_withdraw_a_pending_top_up(service: Service, dealer: ApiClient):
     first, second = await request_topup(dealer), await request_topup(dealer)
     withdrawn = (await dealer.post(CANCEL, {"topupNo": first["topupNo"]})).data
     assert withdrawn == first | {"status": "CANCELLED", "reviewTime": withdrawn["reviewTime"]}
@@ -181,7 +181,7 @@ async def test_a_malformed_request_names_the_parameter(dealer: ApiClient, call: 
     assert reply.code == code and named in reply.message, reply
 
 
-async def test_too_many_pending_requests_are_refused(dealer: ApiClient):
+async def test_too_many_pending_top_ups_are_refused(dealer: ApiClient):
     for _ in range(20):
         await request_topup(dealer)
     assert (await dealer.post(TOPUP, {"transactionId": "t-21", "amount": "10"})).code == "200021"

@@ -1,4 +1,4 @@
-"""What operators do to a dealer's money and terms: each act is written down, with who, from where, before and after."""
+"""Operators change a dealer's money and terms: the audit log records author, origin, before and after."""
 
 import asyncio
 import contextlib
@@ -50,7 +50,7 @@ async def command(service: Service, *arguments: str) -> Done:
 # The low-balance threshold
 
 
-async def test_a_low_balance_is_said_below_the_threshold_and_not_at_it(service: Service, dealer: ApiClient):
+async def test_a_low_balance_is_reported_below_the_threshold_and_not_at_it(service: Service, dealer: ApiClient):
     await service.change(dealer.tenant_id, balance="20", credit_limit="5", low_balance="25")
     at = await balance(dealer)
     assert (at["lowBalance"], at["lowBalanceThreshold"], at["availableBalance"]) == (False, "25.00", "25.00")
@@ -60,7 +60,7 @@ async def test_a_low_balance_is_said_below_the_threshold_and_not_at_it(service: 
     assert (await balance(dealer))["lowBalance"] is False
 
 
-async def test_a_frozen_wallet_buys_nothing_and_takes_what_is_given_back(service: Service, dealer: ApiClient):
+async def test_a_frozen_wallet_pays_no_order_and_accepts_refunds(service: Service, dealer: ApiClient):
     order = (await dealer.order()).data
     await dealer.delivered(order["orderNo"])
     await service.change(dealer.tenant_id, frozen=True)
@@ -76,7 +76,7 @@ async def test_a_frozen_wallet_buys_nothing_and_takes_what_is_given_back(service
 # Adjustments
 
 
-async def test_an_adjustment_is_an_entry_and_an_act(service: Service, dealer: ApiClient):
+async def test_an_adjustment_makes_a_ledger_entry_and_an_audit_record(service: Service, dealer: ApiClient):
     await adjust(service, dealer, "2.50")
     await adjust(service, dealer, "-1000", "charged back")
     assert (await balance(dealer))["balance"] == "2.50"
@@ -105,7 +105,7 @@ async def test_an_adjustment_is_an_entry_and_an_act(service: Service, dealer: Ap
         ("-1010.01", "x", "balance 1000.00 and credit limit 10.00 do not cover -1010.01"),
     ],
 )
-async def test_an_adjustment_that_cannot_be_changes_nothing(
+async def test_an_invalid_adjustment_changes_nothing(
     service: Service, dealer: ApiClient, amount: str, reason: str, words: str
 ):
     await service.change(dealer.tenant_id, credit_limit="10")
@@ -115,13 +115,13 @@ async def test_an_adjustment_that_cannot_be_changes_nothing(
     assert (await balance(dealer))["balance"] == "1000.00" and await acts(service, dealer) == before
 
 
-async def test_the_last_of_the_credit_can_be_taken_away(service: Service, dealer: ApiClient):
+async def test_the_whole_credit_limit_can_be_debited(service: Service, dealer: ApiClient):
     await service.change(dealer.tenant_id, credit_limit="10")
     await adjust(service, dealer, "-1010")
     assert await balance(dealer) == await balance(dealer) | {"balance": "-10.00", "availableBalance": "0.00"}
 
 
-async def test_adjustments_beside_orders_lose_nothing(service: Service, dealer: ApiClient):
+async def test_adjustments_concurrent_with_orders_are_exact(service: Service, dealer: ApiClient):
     await asyncio.gather(
         *(adjust(service, dealer, "1" if number % 2 else "-1") for number in range(20)),
         *(dealer.order() for _ in range(20)),
@@ -132,7 +132,7 @@ async def test_adjustments_beside_orders_lose_nothing(service: Service, dealer: 
 # The audit log
 
 
-async def test_a_change_of_terms_says_what_was_before_and_after(service: Service, dealer: ApiClient):
+async def test_a_change_of_terms_records_before_and_after(service: Service, dealer: ApiClient):
     await service.change(
         dealer.tenant_id, credit_limit="10", low_balance="5", frozen=True, qps=0, prices={"TEST-OK": "2.00"}
     )
@@ -151,7 +151,7 @@ async def test_a_change_of_terms_says_what_was_before_and_after(service: Service
     assert second["detail"]["entryVersion"] == 2
 
 
-async def test_changes_at_once_each_begin_where_another_ended(service: Service, dealer: ApiClient):
+async def test_concurrent_changes_of_terms_form_a_chain(service: Service, dealer: ApiClient):
     await asyncio.gather(*(service.change(dealer.tenant_id, credit_limit=str(number)) for number in range(1, 13)))
     limits = [
         (one["detail"]["before"]["creditLimit"], one["detail"]["after"]["creditLimit"])
@@ -161,7 +161,7 @@ async def test_changes_at_once_each_begin_where_another_ended(service: Service, 
     assert [before for before, _ in limits[1:]] == [after for _, after in limits[:-1]]
 
 
-async def test_an_act_says_from_where(service: Service, dealer: ApiClient):
+async def test_an_audit_record_names_the_origin(service: Service, dealer: ApiClient):
     audit_context.source.set("203.0.113.9")
     await service.change(dealer.tenant_id, name="Other")
     done = await command(service, "tenant", "adjust", str(dealer.tenant_id), "-7.50", "--reason", "fee", "--json")
@@ -172,7 +172,7 @@ async def test_an_act_says_from_where(service: Service, dealer: ApiClient):
     assert " pid " in from_cli["source"] and from_cli["at"] >= from_console["at"]
 
 
-async def test_no_secret_is_in_any_act(service: Service, dealer: ApiClient):
+async def test_no_audit_record_holds_a_secret(service: Service, dealer: ApiClient):
     reset = json.loads((await command(service, "credentials", "reset", dealer.app_key, "--json")).out)
     await command(service, "credentials", "disable", dealer.app_key)
     created, was_reset, disabled = await acts(service, dealer)
@@ -185,7 +185,7 @@ async def test_no_secret_is_in_any_act(service: Service, dealer: ApiClient):
     assert dealer.app_secret not in said and reset["appSecret"] not in said
 
 
-async def test_acts_at_once_are_one_chain(service: Service, dealer: ApiClient, stranger: ApiClient):
+async def test_concurrent_audit_records_form_one_chain(service: Service, dealer: ApiClient, stranger: ApiClient):
     await asyncio.gather(
         *(service.change(one.tenant_id, qps=number) for one in (dealer, stranger) for number in range(1, 21))
     )
@@ -194,7 +194,7 @@ async def test_acts_at_once_are_one_chain(service: Service, dealer: ApiClient, s
 
 @pytest.mark.parametrize("statement", ["UPDATE audit_log SET author = 'x'", "DELETE FROM audit_log",
                                        "TRUNCATE audit_log", "UPDATE ledger_entry SET amount = 0"])  # fmt: skip
-async def test_who_owns_the_tables_without_being_a_superuser_may_only_add(
+async def test_the_owner_of_the_tables_can_only_append_audit_records(
     service: Service, dealer: ApiClient, statement: str
 ):
     async with service.database.connection() as connection:
@@ -207,7 +207,7 @@ async def test_who_owns_the_tables_without_being_a_superuser_may_only_add(
         await transaction.rollback()
 
 
-async def test_the_audit_says_the_head_of_the_log_and_knows_it_again(service: Service, dealer: ApiClient):
+async def test_the_audit_reports_the_head_of_the_log_and_verifies_it_later(service: Service, dealer: ApiClient):
     report = json.loads((await command(service, "audit", "--json")).out)
     await service.change(dealer.tenant_id, name="Later")
     again = await command(service, "audit", "--log-head", report["logHead"])
@@ -216,7 +216,7 @@ async def test_the_audit_says_the_head_of_the_log_and_knows_it_again(service: Se
     assert forged.status == 1 and "does not contain the head" in forged.out
 
 
-async def test_acts_from_before_the_chain_are_chained_by_the_migration(postgres: str):
+async def test_the_migration_chains_older_audit_records(postgres: str):
     """Also where the tables' owner is no superuser and has taken the right to change them from itself."""
     admin = await asyncpg.connect(postgres)
     await admin.execute("CREATE ROLE chained_owner")

@@ -170,8 +170,8 @@ def _signed(text: str) -> int:
 @pytest.fixture
 async def dealer(service: Service) -> AsyncIterator[ApiClient]:
     """A dealer who cannot buy all that its clients want."""
-    async with service.door(await service.tenant(balance="150", qps=0)) as door:
-        yield door
+    async with service.client(await service.tenant(balance="150", qps=0)) as client:
+        yield client
 
 
 async def booked(service: Service, dealer: ApiClient) -> list[Entry]:

@@ -1,4 +1,4 @@
-"""Every code that a call about money can be refused with, for both of two dealers: a table (decisions 2 and 4)."""
+"""Every code that a call about money can be refused with, for both of two dealers: a table (specification 4 and 7)."""
 
 import itertools
 import secrets
@@ -24,7 +24,7 @@ LONG = "x" * 256
 class Estate:
     """What a dealer has: an order, another, one that is held by a refund, one given back, and what it used before."""
 
-    door: ApiClient
+    client: ApiClient
     order: dict[str, Any]
     other: dict[str, Any]
     held: dict[str, Any]
@@ -40,14 +40,14 @@ class Estate:
         return [{"itemNo": self.item, "profiles": [profile]}]
 
 
-async def estate(door: ApiClient) -> Estate:
-    order, other = await bought(door, quantity=2), await bought(door)
-    held, returned = await bought(door, "TEST-ASYNC"), await bought(door)
+async def estate(client: ApiClient) -> Estate:
+    order, other = await bought(client, quantity=2), await bought(client)
+    held, returned = await bought(client, "TEST-ASYNC"), await bought(client)
     key = f"r-{secrets.token_hex(8)}"
-    assert (await refund(door, held)).data["status"] == "REFUNDING"
-    assert (await refund(door, returned, refundTransactionId=key)).data["status"] == "REFUNDED"
-    topup = (await door.post(TOPUP, {"transactionId": f"u-{secrets.token_hex(8)}", "amount": "5"})).data
-    return Estate(door, order, other, held, returned, key, topup)
+    assert (await refund(client, held)).data["status"] == "REFUNDING"
+    assert (await refund(client, returned, refundTransactionId=key)).data["status"] == "REFUNDED"
+    topup = (await client.post(TOPUP, {"transactionId": f"u-{secrets.token_hex(8)}", "amount": "5"})).data
+    return Estate(client, order, other, held, returned, key, topup)
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +60,8 @@ async def service(database_url: str) -> AsyncIterator[Service]:
 @pytest.fixture(scope="module")
 async def estates(service: Service) -> AsyncIterator[list[Estate]]:
     async with (
-        service.door(await service.tenant(balance="1000", qps=0)) as one,
-        service.door(await service.tenant(balance="1000", qps=0)) as two,
+        service.client(await service.tenant(balance="1000", qps=0)) as one,
+        service.client(await service.tenant(balance="1000", qps=0)) as two,
     ):
         yield [await estate(one), await estate(two)]
 
@@ -177,7 +177,7 @@ ELSEWHERE = {
 }
 
 
-def test_every_code_that_an_operation_names_is_in_the_table():
+def test_every_code_of_an_operation_is_in_the_table():
     paths = {REFUND, CANCEL, REVOKE, TOPUP, TOPUP_QUERY, TOPUP_CANCEL, STATEMENT}
     promised = {(route.path, code) for route in ROUTES if route.path in paths for code in route.refusals}
     covered = {(path, code) for path, code, _ in CASES} | set(ELSEWHERE)
@@ -189,14 +189,14 @@ def test_every_code_that_an_operation_names_is_in_the_table():
 @pytest.mark.parametrize(
     ("path", "code", "call"), CASES, ids=[f"{at} {one[0]} {one[1]}" for at, one in enumerate(CASES)]
 )
-async def test_a_refused_call_says_why_and_changes_nothing(
+async def test_a_refused_call_names_the_reason_and_changes_nothing(
     estates: list[Estate], path: str, code: str, call: Callable[[Estate], Json], whose: int
 ):
     mine = estates[whose]
-    before = (await mine.door.post("/account/balance")).data["balance"]
-    reply = await mine.door.post(path, call(mine))
+    before = (await mine.client.post("/account/balance")).data["balance"]
+    reply = await mine.client.post(path, call(mine))
     assert reply.code == code and reply.message, reply
-    assert (await mine.door.post("/account/balance")).data["balance"] == before
+    assert (await mine.client.post("/account/balance")).data["balance"] == before
 
 
 # What belongs to the other
@@ -226,39 +226,39 @@ def theirs(mine: Estate, other: Estate) -> list[tuple[str, str, Json]]:
 
 
 @pytest.mark.parametrize("whose", [0, 1])
-async def test_what_is_the_others_looks_like_what_does_not_exist(estates: list[Estate], whose: int):
+async def test_ids_of_another_dealer_look_unknown(estates: list[Estate], whose: int):
     mine, other = estates[whose], estates[1 - whose]
     nobodys = {
-        "310272": await mine.door.post(REFUND, {"orderNo": "D200101000000000001"}),
-        "310274": await mine.door.post(REFUND, {"orderNo": mine.order["orderNo"], "items": [{"itemNo": "12"}]}),
-        "310403": await mine.door.post(REFUND, {"orderNo": mine.order["orderNo"], "items": mine.line(profileId=1)}),
-        "310404": await mine.door.post(CANCEL, {"profileId": 1}),
-        "310405": await mine.door.post(TOPUP_QUERY, {"topupNo": "T200101000000000001"}),
+        "310272": await mine.client.post(REFUND, {"orderNo": "D200101000000000001"}),
+        "310274": await mine.client.post(REFUND, {"orderNo": mine.order["orderNo"], "items": [{"itemNo": "12"}]}),
+        "310403": await mine.client.post(REFUND, {"orderNo": mine.order["orderNo"], "items": mine.line(profileId=1)}),
+        "310404": await mine.client.post(CANCEL, {"profileId": 1}),
+        "310405": await mine.client.post(TOPUP_QUERY, {"topupNo": "T200101000000000001"}),
     }
     for path, code, call in theirs(mine, other):
-        reply = await mine.door.post(path, call)
+        reply = await mine.client.post(path, call)
         assert (reply.status, reply.code, reply.message, reply.data) == (
             nobodys[code].status, code, nobodys[code].message, nobodys[code].data
         ), (path, call)  # fmt: skip
 
 
-async def test_keys_of_the_others_calls_are_free(estates: list[Estate]):
+async def test_another_dealers_idempotency_keys_are_free(estates: list[Estate]):
     """refundTransactionId and a top-up's transactionId are each dealer's own."""
     one, two = estates
-    order = await bought(two.door)
-    mine = await refund(two.door, order, refundTransactionId=one.refund_key)
+    order = await bought(two.client)
+    mine = await refund(two.client, order, refundTransactionId=one.refund_key)
     assert (mine.code, mine.data["duplicate"]) == ("000000", False)
-    topup = await two.door.post(TOPUP, {"transactionId": one.topup["transactionId"], "amount": "7"})
+    topup = await two.client.post(TOPUP, {"transactionId": one.topup["transactionId"], "amount": "7"})
     assert (topup.code, topup.data["duplicate"]) == ("000000", False)
 
 
-async def test_a_cursor_of_the_others_statement_shows_only_ones_own(estates: list[Estate]):
+async def test_another_dealers_cursor_shows_only_own_entries(estates: list[Estate]):
     one, two = estates
-    after = (await one.door.post(STATEMENT, {"pager": {"pageSize": 1}})).data["pager"]["next"]
-    shown = (await two.door.post(STATEMENT, {"pager": {"after": after}})).data["entries"]
-    own = (await two.door.post(STATEMENT)).data["entries"]
+    after = (await one.client.post(STATEMENT, {"pager": {"pageSize": 1}})).data["pager"]["next"]
+    shown = (await two.client.post(STATEMENT, {"pager": {"after": after}})).data["entries"]
+    own = (await two.client.post(STATEMENT)).data["entries"]
     assert all(entry in own for entry in shown)
 
 
-async def test_the_books_are_exact_after_all_of_it(service: Service, estates: list[Estate]):
+async def test_the_audit_finds_nothing_after_all_cases(service: Service, estates: list[Estate]):
     assert len(estates) == 2 and await service.audit() == []

@@ -1,4 +1,4 @@
-"""Lives of money that hypothesis makes up, through the public door, beside a pure model that must agree exactly; audit
+"""Lives of money that hypothesis makes up, through the public API, beside a pure model that must agree exactly; audit
 after every step.
 
 Orders, replays, refunds of every shape and their repeats, cancellations, use, suppliers' answers, reviews, top-ups,
@@ -168,10 +168,10 @@ class Story:
             await self._refused(replace(self.dealer, app_secret=self.model.old_secret))
             self.model.old_secret = None
 
-    async def _refused(self, door: ApiClient) -> None:
+    async def _refused(self, client: ApiClient) -> None:
         await self._touched()
         async with asyncio.timeout(10):
-            while (await door.post("/health")).code != "101003":
+            while (await client.post("/health")).code != "101003":
                 await asyncio.sleep(0.02)
 
     async def _touched(self) -> None:
@@ -341,16 +341,16 @@ quick = settings(max_examples=20, deadline=None, suppress_health_check=list(Heal
 
 @quick
 @stories
-async def test_money_is_exact_whatever_happens(slow: Service, chance: random.Random, steps: list[str]):
-    async with slow.door(await slow.tenant(balance="60", qps=0)) as dealer:
+async def test_money_is_exact_in_random_stories(slow: Service, chance: random.Random, steps: list[str]):
+    async with slow.client(await slow.tenant(balance="60", qps=0)) as dealer:
         await Story(slow, dealer, chance).live(steps)
 
 
 @pytest.mark.soak
 @settings(quick, max_examples=60)
 @stories
-async def test_money_is_exact_through_sixty_stories(slow: Service, chance: random.Random, steps: list[str]):
-    async with slow.door(await slow.tenant(balance="60", qps=0)) as dealer:
+async def test_money_is_exact_in_sixty_long_stories(slow: Service, chance: random.Random, steps: list[str]):
+    async with slow.client(await slow.tenant(balance="60", qps=0)) as dealer:
         await Story(slow, dealer, chance).live(steps)
 
 
@@ -404,13 +404,13 @@ async def deadly(postgres: str, template: str, chance: random.Random, steps: Seq
         stack.push_async_callback(database.close)
         await put_packages(database, generate.catalogue("test"), "test", clock.now)
         service = Service("", database, test_settings(url))
-        dealer = await stack.enter_async_context(service.door(await service.tenant(balance="60", qps=0)))
+        dealer = await stack.enter_async_context(service.client(await service.tenant(balance="60", qps=0)))
         story = Deadly(service, dealer, chance, stack)
         await story.start()
         await story.live(steps)
 
 
-async def test_money_is_exact_whoever_dies(postgres: str, template: str):
+async def test_money_is_exact_when_processes_are_killed(postgres: str, template: str):
     steps = ["refund", "die", "cancel", "ask_for_money", "refund", "die", "answer", "refund", "die", "give_money"]
     await deadly(postgres, template, random.Random(7), steps)
 
@@ -418,14 +418,14 @@ async def test_money_is_exact_whoever_dies(postgres: str, template: str):
 @pytest.mark.soak
 @settings(quick, max_examples=15)
 @given(chance=st.randoms(use_true_random=False), steps=st.lists(st.sampled_from([*STEPS, "die", "die"]), max_size=25))
-async def test_money_is_exact_in_stories_with_deaths(
+async def test_money_is_exact_in_random_stories_with_kills(
     postgres: str, template: str, chance: random.Random, steps: list[str]
 ):
     await deadly(postgres, template, chance, steps)
 
 
-async def test_while_a_refund_is_pending_its_profiles_are_nobody_elses(slow: Service):
-    async with slow.door(await slow.tenant(balance="100", qps=0)) as dealer:
+async def test_profiles_of_a_pending_refund_cannot_be_cancelled_or_refunded(slow: Service):
+    async with slow.client(await slow.tenant(balance="100", qps=0)) as dealer:
         order = await refund_calls.bought(dealer, "TEST-ASYNC", quantity=2)
         first = profiles(order)[0]
         assert (await refund(dealer, order, items=named(order, {"iccid": first["iccid"]}))).data[

@@ -37,7 +37,7 @@ async def test_an_order_is_paid_from_the_balance_and_delivered(dealer: ApiClient
     assert profile["profileId"] == item["profiles"][0]["profileId"]
 
 
-async def test_a_repeat_gives_the_original_and_debits_once(dealer: ApiClient):
+async def test_a_repeated_order_returns_the_original_and_debits_once(dealer: ApiClient):
     body = call()
     first = await dealer.post("/esim/order", body)
     again = await dealer.post("/esim/order", body)
@@ -82,13 +82,13 @@ async def test_a_used_transaction_id_with_other_content_is_refused(dealer: ApiCl
     assert await balance(dealer) == "998.20"
 
 
-async def test_a_refused_attempt_leaves_the_transaction_id_free(dealer: ApiClient):
+async def test_a_refused_order_leaves_its_transaction_id_free(dealer: ApiClient):
     body = call(amount="9.99")
     assert (await dealer.post("/esim/order", body)).code == "200006"
     assert (await dealer.post("/esim/order", body | {"amount": "1.80"})).code == "000000"
 
 
-async def test_a_repeat_after_a_change_of_price_gives_the_original(service: Service, dealer: ApiClient):
+async def test_a_repeated_order_after_a_price_change_returns_the_original(service: Service, dealer: ApiClient):
     body = call()
     first = await dealer.post("/esim/order", body)
     await service.change(dealer.tenant_id, prices={"TEST-OK": "2.00"})
@@ -146,7 +146,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("changed", "status", "code", "named"), REFUSED)
-async def test_refused_input_names_the_parameter_and_leaves_no_row(
+async def test_invalid_input_names_the_parameter_and_writes_nothing(
     dealer: ApiClient, changed: dict, status: int, code: str, named: str
 ):
     refused = await dealer.post("/esim/order", call(**changed))
@@ -163,7 +163,7 @@ async def test_a_wrong_price_is_refused_with_the_right_one(dealer: ApiClient):
 
 
 async def test_an_order_beyond_the_balance_is_refused_with_the_available_balance(service: Service):
-    async with service.door(await service.tenant(balance="1.79", qps=0)) as poor:
+    async with service.client(await service.tenant(balance="1.79", qps=0)) as poor:
         refused = await poor.order()
         assert (refused.status, refused.code) == (402, "200007")
         assert refused.data == {"requiredAmount": "1.80", "availableBalance": "1.79", "currency": "USD"}
@@ -182,7 +182,7 @@ async def test_a_frozen_wallet_buys_nothing_until_it_is_unfrozen(service: Servic
 
 
 async def test_a_package_off_sale_for_one_dealer_is_on_sale_for_another(service: Service, dealer: ApiClient):
-    async with service.door(await service.tenant(balance="5", qps=0, prices={"TEST-OK": "off"})) as other:
+    async with service.client(await service.tenant(balance="5", qps=0, prices={"TEST-OK": "off"})) as other:
         refused = await other.order()
         assert (refused.status, refused.code) == (409, "200014")
     assert (await dealer.order()).code == "000000"
@@ -203,7 +203,7 @@ async def test_a_daily_package_needs_its_number_of_days(dealer: ApiClient):
 
 
 async def test_of_sixty_four_orders_at_once_only_those_that_the_balance_covers_are_placed(service: Service):
-    async with service.door(await service.tenant(balance="57.60", qps=0)) as dealer:
+    async with service.client(await service.tenant(balance="57.60", qps=0)) as dealer:
         codes = [reply.code for reply in await asyncio.gather(*[dealer.order() for _ in range(64)])]
         assert sorted(codes) == ["000000"] * 32 + ["200007"] * 32
         assert await balance(dealer) == "0.00"
@@ -224,7 +224,7 @@ async def test_a_transaction_id_sent_a_hundred_times_at_once_makes_one_order(dea
 async def test_refusals_do_not_affect_other_orders_of_the_batch(
     service: Service, dealer: ApiClient, stranger: ApiClient
 ):
-    async with service.door(await service.tenant(balance="0", qps=0)) as poor:
+    async with service.client(await service.tenant(balance="0", qps=0)) as poor:
         clients = [dealer, poor, stranger] * 20
         replies = await asyncio.gather(*[client.order() for client in clients])
     assert [reply.code for reply in replies] == ["000000", "200007", "000000"] * 20

@@ -33,7 +33,7 @@ async def ordered(client: ApiClient, quantity: int) -> tuple[str, list[str]]:
 async def test_profiles_without_codes_are_listed_only_on_request(database_url: str):
     async with running_service(database_url, worker=False) as quiet:
         created = await quiet.tenant(balance="1000", qps=0)
-        async with quiet.door(created) as client:
+        async with quiet.client(created) as client:
             order_no, (*pending, void) = await ordered(client, ORDERED)
             assert (await client.post("/esim/profile/cancel", {"profileId": void})).data["cancelled"] is True
             assert await listed(client) == []
@@ -48,10 +48,10 @@ async def test_profiles_without_codes_are_listed_only_on_request(database_url: s
                 assert await listed(client, profileId=profile_id) == [profile_id]
             assert await listed(client, profileId=pending[0], lifecycleStatus="DELIVERED") == []
 
-        async with running_service(database_url) as busy, busy.door(created) as client:
+        async with running_service(database_url) as busy, busy.client(created) as client:
             await client.delivered(order_no)
 
-        async with quiet.door(created) as client:
+        async with quiet.client(created) as client:
             _, later = await ordered(client, 1)
             assert await listed(client) == await listed(client, orderNo=order_no) == pending
             assert await listed(client, lifecycleStatus="PENDING") == later

@@ -59,7 +59,7 @@ async def test_thirty_two_clients_refund_and_cancel_the_same_orders(service: Ser
 
 
 async def test_sixty_four_clients_spend_one_balance_while_refunds_credit_it(service: Service):
-    async with service.door(await service.tenant(balance="57.60", qps=0)) as dealer:  # enough for half of them
+    async with service.client(await service.tenant(balance="57.60", qps=0)) as dealer:  # enough for half of them
 
         async def client(number: int) -> int:
             """Buys, and gives back every second order; how many it kept."""

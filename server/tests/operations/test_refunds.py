@@ -1,4 +1,4 @@
-"""Giving money back, through the public door: every rule and code of /esim/refund, /esim/profile/cancel and /revoke."""
+"""Refunds, through the public API: every rule and code of /esim/refund, /esim/profile/cancel and /revoke."""
 
 import asyncio
 import secrets
@@ -21,7 +21,7 @@ from support.webhook_fixture import Receiver, listening
 
 @pytest.fixture(autouse=True)
 async def exact(service: Service) -> AsyncIterator[None]:
-    """After whatever a test did, the books are exact."""
+    """The audit finds nothing after each test."""
     yield
     assert await service.audit() == []
 
@@ -89,22 +89,22 @@ async def test_a_line_is_refunded_whole_by_its_item_number_in_either_form(dealer
     assert again.data["duplicate"] is True and again.data["refundNo"] == reply.data["refundNo"]
 
 
-async def test_what_is_not_delivered_yet_is_refunded_and_never_delivered(postgres: str, template: str):
+async def test_an_undelivered_order_is_refunded_and_never_delivered(postgres: str, template: str):
     async with fresh(postgres, template) as url:
         async with running_service(url, worker=False) as service:
             created = await service.tenant(balance="1000")
-            async with service.door(created) as dealer:
+            async with service.client(created) as dealer:
                 order = {"orderNo": (await dealer.order()).data["orderNo"]}
                 reply = await refund(dealer, order)
         assert reply.data["status"] == "REFUNDED" and reply.data["items"][0]["iccids"] == []
-        async with running_service(url) as service, service.door(created) as dealer:
+        async with running_service(url) as service, service.client(created) as dealer:
             await bought(dealer)  # a worker has been past it
             after = await query(dealer, order)
             assert after["orderStatus"] == "REFUNDED" and "iccid" not in profiles(after)[0]
             assert await service.audit() == []
 
 
-async def test_an_order_is_found_by_either_of_its_names(dealer: ApiClient):
+async def test_an_order_is_found_by_order_number_or_transaction_id(dealer: ApiClient):
     order, other = await bought(dealer), await bought(dealer)
     disagreeing = await refund(dealer, order, transactionId=other["transactionId"])
     assert disagreeing.code == "310272"
@@ -131,7 +131,7 @@ async def test_an_order_is_found_by_either_of_its_names(dealer: ApiClient):
         ({"remark": "x" * 256}, "000107", "remark"),
     ],
 )
-async def test_a_call_that_makes_no_sense_is_named(dealer: ApiClient, call: dict[str, Any], code: str, said: str):
+async def test_an_invalid_call_names_the_parameter(dealer: ApiClient, call: dict[str, Any], code: str, said: str):
     order = await bought(dealer)
     reply = await refund(dealer, order, **call)
     assert reply.code == code and said in reply.message, reply
@@ -204,7 +204,7 @@ async def test_a_refund_transaction_id_names_one_refund_for_ever(dealer: ApiClie
     assert (await refund(dealer, other, refundTransactionId=key)).code == "310402", "another order"
 
 
-async def test_sixty_four_at_once_credit_once(dealer: ApiClient):
+async def test_sixty_four_concurrent_refunds_credit_once(dealer: ApiClient):
     order = await bought(dealer, quantity=4)
     before = await balance(dealer)
     calls = [refund(dealer, order) if number % 2 else refund(dealer, order, items=named(
@@ -239,7 +239,7 @@ async def test_an_asynchronous_refund_holds_first_and_credits_later(dealer: ApiC
     assert len(receiver.requests) == 4, "no webhook before the credit"
 
 
-async def test_a_rejected_refund_gives_nothing_and_says_so(dealer: ApiClient, receiver: Receiver):
+async def test_a_rejected_refund_credits_nothing_and_shows_its_status(dealer: ApiClient, receiver: Receiver):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     order = await bought(dealer, "TEST-REJECT")
     await receiver.received(2)
@@ -254,7 +254,7 @@ async def test_a_rejected_refund_gives_nothing_and_says_so(dealer: ApiClient, re
     await settled(dealer, order)
 
 
-async def test_a_review_is_an_operators(service: Service, dealer: ApiClient):
+async def test_only_an_operator_reviews_a_refund(service: Service, dealer: ApiClient):
     approved, denied = await bought(dealer, "TEST-REVIEW"), await bought(dealer, "TEST-REVIEW")
     before = await balance(dealer)
     first, second = (await refund(dealer, approved)).data, (await refund(dealer, denied)).data
@@ -308,7 +308,7 @@ async def test_a_part_that_was_rejected_is_held_until_the_rest_is_decided(servic
     await settled(dealer, order)
 
 
-async def test_refunds_that_cannot_be_settled_stop_none_behind_them(service: Service, dealer: ApiClient):
+async def test_refunds_that_cannot_be_settled_do_not_block_others(service: Service, dealer: ApiClient):
     orders = [await bought(dealer, "TEST-REVIEW") for _ in range(4)]
     sealed, over = [int(one["orderId"]) for one in orders[:2]]
     before = await balance(dealer)
@@ -340,10 +340,10 @@ async def test_refunds_that_cannot_be_settled_stop_none_behind_them(service: Ser
     assert await balance(dealer) == before + 4 * PRICE
 
 
-async def test_a_refund_whose_row_is_locked_stops_none_behind_it(postgres: str, template: str):
+async def test_a_locked_refund_does_not_block_others(postgres: str, template: str):
     async with fresh(postgres, template) as url, running_service(url, worker=False) as api:
         await put_packages(api.database, generate.catalogue("test"), "test", clock.now)
-        async with api.door(await api.tenant(balance="100", qps=0)) as dealer, api.database.connection() as other:
+        async with api.client(await api.tenant(balance="100", qps=0)) as dealer, api.database.connection() as other:
             async with running_service(url):
                 orders = [await bought(dealer, "TEST-REVIEW") for _ in range(2)]
             for one in orders:
@@ -390,7 +390,7 @@ async def test_the_last_two_lines_decided_at_the_same_time_settle_their_refund(s
     assert await balance(dealer) == before + 2 * PRICE
 
 
-async def test_a_refund_that_was_left_over_is_found_and_settled(service: Service, dealer: ApiClient):
+async def test_an_abandoned_refund_is_found_and_settled(service: Service, dealer: ApiClient):
     order = await bought(dealer, "TEST-REVIEW")
     before = await balance(dealer)
     assert (await refund(dealer, order)).data["status"] == "REFUNDING"
@@ -401,7 +401,7 @@ async def test_a_refund_that_was_left_over_is_found_and_settled(service: Service
     assert await balance(dealer) == before + PRICE
 
 
-async def test_what_fails_for_good_is_refunded_by_itself(dealer: ApiClient):
+async def test_a_permanently_failed_profile_is_refunded_automatically(dealer: ApiClient):
     before = await balance(dealer)
     order = {"orderNo": (await dealer.order("TEST-FAIL")).data["orderNo"]}
     async with asyncio.timeout(20):
@@ -415,7 +415,7 @@ async def test_what_fails_for_good_is_refunded_by_itself(dealer: ApiClient):
 
 
 @pytest.mark.parametrize("path", ["/esim/profile/cancel", "/esim/profile/revoke"])
-async def test_a_profile_is_void_and_nothing_is_credited(dealer: ApiClient, path: str):
+async def test_a_cancelled_profile_is_void_without_a_credit(dealer: ApiClient, path: str):
     order = await bought(dealer, quantity=2)
     before, first = await balance(dealer), profiles(order)[0]
     reply = await dealer.post(path, {"profileId": int(first["profileId"])})
@@ -446,7 +446,7 @@ async def test_a_profile_is_void_and_nothing_is_credited(dealer: ApiClient, path
         ({"profileId": 1.5}, "000108"),
     ],
 )
-async def test_a_void_that_makes_no_sense(dealer: ApiClient, call: dict[str, Any], code: str):
+async def test_an_invalid_cancellation_names_the_parameter(dealer: ApiClient, call: dict[str, Any], code: str):
     assert (await dealer.post("/esim/profile/cancel", call)).code == code
 
 
@@ -459,7 +459,7 @@ async def test_the_profiles_of_others_cannot_be_voided(dealer: ApiClient, strang
 
 async def test_a_void_before_delivery_stops_the_fulfillment(postgres: str, template: str):
     async with fresh(postgres, template) as url, running_service(url, worker=False) as idle:
-        async with idle.door(await idle.tenant(balance="1000")) as dealer:
+        async with idle.client(await idle.tenant(balance="1000")) as dealer:
             placed = (await dealer.order()).data
             reply = await dealer.post("/esim/profile/cancel", {"profileId": profiles(placed)[0]["profileId"]})
             assert reply.data["cancelled"] and "iccid" not in reply.data
@@ -469,7 +469,7 @@ async def test_a_void_before_delivery_stops_the_fulfillment(postgres: str, templ
         assert await idle.audit() == []
 
 
-async def test_a_supplier_may_take_its_time(dealer: ApiClient):
+async def test_a_cancellation_completes_when_the_supplier_is_slow(dealer: ApiClient):
     order = await bought(dealer, "TEST-ASYNC")
     iccid = profiles(order)[0]["iccid"]
     reply = await dealer.post("/esim/profile/cancel", {"iccid": iccid})

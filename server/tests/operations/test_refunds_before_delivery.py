@@ -23,7 +23,7 @@ async def idle(database_url: str) -> AsyncIterator[Service]:
 
 
 async def test_refunded_stock_that_was_not_delivered_can_be_sold_again(idle: Service):
-    async with idle.door(await idle.tenant(balance="100", qps=0)) as dealer:
+    async with idle.client(await idle.tenant(balance="100", qps=0)) as dealer:
         order = (await dealer.order(items=[STOCK], amount="2.50")).data
         assert (await dealer.order(items=[STOCK], amount="2.50")).code == "200011"
         assert (await refund(dealer, order)).data["status"] == "REFUNDED"
@@ -37,7 +37,7 @@ async def test_refunded_stock_that_was_not_delivered_can_be_sold_again(idle: Ser
 
 
 async def test_a_profile_never_requested_from_a_supplier_is_credited_at_once(idle: Service):
-    async with idle.door(await idle.tenant(balance="100", qps=0)) as dealer:
+    async with idle.client(await idle.tenant(balance="100", qps=0)) as dealer:
         order = (await dealer.order("TEST-ASYNC")).data
         reply = await refund(dealer, order)
         assert (reply.data["status"], reply.data["items"][0]["iccids"]) == ("REFUNDED", [])

@@ -1,4 +1,4 @@
-"""A supplier that will not cancel: the dealer is told so, each time, and nothing else changes."""
+"""A supplier refuses a cancellation: the dealer gets that answer each time, and nothing else changes."""
 
 from collections.abc import AsyncIterator
 from datetime import datetime
@@ -44,8 +44,8 @@ async def alone(database_url: str) -> AsyncIterator[Service]:
 
 @pytest.fixture
 async def dealer(alone: Service) -> AsyncIterator[ApiClient]:
-    async with alone.door(await alone.tenant(balance="1000", qps=0)) as door:
-        yield door
+    async with alone.client(await alone.tenant(balance="1000", qps=0)) as client:
+        yield client
 
 
 async def delivered(service: Service, dealer: ApiClient, quantity: int = 1) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def nobody() -> None:
     """Whom the queue would wake."""
 
 
-async def test_what_its_supplier_refuses_to_cancel_is_refused_from_then_on(alone: Service, dealer: ApiClient):
+async def test_a_cancellation_that_the_supplier_refuses_stays_refused(alone: Service, dealer: ApiClient):
     order = await delivered(alone, dealer)
     [profile] = profiles(order)
     named = {"profileId": int(profile["profileId"])}
@@ -88,7 +88,7 @@ async def test_what_its_supplier_refuses_to_cancel_is_refused_from_then_on(alone
     assert await alone.audit() == []
 
 
-async def test_what_cannot_be_cancelled_can_still_be_refunded(alone: Service, dealer: ApiClient):
+async def test_a_profile_that_cannot_be_cancelled_can_still_be_refunded(alone: Service, dealer: ApiClient):
     order = await delivered(alone, dealer, quantity=2)
     first, second = (int(one["profileId"]) for one in profiles(order))
     await dealer.post(CANCEL, {"profileId": first})

@@ -60,7 +60,7 @@ async def test_sealing_keys_are_rotated_while_calls_continue(database_url: str):
                     before.seal(one.app_secret.encode(), context),
                 )
             await connection.execute("UPDATE change SET version = version + 1 WHERE subject = 'tenant'")
-        async with service.door(created[0]) as dealer:
+        async with service.client(created[0]) as dealer:
             over = asyncio.Event()
 
             async def call() -> set[str]:
@@ -78,6 +78,6 @@ async def test_sealing_keys_are_rotated_while_calls_continue(database_url: str):
         done = json.loads(first.out)
         assert done["credentials"] >= 3 and json.loads(again.out) == {"credentials": 0, "dataKeys": 0}
         assert await service.audit() == []
-    async with running_service(database_url, sealing_keys=NEW) as service, service.door(created[1]) as dealer:
+    async with running_service(database_url, sealing_keys=NEW) as service, service.client(created[1]) as dealer:
         assert (await dealer.order()).code == "000000", "the old key is needed no more"
         assert await service.audit() == []

@@ -149,36 +149,36 @@ def test_whatever_the_text_it_is_read_or_faulted(text: str):
 
 
 @pytest.fixture
-async def shop(database_url: str) -> AsyncIterator[StoreFixture]:
-    async with shops.opened(database_url) as shop:
-        yield shop
+async def fixture(database_url: str) -> AsyncIterator[StoreFixture]:
+    async with shops.opened(database_url) as fixture:
+        yield fixture
 
 
-async def load(shop: StoreFixture, text: str, package: str = "DEMO-STOCK") -> StockReport:
-    return await load_stock(shop.database, shop.data_keys, package, text, "ann")
+async def load(fixture: StoreFixture, text: str, package: str = "DEMO-STOCK") -> StockReport:
+    return await load_stock(fixture.database, fixture.data_keys, package, text, "ann")
 
 
-async def stored(shop: StoreFixture) -> list[str]:
-    return [str(row[0]) for row in await shop.rows("SELECT iccid FROM stock_profile ORDER BY iccid")]
+async def stored(fixture: StoreFixture) -> list[str]:
+    return [str(row[0]) for row in await fixture.rows("SELECT iccid FROM stock_profile ORDER BY iccid")]
 
 
-async def test_a_good_file_is_loaded_and_recorded(shop: StoreFixture):
-    assert await load(shop, GOOD) == StockReport("DEMO-STOCK", 2, 2, (), ())
-    assert await load(shop, f"{HEADER}{C},LPA:1$rsp.example.com$CCC") == StockReport("DEMO-STOCK", 1, 3, (), ())
-    assert await stored(shop) == [A, B, C]
-    acts = await shop.rows(
+async def test_a_good_file_is_loaded_and_recorded(fixture: StoreFixture):
+    assert await load(fixture, GOOD) == StockReport("DEMO-STOCK", 2, 2, (), ())
+    assert await load(fixture, f"{HEADER}{C},LPA:1$rsp.example.com$CCC") == StockReport("DEMO-STOCK", 1, 3, (), ())
+    assert await stored(fixture) == [A, B, C]
+    acts = await fixture.rows(
         "SELECT author, tenant_id, detail FROM audit_log WHERE action = 'stock.load' ORDER BY audit_id"
     )
     assert [(author, tenant, json.loads(str(detail))) for author, tenant, detail in acts] == [
         ("ann", None, {"packageCode": "DEMO-STOCK", "loaded": 2}),
         ("ann", None, {"packageCode": "DEMO-STOCK", "loaded": 1}),
     ]
-    assert await shop.violations() == []
+    assert await fixture.violations() == []
 
 
-async def test_codes_are_sealed_in_stock(shop: StoreFixture):
-    await load(shop, GOOD)
-    rows = await shop.rows("SELECT stock_profile::text FROM stock_profile")
+async def test_codes_are_sealed_in_stock(fixture: StoreFixture):
+    await load(fixture, GOOD)
+    rows = await fixture.rows("SELECT stock_profile::text FROM stock_profile")
     assert not any(part in str(rows) for part in ("LPA", "AAA", b"rsp.example.com$AAA".hex()))
 
 
@@ -191,19 +191,19 @@ async def test_codes_are_sealed_in_stock(shop: StoreFixture):
         f"{GOOD}{OLD},LPA:1$rsp.example.com$CCC",
     ],
 )
-async def test_a_file_with_a_fault_changes_nothing(shop: StoreFixture, text: str):
-    await load(shop, f"{HEADER}{OLD},LPA:1$rsp.example.com$OLD")
-    report = await load(shop, text)
+async def test_a_file_with_a_fault_changes_nothing(fixture: StoreFixture, text: str):
+    await load(fixture, f"{HEADER}{OLD},LPA:1$rsp.example.com$OLD")
+    report = await load(fixture, text)
     assert (report.loaded, report.free) == (0, None)
     assert [fault.line for fault in report.faults] == [4]
-    assert await stored(shop) == [OLD]
-    assert await shop.rows("SELECT count(*) FROM stock_profile WHERE taken_by IS NULL") == [(1,)]
-    assert await shop.rows("SELECT count(*) FROM audit_log WHERE action = 'stock.load'") == [(1,)]
+    assert await stored(fixture) == [OLD]
+    assert await fixture.rows("SELECT count(*) FROM stock_profile WHERE taken_by IS NULL") == [(1,)]
+    assert await fixture.rows("SELECT count(*) FROM audit_log WHERE action = 'stock.load'") == [(1,)]
 
 
-async def test_what_was_loaded_before_is_named_with_the_faults_of_the_file(shop: StoreFixture):
-    await load(shop, GOOD)
-    report = await load(shop, f"{HEADER}x,LPA:1$a.b$C\n{A},LPA:1$RSP.example.com$BBB")
+async def test_what_was_loaded_before_is_named_with_the_faults_of_the_file(fixture: StoreFixture):
+    await load(fixture, GOOD)
+    report = await load(fixture, f"{HEADER}x,LPA:1$a.b$C\n{A},LPA:1$RSP.example.com$BBB")
     assert report.faults == (
         Fault(2, "iccid", "must be an ICCID of 18 to 20 digits, not 'x'"),
         Fault(3, "iccid", f"{A} was loaded before"),
@@ -218,109 +218,109 @@ async def test_what_was_loaded_before_is_named_with_the_faults_of_the_file(shop:
         ("TEST-OK", "package TEST-OK is not sold from stock: its supplier is simulated"),
     ],
 )
-async def test_only_a_stock_package_takes_codes(shop: StoreFixture, package: str, message: str):
-    report = await load(shop, GOOD, package)
+async def test_only_a_stock_package_takes_codes(fixture: StoreFixture, package: str, message: str):
+    report = await load(fixture, GOOD, package)
     assert report == StockReport(package, 0, None, (Fault(0, "", message),), ())
-    assert await stored(shop) == []
+    assert await stored(fixture) == []
 
 
-async def test_the_same_file_loaded_by_many_at_once_is_loaded_once(shop: StoreFixture):
-    reports = await asyncio.gather(*[load(shop, stock_csv(300)) for _ in range(6)])
+async def test_the_same_file_loaded_by_many_at_once_is_loaded_once(fixture: StoreFixture):
+    reports = await asyncio.gather(*[load(fixture, stock_csv(300)) for _ in range(6)])
     assert sorted(report.loaded for report in reports) == [0, 0, 0, 0, 0, 300]
     assert all(len(report.faults) == 600 for report in reports if not report.loaded)
-    assert await shop.rows("SELECT count(*) FROM stock_profile WHERE taken_by IS NULL") == [(300,)]
+    assert await fixture.rows("SELECT count(*) FROM stock_profile WHERE taken_by IS NULL") == [(300,)]
 
 
 # Selling
 
 
-async def test_stock_is_handed_out_in_order_and_each_code_once(shop: StoreFixture):
-    dealer, other = await shop.dealer(), await shop.dealer()
-    await shop.load_stock(5)
-    mine, theirs = await shop.order(dealer, ("DEMO-STOCK", 2)), await shop.order(other, ("DEMO-STOCK", 3))
-    await shop.fulfil()
-    orders = [await shop.load(dealer, mine), await shop.load(other, theirs)]
+async def test_stock_is_handed_out_in_order_and_each_code_once(fixture: StoreFixture):
+    dealer, other = await fixture.dealer(), await fixture.dealer()
+    await fixture.load_stock(5)
+    mine, theirs = await fixture.order(dealer, ("DEMO-STOCK", 2)), await fixture.order(other, ("DEMO-STOCK", 3))
+    await fixture.fulfil()
+    orders = [await fixture.load(dealer, mine), await fixture.load(other, theirs)]
     assert [order.order_status for order in orders] == ["COMPLETED", "COMPLETED"]
     profiles = [profile for order in orders for profile in order.profiles]
-    assert sorted(str(profile.iccid) for profile in profiles) == await stored(shop)
+    assert sorted(str(profile.iccid) for profile in profiles) == await stored(fixture)
     assert {profile.activation_code for profile in profiles} == {
         f"LPA:1$rsp.example.com$STOCK-{n:08}" for n in range(5)
     }
-    taken = await shop.rows("SELECT iccid, taken_tenant_id, taken_by FROM stock_profile")
+    taken = await fixture.rows("SELECT iccid, taken_tenant_id, taken_by FROM stock_profile")
     assert set(taken) == {(one.iccid, dealer, one.profile_id) for one in orders[0].profiles} | {
         (one.iccid, other, one.profile_id) for one in orders[1].profiles
     }
-    assert await shop.violations() == []
+    assert await fixture.violations() == []
 
 
-async def test_codes_from_stock_come_without_reports(shop: StoreFixture):
-    dealer = await shop.dealer()
-    await shop.load_stock(1)
-    order_id = await shop.order(dealer, ("DEMO-STOCK", 1))
-    await shop.fulfil()
-    (profile,) = (await shop.load(dealer, order_id)).profiles
+async def test_codes_from_stock_come_without_reports(fixture: StoreFixture):
+    dealer = await fixture.dealer()
+    await fixture.load_stock(1)
+    order_id = await fixture.order(dealer, ("DEMO-STOCK", 1))
+    await fixture.fulfil()
+    (profile,) = (await fixture.load(dealer, order_id)).profiles
     assert (profile.esim_status, profile.smdp_status) == (None, None)
     assert profile.data_total_bytes == 2**30
 
 
-async def test_stock_that_is_short_is_waited_for(shop: StoreFixture, capfd: pytest.CaptureFixture[str]):
+async def test_stock_that_is_short_is_waited_for(fixture: StoreFixture, capfd: pytest.CaptureFixture[str]):
     """Cannot come about by selling: each profile takes its code when it is paid."""
-    dealer = await shop.dealer()
-    await shop.load_stock(2)
-    order_id = await shop.order(dealer, ("DEMO-STOCK", 2))
+    dealer = await fixture.dealer()
+    await fixture.load_stock(2)
+    order_id = await fixture.order(dealer, ("DEMO-STOCK", 2))
     held = (
         "UPDATE stock_profile SET package_code = $1, taken_tenant_id = NULL, taken_by = NULL"
         " WHERE iccid = (SELECT max(iccid) FROM stock_profile) RETURNING 1"
     )
-    await shop.rows(held, "TEST-OK")
-    await shop.fulfil()
-    order = await shop.load(dealer, order_id)
+    await fixture.rows(held, "TEST-OK")
+    await fixture.fulfil()
+    order = await fixture.load(dealer, order_id)
     assert (order.order_status, order.delivery_status) == ("FULFILLING", "PARTIAL")
-    assert await shop.due(dealer, order_id) == 5
+    assert await fixture.due(dealer, order_id) == 5
     assert "stock_short" in "".join(capfd.readouterr())
-    await shop.rows(held, "DEMO-STOCK")
-    shop.time.passes(5)
-    await shop.fulfil()
-    assert (await shop.load(dealer, order_id)).order_status == "COMPLETED"
+    await fixture.rows(held, "DEMO-STOCK")
+    fixture.time.passes(5)
+    await fixture.fulfil()
+    assert (await fixture.load(dealer, order_id)).order_status == "COMPLETED"
 
 
-async def test_two_transactions_take_different_codes_without_waiting(shop: StoreFixture):
-    dealer = await shop.dealer()
-    await shop.load_stock(5)
-    profiles = (await shop.load(dealer, await shop.order(dealer, ("DEMO-STOCK", 5)))).profiles
+async def test_two_transactions_take_different_codes_without_waiting(fixture: StoreFixture):
+    dealer = await fixture.dealer()
+    await fixture.load_stock(5)
+    profiles = (await fixture.load(dealer, await fixture.order(dealer, ("DEMO-STOCK", 5)))).profiles
     wanted = [(dealer, profile.profile_id) for profile in profiles]
-    await shop.rows("UPDATE stock_profile SET taken_tenant_id = NULL, taken_by = NULL")
-    async with asyncio.timeout(10), shop.database.transaction() as one, shop.database.transaction() as two:
-        first = await store.stock.take(one, "DEMO-STOCK", wanted[:3], shop.data_keys, shop.time())
-        second = await store.stock.take(two, "DEMO-STOCK", wanted[3:], shop.data_keys, shop.time())
+    await fixture.rows("UPDATE stock_profile SET taken_tenant_id = NULL, taken_by = NULL")
+    async with asyncio.timeout(10), fixture.database.transaction() as one, fixture.database.transaction() as two:
+        first = await store.stock.take(one, "DEMO-STOCK", wanted[:3], fixture.data_keys, fixture.time())
+        second = await store.stock.take(two, "DEMO-STOCK", wanted[3:], fixture.data_keys, fixture.time())
     assert (len(first), len(second)) == (3, 2)
     assert len({taken.iccid for taken in (*first, *second)}) == 5
 
 
-async def test_a_code_opens_only_on_its_own_row(shop: StoreFixture):
+async def test_a_code_opens_only_on_its_own_row(fixture: StoreFixture):
     """A sealed code copied to another stock profile, or read as a profile's, does not open."""
-    await shop.load_stock(2)
-    async with shop.database.connection() as connection:
+    await fixture.load_stock(2)
+    async with fixture.database.connection() as connection:
         (first, sealed), (second, _) = await store.stock.lock_free(connection, "DEMO-STOCK", 2)
     seal = sealing
-    assert shop.data_keys.open(sealed, seal.stock_context(first)).startswith(b"LPA:1$")
+    assert fixture.data_keys.open(sealed, seal.stock_context(first)).startswith(b"LPA:1$")
     for context in (seal.stock_context(second), seal.profile_context(1, 1)):
         with pytest.raises(seal.CannotOpen):
-            shop.data_keys.open(sealed, context)
+            fixture.data_keys.open(sealed, context)
 
 
 # QR links
 
 
-async def test_a_qr_link_shows_the_code_to_whoever_has_its_token(shop: StoreFixture):
-    dealer, other = await shop.dealer(), await shop.dealer()
-    order_id, waiting = await shop.order(dealer, ("TEST-OK", 2)), 0
-    await shop.fulfil()
-    first, second = (await shop.load(dealer, order_id)).profiles
-    waiting = (await shop.load(dealer, await shop.order(dealer, ("TEST-DELAY", 1)))).profiles[0].profile_id
+async def test_a_qr_link_shows_the_code_to_whoever_has_its_token(fixture: StoreFixture):
+    dealer, other = await fixture.dealer(), await fixture.dealer()
+    order_id, waiting = await fixture.order(dealer, ("TEST-OK", 2)), 0
+    await fixture.fulfil()
+    first, second = (await fixture.load(dealer, order_id)).profiles
+    waiting = (await fixture.load(dealer, await fixture.order(dealer, ("TEST-DELAY", 1)))).profiles[0].profile_id
 
     async def shown(tenant_id: int, profile_id: int, token: str) -> str | None:
-        return await code_of(shop.database, shop.data_keys, tenant_id, profile_id, token)
+        return await code_of(fixture.database, fixture.data_keys, tenant_id, profile_id, token)
 
     token = str(first.qr_token)
     assert await shown(dealer, first.profile_id, token) == first.activation_code
@@ -341,10 +341,10 @@ async def test_a_qr_link_shows_the_code_to_whoever_has_its_token(shop: StoreFixt
         assert await shown(tenant_id, profile_id, tried) is None
 
 
-async def test_the_qr_code_of_a_cancelled_profile_is_gone(shop: StoreFixture):
-    dealer = await shop.dealer()
-    order_id = await shop.order(dealer, ("TEST-OK", 1))
-    await shop.fulfil()
-    (profile,) = (await shop.load(dealer, order_id)).profiles
-    await shop.rows("UPDATE profile SET lifecycle_status = 'CANCELLED', cancelled = true RETURNING 1")
-    assert await code_of(shop.database, shop.data_keys, dealer, profile.profile_id, str(profile.qr_token)) is None
+async def test_the_qr_code_of_a_cancelled_profile_is_gone(fixture: StoreFixture):
+    dealer = await fixture.dealer()
+    order_id = await fixture.order(dealer, ("TEST-OK", 1))
+    await fixture.fulfil()
+    (profile,) = (await fixture.load(dealer, order_id)).profiles
+    await fixture.rows("UPDATE profile SET lifecycle_status = 'CANCELLED', cancelled = true RETURNING 1")
+    assert await code_of(fixture.database, fixture.data_keys, dealer, profile.profile_id, str(profile.qr_token)) is None

@@ -23,7 +23,7 @@ NOBODYS = "8900000000000000009"
 
 @pytest.fixture(autouse=True)
 async def exact(service: Service) -> AsyncIterator[None]:
-    """After whatever a test did, the books are exact."""
+    """The audit finds nothing after each test."""
     yield
     assert await service.audit() == []
 
@@ -123,7 +123,7 @@ async def test_usage_events_are_sent_at_once_where_the_interval_is_zero(
 ):
     async with (
         running_service(database_url, worker=False, usage_event_seconds=0) as at_once,
-        at_once.door(await at_once.tenant(balance="1000", qps=0)) as dealer,
+        at_once.client(await at_once.tenant(balance="1000", qps=0)) as dealer,
     ):
         await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
         order = await bought(dealer)

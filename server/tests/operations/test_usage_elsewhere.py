@@ -16,7 +16,7 @@ async def test_a_slow_lifecycle_sends_each_step(database_url: str):
     """Half a second between its steps, and a look every 0.1 s."""
     async with (
         running_service(database_url, supplier_speed=2.0) as slow,
-        slow.door(await slow.tenant(balance="100", qps=0)) as dealer,
+        slow.client(await slow.tenant(balance="100", qps=0)) as dealer,
         listening(1) as [receiver],
     ):
         await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
@@ -34,7 +34,7 @@ async def test_plans_and_unused_profiles_expire_on_time(database_url: str):
     """Seven days in a sixth of a second, 180 in four."""
     async with (
         running_service(database_url, supplier_speed=3_600_000.0) as fast,
-        fast.door(await fast.tenant(balance="100", qps=0)) as dealer,
+        fast.client(await fast.tenant(balance="100", qps=0)) as dealer,
     ):
         order = await bought(dealer, quantity=2)
         used, _ = (one["iccid"] for one in profiles(order))
@@ -52,7 +52,7 @@ async def test_plans_and_unused_profiles_expire_on_time(database_url: str):
 async def test_a_profile_without_codes_has_no_usage(database_url: str, path: str):
     async with (
         running_service(database_url, worker=False) as idle,
-        idle.door(await idle.tenant(balance="100", qps=0)) as dealer,
+        idle.client(await idle.tenant(balance="100", qps=0)) as dealer,
     ):
         placed = (await dealer.order()).data
         named = {"profileId": profiles(placed)[0]["profileId"]}
@@ -64,11 +64,11 @@ async def test_a_profile_without_codes_has_no_usage(database_url: str, path: str
 async def test_a_refresh_without_a_worker_returns_the_last_report(database_url: str):
     async with (
         running_service(database_url) as service,
-        service.door(await service.tenant(balance="100", qps=0)) as dealer,
+        service.client(await service.tenant(balance="100", qps=0)) as dealer,
     ):
         order = await bought(dealer)
     async with running_service(database_url, worker=False) as idle:
-        async with idle.door(await idle.tenant(balance="100", qps=0)) as other:
+        async with idle.client(await idle.tenant(balance="100", qps=0)) as other:
             dealer.url, dealer.http = idle.url, other.http
             reply = await dealer.post("/esim/profile/usage", {"iccid": profiles(order)[0]["iccid"], "refresh": True})
         assert (reply.code, reply.data["realTime"], reply.data["dataUsageBytes"]) == ("000000", False, 0)
@@ -78,7 +78,7 @@ async def test_production_has_no_advance_operation(database_url: str):
     changed = {"environment": "production", "webhook_allow_loopback": False}
     async with (
         running_service(database_url, worker=False, **changed) as real,
-        real.door(await real.tenant(balance="100", qps=0)) as dealer,
+        real.client(await real.tenant(balance="100", qps=0)) as dealer,
     ):
         reply = await dealer.post("/test/profile/advance", {"iccid": NOBODYS, "step": "ENABLE"})
         assert (reply.status, reply.code) == (404, "000112")

@@ -208,7 +208,7 @@ def test_the_sdk_has_a_function_for_every_operation() -> None:
     assert declared - called == {"REVOKE"}, "it does the same as CANCEL"
 
 
-def test_nothing_is_promised_that_is_not_there() -> None:
+def test_the_specification_promises_only_what_exists() -> None:
     """No table of plans, no header of answers that none carries."""
     assert "planned" not in TEXT.lower()
     assert not {"Deprecation", "Sunset"} & set(re.findall(r"\w+", TEXT))

@@ -23,7 +23,7 @@ async def built(folder: Path, package: str) -> Path:
 
 
 @pytest.mark.parametrize(("package", "name"), [("sdk", "esim_dealer"), ("server", "esim_dealer_server")])
-async def test_a_wheel_says_what_it_is(tmp_path: Path, package: str, name: str):
+async def test_a_wheel_has_its_metadata(tmp_path: Path, package: str, name: str):
     with zipfile.ZipFile(await built(tmp_path, package)) as opened:
         names = set(opened.namelist())
         [info] = {Path(name).parts[0] for name in names if ".dist-info/" in name}

@@ -739,7 +739,7 @@ UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]
 
 @UNHURRIED
 @given(st.lists(packages(), max_size=3, unique_by=(lambda p: p.package_code, lambda p: p.slug)).map(tuple))
-def test_what_is_written_is_read_again(written: tuple[Package, ...]):
+def test_a_written_amount_reads_back_the_same(written: tuple[Package, ...]):
     assert [fault for p in written for fault in package.faults(p)] == []
     assert importing.read(importing.write(written)) == importing.Import(written, ())
 

@@ -109,15 +109,15 @@ def wanted(tenant_id: int, transaction_id: str, *lines: OrderLine) -> OrderReque
 
 
 async def place(database: Database, orders: list[OrderRequest]) -> dict[str, int]:
-    """Through the desk that the API uses; the orderIds by transactionId."""
+    """Through the batcher that the API uses; the orderIds by transactionId."""
     sessions = [database.session()]
-    desk = OrderBatcher(database, IdAllocator(sessions[0], clock), clock)
+    batcher = OrderBatcher(database, IdAllocator(sessions[0], clock), clock)
     ids = {}
-    for future in [desk.submit(order) for order in orders]:
+    for future in [batcher.submit(order) for order in orders]:
         placed = await future
         assert isinstance(placed, Placed)
         ids[placed.request.transaction_id] = placed.order_id
-    await desk.close()
+    await batcher.close()
     for session in sessions:
         await session.close()
     return ids
@@ -910,11 +910,11 @@ async def test_an_audit_beside_orders_sees_them_whole(prepared: Prepared, dsn: s
     database = await Database.open(dsn)
     orders = [wanted(prepared.ids["ab"[n % 2]], f"beside-{n}", line("PLAIN", 2)) for n in range(100)]
 
-    async def shop() -> None:
+    async def fixture() -> None:
         for start in range(0, len(orders), 10):
             await place(database, orders[start : start + 10])
 
-    shopping = asyncio.create_task(shop())
+    shopping = asyncio.create_task(fixture())
     audited = 0
     while not shopping.done():
         assert (await check_invariants(database, MASTER_KEYS, prepared.data_keys, NOW)).violated == []

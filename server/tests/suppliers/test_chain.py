@@ -1,4 +1,4 @@
-"""Two instances of this service: what is ordered at B is bought at A (suppliers 2.3)."""
+"""Two instances of this service: what is ordered at B is bought at A."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -32,12 +32,12 @@ from support.suppliers.purchases import routed
 
 @dataclass
 class Two:
-    """B buys from A as the dealer `account`; `door` is a dealer of B, `at_a` the one that B is at A."""
+    """B buys from A as the dealer `account`; `client` is a dealer of B, `at_a` the one that B is at A."""
 
     a: Service
     b: Service
     at_a: ApiClient
-    door: ApiClient
+    client: ApiClient
     keys: DataKeys
 
     async def audits(self) -> list[str]:
@@ -49,9 +49,9 @@ class Two:
 
     async def delivered(self, package: str = "TEST-OK") -> tuple[dict[str, Any], dict[str, Any]]:
         """An order of one eSIM at B once it is there, and the one at A."""
-        placed = await self.door.order(package)
+        placed = await self.client.order(package)
         assert placed.code == "000000", placed.message
-        data = await self.door.delivered(placed.data["orderNo"])
+        data = await self.client.delivered(placed.data["orderNo"])
         return data, await self.bought()
 
     async def bought(self) -> dict[str, Any]:
@@ -62,15 +62,15 @@ class Two:
         """B's order once something holds of it."""
         async with asyncio.timeout(30):
             while True:
-                data = (await self.door.post("/esim/query", {"orderNo": order_no})).data
+                data = (await self.client.post("/esim/query", {"orderNo": order_no})).data
                 if holds(data):
                     return data
                 await asyncio.sleep(0.02)
 
     async def balances(self) -> tuple[str, str]:
         """What the dealer has at B, and what B has at A."""
-        doors = self.door, self.at_a
-        answers = [await door.post("/account/balance") for door in doors]
+        clients = self.client, self.at_a
+        answers = [await client.post("/account/balance") for client in clients]
         return answers[0].data["balance"], answers[1].data["balance"]
 
 
@@ -82,13 +82,13 @@ async def two(postgres: str, template: str) -> AsyncIterator[Two]:
         keys, paths = await routed(b_url, a.url, account)
         async with (
             running_service(b_url, supplier_events=events) as b,
-            b.door(await b.tenant(balance="1000", qps=0)) as door,
-            a.door(account) as at_a,
+            b.client(await b.tenant(balance="1000", qps=0)) as client,
+            a.client(account) as at_a,
         ):
             assert (
                 await at_a.post("/webhook/set", {"callbackUrl": f"http://{events}{paths['chain:a']}"})
             ).code == "000000"
-            yield Two(a, b, at_a, door, keys)
+            yield Two(a, b, at_a, client, keys)
 
 
 @asynccontextmanager
@@ -156,7 +156,7 @@ async def test_what_the_pace_leaves_no_time_for_is_not_taken_for_asked(two: Two)
 
 async def test_a_cancellation_is_passed_on_without_money(two: Two):
     data, _ = await two.delivered()
-    answer = await two.door.post("/esim/profile/cancel", {"profileId": int(only(data)["profileId"])})
+    answer = await two.client.post("/esim/profile/cancel", {"profileId": int(only(data)["profileId"])})
     assert answer.data["asyncStatus"] == "PENDING"
     await two.until(data["orderNo"], lambda order: only(order)["cancelled"])
     assert only(await two.bought())["cancelled"]
@@ -166,7 +166,7 @@ async def test_a_cancellation_is_passed_on_without_money(two: Two):
 
 async def test_a_refund_is_passed_on_and_both_get_their_money_back(two: Two):
     data, _ = await two.delivered()
-    answer = await two.door.post("/esim/refund", {"orderNo": data["orderNo"]})
+    answer = await two.client.post("/esim/refund", {"orderNo": data["orderNo"]})
     assert answer.data["status"] == "REFUNDING"
     await two.until(data["orderNo"], lambda order: order["orderStatus"] == "REFUNDED")
     assert (await two.bought())["orderStatus"] == "REFUNDED"
@@ -180,14 +180,14 @@ async def test_a_refund_that_a_refuses_is_rejected_at_b(two: Two):
     assert (await two.at_a.post("/webhook/set", {"callbackUrl": ""})).code == "000000"
     used = {"profileId": int(only(bought)["profileId"]), "step": "USE", "dataUsageBytes": 1}
     assert (await two.at_a.post("/test/profile/advance", used)).code == "000000"
-    assert (await two.door.post("/esim/refund", {"orderNo": data["orderNo"]})).data["status"] == "REFUNDING"
+    assert (await two.client.post("/esim/refund", {"orderNo": data["orderNo"]})).data["status"] == "REFUNDING"
     await two.until(data["orderNo"], lambda order: order["orderStatus"] == "COMPLETED")
     assert await two.balances() == ("998.20", "998.20")
     assert await two.audits() == []
 
 
 async def test_what_fails_at_a_fails_at_b_and_is_given_back_twice(two: Two):
-    placed = await two.door.order("TEST-FAIL")
+    placed = await two.client.order("TEST-FAIL")
     await two.until(placed.data["orderNo"], lambda order: order["orderStatus"] == "REFUNDED")
     assert await two.balances() == ("1000.00", "1000.00")
     assert await two.purchases() == {"REJECTED": 1}
@@ -235,10 +235,10 @@ async def test_an_order_that_would_come_back_to_where_it_came_from_is_refused(po
         async with (
             running_service(a_url, port=int(places[0])) as a,
             running_service(b_url, port=int(places[1])) as b,
-            b.door(dealer) as door,
+            b.client(dealer) as client,
         ):
-            placed = await door.order()
-            two = Two(a, b, door, door, None)  # type: ignore[arg-type]
+            placed = await client.order()
+            two = Two(a, b, client, client, None)  # type: ignore[arg-type]
             await two.until(placed.data["orderNo"], lambda order: order["orderStatus"] == "REFUNDED")
             assert await two.audits() == []
             async with b.database.connection() as connection:

@@ -671,23 +671,23 @@ async def test_health_is_a_handshake_that_orders_nothing(tmp_path: Path):
 # In the whole service
 
 
-class Shop(NamedTuple):
+class ShopFixture(NamedTuple):
     """A service that buys TEST-OK at an SM-DP+, and a dealer."""
 
     smdp: Smdp
     service: Service
-    door: ApiClient
+    client: ApiClient
     events: str
 
     async def order(self, quantity: int) -> str:
         line = {"packageCode": "TEST-OK", "quantity": quantity, "price": "1.80"}
-        return (await self.door.order(items=[line], amount=f"{1.8 * quantity:.2f}")).data["orderNo"]
+        return (await self.client.order(items=[line], amount=f"{1.8 * quantity:.2f}")).data["orderNo"]
 
     async def becomes(self, order_no: str, status: str) -> dict[str, Any]:
         """The order's first profile once it has this lifecycleStatus; pauses between questions are cut short."""
         async with asyncio.timeout(20):
             while True:
-                data = (await self.door.post("/esim/query", {"orderNo": order_no})).data
+                data = (await self.client.post("/esim/query", {"orderNo": order_no})).data
                 profile = data["items"][0]["profiles"][0]
                 if profile["lifecycleStatus"] == status:
                     return profile
@@ -698,26 +698,26 @@ class Shop(NamedTuple):
     async def delivered(self, order_no: str) -> dict[str, str]:
         """Activation codes by ICCID."""
         await self.becomes(order_no, "DELIVERED")
-        [item] = (await self.door.delivered(order_no))["items"]
+        [item] = (await self.client.delivered(order_no))["items"]
         return {profile["iccid"]: profile["activationCode"] for profile in item["profiles"]}
 
 
 @asynccontextmanager
-async def running_shop(
+async def running_fixture(
     postgres: str, template: str, folder: Path, fault: Faults | Iterable[Fault | None] = (), **traits: Any
-) -> AsyncIterator[Shop]:
+) -> AsyncIterator[ShopFixture]:
     async with (
         fresh(postgres, template) as url,
         running_smdp(folder, profiles={"TYPE": ICCIDS}, fault=fault, **traits) as smdp,
     ):
         sold = {"TEST-OK": [hop("es2:test", "TYPE")]}
-        sourcing = await set_up(url, [Source("es2:test", "es2plus", smdp.settings)], sold)
+        setup = await set_up(url, [Source("es2:test", "es2plus", smdp.settings)], sold)
         events = free_address()
         async with running_service(url, supplier_events=events) as service:
             await load_iccids(service.database, "es2:test", "TYPE", ICCIDS, "test")
-            async with service.door(await service.tenant(balance="1000", qps=0)) as door:
-                path = urlsplit(sourcing.events["es2:test"]).path
-                yield Shop(smdp, service, door, f"http://{events}{path}")
+            async with service.client(await service.tenant(balance="1000", qps=0)) as client:
+                path = urlsplit(setup.events["es2:test"]).path
+                yield ShopFixture(smdp, service, client, f"http://{events}{path}")
             assert await service.audit() == []
 
 
@@ -726,29 +726,29 @@ async def test_a_dealers_order_is_bought_once_whatever_is_lost(
     postgres: str, template: str, tmp_path: Path, profile_status: bool
 ):
     faults = [Fault("RESET", True), None, Fault("HTML", True), Fault("HTTP 500"), None, Fault("EXPIRED", True)]
-    async with running_shop(postgres, template, tmp_path, faults, profile_status=profile_status) as shop:
-        codes = await shop.delivered(await shop.order(4))
+    async with running_fixture(postgres, template, tmp_path, faults, profile_status=profile_status) as fixture:
+        codes = await fixture.delivered(await fixture.order(4))
         assert len(codes) == 4
-        assert codes == {iccid: f"LPA:1${HOST}${matching_id}" for iccid, matching_id in shop.smdp.book.items()}
+        assert codes == {iccid: f"LPA:1${HOST}${matching_id}" for iccid, matching_id in fixture.smdp.book.items()}
 
 
 async def test_what_the_phone_does_reaches_the_dealer(postgres: str, template: str, tmp_path: Path):
-    async with running_shop(postgres, template, tmp_path) as shop:
-        order_no = await shop.order(1)
-        [(iccid, code)] = (await shop.delivered(order_no)).items()
-        assert shop.smdp.download(code) == iccid
-        address = f"{shop.events}/gsma/rsp2/es2plus/handleDownloadProgressInfo"
-        assert [await shop.smdp.notify(address, f"{iccid}F", point) for point in (4, 3, 4, 99)] == [204] * 4
-        assert (await shop.becomes(order_no, "ACTIVATING"))["smdpStatus"] == "INSTALLATION"
+    async with running_fixture(postgres, template, tmp_path) as fixture:
+        order_no = await fixture.order(1)
+        [(iccid, code)] = (await fixture.delivered(order_no)).items()
+        assert fixture.smdp.download(code) == iccid
+        address = f"{fixture.events}/gsma/rsp2/es2plus/handleDownloadProgressInfo"
+        assert [await fixture.smdp.notify(address, f"{iccid}F", point) for point in (4, 3, 4, 99)] == [204] * 4
+        assert (await fixture.becomes(order_no, "ACTIVATING"))["smdpStatus"] == "INSTALLATION"
 
 
 async def test_a_refund_burns_the_profile(postgres: str, template: str, tmp_path: Path):
-    async with running_shop(postgres, template, tmp_path) as shop:
-        order_no = await shop.order(1)
-        await shop.delivered(order_no)
-        assert (await shop.door.post("/esim/refund", {"orderNo": order_no, "reason": "test"})).code == "000000"
-        await shop.becomes(order_no, "CANCELLED")
-        assert not shop.smdp.book and shop.smdp.functions()[-1] == "cancelOrder"
+    async with running_fixture(postgres, template, tmp_path) as fixture:
+        order_no = await fixture.order(1)
+        await fixture.delivered(order_no)
+        assert (await fixture.client.post("/esim/refund", {"orderNo": order_no, "reason": "test"})).code == "000000"
+        await fixture.becomes(order_no, "CANCELLED")
+        assert not fixture.smdp.book and fixture.smdp.functions()[-1] == "cancelOrder"
 
 
 # Settings

@@ -56,7 +56,7 @@ def after(one: Purchase, pending: Outcome) -> Purchase:
 
 
 @asynccontextmanager
-async def shop(
+async def fixture(
     per_second: float = 10_000, allowed: int | None = None, **more: Any
 ) -> AsyncIterator[tuple[Upstream, Remote]]:
     async with running_upstream(per_second, allowed) as upstream:
@@ -100,9 +100,9 @@ def test_the_familys_test_vector_is_signed_as_documented():
 
 
 async def test_calls_are_signed_with_the_secret_key():
-    async with shop() as (_, remote):
+    async with fixture() as (_, remote):
         assert (await remote.health()).up
-    async with shop(secret_key="another") as (upstream, remote):
+    async with fixture(secret_key="another") as (upstream, remote):
         health = await remote.health()
         assert not health.up and "101003" in health.detail and "another" not in health.detail
         outcome = await remote.allocate(purchase(), datetime.now(UTC))
@@ -181,7 +181,7 @@ def test_times_are_read_in_every_form_seen(text: str):
 
 
 async def test_an_order_is_placed_once_and_its_esim_fetched():
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         one, now = purchase(), datetime.now(UTC)
         placed = await remote.allocate(one, now)
         (order,) = upstream.book.orders
@@ -200,7 +200,7 @@ async def test_an_order_is_placed_once_and_its_esim_fetched():
 
 
 async def test_days_are_ordered_as_days_and_no_price_is_named_where_none_is_agreed():
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         assert isinstance(await buy(remote, purchase(days=3)), Done)
         assert isinstance(await buy(remote, purchase("u-2", cost=None)), Done)
         first, second = upstream.calls_of("esim/order")
@@ -210,7 +210,7 @@ async def test_days_are_ordered_as_days_and_no_price_is_named_where_none_is_agre
 
 @pytest.mark.parametrize("not_yet", ["200010", "EMPTY", "NO_CODES"])
 async def test_slow_allocation_is_waited_for_in_growing_steps(not_yet: Any):
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         upstream.slow, upstream.not_yet = 7, not_yet
         one = purchase()
         placed = await remote.allocate(one, one.unit.paid_at)
@@ -241,7 +241,7 @@ async def test_slow_allocation_is_waited_for_in_growing_steps(not_yet: Any):
     ],
 )
 async def test_what_is_refused_at_once_was_surely_not_bought(code: str, expected: str):
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         upstream.fault("esim/order", code)
         outcome = await remote.allocate(purchase(), datetime.now(UTC))
         assert isinstance(outcome, Rejected) and (outcome.code, outcome.retry_elsewhere) == (expected, True)
@@ -250,13 +250,13 @@ async def test_what_is_refused_at_once_was_surely_not_bought(code: str, expected
 
 @pytest.mark.parametrize("code", ["000001", "900001", "200002", "200009", "999999"])
 async def test_other_errors_leave_it_unknown(code: str):
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         upstream.fault("esim/order", code)
         assert isinstance(await remote.allocate(purchase(), datetime.now(UTC)), Unknown)
 
 
 async def test_the_upstreams_own_words_are_understood():
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         upstream.book.balance = PRICE - 1
         outcome = await remote.allocate(purchase(), datetime.now(UTC))
         assert isinstance(outcome, Rejected) and outcome.code == "INSUFFICIENT_FUNDS"
@@ -278,7 +278,7 @@ async def test_a_closed_port_is_temporary():
 
 
 async def test_no_answer_in_time_is_unknown():
-    async with shop(read_seconds=0.2) as (upstream, remote):
+    async with fixture(read_seconds=0.2) as (upstream, remote):
         upstream.fault("esim/order", "HANG")
         assert isinstance(await remote.allocate(purchase(), datetime.now(UTC)), Unknown)
         assert len(upstream.book.orders) == 1
@@ -291,7 +291,7 @@ async def test_no_answer_in_time_is_unknown():
 @pytest.mark.parametrize("duplicates", ["200008", "200009", "310402", "FIRST"])
 @pytest.mark.parametrize("slow", [0, 2])
 async def test_whatever_becomes_of_the_answer_one_esim_is_bought_and_found(fault: str, duplicates: str, slow: int):
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         upstream.duplicates, upstream.slow = duplicates, slow
         upstream.fault("esim/order", fault)
         one, now = purchase(), datetime.now(UTC)
@@ -307,7 +307,7 @@ async def test_whatever_becomes_of_the_answer_one_esim_is_bought_and_found(fault
 
 
 async def test_what_was_not_executed_is_ordered_again_under_the_same_transaction_id():
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         upstream.fault("esim/order", "LOST_BEFORE")
         assert isinstance(await remote.allocate(purchase(), datetime.now(UTC)), Unknown)
         assert isinstance(await buy(remote, purchase(), "probe"), Done)
@@ -315,7 +315,7 @@ async def test_what_was_not_executed_is_ordered_again_under_the_same_transaction
 
 
 async def test_nothing_is_ordered_again_before_the_list_has_had_time_to_show_it():
-    async with shop(settle_seconds=60) as (upstream, remote):
+    async with fixture(settle_seconds=60) as (upstream, remote):
         upstream.duplicates, upstream.slow = "SECOND", 3  # one that would sell it twice
         upstream.fault("esim/order", "LOST_AFTER")
         one = purchase()
@@ -327,7 +327,7 @@ async def test_nothing_is_ordered_again_before_the_list_has_had_time_to_show_it(
 
 
 async def test_it_is_found_on_whichever_page_it_stands():
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         for number in range(25):
             upstream.book.sell(f"other-{number}", "JC016", 1, PRICE, 0)
         upstream.page_size = 7  # fewer than are asked for
@@ -342,7 +342,7 @@ async def test_it_is_found_on_whichever_page_it_stands():
     "fault", ["LOST_AFTER", "500_AFTER", "HTML_AFTER", "HALF_AFTER", "429", "BUSY_AFTER", "310272"]
 )
 async def test_a_search_that_fails_orders_nothing(fault: str):
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         upstream.fault("esim/query", fault)
         assert isinstance(await remote.probe(purchase(), datetime.now(UTC)), Unknown)
         assert not upstream.calls_of("esim/order")
@@ -350,7 +350,7 @@ async def test_a_search_that_fails_orders_nothing(fault: str):
 
 async def test_an_order_refused_the_second_time_is_looked_for_before_the_refusal_counts():
     """The first order, executed late, may have been what used up the money."""
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         upstream.slow = 1
         upstream.book.sell(KEY, "JC016", 1, PRICE, 1)
         upstream.fault("esim/order", "200007")
@@ -359,7 +359,7 @@ async def test_an_order_refused_the_second_time_is_looked_for_before_the_refusal
 
 
 async def test_an_order_refused_the_second_time_and_not_listed_was_not_bought():
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         upstream.fault("esim/order", "LOST_BEFORE", "200011")
         assert isinstance(await remote.allocate(purchase(), datetime.now(UTC)), Unknown)
         outcome = await remote.probe(purchase(), datetime.now(UTC))
@@ -367,28 +367,28 @@ async def test_an_order_refused_the_second_time_and_not_listed_was_not_bought():
 
 
 async def test_a_refused_duplicate_that_is_not_listed_yet_stays_unknown():
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         upstream.book.sell(KEY, "JC016", 1, PRICE, 5)
         assert isinstance(await remote.probe(purchase(), datetime.now(UTC)), Unknown)
         assert len(upstream.book.orders) == 1
 
 
 async def test_a_lost_connection_while_looking_after_a_refusal_is_no_refusal():
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         upstream.fault("esim/query", "", "LOST_BEFORE")
         upstream.fault("esim/order", "200011")
         assert isinstance(await remote.probe(purchase(), datetime.now(UTC)), Unknown)
 
 
 async def test_an_upstream_that_is_gone_after_a_refusal_is_no_refusal():
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         upstream.fault("esim/order", "GONE")
         outcome = await remote.probe(purchase(), datetime.now(UTC))
         assert isinstance(outcome, Unknown) and "200011" in outcome.reason
 
 
 async def test_an_order_that_is_known_is_asked_about_and_never_placed_again():
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         one = purchase()
         placed = await remote.allocate(one, datetime.now(UTC))
         assert isinstance(placed, Pending)
@@ -400,7 +400,7 @@ async def test_an_order_that_is_known_is_asked_about_and_never_placed_again():
 
 
 async def test_more_than_one_esim_is_unknown_with_a_reason():
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         order = upstream.book.sell(KEY, "JC016", 2, PRICE, 0)
         for one in (purchase(supplier_ref=order.order_no, step="QUERY"), purchase()):
             outcome = await remote.probe(one, datetime.now(UTC))
@@ -408,7 +408,7 @@ async def test_more_than_one_esim_is_unknown_with_a_reason():
 
 
 async def test_a_list_of_more_than_was_asked_for_is_sifted():
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         upstream.careless = True
         first, second = await bought(remote), await bought(remote, "u-2")
         assert first.iccid != second.iccid
@@ -417,7 +417,7 @@ async def test_a_list_of_more_than_was_asked_for_is_sifted():
 
 
 async def test_an_order_of_another_transaction_id_is_not_taken():
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         order = upstream.book.sell("someone-else", "JC016", 1, PRICE, 0)
         one = purchase(supplier_ref=order.order_no, step="QUERY")
         outcome = await remote.allocate(one, datetime.now(UTC))
@@ -426,7 +426,7 @@ async def test_an_order_of_another_transaction_id_is_not_taken():
 
 @pytest.mark.parametrize("word", ["CANCEL", "REVOKE", "REVOKED"])
 async def test_what_they_have_voided_themselves_is_bought_elsewhere(word: str):
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         order = upstream.book.sell(KEY, "JC016", 1, PRICE, 0)
         order.esims[0].esimStatus = word
         outcome = await remote.allocate(purchase(supplier_ref=order.order_no), datetime.now(UTC))
@@ -449,7 +449,7 @@ async def test_after_any_faults_what_was_bought_is_what_was_found(
     orders: list[str], queries: list[str], slow: int, duplicates: str, not_yet: Any
 ):
     """Asked as the contract says: `probe` after Unknown and TEMPORARY, `allocate` after Pending."""
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         upstream.slow, upstream.duplicates, upstream.not_yet = slow, duplicates, not_yet
         upstream.fault("esim/order", *orders)
         upstream.fault("esim/query", *queries)
@@ -473,7 +473,7 @@ async def test_after_any_faults_what_was_bought_is_what_was_found(
 
 
 async def test_an_unused_esim_is_cancelled_and_the_money_comes_back():
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         done = await bought(remote)
         assert await remote.void(void_of(done, for_refund=True), datetime.now(UTC)) == VoidDone()
         assert upstream.book.balance == BALANCE and upstream.book.esims()[0].esimStatus == "CANCEL"
@@ -485,7 +485,7 @@ async def test_an_unused_esim_is_cancelled_and_the_money_comes_back():
     ("esim", "smdp"), [("GOT_RESOURCE", "DOWNLOAD"), ("IN_USE", "ENABLED"), ("SUSPENDED", "RELEASED")]
 )
 async def test_a_used_esim_is_revoked_when_cancelled_but_never_for_a_refund(esim: str, smdp: str):
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         done = await bought(remote)
         sold = upstream.book.esims()[0]
         sold.esimStatus, sold.smdpStatus = esim, smdp
@@ -496,7 +496,7 @@ async def test_a_used_esim_is_revoked_when_cancelled_but_never_for_a_refund(esim
 
 
 async def test_not_allowed_in_this_status_is_final_unless_it_is_void_already():
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         done = await bought(remote)
         upstream.fault("esim/cancel", "200002")
         assert isinstance(await remote.void(void_of(done), datetime.now(UTC)), NotVoided)
@@ -505,7 +505,7 @@ async def test_not_allowed_in_this_status_is_final_unless_it_is_void_already():
 
 
 async def test_a_cancellation_whose_answer_was_lost_is_found_out():
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         done = await bought(remote)
         upstream.fault("esim/cancel", "LOST_AFTER")
         assert isinstance(await remote.void(void_of(done), datetime.now(UTC)), Unknown)
@@ -514,7 +514,7 @@ async def test_a_cancellation_whose_answer_was_lost_is_found_out():
 
 @pytest.mark.parametrize("fault", [*FAULTS, "ERROR_AFTER", "999999"])
 async def test_a_void_without_an_answer_that_counts_is_unknown_and_asked_again(fault: str):
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         done = await bought(remote)
         upstream.fault("esim/cancel", fault)
         assert isinstance(await remote.void(void_of(done, with_ref=False), datetime.now(UTC)), Unknown)
@@ -523,7 +523,7 @@ async def test_a_void_without_an_answer_that_counts_is_unknown_and_asked_again(f
 
 
 async def test_an_esim_they_do_not_list_is_unknown():
-    async with shop() as (_, remote):
+    async with fixture() as (_, remote):
         lost = VoidUnit(1, "JP-1GB", "89000123456789012341", False, datetime.now(UTC))
         assert isinstance(await remote.void(lost, datetime.now(UTC)), Unknown)
 
@@ -532,7 +532,7 @@ async def test_an_esim_they_do_not_list_is_unknown():
 
 
 async def test_states_and_usage_are_told_in_their_words():
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         done = await bought(remote)
         sold, now = upstream.book.esims()[0], datetime.now(UTC)
         (unused,) = await remote.refresh([_bought(done)], now)
@@ -554,7 +554,7 @@ async def test_states_and_usage_are_told_in_their_words():
 
 
 async def test_many_are_asked_about_at_once_and_usage_ten_by_ten():
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         many = [await bought(remote, f"u-{number}") for number in range(23)]
         upstream.calls.clear()
         upstream.fault("esim/query", "", "", "500_AFTER")  # one cannot be told of
@@ -565,7 +565,7 @@ async def test_many_are_asked_about_at_once_and_usage_ten_by_ten():
 
 
 async def test_states_are_told_also_where_the_usage_is_not():
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         done = await bought(remote)
         upstream.fault("esim/usage/query", "HTML_AFTER")
         (seen,) = await remote.refresh([_bought(done)], datetime.now(UTC))
@@ -573,7 +573,7 @@ async def test_states_are_told_also_where_the_usage_is_not():
 
 
 async def test_a_refresh_that_hangs_keeps_no_purchase_waiting():
-    async with shop(parallel=2) as (upstream, remote):
+    async with fixture(parallel=2) as (upstream, remote):
         many = [_bought(await bought(remote, f"u-{number}"), number) for number in range(3)]
         upstream.fault("esim/query", "HANG", "HANG")
         refreshing = asyncio.create_task(remote.refresh(many, datetime.now(UTC)))
@@ -589,14 +589,14 @@ def _bought(done: Done, number: int = 1) -> Bought:
 
 
 async def test_no_more_calls_a_second_are_made_than_are_allowed():
-    async with shop(per_second=8, allowed=8) as (upstream, remote):
+    async with fixture(per_second=8, allowed=8) as (upstream, remote):
         upstream.book.sell(KEY, "JC016", 1, PRICE, 0)
         await asyncio.gather(*[remote.health() for _ in range(20)])
         assert upstream.over == 0 and len(upstream.calls) == 20
 
 
 async def test_one_call_too_many_is_told_apart_from_an_order_placed():
-    async with shop(allowed=1) as (upstream, remote):
+    async with fixture(allowed=1) as (upstream, remote):
         assert (await remote.health()).up
         outcome = await remote.allocate(purchase(), datetime.now(UTC))
         assert isinstance(outcome, Rejected) and outcome.code == "TEMPORARY"
@@ -604,12 +604,12 @@ async def test_one_call_too_many_is_told_apart_from_an_order_placed():
 
 
 async def test_health_tells_the_balance():
-    async with shop() as (_, remote):
+    async with fixture() as (_, remote):
         assert await remote.health() == contract.Health(True, "", BALANCE, "USD")
 
 
 async def test_packages_come_as_they_are_listed():
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         assert isinstance(remote, RtUpstream)
         upstream.book.packages["X"] = package("X", dataType=4)
         assert [one["packageCode"] for one in await remote.packages()] == ["JC016", "X"]
@@ -693,7 +693,7 @@ async def test_messages_are_pushed_over_a_socket():
 
 async def test_the_familys_client_from_pypi_works_with_our_upstream():
     """The client that others use with this family. Its address is fixed, so its client is led to ours."""
-    async with shop() as (upstream, remote):
+    async with fixture() as (upstream, remote):
         done = await bought(remote)
         told = await asyncio.to_thread(_witnessed, upstream.settings.base_url)
         assert told["balance"]["obj"]["balance"] == BALANCE - PRICE

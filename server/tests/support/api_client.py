@@ -1,4 +1,4 @@
-"""The public door, for tests: the whole service on a loopback port, and signed HTTP calls to it."""
+"""The public API, for tests: the whole service on a loopback port, and signed HTTP calls to it."""
 
 import asyncio
 import base64
@@ -109,7 +109,7 @@ class Service:
         await set_tenant(self.database, tenant_id, Terms(**terms), "test", clock.now)
 
     @asynccontextmanager
-    async def door(self, created: Created) -> AsyncIterator[ApiClient]:
+    async def client(self, created: Created) -> AsyncIterator[ApiClient]:
         async with httpx2.AsyncClient(trust_env=False, timeout=30) as http:
             yield ApiClient(self.url, int(created.tenant_id), created.app_key, created.app_secret, http)
 

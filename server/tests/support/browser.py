@@ -1,4 +1,4 @@
-"""Somebody at the console, for tests: a browser without scripts, which keeps cookies and sends forms as pages do."""
+"""A user of the console, for tests: a browser without scripts that keeps cookies and sends forms as pages do."""
 
 import html
 import re
@@ -23,7 +23,7 @@ _CSRF = re.compile(r'name="csrf" value="([0-9a-f]{64})"')
 
 @dataclass
 class Browser:
-    """One browser. `name` and `password` are those of who sits there."""
+    """One browser. `name` and `password` are its user's."""
 
     url: str
     http: httpx2.AsyncClient = field(repr=False)
@@ -70,7 +70,7 @@ class Browser:
 
 
 def said(page: httpx2.Response) -> str:
-    """What a page says about the write before it, or about what was wrong with it."""
+    """The message of a page about the form sent before, or its error."""
     found = re.search(r'class="flash[^>]*>.*?<span>(.*?)</span>', page.text, re.DOTALL)
     return html.unescape(found[1]) if found else ""
 

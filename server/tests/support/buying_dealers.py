@@ -27,7 +27,7 @@ class Purchase:
     """One order as its dealer knows it. Without `order_no` no answer has said that it was placed; without
     `maybe` as well, an answer has said that it was not."""
 
-    door: ApiClient
+    client: ApiClient
     call: Mapping[str, Any]
     order_no: str | None = None
     tries: int = 0
@@ -35,14 +35,14 @@ class Purchase:
 
     @property
     def key(self) -> tuple[int, str]:
-        return self.door.tenant_id, self.call["transactionId"]
+        return self.client.tenant_id, self.call["transactionId"]
 
 
 @dataclass
 class BuyingDealers:
     """`line` gives (packageCode, quantity) of the next order; one in twenty is an acknowledged one sent again."""
 
-    doors: Sequence[ApiClient]
+    clients: Sequence[ApiClient]
     opening: int  # of each, in ten-thousandths
     line: Callable[[], tuple[str, int]] = lambda: ("TEST-OK", 1)
     purchases: list[Purchase] = field(default_factory=list)
@@ -66,11 +66,11 @@ class BuyingDealers:
     async def attempt(self, purchase: Purchase, url: str) -> Reply | None:
         """Sends an order, and notes what came of it; None where no answer came."""
         purchase.tries += 1
-        purchase.door.url = url
+        purchase.client.url = url
         reply, told, before = None, False, purchase.maybe
         purchase.maybe = True
         try:
-            reply = await purchase.door.post("/esim/order", purchase.call)
+            reply = await purchase.client.post("/esim/order", purchase.call)
             told = reply.code == "000000"
         except LOST:
             pass
@@ -111,7 +111,7 @@ class BuyingDealers:
         """The database agrees with the answers so far, and the money with the orders."""
         told = {one.key: one.order_no for one in self.purchases if one.order_no is not None}
         refused = {one.key: one.tries for one in self.purchases if not one.maybe}
-        tenants = [door.tenant_id for door in self.doors]
+        tenants = [client.tenant_id for client in self.clients]
         async with database.connection() as connection, connection.transaction(isolation="repeatable_read"):
             orders = await connection.fetch(
                 "SELECT tenant_id, transaction_id, order_id, amount FROM orders WHERE tenant_id = ANY($1)", tenants
@@ -140,7 +140,7 @@ class BuyingDealers:
         line = {"packageCode": package, "quantity": quantity, "price": price}
         amount = str(Decimal(price) * quantity)
         call = {"transactionId": f"t-{secrets.token_hex(8)}", "amount": amount, "items": [line]}
-        purchase = Purchase(random.choice(self.doors), call)
+        purchase = Purchase(random.choice(self.clients), call)
         self.purchases.append(purchase)
         return purchase
 

@@ -26,7 +26,7 @@ async def opened() -> AsyncIterator[Chromium]:
         await browser.close()
 
 
-def ear(page: Page) -> list[str]:
+def page_faults(page: Page) -> list[str]:
     """Collects a page's faults from now on: dialogs, console messages, failed requests."""
     faults: list[str] = []
 

@@ -126,8 +126,8 @@ async def world(database_url: str) -> AsyncIterator[World]:
                 people[who] = await stack.enter_async_context(browser(service))
                 tenant_id = int(tenants[who].tenant_id) if kind == "dealer" else None
                 await _signed_in(service, people[who], who, role, tenant_id)
-        async with service.door(mine) as door:
-            things = await _life(service, door, receiver, people)
+        async with service.client(mine) as client:
+            things = await _life(service, client, receiver, people)
         await _all_counted(service, people["operator"])
         await _unsure(service, people["forgetful"])
         names = dict.fromkeys(("operator", "reader", "forgetful", "dealer", "clerk"), things)
@@ -143,24 +143,26 @@ async def _signed_in(service: Service, inside: Browser, who: str, role: str, ten
     assert (await inside.sign_in()).status_code == 303
 
 
-async def _life(service: Service, door: ApiClient, receiver: Receiver, people: Mapping[str, Browser]) -> dict[str, str]:
+async def _life(
+    service: Service, client: ApiClient, receiver: Receiver, people: Mapping[str, Browser]
+) -> dict[str, str]:
     """What happens to a dealer, one thing after the other, so that lists are the same each time; what came of it."""
-    await _operator_acts(people["operator"], door)
-    await door.post("/webhook/set", {"callbackUrl": receiver.url})
-    order = await _bought(door, ("TEST-OK", 3), ("TEST-ASYNC", 1), remark="For the fair in Lyon, stand 12")
+    await _operator_acts(people["operator"], client)
+    await client.post("/webhook/set", {"callbackUrl": receiver.url})
+    order = await _bought(client, ("TEST-OK", 3), ("TEST-ASYNC", 1), remark="For the fair in Lyon, stand 12")
     await receiver.received(2)
-    await _refunds(door)
+    await _refunds(client)
     profile = order["items"][0]["profiles"][0]
-    await door.post("/test/profile/advance", {"iccid": profile["iccid"], "step": "USE", "dataUsageBytes": 2**29})
-    await park(service, door)
-    await _topups(door, people["operator"])
-    await _refused(door)
-    receiver.answers = [answer(500, body=b'{"error": "the database of the shop is away"}')]
-    last = await _bought(door, ("TEST-OK", 1))
-    delivery_id = await _given_up(service, last["orderNo"], door)
+    await client.post("/test/profile/advance", {"iccid": profile["iccid"], "step": "USE", "dataUsageBytes": 2**29})
+    await park(service, client)
+    await _topups(client, people["operator"])
+    await _refused(client)
+    receiver.answers = [answer(500, body=b'{"error": "the database of the fixture is away"}')]
+    last = await _bought(client, ("TEST-OK", 1))
+    delivery_id = await _given_up(service, last["orderNo"], client)
     return {
-        "tenant_id": str(door.tenant_id),
-        "app_key": door.app_key,
+        "tenant_id": str(client.tenant_id),
+        "app_key": client.app_key,
         "order_no": order["orderNo"],
         "profile_id": profile["profileId"],
         "delivery_id": delivery_id,
@@ -168,8 +170,8 @@ async def _life(service: Service, door: ApiClient, receiver: Receiver, people: M
     }
 
 
-async def _operator_acts(operator: Browser, door: ApiClient) -> None:
-    home = f"/console/dealers/{door.tenant_id}"
+async def _operator_acts(operator: Browser, client: ApiClient) -> None:
+    home = f"/console/dealers/{client.tenant_id}"
     await operator.post(f"{home}/prices", {"package": "TEST-PARTIAL", "price": "1.65"})
     await operator.post(f"{home}/prices", {"package": "TEST-STOCKOUT", "price": "off"})
     await operator.post(f"{home}/adjust", {"direction": "take", "amount": "12.50", "reason": "paid twice"})
@@ -177,46 +179,46 @@ async def _operator_acts(operator: Browser, door: ApiClient) -> None:
     await operator.post("/console/packages/status", {"package": "TEST-DELAY", "status": "OFF_SALE"})
 
 
-async def _bought(door: ApiClient, *lines: tuple[str, int], **call: Any) -> dict[str, Any]:
+async def _bought(client: ApiClient, *lines: tuple[str, int], **call: Any) -> dict[str, Any]:
     items = [{"packageCode": package, "quantity": quantity, "price": "1.80"} for package, quantity in lines]
     amount = f"{sum(quantity for _, quantity in lines) * 1.8:.2f}"
-    placed = await door.order(items=items, amount=amount, transactionId=f"shop-2026-{secrets.token_hex(4)}", **call)
-    return await door.delivered(placed.data["orderNo"])
+    placed = await client.order(items=items, amount=amount, transactionId=f"shop-2026-{secrets.token_hex(4)}", **call)
+    return await client.delivered(placed.data["orderNo"])
 
 
-async def _refunds(door: ApiClient) -> None:
+async def _refunds(client: ApiClient) -> None:
     """One credited, one that waits for an operator, and an order that failed."""
     for package in ("TEST-OK", "TEST-REVIEW"):
-        order = await _bought(door, (package, 2))
-        await door.post("/esim/refund", {"orderNo": order["orderNo"], "remark": "the trip was cancelled"})
-    await _bought(door, ("TEST-FAIL", 1))
+        order = await _bought(client, (package, 2))
+        await client.post("/esim/refund", {"orderNo": order["orderNo"], "remark": "the trip was cancelled"})
+    await _bought(client, ("TEST-FAIL", 1))
 
 
-async def _topups(door: ApiClient, operator: Browser) -> None:
+async def _topups(client: ApiClient, operator: Browser) -> None:
     """One approved, one rejected, two that wait."""
     numbers: list[str] = []
     for amount in ("1000.00", "75.00", "250.00", "12500.00"):
         asked = {"amount": amount, "payMethod": "BANK_TRANSFER", "payReference": f"SEPA 2026-11-{amount}"}
         asked["transactionId"] = f"top-{secrets.token_hex(4)}"
-        numbers.append((await door.post("/account/topup", asked)).data["topupNo"])
+        numbers.append((await client.post("/account/topup", asked)).data["topupNo"])
     await operator.post(f"/console/topups/{numbers[0]}/approve")
     await operator.post(f"/console/topups/{numbers[1]}/reject", {"reason": "no money came with this reference"})
 
 
-async def _refused(door: ApiClient) -> None:
+async def _refused(client: ApiClient) -> None:
     """Calls that are refused, each for something else; the last one was signed amiss."""
-    await door.order(amount="1.00")
-    await door.post("/esim/order", {"remark": "nothing in it"})
-    await door.post("/esim/query", {"orderNo": "D1"}, **{"RT-RequestID": "not a uuid"})
-    await door.send("/open-api/v1/esim/query", b'{"orderNo": "D1"}', door.headers(b'{"orderNo":"D1"}'))
+    await client.order(amount="1.00")
+    await client.post("/esim/order", {"remark": "nothing in it"})
+    await client.post("/esim/query", {"orderNo": "D1"}, **{"RT-RequestID": "not a uuid"})
+    await client.send("/open-api/v1/esim/query", b'{"orderNo": "D1"}', client.headers(b'{"orderNo":"D1"}'))
 
 
-async def _given_up(service: Service, order_no: str, door: ApiClient) -> str:
+async def _given_up(service: Service, order_no: str, client: ApiClient) -> str:
     """The first delivery of an order, once all of them have failed for good."""
     call = {"orderNo": order_no}
     async with asyncio.timeout(PATIENCE):
         while True:
-            found = (await door.post("/webhook/delivery/list", call)).data["deliveries"]
+            found = (await client.post("/webhook/delivery/list", call)).data["deliveries"]
             if len(found) == 2 and {one["status"] for one in found} == {"FAILED"}:
                 return str(min(int(one["deliveryId"]) for one in found))
             await asyncio.sleep(0.02)

@@ -45,7 +45,7 @@ class Answer:
 def request(path: str | bytes, headers: Headers, body: bytes = b"", method: str = "POST", length: bool = True) -> bytes:
     """A request in HTTP/1.1. `length` False: the headers say themselves how the body ends."""
     target = path if isinstance(path, bytes) else path.encode()
-    lines = [method.encode() + b" " + target + b" HTTP/1.1", b"Host: door.test"]
+    lines = [method.encode() + b" " + target + b" HTTP/1.1", b"Host: client.test"]
     lines += [
         name.encode() + b": " + (value if isinstance(value, bytes) else value.encode()) for name, value in headers
     ]

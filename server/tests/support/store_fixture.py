@@ -1,4 +1,4 @@
-"""A shop without its door, for tests: dealers, orders and eSIMs on a real database, at a time the test sets."""
+"""The service without its API, for tests: dealers, orders and eSIMs on a real database, at a time the test sets."""
 
 import asyncio
 import secrets
@@ -34,7 +34,7 @@ LineKey = tuple[str, int] | tuple[str, int, int]
 
 
 class Time:
-    """A clock that goes on when it is told to."""
+    """A clock that a test advances."""
 
     def __init__(self, now: datetime = START):
         self.now = now
@@ -47,11 +47,11 @@ class Time:
 
 
 class StoreFixture:
-    def __init__(self, database: Database, data_keys: DataKeys, desk: OrderBatcher, time: Time):
+    def __init__(self, database: Database, data_keys: DataKeys, batcher: OrderBatcher, time: Time):
         self.database = database
         self.data_keys = data_keys
         self.time = time
-        self._desk = desk
+        self._batcher = batcher
         self._fulfillers: list[Fulfiller] = []
 
     async def dealer(self) -> int:
@@ -66,7 +66,7 @@ class StoreFixture:
         return placed
 
     async def orders(self, dealer: int, orders: Sequence[Sequence[LineKey]]) -> list[int]:
-        decisions = await asyncio.gather(*[self._desk.submit(_wanted(dealer, lines)) for lines in orders])
+        decisions = await asyncio.gather(*[self._batcher.submit(_wanted(dealer, lines)) for lines in orders])
         placed = [one.order_id for one in decisions if isinstance(one, Placed)]
         assert len(placed) == len(orders)
         return placed
@@ -88,7 +88,7 @@ class StoreFixture:
         return (at - self.time.now).total_seconds() if isinstance(at, datetime) else None
 
     async def events(self, dealer: int, order_id: int) -> list[tuple[object, ...]]:
-        """(eventType, order version) of what the dealer is told, in order."""
+        """(eventType, order version) of the webhooks, in order."""
         return await self.rows(
             "SELECT event_type, order_version FROM webhook_delivery WHERE tenant_id = $1 AND order_id = $2"
             " ORDER BY delivery_id",
@@ -131,7 +131,7 @@ class StoreFixture:
 
 @asynccontextmanager
 async def opened(database_url: str) -> AsyncIterator[StoreFixture]:
-    """A shop that nobody has bought in yet, with the test catalogue."""
+    """A database without orders, with the test catalogue."""
     database, time = await Database.open(database_url, size=8), Time()
     sessions = [database.session()]
     try:
@@ -141,11 +141,11 @@ async def opened(database_url: str) -> AsyncIterator[StoreFixture]:
             )
             data_keys = await store.data_key.load(connection, MASTER_KEYS)
             await store.package.put(connection, list(PACKAGES.values()), time())
-        desk = OrderBatcher(database, IdAllocator(sessions[0], time), time)
-        shop = StoreFixture(database, data_keys, desk, time)
-        yield shop
-        await shop.close()
-        await desk.close()
+        batcher = OrderBatcher(database, IdAllocator(sessions[0], time), time)
+        fixture = StoreFixture(database, data_keys, batcher, time)
+        yield fixture
+        await fixture.close()
+        await batcher.close()
     finally:
         for session in sessions:
             await session.close()

@@ -1,4 +1,4 @@
-"""Where things break: a database, dealers who buy from it, a receiver of their webhooks; and what must hold after."""
+"""For tests of faults: a database, dealers who buy, a receiver of their webhooks, and what must hold afterwards."""
 
 import asyncio
 import math
@@ -53,7 +53,7 @@ class Trading:
             return [tuple(row) for row in await connection.fetch(sql, *args)]
 
     async def leases_run_out(self) -> None:
-        """A minute passes for what a dead worker held."""
+        """Ends the leases of a killed worker."""
         async with self.database.connection() as connection:
             await connection.execute("UPDATE order_item SET due_at = due_at - interval '1 minute' WHERE claim <> 0")
             await connection.execute(
@@ -77,11 +77,11 @@ class Trading:
             ) from None
 
     async def all_sessions_end(self) -> None:
-        """What was sent before a kill is still carried out: until then nothing is certain."""
+        """PostgreSQL still runs what was sent before a kill; returns when it is done."""
         await self.becomes_empty(SESSIONS)
 
     async def all_is_well(self, url: str) -> None:
-        """With API and worker up again: outcomes are known, retries change nothing, all is delivered and told."""
+        """With API and worker running: outcomes are known, retries change nothing, all is delivered and sent."""
         buyers = self.buyers
         await buyers.settle(url)
         await self.check()
@@ -132,15 +132,15 @@ async def opened(database_url: str) -> AsyncIterator[Trading]:
         receiver = await Receiver().start()
         stack.push_async_callback(receiver.close)
         http = await stack.enter_async_context(httpx2.AsyncClient(trust_env=False, timeout=PATIENCE))
-        doors = []
+        clients = []
         for _ in range(DEALERS):
             made = await service.tenant(balance=str(OPENING), qps=0)
             call = SetWebhook(callback_url=receiver.url)
             await endpoint.set_webhook(database, Policy(allow_loopback=True), int(made.tenant_id), call, clock.now())
-            doors.append(ApiClient("", int(made.tenant_id), made.app_key, made.app_secret, http))
-        yield Trading(database_url, service, BuyingDealers(doors, OPENING * MAJOR, any_line), receiver)
+            clients.append(ApiClient("", int(made.tenant_id), made.app_key, made.app_secret, http))
+        yield Trading(database_url, service, BuyingDealers(clients, OPENING * MAJOR, any_line), receiver)
 
 
 def any_line() -> tuple[str, int]:
-    """Mostly what memory may decide; what is sold from stock takes the locking path."""
+    """Mostly orders for the fast path; orders from stock take the locking path."""
     return random.choices([("TEST-OK", 1), ("TEST-PARTIAL", 3), ("DEMO-STOCK", 2)], [6, 1, 1])[0]

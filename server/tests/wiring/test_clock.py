@@ -120,7 +120,7 @@ async def test_processes_with_wrong_clocks_use_the_database_time(database_url: s
             running(*together, env=off(database_url, "+1h")) as ahead,
             running(*together, env=off(database_url, "-1h")) as behind,
             running("work", env=environment(database_url, DEALER_METRICS="127.0.0.1:0")),
-            workload.service.door(made) as door,
+            workload.service.client(made) as client,
         ):
             url = await ahead.ready()
             async with workload.buyers.buying(url, await behind.ready()):
@@ -128,13 +128,13 @@ async def test_processes_with_wrong_clocks_use_the_database_time(database_url: s
                     await workload.buyers.next_acknowledged()
             for process, words in ((ahead, "ahead of"), (behind, "behind")):
                 await process.says("clock_off")
-                ready = await door.http.get(f"{await process.ready()}/readyz")
+                ready = await client.http.get(f"{await process.ready()}/readyz")
                 assert ready.status_code == 503
                 [reason] = [one for one in ready.json()["reasons"] if one.startswith("clock: ")]
                 assert words in reason
-                order = await replace(door, url=await process.ready()).order()
+                order = await replace(client, url=await process.ready()).order()
                 assert order.code == "000000"
-                told = await replace(door, url=await process.ready()).delivered(order.data["orderNo"])
+                told = await replace(client, url=await process.ready()).delivered(order.data["orderNo"])
                 assert told["deliveryStatus"] == "DELIVERED"
             await workload.all_is_well(url)
             assert ahead.events["clock_off"] == behind.events["clock_off"] == 1

@@ -64,9 +64,9 @@ async def failed_for_good(service: Service, dealer: ApiClient, receiver: Receive
     return order_no
 
 
-async def park(service: Service, door: ApiClient) -> tuple[str, str]:
+async def park(service: Service, client: ApiClient) -> tuple[str, str]:
     """A purchase that nobody knows about: its order's number and its unit."""
-    order = (await door.order()).data
+    order = (await client.order()).data
     async with service.database.connection() as connection:
         await connection.execute(
             "INSERT INTO purchase (tenant_id, profile_id, position, order_id, line, unit_key, supplier, sku, state,"

@@ -12,12 +12,12 @@ from support.api_client import ApiClient, Service
 from support.processes import PATIENCE
 
 
-async def kept(service: Service, door: ApiClient, count: int) -> Sequence[RefusedCallRow]:
+async def kept(service: Service, client: ApiClient, count: int) -> Sequence[RefusedCallRow]:
     """A dealer's refused calls, newest first, once there are so many."""
     async with asyncio.timeout(PATIENCE):
         while True:
             async with service.database.connection() as connection:
-                found = await rows.list_calls(connection, door.tenant_id, None, None, KEPT)
+                found = await rows.list_calls(connection, client.tenant_id, None, None, KEPT)
             if len(found) >= count:
                 return found
             await asyncio.sleep(0.02)

@@ -104,11 +104,11 @@ class Machine:
                 await connection.execute("SELECT pg_reload_conf()")
 
 
-async def order_in_commit(door: ApiClient, watch: Watch) -> tuple[dict, asyncio.Task[Reply]]:
+async def order_in_commit(client: ApiClient, watch: Watch) -> tuple[dict, asyncio.Task[Reply]]:
     """An order that waits for the standby; those before it came before the setting was heard of."""
     while True:
         call = order_call()
-        asking = asyncio.create_task(door.post("/esim/order", call))
+        asking = asyncio.create_task(client.post("/esim/order", call))
         waiting = asyncio.create_task(watch.somebody_waits("SyncRep"))
         await asyncio.wait([asking, waiting], return_when=asyncio.FIRST_COMPLETED)
         if waiting.done():

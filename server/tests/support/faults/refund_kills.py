@@ -32,18 +32,18 @@ WORK_POINTS = [
 ]
 
 
-class Till:
+class RefundingDealer:
     """A dealer, its receiver, and the database."""
 
-    def __init__(self, service: Service, door: ApiClient, receiver: Receiver):
+    def __init__(self, service: Service, client: ApiClient, receiver: Receiver):
         self.service = service
-        self.door = door
+        self.client = client
         self.receiver = receiver
         self.env = environment(service.settings.database_url)
         self.credited = 0
 
     async def at(self, url: str) -> ApiClient:
-        return replace(self.door, url=url)
+        return replace(self.client, url=url)
 
     async def rows(self, sql: str, *args: object) -> list[tuple]:
         async with self.service.database.connection() as connection:
@@ -85,11 +85,11 @@ class Till:
 
 
 @asynccontextmanager
-async def till_on(database_url: str) -> AsyncIterator[Till]:
+async def refunding_dealer(database_url: str) -> AsyncIterator[RefundingDealer]:
     settings = test_settings(database_url)
     database = await Database.open(database_url)
     await put_packages(database, generate.catalogue("test"), "test", clock.now)
     service = Service("", database, settings)
-    async with listening(1) as [receiver], service.door(await service.tenant(balance="10000", qps=0)) as door:
-        yield Till(service, door, receiver)
+    async with listening(1) as [receiver], service.client(await service.tenant(balance="10000", qps=0)) as client:
+        yield RefundingDealer(service, client, receiver)
     await database.close()

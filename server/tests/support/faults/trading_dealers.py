@@ -29,7 +29,7 @@ class Act:
 
     @property
     def key(self) -> tuple[int, str]:
-        return self.purchase.door.tenant_id, self.call.get("refundTransactionId", "")
+        return self.purchase.client.tenant_id, self.call.get("refundTransactionId", "")
 
 
 @dataclass
@@ -45,7 +45,7 @@ class TradingDealers(BuyingDealers):
         items = [{"packageCode": code, "quantity": quantity, "price": str(price)} for code, quantity, price in priced]
         amount = str(sum(quantity * price for _, quantity, price in priced))
         call = {"transactionId": f"t-{secrets.token_hex(8)}", "amount": amount, "items": items}
-        purchase = Purchase(random.choice(self.doors), call)
+        purchase = Purchase(random.choice(self.clients), call)
         self.purchases.append(purchase)
         return purchase
 
@@ -77,9 +77,9 @@ class TradingDealers(BuyingDealers):
         if not known:
             return None
         purchase = random.choice(known)
-        purchase.door.url = url
+        purchase.client.url = url
         try:
-            reply = await purchase.door.post("/esim/query", {"orderNo": purchase.order_no})
+            reply = await purchase.client.post("/esim/query", {"orderNo": purchase.order_no})
         except LOST:
             return None
         if reply.data.get("deliveryStatus") != "DELIVERED":
@@ -89,10 +89,10 @@ class TradingDealers(BuyingDealers):
         return await self._send(act, url)
 
     async def _send(self, act: Act, url: str) -> Reply | None:
-        act.purchase.door.url = url
+        act.purchase.client.url = url
         reply = None
         try:
-            reply = await act.purchase.door.post(act.path, act.call)
+            reply = await act.purchase.client.post(act.path, act.call)
         except LOST:
             pass
         finally:

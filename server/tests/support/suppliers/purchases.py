@@ -14,13 +14,13 @@ from support.supplier_setup import Source, SupplierSetup, free_address, fresh, h
 
 @dataclass
 class PurchaseFixture:
-    """A service with two upstreams: `near` is asked first, then `far`. `door` is a dealer."""
+    """A service with two upstreams: `near` is asked first, then `far`. `client` is a dealer."""
 
     near: Upstream
     far: Upstream
     service: Service
-    door: ApiClient
-    sourcing: SupplierSetup
+    client: ApiClient
+    setup: SupplierSetup
     events: str
 
     async def rows(self, sql: str, *args: object) -> list[tuple[Any, ...]]:
@@ -30,7 +30,7 @@ class PurchaseFixture:
     async def until(self, order_no: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         async with asyncio.timeout(20):
             while True:
-                data = (await self.door.post("/esim/query", {"orderNo": order_no})).data
+                data = (await self.client.post("/esim/query", {"orderNo": order_no})).data
                 if holds(data):
                     return data
                 await asyncio.sleep(0.02)
@@ -55,7 +55,7 @@ class PurchaseFixture:
 @asynccontextmanager
 async def purchase_fixture(postgres: str, template: str, **changed: object) -> AsyncIterator[PurchaseFixture]:
     async with fresh(postgres, template) as url, running_upstream() as near, running_upstream() as far:
-        sourcing = await set_up(
+        setup = await set_up(
             url,
             [Source("rt:near", "rt_upstream", near.settings), Source("rt:far", "rt_upstream", far.settings)],
             {"TEST-OK": [hop("rt:near", "JC016"), hop("rt:far", "JC016")]},
@@ -63,9 +63,9 @@ async def purchase_fixture(postgres: str, template: str, **changed: object) -> A
         events = free_address()
         async with (
             running_service(url, supplier_events=events, **changed) as service,
-            service.door(await service.tenant(balance="1000", qps=0)) as door,
+            service.client(await service.tenant(balance="1000", qps=0)) as client,
         ):
-            yield PurchaseFixture(near, far, service, door, sourcing, f"http://{events}")
+            yield PurchaseFixture(near, far, service, client, setup, f"http://{events}")
 
 
 async def routed(database_url: str, base_url: str, account: Created, code: str = "chain:a") -> SupplierSetup:
