@@ -15,7 +15,7 @@ from dealer_server import clock
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys, profile_context
-from dealer_server.rules.lifecycle import iccid
+from dealer_server.rules.esim import iccid
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 

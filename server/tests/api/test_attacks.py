@@ -19,7 +19,7 @@ from support.api_client import ApiClient, Service, running_service
 ORDER = "/open-api/v1/esim/order"
 ENDLESS = 1_000_000
 BRISK = {"header_seconds": 0.2, "body_seconds": 0.2, "idle_seconds": 0.2}
-Made = list[bytes]
+Chunks = list[bytes]
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from dealer_server.dev import catalogue as generate
 from dealer_server.operations.catalogue.import_packages import put_packages
 from dealer_server.rules.catalogue.countries import COUNTRIES
 from dealer_server.rules.catalogue.package import Package
-from dealer_server.rules.lifecycle import qr
+from dealer_server.rules.esim import qr
 from dealer_server.rules.money import money
 from support.api_client import ApiClient, Reply, Service, running_service
 

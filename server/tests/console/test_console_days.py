@@ -12,7 +12,7 @@ from playwright.async_api import Browser as Chromium
 from playwright.async_api import Locator, Page, ViewportSize, expect
 
 from dealer_server.operations.users import accounts
-from dealer_server.rules.lifecycle import qr
+from dealer_server.rules.esim import qr
 from esim_dealer import AsyncDealer, Line
 from esim_dealer.wire.snapshot import Snapshot
 from support.api_client import ApiClient, Service, running_service
@@ -25,7 +25,7 @@ from support.webhook_fixture import PATIENCE, Receiver, answer, listening
 EVIL = """'"><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7 * 7 }}"""
 SONS = f"{EVIL} & Sons"
 
-DESK: ViewportSize = {"width": 1440, "height": 900}
+DESKTOP: ViewportSize = {"width": 1440, "height": 900}
 
 pytestmark = needs_chromium
 
@@ -51,7 +51,11 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 @asynccontextmanager
 async def day(
-    chromium: Chromium, service: Service, tenant_id: int | None = None, role: str = "admin", size: ViewportSize = DESK
+    chromium: Chromium,
+    service: Service,
+    tenant_id: int | None = None,
+    role: str = "admin",
+    size: ViewportSize = DESKTOP,
 ) -> AsyncIterator[Page]:
     """Somebody new, an operator or of a dealer, signs in; in the evening there is nothing to complain about."""
     name = f'"><script>alert(3)</script>{secrets.token_hex(6)}'

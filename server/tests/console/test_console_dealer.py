@@ -21,7 +21,7 @@ from dealer_server.console import routing
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.operations.tenants.credentials import view_secret
 from dealer_server.operations.users import accounts
-from dealer_server.rules.lifecycle import qr
+from dealer_server.rules.esim import qr
 from dealer_server.store.console import dealer as console_dealer
 from dealer_server.store.console.dealer import Span
 from support.api_client import ApiClient, Service

@@ -11,7 +11,7 @@ from typing import Any
 
 import asyncpg
 
-from dealer_server.rules.lifecycle import qr
+from dealer_server.rules.esim import qr
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import profiles, regions
 from dealer_server.store.console.profiles import ProfileFilter

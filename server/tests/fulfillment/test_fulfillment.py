@@ -17,8 +17,8 @@ from dealer_server.fulfillment.builtin_lines import BuiltinLines
 from dealer_server.fulfillment.engine import Context
 from dealer_server.fulfillment.retry import lock_retry_seconds, retry_seconds
 from dealer_server.rules.catalogue.package import GB
-from dealer_server.rules.money.refund import Way
 from dealer_server.rules.orders.model import Order
+from dealer_server.rules.refunds.refund import Way
 from dealer_server.suppliers.builtin.simulated import Simulated
 from dealer_server.suppliers.builtin.stock import Stock
 from dealer_server.suppliers.contract import (

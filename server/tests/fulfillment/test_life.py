@@ -102,13 +102,13 @@ class Lives:
 
     async def look(self, source: ReportSource) -> int:
         """All that is due at a supplier now; how many lives that were."""
-        worker, total = self.follower(source), 0
+        worker, total = self.tracker(source), 0
         while lives := await worker.run_once():
             total += lives
         await worker._session.close()
         return total
 
-    def follower(self, source: ReportSource) -> LifecycleTracker:
+    def tracker(self, source: ReportSource) -> LifecycleTracker:
         def changed() -> None:
             self.changes += 1
 
@@ -345,7 +345,7 @@ async def test_to_leave_an_esim_for_later_is_not_to_hear_of_it(fixture: StoreFix
     await lives.look(PollingSource(upstream))
     fixture.time.passes(5)
     upstream.says, upstream.most = lambda bought, now: Report(now), 0
-    worker = lives.follower(PollingSource(upstream))
+    worker = lives.tracker(PollingSource(upstream))
     assert await worker.run_once() == 1 and await lives.due() == 0
     await worker._session.close()
     assert await fixture.rows("SELECT claims, claim, reported_at FROM profile_life") == [(1, None, None)]
@@ -393,7 +393,7 @@ async def test_a_supplier_that_cannot_be_asked_is_not_asked(fixture: StoreFixtur
 async def test_a_worker_that_was_too_slow_writes_nothing(fixture: StoreFixture):
     lives, slow = await elsewhere(fixture), Upstream(lambda bought, now: Report(now, smdp_status="DELETED"))
     slow.open.clear()
-    worker = lives.follower(PollingSource(slow))
+    worker = lives.tracker(PollingSource(slow))
     working = asyncio.create_task(worker.run_once())
     await eventually(lambda: asyncio.sleep(0, bool(slow.asked)))
     fixture.time.passes(LEASE_SECONDS)

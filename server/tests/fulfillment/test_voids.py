@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from dealer_server import clock
 from dealer_server.fulfillment.void_queue import VoidQueue
-from dealer_server.rules.money.refund import Way
+from dealer_server.rules.refunds.refund import Way
 from dealer_server.store.tenants import data_key
 from dealer_server.suppliers.contract import Caps, Outcome, Unit, Unknown, VoidDone, VoidOutcome, VoidUnit
 from support.api_client import Service, running_service

@@ -8,7 +8,7 @@ import pytest
 
 from dealer_server import clock
 from dealer_server.fulfillment import void_queue
-from dealer_server.rules.money.refund import Way
+from dealer_server.rules.refunds.refund import Way
 from dealer_server.store.tenants import data_key
 from dealer_server.suppliers.contract import Caps, NotVoided, Outcome, Unit, Unknown, VoidOutcome, VoidUnit
 from support.api_client import ApiClient, Service, running_service

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from dealer_server.rules.lifecycle import activation_code, qr
+from dealer_server.rules.esim import activation_code, qr
 
 CODE = "LPA:1$rsp.example.com$KQ7-3F"
 

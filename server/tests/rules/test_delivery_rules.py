@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dealer_server.rules.delivery import delivery
 from dealer_server.rules.delivery.delivery import Codes, Failed
-from dealer_server.rules.money import refund
 from dealer_server.rules.orders.model import Item, Order, Profile
+from dealer_server.rules.refunds import refund
 from esim_dealer.wire.vocabulary import LifecycleStatus
 
 PAID_AT = datetime(2026, 11, 20, 8, 15, 30, tzinfo=UTC)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dealer_server.rules.lifecycle import iccid
+from dealer_server.rules.esim import iccid
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dealer_server.rules import refusal
-from dealer_server.rules.money import refund
-from dealer_server.rules.money.refund import Scope
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Item, Order, Profile
+from dealer_server.rules.refunds import refund
+from dealer_server.rules.refunds.refund import Scope
 from esim_dealer.wire.calls import RefundItem, RefundProfile
 
 NOW = datetime(2026, 11, 20, 8, 15, 30, tzinfo=UTC)

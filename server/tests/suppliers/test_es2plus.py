@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dealer_server.operations.suppliers.configure import load_iccids
-from dealer_server.rules.lifecycle import activation_code
+from dealer_server.rules.esim import activation_code
 from dealer_server.rules.lifecycle.lifecycle import Report
 from dealer_server.suppliers import registry
 from dealer_server.suppliers.contract import (
@@ -64,7 +64,7 @@ def void_unit(iccid: str = ICCID) -> VoidUnit:
 
 
 @asynccontextmanager
-async def ground(
+async def smdp_supplier(
     folder: Path, *, fault: Faults | Iterable[Fault | None] = (), traits: dict[str, Any] | None = None, **changed: Any
 ) -> AsyncIterator[tuple[Smdp, Es2Plus]]:
     """An SM-DP+ with 20 profiles, and a supplier that calls it; `changed` are its settings."""
@@ -99,7 +99,7 @@ async def buy(supplier: Remote, iccid: str = ICCID) -> Done:
 
 
 async def test_two_calls_buy_the_planned_profile(tmp_path: Path):
-    async with ground(tmp_path) as (smdp, supplier):
+    async with smdp_supplier(tmp_path) as (smdp, supplier):
         assert await supplier.allocate(purchase(), NOW) == Pending(0, step=CONFIRM)
         done = await supplier.allocate(purchase(step=CONFIRM), NOW)
         assert done == Done(ICCID, f"LPA:1${HOST}$M-{ICCID}")
@@ -107,7 +107,7 @@ async def test_two_calls_buy_the_planned_profile(tmp_path: Path):
 
 
 async def test_each_activation_code_parses_and_downloads_its_own_profile(tmp_path: Path):
-    async with ground(tmp_path) as (smdp, supplier):
+    async with smdp_supplier(tmp_path) as (smdp, supplier):
         bought = await asyncio.gather(*(buy(supplier, iccid) for iccid in ICCIDS))
         for done in bought:
             assert activation_code.parse(done.activation_code).matching_id == smdp.book[done.iccid]
@@ -115,7 +115,7 @@ async def test_each_activation_code_parses_and_downloads_its_own_profile(tmp_pat
 
 
 async def test_the_calls_are_those_of_the_standard(tmp_path: Path):
-    async with ground(tmp_path) as (smdp, supplier):
+    async with smdp_supplier(tmp_path) as (smdp, supplier):
         await buy(supplier)
         order, confirm = smdp.calls
         for call in smdp.calls:
@@ -130,7 +130,7 @@ async def test_the_calls_are_those_of_the_standard(tmp_path: Path):
 
 async def test_what_an_sm_dp_plus_wants_otherwise_can_be_set(tmp_path: Path):
     wanted = {"pad_iccid": True, "send_profile_type": True, "protocol": "gsma/rsp/v2.0.0"}
-    async with ground(tmp_path, traits={"pads": True}, **wanted) as (smdp, supplier):
+    async with smdp_supplier(tmp_path, traits={"pads": True}, **wanted) as (smdp, supplier):
         assert (await buy(supplier)).iccid == ICCID
         assert {call.body["iccid"] for call in smdp.calls} == {f"{ICCID}F"}
         assert smdp.calls[0].body["profileType"] == "TYPE" and "profileType" not in smdp.calls[1].body
@@ -138,7 +138,7 @@ async def test_what_an_sm_dp_plus_wants_otherwise_can_be_set(tmp_path: Path):
 
 
 async def test_without_planned_ids_nothing_is_ordered(tmp_path: Path):
-    async with ground(tmp_path) as (smdp, supplier):
+    async with smdp_supplier(tmp_path) as (smdp, supplier):
         outcome = await supplier.allocate(msgspec.structs.replace(purchase(), planned_iccid=None), NOW)
         assert isinstance(outcome, Rejected) and not smdp.calls
 
@@ -161,14 +161,14 @@ async def rejected(supplier: Es2Plus, one: Purchase | None = None) -> Rejected:
 )  # fmt: skip
 @pytest.mark.parametrize("step", [FIRST, CONFIRM])
 async def test_a_failure_that_is_understood_rejects(tmp_path: Path, code: str, word: str, elsewhere: bool, step: str):
-    async with ground(tmp_path, fault=[Fault(code)]) as (smdp, supplier):
+    async with smdp_supplier(tmp_path, fault=[Fault(code)]) as (smdp, supplier):
         found = await rejected(supplier, purchase(step=step))
         assert (found.code, found.retry_elsewhere) == (word, elsewhere) and code in found.message
         assert not smdp.book and not found.written_off
 
 
 async def test_a_clash_of_other_ids_rejects_an_order(tmp_path: Path):
-    async with ground(tmp_path, fault=[Fault("8.2.6/3.10")]) as (_, supplier):
+    async with smdp_supplier(tmp_path, fault=[Fault("8.2.6/3.10")]) as (_, supplier):
         found = await rejected(supplier)
         assert (found.code, found.retry_elsewhere, found.written_off) == ("CONFLICT", False, False)
 
@@ -177,7 +177,7 @@ async def test_a_clash_of_other_ids_rejects_an_order(tmp_path: Path):
 
 
 async def test_a_doubled_order_goes_on_with_its_own_reservation(tmp_path: Path):
-    async with ground(tmp_path, fault=[TWICE]) as (smdp, supplier):
+    async with smdp_supplier(tmp_path, fault=[TWICE]) as (smdp, supplier):
         assert await supplier.allocate(purchase(), NOW) == Pending(0, step=CONFIRM_TAKEN)
         outcome, _ = await story(supplier, purchase(step=CONFIRM_TAKEN))
         assert outcome == Done(ICCID, f"LPA:1${HOST}$M-{ICCID}") and smdp.profiles[ICCID].confirmations == 1
@@ -185,14 +185,14 @@ async def test_a_doubled_order_goes_on_with_its_own_reservation(tmp_path: Path):
 
 @pytest.mark.parametrize("doubled", [[None, TWICE], [TWICE, TWICE]])
 async def test_a_doubled_confirmation_is_proven_by_the_profile_status(tmp_path: Path, doubled: list[Fault | None]):
-    async with ground(tmp_path, fault=doubled, traits={"profile_status": True}) as (smdp, supplier):
+    async with smdp_supplier(tmp_path, fault=doubled, traits={"profile_status": True}) as (smdp, supplier):
         done = await buy(supplier)
         assert smdp.functions() == ["downloadOrder", "confirmOrder", "getProfileStatus"]
         assert smdp.download(done.activation_code) == ICCID
 
 
 async def test_without_a_profile_status_a_doubled_confirmation_is_burnt_and_written_off(tmp_path: Path):
-    async with ground(tmp_path, fault=[None, TWICE, TWICE]) as (smdp, supplier):
+    async with smdp_supplier(tmp_path, fault=[None, TWICE, TWICE]) as (smdp, supplier):
         outcome, _ = await story(supplier, purchase())
         assert isinstance(outcome, Rejected)
         assert (outcome.code, outcome.retry_elsewhere, outcome.written_off) == ("CONFLICT", False, True)
@@ -204,13 +204,13 @@ async def test_without_a_profile_status_a_doubled_confirmation_is_burnt_and_writ
 async def test_our_matching_id_in_use_proves_that_we_have_confirmed(tmp_path: Path, lost: bool):
     """Nobody else has it: it is random, and went to this SM-DP+ only with this ICCID."""
     twice = [Fault("RESET", True), Fault("8.2.6/3.3")] if lost else [Fault("8.2.6/3.3", True)]
-    async with ground(tmp_path, fault=[None, *twice]) as (smdp, supplier):
+    async with smdp_supplier(tmp_path, fault=[None, *twice]) as (smdp, supplier):
         done = await buy(supplier)
         assert smdp.book == {done.iccid: f"M-{ICCID}"}
 
 
 async def test_what_somebody_else_may_have_sold_is_left_alone_and_written_off(tmp_path: Path):
-    async with ground(tmp_path) as (smdp, supplier):
+    async with smdp_supplier(tmp_path) as (smdp, supplier):
         await buy(supplier)
         outcome, _ = await story(supplier, purchase(ICCID, matching_id="MINE"))
         assert isinstance(outcome, Rejected) and (outcome.code, outcome.written_off) == ("CONFLICT", True)
@@ -218,7 +218,7 @@ async def test_what_somebody_else_may_have_sold_is_left_alone_and_written_off(tm
 
 
 async def test_what_somebody_else_has_sold_surely_is_not_written_off(tmp_path: Path):
-    async with ground(tmp_path, traits={"profile_status": True}) as (smdp, supplier):
+    async with smdp_supplier(tmp_path, traits={"profile_status": True}) as (smdp, supplier):
         await buy(supplier)
         outcome, _ = await story(supplier, purchase(ICCID, matching_id="MINE"))
         assert isinstance(outcome, Rejected) and (outcome.code, outcome.written_off) == ("CONFLICT", False)
@@ -226,7 +226,7 @@ async def test_what_somebody_else_has_sold_surely_is_not_written_off(tmp_path: P
 
 
 async def test_a_profile_status_that_is_refused_proves_nothing(tmp_path: Path):
-    async with ground(tmp_path, fault=[None, TWICE, Fault("1.2/4.4")], traits={"profile_status": True}) as (
+    async with smdp_supplier(tmp_path, fault=[None, TWICE, Fault("1.2/4.4")], traits={"profile_status": True}) as (
         smdp,
         supplier,
     ):
@@ -234,7 +234,7 @@ async def test_a_profile_status_that_is_refused_proves_nothing(tmp_path: Path):
 
 
 async def test_the_sm_dp_plus_itself_refuses_what_it_does_not_know_or_gave_away(tmp_path: Path):
-    async with ground(tmp_path, send_profile_type=True) as (smdp, supplier):
+    async with smdp_supplier(tmp_path, send_profile_type=True) as (smdp, supplier):
         smdp.load("OTHER", [unknown_type := iccids(1, first=500)[0]])
         assert (await rejected(supplier, purchase(iccids(1, first=900)[0]))).code == "CONFIG"
         assert (await rejected(supplier, purchase(sku="NONE"))).code == "CONFIG"
@@ -242,7 +242,7 @@ async def test_the_sm_dp_plus_itself_refuses_what_it_does_not_know_or_gave_away(
 
 
 async def test_a_requester_it_does_not_know_is_a_matter_for_the_operator(tmp_path: Path):
-    async with ground(tmp_path, requester_id="SOMEBODY") as (_, supplier):
+    async with smdp_supplier(tmp_path, requester_id="SOMEBODY") as (_, supplier):
         assert (await rejected(supplier)).code == "CONFIG"
 
 
@@ -253,7 +253,7 @@ UNCLEAR = ["RESET", "HANG", "HTTP 500", "HTML", "HALF", "EXPIRED", "1.2/4.2", "1
 @pytest.mark.parametrize("executed", [False, True])
 @pytest.mark.parametrize("step", [FIRST, CONFIRM])
 async def test_whatever_else_comes_back_means_that_nobody_knows(tmp_path: Path, how: str, executed: bool, step: str):
-    async with ground(tmp_path, fault=[Fault(how, executed)], read_seconds=0.3) as (_, supplier):
+    async with smdp_supplier(tmp_path, fault=[Fault(how, executed)], read_seconds=0.3) as (_, supplier):
         outcome = await supplier.allocate(purchase(step=step), NOW)
         assert isinstance(outcome, Unknown) and outcome.reason and "SECRET" not in outcome.reason
 
@@ -264,7 +264,7 @@ async def test_an_answer_that_is_too_long_is_not_read(tmp_path: Path):
     async def answer(request: web.Request) -> web.Response:
         return web.Response(body=b" " * length + good)
 
-    async with ground(tmp_path) as (smdp, supplier):
+    async with smdp_supplier(tmp_path) as (smdp, supplier):
         smdp.serve_instead = answer
         length = client.MOST_ANSWER_BYTES - len(good)
         assert await supplier.allocate(purchase(), NOW) == Pending(0, step=CONFIRM)
@@ -273,7 +273,7 @@ async def test_an_answer_that_is_too_long_is_not_read(tmp_path: Path):
 
 
 async def test_another_iccid_than_the_planned_one_is_not_taken(tmp_path: Path):
-    async with ground(tmp_path) as (smdp, supplier):
+    async with smdp_supplier(tmp_path) as (smdp, supplier):
         smdp.answers_iccid = OTHER
         assert (await rejected(supplier)).code == "CONFIG"
 
@@ -284,14 +284,14 @@ async def test_another_iccid_than_the_planned_one_is_not_taken(tmp_path: Path):
 async def test_where_nobody_listens_nothing_was_sent(tmp_path: Path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        async with ground(tmp_path, base_url=f"https://127.0.0.1:{free.getsockname()[1]}") as (_, supplier):
+        async with smdp_supplier(tmp_path, base_url=f"https://127.0.0.1:{free.getsockname()[1]}") as (_, supplier):
             assert (await rejected(supplier)).code == "TEMPORARY"
             assert isinstance(await supplier.probe(purchase(), NOW), Unknown)
             assert not (await supplier.health()).up
 
 
 async def test_where_no_name_resolves_nothing_was_sent(tmp_path: Path):
-    async with ground(tmp_path, base_url="https://smdp.invalid") as (_, supplier):
+    async with smdp_supplier(tmp_path, base_url="https://smdp.invalid") as (_, supplier):
         assert (await rejected(supplier)).code == "TEMPORARY"
 
 
@@ -299,14 +299,14 @@ async def test_where_the_handshake_never_ends_nothing_was_sent(tmp_path: Path):
     silent = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     async with silent:
         address = f"https://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
-        async with ground(tmp_path, base_url=address, connect_seconds=0.2) as (_, supplier):
+        async with smdp_supplier(tmp_path, base_url=address, connect_seconds=0.2) as (_, supplier):
             assert (await rejected(supplier)).code == "TEMPORARY"
 
 
 @pytest.mark.parametrize("shown", ["stranger", "expired"])
 async def test_to_a_server_that_does_not_prove_itself_nothing_is_sent(tmp_path: Path, shown: str):
     stranger = Authority("another CA")
-    async with ground(tmp_path) as (smdp, _):
+    async with smdp_supplier(tmp_path) as (smdp, _):
         own = smdp.authority.issue("smdp", expired=True)
         async with running_smdp(
             tmp_path, profiles={}, server=own if shown == "expired" else stranger.issue("smdp")
@@ -327,7 +327,7 @@ async def test_to_a_server_that_does_not_prove_itself_nothing_is_sent(tmp_path: 
 async def test_who_refuses_our_certificate_has_carried_out_nothing(
     tmp_path: Path, shown: str, alert: str, version: ssl.TLSVersion
 ):
-    async with ground(tmp_path) as (smdp, _):
+    async with smdp_supplier(tmp_path) as (smdp, _):
         ours = {
             "stranger": Authority("another CA").issue("dealer"),
             "expired": smdp.authority.issue("dealer", expired=True),
@@ -347,7 +347,7 @@ async def test_who_refuses_our_certificate_has_carried_out_nothing(
 
 
 async def test_whoever_has_no_certificate_reaches_no_function(tmp_path: Path):
-    async with ground(tmp_path) as (smdp, supplier):
+    async with smdp_supplier(tmp_path) as (smdp, supplier):
         stranger = Authority("another CA").issue("dealer")
         wrong = Es2Plus("es2:test", msgspec.structs.replace(smdp.settings, cert=stranger.cert, key=stranger.key))
         assert not isinstance(await wrong.allocate(purchase(), NOW), Done | Pending)
@@ -364,26 +364,29 @@ LOST = [Fault(how, executed) for how in ("RESET", "HTML", "EXPIRED") for execute
 
 @pytest.mark.parametrize("fault", LOST)
 async def test_a_lost_download_order_is_repeated_for_the_same_iccid(tmp_path: Path, fault: Fault):
-    async with ground(tmp_path, fault=[fault]) as (smdp, supplier):
+    async with smdp_supplier(tmp_path, fault=[fault]) as (smdp, supplier):
         await buy(supplier)
         assert smdp.functions() == ["downloadOrder", "downloadOrder", "confirmOrder"]
         assert smdp.profiles[ICCID].orders == 1 and smdp.book == {ICCID: f"M-{ICCID}"}
 
 
 async def test_a_lost_confirmation_that_was_not_carried_out_is_made_good(tmp_path: Path):
-    async with ground(tmp_path, fault=[None, Fault("RESET")]) as (smdp, supplier):
+    async with smdp_supplier(tmp_path, fault=[None, Fault("RESET")]) as (smdp, supplier):
         await buy(supplier)
         assert smdp.functions() == ["downloadOrder", "confirmOrder", "confirmOrder"]
 
 
 async def test_an_sm_dp_plus_that_repeats_its_answer_makes_it_easy(tmp_path: Path):
-    async with ground(tmp_path, fault=[None, Fault("RESET", True)], traits={"retries": True}) as (smdp, supplier):
+    async with smdp_supplier(tmp_path, fault=[None, Fault("RESET", True)], traits={"retries": True}) as (
+        smdp,
+        supplier,
+    ):
         await buy(supplier)
         assert smdp.profiles[ICCID].confirmations == 1 and len(smdp.calls) == 3
 
 
 async def test_a_lost_confirmation_is_proven_by_the_profile_status(tmp_path: Path):
-    async with ground(tmp_path, fault=[None, Fault("RESET", True)], traits={"profile_status": True}) as (
+    async with smdp_supplier(tmp_path, fault=[None, Fault("RESET", True)], traits={"profile_status": True}) as (
         smdp,
         supplier,
     ):
@@ -394,13 +397,13 @@ async def test_a_lost_confirmation_is_proven_by_the_profile_status(tmp_path: Pat
 
 async def test_a_lost_profile_status_leaves_it_open(tmp_path: Path):
     faults = [None, Fault("RESET", True), None, Fault("HTML")]
-    async with ground(tmp_path, fault=faults, traits={"profile_status": True}) as (smdp, supplier):
+    async with smdp_supplier(tmp_path, fault=faults, traits={"profile_status": True}) as (smdp, supplier):
         await buy(supplier)
         assert smdp.functions()[2:] == ["confirmOrder", "getProfileStatus"] * 2
 
 
 async def test_a_matching_id_of_somebody_else_is_a_clash_and_his_profile_is_left_alone(tmp_path: Path):
-    async with ground(tmp_path, traits={"profile_status": True}) as (smdp, supplier):
+    async with smdp_supplier(tmp_path, traits={"profile_status": True}) as (smdp, supplier):
         await buy(supplier)
         outcome = await supplier.probe(purchase(ICCID, CONFIRM, matching_id="MINE"), NOW)
         assert isinstance(outcome, Rejected) and outcome.code == "CONFLICT" and not outcome.retry_elsewhere
@@ -408,7 +411,7 @@ async def test_a_matching_id_of_somebody_else_is_a_clash_and_his_profile_is_left
 
 
 async def test_a_taken_matching_id_on_an_unconfirmed_profile_burns_it(tmp_path: Path):
-    async with ground(tmp_path, traits={"profile_status": True}) as (smdp, supplier):
+    async with smdp_supplier(tmp_path, traits={"profile_status": True}) as (smdp, supplier):
         await buy(supplier, OTHER)
         assert await supplier.allocate(purchase(), NOW) == Pending(0, step=CONFIRM)
         clash = purchase(ICCID, CONFIRM, matching_id=f"M-{OTHER}")
@@ -419,7 +422,7 @@ async def test_a_taken_matching_id_on_an_unconfirmed_profile_burns_it(tmp_path: 
 
 
 async def test_without_a_profile_status_a_lost_confirmation_burns_the_profile(tmp_path: Path):
-    async with ground(tmp_path, fault=[None, Fault("RESET", True)]) as (smdp, supplier):
+    async with smdp_supplier(tmp_path, fault=[None, Fault("RESET", True)]) as (smdp, supplier):
         outcome, _ = await story(supplier, purchase())
         assert isinstance(outcome, Rejected)
         assert (outcome.code, outcome.retry_elsewhere) == ("CONFLICT", False)
@@ -430,14 +433,14 @@ async def test_without_a_profile_status_a_lost_confirmation_burns_the_profile(tm
 @pytest.mark.parametrize("fault", LOST)
 async def test_burning_goes_on_until_it_is_sure(tmp_path: Path, fault: Fault):
     faults = [None, Fault("RESET", True), None, fault, Fault("1.2/4.4")]
-    async with ground(tmp_path, fault=faults) as (smdp, supplier):
+    async with smdp_supplier(tmp_path, fault=faults) as (smdp, supplier):
         outcome, _ = await story(supplier, purchase())
         assert isinstance(outcome, Rejected) and outcome.code == "CONFLICT"
         assert smdp.functions()[3:] == ["cancelOrder"] * 3 and smdp.profiles[ICCID].state == "UNAVAILABLE"
 
 
 async def test_a_repeated_confirmation_refused_for_another_reason_burns_what_the_first_may_have_made(tmp_path: Path):
-    async with ground(tmp_path, fault=[None, Fault("RESET", True), Fault("1.1/1.2")]) as (smdp, supplier):
+    async with smdp_supplier(tmp_path, fault=[None, Fault("RESET", True), Fault("1.1/1.2")]) as (smdp, supplier):
         outcome, one = await story(supplier, purchase())
         assert isinstance(outcome, Rejected) and outcome.written_off and one.step == "CANCEL 1.1/1.2"
         assert "1.1/1.2" in outcome.message
@@ -445,14 +448,14 @@ async def test_a_repeated_confirmation_refused_for_another_reason_burns_what_the
 
 
 async def test_a_busy_sm_dp_plus_says_nothing_about_the_lost_call(tmp_path: Path):
-    async with ground(tmp_path, fault=[Fault("1.2/4.4")] * 2) as (smdp, supplier):
+    async with smdp_supplier(tmp_path, fault=[Fault("1.2/4.4")] * 2) as (smdp, supplier):
         assert isinstance(await supplier.probe(purchase(), NOW), Unknown)
         assert isinstance(await supplier.probe(purchase(step=CONFIRM), NOW), Unknown)
         assert not smdp.book
 
 
 async def test_a_lost_order_for_what_is_unknown_there_is_rejected(tmp_path: Path):
-    async with ground(tmp_path, fault=[Fault("RESET")]) as (_, supplier):
+    async with smdp_supplier(tmp_path, fault=[Fault("RESET")]) as (_, supplier):
         outcome, _ = await story(supplier, purchase(iccids(1, first=900)[0]))
         assert isinstance(outcome, Rejected) and outcome.code == "CONFIG"
 
@@ -474,7 +477,7 @@ async def long_lived(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Smdp
     retries, profile_status = request.param
     with tempfile.TemporaryDirectory() as folder:
         traits = {"retries": retries, "profile_status": profile_status}
-        async with ground(Path(folder), traits=traits) as (smdp, supplier):
+        async with smdp_supplier(Path(folder), traits=traits) as (smdp, supplier):
             yield smdp, supplier
 
 
@@ -520,7 +523,7 @@ async def _bought_in_the_end(supplier: Es2Plus, fresh: list[str]) -> tuple[Outco
 
 
 async def test_a_void_burns_the_profile(tmp_path: Path):
-    async with ground(tmp_path) as (smdp, supplier):
+    async with smdp_supplier(tmp_path) as (smdp, supplier):
         done = await buy(supplier)
         assert await supplier.void(void_unit(), NOW) == VoidDone()
         assert smdp.profiles[ICCID].state == "UNAVAILABLE"
@@ -530,7 +533,7 @@ async def test_a_void_burns_the_profile(tmp_path: Path):
 
 
 async def test_a_downloaded_profile_is_not_voided(tmp_path: Path):
-    async with ground(tmp_path) as (smdp, supplier):
+    async with smdp_supplier(tmp_path) as (smdp, supplier):
         smdp.download((await buy(supplier)).activation_code)
         found = await supplier.void(void_unit(), NOW)
         assert isinstance(found, NotVoided) and "8.2.1/3.3" in found.message and "SECRET" not in found.message
@@ -539,7 +542,7 @@ async def test_a_downloaded_profile_is_not_voided(tmp_path: Path):
 
 @pytest.mark.parametrize("fault", LOST)
 async def test_a_void_whose_answer_was_lost_is_asked_again(tmp_path: Path, fault: Fault):
-    async with ground(tmp_path, fault=[None, None, fault]) as (smdp, supplier):
+    async with smdp_supplier(tmp_path, fault=[None, None, fault]) as (smdp, supplier):
         await buy(supplier)
         assert isinstance(await supplier.void(void_unit(), NOW), Unknown)
         assert await supplier.void(void_unit(), NOW) == VoidDone()
@@ -547,7 +550,7 @@ async def test_a_void_whose_answer_was_lost_is_asked_again(tmp_path: Path, fault
 
 
 async def test_the_profile_status_tells_a_burnt_profile_from_a_downloaded_one(tmp_path: Path):
-    async with ground(tmp_path, traits={"profile_status": True}) as (smdp, supplier):
+    async with smdp_supplier(tmp_path, traits={"profile_status": True}) as (smdp, supplier):
         await buy(supplier)
         assert await supplier.void(void_unit(), NOW) == VoidDone() == await supplier.void(void_unit(), NOW)
         smdp.download((await buy(supplier, OTHER)).activation_code)
@@ -558,14 +561,14 @@ async def test_the_profile_status_tells_a_burnt_profile_from_a_downloaded_one(tm
 
 @pytest.mark.parametrize("code", ["1.1/1.2", "1.2/4.4", "1.6/2.1"])
 async def test_a_void_refused_for_a_reason_outside_the_profile_is_open(tmp_path: Path, code: str):
-    async with ground(tmp_path, fault=[None, None, Fault(code)]) as (_, supplier):
+    async with smdp_supplier(tmp_path, fault=[None, None, Fault(code)]) as (_, supplier):
         await buy(supplier)
         assert isinstance(await supplier.void(void_unit(), NOW), Unknown)
         assert await supplier.void(void_unit(), NOW) == VoidDone()
 
 
 async def test_a_void_that_cannot_be_sent_is_open(tmp_path: Path):
-    async with ground(tmp_path, base_url="https://smdp.invalid") as (_, supplier):
+    async with smdp_supplier(tmp_path, base_url="https://smdp.invalid") as (_, supplier):
         assert isinstance(await supplier.void(void_unit(), NOW), Unknown)
 
 
@@ -595,7 +598,7 @@ async def callback(supplier: Es2Plus) -> AsyncIterator[tuple[str, list[Any]]]:
 
 
 async def test_a_notification_is_a_sighting(tmp_path: Path):
-    async with ground(tmp_path) as (smdp, supplier), callback(supplier) as (url, events):
+    async with smdp_supplier(tmp_path) as (smdp, supplier), callback(supplier) as (url, events):
         assert await smdp.notify(url, f"{ICCID}F", 3, eid=EID) == 204
         [event] = events
         report = Report(datetime(2026, 11, 21, 9, tzinfo=UTC), "DOWNLOAD", eid=EID)
@@ -604,7 +607,7 @@ async def test_a_notification_is_a_sighting(tmp_path: Path):
 
 
 async def test_late_and_doubled_notifications_are_told_apart(tmp_path: Path):
-    async with ground(tmp_path) as (smdp, supplier), callback(supplier) as (url, events):
+    async with smdp_supplier(tmp_path) as (smdp, supplier), callback(supplier) as (url, events):
         for point in (4, 3, 4, 3):
             await smdp.notify(url, ICCID, point)
         assert len({event.key for event in events}) == 2
@@ -613,7 +616,7 @@ async def test_late_and_doubled_notifications_are_told_apart(tmp_path: Path):
 
 
 async def test_an_unknown_point_changes_nothing(tmp_path: Path):
-    async with ground(tmp_path) as (smdp, supplier), callback(supplier) as (url, events):
+    async with smdp_supplier(tmp_path) as (smdp, supplier), callback(supplier) as (url, events):
         await smdp.notify(url, ICCID, 100)
         assert (events[0].kind, events[0].reports) == ("UNKNOWN_POINT", ())
 
@@ -622,12 +625,12 @@ async def test_an_unknown_point_changes_nothing(tmp_path: Path):
     ("table", "kind"), [("monogoto", "INSTALLATION"), ("ostelco", "DELETED"), ({"5": "ENABLED"}, "ENABLED")]
 )
 async def test_the_table_of_the_supplier_decides(tmp_path: Path, table: Any, kind: str):
-    async with ground(tmp_path, notification_table=table) as (_, supplier):
+    async with smdp_supplier(tmp_path, notification_table=table) as (_, supplier):
         assert supplier.parse_event({}, progress(ICCID, 5), NOW).kind == kind
 
 
 async def test_what_is_no_notification_is_a_bad_event(tmp_path: Path):
-    async with ground(tmp_path) as (_, supplier):
+    async with smdp_supplier(tmp_path) as (_, supplier):
         for body in (b"", b"{}", progress("12"), b"<html>"):
             with pytest.raises(BadEvent):
                 supplier.parse_event({}, body, NOW)
@@ -637,7 +640,7 @@ async def test_what_is_no_notification_is_a_bad_event(tmp_path: Path):
 
 
 async def test_the_profile_status_is_polled_where_there_is_one(tmp_path: Path):
-    async with ground(tmp_path, traits={"profile_status": True}) as (smdp, supplier):
+    async with smdp_supplier(tmp_path, traits={"profile_status": True}) as (smdp, supplier):
         assert supplier.caps.polled and supplier.caps.plans_ids
         await buy(supplier, OTHER)
         smdp.download((await buy(supplier)).activation_code, EID)
@@ -651,7 +654,10 @@ async def test_the_profile_status_is_polled_where_there_is_one(tmp_path: Path):
 
 async def test_many_are_asked_for_in_several_calls_and_a_failed_one_tells_nothing(tmp_path: Path):
     many = iccids(250, first=2_000)
-    async with ground(tmp_path, fault=[None, Fault("HTML")], traits={"profile_status": True}) as (smdp, supplier):
+    async with smdp_supplier(tmp_path, fault=[None, Fault("HTML")], traits={"profile_status": True}) as (
+        smdp,
+        supplier,
+    ):
         smdp.load("TYPE", many)
         seen = await supplier.refresh([Bought(1, "u-1", "TYPE", iccid) for iccid in many], NOW)
         assert [len(call.body["iccidList"]) for call in smdp.calls] == [100, 100, 50]
@@ -659,19 +665,19 @@ async def test_many_are_asked_for_in_several_calls_and_a_failed_one_tells_nothin
 
 
 async def test_an_sm_dp_plus_without_profile_status_is_not_polled(tmp_path: Path):
-    async with ground(tmp_path) as (_, supplier):
+    async with smdp_supplier(tmp_path) as (_, supplier):
         assert not supplier.caps.polled
 
 
 async def test_health_is_a_handshake_that_orders_nothing(tmp_path: Path):
-    async with ground(tmp_path) as (smdp, supplier):
+    async with smdp_supplier(tmp_path) as (smdp, supplier):
         assert (await supplier.health()).up and not smdp.calls
 
 
 # In the whole service
 
 
-class ShopFixture(NamedTuple):
+class SmdpService(NamedTuple):
     """A service that buys TEST-OK at an SM-DP+, and a dealer."""
 
     smdp: Smdp
@@ -705,7 +711,7 @@ class ShopFixture(NamedTuple):
 @asynccontextmanager
 async def running_fixture(
     postgres: str, template: str, folder: Path, fault: Faults | Iterable[Fault | None] = (), **traits: Any
-) -> AsyncIterator[ShopFixture]:
+) -> AsyncIterator[SmdpService]:
     async with (
         fresh(postgres, template) as url,
         running_smdp(folder, profiles={"TYPE": ICCIDS}, fault=fault, **traits) as smdp,
@@ -717,7 +723,7 @@ async def running_fixture(
             await load_iccids(service.database, "es2:test", "TYPE", ICCIDS, "test")
             async with service.client(await service.tenant(balance="1000", qps=0)) as client:
                 path = urlsplit(setup.events["es2:test"]).path
-                yield ShopFixture(smdp, service, client, f"http://{events}{path}")
+                yield SmdpService(smdp, service, client, f"http://{events}{path}")
             assert await service.audit() == []
 
 

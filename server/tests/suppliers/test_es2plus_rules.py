@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dealer_server.rules.lifecycle import activation_code
+from dealer_server.rules.esim import activation_code
 from dealer_server.rules.lifecycle.lifecycle import Report
 from dealer_server.suppliers.es2plus import messages
 from dealer_server.suppliers.es2plus.messages import POINTS, Executed, Failed, Meaning, Notification, Unclear

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dealer_server.dev import catalogue
 from dealer_server.rules.catalogue.package import GB
-from dealer_server.rules.lifecycle import activation_code, iccid
+from dealer_server.rules.esim import activation_code, iccid
 from dealer_server.rules.orders import identity
 from dealer_server.suppliers.builtin.simulated import Simulated
 from dealer_server.suppliers.builtin.stock import Stock

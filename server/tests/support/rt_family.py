@@ -21,7 +21,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from dealer_server.rules.lifecycle import iccid
+from dealer_server.rules.esim import iccid
 from dealer_server.suppliers.rt.upstream import RtSettings
 
 CODE, SECRET = "test-access-code", "canary-rt-secret"

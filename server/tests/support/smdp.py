@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from dealer_server.rules.lifecycle import iccid as iccid_rules
+from dealer_server.rules.esim import iccid as iccid_rules
 from dealer_server.suppliers.es2plus.client import PATH, Es2PlusSettings
 
 REQUESTER = "ESIM-DEALER-TEST"

@@ -18,7 +18,7 @@ from dealer_server.operations.orders.place import OrderBatcher
 from dealer_server.operations.tenants.create import create_tenant
 from dealer_server.operations.tenants.set_terms import Terms
 from dealer_server.rules.catalogue.package import Package
-from dealer_server.rules.lifecycle import iccid
+from dealer_server.rules.esim import iccid
 from dealer_server.rules.orders.model import Order
 from dealer_server.rules.orders.order import OrderRequest, Placed
 from dealer_server.rules.orders.priced_lines import OrderLine

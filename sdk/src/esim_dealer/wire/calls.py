@@ -1,4 +1,4 @@
-"""What may a dealer send to each operation, and what comes back? (specification 4, decisions 4)
+"""What may a dealer send to each operation, and what comes back? (specification 4)
 
 Requests hold what the sender wrote: `Money` is the raw literal, a JSON number or string, so that no amount ever passes
 through a float. Answers hold decimal strings in major units. Types carry the bounds, so that decoding is validating.
@@ -63,7 +63,7 @@ PeriodNumber = Annotated[int, Meta(ge=1, le=3650)]
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """A request body. Fields it does not name are ignored (decisions 3)."""
+    """A request body. Fields it does not name are ignored (specification 1.3)."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -144,7 +144,7 @@ class Regions(Answer):
 
 
 class PackageList(Request):
-    """Filters are AND-ed; "" counts as absent (decisions 4)."""
+    """Filters are AND-ed; "" counts as absent (specification 2.9)."""
 
     type: Annotated[str, Meta(max_length=64)] | None = None
     location_code: Annotated[str, Meta(max_length=64)] | None = None

@@ -1,4 +1,4 @@
-"""How is a call or a webhook signed? (specification 5, decisions 1)
+"""How is a call or a webhook signed? (specification 5.2)
 
 stringToSign = RT-Timestamp + RT-RequestID + RT-AccessCode + rawBody
 X-Signature  = lowercase hex of HMAC-SHA256(key = AppSecret, message = stringToSign), both as UTF-8

@@ -23,7 +23,7 @@ from dealer_server.operations.tenants.list import list_tenants
 from dealer_server.operations.tenants.set_terms import Terms
 from dealer_server.operations.users import accounts
 from dealer_server.operations.users.password import Passwords
-from dealer_server.rules.lifecycle import iccid
+from dealer_server.rules.esim import iccid
 from dealer_server.settings import Settings
 from dealer_server.store import schema
 from dealer_server.wiring import process

@@ -32,7 +32,7 @@ log = structlog.get_logger()
 ASK_SECONDS = 45.0  # leaves enough of the lease to record in
 
 
-class Asked(NamedTuple):
+class LineAnswers(NamedTuple):
     """The units a supplier was asked for, and its answers, by profileId. A unit that was not asked for has none."""
 
     units: Mapping[int, Unit]
@@ -43,10 +43,10 @@ class Asked(NamedTuple):
 class LineDecision(Decision):
     """lines: those that are still claimed, with their claim_id and what was answered."""
 
-    lines: list[tuple[int, Claimed, Asked]] = field(default_factory=list)
+    lines: list[tuple[int, Claimed, LineAnswers]] = field(default_factory=list)
 
 
-class BuiltinLines(LineEngine[Asked, LineDecision]):
+class BuiltinLines(LineEngine[LineAnswers, LineDecision]):
     poll_seconds = 0.05
     grace_seconds = 0.0  # what was not answered yet is asked for again
 
@@ -63,10 +63,10 @@ class BuiltinLines(LineEngine[Asked, LineDecision]):
             self._pool.start(claims, self._ask(claims))
         return sum([len(claim.lines) for claim in claims])
 
-    def unanswered(self, claim: OrderLines, fault: str) -> Asked:
-        return Asked({}, {})
+    def unanswered(self, claim: OrderLines, fault: str) -> LineAnswers:
+        return LineAnswers({}, {})
 
-    async def _ask(self, claims: Sequence[OrderLines]) -> Answered[OrderLines, Asked]:
+    async def _ask(self, claims: Sequence[OrderLines]) -> Answered[OrderLines, LineAnswers]:
         """Cancelled, it gives the answers that have come."""
         wanted = [unit for claim in claims for line in claim.lines for unit in self._units(line)]
         outcomes: dict[int, Outcome] = {}
@@ -74,7 +74,7 @@ class BuiltinLines(LineEngine[Asked, LineDecision]):
             async with asyncio.timeout(ASK_SECONDS):
                 await ask_for_each(self._supplier, wanted, self._clock, outcomes)
         failpoints.hit("fulfillment.answered")
-        asked = Asked({unit.profile_id: unit for unit in wanted}, outcomes)
+        asked = LineAnswers({unit.profile_id: unit for unit in wanted}, outcomes)
         return [(claim, asked) for claim in claims]
 
     def _units(self, line: Claimed) -> Sequence[Unit]:
@@ -86,7 +86,7 @@ class BuiltinLines(LineEngine[Asked, LineDecision]):
 
     async def _decide(
         self,
-        answered: Answered[OrderLines, Asked],
+        answered: Answered[OrderLines, LineAnswers],
         held: Collection[RowKey],
         orders: Mapping[OrderKey, Order],
         now: datetime,
@@ -148,7 +148,7 @@ class _InStock(NamedTuple):
     unit: Unit
 
 
-def _answers(claim: OrderLines, asked: Asked, order: Order) -> Iterator[tuple[Claimed, Profile, Outcome]]:
+def _answers(claim: OrderLines, asked: LineAnswers, order: Order) -> Iterator[tuple[Claimed, Profile, Outcome]]:
     for line in claim.lines:
         for profile in order.items[line.line].profiles:
             outcome = asked.outcomes.get(profile.profile_id)

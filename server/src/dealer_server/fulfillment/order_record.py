@@ -8,10 +8,10 @@ from dealer_server.db.sealing import DataKeys
 from dealer_server.db.session import Session
 from dealer_server.rules.delivery import delivery
 from dealer_server.rules.delivery.delivery import Codes, Failed
-from dealer_server.rules.money import refund
-from dealer_server.rules.money.refund import Part, Scope
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
+from dealer_server.rules.refunds import refund
+from dealer_server.rules.refunds.refund import Part, Scope
 from dealer_server.store.orders.save import DELIVERY, save
 from dealer_server.store.profiles import iccid, lifecycle
 from dealer_server.store.profiles.lifecycle import Delivered

@@ -18,11 +18,12 @@ from dealer_server.db.sealing import DataKeys
 from dealer_server.fulfillment.faults import fault_text
 from dealer_server.fulfillment.retry import retry_seconds
 from dealer_server.fulfillment.worker_loop import keep_working
-from dealer_server.rules.money import refund, wallet
-from dealer_server.rules.money.refund import Part
+from dealer_server.rules.money import wallet
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
 from dealer_server.rules.orders.snapshot import Links
+from dealer_server.rules.refunds import refund
+from dealer_server.rules.refunds.refund import Part
 from dealer_server.store.refunds import refund as rows
 from dealer_server.store.refunds.refund import Credit, Due, Refund
 from dealer_server.store.webhooks import resend

@@ -9,7 +9,7 @@ import structlog
 from dealer_server.clock import Clock
 from dealer_server.fulfillment.faults import fault_text
 from dealer_server.rules.catalogue.package import Package
-from dealer_server.rules.lifecycle import activation_code, iccid
+from dealer_server.rules.esim import activation_code, iccid
 from dealer_server.store.orders.fulfillment import Claimed
 from dealer_server.suppliers.contract import Builtin, Done, Outcome, Rejected, Unit, Unknown
 

@@ -20,7 +20,7 @@ from dealer_server.db.session import Session
 from dealer_server.fulfillment.call_pool import Answered, CallPool
 from dealer_server.fulfillment.faults import fault_text
 from dealer_server.fulfillment.retry import retry_seconds
-from dealer_server.rules.money import refund
+from dealer_server.rules.refunds import refund
 from dealer_server.store.orders.save import VOID, save
 from dealer_server.store.profiles import lifecycle
 from dealer_server.store.refunds import void as void_requests

@@ -18,7 +18,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from dealer_server.rules.lifecycle.lifecycle import LifecycleTerms, Report
-from dealer_server.rules.money.refund import Way
+from dealer_server.rules.refunds.refund import Way
 
 
 class Unit(msgspec.Struct, frozen=True):

@@ -30,9 +30,9 @@ from dealer_server.operations.profiles.query_usage import query_usage
 from dealer_server.operations.profiles.void import VoidBatcher
 from dealer_server.operations.refunds.request import RefundBatcher
 from dealer_server.operations.wallets.query_balance import BalanceBatcher
-from dealer_server.rules.lifecycle import qr as drawing
-from dealer_server.rules.money.refund import Way
+from dealer_server.rules.esim import qr as drawing
 from dealer_server.rules.orders.model import Item, Profile
+from dealer_server.rules.refunds.refund import Way
 from dealer_server.webhooks.outbound import Outbound
 from dealer_server.wiring.console import console_app
 from dealer_server.wiring.shared import SharedParts, callback_policy, suppliers_of

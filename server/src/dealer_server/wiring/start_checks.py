@@ -10,7 +10,6 @@ from dealer_server import store
 from dealer_server.api import listener
 from dealer_server.db.polling import poll
 from dealer_server.db.session import Session
-from dealer_server.dev import embedded
 from dealer_server.settings import CannotStart, Settings
 from dealer_server.wiring.shared import tls_pair
 
@@ -49,7 +48,10 @@ async def serve_lock(settings: Settings, share_nothing: bool) -> AsyncIterator[N
             )  # it started while this process had no connection to the database
 
     try:
-        if settings.environment == "production" and await store.serve_lock.cluster_name(session) == embedded.MARK:
+        if (
+            settings.environment == "production"
+            and await store.serve_lock.cluster_name(session) == store.serve_lock.EMBEDDED_CLUSTER
+        ):
             raise CannotStart("the embedded PostgreSQL is for trials: set DATABASE_URL to a server of your own")
         if not await store.serve_lock.hold(session, shared=shared):
             raise CannotStart(

@@ -12,9 +12,10 @@ from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import DEALER_DEVELOPERS, DEALER_FINANCE, DEALERS
 from dealer_server.console.shared.request_context import Answer, Html, NotFound, Redirect, RequestContext
-from dealer_server.rules.money import money, refund
+from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity, snapshot
 from dealer_server.rules.orders.model import Item, Order, Profile
+from dealer_server.rules.refunds import refund
 from dealer_server.store.console import dealer
 from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console.dealer import Span

@@ -14,7 +14,7 @@ from dealer_server.console.shared.permissions import DEALER_DEVELOPERS, DEALER_F
 from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.operations.profiles.query_usage import query_usage
-from dealer_server.rules.lifecycle import qr
+from dealer_server.rules.esim import qr
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import STOCK, Order
 from dealer_server.store.console import dealer

@@ -12,7 +12,7 @@ from dealer_server.console.shared.permissions import CODE_VIEWERS, OPERATOR_SUPP
 from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.operations.profiles.reveal_activation_code import reveal_activation_code
-from dealer_server.rules.lifecycle import activation_code, qr
+from dealer_server.rules.esim import activation_code, qr
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import STOCK, Item, Profile
 from dealer_server.store.console import dealers as console_dealers

@@ -8,8 +8,9 @@ from typing import IO
 
 from dealer_server.dev.embedded.accounts import user_name
 from dealer_server.dev.embedded.errors import EmbeddedError
+from dealer_server.store.tenants.serve_lock import EMBEDDED_CLUSTER
 
-MARK = "esim-dealer"
+MARK = EMBEDDED_CLUSTER
 
 
 def default_folder() -> Path:

@@ -24,12 +24,12 @@ from dealer_server.store.audit.audit_log import record_act
 from dealer_server.store.orders import fulfillment
 from dealer_server.store.orders.save import DELIVERY, save
 from dealer_server.store.suppliers import purchase as purchase_store
-from dealer_server.store.suppliers.purchase import Hop, Key, Made, New
+from dealer_server.store.suppliers.purchase import Hop, Key, New, PurchaseState
 from dealer_server.store.webhooks import enqueue
 from dealer_server.suppliers.registry import BUILTIN
 
 _RETRY_SUFFIX = re.compile(r"-r[0-9]+$")
-Purchases = Mapping[int, Sequence[Made]]
+Purchases = Mapping[int, Sequence[PurchaseState]]
 """An order's purchases by profileId, the oldest first."""
 
 
@@ -187,7 +187,7 @@ def _last_keys(profiles: Sequence[Profile], purchases: Purchases) -> list[Key]:
     return [purchases[profile.profile_id][-1].key for profile in profiles if profile.profile_id in purchases]
 
 
-def _next_purchase(key: tuple[int, int, int], before: Sequence[Made], hop: Hop) -> New:
+def _next_purchase(key: tuple[int, int, int], before: Sequence[PurchaseState], hop: Hop) -> New:
     """The next purchase of a profile. Where the supplier accepted an order for it that came to nothing, it gets a new
     unit key: with the old one, the supplier would answer with that order."""
     tenant_id, order_id, line = key

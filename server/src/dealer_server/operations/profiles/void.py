@@ -22,10 +22,10 @@ from dealer_server.db.session import Session
 from dealer_server.operations.errors import require_reason
 from dealer_server.operations.profiles.profile_key import profile_key
 from dealer_server.rules import refusal
-from dealer_server.rules.money import refund
-from dealer_server.rules.money.refund import Way
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Item, Order, Profile
+from dealer_server.rules.refunds import refund
+from dealer_server.rules.refunds.refund import Way
 from dealer_server.store.audit.audit_log import record_act
 from dealer_server.store.orders.save import VOID, save
 from dealer_server.store.profiles import iccid as iccids

@@ -13,11 +13,12 @@ from dealer_server.audit_context import Actor
 from dealer_server.db.sealing import DataKeys
 from dealer_server.db.session import Session
 from dealer_server.rules import refusal
-from dealer_server.rules.money import refund, wallet
-from dealer_server.rules.money.refund import Plan, Way
+from dealer_server.rules.money import wallet
 from dealer_server.rules.money.wallet import Wallet
 from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.rules.orders.snapshot import Links
+from dealer_server.rules.refunds import refund
+from dealer_server.rules.refunds.refund import Plan, Way
 from dealer_server.store.refunds import refund as refund_store
 from dealer_server.store.refunds.refund import Credit, NewRefund, Refund, RefundLine
 from esim_dealer.wire import calls

@@ -20,10 +20,10 @@ from dealer_server.db.sealing import DataKeys
 from dealer_server.db.session import Session
 from dealer_server.operations.refunds.decide import OrderKey, RefundBatch, RefundDecision, RefundRequest, WayOf
 from dealer_server.rules import refusal
-from dealer_server.rules.money import refund
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
 from dealer_server.rules.orders.snapshot import Links
+from dealer_server.rules.refunds import refund
 from dealer_server.store.audit.audit_log import record_act
 from dealer_server.store.refunds import refund as refund_store
 from dealer_server.store.refunds.refund import Refund

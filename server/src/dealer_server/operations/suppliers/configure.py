@@ -14,7 +14,7 @@ from dealer_server.db.sealing import DataKeys
 from dealer_server.operations.catalogue.import_packages import with_route
 from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.suppliers.describe import visible_settings
-from dealer_server.rules.lifecycle import iccid
+from dealer_server.rules.esim import iccid
 from dealer_server.rules.orders.model import STOCK
 from dealer_server.store.audit.audit_log import record_act
 from dealer_server.store.console import packages as package_store

@@ -12,7 +12,7 @@ from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
 from dealer_server.operations.errors import OperatorError
-from dealer_server.rules.lifecycle import activation_code, iccid
+from dealer_server.rules.esim import activation_code, iccid
 from dealer_server.store.audit.audit_log import record_act
 from dealer_server.store.suppliers import purchase as purchase_store
 from dealer_server.store.suppliers.supplier import Parked

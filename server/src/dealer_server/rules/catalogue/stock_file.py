@@ -10,8 +10,8 @@ from difflib import get_close_matches
 import msgspec
 
 from dealer_server.rules.catalogue.importing import Fault
-from dealer_server.rules.lifecycle import activation_code, iccid
-from dealer_server.rules.lifecycle.activation_code import ActivationCode
+from dealer_server.rules.esim import activation_code, iccid
+from dealer_server.rules.esim.activation_code import ActivationCode
 
 COLUMNS = ("iccid", "activationCode", "smdpAddress", "matchingId")
 
@@ -40,7 +40,7 @@ class StockFile(msgspec.Struct, frozen=True):
 
 def read(text: str) -> StockFile:
     """Reads a whole file, its faults included; never an exception, whatever the text."""
-    records = [record for record in _records(text.removeprefix("\ufeff")) if not _blank(record[1])]
+    records = [(at, cells) for at, cells in _records(text.removeprefix("\ufeff")) if not _blank(cells)]
     if not records:
         return _faulty(Fault(1, "", "the file is empty"))
     (line, header), *rows = records

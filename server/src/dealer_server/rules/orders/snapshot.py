@@ -6,7 +6,7 @@ from decimal import Decimal
 import msgspec
 from msgspec import UNSET
 
-from dealer_server.rules.lifecycle import activation_code
+from dealer_server.rules.esim import activation_code
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import STOCK, Item, Order, Profile

@@ -16,10 +16,10 @@ from dealer_server.db.connection import Connection
 from dealer_server.db.rows import as_values, columns_of
 from dealer_server.db.sealing import DataKeys, delivery_context
 from dealer_server.db.session import Session
-from dealer_server.rules.money.refund import Part, Way
 from dealer_server.rules.orders import snapshot
 from dealer_server.rules.orders.model import STOCK, Order
 from dealer_server.rules.orders.snapshot import Links
+from dealer_server.rules.refunds.refund import Part, Way
 from dealer_server.store.orders.save import VOID, save
 from dealer_server.store.suppliers import stock
 from dealer_server.store.webhooks import enqueue

@@ -7,7 +7,7 @@ ALTER TABLE profile ADD CONSTRAINT held_while_it_can_be_refunded CHECK (NOT held
 INSERT INTO id_block VALUES ('refund', 0), ('topup', 0);
 
 -- One request to give money back: one credit at most (the ledger's UNIQUE holds it too), one REFUND_COMPLETED.
--- scope: what it named, as 16 bytes (rules/money/refund.py). credited: what came of `amount` once it is settled. due_at set: all of
+-- scope: what it named, as 16 bytes (rules/refunds/refund.py). credited: what came of `amount` once it is settled. due_at set: all of
 -- it is decided, and the worker settles it.
 CREATE TABLE refund (
     tenant_id bigint NOT NULL REFERENCES wallet,

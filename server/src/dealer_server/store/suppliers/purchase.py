@@ -114,7 +114,7 @@ async def routes(session: Connection | Session, package_codes: Sequence[str]) ->
     return found
 
 
-class Made(NamedTuple):
+class PurchaseState(NamedTuple):
     """A purchase as it stands."""
 
     tenant_id: int
@@ -130,7 +130,7 @@ class Made(NamedTuple):
         return self.tenant_id, self.profile_id, self.position
 
 
-async def of_order(connection: Connection, order: tuple[int, int]) -> dict[int, list[Made]]:
+async def of_order(connection: Connection, order: tuple[int, int]) -> dict[int, list[PurchaseState]]:
     """An order's purchases by profileId, in their order, locked until the transaction ends. Lock the order first."""
     found = await connection.fetch(
         "SELECT b.tenant_id, b.profile_id, b.position, b.unit_key, b.supplier, b.state, b.supplier_ref"
@@ -140,9 +140,9 @@ async def of_order(connection: Connection, order: tuple[int, int]) -> dict[int, 
         " ORDER BY b.profile_id, b.position FOR NO KEY UPDATE OF b",
         *order,
     )
-    made: dict[int, list[Made]] = {}
+    made: dict[int, list[PurchaseState]] = {}
     for row in found:
-        made.setdefault(row["profile_id"], []).append(Made(**row))
+        made.setdefault(row["profile_id"], []).append(PurchaseState(**row))
     return made
 
 

@@ -2,6 +2,7 @@
 
 from dealer_server.db.session import Session
 
+EMBEDDED_CLUSTER = "esim-dealer"  # the cluster_name of the embedded PostgreSQL
 _LOCK = 5_382_015
 
 

@@ -9,10 +9,10 @@ import hmac
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from dealer_server.rules.lifecycle import iccid
+from dealer_server.rules.esim import iccid
 from dealer_server.rules.lifecycle.lifecycle import LifecycleTerms, Report
-from dealer_server.rules.money.refund import Way
 from dealer_server.rules.orders import identity
+from dealer_server.rules.refunds.refund import Way
 from dealer_server.suppliers.contract import (
     Bought,
     Caps,

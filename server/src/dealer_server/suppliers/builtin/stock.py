@@ -6,7 +6,7 @@ unknown, and no code is handed out twice.
 
 from datetime import datetime
 
-from dealer_server.rules.money.refund import Way
+from dealer_server.rules.refunds.refund import Way
 from dealer_server.suppliers.contract import Caps, FromStock, Outcome, Unit, VoidDone, VoidOutcome, VoidUnit
 
 

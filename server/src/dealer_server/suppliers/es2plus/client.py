@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from dealer_server.rules.lifecycle import activation_code
+from dealer_server.rules.esim import activation_code
 from dealer_server.rules.lifecycle.lifecycle import Report
 from dealer_server.suppliers.contract import (
     BadEvent,

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from dealer_server.rules.lifecycle import activation_code as code_rules
-from dealer_server.rules.lifecycle import iccid as iccid_rules
+from dealer_server.rules.esim import activation_code as code_rules
+from dealer_server.rules.esim import iccid as iccid_rules
 from dealer_server.rules.lifecycle.lifecycle import Report
 
 # Answers

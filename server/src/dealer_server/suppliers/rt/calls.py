@@ -13,7 +13,7 @@ from msgspec import Meta
 from dealer_server.rules.access import access
 from dealer_server.suppliers.rate_limiter import RateLimiter
 from dealer_server.suppliers.rt import parsing
-from dealer_server.suppliers.rt.parsing import Said
+from dealer_server.suppliers.rt.parsing import RtAnswer
 from esim_dealer.wire import signing
 
 PATH = "/api/v1/open/"
@@ -68,7 +68,7 @@ class Calls:
         if self._session is not None:
             await self._session.close()
 
-    async def call(self, operation: str, content: Mapping[str, Any]) -> Said:
+    async def call(self, operation: str, content: Mapping[str, Any]) -> RtAnswer:
         """One POST. Too many calls, whatever the body, are a failure with the code BUSY. Raises NotSent, NoAnswer."""
         body = msgspec.json.encode(content)
         url = self._settings.base_url.rstrip("/") + PATH + operation
@@ -125,10 +125,10 @@ async def _text(answer: aiohttp.ClientResponse) -> bytes:
     return b"".join(parts)
 
 
-def _said(status: int, text: bytes) -> Said:
+def _said(status: int, text: bytes) -> RtAnswer:
     """Raises NoAnswer where the effect of the call stays unknown."""
     if status == 429:
-        return Said(BUSY, "too many calls")
+        return RtAnswer(BUSY, "too many calls")
     try:
         said = parsing.read(text)
     except ValueError as error:

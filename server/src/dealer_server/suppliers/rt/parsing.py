@@ -22,7 +22,7 @@ _NO_ERROR = ("", "0", "000000")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 
 
-class Said(msgspec.Struct, frozen=True):
+class RtAnswer(msgspec.Struct, frozen=True):
     """An answer that was understood. `code` is "" for a success, else six digits; `obj` what came with it."""
 
     code: str
@@ -131,7 +131,7 @@ _envelope = msgspec.json.Decoder(_Envelope)
 _notice = msgspec.json.Decoder(Notice)
 
 
-def read(body: bytes) -> Said:
+def read(body: bytes) -> RtAnswer:
     """The envelope {success, errorCode, errorMsg|errorMessage, obj}. Raises ValueError where it is neither a success
     nor a failure."""
     envelope = _decoded(_envelope, body)
@@ -140,8 +140,8 @@ def read(body: bytes) -> Said:
     if succeeded == (code not in _NO_ERROR):
         raise ValueError(f"neither a success nor a failure: errorCode {_line(code, 20)!r}")
     if succeeded:
-        return Said("", obj=envelope.obj)
-    return Said(_line(code, 20), _line(envelope.error_msg or envelope.error_message or "", 160))
+        return RtAnswer("", obj=envelope.obj)
+    return RtAnswer(_line(code, 20), _line(envelope.error_msg or envelope.error_message or "", 160))
 
 
 def order_no(obj: Any) -> str:

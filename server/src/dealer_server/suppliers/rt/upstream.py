@@ -34,7 +34,7 @@ from dealer_server.suppliers.contract import (
 )
 from dealer_server.suppliers.rt import parsing
 from dealer_server.suppliers.rt.calls import BUSY, Calls, NoAnswer, NotSent, RtSettings
-from dealer_server.suppliers.rt.parsing import RtProfile, RtUsage, Said
+from dealer_server.suppliers.rt.parsing import RtAnswer, RtProfile, RtUsage
 
 T = TypeVar("T")
 METHOD_SECONDS = 40.0  # ends before CALL_SECONDS
@@ -171,7 +171,7 @@ class RtUpstream:
             return await self._refused(refusal, purchase, said)
         return await self._refused_again(purchase, said, now)
 
-    async def _refused_again(self, purchase: Purchase, said: Said, now: datetime) -> Outcome:
+    async def _refused_again(self, purchase: Purchase, said: RtAnswer, now: datetime) -> Outcome:
         """A refusal that proves nothing by itself: the first order may have used up money or stock."""
         try:
             if found := await self._find(purchase, now):
@@ -181,7 +181,7 @@ class RtUpstream:
         refusal = None if said.code in _AS_IF_THERE else _REFUSALS.get(said.code)
         return await self._refused(refusal, purchase, said) if refusal else Unknown(said.words)
 
-    async def _refused(self, code: RejectedCode, purchase: Purchase, said: Said) -> Rejected:
+    async def _refused(self, code: RejectedCode, purchase: Purchase, said: RtAnswer) -> Rejected:
         asks = await self._price(purchase) if said.code == _PRICE else None
         return Rejected(code, True, said.words, said.code in _ALL_REFUSED, asks)
 
@@ -276,7 +276,7 @@ class RtUpstream:
                 return [] if said.code else parsing.usages(said.obj)
         return []
 
-    async def _query(self, by: Mapping[str, str], page: int = 1) -> Said:
+    async def _query(self, by: Mapping[str, str], page: int = 1) -> RtAnswer:
         return await self._calls.call("esim/query", {**by, "pager": {"pageNum": page, "pageSize": PAGE_SIZE}})
 
 
