@@ -13,6 +13,7 @@ from dealer_server.api.openapi import examples
 from dealer_server.api.result_codes import RESULT_CODES
 from dealer_server.dev import catalogue as dev_catalogue
 from dealer_server.operations.catalogue import catalogue
+from dealer_server.operations.catalogue.list_packages import parse_filter
 from dealer_server.rules import refusal
 from dealer_server.rules.access import access
 from dealer_server.rules.access.rate_limit import Allowance
@@ -145,7 +146,7 @@ def test_the_orders_and_profiles_of_lists_are_the_same_ones() -> None:
 
 def test_the_examples_of_the_catalogue_are_what_it_answers() -> None:
     current, call = catalogue_of_the_test_environment(), calls.PackageList(package_code="TEST-OK")
-    filters = catalogue.check(call)
+    filters = parse_filter(call)
     assert example("/package/list", "page") == on_the_wire(msgspec.Raw(current.page(PRICES, filters)))
     assert example("/package/list", "notModified") == on_the_wire(msgspec.Raw(current.not_modified(PRICES, filters)))
     regions = current.regions(PRICES, calls.RegionList(type="REGION", keyword="benelux"))

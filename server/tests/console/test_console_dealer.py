@@ -97,7 +97,7 @@ async def acts(service: Service, tenant_id: int) -> list[str]:
     async with service.database.connection() as connection:
         sql = (
             "SELECT action FROM audit_log WHERE tenant_id = $1 AND author LIKE 'console:%'"
-            " AND action <> 'sign_in.with_password' ORDER BY audit_id"
+            " AND action <> 'user.sign_in' ORDER BY audit_id"
         )
         return [row[0] for row in await connection.fetch(sql, tenant_id)]
 

@@ -75,7 +75,7 @@ async def test_whoever_gives_name_and_password_is_inside(service: Service, visit
     assert is_inside(await visitor.get("/console/account"))
     [act] = await rows(
         service,
-        "SELECT author, source FROM audit_log WHERE action = 'sign_in.with_password' ORDER BY audit_id DESC LIMIT 1",
+        "SELECT author, source FROM audit_log WHERE action = 'user.sign_in' ORDER BY audit_id DESC LIMIT 1",
     )
     assert act == ("console:Ann@Example.com", "127.0.0.1")
 
@@ -756,7 +756,7 @@ async def test_who_did_what_is_in_the_audit_log(service: Service, admin: Browser
     await admin.post("/console/users", {"name": name, "role": "support", "tenant": ""})
     sql = "SELECT author, source, action, detail::text FROM audit_log WHERE detail::text LIKE $1"
     [(author, source, action, detail)] = await rows(service, sql, f"%{name}%")
-    assert (author, source, action) == (f"console:{admin.name}", "127.0.0.1", "accounts.create")
+    assert (author, source, action) == (f"console:{admin.name}", "127.0.0.1", "user.create")
     assert "password" not in str(detail)
 
 
