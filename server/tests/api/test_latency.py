@@ -13,8 +13,8 @@ from dealer_server.store.console import overview
 from dealer_server.store.console.overview import HOUR, Hour
 from support.api_client import Service, running_service
 
-AT = datetime(2026, 11, 20, 8, 15, 30, tzinfo=UTC)
-EIGHT = datetime(2026, 11, 20, 8, tzinfo=UTC)
+AT = datetime(2025, 11, 20, 8, 15, 30, tzinfo=UTC)
+EIGHT = datetime(2025, 11, 20, 8, tzinfo=UTC)
 
 
 class ManualClock:
