@@ -42,16 +42,13 @@ async def serve_lock(settings: Settings, share_nothing: bool) -> AsyncIterator[N
     session, shared = Session(settings.database_url, {}), bool(settings.valkey_url) or share_nothing
 
     async def hold() -> None:
+        # Another one may have started while this process had no connection to the database.
         if not await store.serve_lock.hold(session, shared=shared):
-            log.error(
-                "another_serve_runs_on_this_database"
-            )  # it started while this process had no connection to the database
+            log.error("another_serve_runs_on_this_database")
 
     try:
-        if (
-            settings.environment == "production"
-            and await store.serve_lock.cluster_name(session) == store.serve_lock.EMBEDDED_CLUSTER
-        ):
+        embedded = await store.serve_lock.cluster_name(session) == store.serve_lock.EMBEDDED_CLUSTER
+        if embedded and settings.environment == "production":
             raise CannotStart("the embedded PostgreSQL is for trials: set DATABASE_URL to a server of your own")
         if not await store.serve_lock.hold(session, shared=shared):
             raise CannotStart(
