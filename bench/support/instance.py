@@ -25,7 +25,7 @@ from dealer_server.operations.catalogue.import_packages import put_packages
 from dealer_server.operations.tenants.create import create_tenant
 from dealer_server.operations.tenants.set_terms import Terms
 from dealer_server.operations.webhooks import endpoint
-from dealer_server.rules.delivery.endpoint import Policy
+from dealer_server.rules.webhooks.endpoint import Policy
 from dealer_server.store import schema
 from esim_dealer.wire.calls import SetWebhook
 

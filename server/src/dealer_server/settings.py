@@ -13,7 +13,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from dealer_server.db.sealing import MasterKeys
 from dealer_server.rules.access import access
-from dealer_server.rules.delivery import backoff
+from dealer_server.rules.webhooks import backoff
 
 _POSTGRES = re.compile(r"postgres(ql)?://([^/?#]*@)?(?P<hosts>[^/?#]*)([/?#].*)?", re.DOTALL)
 _HOSTS = re.compile(r"((\[[0-9A-Fa-f:.]+\]|[^\[\]:,]*)(:[0-9]{1,5})?(,|$))*", re.ASCII)

@@ -18,7 +18,7 @@ from dealer_server.rules import refusal
 from dealer_server.rules.access import access
 from dealer_server.rules.access.rate_limit import Allowance
 from dealer_server.rules.catalogue.package import Package
-from dealer_server.rules.delivery import change_hints, delivery, endpoint
+from dealer_server.rules.delivery import delivery
 from dealer_server.rules.delivery.delivery import Codes
 from dealer_server.rules.lifecycle import lifecycle
 from dealer_server.rules.lifecycle.lifecycle import Lifecycle, Report
@@ -28,6 +28,7 @@ from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.rules.orders.order import ExistingOrder
 from dealer_server.rules.orders.priced_lines import Offer
 from dealer_server.rules.orders.snapshot import Links
+from dealer_server.rules.webhooks import change_hints, endpoint
 from esim_dealer.wire import calls, envelope
 from esim_dealer.wire.events import EVENTS
 from esim_dealer.wire.snapshot import Snapshot

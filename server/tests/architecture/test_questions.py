@@ -65,3 +65,14 @@ def test_the_tree_shows_every_folder():
     shown = set(re.findall(r"(?:^  |   )(\w+)/", tree, re.MULTILINE))
     folders = {file.parent.name for file in SERVER.glob("*/__init__.py")}
     assert folders == shown & folders, f"not shown: {folders - shown}"
+
+
+@pytest.mark.parametrize(
+    "page", [DOCS / "contributing.md", *sorted((DOCS / "guides").glob("*.md"))], ids=lambda page: page.name
+)
+def test_every_path_of_a_guide_exists(page: Path):
+    """As it is written, from one of the folders that guides name paths from. A supplier `acme` is an example."""
+    paths = set(re.findall(r"`((?:[\w-]+/)+[\w-]+\.(?:py|md|json|sql|html))`", page.read_text()))
+    tops = (ROOT, SERVER, SERVER.parent, ROOT / "sdk/src", ROOT / "sdk/src/esim_dealer", DOCS, page.parent)
+    missing = {path for path in paths if not any((top / path).exists() for top in tops)}
+    assert {path for path in missing if not re.search("acme|NNNN", path)} == set()

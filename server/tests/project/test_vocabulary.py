@@ -15,7 +15,8 @@ from dealer_server.api.result_codes import STATUS
 from dealer_server.api.routes import ROUTES, Route
 from dealer_server.dev import catalogue as generate
 from dealer_server.rules import refusal
-from dealer_server.rules.delivery import backoff, delivery
+from dealer_server.rules.delivery import delivery
+from dealer_server.rules.webhooks import backoff
 from esim_dealer import operations as sdk_operations
 from esim_dealer.wire import calls, signing, vocabulary
 from esim_dealer.wire import operations as wire

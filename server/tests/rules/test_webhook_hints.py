@@ -6,7 +6,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from dealer_server.rules.delivery.change_hints import change_hints
+from dealer_server.rules.webhooks.change_hints import change_hints
 from esim_dealer.wire.snapshot import Snapshot
 from esim_dealer.wire.vocabulary import ChangeHint
 from support import paths

@@ -16,7 +16,7 @@ from dealer_server.dev import catalogue as generate
 from dealer_server.operations.catalogue import load_stock
 from dealer_server.operations.catalogue.import_packages import put_packages
 from dealer_server.operations.webhooks import endpoint
-from dealer_server.rules.delivery.endpoint import Policy
+from dealer_server.rules.webhooks.endpoint import Policy
 from dealer_server.store.tenants import data_key
 from esim_dealer.wire import signing
 from esim_dealer.wire.calls import SetWebhook

@@ -14,8 +14,8 @@ from typing import Any
 from dealer_server import store
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys, MasterKeys, credential_context, profile_context
-from dealer_server.rules.delivery.endpoint import Policy
 from dealer_server.rules.orders.snapshot import Links
+from dealer_server.rules.webhooks.endpoint import Policy
 from dealer_server.store.webhooks import endpoints, enqueue
 from dealer_server.store.webhooks.endpoints import Endpoint
 from dealer_server.webhooks.loop import Deliverer, Options

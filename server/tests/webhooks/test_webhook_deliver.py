@@ -10,7 +10,7 @@ import pytest
 
 from dealer_server import metrics, store
 from dealer_server.db.sealing import credential_context, delivery_context
-from dealer_server.rules.delivery.backoff import SCHEDULE_SECONDS
+from dealer_server.rules.webhooks.backoff import SCHEDULE_SECONDS
 from dealer_server.store.webhooks import endpoints
 from dealer_server.webhooks import outcome
 from dealer_server.webhooks.loop import Batch

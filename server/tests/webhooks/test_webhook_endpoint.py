@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dealer_server.operations.webhooks import endpoint as webhook
-from dealer_server.rules.delivery import endpoint
-from dealer_server.rules.delivery.endpoint import Policy
 from dealer_server.rules.refusal import CallbackUrlRefused
+from dealer_server.rules.webhooks import endpoint
+from dealer_server.rules.webhooks.endpoint import Policy
 from esim_dealer.wire.calls import SetWebhook
 from support.webhook_fixture import LOOPBACK, Receiver, WebhookFixture, deliver_all, listening, webhook_fixture
 

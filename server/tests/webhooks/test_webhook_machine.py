@@ -27,9 +27,9 @@ from dealer_server.db.errors import DatabaseLost
 from dealer_server.db.session import Session
 from dealer_server.operations.audit.check_invariants import check_invariants
 from dealer_server.operations.webhooks import endpoint
-from dealer_server.rules.delivery.change_hints import change_hints, comparable
 from dealer_server.rules.orders import snapshot
 from dealer_server.rules.refusal import StatusForbids
+from dealer_server.rules.webhooks.change_hints import change_hints, comparable
 from dealer_server.store.webhooks import claim
 from dealer_server.store.webhooks import resend as webhook_resend
 from dealer_server.webhooks.loop import Deliverer

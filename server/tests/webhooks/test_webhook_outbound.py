@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from dealer_server.rules.delivery.endpoint import Policy
+from dealer_server.rules.webhooks.endpoint import Policy
 from dealer_server.webhooks import outbound
 from dealer_server.webhooks.outbound import AddressRefused, Answer, Outbound, Resolver
 from support.webhook_fixture import LOOPBACK, PATIENCE, Receiver, Request, answer, hang, listening

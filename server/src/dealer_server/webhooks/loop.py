@@ -14,7 +14,7 @@ import structlog
 from dealer_server.clock import Clock
 from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost
-from dealer_server.rules.delivery import backoff
+from dealer_server.rules.webhooks import backoff
 from dealer_server.webhooks import outcome
 from dealer_server.webhooks.claim import LEASE_SECONDS, Attempt, Claimer
 from dealer_server.webhooks.post import Poster

@@ -22,8 +22,8 @@ import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from dealer_server.rules.delivery import endpoint
-from dealer_server.rules.delivery.endpoint import Policy
+from dealer_server.rules.webhooks import endpoint
+from dealer_server.rules.webhooks.endpoint import Policy
 from esim_dealer.wire.vocabulary import AttemptError
 
 CONNECT_SECONDS = 3.0

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from dealer_server.rules.delivery import backoff
+from dealer_server.rules.webhooks import backoff
 from dealer_server.store.webhooks.circuit_breaker import EndpointResults
 from dealer_server.store.webhooks.claim import Claimed
 from dealer_server.store.webhooks.results import DeliveryResult

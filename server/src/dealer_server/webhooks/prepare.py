@@ -11,10 +11,10 @@ import structlog
 
 from dealer_server.db.sealing import CannotOpen, DataKeys, delivery_context
 from dealer_server.db.session import Session
-from dealer_server.rules.delivery.change_hints import change_hints
 from dealer_server.rules.orders import snapshot
 from dealer_server.rules.orders.model import Order
 from dealer_server.rules.orders.snapshot import Links
+from dealer_server.rules.webhooks.change_hints import change_hints
 from dealer_server.store.orders import order as orders
 from dealer_server.store.webhooks import claim
 from dealer_server.store.webhooks.claim import Baseline, Claimed, Frozen

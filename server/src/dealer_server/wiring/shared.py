@@ -11,8 +11,8 @@ from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
 from dealer_server.operations.cache import LOAD_LIMIT_SECONDS, REFRESH_LIMIT_SECONDS, Cache
 from dealer_server.operations.health import Health
-from dealer_server.rules.delivery.endpoint import Policy
 from dealer_server.rules.orders.snapshot import Links
+from dealer_server.rules.webhooks.endpoint import Policy
 from dealer_server.settings import Settings
 from dealer_server.store import schema
 from dealer_server.suppliers.builtin.simulated import Simulated

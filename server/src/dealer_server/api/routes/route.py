@@ -16,8 +16,8 @@ from dealer_server.operations.orders.query import OrderQueryBatcher
 from dealer_server.operations.profiles.void import VoidBatcher
 from dealer_server.operations.refunds.request import RefundBatcher
 from dealer_server.operations.wallets.query_balance import BalanceBatcher
-from dealer_server.rules.delivery.endpoint import Policy
 from dealer_server.rules.orders.snapshot import Links
+from dealer_server.rules.webhooks.endpoint import Policy
 from dealer_server.store.console.api_log import Step
 from dealer_server.webhooks.outbound import Outbound
 from esim_dealer.wire import calls

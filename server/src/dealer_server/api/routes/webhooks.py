@@ -3,7 +3,7 @@
 from dealer_server.api.routes.route import Parts, route
 from dealer_server.operations.cache import Caller
 from dealer_server.operations.webhooks import endpoint
-from dealer_server.webhooks import test_event
+from dealer_server.webhooks import sample_event
 from esim_dealer.wire import calls, operations
 
 FIELDS = {
@@ -72,7 +72,7 @@ async def query_webhook(parts: Parts, caller: Caller, _: calls.Empty) -> calls.W
 )
 async def send_test(parts: Parts, caller: Caller, _: calls.Empty) -> calls.WebhookTest:
     currency = caller.access.prices.currency
-    result = await test_event.send(
+    result = await sample_event.send(
         parts.database, parts.master_keys, parts.outbound, caller.tenant_id, currency, parts.clock()
     )
     return result.test

@@ -15,8 +15,8 @@ from dealer_server.store.console import api_log, dealer
 from dealer_server.store.console.pages import ListPage
 from dealer_server.store.webhooks import endpoints, log
 from dealer_server.store.webhooks.log import Delivery
-from dealer_server.webhooks import test_event
-from dealer_server.webhooks.test_event import TestResult
+from dealer_server.webhooks import sample_event
+from dealer_server.webhooks.sample_event import TestResult
 from esim_dealer.wire import calls
 from esim_dealer.wire.vocabulary import DeliveryState, EventType
 
@@ -76,7 +76,9 @@ async def test(context: RequestContext) -> Html:
     parts, tenant_id = context.parts, context.tenant_id
     async with parts.database.connection() as connection:
         currency = (await dealer.wallet(connection, tenant_id)).currency
-    result = await test_event.send(parts.database, parts.master_keys, parts.outbound, tenant_id, currency, context.now)
+    result = await sample_event.send(
+        parts.database, parts.master_keys, parts.outbound, tenant_id, currency, context.now
+    )
     if result.test.delivered:
         async with parts.database.connection() as connection:
             await api_log.record_steps(connection, [(tenant_id, "WEBHOOK")], context.now)

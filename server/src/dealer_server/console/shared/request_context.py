@@ -15,8 +15,8 @@ from dealer_server.db.sealing import DataKeys, MasterKeys
 from dealer_server.operations.profiles.void import VoidBatcher
 from dealer_server.operations.refunds.request import RefundBatcher
 from dealer_server.operations.users.password import Passwords
-from dealer_server.rules.delivery.endpoint import Policy
 from dealer_server.rules.orders.snapshot import Links
+from dealer_server.rules.webhooks.endpoint import Policy
 from dealer_server.settings import Settings
 from dealer_server.store.console.user import Session
 from dealer_server.webhooks.outbound import Outbound

@@ -9,10 +9,10 @@ from dealer_server import store
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.operations.paging import paged, utc, window
-from dealer_server.rules.delivery import endpoint
-from dealer_server.rules.delivery.endpoint import Policy
 from dealer_server.rules.orders import identity, snapshot
 from dealer_server.rules.refusal import CallbackUrlRefused, OrderNotFound, StatusForbids
+from dealer_server.rules.webhooks import endpoint
+from dealer_server.rules.webhooks.endpoint import Policy
 from dealer_server.store.webhooks import endpoints, log, upkeep
 from dealer_server.store.webhooks import resend as webhook_resend
 from dealer_server.store.webhooks.log import Filter
