@@ -22,6 +22,7 @@ from cryptography.x509.oid import NameOID
 
 from dealer_server.api import listener
 from dealer_server.api.listener import Deadlines, Limits, Listener
+from dealer_server.rules.access import access
 
 PATIENCE = 15.0  # seconds after which a test that waits for an event gives up
 BRISK = Deadlines(headers=0.3, body=0.3, idle=0.3, stalled=0.3, linger=0.3, shutdown=0.5, sweep=0.05)
@@ -49,7 +50,7 @@ class App:
         self.seen.append((scope["method"], scope["path"], body))
         self.scopes.append(scope)
         if scope["path"] == "/authenticated":
-            scope[listener.AUTHENTICATED]()
+            scope[access.AUTHENTICATED]()
         if scope["path"] == "/wait":
             self.entered.set()
             await asyncio.to_thread(self.released.wait, PATIENCE)

@@ -19,9 +19,10 @@ from dealer_server.operations.users import accounts, attempts, sessions, sign_in
 from dealer_server.operations.users.password import Passwords
 from dealer_server.operations.users.sessions import NotSignedIn, Visitor
 from dealer_server.rules.access import access, totp
+from support import raw_http
 from support.api_client import Service, running_service
 from support.browser import PASSWORDS, ROLES, Browser, browser, said, signed_in
-from support.processes import environment, run
+from support.processes import PATIENCE, environment, run
 
 PAGES = routing.declared_pages()
 POLICY = (
@@ -880,3 +881,24 @@ async def test_the_command_refuses_in_one_line(service: Service) -> None:
     ):
         done = await run("user", *arguments, env=env)
         assert (done.status, done.err) == (1, f"dealer-server: {line}")
+
+
+# Connections
+
+
+async def test_a_connection_with_a_session_outlasts_one_without(database_url: str):
+    settings = {"worker": False, "stranger_idle_seconds": 0.2, "idle_seconds": 60.0}
+    async with running_service(database_url, **settings) as service, signed_in(service) as somebody:
+        cookie = [("Cookie", f"dealer_console={somebody.token}")]
+        async with asyncio.timeout(PATIENCE):
+            reader, writer = await raw_http.connect(service.url)
+            nobody, other = await raw_http.connect(service.url)
+            writer.write(raw_http.request("/console/account", cookie, method="GET"))
+            assert (await raw_http.read(reader)).status == 200
+            other.write(raw_http.request("/console/sign-in", [], method="GET"))
+            assert (await raw_http.read(nobody)).status == 200
+            assert await nobody.read() == b""
+            writer.write(raw_http.request("/console/account", cookie, method="GET"))
+            assert (await raw_http.read(reader)).status == 200
+        for transport in (writer.transport, other.transport):
+            transport.abort()

@@ -12,7 +12,7 @@ import structlog
 
 from dealer_server.api import authenticate, parameters, replies
 from dealer_server.api.authenticate import Authenticator
-from dealer_server.api.listener import AUTHENTICATED, REPLY
+from dealer_server.api.listener import REPLY
 from dealer_server.api.routes import BoundRoute
 from dealer_server.db.errors import DatabaseLost, StatementTimeout
 from dealer_server.rules import refusal
@@ -60,7 +60,7 @@ class Gateway:
         if route is None and not path.startswith(b"/open-api/"):
             await self._pages(scope, receive, send)
             return
-        mark_authenticated = scope.pop(AUTHENTICATED, None)
+        mark_authenticated = scope.pop(access.AUTHENTICATED, None)
         trace = replies.trace_id()
         head = authenticate.read_head(scope["headers"])
         request_id = head.values[authenticate.REQUEST_ID]

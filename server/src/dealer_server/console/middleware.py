@@ -26,7 +26,6 @@ from dealer_server.operations.users.sessions import NotSignedIn, Visitor
 from dealer_server.rules.access import access
 from dealer_server.settings import Settings
 
-KNOWN = "dealer.known"  # the listener's: what to call once the client was authenticated
 RECENT_SECONDS = 300
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
@@ -143,8 +142,8 @@ class Sessions:
         elif authenticated.must_change and path not in (account.PASSWORD, sign_in.OUT):
             response = sign_in.redirect_first(request, account.PASSWORD)
         else:
-            if authenticated.session.complete and (be_known := scope.get(KNOWN)):
-                be_known()
+            if authenticated.session.complete and (mark_authenticated := scope.get(access.AUTHENTICATED)):
+                mark_authenticated()
             request.state.session = authenticated
             response = self._app
         await response(scope, receive, send)

@@ -7,11 +7,10 @@ answered 400, or closed. Nothing here knows the API; the answers made here have 
 
 from dealer_server.api.listener.limits import Counts, Deadlines, Limits
 from dealer_server.api.listener.protocol import Terms
-from dealer_server.api.listener.reply import AUTHENTICATED, REPLY
+from dealer_server.api.listener.reply import REPLY
 from dealer_server.api.listener.server import Listener, bind, server, tls_context
 
 __all__ = [
-    "AUTHENTICATED",
     "REPLY",
     "Counts",
     "Deadlines",

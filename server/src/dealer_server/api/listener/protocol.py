@@ -12,7 +12,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from dealer_server.api.listener.connections import ClientConnections, Connections
 from dealer_server.api.listener.limits import Counts, Deadlines, Limits
-from dealer_server.api.listener.reply import AUTHENTICATED, REPLY, reply
+from dealer_server.api.listener.reply import REPLY, reply
+from dealer_server.rules.access import access
 
 
 def no_address(_: str) -> bool:
@@ -175,7 +176,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         self.scope[REPLY] = functools.partial(reply, self.cycle)  # type: ignore[typeddict-unknown-key]
         if not self.authenticated:
-            self.scope[AUTHENTICATED] = self.mark_authenticated  # type: ignore[typeddict-unknown-key]
+            self.scope[access.AUTHENTICATED] = self.mark_authenticated  # type: ignore[typeddict-unknown-key]
         self.awaited = BODY
         self.deadline = 0.0
 

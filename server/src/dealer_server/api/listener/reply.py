@@ -7,7 +7,6 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 Reply = Callable[[int, bytes, Sequence[bytes]], bool]
 COPIED_BYTES = 16 * 1024  # a body smaller than this is cheaper copied than written apart
 REPLY = "dealer.reply"  # the scope's key of a Reply
-AUTHENTICATED = "dealer.authenticated"  # the scope's key of what to call once the client is authenticated
 
 
 def reply(cycle: RequestResponseCycle, status: int, head: bytes, body: Sequence[bytes]) -> bool:

@@ -9,6 +9,7 @@ from dealer_server.rules import refusal
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
+AUTHENTICATED = "dealer.authenticated"  # key of the ASGI scope: what is called once the client is authenticated
 SKEW_MS = 300_000
 APP_KEY = re.compile(rb"[A-Za-z0-9_]{1,64}").fullmatch
 TIMESTAMP = re.compile(rb"[0-9]{13}").fullmatch
