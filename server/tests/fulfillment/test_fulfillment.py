@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from dealer_server.db.session import Session
-from dealer_server.fulfillment.builtin_lines import BuiltinLines
+from dealer_server.fulfillment.builtin.lines import BuiltinLines
 from dealer_server.fulfillment.engine import Context
 from dealer_server.fulfillment.retry import lock_retry_seconds, retry_seconds
 from dealer_server.rules.catalogue.package import GB
@@ -437,7 +437,7 @@ KILLED = """
 import asyncio, sys
 from datetime import datetime
 from dealer_server import store
-from dealer_server.fulfillment.fulfill import Fulfiller
+from dealer_server.fulfillment.builtin.fulfiller import Fulfiller
 from dealer_server.db.database import Database
 from dealer_server.suppliers.builtin.simulated import Simulated
 from support.store_fixture import MASTER_KEYS, PACKAGES, SEED

@@ -10,7 +10,7 @@ from dealer_server import store
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys, MasterKeys
 from dealer_server.dev import catalogue
-from dealer_server.fulfillment.fulfill import Fulfiller
+from dealer_server.fulfillment.builtin.fulfiller import Fulfiller
 from dealer_server.operations.audit.check_invariants import check_invariants
 from dealer_server.operations.catalogue import load_stock as stock
 from dealer_server.operations.orders.id_allocator import IdAllocator

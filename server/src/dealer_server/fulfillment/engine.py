@@ -1,7 +1,7 @@
 """Fulfills paid orders at one supplier: claims work, asks the supplier, decides what its answers mean, records that.
 
 The engine is the same for every supplier. Its three kinds differ in what they claim and how they ask for it: the order
-lines of a builtin supplier (`builtin_lines.py`), order lines that are still to become purchases
+lines of a builtin supplier (`builtin/lines.py`), order lines that are still to become purchases
 (`purchases/purchase_planner.py`), the purchases at a remote supplier (`purchases/purchaser.py`). See
 docs/decisions/0022-one-fulfilment-engine.md.
 """

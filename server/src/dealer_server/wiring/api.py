@@ -48,22 +48,22 @@ class WebApps(NamedTuple):
 
 
 @asynccontextmanager
-async def web_apps(base: SharedParts) -> AsyncIterator[WebApps]:
+async def web_apps(shared: SharedParts) -> AsyncIterator[WebApps]:
     """The API and the console; leaving them waits for the orders that were accepted."""
-    settings, now = base.settings, base.clock.now
+    settings, now = shared.settings, shared.clock.now
     async with AsyncExitStack() as stack:
-        admission = await _admission(stack, base)
-        call_log = CallLog(base.database, base.cache, now, settings.proxies)
+        admission = await _admission(stack, shared)
+        call_log = CallLog(shared.database, shared.cache, now, settings.proxies)
         await stack.enter_async_context(call_log.running())
-        latency = LatencyRecorder(base.database, now)
+        latency = LatencyRecorder(shared.database, now)
         await stack.enter_async_context(latency.running())
-        parts = await _parts(stack, base, call_log)
-        console = await stack.enter_async_context(console_app(base, parts)) if settings.console != "" else None
+        parts = await _parts(stack, shared, call_log)
+        console = await stack.enter_async_context(console_app(shared, parts)) if settings.console != "" else None
         served = routes.served(test_environment=settings.environment == "test")
         generator.require_complete(served)
-        unsigned = _pages(base, served)
+        unsigned = _pages(shared, served)
         api = Gateway(
-            Authenticator(base.cache, settings.master_keys, admission, now, settings.proxies),
+            Authenticator(shared.cache, settings.master_keys, admission, now, settings.proxies),
             routes.table(served, parts),
             with_console(unsigned, console) if console and settings.console is None else unsigned,
             call_log.refused,
@@ -72,13 +72,13 @@ async def web_apps(base: SharedParts) -> AsyncIterator[WebApps]:
         yield WebApps(api, console)
 
 
-async def _admission(stack: AsyncExitStack, base: SharedParts) -> LocalAdmission | SharedAdmission:
-    settings = base.settings
+async def _admission(stack: AsyncExitStack, shared: SharedParts) -> LocalAdmission | SharedAdmission:
+    settings = shared.settings
     share = 1 / settings.processes
     rate, burst = settings.failed_authentications_per_second, settings.failed_authentications_burst
     if not settings.valkey_url:
         return LocalAdmission(share=share, failures_per_second=rate, failures_burst=burst)
-    written = WrittenIds(base.database.session(), base.database.session())
+    written = WrittenIds(shared.database.session(), shared.database.session())
     await stack.enter_async_context(written.running())
     admission = SharedAdmission(
         settings.valkey_url, share=share, failures_per_second=rate, failures_burst=burst, written=written
@@ -87,22 +87,22 @@ async def _admission(stack: AsyncExitStack, base: SharedParts) -> LocalAdmission
     return admission
 
 
-async def _parts(stack: AsyncExitStack, base: SharedParts, call_log: CallLog) -> routes.Parts:
+async def _parts(stack: AsyncExitStack, shared: SharedParts, call_log: CallLog) -> routes.Parts:
     """What the routes work with, opened; the stack closes it."""
-    settings, database, now = base.settings, base.database, base.clock.now
-    orders, refunds, voids = await _batchers(stack, base)
+    settings, database, now = shared.settings, shared.database, shared.clock.now
+    orders, refunds, voids = await _batchers(stack, shared)
     reads = await Database.open(settings.database_url, read_timeout_seconds=settings.list_seconds)
     stack.push_async_callback(reads.close)
     report = functools.partial(lifecycle_tracker.report, usage_interval=settings.usage_interval)
     return routes.Parts(
         database=database,
         reads=reads,
-        cache=base.cache,
+        cache=shared.cache,
         orders=orders,
-        queries=OrderQueryBatcher(await _session(stack, database), base.data_keys),
+        queries=OrderQueryBatcher(await _session(stack, database), shared.data_keys),
         accounts=BalanceBatcher(await _session(stack, database)),
-        data_keys=base.data_keys,
-        links=base.links,
+        data_keys=shared.data_keys,
+        links=shared.links,
         clock=now,
         callbacks=callback_policy(settings),
         master_keys=settings.master_keys,
@@ -110,18 +110,18 @@ async def _parts(stack: AsyncExitStack, base: SharedParts, call_log: CallLog) ->
         refunds=refunds,
         voids=voids,
         record_step=call_log.record_step,
-        usage=functools.partial(query_usage, database, now, base.signals.lifecycle.set),
+        usage=functools.partial(query_usage, database, now, shared.signals.lifecycle.set),
         advance=functools.partial(
-            advance.advance_profile, database, base.data_keys, base.links, report, now, base.signals.webhook.set
+            advance.advance_profile, database, shared.data_keys, shared.links, report, now, shared.signals.webhook.set
         ),
     )
 
 
-async def _batchers(stack: AsyncExitStack, base: SharedParts) -> tuple[OrderBatcher, RefundBatcher, VoidBatcher]:
-    database, now = base.database, base.clock.now
+async def _batchers(stack: AsyncExitStack, shared: SharedParts) -> tuple[OrderBatcher, RefundBatcher, VoidBatcher]:
+    database, now = shared.database, shared.clock.now
     # Blocks of ids need no flush of their own: what uses them is written to the same log later.
     ids = IdAllocator(await _session(stack, database, synchronous_commit="off"), now)
-    suppliers = suppliers_of(base)
+    suppliers = suppliers_of(shared)
 
     def way(for_refund: bool) -> Callable[[Item, Profile], Way]:
         """How a profile is voided: remote suppliers have to agree, builtin ones decide at once."""
@@ -129,10 +129,10 @@ async def _batchers(stack: AsyncExitStack, base: SharedParts) -> tuple[OrderBatc
             suppliers[item.supplier].way(item.package_code, for_refund) if item.supplier in suppliers else "SUPPLIER"
         )
 
-    settled = base.signals.refund_requested
-    orders = OrderBatcher(database, ids, now, base.signals.order_placed)
-    refunds = RefundBatcher(database, base.data_keys, base.links, way(True), now, settled)
-    voids = VoidBatcher(database, base.data_keys, way(False), now, settled)
+    settled = shared.signals.refund_requested
+    orders = OrderBatcher(database, ids, now, shared.signals.order_placed)
+    refunds = RefundBatcher(database, shared.data_keys, shared.links, way(True), now, settled)
+    voids = VoidBatcher(database, shared.data_keys, way(False), now, settled)
     for batcher in (orders, refunds, voids):
         stack.push_async_callback(batcher.close)
         await batcher.open()
@@ -146,10 +146,10 @@ async def _session(stack: AsyncExitStack, database: Database, **options: str) ->
     return session
 
 
-def _pages(base: SharedParts, served: tuple[Route[Any, Any], ...]) -> Starlette:
+def _pages(shared: SharedParts, served: tuple[Route[Any, Any], ...]) -> Starlette:
     @functools.cache
     def document() -> bytes:  # made for the first reader: it takes a tenth of a second
-        return msgspec.json.encode(generator.document(served, base_url=base.settings.base_url, version=VERSION))
+        return msgspec.json.encode(generator.document(served, base_url=shared.settings.base_url, version=VERSION))
 
-    code_of = functools.partial(show_qr.code_of, base.database, base.data_keys)
-    return pages(document, code_of, drawing.svg, drawing.png, base.health.not_ready)
+    code_of = functools.partial(show_qr.code_of, shared.database, shared.data_keys)
+    return pages(document, code_of, drawing.svg, drawing.png, shared.health.not_ready)

@@ -94,9 +94,8 @@ def status_pages(shared: SharedParts) -> Starlette:
 
 def console_socket(address: str) -> socket.socket:
     """Raises OSError."""
-    host, _, port = address.rpartition(":")
-    bound = listener.bind(host.strip("[]"), int(port))
-    log.info("console_served", address=f"{host}:{bound.getsockname()[1]}")
+    bound = listener.bind_address(address)
+    log.info("console_served", address=listener.address_text(bound))
     return bound
 
 
@@ -144,13 +143,12 @@ def metrics_socket(settings: Settings) -> socket.socket | None:
     Raises OSError where DEALER_METRICS names an address that is in use."""
     if settings.metrics == "":
         return None
-    host, _, port = (settings.metrics or METRICS).rpartition(":")
     try:
-        bound = listener.bind(host.strip("[]"), int(port))
+        bound = listener.bind_address(settings.metrics or METRICS)
     except OSError:
         if settings.metrics:
             raise
         log.warning("metrics_not_served", address=METRICS, reason="in use; set DEALER_METRICS for each worker")
         return None
-    log.info("metrics_served", address=f"{host}:{bound.getsockname()[1]}")
+    log.info("metrics_served", address=listener.address_text(bound))
     return bound

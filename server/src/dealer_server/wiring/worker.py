@@ -8,8 +8,8 @@ import structlog
 
 from dealer_server.api import listener, supplier_events
 from dealer_server.fulfillment import lifecycle_tracker
+from dealer_server.fulfillment.builtin.fulfiller import Fulfiller
 from dealer_server.fulfillment.engine import Context
-from dealer_server.fulfillment.fulfill import Fulfiller
 from dealer_server.fulfillment.health_monitor import HealthMonitor
 from dealer_server.fulfillment.lifecycle_tracker import LifecycleTracker, PollingSource
 from dealer_server.fulfillment.purchases.purchaser import Purchaser, PurchaseTerms
@@ -29,37 +29,37 @@ from dealer_server.wiring.shared import SharedParts, callback_policy, suppliers_
 log = structlog.get_logger(__name__)
 
 
-async def run(base: SharedParts) -> None:
+async def run(shared: SharedParts) -> None:
     """The worker's loops, until cancelled."""
-    settings, signals, clock = base.settings, base.signals, base.clock
+    settings, signals, clock = shared.settings, shared.signals, shared.clock
     policy = callback_policy(settings)
-    suppliers = suppliers_of(base)
-    settler = RefundSettler(base.database, base.data_keys, base.links, clock.now, signals.webhook.set)
+    suppliers = suppliers_of(shared)
+    settler = RefundSettler(shared.database, shared.data_keys, shared.links, clock.now, signals.webhook.set)
     fulfiller = Fulfiller(
-        database=base.database,
+        database=shared.database,
         suppliers=suppliers,
-        data_keys=base.data_keys,
-        package=lambda code: base.cache.catalogue.package(code),
+        data_keys=shared.data_keys,
+        package=lambda code: shared.cache.catalogue.package(code),
         clock=clock.now,
         changed=signals.refund_requested,
         refund_failed=settings.refund_failed,
     )
-    voids = queues(base.database, suppliers, base.data_keys, clock.now, signals.webhook.set, settler.wake.set)
+    voids = queues(shared.database, suppliers, shared.data_keys, clock.now, signals.webhook.set, settler.wake.set)
     sources = [supplier.reports for supplier in suppliers.values() if supplier.reports is not None]
     trackers = lifecycle_tracker.trackers(
-        base.database, sources, base.data_keys, clock.now, signals.webhook.set, settings.usage_interval
+        shared.database, sources, shared.data_keys, clock.now, signals.webhook.set, settings.usage_interval
     )
-    supervisor = supervisor_of(base, settler.wake.set)
+    supervisor = supervisor_of(shared, settler.wake.set)
     async with Outbound(policy) as outbound:
         deliverer = Deliverer(
-            base.database,
-            Preparer(base.data_keys, base.links),
+            shared.database,
+            Preparer(shared.data_keys, shared.links),
             Poster(outbound, settings.master_keys, clock.now),
             clock.now,
             signals.webhook,
             Options(schedule=settings.schedule),
         )
-        resender = Resender(base.database, clock.now, signals.webhook)
+        resender = Resender(shared.database, clock.now, signals.webhook)
         await _run_all(
             fulfiller.run(signals.fulfillment),
             deliverer.run(),
@@ -67,17 +67,17 @@ async def run(base: SharedParts) -> None:
             settler.run(),
             *(queue.run() for queue in voids),
             supervisor.run(),
-            serve_supplier_events(base, supervisor),
+            serve_supplier_events(shared, supervisor),
             *(tracker.run() for tracker in trackers),
             _forward(signals.refund, [settler.wake.set, *(queue.wake.set for queue in voids), supervisor.wake]),
             _forward(signals.lifecycle, [supervisor.wake, *(tracker.wake.set for tracker in trackers)]),
         )
 
 
-def supervisor_of(base: SharedParts, settle: Callable[[], None]) -> SupplierSupervisor:
+def supervisor_of(shared: SharedParts, settle: Callable[[], None]) -> SupplierSupervisor:
     """The loops of every remote supplier. One that an operator paused is asked nothing; from one that a worker paused
     nothing new is bought."""
-    database, signals, clock, settings = base.database, base.signals, base.clock, base.settings
+    database, signals, clock, settings = shared.database, shared.signals, shared.clock, shared.settings
 
     def loops(remote: Remote, supplier: SupplierRow) -> list[SupplierLoop]:
         if supplier.status != "ACTIVE" and supplier.paused_reason is None:
@@ -86,8 +86,8 @@ def supervisor_of(base: SharedParts, settle: Callable[[], None]) -> SupplierSupe
             remote,
             Context(
                 database.session(),
-                base.data_keys,
-                lambda code: base.cache.catalogue.package(code),
+                shared.data_keys,
+                lambda code: shared.cache.catalogue.package(code),
                 clock.now,
                 signals.refund_requested,
                 settings.refund_failed,
@@ -101,38 +101,37 @@ def supervisor_of(base: SharedParts, settle: Callable[[], None]) -> SupplierSupe
             LifecycleTracker(
                 PollingSource(remote),
                 database.session(),
-                base.data_keys,
+                shared.data_keys,
                 clock.now,
                 signals.webhook.set,
                 usage_interval=settings.usage_interval,
             ),
-            VoidQueue(remote, database.session(), base.data_keys, clock.now, signals.webhook.set, settle),
+            VoidQueue(remote, database.session(), shared.data_keys, clock.now, signals.webhook.set, settle),
         ]
 
-    return SupplierSupervisor(database, base.data_keys, loops)
+    return SupplierSupervisor(database, shared.data_keys, loops)
 
 
-async def serve_supplier_events(base: SharedParts, supervisor: SupplierSupervisor) -> None:
+async def serve_supplier_events(shared: SharedParts, supervisor: SupplierSupervisor) -> None:
     """Serves suppliers' messages, where an address is set for it, until cancelled."""
-    settings, clock = base.settings, base.clock
+    settings, clock = shared.settings, shared.clock
     if not settings.supplier_events:
         return
-    host, _, port = settings.supplier_events.rpartition(":")
-    bound = listener.bind(host.strip("[]"), int(port))
+    bound = listener.bind_address(settings.supplier_events)
 
     def source_of(code: str) -> supplier_events.EventSource | None:
         running = supervisor.get(code)
         return None if running is None else supplier_events.EventSource(running.remote, running.supplier.event_token)
 
     handler = SupplierEventHandler(
-        base.database.session(),
-        base.data_keys,
+        shared.database.session(),
+        shared.data_keys,
         clock.now,
-        base.signals.webhook.set,
+        shared.signals.webhook.set,
         supervisor.wake,
         settings.usage_interval,
     )
-    log.info("supplier_events_served", address=f"{host}:{bound.getsockname()[1]}")
+    log.info("supplier_events_served", address=listener.address_text(bound))
     try:
         await listener.server(
             supplier_events.app(source_of, handler.handle, clock.now),

@@ -143,6 +143,18 @@ def tls_context(certificate: Path, key: Path, client_ca: Path | None = None) -> 
     return context
 
 
+def bind_address(address: str) -> socket.socket:
+    """A listening socket on HOST:PORT, an IPv6 host in brackets. Raises OSError, as `bind` does."""
+    host, _, port = address.rpartition(":")
+    return bind(host.strip("[]"), int(port))
+
+
+def address_text(listening: socket.socket) -> str:
+    """HOST:PORT of a listening socket, an IPv6 host in brackets."""
+    host, port = listening.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def bind(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
     """A listening socket; its port is `getsockname()[1]`. Raises OSError, which names the address, when it is taken.
 

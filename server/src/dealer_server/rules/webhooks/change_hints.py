@@ -4,6 +4,7 @@ Hints are the difference between the last delivered snapshot of an order, if the
 """
 
 from collections.abc import Iterator
+from typing import get_args
 
 import msgspec
 from msgspec import UNSET
@@ -11,6 +12,7 @@ from msgspec import UNSET
 from esim_dealer.wire.snapshot import OrderItem, Profile, Snapshot
 from esim_dealer.wire.vocabulary import ChangeHint
 
+_IN_ORDER: tuple[ChangeHint, ...] = get_args(ChangeHint)
 _NO_PROFILE = Profile(profile_id="", lifecycle_status="PENDING", plan_use_status="NOT_STARTED")
 
 
@@ -25,7 +27,7 @@ def change_hints(before: Snapshot | None, after: Snapshot) -> tuple[ChangeHint, 
     items = {item.item_no: item for item in before.items} if before else {}
     for item in after.items:
         hints.update(_item_hints(items.get(item.item_no), item))
-    return tuple(hint for hint in _ORDER if hint in hints) or ("ORDER_SNAPSHOT_SYNC",)
+    return tuple(hint for hint in _IN_ORDER if hint in hints) or ("ORDER_SNAPSHOT_SYNC",)
 
 
 def comparable(snapshot: Snapshot) -> Snapshot:
@@ -85,20 +87,4 @@ _CHANGES: tuple[tuple[ChangeHint, str], ...] = (
     ("PROFILE_LIFECYCLE_CHANGED", "lifecycle_status"),
     ("ESIM_STATUS_CHANGED", "esim_status"),
     ("SMDP_STATUS_CHANGED", "smdp_status"),
-)
-_ORDER: tuple[ChangeHint, ...] = (
-    "ICCID_READY",
-    "QR_CODE_READY",
-    "ACTIVATION_CODE_READY",
-    "DELIVERY_STATUS_CHANGED",
-    "ORDER_STATUS_CHANGED",
-    "ITEM_STATUS_CHANGED",
-    "PROFILE_LIFECYCLE_CHANGED",
-    "ESIM_STATUS_CHANGED",
-    "SMDP_STATUS_CHANGED",
-    "PLAN_USE_STARTED",
-    "PLAN_USE_ENDED",
-    "USAGE_UPDATED",
-    "PROFILE_CANCELLED",
-    "REFUND_AMOUNT_UPDATED",
 )

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import structlog
 
 from dealer_server import failpoints, store
-from dealer_server.fulfillment import line_schedule
+from dealer_server.fulfillment.builtin import line_schedule
 from dealer_server.fulfillment.call_pool import Answered
 from dealer_server.fulfillment.engine import Context, Decision, OrderKey, RowKey
 from dealer_server.fulfillment.line_engine import LineEngine, OrderLines

@@ -10,7 +10,7 @@ from dealer_server.clock import Clock
 from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost
 from dealer_server.db.sealing import DataKeys
-from dealer_server.fulfillment.builtin_lines import BuiltinLines
+from dealer_server.fulfillment.builtin.lines import BuiltinLines
 from dealer_server.fulfillment.engine import Context
 from dealer_server.fulfillment.faults import fault_text
 from dealer_server.rules.catalogue.package import Package
