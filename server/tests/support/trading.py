@@ -53,11 +53,16 @@ class Trading:
             return [tuple(row) for row in await connection.fetch(sql, *args)]
 
     async def leases_run_out(self) -> None:
-        """Ends the leases of a killed worker."""
+        """Ends the leases of a killed worker. Locks are taken in the order of living ones (order_queue.py)."""
         async with self.database.connection() as connection:
-            await connection.execute("UPDATE order_item SET due_at = due_at - interval '1 minute' WHERE claim <> 0")
             await connection.execute(
-                "UPDATE webhook_delivery SET due_at = due_at - interval '1 minute' WHERE state = 'IN_FLIGHT'"
+                "UPDATE order_item SET due_at = due_at - interval '1 minute' WHERE ctid = ANY(ARRAY(SELECT ctid"
+                " FROM order_item WHERE claim <> 0 ORDER BY tenant_id, order_id, line FOR NO KEY UPDATE))"
+            )
+            await connection.execute(
+                "UPDATE webhook_delivery SET due_at = due_at - interval '1 minute' WHERE ctid = ANY(ARRAY(SELECT ctid"
+                " FROM webhook_delivery WHERE state = 'IN_FLIGHT'"
+                " ORDER BY tenant_id, order_id, order_version, delivery_id FOR NO KEY UPDATE))"
             )
 
     async def becomes_empty(self, what: str) -> None:

@@ -39,11 +39,11 @@ class Attempt(NamedTuple):
 class ClaimedBatch(NamedTuple):
     claim: int
     attempts: list[Attempt]
-    unchanged: list[Claimed]  # updates that equal the last delivery delivered
+    unchanged: list[Claimed]  # updates that equal the last snapshot delivered
 
 
 class Claimer:
-    """Claims for delivery worker; any number of workers may run on delivery database."""
+    """Claims for one worker; any number of workers may run on one database."""
 
     def __init__(self, session: Session, preparer: Preparer, clock: Clock, lease_seconds: float = LEASE_SECONDS):
         self._session = session
@@ -98,7 +98,7 @@ class Claimer:
                 wrapped = True
 
     async def _allowed(self, claimed: list[Claimed], now: datetime) -> list[Claimed]:
-        """All but those that an open circuit breaker stops. It lets resends pass, and delivery probe a minute."""
+        """All but those that an open circuit breaker stops. It lets resends pass, and one probe a minute."""
         stopped = {delivery.tenant_id for delivery in claimed if delivery.breaker_open and delivery.trigger != "RESEND"}
         if not stopped:
             return claimed
