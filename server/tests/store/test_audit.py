@@ -754,6 +754,15 @@ FAULTS = (
         "b",
         "a-paid",
     ),
+    Fault(
+        "a life of nothing",
+        "INSERT INTO profile_life (tenant_id, profile_id, order_id, line, supplier, iccid, created_at)"
+        " SELECT tenant_id, 999999, order_id, line, 'simulated', 'none', now()"
+        " FROM profile WHERE order_id = {a_paid} ORDER BY profile_id LIMIT 1",
+        "A20",
+        "a",
+        "a-paid",
+    ),
     Fault("a debit of another tenant", entry("{b}", "0", "ORDER_PAY", "{a_paid}"), "A20 A5", "b", "a-paid"),
     Fault(
         "a stock code of another tenant",

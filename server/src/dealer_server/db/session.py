@@ -44,6 +44,11 @@ class Session:
             self.drop()
             raise DatabaseLost(sent=True) from error
 
+    @property
+    def statements(self) -> list[str]:
+        """The statements prepared on this connection."""
+        return list(self._prepared)
+
     async def execute(self, sql: str) -> None:
         """Runs a statement without rows or parameters, such as BEGIN. Raises DatabaseLost."""
         connection = await self.open()
@@ -122,6 +127,8 @@ class Session:
                 "idle_in_transaction_session_timeout": str(IDLE_IN_TRANSACTION_MS),
                 **KEEPALIVE_SETTINGS,
                 "jit": "off",
+                # Planning takes as long as running a small batch, and the plan is the same for every batch.
+                "plan_cache_mode": "force_generic_plan",
                 # Every statement here finds rows by key: only stale statistics could suggest a scan.
                 "enable_seqscan": "off",
                 "enable_hashjoin": "off",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from dealer_server.db.arrays import columns
+from dealer_server.db.arrays import batch, columns
 from dealer_server.db.connection import Connection
 from dealer_server.db.session import Session
 
@@ -74,8 +74,9 @@ async def claim(
 async def held(session: Session, claim_id: int, keys: Sequence[LineKey]) -> set[LineKey]:
     """Which lines are still this claim's, locked until the transaction ends. Lock their orders first."""
     rows = await session.fetch(
-        "SELECT tenant_id, order_id, line FROM unnest($2::bigint[], $3::bigint[], $4::smallint[])"
-        " AS key(tenant_id, order_id, line) JOIN order_item i USING (tenant_id, order_id, line)"
+        "SELECT tenant_id, order_id, line"
+        f" FROM {batch('key', 2, tenant_id='bigint', order_id='bigint', line='smallint')}"
+        " JOIN order_item i USING (tenant_id, order_id, line)"
         " WHERE i.claim = $1 ORDER BY tenant_id, order_id, line FOR NO KEY UPDATE OF i",
         claim_id,
         *columns(keys, 3),
@@ -83,12 +84,16 @@ async def held(session: Session, claim_id: int, keys: Sequence[LineKey]) -> set[
     return {(row["tenant_id"], row["order_id"], row["line"]) for row in rows}
 
 
+_RESCHEDULED = batch(
+    "new", 2, tenant_id="bigint", order_id="bigint", line="smallint", due_at="timestamptz", answered="bool"
+)
+
+
 async def reschedule(session: Session, claim_id: int, lines: Sequence[Scheduled]) -> None:
     """Gives back held lines: says when they are due again. Leaves alone those another worker has claimed since."""
     await session.fetch(
         "UPDATE order_item i SET due_at = new.due_at, claims = CASE WHEN new.answered THEN 0 ELSE i.claims END"
-        " FROM unnest($2::bigint[], $3::bigint[], $4::smallint[], $5::timestamptz[], $6::bool[])"
-        " AS new(tenant_id, order_id, line, due_at, answered)"
+        f" FROM {_RESCHEDULED}"
         " WHERE i.tenant_id = new.tenant_id AND i.order_id = new.order_id AND i.line = new.line AND i.claim = $1",
         claim_id,
         *columns([(*line.key, line.due_at, line.answered) for line in lines], 5),

@@ -7,6 +7,7 @@ from typing import Any
 
 import asyncpg
 
+from dealer_server.db.arrays import batch, columns
 from dealer_server.db.connection import Connection
 from dealer_server.db.rows import columns_of, fields_of
 from dealer_server.db.sealing import DataKeys, profile_context
@@ -195,8 +196,9 @@ def _line_columns(placed: Sequence[Placed]) -> list[tuple[Any, ...]]:
 async def find(session: Session | Connection, keys: Sequence[tuple[int, str]]) -> dict[tuple[int, str], ExistingOrder]:
     """The orders that already carry these (tenant_id, transactionId)."""
     rows = await session.fetch(
-        "SELECT tenant_id, transaction_id, order_id, digest FROM unnest($1::bigint[], $2::text[]) AS key(tenant_id,"
-        " transaction_id) JOIN orders USING (tenant_id, transaction_id)",
+        f"SELECT o.* FROM {batch('key', tenant_id='bigint', transaction_id='text')} CROSS JOIN LATERAL"
+        " (SELECT tenant_id, transaction_id, order_id, digest FROM orders o"
+        " WHERE o.tenant_id = key.tenant_id AND o.transaction_id = key.transaction_id OFFSET 0) o",
         [key[0] for key in keys],
         [key[1] for key in keys],
     )
@@ -220,15 +222,18 @@ async def ids(session: Session | Connection, keys: Sequence[tuple[int, str]]) ->
 
 
 # One row per profile: the fields of its order, those of its line, its own. The list of columns is made of the classes'
-# fields, so that slices of a row are their arguments; by name, each row would take ten times as long.
+# fields, so that slices of a row are their arguments; by name, each row would take ten times as long. OFFSET 0: each
+# order is looked up by its key, whatever the statistics say.
 _LOAD = f"""
 SELECT {columns_of(Order, "items", table="o")}, {columns_of(Item, "profiles", table="i")},
     {columns_of(Profile, table="p")}
-FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)
-JOIN orders o ON o.tenant_id = key.tenant_id AND o.order_id = key.order_id
-JOIN order_item i ON i.tenant_id = o.tenant_id AND i.order_id = o.order_id
-JOIN profile p ON p.tenant_id = i.tenant_id
-    AND p.profile_id >= i.first_profile_id AND p.profile_id < i.first_profile_id + i.quantity
+FROM {batch("key", tenant_id="bigint", order_id="bigint")}
+CROSS JOIN LATERAL (SELECT * FROM orders o
+    WHERE o.tenant_id = key.tenant_id AND o.order_id = key.order_id OFFSET 0) o
+CROSS JOIN LATERAL (SELECT * FROM order_item i
+    WHERE i.tenant_id = key.tenant_id AND i.order_id = key.order_id OFFSET 0) i
+CROSS JOIN LATERAL (SELECT * FROM profile p WHERE p.tenant_id = key.tenant_id
+    AND p.profile_id >= i.first_profile_id AND p.profile_id < i.first_profile_id + i.quantity OFFSET 0) p
 """
 _ITEM_FROM = len(fields_of(Order, "items"))
 _PROFILE_FROM = _ITEM_FROM + len(fields_of(Item, "profiles"))
@@ -293,11 +298,10 @@ async def lock(
     """Locks orders, in the order of their keys, until the transaction ends; without `wait` only those that no other
     transaction holds. Returns the (tenant_id, orderId) of the locked ones."""
     rows = await session.fetch(
-        "SELECT tenant_id, order_id FROM orders JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)"
-        " USING (tenant_id, order_id) ORDER BY tenant_id, order_id FOR NO KEY UPDATE OF orders"
-        + ("" if wait else " SKIP LOCKED"),
-        [key[0] for key in keys],
-        [key[1] for key in keys],
+        f"SELECT o.* FROM {batch('key', tenant_id='bigint', order_id='bigint')} CROSS JOIN LATERAL"
+        " (SELECT tenant_id, order_id FROM orders o WHERE o.tenant_id = key.tenant_id AND o.order_id = key.order_id"
+        f" FOR NO KEY UPDATE{'' if wait else ' SKIP LOCKED'}) o",
+        *columns(sorted(set(keys)), 2),
     )
     return {_of_order(row) for row in rows}
 

@@ -4,7 +4,7 @@ orders here."""
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dealer_server.db.arrays import columns
+from dealer_server.db.arrays import batch, columns
 from dealer_server.db.connection import Connection
 from dealer_server.db.sealing import DataKeys, profile_context
 from dealer_server.db.session import Session
@@ -75,13 +75,18 @@ def waits(item: Item) -> bool:
     return any(profile.waiting for profile in item.profiles)
 
 
+_ORDERS = batch(
+    "new", tenant_id="bigint", order_id="bigint", stored_version="int", version="int", refund_amount="bigint",
+    pay_status="text", delivery_status="text", order_status="text", updated_at="timestamptz",
+)  # fmt: skip
+_ITEM = {"tenant_id": "bigint", "order_id": "bigint", "line": "smallint", "item_status": "text"}
+
+
 async def _save_orders(session: Connection | Session, changes: Sequence[Change]) -> None:
     written = await session.fetch(
         "UPDATE orders o SET version = new.version, refund_amount = new.refund_amount, pay_status = new.pay_status,"
         " delivery_status = new.delivery_status, order_status = new.order_status, updated_at = new.updated_at"
-        " FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::int[], $5::bigint[], $6::text[], $7::text[],"
-        " $8::text[], $9::timestamptz[]) AS new(tenant_id, order_id, stored_version, version, refund_amount,"
-        " pay_status, delivery_status, order_status, updated_at)"
+        f" FROM {_ORDERS}"
         " WHERE o.tenant_id = new.tenant_id AND o.order_id = new.order_id AND o.version = new.stored_version"
         " RETURNING 1",
         *columns(
@@ -99,8 +104,7 @@ async def _save_orders(session: Connection | Session, changes: Sequence[Change])
 async def _save_items(session: Connection | Session, items: Sequence[tuple[Order, Item]]) -> None:
     written = await session.fetch(
         "UPDATE order_item i SET item_status = new.item_status"
-        " FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::text[])"
-        " AS new(tenant_id, order_id, line, item_status)"
+        f" FROM {batch('new', **_ITEM)}"
         " WHERE i.tenant_id = new.tenant_id AND i.order_id = new.order_id AND i.line = new.line RETURNING 1",
         *columns([(order.tenant_id, order.order_id, item.line, item.item_status) for order, item in items], 4),
     )
@@ -115,8 +119,7 @@ async def _save_and_requeue_items(session: Connection | Session, changes: Sequen
     written = await session.fetch(
         "UPDATE order_item i SET item_status = new.item_status,"
         " due_at = CASE WHEN new.waits THEN coalesce(i.due_at, $6) END"
-        " FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::text[], $5::bool[])"
-        " AS new(tenant_id, order_id, line, item_status, waits)"
+        f" FROM {batch('new', **_ITEM, waits='bool')}"
         " WHERE i.tenant_id = new.tenant_id AND i.order_id = new.order_id AND i.line = new.line RETURNING 1",
         *columns(
             [(order.tenant_id, order.order_id, item.line, item.item_status, waits(item)) for order, item in items], 5
@@ -146,11 +149,12 @@ async def _save_profiles(
 
 def _profiles_statement(part: Part) -> str:
     assigned = ", ".join(f"{name} = new.{name}" for name in part.columns)
-    arrays = ", ".join(f"${at}::{_TYPES.get(name, 'text')}[]" for at, name in enumerate(part.columns, 4))
+    types = {name: _TYPES.get(name, "text") for name in part.columns}
     return (
         f"UPDATE profile p SET {assigned}, updated_at = $1"
-        f" FROM unnest($2::bigint[], $3::bigint[], {arrays}) AS new(tenant_id, profile_id, {', '.join(part.columns)})"
-        f" WHERE p.tenant_id = new.tenant_id AND p.profile_id = new.profile_id AND {part.guard} RETURNING 1"
+        f" FROM {batch('new', 2, tenant_id='bigint', profile_id='bigint', **types)}"
+        " WHERE p.tenant_id = new.tenant_id AND p.profile_id = new.profile_id"
+        f" AND CASE WHEN {part.guard} THEN true END RETURNING 1"  # a CASE: the planner cannot expect it to hold for few
     )
 
 

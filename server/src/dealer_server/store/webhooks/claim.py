@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from dealer_server.db.arrays import batch
 from dealer_server.db.session import Session
 from dealer_server.store.webhooks.circuit_breaker import BREAKER_FAILURES
 from dealer_server.store.webhooks.order_queue import UNFINISHED, Key
@@ -66,11 +67,11 @@ WITH RECURSIVE visited AS (
     WHERE number < $2
 )
 SELECT visited.tenant_id, CASE WHEN endpoint.state = 'ACTIVE' AND EXISTS (SELECT FROM webhook_delivery d
-        WHERE d.tenant_id = visited.tenant_id AND d.state IN ('READY', 'RETRY') AND d.due_at <= $3)
+        WHERE d.tenant_id = visited.tenant_id AND d.state IN ('READY', 'RETRY') AND d.due_at <= $3 OFFSET 0)
     THEN CASE WHEN consecutive_failures < {BREAKER_FAILURES} THEN cap_in_flight
             WHEN probe_at IS NULL OR probe_at <= $3 THEN 1
             WHEN EXISTS (SELECT FROM webhook_delivery d WHERE d.tenant_id = visited.tenant_id AND d.state = 'READY'
-                AND d.trigger = 'RESEND') THEN 1 ELSE 0 END
+                AND d.trigger = 'RESEND' OFFSET 0) THEN 1 ELSE 0 END
         - (SELECT count(*) FROM webhook_delivery d WHERE d.tenant_id = visited.tenant_id AND d.state = 'IN_FLIGHT')
     ELSE 0 END AS quota
 FROM visited LEFT JOIN webhook_endpoint endpoint USING (tenant_id)
@@ -117,12 +118,12 @@ async def due_deliveries(session: Session, shares: Sequence[TenantQuota], now: d
 
 
 # An update attempted after the last success and not acknowledged may have been received all the same.
-_BASELINES = """
+_BASELINES = f"""
 SELECT key.tenant_id, key.order_id, last.delivery_id, last.body, EXISTS (
     SELECT FROM webhook_delivery d WHERE d.tenant_id = key.tenant_id AND d.order_id = key.order_id
         AND d.event_type = 'DELIVERY_UPDATED' AND d.order_version > coalesce(last.order_version, 0)
-        AND d.attempt_count > 0 AND d.delivered_at IS NULL) AS in_doubt
-FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id) LEFT JOIN LATERAL (
+        AND d.attempt_count > 0 AND d.delivered_at IS NULL OFFSET 0) AS in_doubt
+FROM {batch("key", tenant_id="bigint", order_id="bigint")} LEFT JOIN LATERAL (
     SELECT d.delivery_id, d.body, d.order_version FROM webhook_delivery d
     WHERE d.tenant_id = key.tenant_id AND d.order_id = key.order_id
         AND d.event_type = 'DELIVERY_UPDATED' AND d.delivered_at IS NOT NULL
@@ -141,13 +142,12 @@ async def baselines(session: Session, orders: Sequence[Key]) -> dict[Key, Baseli
     }
 
 
-_FREEZE = """
+_FREEZE = f"""
 UPDATE webhook_delivery d SET state = 'IN_FLIGHT', claim = $6, due_at = $7,
     attempt_count = attempt_count + (d.body IS NOT NULL OR frozen.body IS NOT NULL)::int,
     order_version = frozen.order_version, body = coalesce(d.body, frozen.body),
     hints = CASE WHEN d.body IS NULL THEN string_to_array(frozen.hints, ',') ELSE d.hints END
-FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::text[], $5::bytea[])
-    AS frozen(tenant_id, delivery_id, order_version, hints, body)
+FROM {batch("frozen", tenant_id="bigint", delivery_id="bigint", order_version="int", hints="text", body="bytea")}
 WHERE d.tenant_id = frozen.tenant_id AND d.delivery_id = frozen.delivery_id AND d.claim IS NULL
 RETURNING 1
 """
@@ -167,7 +167,7 @@ async def postpone(session: Session, deliveries: Sequence[Key], until: datetime)
     """Makes claimed deliveries that cannot be prepared due later."""
     await session.fetch(
         "UPDATE webhook_delivery d SET due_at = $3"
-        " FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, delivery_id)"
+        f" FROM {batch('key', tenant_id='bigint', delivery_id='bigint')}"
         " WHERE d.tenant_id = key.tenant_id AND d.delivery_id = key.delivery_id AND d.state IN ('READY', 'RETRY')",
         [key[0] for key in deliveries],
         [key[1] for key in deliveries],

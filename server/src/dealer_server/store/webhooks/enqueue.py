@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from dealer_server.db.arrays import batch
 from dealer_server.db.connection import Connection
 from dealer_server.db.session import Session
 from dealer_server.store.webhooks.order_queue import UNFINISHED, Key, lock_unfinished, make_next_ready
@@ -14,43 +15,47 @@ from esim_dealer.wire.vocabulary import ChangeHint
 
 USAGE_INTERVAL = timedelta(minutes=15)
 
-# A new update is WAITING if its order has another unfinished delivery; one in RETRY counts only if it is an update too.
+# A new update is WAITING if its order has another unfinished delivery; one in RETRY counts only if it is an update too,
+# which the new one supersedes. Returns the orders for which the latter is to be done.
+# Deliveries are looked up by order and written by their primary key: a statement that joined by state would compare
+# every change with the waiting updates of all dealers, as soon as the statistics say that there are few.
 _ENQUEUE = f"""
-WITH change AS (
+WITH change AS MATERIALIZED (
     SELECT change.*, CASE WHEN only_usage THEN (
         SELECT max(CASE WHEN d.state = 'IN_FLIGHT' THEN $5 ELSE first.started_at END) + $6::interval
         FROM webhook_delivery d LEFT JOIN webhook_attempt first
             ON first.tenant_id = d.tenant_id AND first.delivery_id = d.delivery_id AND first.number = 1
         WHERE d.tenant_id = change.tenant_id AND d.order_id = change.order_id AND 'USAGE_UPDATED' = ANY(d.hints)
-    ) END AS not_before
-    FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::bool[]) AS change(tenant_id, order_id, version, only_usage)
+    ) END AS not_before, unfinished.*
+    FROM {batch("change", tenant_id="bigint", order_id="bigint", version="int", only_usage="bool")}
+    CROSS JOIN LATERAL (
+        SELECT min(d.delivery_id) FILTER (WHERE d.event_type = 'DELIVERY_UPDATED' AND d.attempt_count = 0
+                AND d.state IN ('WAITING', 'READY') AND d.trigger = 'AUTO') AS unattempted,
+            bool_or(d.state <> 'RETRY') AS busy,
+            bool_or(d.state = 'RETRY' AND d.event_type = 'DELIVERY_UPDATED') AS failed_before
+        FROM webhook_delivery d
+        WHERE d.tenant_id = change.tenant_id AND d.order_id = change.order_id AND d.{UNFINISHED}
+    ) unfinished
 ), merged AS (
     UPDATE webhook_delivery d SET order_version = change.version,
         not_before = CASE WHEN d.not_before > $5 THEN change.not_before END,
         due_at = CASE WHEN d.state = 'READY' AND d.not_before > $5 THEN greatest($5, change.not_before)
             ELSE d.due_at END
-    FROM change
-    WHERE d.tenant_id = change.tenant_id AND d.order_id = change.order_id AND d.event_type = 'DELIVERY_UPDATED'
-        AND d.attempt_count = 0 AND d.state IN ('WAITING', 'READY') AND d.trigger = 'AUTO'
-    RETURNING d.tenant_id, d.order_id
-), fresh AS (
-    SELECT change.*, CASE
-        WHEN endpoint.tenant_id IS NULL THEN 'SKIPPED'
-        WHEN EXISTS (SELECT FROM webhook_delivery d
-            WHERE d.tenant_id = change.tenant_id AND d.order_id = change.order_id AND d.{UNFINISHED}
-            AND (d.state <> 'RETRY' OR d.event_type = 'DELIVERY_UPDATED') OFFSET 0) THEN 'WAITING'
-        ELSE 'READY' END AS state
-    FROM change LEFT JOIN webhook_endpoint endpoint
-        ON endpoint.tenant_id = change.tenant_id AND endpoint.state = 'ACTIVE'
-    WHERE (change.tenant_id, change.order_id) NOT IN (SELECT tenant_id, order_id FROM merged)
+    FROM change WHERE d.tenant_id = change.tenant_id AND d.delivery_id = change.unattempted
+), added AS (
+    INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, due_at, not_before, created_at,
+        finished_at)
+    SELECT tenant_id, order_id, 'DELIVERY_UPDATED', version, state,
+        CASE WHEN state = 'READY' THEN greatest($5::timestamptz, not_before) END, not_before, $5,
+        CASE WHEN state = 'SKIPPED' THEN $5 END
+    FROM (
+        SELECT change.*, CASE WHEN NOT EXISTS (SELECT FROM webhook_endpoint endpoint
+                WHERE endpoint.tenant_id = change.tenant_id AND endpoint.state = 'ACTIVE' OFFSET 0) THEN 'SKIPPED'
+            WHEN busy OR failed_before THEN 'WAITING' ELSE 'READY' END AS state
+        FROM change WHERE unattempted IS NULL
+    ) fresh
 )
-INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, due_at, not_before, created_at,
-    finished_at)
-SELECT tenant_id, order_id, 'DELIVERY_UPDATED', version, state,
-    CASE WHEN state = 'READY' THEN greatest($5::timestamptz, not_before) END, not_before, $5,
-    CASE WHEN state = 'SKIPPED' THEN $5 END
-FROM fresh
-RETURNING tenant_id, order_id, state
+SELECT tenant_id, order_id FROM change WHERE unattempted IS NULL AND failed_before AND NOT busy
 """
 
 
@@ -73,7 +78,7 @@ async def order_changed(
     latest = {(tenant_id, order_id): version for tenant_id, order_id, version in changes}
     keys = list(latest)
     await lock_unfinished(connection, keys)
-    deliveries = await connection.fetch(
+    superseding = await connection.fetch(
         _ENQUEUE,
         [key[0] for key in keys],
         [key[1] for key in keys],
@@ -82,19 +87,22 @@ async def order_changed(
         now,
         usage_interval,
     )
-    waiting = [(row["tenant_id"], row["order_id"]) for row in deliveries if row["state"] == "WAITING"]
-    if waiting:
-        await make_next_ready(connection, waiting, now)
+    if superseding:
+        await make_next_ready(connection, [(row["tenant_id"], row["order_id"]) for row in superseding], now)
 
 
 _CREDITED = f"""
 WITH event AS (
-    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::bigint[], $5::bytea[])
-        AS event(tenant_id, order_id, version, delivery_id, body)
+    SELECT * FROM {
+    batch("event", tenant_id="bigint", order_id="bigint", version="int", delivery_id="bigint", body="bytea")
+}
 ), brought_forward AS (
     UPDATE webhook_delivery d SET not_before = NULL, due_at = CASE WHEN d.state = 'READY' THEN $7::timestamptz END
-    FROM event WHERE d.tenant_id = event.tenant_id AND d.order_id = event.order_id AND d.{UNFINISHED}
-        AND d.not_before > $7 AND d.state IN ('WAITING', 'READY')
+    FROM event CROSS JOIN LATERAL (
+        SELECT d.delivery_id FROM webhook_delivery d
+        WHERE d.tenant_id = event.tenant_id AND d.order_id = event.order_id AND d.{UNFINISHED}
+            AND d.not_before > $7 AND d.state IN ('WAITING', 'READY') OFFSET 0
+    ) later WHERE d.tenant_id = event.tenant_id AND d.delivery_id = later.delivery_id
 )
 INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, delivery_id, body, hints,
     created_at, finished_at)

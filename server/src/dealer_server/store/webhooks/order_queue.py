@@ -12,6 +12,7 @@ from functools import partial
 
 from dealer_server import metrics
 from dealer_server.db.after_commit import after_commit
+from dealer_server.db.arrays import batch, columns
 from dealer_server.db.connection import Connection
 from dealer_server.db.session import Session
 
@@ -22,38 +23,41 @@ UNFINISHED = "state IN ('WAITING', 'READY', 'IN_FLIGHT', 'RETRY')"
 # The order matters: a delivery inserted while this statement waits is the newest of its order, so make_next_ready may
 # lock it later without waiting for a transaction that waits for this one.
 _LOCK = f"""
-SELECT 1 FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)
-JOIN webhook_delivery d ON d.tenant_id = key.tenant_id AND d.order_id = key.order_id AND d.{UNFINISHED}
-ORDER BY d.tenant_id, d.order_id, d.order_version, d.delivery_id FOR NO KEY UPDATE OF d
+SELECT 1 FROM {batch("key", tenant_id="bigint", order_id="bigint")} CROSS JOIN LATERAL (
+    SELECT FROM webhook_delivery d WHERE d.tenant_id = key.tenant_id AND d.order_id = key.order_id AND d.{UNFINISHED}
+    ORDER BY d.order_version, d.delivery_id FOR NO KEY UPDATE) d
 """
 
 
 async def lock_unfinished(connection: Connection | Session, orders: Sequence[Key]) -> None:
     """Locks all unfinished deliveries of these orders, oldest change first, until the transaction ends."""
-    await connection.fetch(_LOCK, [key[0] for key in orders], [key[1] for key in orders])
+    await connection.fetch(_LOCK, *columns(sorted(set(orders)), 2))
 
 
 # The next delivery of an order is the one of the oldest change that is WAITING, provided that no other is READY or
 # IN_FLIGHT. A delivery in RETRY blocks only later ones of its event type; a DELIVERY_UPDATED in RETRY blocks none: the
 # next update supersedes it. A resend ignores retries and goes to the front of the dealer's queue.
 _MAKE_NEXT_READY = f"""
-WITH unfinished AS (
-    SELECT d.tenant_id, d.order_id, d.delivery_id, d.order_version, d.event_type, d.state, d.trigger, d.not_before,
-        d.body IS NULL AS fresh,
-        bool_or(d.state IN ('READY', 'IN_FLIGHT')) OVER (PARTITION BY d.tenant_id, d.order_id) AS busy,
-        bool_or(d.state = 'RETRY') OVER (PARTITION BY d.tenant_id, d.order_id, d.event_type) AS failed_before
-    FROM (SELECT DISTINCT * FROM unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)) key
-    JOIN webhook_delivery d ON d.tenant_id = key.tenant_id AND d.order_id = key.order_id AND d.{UNFINISHED}
-), next AS (
-    SELECT DISTINCT ON (tenant_id, order_id) * FROM unfinished
-    WHERE state = 'WAITING' AND NOT busy
-        AND (event_type = 'DELIVERY_UPDATED' OR trigger = 'RESEND' OR NOT failed_before)
-    ORDER BY tenant_id, order_id, order_version, delivery_id
+WITH next AS MATERIALIZED (
+    SELECT next.*, ARRAY(SELECT d.delivery_id FROM webhook_delivery d
+        WHERE next.event_type = 'DELIVERY_UPDATED' AND next.fresh AND d.tenant_id = key.tenant_id
+            AND d.order_id = key.order_id AND d.{UNFINISHED} AND d.event_type = 'DELIVERY_UPDATED'
+            AND d.state = 'RETRY') AS failed_updates
+    FROM {batch("key", tenant_id="bigint", order_id="bigint")} CROSS JOIN LATERAL (
+        SELECT unfinished.* FROM (
+            SELECT d.tenant_id, d.delivery_id, d.order_version, d.event_type, d.state, d.trigger, d.not_before,
+                d.body IS NULL AS fresh, bool_or(d.state IN ('READY', 'IN_FLIGHT')) OVER () AS busy,
+                bool_or(d.state = 'RETRY') OVER (PARTITION BY d.event_type) AS failed_before
+            FROM webhook_delivery d
+            WHERE d.tenant_id = key.tenant_id AND d.order_id = key.order_id AND d.{UNFINISHED}
+        ) unfinished
+        WHERE state = 'WAITING' AND NOT busy
+            AND (event_type = 'DELIVERY_UPDATED' OR trigger = 'RESEND' OR NOT failed_before)
+        ORDER BY order_version, delivery_id LIMIT 1
+    ) next
 ), superseded AS (
-    UPDATE webhook_delivery d SET state = 'SUPERSEDED', due_at = NULL, finished_at = $3 FROM next
-    WHERE next.event_type = 'DELIVERY_UPDATED' AND next.failed_before AND next.fresh
-        AND d.tenant_id = next.tenant_id AND d.order_id = next.order_id AND d.{UNFINISHED}
-        AND d.event_type = 'DELIVERY_UPDATED' AND d.state = 'RETRY'
+    UPDATE webhook_delivery d SET state = 'SUPERSEDED', due_at = NULL, finished_at = $3
+    FROM next WHERE d.tenant_id = next.tenant_id AND d.delivery_id = ANY(next.failed_updates)
     RETURNING 1
 ), ready AS (
     UPDATE webhook_delivery d SET state = 'READY', due_at = CASE
@@ -73,6 +77,6 @@ async def make_next_ready(connection: Connection | Session, orders: Sequence[Key
 
     The orders' unfinished deliveries must be locked.
     """
-    [counts] = await connection.fetch(_MAKE_NEXT_READY, [key[0] for key in orders], [key[1] for key in orders], now)
+    [counts] = await connection.fetch(_MAKE_NEXT_READY, *columns(sorted(set(orders)), 2), now)
     after_commit(partial(metrics.webhook_superseded.inc, counts["superseded"]))
     return counts["ready"]

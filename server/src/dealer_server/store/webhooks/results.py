@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from dealer_server.db.arrays import batch
 from dealer_server.db.session import Session
 from dealer_server.store.webhooks.order_queue import UNFINISHED, Key
 from esim_dealer.wire.vocabulary import AttemptError, DeliveryState
@@ -34,10 +35,24 @@ WITH finished AS (
     UPDATE webhook_delivery d SET state = result.state, due_at = result.due_at, claim = NULL,
         finished_at = CASE WHEN result.due_at IS NULL THEN $14::timestamptz END,
         delivered_at = coalesce(d.delivered_at, CASE WHEN result.state = 'DELIVERED' THEN $14 END)
-    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::timestamptz[], $7::int[],
-        $8::timestamptz[], $9::int[], $10::text[], $11::int[], $12::text[], $13::text[])
-        AS result(tenant_id, order_id, delivery_id, claim, state, due_at, number, started_at, duration_ms,
-            remote_address, http_status, error, answer_head)
+    FROM {
+    batch(
+        "result",
+        tenant_id="bigint",
+        order_id="bigint",
+        delivery_id="bigint",
+        claim="bigint",
+        state="text",
+        due_at="timestamptz",
+        number="int",
+        started_at="timestamptz",
+        duration_ms="int",
+        remote_address="text",
+        http_status="int",
+        error="text",
+        answer_head="text",
+    )
+}
     WHERE d.tenant_id = result.tenant_id AND d.delivery_id = result.delivery_id AND d.claim = result.claim
     RETURNING result.*
 ), recorded AS (
@@ -47,7 +62,7 @@ WITH finished AS (
     FROM finished WHERE number IS NOT NULL
 )
 SELECT tenant_id, order_id, delivery_id, EXISTS (SELECT FROM webhook_delivery d WHERE d.tenant_id = finished.tenant_id
-    AND d.order_id = finished.order_id AND d.{UNFINISHED} AND d.state = 'WAITING') AS others_wait FROM finished
+    AND d.order_id = finished.order_id AND d.{UNFINISHED} AND d.state = 'WAITING' OFFSET 0) AS others_wait FROM finished
 """
 
 

@@ -1,0 +1,101 @@
+"""Do the statements of an order's life find their rows by key, whatever PostgreSQL's statistics say?
+(docs/decisions/0025-plans-and-foreign-keys.md)"""
+
+import asyncio
+import gc
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dealer_server.db.session import Session
+from support.api_client import ApiClient, Service, running_service
+from support.webhook_fixture import Receiver
+
+GROWING = {"orders", "order_item", "profile", "profile_life", "ledger_entry", "webhook_delivery", "webhook_attempt"}
+# Not for one order: leases of all that is in flight, every second, and attempts of a month ago, every hour.
+SWEEPS = ("WHERE state = 'IN_FLIGHT' AND due_at <= $1", "DELETE FROM webhook_attempt")
+DEAD_DELIVERIES = 20_000
+# Of a dealer whose receiver is dead: orders paid and delivered, whose updates wait behind their payments.
+BACKLOG = f"""
+INSERT INTO orders (tenant_id, order_id, transaction_id, digest, currency, amount, updated_at)
+SELECT {{tenant_id}}, n, 'dead-' || n, '', 'USD', 0, now() FROM generate_series(1, {DEAD_DELIVERIES}) n;
+INSERT INTO order_item (tenant_id, order_id, line, package_code, supplier, quantity, period_num, price,
+    first_profile_id)
+SELECT {{tenant_id}}, n, 0, 'TEST-OK', 'simulated', 1, 1, 0, n FROM generate_series(1, {DEAD_DELIVERIES}) n;
+INSERT INTO profile (tenant_id, profile_id, order_id, line, iccid, activation_code, lifecycle_status, updated_at)
+SELECT {{tenant_id}}, n, n, 0, n::text, '', 'DELIVERED', now() FROM generate_series(1, {DEAD_DELIVERIES}) n;
+INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, due_at, created_at)
+SELECT {{tenant_id}}, n, 'ORDER_PAID', 1, 'READY', now() + interval '1 hour', now()
+FROM generate_series(1, {DEAD_DELIVERIES}) n;
+INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, created_at)
+SELECT {{tenant_id}}, n, 'DELIVERY_UPDATED', 2, 'WAITING', now() FROM generate_series(1, {DEAD_DELIVERIES}) n;
+"""
+
+
+async def test_every_statement_of_a_life_finds_its_rows_by_key(database_url: str):
+    receiver = await Receiver().start()
+    async with (
+        running_service(database_url) as service,
+        service.client(await service.tenant(balance="1000", qps=0)) as dealer,
+    ):
+        await _trade(dealer, receiver)
+        statements = [sql for session in _sessions() for sql in session.statements if _of_growing_tables(sql)]
+        assert len(statements) >= 15
+        scans = [f"no statistics: {scan}" for scan in await _scans(service, statements)]
+        await _run(service, "ANALYZE")
+        scans += [f"few rows, and nothing waits: {scan}" for scan in await _scans(service, statements)]
+        await _run(service, BACKLOG.format(tenant_id=(await service.tenant()).tenant_id))
+        scans += [f"many rows, statistics of before: {scan}" for scan in await _scans(service, statements)]
+        await _run(service, "ANALYZE")
+        scans += [f"many rows wait: {scan}" for scan in await _scans(service, statements)]
+    await receiver.close()
+    assert not scans, "\n".join(scans)
+
+
+async def _trade(dealer: ApiClient, receiver: Receiver) -> None:
+    """Orders with both webhooks, a repeated order, a refund, a cancellation."""
+    await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
+    placed = await asyncio.gather(*[dealer.order() for _ in range(12)])
+    orders = [await dealer.delivered(reply.data["orderNo"]) for reply in placed]
+    assert (await dealer.order(transactionId=orders[0]["transactionId"])).data["duplicate"]
+    await dealer.post("/esim/refund", {"orderNo": orders[0]["orderNo"]})
+    profile = orders[1]["items"][0]["profiles"][0]
+    await dealer.post("/esim/profile/cancel", {"profileId": profile["profileId"]})
+    await receiver.received(2 * len(orders) + 1)
+
+
+def _sessions() -> list[Session]:
+    gc.unfreeze()  # what a process has made at its start is hidden from get_objects
+    return [found for found in gc.get_objects() if isinstance(found, Session)]
+
+
+def _of_growing_tables(sql: str) -> bool:
+    return not GROWING.isdisjoint(re.findall(r"\w+", sql)) and not any(sweep in sql for sweep in SWEEPS)
+
+
+async def _run(service: Service, sql: str) -> None:
+    async with service.database.connection() as connection:
+        await connection.execute(sql)
+
+
+async def _scans(service: Service, statements: Sequence[str]) -> list[str]:
+    """The scans of growing tables that no index condition bounds, each with its statement."""
+    session, found = service.database.session(), list[str]()
+    for sql in statements:
+        parameters = max([int(number) for number in re.findall(r"\$(\d+)", sql)], default=0)
+        await session.execute(f"PREPARE explained AS {sql}")
+        given = f"({', '.join(['NULL'] * parameters)})" if parameters else ""
+        [row] = await session.fetch(f"EXPLAIN (FORMAT JSON) EXECUTE explained{given}")
+        await session.execute("DEALLOCATE explained")
+        for node in _nodes(json.loads(row["QUERY PLAN"])[0]["Plan"]):
+            if node.get("Relation Name") in GROWING and "Scan" in node["Node Type"] and "Index Cond" not in node:
+                found.append(f"{node['Node Type']} of {node['Relation Name']}: {' '.join(sql.split())}")
+    await session.close()
+    return found
+
+
+def _nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from _nodes(child)
