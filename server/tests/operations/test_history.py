@@ -17,6 +17,7 @@ from support.wallet_history import NEVER, Call, Entry, Movement, Shown, faults
 
 CLIENTS, CALLS = 32, 12
 PRICE = 18_000
+BUSY = "900001"
 
 
 # The checker
@@ -103,9 +104,12 @@ class Recorder:
 
     async def _asked(self, what: str, path: str, call: dict[str, Any], told: Callable[[Reply], dict[str, Any]]) -> None:
         """`told` reads the answer: what it says that was booked or seen, or that it promises nothing yet."""
-        called = time.monotonic()
-        reply = await self.dealer.post(path, call)
-        returned = time.monotonic()
+        while True:
+            called = time.monotonic()
+            reply = await self.dealer.post(path, call)
+            returned = time.monotonic()
+            if reply.code != BUSY:  # then nothing was done
+                break
         self.codes.add(reply.code)
         self.calls.append(Call(**({"what": what, "called": called, "returned": returned} | told(reply))))
 

@@ -15,7 +15,7 @@ from dealer_server import failpoints
 from support import command
 from support.api_client import SEALING_KEYS
 
-PATIENCE = 30.0  # seconds after which a test that waits for an event gives up
+PATIENCE = 60.0  # seconds after which a test that waits for an event gives up
 STARTED_WITHIN = 120.0  # as long as a program may take to be ready on a busy machine
 PROGRAM = (sys.executable, "-m", "dealer_server")
 _forks = multiprocessing.get_context("forkserver")

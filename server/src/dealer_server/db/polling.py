@@ -1,4 +1,4 @@
-"""Calls a function at a fixed interval, without end."""
+"""How do loops wait?"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,10 +7,16 @@ from dealer_server.db.errors import DatabaseLost
 
 
 async def poll(interval_seconds: float, call: Callable[[], Awaitable[None]]) -> None:
-    """Awaits `call` again and again; after a lost database it waits twice the interval."""
+    """Awaits `call` at a fixed interval, without end; after a lost database it waits twice the interval."""
     while True:
         try:
             await call()
         except DatabaseLost:
             await asyncio.sleep(interval_seconds)
         await asyncio.sleep(interval_seconds)
+
+
+async def pause_until(at: float) -> None:
+    """`at`: loop time; one that is over is not waited for."""
+    if (seconds := at - asyncio.get_running_loop().time()) > 0:
+        await asyncio.sleep(seconds)

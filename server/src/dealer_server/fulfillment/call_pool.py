@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import structlog
 
 from dealer_server.db.errors import DatabaseLost, LockTimeout
+from dealer_server.db.polling import pause_until
 from dealer_server.fulfillment.faults import fault_text
 
 log = structlog.get_logger()
@@ -27,12 +28,14 @@ Call = Coroutine[Any, Any, Answered[Claim, Answer]]
 
 class CalledWork(Protocol[AnyClaim, Answer]):
     """What a pool works off. `parallel`: calls at a time. `poll_seconds`: the pause between two looks for due work.
+    `interval_seconds`: how far apart two looks that find some are at least, so that batches form.
     `grace_seconds`: how long calls may still run once the pool is stopped. `keeps_locked`: an answer that a lock kept
     from being recorded is kept and recorded later; else it is given up like any that cannot be recorded."""
 
     name: str
     parallel: int
     poll_seconds: float
+    interval_seconds: float
     grace_seconds: float
     keeps_locked: bool
     wake: asyncio.Event
@@ -96,11 +99,12 @@ class CallPool(Generic[Claim, Answer]):
         return max(self._work.parallel - len(self._running) - len(self._ended), 0)
 
     async def _turn(self) -> None:
-        pause = self._work.poll_seconds
+        pause, begun_at = self._work.poll_seconds, asyncio.get_running_loop().time()
         try:
             recorded = await self._uncancelled(self._record_ended())
             begun = await self._uncancelled(self._work.begin(self._room()))
             if recorded or begun:
+                await pause_until(begun_at + self._work.interval_seconds)
                 return
         except DatabaseLost:
             pause = LOST_SECONDS

@@ -71,6 +71,7 @@ class FulfillmentEngine(ABC, Generic[Claim, Answer, Decided]):
 
     point = "fulfillment"
     poll_seconds = 0.2
+    interval_seconds = 0.0
     grace_seconds = 5.0
     keeps_locked = False
 
@@ -113,28 +114,38 @@ class FulfillmentEngine(ABC, Generic[Claim, Answer, Decided]):
     async def record(self, answered: Answered[Claim, Answer]) -> None:
         """Records answers in one transaction with the orders and the events that tell their dealers."""
         session, now = self._session, self._clock()
-        keys = sorted({claim.order for claim, _ in answered})
         async with session.transaction():
-            await store.order.lock(session, keys)
+            await store.order.lock(session, [claim.order for claim, _ in answered])
             held = await self._held([claim for claim, _ in answered])
-            before = await store.order.load(session, keys, self._data_keys)
-            decided = await self._decide(answered, held, before, now)
-            after = await order_record.put(
-                session,
-                before,
-                decided.results,
-                decided.begun,
-                self._data_keys,
-                supplier=self.code,
-                caps=self._caps,
-                refund_failed=self._context.refund_failed,
-                now=now,
-            )
-            await self._write(decided, after, now)
-            if decided.voids:
-                await store.void.add_voids(session, decided.voids)
-            failpoints.hit(f"{self.point}.written")
-        if decided.voids or any(after[key] is not before[key] for key in keys):
+            written = await self._write_answers(answered, held, now)
+        await self._committed(*written)
+
+    async def _write_answers(
+        self, answered: Answered[Claim, Answer], held: Collection[RowKey], now: datetime
+    ) -> tuple[Decided, bool]:
+        """Inside the transaction, which holds the orders: what was decided, and whether it changed any order."""
+        session = self._session
+        before = await store.order.load(session, sorted({claim.order for claim, _ in answered}), self._data_keys)
+        decided = await self._decide(answered, held, before, now)
+        after = await order_record.put(
+            session,
+            before,
+            decided.results,
+            decided.begun,
+            self._data_keys,
+            supplier=self.code,
+            caps=self._caps,
+            refund_failed=self._context.refund_failed,
+            now=now,
+        )
+        await self._write(decided, after, now)
+        if decided.voids:
+            await store.void.add_voids(session, decided.voids)
+        failpoints.hit(f"{self.point}.written")
+        return decided, bool(decided.voids) or any(after[key] is not before[key] for key in before)
+
+    async def _committed(self, decided: Decided, changed: bool) -> None:
+        if changed:
             self._context.changed()
         await self._recorded(decided)
         failpoints.hit(f"{self.point}.recorded")

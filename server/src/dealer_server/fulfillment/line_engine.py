@@ -26,9 +26,9 @@ Decided = TypeVar("Decided", bound=Decision)
 
 
 class OrderLines(NamedTuple):
-    """The lines of one order that were claimed together."""
+    """The lines of one order that were claimed together, or (claim_id None) are held by a transaction."""
 
-    claim_id: int
+    claim_id: int | None
     order: OrderKey
     lines: Sequence[Claimed]
 
@@ -39,14 +39,12 @@ class LineEngine(FulfillmentEngine[OrderLines, Answer, Decided], Generic[Answer,
         claim_id, now = secrets.randbits(62), self._clock()
         until = now + timedelta(seconds=LEASE_SECONDS)
         claimed = await lines.claim(self._session, self.code, claim_id, now, until, LINES_PER_BATCH, PROFILES_PER_BATCH)
-        grouped: dict[OrderKey, list[Claimed]] = {}
-        for line in claimed:
-            grouped.setdefault((line.tenant_id, line.order_id), []).append(line)
-        return [OrderLines(claim_id, order, group) for order, group in grouped.items()]
+        return by_order(claim_id, claimed)
 
     async def _held(self, claims: Sequence[OrderLines]) -> Collection[RowKey]:
         held = set[RowKey]()
         for claim_id in {claim.claim_id for claim in claims}:
+            assert claim_id is not None, "lines that a transaction holds are written in it"
             keys = [line.key for claim in claims if claim.claim_id == claim_id for line in claim.lines]
             held |= await lines.held(self._session, claim_id, keys)
         claimed = sum([len(claim.lines) for claim in claims])
@@ -54,7 +52,7 @@ class LineEngine(FulfillmentEngine[OrderLines, Answer, Decided], Generic[Answer,
             log.warning("claim_lost", supplier=self.code, lines=claimed - len(held))
         return held
 
-    async def _reschedule(self, scheduled: Mapping[int, Sequence[Scheduled]]) -> None:
+    async def _reschedule(self, scheduled: Mapping[int | None, Sequence[Scheduled]]) -> None:
         """By claim_id."""
         for claim_id, claimed in scheduled.items():
             await lines.reschedule(self._session, claim_id, claimed)
@@ -75,3 +73,10 @@ class LineEngine(FulfillmentEngine[OrderLines, Answer, Decided], Generic[Answer,
             for line in claim.lines
         ]
         await self._reschedule({claim.claim_id: again})
+
+
+def by_order(claim_id: int | None, claimed: Sequence[Claimed]) -> list[OrderLines]:
+    grouped: dict[OrderKey, list[Claimed]] = {}
+    for line in claimed:
+        grouped.setdefault((line.tenant_id, line.order_id), []).append(line)
+    return [OrderLines(claim_id, order, group) for order, group in grouped.items()]

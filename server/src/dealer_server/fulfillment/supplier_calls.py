@@ -1,7 +1,9 @@
-"""Asks suppliers, with no transaction open. Whatever goes wrong is an Unknown."""
+"""Asks suppliers. Whatever goes wrong is an Unknown."""
 
 import asyncio
-from collections.abc import Awaitable, Iterator, MutableMapping, Sequence
+from collections.abc import Awaitable, Coroutine, Iterator, MutableMapping, Sequence
+from datetime import datetime
+from typing import Any
 
 import msgspec
 import structlog
@@ -57,12 +59,28 @@ async def _ask_one_by_one(
 ) -> None:
     for unit in waiting:
         outcomes[unit.profile_id] = _NO_ANSWER
-        outcomes[unit.profile_id] = outcome = await outcome_of(supplier.allocate(unit, clock()))
-        if isinstance(outcome, Rejected):
-            log.warning("unit_rejected", unit_key=unit.unit_key, supplier=supplier.code, code=outcome.code,
-                        message=outcome.message)  # fmt: skip
-        elif isinstance(outcome, Unknown):
-            log.warning("outcome_unknown", unit_key=unit.unit_key, supplier=supplier.code, reason=outcome.reason)
+        outcomes[unit.profile_id] = await ask(supplier, unit, clock())
+
+
+async def ask(supplier: Builtin, unit: Unit, now: datetime) -> Outcome:
+    """Asks for one unit; what is no success is logged."""
+    outcome = await outcome_of(supplier.allocate(unit, now))
+    if isinstance(outcome, Rejected):
+        log.warning("unit_rejected", unit_key=unit.unit_key, supplier=supplier.code, code=outcome.code,
+                    message=outcome.message)  # fmt: skip
+    elif isinstance(outcome, Unknown):
+        log.warning("outcome_unknown", unit_key=unit.unit_key, supplier=supplier.code, reason=outcome.reason)
+    return outcome
+
+
+def at_once(call: Coroutine[Any, Any, Outcome]) -> Outcome | None:
+    """The outcome of a call that waits for nothing. A call that does wait is broken off: None."""
+    try:
+        call.send(None)
+    except StopIteration as ended:
+        return ended.value
+    call.close()
+    return None
 
 
 async def outcome_of(call: Awaitable[Outcome]) -> Outcome:

@@ -52,6 +52,7 @@ class VoidQueue:
     """Works off the voids that wait for one supplier; `settle` is called when a refund may go on."""
 
     poll_seconds = 0.2
+    interval_seconds = 0.0
     grace_seconds = 5.0
     keeps_locked = True
 

@@ -2,9 +2,9 @@
 
 There are two kinds. A **Builtin** supplier (`simulated`, `stock`) runs in this process: it answers at once and keeps
 nothing. A **Remote** supplier is called over a network, and each call may be lost: what it is asked for is written down
-before (a Purchase). Both are asked for one unit at a time, with no transaction open, and may be asked again with the
-same unit_key: after a crash, a lost answer, or because they answered Pending. They must then give the same eSIM and
-never a second one.
+before (a Purchase), and no transaction is open meanwhile. Both are asked for one unit at a time, and may be asked
+again with the same unit_key: after a crash, a lost answer, or because they answered Pending. They must then give the
+same eSIM and never a second one.
 
 **Only Rejected means that surely nothing was allocated.** An answer that is understood neither as a success nor as a
 failure is Unknown: a timeout, a reset, half an answer, a 500. A unit with an unknown outcome is neither refunded nor

@@ -17,6 +17,7 @@ from dealer_server import store
 from dealer_server.api import listener, replies, status
 from dealer_server.api.gateway import Gateway
 from dealer_server.console.app import ConsoleApp
+from dealer_server.db import notifications
 from dealer_server.rules.access import access
 from dealer_server.settings import Settings
 from dealer_server.store.webhooks import gauges as webhook_gauges
@@ -49,6 +50,11 @@ async def run(
         ends: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait())]
         if worker:
             ends.append(asyncio.create_task(run_worker(shared)))
+            ends.append(asyncio.create_task(notifications.listen(shared.database, shared.signals.notified)))
+        else:
+            notifier = notifications.Notifier(shared.database)
+            stack.push_async_callback(notifier.close)
+            shared.signals.notify = notifier.notify
         if metrics and (bound := metrics_socket(settings)):
             ends.append(asyncio.create_task(listener.server(status_pages(shared)).serve(sockets=[bound])))
         servers: list[listener.Listener] = []

@@ -1,7 +1,9 @@
 """Fulfills the order lines of a builtin supplier, which answers at once and gives the same answer however often it is
 asked: nothing has to be written down before it is asked, and an answer that is lost is asked for again.
 
-Codes from stock are taken in the transaction that records them.
+Lines that no other transaction holds are fulfilled in one transaction. What does not succeed there is claimed, so that
+one order that fails does not keep the others back, and tried again later and later. Codes from stock are taken in the
+transaction that records them.
 """
 
 import asyncio
@@ -14,15 +16,18 @@ from typing import NamedTuple
 import structlog
 
 from dealer_server import failpoints, store
+from dealer_server.db.errors import DatabaseLost
 from dealer_server.fulfillment.builtin import line_schedule
 from dealer_server.fulfillment.call_pool import Answered
 from dealer_server.fulfillment.engine import Context, Decision, OrderKey, RowKey
-from dealer_server.fulfillment.line_engine import LineEngine, OrderLines
+from dealer_server.fulfillment.faults import fault_text
+from dealer_server.fulfillment.line_engine import LINES_PER_BATCH, PROFILES_PER_BATCH, LineEngine, OrderLines, by_order
 from dealer_server.fulfillment.results import codes_of, result_of, void_of
-from dealer_server.fulfillment.supplier_calls import ask_for_each, units
+from dealer_server.fulfillment.supplier_calls import ask, ask_for_each, at_once, units
 from dealer_server.rules.delivery.delivery import Codes
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order, Profile
+from dealer_server.store.orders import fulfillment as lines
 from dealer_server.store.orders.fulfillment import Claimed, Scheduled
 from dealer_server.store.refunds.void import Void
 from dealer_server.suppliers.contract import Builtin, Done, FromStock, Outcome, Unit
@@ -43,11 +48,12 @@ class LineAnswers(NamedTuple):
 class LineDecision(Decision):
     """lines: those that are still claimed, with their claim_id and what was answered."""
 
-    lines: list[tuple[int, Claimed, LineAnswers]] = field(default_factory=list)
+    lines: list[tuple[int | None, Claimed, LineAnswers]] = field(default_factory=list)
 
 
 class BuiltinLines(LineEngine[LineAnswers, LineDecision]):
     poll_seconds = 0.05
+    interval_seconds = 0.02
     grace_seconds = 0.0  # what was not answered yet is asked for again
 
     def __init__(self, supplier: Builtin, context: Context):
@@ -57,6 +63,44 @@ class BuiltinLines(LineEngine[LineAnswers, LineDecision]):
     async def begin(self, room: int) -> int:
         if not room:
             return 0
+        waits = self._caps.parallel > 1
+        return (0 if waits else await self._fulfill_free()) or await self._claim_and_ask()
+
+    async def _fulfill_free(self) -> int:
+        """Fulfills what is free and answered without waiting, in one transaction: all of a batch, or nothing."""
+        session, now = self._session, self._clock()
+        try:
+            async with session.transaction():
+                taken = await lines.take(session, self.code, now, LINES_PER_BATCH, PROFILES_PER_BATCH)
+                failpoints.hit("fulfillment.claimed")
+                claims = by_order(None, taken)
+                answers = self._answers_at_once(taken, now) if taken else None
+                if answers is None:
+                    return 0
+                failpoints.hit("fulfillment.answered")
+                written = await self._write_answers(
+                    [(claim, answers) for claim in claims], {line.key for line in taken}, now
+                )
+        except DatabaseLost:
+            raise
+        except Exception as error:
+            log.info("batch_not_fulfilled_at_once", supplier=self.code, error=fault_text(error))
+            return 0
+        await self._committed(*written)
+        return len(taken)
+
+    def _answers_at_once(self, taken: Sequence[Claimed], now: datetime) -> LineAnswers | None:
+        """None where an answer would have to be waited for."""
+        wanted = {unit.profile_id: unit for line in taken for unit in self._units(line)}
+        outcomes: dict[int, Outcome] = {}
+        for profile_id, unit in wanted.items():
+            outcome = at_once(ask(self._supplier, unit, now))
+            if outcome is None:
+                return None
+            outcomes[profile_id] = outcome
+        return LineAnswers(wanted, outcomes)
+
+    async def _claim_and_ask(self) -> int:
         claims = await self._claim()
         if claims:
             failpoints.hit("fulfillment.claimed")
@@ -94,10 +138,10 @@ class BuiltinLines(LineEngine[LineAnswers, LineDecision]):
         decided, from_stock = LineDecision(), dict[str, list[_InStock]]()
         for claim, asked in answered:
             order = orders[claim.order]
-            lines = [line for line in claim.lines if line.key in held]
-            decided.lines += [(claim.claim_id, line, asked) for line in lines]
+            still = [line for line in claim.lines if line.key in held]
+            decided.lines += [(claim.claim_id, line, asked) for line in still]
             decided.begun[claim.order] = frozenset(
-                line.line for line in lines if any(profile_id in asked.outcomes for profile_id in line.pending)
+                line.line for line in still if any(profile_id in asked.outcomes for profile_id in line.pending)
             )
             for line, profile, outcome in _answers(claim, asked, order):
                 unit = asked.units[profile.profile_id]
@@ -134,7 +178,7 @@ class BuiltinLines(LineEngine[LineAnswers, LineDecision]):
         }
 
     async def _write(self, decided: LineDecision, after: Mapping[OrderKey, Order], now: datetime) -> None:
-        scheduled: dict[int, list[Scheduled]] = {}
+        scheduled: dict[int | None, list[Scheduled]] = {}
         for claim_id, line, asked in decided.lines:
             item = after[line.tenant_id, line.order_id].items[line.line]
             scheduled.setdefault(claim_id, []).append(line_schedule.schedule(line, item, asked.outcomes, now))

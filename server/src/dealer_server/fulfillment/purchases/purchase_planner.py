@@ -22,7 +22,7 @@ from dealer_server.suppliers.contract import Remote
 class Plan(Decision):
     """lines: those that are still claimed, with their claim_id. purchases: what they become."""
 
-    lines: list[tuple[int, Claimed]] = field(default_factory=list)
+    lines: list[tuple[int | None, Claimed]] = field(default_factory=list)
     purchases: list[New] = field(default_factory=list)
 
 
@@ -80,7 +80,7 @@ class PurchasePlanner(LineEngine[None, Plan]):
     async def _write(self, decided: Plan, after: Mapping[OrderKey, Order], now: datetime) -> None:
         if decided.purchases:
             await purchases.add(self._session, decided.purchases, now)
-        scheduled: dict[int, list[Scheduled]] = {}
+        scheduled: dict[int | None, list[Scheduled]] = {}
         for claim_id, line in decided.lines:
             scheduled.setdefault(claim_id, []).append(Scheduled(line.key, None, answered=True))
         await self._reschedule(scheduled)

@@ -40,8 +40,14 @@ class Scheduled(NamedTuple):
     answered: bool
 
 
+_PAID_AND_PENDING = """(SELECT created_at FROM ledger_entry e
+        WHERE e.tenant_id = i.tenant_id AND e.entry_type = 'ORDER_PAY' AND e.reference = i.order_id) AS paid_at,
+    ARRAY(SELECT profile_id FROM profile p WHERE p.tenant_id = i.tenant_id
+        AND p.profile_id >= i.first_profile_id AND p.profile_id < i.first_profile_id + i.quantity
+        AND p.lifecycle_status = 'PENDING' AND NOT p.failed AND NOT p.held ORDER BY profile_id) AS pending"""
+
 # The profiles are those of the snapshot the claim is made on; what changes until the answers are recorded is seen then.
-_CLAIM = """
+_CLAIM = f"""
 WITH due AS (
     SELECT tenant_id, order_id, line, quantity, due_at FROM order_item
     WHERE supplier = $1 AND due_at <= $2 ORDER BY due_at LIMIT $5 FOR NO KEY UPDATE SKIP LOCKED
@@ -52,11 +58,7 @@ UPDATE order_item i SET due_at = $3, claim = $4, claims = claims + 1
 FROM counted WHERE before < $6
     AND i.tenant_id = counted.tenant_id AND i.order_id = counted.order_id AND i.line = counted.line
 RETURNING i.tenant_id, i.order_id, i.line, i.package_code, i.quantity, i.period_num, i.first_profile_id, i.claims,
-    (SELECT created_at FROM ledger_entry e
-        WHERE e.tenant_id = i.tenant_id AND e.entry_type = 'ORDER_PAY' AND e.reference = i.order_id) AS paid_at,
-    ARRAY(SELECT profile_id FROM profile p WHERE p.tenant_id = i.tenant_id
-        AND p.profile_id >= i.first_profile_id AND p.profile_id < i.first_profile_id + i.quantity
-        AND p.lifecycle_status = 'PENDING' AND NOT p.failed AND NOT p.held ORDER BY profile_id) AS pending
+    {_PAID_AND_PENDING}
 """
 
 
@@ -68,6 +70,31 @@ async def claim(
     No two workers get the same line; a line whose worker died comes due again.
     """
     rows = await session.fetch(_CLAIM, supplier, now, until, claim_id, lines, profiles)
+    return [Claimed(**row) for row in rows]
+
+
+# An order that another transaction holds is left alone with its lines.
+_TAKE = f"""
+WITH due AS (
+    SELECT tenant_id, order_id, line, quantity, due_at FROM order_item
+    WHERE supplier = $1 AND due_at <= $2 ORDER BY due_at LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED
+), counted AS MATERIALIZED (
+    SELECT *, sum(quantity) OVER (ORDER BY due_at, tenant_id, order_id, line) - quantity AS before FROM due
+)
+SELECT i.tenant_id, i.order_id, i.line, i.package_code, i.quantity, i.period_num, i.first_profile_id,
+    i.claims + 1 AS claims, {_PAID_AND_PENDING}
+FROM counted CROSS JOIN LATERAL (SELECT FROM orders o
+    WHERE o.tenant_id = counted.tenant_id AND o.order_id = counted.order_id FOR NO KEY UPDATE SKIP LOCKED) o
+CROSS JOIN LATERAL (SELECT * FROM order_item i
+    WHERE i.tenant_id = counted.tenant_id AND i.order_id = counted.order_id AND i.line = counted.line OFFSET 0) i
+WHERE before < $4
+"""
+
+
+async def take(session: Session, supplier: str, now: datetime, lines: int, profiles: int) -> list[Claimed]:
+    """A supplier's due lines, locked with their orders until the transaction ends, those of no order that another
+    transaction holds: at most `lines`, and no more once `profiles` are reached."""
+    rows = await session.fetch(_TAKE, supplier, now, lines, profiles)
     return [Claimed(**row) for row in rows]
 
 
@@ -89,12 +116,15 @@ _RESCHEDULED = batch(
 )
 
 
-async def reschedule(session: Session, claim_id: int, lines: Sequence[Scheduled]) -> None:
-    """Gives back held lines: says when they are due again. Leaves alone those another worker has claimed since."""
+async def reschedule(session: Session, claim_id: int | None, lines: Sequence[Scheduled]) -> None:
+    """Gives back held lines: says when they are due again. Leaves alone those another worker has claimed since. None
+    for lines that were taken without a claim: whoever claimed one before does not hold it any more."""
     await session.fetch(
-        "UPDATE order_item i SET due_at = new.due_at, claims = CASE WHEN new.answered THEN 0 ELSE i.claims END"
+        "UPDATE order_item i SET due_at = new.due_at, claim = CASE WHEN $1::bigint IS NOT NULL THEN i.claim END,"
+        " claims = CASE WHEN new.answered THEN 0 WHEN $1::bigint IS NULL THEN i.claims + 1 ELSE i.claims END"
         f" FROM {_RESCHEDULED}"
-        " WHERE i.tenant_id = new.tenant_id AND i.order_id = new.order_id AND i.line = new.line AND i.claim = $1",
+        " WHERE i.tenant_id = new.tenant_id AND i.order_id = new.order_id AND i.line = new.line"
+        " AND CASE WHEN $1::bigint IS NULL OR i.claim = $1 THEN true END",  # a CASE: for the planner it is not rare
         claim_id,
         *columns([(*line.key, line.due_at, line.answered) for line in lines], 5),
     )
