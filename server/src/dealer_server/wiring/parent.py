@@ -92,13 +92,14 @@ class ChildProcess:
 
 
 class Slot:
-    """One of the processes that shall run: its number, its sockets, and the process that fills it. The lock is held
-    while a process is started for it."""
+    """One of the processes that shall run: its number, its sockets, the process that fills it, and those started for it
+    that have ended. The lock is held while a process is started for it."""
 
     def __init__(self, number: int, listening: Listening) -> None:
         self.number = number
         self.listening = listening
         self.child: ChildProcess | None = None
+        self.ended: asyncio.Queue[ChildProcess] = asyncio.Queue()
         self.lock = asyncio.Lock()
         self.short_lived = 0
 
@@ -166,9 +167,7 @@ class Parent:
     async def _keep(self, slot: Slot) -> None:
         """Starts a process in place of one that ended, for ever. Raises CannotStart."""
         while True:
-            child = slot.child
-            assert child is not None
-            await asyncio.wait([child.ended])
+            child = await slot.ended.get()
             async with slot.lock:
                 if slot.child is child:
                     log.error("process_ended", process=slot.number, pid=child.pid, how=child.how)
@@ -218,6 +217,7 @@ class Parent:
         log.info("process_started", process=slot.number, pid=child.pid)
         self._running.add(child)
         child.ended.add_done_callback(lambda _: self._running.discard(child))
+        child.ended.add_done_callback(lambda _: slot.ended.put_nowait(child))
         return child
 
     def _signal_all(self, number: signal.Signals) -> None:
