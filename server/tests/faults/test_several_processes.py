@@ -1,11 +1,9 @@
 """Several serve processes on one database: refused by default; with Valkey or --share-nothing they act as one."""
 
 import asyncio
-import tempfile
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from valkey.asyncio import Valkey
@@ -25,20 +23,6 @@ LOCKS = "pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' 
 async def workload(database_url: str) -> AsyncIterator[Trading]:
     async with trading.opened(database_url) as one:
         yield one
-
-
-@pytest.fixture
-def valkey() -> Iterator[ValkeyServer]:
-    with tempfile.TemporaryDirectory(prefix="vk") as folder:
-        server = ValkeyServer(port=0, unix_socket_path=Path(folder) / "s")
-        server.start()
-        yield server
-        server.terminate()
-
-
-@pytest.fixture
-def valkey_url(valkey: ValkeyServer) -> str:
-    return f"unix://{valkey.unix_socket_path}"
 
 
 async def test_a_second_serve_refuses_to_start_and_says_what_to_do(workload: Trading):

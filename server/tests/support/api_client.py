@@ -13,8 +13,7 @@ from typing import Any
 
 import httpx2
 
-from dealer_server import clock, settings
-from dealer_server.api import listener
+from dealer_server import clock, settings, sockets
 from dealer_server.db.database import Database
 from dealer_server.dev import catalogue as generate
 from dealer_server.operations.audit.check_invariants import check_invariants
@@ -23,7 +22,8 @@ from dealer_server.operations.tenants.create import Created, create_tenant
 from dealer_server.operations.tenants.set_terms import Terms, set_tenant
 from dealer_server.settings import Settings
 from dealer_server.store.tenants import data_key
-from dealer_server.wiring import process
+from dealer_server.wiring import listening, process
+from dealer_server.wiring.listening import Listening
 from esim_dealer.wire.signing import signature
 
 PREFIX = "/open-api/v1"
@@ -146,9 +146,13 @@ async def running_service(database_url: str, *, worker: bool = True, **changed: 
     if not await database.run(lambda connection: connection.fetchval("SELECT count(*) FROM package")):
         await put_packages(database, generate.catalogue("test"), "test", clock.now)
     stop, address = asyncio.Event(), asyncio.get_running_loop().create_future()
-    listening = listener.bind("127.0.0.1", opened.port)
+    bound = Listening(
+        sockets.bind("127.0.0.1", opened.port),
+        listening.console(opened),
+        supplier_events=listening.supplier_events(opened) if worker else None,
+    )
     running = asyncio.create_task(
-        process.run(opened, listening=listening, worker=worker, ready=address.set_result, stop=stop)
+        process.run(opened, listening=bound, worker=worker, ready=address.set_result, stop=stop)
     )
     try:
         await asyncio.wait([running, address], return_when=asyncio.FIRST_COMPLETED)

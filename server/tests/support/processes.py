@@ -11,6 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+import psutil
+
 from dealer_server import failpoints
 from support import command
 from support.api_client import SEALING_KEYS
@@ -43,6 +45,7 @@ class Process:
         self._process = process
         self._ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._lines: deque[str] = deque(maxlen=400)
+        self._events: Counter[str] = Counter()
         self._reading = asyncio.create_task(self._read())
         self._ended = asyncio.create_task(self._end())
 
@@ -51,14 +54,18 @@ class Process:
         return self._process.pid
 
     @property
+    def children(self) -> set[int]:
+        """The pids of the processes that it started and that still run."""
+        return {child.pid for child in psutil.Process(self.pid).children()}
+
+    @property
     def said(self) -> str:
         return "\n".join(self._lines)
 
     @property
     def events(self) -> Counter[str]:
         """How often it logged what: in a line the first word after the time and the level."""
-        texts = [line.partition("]")[2].split() for line in self._lines if "Z [" in line]
-        return Counter(words[0] for words in texts if words)
+        return self._events.copy()
 
     async def says(self, event: str, times: int = 1) -> None:
         """Returns once it has logged this so often."""
@@ -109,6 +116,8 @@ class Process:
         async for raw in self._process.stderr:
             line = raw.decode(errors="replace").rstrip("\n")
             self._lines.append(line)
+            if "Z [" in line and (words := line.partition("]")[2].split()):
+                self._events[words[0]] += 1
             if line.startswith("ready: ") and not self._ready.done():
                 self._ready.set_result(line.removeprefix("ready: "))
 

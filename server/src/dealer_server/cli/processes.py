@@ -1,15 +1,18 @@
 """`dealer-server dev`, `serve` and `work`: the processes of the service."""
 
-import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from dealer_server import logs, settings
 from dealer_server.cli.command import AsJson
-from dealer_server.settings import SettingsError
+from dealer_server.settings import CannotStart
+
+if TYPE_CHECKING:
+    from dealer_server.wiring.listening import Listening
 
 
 async def dev(
@@ -33,47 +36,93 @@ async def dev(
     await development.run(port, data, fresh=fresh, as_json=as_json, speed=speed)
 
 
-async def serve(*, host: str | None = None, port: int | None = None, share_nothing: bool = False) -> None:
+async def serve(
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    processes: int | None = None,
+    port_per_process: bool | None = None,
+    share_nothing: bool = False,
+) -> int | None:
     """Serve the API.
 
     Args:
+        processes: How many processes; several need DEALER_VALKEY_URL. SIGHUP replaces them one after the other.
+        port_per_process: Give each process a port of its own, PORT, PORT + 1 and so on, for a proxy in front.
         share_nothing: Allow several serve processes on one database without DEALER_VALKEY_URL: each counts alone.
     """
-    from dealer_server.api import listener
+    from dealer_server.wiring import child, listening
+
+    opened = settings.read(host=host, port=port, processes=processes, port_per_process=port_per_process)
+    logs.configure(opened.environment == "production")
+    started = child.inherited()
+    if started is None and opened.processes > 1:
+        if not opened.valkey_url and not share_nothing:
+            raise CannotStart(
+                "several processes of serve need DEALER_VALKEY_URL, to see each request id once and to share QPS;"
+                " --share-nothing starts them without: each then counts alone"
+            )
+        return await _several(listening.of_serve(opened))
+
     from dealer_server.wiring import process, start_checks
     from dealer_server.wiring.shared import database_up
 
-    opened = settings.read(host=host, port=port)
-    logs.configure(opened.environment == "production")
     start_checks.require_protection(opened)
-    try:
-        listening = listener.bind(opened.host, opened.port)
-    except socket.gaierror as error:
-        raise SettingsError(f"cannot listen on {opened.host}: {error.strerror}") from None
+    started = started or child.Standalone(listening.of_serve(opened)[0], _print_ready)
     stop = process.stop_on_signal()
-    if not await database_up(opened, stop):
-        return
-    async with start_checks.serve_lock(opened, share_nothing):
-        await process.run(opened, listening=listening, worker=False, ready=_print_ready, stop=stop)
+    started.watch_parent(stop)
+    if await database_up(opened, stop):
+        async with start_checks.serve_lock(opened, share_nothing):
+            await process.run(
+                opened,
+                listening=started.listening,
+                worker=False,
+                ready=started.ready,
+                stop=stop,
+                retire=started.retire,
+            )
+    return None
 
 
-async def work(*, metrics: str | None = None) -> None:
+async def work(*, metrics: str | None = None, processes: int | None = None) -> int | None:
     """Run the worker: fulfillment and webhooks. Any number may run on one database.
 
     Args:
-        metrics: HOST:PORT of /metrics and /health (default 127.0.0.1:9464, where that is free); "" for none.
+        metrics: HOST:PORT of /metrics and /health (default 127.0.0.1:9464, where that is free); "" for none. Of several
+            processes each has the next port.
+        processes: How many processes. SIGHUP replaces them one after the other.
     """
+    from dealer_server.wiring import child, listening
+
+    opened = settings.read(metrics=metrics, processes=processes)
+    logs.configure(opened.environment == "production")
+    started = child.inherited()
+    if started is None and opened.processes > 1:
+        return await _several(listening.of_work(opened))
+
     from dealer_server.wiring import process
     from dealer_server.wiring.shared import database_up
 
-    opened = settings.read(metrics=metrics)
-    logs.configure(opened.environment == "production")
+    started = started or child.Standalone(listening.of_work(opened)[0], _print_ready)
     stop = process.stop_on_signal()
-    if not await database_up(opened, stop):
-        return
-    await process.run(
-        opened, listening=None, worker=True, metrics=True, ready=lambda _: _print_ready("worker"), stop=stop
-    )
+    started.watch_parent(stop)
+    if await database_up(opened, stop):
+        await process.run(
+            opened,
+            listening=started.listening,
+            worker=True,
+            ready=lambda _: started.ready("worker"),
+            stop=stop,
+            retire=started.retire,
+        )
+    return None
+
+
+async def _several(bound: Sequence["Listening"]) -> int:
+    """The parent of a process for each."""
+    from dealer_server.wiring.parent import Parent
+
+    return await Parent(bound, _print_ready).run()
 
 
 def _print_ready(address: str) -> None:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from dealer_server import clock, logs, settings, store
-from dealer_server.api import listener
+from dealer_server import clock, logs, settings, sockets, store
 from dealer_server.db.connection import connect
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import KEY_BYTES, credential_context
@@ -26,7 +25,8 @@ from dealer_server.operations.users.password import Passwords
 from dealer_server.rules.esim import iccid
 from dealer_server.settings import Settings
 from dealer_server.store import schema
-from dealer_server.wiring import process
+from dealer_server.wiring import listening, process
+from dealer_server.wiring.listening import Listening
 
 HOST = "127.0.0.1"
 DEMO_NAME = "Demo dealer"
@@ -59,16 +59,17 @@ async def run(port: int, data: Path | None, *, fresh: bool, as_json: bool, speed
     """Raises EmbeddedError, OSError where the port is taken, CannotStart."""
     logs.configure(as_json=False)
     stop = process.stop_on_signal()
-    listening = listener.bind(HOST, port)
+    api = sockets.bind(HOST, port)
     folder = data or embedded.default_folder()
     if fresh:
         embedded.erase(folder)
     database = embedded.start(folder)
     try:
-        opened = _settings(folder, database.dsn, listening.getsockname()[1], speed)
+        opened = _settings(folder, database.dsn, api.getsockname()[1], speed)
         await _migrate(database.dsn)
         demo = await _seeded(opened)
-        await process.run(opened, listening=listening, worker=True, ready=lambda _: _show(demo, as_json), stop=stop)
+        bound = Listening(api, listening.console(opened), supplier_events=listening.supplier_events(opened))
+        await process.run(opened, listening=bound, worker=True, ready=lambda _: _show(demo, as_json), stop=stop)
     finally:
         database.stop()
 
@@ -80,6 +81,7 @@ def _settings(folder: Path, dsn: str, port: int, speed: float | None) -> Setting
         sealing_keys=_sealing_key(folder),
         host=HOST,
         port=port,
+        processes=1,
         webhook_allow_loopback=True,
         supplier_speed=speed,
         usage_event_seconds=0,  # in a trial nobody should wait for an event

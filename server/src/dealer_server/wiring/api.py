@@ -1,6 +1,7 @@
 """Joins the parts of the API."""
 
 import functools
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple
@@ -74,8 +75,10 @@ async def web_apps(shared: SharedParts) -> AsyncIterator[WebApps]:
 
 async def _admission(stack: AsyncExitStack, shared: SharedParts) -> LocalAdmission | SharedAdmission:
     settings = shared.settings
-    share = 1 / settings.processes
-    rate, burst = settings.failed_authentications_per_second, settings.failed_authentications_burst
+    share = 1 / (settings.processes * settings.instances)
+    # Failures are counted by each process alone; together the processes of one serve allow what is set.
+    rate = settings.failed_authentications_per_second / settings.processes
+    burst = math.ceil(settings.failed_authentications_burst / settings.processes)
     if not settings.valkey_url:
         return LocalAdmission(share=share, failures_per_second=rate, failures_burst=burst)
     written = WrittenIds(shared.database.session(), shared.database.session())

@@ -4,13 +4,11 @@ import asyncio
 import gc
 import resource
 import signal
-import socket
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import structlog
 from starlette.applications import Starlette
 
 from dealer_server import store
@@ -22,54 +20,59 @@ from dealer_server.rules.access import access
 from dealer_server.settings import Settings
 from dealer_server.store.webhooks import gauges as webhook_gauges
 from dealer_server.wiring.api import web_apps
+from dealer_server.wiring.listening import Listening
 from dealer_server.wiring.shared import SharedParts, opened_parts, tls_pair
 from dealer_server.wiring.worker import run as run_worker
 
-METRICS = "127.0.0.1:9464"
 OPEN_FILES = 16_384
-log = structlog.get_logger(__name__)
 
 
 async def run(
     settings: Settings,
     *,
-    listening: socket.socket | None,
+    listening: Listening,
     worker: bool,
     ready: Callable[[str], None],
     stop: asyncio.Event,
-    metrics: bool = False,
+    retire: asyncio.Event | None = None,
 ) -> None:
-    """Serves the API on a bound socket, runs the worker, or both, until `stop` is set; then finishes what is in flight.
+    """Serves what has a socket, runs the worker, or both, until `stop` is set; then finishes what is in flight.
 
-    With `metrics`, the worker serves /metrics and /health. `ready` is called with the base address once calls are
-    answered. Raises CannotStart.
+    `ready` is called with the base address once calls are answered. `retire` is set where another process has taken
+    over: connections are then not cut before their next answer. Raises CannotStart.
     """
-    if listening:
-        settings = settings.model_copy(update={"port": listening.getsockname()[1]})
+    retire = retire or asyncio.Event()
+    if listening.api:
+        settings = settings.model_copy(update={"port": listening.api.getsockname()[1]})
     async with opened_parts(settings) as shared, AsyncExitStack() as stack:
-        ends: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait())]
+        stopping, retiring = [asyncio.create_task(event.wait()) for event in (stop, retire)]
+        ends: list[asyncio.Task[Any]] = [stopping, retiring]
         if worker:
-            ends.append(asyncio.create_task(run_worker(shared)))
+            ends.append(asyncio.create_task(run_worker(shared, listening.supplier_events)))
             ends.append(asyncio.create_task(notifications.listen(shared.database, shared.signals.notified)))
         else:
             notifier = notifications.Notifier(shared.database)
             stack.push_async_callback(notifier.close)
             shared.signals.notify = notifier.notify
-        if metrics and (bound := metrics_socket(settings)):
-            ends.append(asyncio.create_task(listener.server(status_pages(shared)).serve(sockets=[bound])))
+        if listening.metrics:
+            ends.append(asyncio.create_task(listener.server(status_pages(shared)).serve(sockets=[listening.metrics])))
         servers: list[listener.Listener] = []
-        if listening:
+        if listening.api:
             opened = await stack.enter_async_context(web_apps(shared))
             servers.append(http_server(settings, opened.api))
-            ends.append(asyncio.create_task(servers[0].serve(sockets=[listening])))
-            if opened.console and settings.console:
+            ends.append(asyncio.create_task(servers[0].serve(sockets=[listening.api])))
+            if opened.console and listening.console:
                 servers.append(http_server(settings, opened.console))
-                ends.append(asyncio.create_task(servers[1].serve(sockets=[console_socket(settings.console)])))
+                ends.append(asyncio.create_task(servers[1].serve(sockets=[listening.console])))
         raise_open_files_limit()
         tune_garbage_collection()
         ready(settings.base_url)
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         shared.health.draining = True
+        if retire.is_set():
+            leaving = asyncio.gather(*[server.retire() for server in servers])
+            await asyncio.wait([leaving, stopping], return_when=asyncio.FIRST_COMPLETED)
+            leaving.cancel()
         for server in servers:
             server.should_exit = True
         if servers:
@@ -96,13 +99,6 @@ def status_pages(shared: SharedParts) -> Starlette:
             return webhooks, await store.supplier.open_purchases(connection)
 
     return status.pages(gauges, shared.health.not_ready)
-
-
-def console_socket(address: str) -> socket.socket:
-    """Raises OSError."""
-    bound = listener.bind_address(address)
-    log.info("console_served", address=listener.address_text(bound))
-    return bound
 
 
 def http_server(settings: Settings, app: Gateway | ConsoleApp) -> listener.Listener:
@@ -142,19 +138,3 @@ def deadlines(settings: Settings) -> listener.Deadlines:
 
 def tls(settings: Settings) -> tuple[Path, Path] | None:
     return tls_pair(settings.tls_cert, settings.tls_key)
-
-
-def metrics_socket(settings: Settings) -> socket.socket | None:
-    """The socket of the worker's /metrics and /health. Of several workers on a machine the first gets the default port.
-    Raises OSError where DEALER_METRICS names an address that is in use."""
-    if settings.metrics == "":
-        return None
-    try:
-        bound = listener.bind_address(settings.metrics or METRICS)
-    except OSError:
-        if settings.metrics:
-            raise
-        log.warning("metrics_not_served", address=METRICS, reason="in use; set DEALER_METRICS for each worker")
-        return None
-    log.info("metrics_served", address=listener.address_text(bound))
-    return bound

@@ -1,6 +1,7 @@
 """The worker's loops, joined. They meet the API in rows only; any number of workers may run on one database."""
 
 import asyncio
+import socket
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -29,8 +30,8 @@ from dealer_server.wiring.shared import SharedParts, callback_policy, suppliers_
 log = structlog.get_logger(__name__)
 
 
-async def run(shared: SharedParts) -> None:
-    """The worker's loops, until cancelled."""
+async def run(shared: SharedParts, events: socket.socket | None) -> None:
+    """The worker's loops, until cancelled. `events`: where suppliers' messages come in, if they do."""
     settings, signals, clock = shared.settings, shared.signals, shared.clock
     policy = callback_policy(settings)
     suppliers = suppliers_of(shared)
@@ -67,7 +68,7 @@ async def run(shared: SharedParts) -> None:
             settler.run(),
             *(queue.run() for queue in voids),
             supervisor.run(),
-            serve_supplier_events(shared, supervisor),
+            *([serve_supplier_events(shared, supervisor, events)] if events else []),
             *(tracker.run() for tracker in trackers),
             _forward(signals.refund, [settler.wake.set, *(queue.wake.set for queue in voids), supervisor.wake]),
             _forward(signals.lifecycle, [supervisor.wake, *(tracker.wake.set for tracker in trackers)]),
@@ -112,12 +113,9 @@ def supervisor_of(shared: SharedParts, settle: Callable[[], None]) -> SupplierSu
     return SupplierSupervisor(database, shared.data_keys, loops)
 
 
-async def serve_supplier_events(shared: SharedParts, supervisor: SupplierSupervisor) -> None:
-    """Serves suppliers' messages, where an address is set for it, until cancelled."""
+async def serve_supplier_events(shared: SharedParts, supervisor: SupplierSupervisor, events: socket.socket) -> None:
+    """Serves suppliers' messages, until cancelled."""
     settings, clock = shared.settings, shared.clock
-    if not settings.supplier_events:
-        return
-    bound = listener.bind_address(settings.supplier_events)
 
     def source_of(code: str) -> supplier_events.EventSource | None:
         running = supervisor.get(code)
@@ -131,13 +129,12 @@ async def serve_supplier_events(shared: SharedParts, supervisor: SupplierSupervi
         supervisor.wake,
         settings.usage_interval,
     )
-    log.info("supplier_events_served", address=listener.address_text(bound))
     try:
         await listener.server(
             supplier_events.app(source_of, handler.handle, clock.now),
             tls=tls_pair(settings.supplier_events_cert, settings.supplier_events_key),
             client_ca=settings.supplier_events_ca,
-        ).serve(sockets=[bound])
+        ).serve(sockets=[events])
     finally:
         await handler.close()
 

@@ -8,7 +8,7 @@ answered 400, or closed. Nothing here knows the API; the answers made here have 
 from dealer_server.api.listener.limits import Counts, Deadlines, Limits
 from dealer_server.api.listener.protocol import Terms
 from dealer_server.api.listener.reply import REPLY
-from dealer_server.api.listener.server import Listener, address_text, bind, bind_address, server, tls_context
+from dealer_server.api.listener.server import Listener, server, tls_context
 
 __all__ = [
     "REPLY",
@@ -17,9 +17,6 @@ __all__ = [
     "Limits",
     "Listener",
     "Terms",
-    "address_text",
-    "bind",
-    "bind_address",
     "server",
     "tls_context",
 ]

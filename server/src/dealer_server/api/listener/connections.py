@@ -39,6 +39,8 @@ class Connections:
     client, or of all; those without an authenticated call go first."""
 
     def __init__(self) -> None:
+        self.retiring = False
+        """Whether each is closed after its next answer."""
         self._clients: dict[str | bytes, ClientConnections] = {}
         self._idle_unauthenticated: OrderedDict[Connection, None] = OrderedDict()
         self._idle_authenticated: OrderedDict[Connection, None] = OrderedDict()

@@ -13,6 +13,7 @@ class Deadlines:
     unauthenticated_idle: float = 75.0  # the same, on a connection without an authenticated call yet
     stalled: float = 30.0  # for 64 KiB of an answer, or the rest of it, to be taken by the client
     linger: float = 2.0  # for a refused client to read the answer and hang up
+    retire: float = 10.0  # for idle connections to be used once more, when another process has taken over
     shutdown: float = 10.0  # for requests in flight when the server stops
     sweep: float = 0.5  # how often connections are looked at
 

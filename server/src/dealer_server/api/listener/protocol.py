@@ -97,6 +97,11 @@ class GuardedProtocol(HttpToolsProtocol):
         else:
             self.transport.abort()  # TLS would wait for the client's close_notify
 
+    def close_after_answer(self) -> None:
+        """The answer that is due, where one is, says that the connection is closed."""
+        if self.cycle is not None and not self.cycle.response_started:
+            self.cycle.keep_alive = False
+
     def data_received(self, data: bytes) -> None:
         if self.refusal is not None:
             return
@@ -174,6 +179,8 @@ class GuardedProtocol(HttpToolsProtocol):
             self.upgrading = True
             return
         super().on_headers_complete()
+        if self.terms.connections.retiring:
+            self.cycle.keep_alive = False
         self.scope[REPLY] = functools.partial(reply, self.cycle)  # type: ignore[typeddict-unknown-key]
         if not self.authenticated:
             self.scope[access.AUTHENTICATED] = self.mark_authenticated  # type: ignore[typeddict-unknown-key]

@@ -1,8 +1,7 @@
-"""A uvicorn server with deadlines and limits, its sockets and its TLS."""
+"""A uvicorn server with deadlines and limits, and its TLS."""
 
 import asyncio
 import contextlib
-import errno
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
@@ -14,11 +13,10 @@ import uvicorn
 
 from dealer_server.api.listener.limits import Counts, Deadlines, Limits
 from dealer_server.api.listener.protocol import GuardedProtocol, Terms, no_address
+from dealer_server.sockets import BACKLOG, bind
 
 log = structlog.get_logger(__name__)
 
-LAST_PORT = 65_535
-BACKLOG = 4096  # connections that wait to be accepted; the kernel caps it (net.core.somaxconn)
 CONNECTIONS_AT_A_TIME = 500  # swept without a pause; each takes a microsecond, and requests should not wait for all
 
 
@@ -59,6 +57,24 @@ class Listener(uvicorn.Server):
         ]
         self._sweeper = loop.create_task(self._sweep())
         self.started = True
+
+    async def retire(self) -> None:
+        """Where another process has taken over: accepts no more connections, and closes each after its next answer,
+        which says so. Returns when none is left, or after `retire` seconds: shutdown then closes those that are idle.
+
+        A client that sends a request at the moment when an idle connection is closed would lose it.
+        """
+        for server in self.servers:
+            server.close()
+        self.terms.connections.retiring = True
+        for connection in self._connections():
+            connection.close_after_answer()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.terms.deadlines.retire):
+                while True:
+                    await asyncio.sleep(self.terms.deadlines.sweep)  # also for TLS handshakes that are under way
+                    if not self.server_state.connections:
+                        return
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish what is in flight, within the deadline; then nothing stays open."""
@@ -141,37 +157,3 @@ def tls_context(certificate: Path, key: Path, client_ca: Path | None = None) -> 
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(client_ca)
     return context
-
-
-def bind_address(address: str) -> socket.socket:
-    """A listening socket on HOST:PORT, an IPv6 host in brackets. Raises OSError, as `bind` does."""
-    host, _, port = address.rpartition(":")
-    return bind(host.strip("[]"), int(port))
-
-
-def address_text(listening: socket.socket) -> str:
-    """HOST:PORT of a listening socket, an IPv6 host in brackets."""
-    host, port = listening.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def bind(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
-    """A listening socket; its port is `getsockname()[1]`. Raises OSError, which names the address, when it is taken.
-
-    Listening from here on: of two sockets bound to one port it is the second `listen` that fails.
-    """
-    if not 0 <= port <= LAST_PORT:  # getaddrinfo would take its last 16 bits
-        raise OSError(errno.EINVAL, f"cannot listen on {host} port {port}: a port is 0 to {LAST_PORT}")
-    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if reuse_port:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        listening.bind(address)
-        listening.listen(BACKLOG)
-    except OSError as error:
-        listening.close()
-        raise OSError(error.errno, f"cannot listen on {host} port {port}: {error.strerror}") from error
-    listening.setblocking(False)
-    return listening

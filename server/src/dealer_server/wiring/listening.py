@@ -1,0 +1,82 @@
+"""Which sockets does a process listen on? It binds them itself, or inherits those that its parent has bound."""
+
+import socket
+from typing import NamedTuple
+
+import structlog
+
+from dealer_server import sockets
+from dealer_server.settings import Settings, SettingsError
+
+METRICS = "127.0.0.1:9464"
+log = structlog.get_logger(__name__)
+
+
+class Listening(NamedTuple):
+    """Bound sockets; None where nothing is served. `console`: None also where it is on the API's port."""
+
+    api: socket.socket | None = None
+    console: socket.socket | None = None
+    metrics: socket.socket | None = None
+    supplier_events: socket.socket | None = None
+
+
+def of_serve(settings: Settings) -> list[Listening]:
+    """Of each process: one socket for all, or with `port_per_process` the API's port and those above it. The console's
+    is shared. Raises SettingsError where the host has no address, OSError where an address is in use."""
+    ports = settings.processes if settings.port_per_process else 1
+    apis = [_api(settings.host, _port(settings.port, number)) for number in range(ports)]
+    shared = console(settings)
+    return [Listening(api=apis[number % ports], console=shared) for number in range(settings.processes)]
+
+
+def of_work(settings: Settings) -> list[Listening]:
+    """Of each process: metrics on the port that is set and those above it. Suppliers' events are shared. Raises OSError
+    where an address is in use."""
+    shared = supplier_events(settings)
+    return [
+        Listening(metrics=_metrics(settings, number), supplier_events=shared) for number in range(settings.processes)
+    ]
+
+
+def console(settings: Settings) -> socket.socket | None:
+    """Raises OSError."""
+    return _bound(settings.console, "console_served") if settings.console else None
+
+
+def supplier_events(settings: Settings) -> socket.socket | None:
+    """Raises OSError."""
+    return _bound(settings.supplier_events, "supplier_events_served") if settings.supplier_events else None
+
+
+def _api(host: str, port: int) -> socket.socket:
+    try:
+        return sockets.bind(host, port)
+    except socket.gaierror as error:
+        raise SettingsError(f"cannot listen on {host}: {error.strerror}") from None
+
+
+def _metrics(settings: Settings, number: int) -> socket.socket | None:
+    """None where the default port is in use: of several `work` on a machine the first has it."""
+    if settings.metrics == "":
+        return None
+    host, _, port = (settings.metrics or METRICS).rpartition(":")
+    address = f"{host}:{_port(int(port), number)}"
+    try:
+        return _bound(address, "metrics_served")
+    except OSError:
+        if settings.metrics:
+            raise
+        log.warning("metrics_not_served", address=address, reason="in use; set DEALER_METRICS for each worker")
+        return None
+
+
+def _bound(address: str, event: str) -> socket.socket:
+    bound = sockets.bind_address(address)
+    log.info(event, address=sockets.address_text(bound))
+    return bound
+
+
+def _port(first: int, number: int) -> int:
+    """Of a process, counted from 0. Port 0 takes a free one for each."""
+    return first and first + number
