@@ -30,8 +30,8 @@ _IDS_PER_SECOND = 20_000
 
 # What the statement's parameters are for one order, by their names in it: pgbench's variables, or constants.
 _VALUES = {
+    "debit.place": "1",
     "debit.tenant_id": ":tenant",
-    "debit.known_version": ":version",
     "debit.orders": "1",
     "debit.profiles": "1",
     "debit.total": str(_AMOUNT),
@@ -41,9 +41,11 @@ _VALUES = {
     "placed.digest": "'\\xDIGEST'",
     "placed.currency": "'USD'",
     "placed.amount": str(_AMOUNT),
-    "placed.version": ":next_version",
-    "placed.balance_after": ":next_balance",
+    "placed.place": "1",
+    "placed.number": "1",
+    "placed.spent": str(_AMOUNT),
     "placed.remark": "NULL",
+    "line.place": "1",
     "line.tenant_id": ":tenant",
     "line.order_id": ":order_id",
     "line.line": "0",
@@ -61,9 +63,7 @@ _SCRIPT = """\
 \\set profile_id :first_profile_id + :n * :clients + :client_id
 \\set tenant random(:first_tenant, :last_tenant)
 BEGIN;
-SELECT version, balance FROM wallet WHERE tenant_id = :tenant FOR NO KEY UPDATE \\gset
-\\set next_version :version + 1
-\\set next_balance :balance - {amount}
+SELECT version, balance FROM wallet WHERE tenant_id = :tenant FOR NO KEY UPDATE;
 {write};
 COMMIT;
 """
@@ -79,7 +79,7 @@ class Placed(NamedTuple):
 
 
 def script() -> str:
-    return _SCRIPT.format(amount=_AMOUNT, write=_for_one_order(store.order._WRITE))
+    return _SCRIPT.format(write=_for_one_order(store.order.write_statement()))
 
 
 def run(instance: Instance, database: str, wallets: int, clients: int, seconds: int) -> Placed:

@@ -127,7 +127,9 @@ async def test_cancelling_the_wait_for_a_decision_leaves_the_order_placed(servic
     numbers = service.database.session()
     batcher = OrderBatcher(service.database, IdAllocator(numbers, clock.now), clock.now)
     line = OrderLine("TEST-OK", 1, 1, 18_000, "simulated")
-    wanted = OrderRequest(dealer.tenant_id, f"t-{secrets.token_hex(8)}", secrets.token_bytes(16), 18_000, (line,))
+    wanted = OrderRequest(
+        dealer.tenant_id, f"t-{secrets.token_hex(8)}", secrets.token_bytes(16), "USD", 18_000, (line,)
+    )
     async with held_wallet(service.database.dsn, dealer.tenant_id) as watch:
         waiting = batcher.submit(wanted)
         await watch.somebody_waits()

@@ -105,7 +105,7 @@ def line(package_code: str, quantity: int, *, period_num: int = 1, supplier: str
 
 def wanted(tenant_id: int, transaction_id: str, *lines: OrderLine) -> OrderRequest:
     amount = sum(one.price * one.quantity * one.period_num for one in lines)
-    return OrderRequest(tenant_id, transaction_id, transaction_id.encode(), amount, lines)
+    return OrderRequest(tenant_id, transaction_id, transaction_id.encode(), "USD", amount, lines)
 
 
 async def place(database: Database, orders: list[OrderRequest]) -> dict[str, int]:

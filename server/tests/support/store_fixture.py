@@ -170,4 +170,4 @@ def _wanted(dealer: int, lines: Sequence[LineKey]) -> OrderRequest:
             OrderLine(package.package_code, quantity, rest[0] if rest else 1, package.price, package.supplier)
         )
     amount = sum(line.price * line.quantity * line.period_num for line in bought)
-    return OrderRequest(dealer, f"t-{secrets.token_hex(8)}", secrets.token_bytes(16), amount, tuple(bought))
+    return OrderRequest(dealer, f"t-{secrets.token_hex(8)}", secrets.token_bytes(16), "USD", amount, tuple(bought))

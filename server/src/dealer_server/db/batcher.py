@@ -1,4 +1,4 @@
-"""Group commit: items that arrive while one batch runs form the next batch (docs/decisions/0001-group-commit.md).
+"""Group commit: items that arrive while one batch runs form the next batches (docs/decisions/0001-group-commit.md).
 
 A batch runs in a task of its own, so that neither a client nor a timeout can cancel its COMMIT.
 """
@@ -20,7 +20,10 @@ Answer = R | Exception | asyncio.Future[R]
 
 
 class Batcher(Generic[T, R]):
-    """Collects items while a batch runs, and runs them as the next batch. An item that arrives alone runs at once.
+    """Collects items while a batch runs, and runs them as the next ones. An item that arrives alone runs at once.
+
+    A batch takes at most half of the items under way: those that wait and those of the batch before, whose callers are
+    likely to come again. So two groups take turns: while PostgreSQL works for one, this process works for the other.
 
     `run` returns one answer per item, in order. An answer that is an exception is raised to the caller of its item, and
     an answer that is a future is awaited. If `run` raises, the items are run one by one, so that only the item that
@@ -59,9 +62,11 @@ class Batcher(Generic[T, R]):
 
     async def _work(self) -> None:
         batch: list[tuple[T, asyncio.Future[R]]] = []
+        before = 0
         try:
             while self._waiting:
-                batch = self._take()
+                batch = self._take((len(self._waiting) + before + 1) // 2)
+                before = len(batch)
                 answers = await self._answer([item for item, _ in batch])
                 for (_, future), answer in zip(batch, answers, strict=True):
                     if isinstance(answer, asyncio.Future):
@@ -77,13 +82,14 @@ class Batcher(Generic[T, R]):
             while self._waiting:
                 _settle(self._waiting.popleft()[1], DatabaseLost(sent=False))
 
-    def _take(self) -> list[tuple[T, asyncio.Future[R]]]:
+    def _take(self, most: int) -> list[tuple[T, asyncio.Future[R]]]:
         waiting, weight = self._waiting, self._weight
+        most = min(most, len(waiting))
         if weight is None:
-            return [waiting.popleft() for _ in range(min(len(waiting), self._bound))]
-        batch, total = [waiting.popleft()], 0
+            return [waiting.popleft() for _ in range(min(most, self._bound))]
+        batch = [waiting.popleft()]
         total = weight(batch[0][0])
-        while waiting and total + (following := weight(waiting[0][0])) <= self._bound:
+        while len(batch) < most and total + (following := weight(waiting[0][0])) <= self._bound:
             batch.append(waiting.popleft())
             total += following
         return batch

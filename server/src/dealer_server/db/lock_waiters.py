@@ -28,7 +28,8 @@ R = TypeVar("R")
 
 class LockWaiters(Generic[T, R]):
     """Runs items whose rows another transaction holds: `run` waits for the locks. Each dealer's items form batches of
-    their own, so that no other dealer waits with them. One dealer occupies one session; all dealers share four."""
+    their own, so that no other dealer waits with them. One dealer occupies one session; all dealers share four. A
+    dealer whose last batch had several items stays here: another process is likely to hold its rows again."""
 
     def __init__(
         self,
@@ -44,9 +45,10 @@ class LockWaiters(Generic[T, R]):
         for session in self._sessions:
             self._free.put_nowait(session)
         self._batchers: dict[int, Batcher[T, R]] = {}
+        self._busy: set[int] = set()  # dealers whose last batch had several items
 
     def __contains__(self, tenant_id: int) -> bool:
-        """Whether items of this dealer wait; later ones should then wait behind them."""
+        """Whether later items of this dealer should be submitted here, as earlier ones wait or many did."""
         return tenant_id in self._batchers
 
     def submit(self, item: T) -> asyncio.Future[R]:
@@ -69,10 +71,11 @@ class LockWaiters(Generic[T, R]):
 
     def _forget(self, tenant_id: int) -> None:
         batcher = self._batchers.get(tenant_id)
-        if batcher is not None and batcher.idle:
+        if batcher is not None and batcher.idle and tenant_id not in self._busy:
             del self._batchers[tenant_id]
 
     async def _with_session(self, items: Sequence[T]) -> Sequence[Answer[R]]:
+        (self._busy.add if len(items) > 1 else self._busy.discard)(items[0].tenant_id)
         session = await self._free.get()
         try:
             return await self._run(session, items)

@@ -36,9 +36,13 @@ class LockingBatcher(Generic[T, R]):
             database, lambda session, batch: run(session, batch, True), bound=bound
         )
 
+    def makes_wait(self, tenant_id: int) -> bool:
+        """Whether items of this dealer are for the lock waiters: earlier ones wait there or many did."""
+        return tenant_id in self._waiters
+
     def submit(self, item: T) -> asyncio.Future[R]:
-        """A future of the item's answer. While items of its dealer wait for a lock, it waits behind them."""
-        return (self._waiters if item.tenant_id in self._waiters else self._batcher).submit(item)
+        """A future of the item's answer. It waits behind earlier items of its dealer that wait for a lock."""
+        return (self._waiters if self.makes_wait(item.tenant_id) else self._batcher).submit(item)
 
     def wait_for_lock(self, item: T) -> asyncio.Future[R]:
         """The answer to an item whose rows another transaction holds: it is run again, with `wait`."""

@@ -12,15 +12,16 @@ from support.trading import Trading
 KILLED = -9
 REACHED_WITHIN = 120.0  # seconds; a point needs traffic of its kind, which pauses while the API is down
 # A delay kills in the middle of what follows the point: the COMMIT, or the one statement of the fast path.
+# The locking path begins with repeats of orders that a process which was killed before has placed.
 SERVE_POINTS = [
+    Failpoint("order.fast.before", 5),
+    Failpoint("order.fast.before", 5, 0.0004),
+    Failpoint("order.fast.committed", 5),
     Failpoint("order.before_begin"),
     Failpoint("order.locked", 2),
     Failpoint("order.written", 2),
     Failpoint("order.written", 2, 0.0002),
     Failpoint("order.committed", 3),
-    Failpoint("order.fast.before", 5),
-    Failpoint("order.fast.before", 5, 0.0004),
-    Failpoint("order.fast.committed", 5),
 ]
 WORK_POINTS = [
     Failpoint("fulfillment.claimed", 2),

@@ -1,12 +1,13 @@
 """How are orders placed? Decided and written in batches (specification 4.2, docs/decisions/0001-group-commit.md).
 
-The fast path sends one statement. A process that knows a wallet's version and balance from its own last commit decides
-on those, and the statement writes nothing where they are stale, a transactionId is known or the stock is short. Such
-batches, and all refusals, take the locking path: find, lock, find again, decide, write, commit. Orders of a wallet that
-another transaction holds wait for it apart from all others.
+The fast path sends one statement, which debits each wallet as it finds it. It leaves out the orders of wallets that are
+frozen, do not cover them or are held by another transaction, and writes nothing where a transactionId is known or the
+stock is short. What it leaves the locking path decides: find, lock, find again, decide, write, commit. Orders of a
+wallet that another transaction holds wait for it apart from all others (docs/decisions/0024-wallets-as-found.md).
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import asyncpg
@@ -18,21 +19,21 @@ from dealer_server.db.batcher import Answer, Batcher
 from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost
 from dealer_server.db.locking_batcher import LockingBatcher
-from dealer_server.db.session import Session
+from dealer_server.db.session import SHARED_LOCK_TIMEOUT, Session
 from dealer_server.operations.orders.id_allocator import IdAllocator
 from dealer_server.rules import refusal
-from dealer_server.rules.money.wallet import Wallet
 from dealer_server.rules.orders import order
-from dealer_server.rules.orders.order import Decision, OrderRequest, Placed
+from dealer_server.rules.orders.order import Decision, ExistingOrder, OrderRequest, Placed
+from dealer_server.store.orders.order import Written
 from dealer_server.store.suppliers.stock import Free
 
 log = structlog.get_logger()
 
 ROWS_PER_BATCH = 2_000
-MAX_SKIPPED_BATCHES = 64
 RECENT_ORDERS = 20_000  # whose repeats go straight to the locking path
 LOOK_UP_TRIES = 3
 NO_STOCK = Free({}, frozenset())
+SETTINGS = {"enable_sort": "off"}
 
 
 class OrderBatcher:
@@ -45,17 +46,18 @@ class OrderBatcher:
         clock: Clock,
         placed: Callable[[], None] = lambda: None,
     ):
+        self._session = database.session(lock_timeout=SHARED_LOCK_TIMEOUT, **SETTINGS)
         self._lookups = database.session()
         self._ids = ids
         self._clock = clock
         self._placed = placed
-        self._wallets: dict[int, Wallet] = {}  # as this process left them, by tenant_id
         self._short_stock: dict[str, int] = {}  # packages that were short of stock, and how many codes they have left
         self._recent = RecentOrders(RECENT_ORDERS)
-        self._skips = 0  # how many batches go straight to the locking path
-        self._next_skips = 1
-        self._batcher: LockingBatcher[OrderRequest, Decision] = LockingBatcher(
-            database, self._decide, bound=ROWS_PER_BATCH, weight=_rows, enable_sort="off"
+        self._retried: set[int] = set()  # tenants whose wallets were held when the last batch was written
+        self._uncovered: set[int] = set()  # tenants whose wallets did not cover their last orders
+        self._batcher: Batcher[OrderRequest, Decision] = Batcher(self._fast_path, bound=ROWS_PER_BATCH, weight=_rows)
+        self._locking: LockingBatcher[OrderRequest, Decision] = LockingBatcher(
+            database, self._under_locks, bound=ROWS_PER_BATCH, weight=_rows, **SETTINGS
         )
         self._refused: Batcher[OrderRequest, Decision] = Batcher(self._look_up, bound=ROWS_PER_BATCH)
 
@@ -64,21 +66,27 @@ class OrderBatcher:
         looked up, as it may be a repeat."""
         if request.refused is not None:
             return self._refused.submit(request)
+        tenant_id = request.tenant_id
+        if tenant_id in self._uncovered or request in self._recent or self._locking.makes_wait(tenant_id):
+            return self._locking.submit(request)
         return self._batcher.submit(request)
 
     async def drain(self) -> None:
         await self._batcher.drain()
+        await self._locking.drain()
         await self._refused.drain()
 
     async def open(self) -> None:
         """Opens the connections that the first call needs. Raises DatabaseLost."""
-        await self._batcher.open()
+        await self._session.open()
+        await self._locking.open()
         await self._lookups.open()
 
     async def close(self) -> None:
         """Answers everything submitted, then closes the connections."""
         await self.drain()
-        await self._batcher.close()
+        await self._session.close()
+        await self._locking.close()
         await self._lookups.close()
 
     async def _look_up(self, batch: Sequence[OrderRequest]) -> Sequence[Decision]:
@@ -92,48 +100,67 @@ class OrderBatcher:
             decisions.append(order.repeat(existing[key], request) if key in existing else request.refused)
         return decisions
 
-    async def _decide(self, session: Session, batch: Sequence[OrderRequest], wait: bool) -> Sequence[Answer[Decision]]:
-        decisions = None if wait else await self._fast_path(session, batch)
-        decisions = decisions or await self._locking_path(session, batch, wait=wait)
-        self._placed()
-        return decisions
+    async def _fast_path(self, batch: Sequence[OrderRequest]) -> Sequence[Answer[Decision]]:
+        """Places what one statement can place; the rest is decided under locks. The only order of a wallet that another
+        transaction holds is tried once more: it may be free by the next batch."""
+        placed, written = await self._write_at_once(self._session, batch)
+        held = Counter([request.tenant_id for request in batch if request.tenant_id in written.held])
+        self._retried = {tenant_id for tenant_id, orders in held.items() if orders == 1} - self._retried
 
-    async def _fast_path(self, session: Session, batch: Sequence[OrderRequest]) -> Sequence[Decision] | None:
-        """Decides on the wallets as this process left them. None where it cannot, or where they have changed."""
-        if self._skips:
-            self._skips -= 1
-            return None
-        if not all(request.tenant_id in self._wallets for request in batch):
-            return None
-        if any((request.tenant_id, request.transaction_id) in self._recent for request in batch):
-            return None
+        def left(request: OrderRequest) -> asyncio.Future[Decision]:
+            if request.tenant_id in self._retried:
+                return self._batcher.submit(request)
+            return (self._locking.wait_for_lock if request.tenant_id in held else self._locking.submit)(request)
+
+        return [placed.get(id(request)) or left(request) for request in batch]
+
+    async def _under_locks(
+        self, session: Session, batch: Sequence[OrderRequest], wait: bool
+    ) -> Sequence[Answer[Decision]]:
+        """With `wait` one statement, which waits for the wallet, is tried first."""
+        if wait and not any(request in self._recent or request.tenant_id in self._uncovered for request in batch):
+            placed, _ = await self._write_at_once(session, batch, wait=True)
+            if placed:
+                return [placed.get(id(request)) or self._locking.wait_for_lock(request) for request in batch]
+        return await self._locking_path(session, batch, wait=wait)
+
+    async def _write_at_once(
+        self, session: Session, batch: Sequence[OrderRequest], *, wait: bool = False
+    ) -> tuple[Mapping[int, Decision], Written]:
+        """Writes the orders of a batch without having looked at a wallet, but for repeats and what the stock does not
+        have. Gives the decisions on those written, by the id() of their requests."""
         demand = order.demand(batch)
         short = {code: self._short_stock[code] for code in demand if code in self._short_stock}
-        wallets = {request.tenant_id: self._wallets[request.tenant_id] for request in batch}
-        decisions: Sequence[Decision] = []
-        placed: Sequence[Placed] = []
+        take_ids = await self._ids.reserve(len(batch), sum([request.profile_count for request in batch]))
+        decisions = order.decide(batch, None, {}, demand | short, take_ids, self._clock())
+        placed = order.placements(decisions)
+        if not placed:
+            return {}, Written(False)
+        outcomes: Mapping[int, Decision] = {placement.order_id: placement for placement in placed}
         try:
-            take_ids = await self._ids.reserve(len(batch), sum([request.profile_count for request in batch]))
-            decisions = order.decide(batch, wallets, {}, demand | short, take_ids, self._clock())
-            placed = order.placements(decisions)
-            if len(placed) != len(batch):
-                return None
             failpoints.hit("order.fast.before")
-            written = await store.order.write(session, placed, short)
+            written = await store.order.write(session, placed, short, wait=wait)
             failpoints.hit("order.fast.committed")
         except asyncpg.UniqueViolationError:
-            written = False
+            return {}, Written(False)
         except DatabaseLost as lost:
-            return await self._after_loss(session, lost, batch, decisions)
-        if not written:
-            self._skips, self._next_skips = self._next_skips, min(self._next_skips * 2, MAX_SKIPPED_BATCHES)
-            return None
-        self._next_skips = 1
-        self._remember_wallets(placed, wallets)
+            outcomes, written = await self._after_loss(session, lost, placed), Written(True)
+        self._uncovered |= written.uncovered
+        if not written.done:
+            return {}, written
+        if not written.whole:
+            apart = written.uncovered | written.held
+            placed = [placement for placement in placed if placement.request.tenant_id not in apart]
+            outcomes = {placement.order_id: placement for placement in placed}
+        self._remember(placed)
         for code, count in order.demand(placement.request for placement in placed).items():
             if code in short:
                 self._short_stock[code] = short[code] - count
-        return decisions
+        return {
+            id(request): outcomes[decision.order_id]
+            for request, decision in zip(batch, decisions, strict=True)
+            if isinstance(decision, Placed) and decision.order_id in outcomes
+        }, written
 
     async def _locking_path(
         self, session: Session, batch: Sequence[OrderRequest], *, wait: bool
@@ -141,7 +168,6 @@ class OrderBatcher:
         """Decides under locks. Without `wait`, orders that need a wallet or a code which another transaction holds are
         left to the lock waiters."""
         keys = [(request.tenant_id, request.transaction_id) for request in batch]
-        wallets: Mapping[int, Wallet] = {}
         decided, placed, decisions = batch, [], []
         stock, demand = NO_STOCK, {}
         try:
@@ -164,15 +190,18 @@ class OrderBatcher:
                     existing = await store.order.find(session, keys)
                     decisions = order.decide(decided, wallets, existing, stock.locked, take_ids, self._clock())
                     placed = order.placements(decisions)
-                    if placed and not await store.order.write(session, placed):
+                    if placed and not (await store.order.write(session, placed)).whole:
                         raise AssertionError("locked rows do not change")
                 failpoints.hit("order.written")
             failpoints.hit("order.committed")
         except DatabaseLost as lost:
-            outcomes = await self._after_loss(session, lost, decided, decisions)
-            return self._answers(batch, decided, outcomes)
-        self._wallets.update(wallets)
-        self._remember_wallets(placed, wallets)
+            outcomes = await self._after_loss(session, lost, placed)
+            unknown = refusal.OutcomeUnknown()
+            decisions = [
+                outcomes[decision.order_id] if isinstance(decision, Placed) else unknown for decision in decisions
+            ]
+            return self._answers(batch, decided, decisions)
+        self._remember(placed)
         self._remember_short_stock(demand, stock, order.demand(placement.request for placement in placed))
         return self._answers(batch, decided, decisions)
 
@@ -182,7 +211,7 @@ class OrderBatcher:
         """The decisions, in the order of the batch; orders that were not decided are given to the lock waiters."""
         remaining, decided_ids = iter(decisions), {id(request) for request in decided}
         return [
-            next(remaining) if id(request) in decided_ids else self._batcher.wait_for_lock(request) for request in batch
+            next(remaining) if id(request) in decided_ids else self._locking.wait_for_lock(request) for request in batch
         ]
 
     def _remember_short_stock(self, demand: Mapping[str, int], free: Free, sold: Mapping[str, int]) -> None:
@@ -192,63 +221,54 @@ class OrderBatcher:
             else:
                 self._short_stock[code] = free.locked[code] - sold.get(code, 0)
 
-    def _remember_wallets(self, placed: Sequence[Placed], wallets: Mapping[int, Wallet]) -> None:
-        """Keeps each wallet as the last of these placements left it. `wallets`: as they were before."""
-        self._recent.add((placement.request.tenant_id, placement.request.transaction_id) for placement in placed)
-        last = {placement.request.tenant_id: placement for placement in placed}
-        for tenant_id, placement in last.items():
-            before = wallets[tenant_id]
-            self._wallets[tenant_id] = Wallet(
-                tenant_id=tenant_id,
-                currency=before.currency,
-                balance=placement.balance_after,
-                credit_limit=before.credit_limit,
-                version=placement.version,
-                frozen=before.frozen,
-            )
+    def _remember(self, placed: Sequence[Placed]) -> None:
+        self._recent.add([placement.request for placement in placed])
+        self._uncovered.difference_update([placement.request.tenant_id for placement in placed])
+        if placed:
+            self._placed()
 
     async def _after_loss(
-        self, session: Session, lost: DatabaseLost, batch: Sequence[OrderRequest], decisions: Sequence[Decision]
-    ) -> Sequence[Decision]:
-        """Looks the orders up on a new connection: one lost inside a commit leaves the outcome unknown.
+        self, session: Session, lost: DatabaseLost, placed: Sequence[Placed]
+    ) -> Mapping[int, Decision]:
+        """Looks the orders up on a new connection: one lost inside a commit leaves the outcome unknown. Gives what
+        became of each by its orderId.
 
         Orders found were placed. The others may still be placed while the old connection's server process lives.
         """
-        self._wallets.clear()
-        if not lost.sent or not order.placements(decisions):
+        if not lost.sent or not placed:
             raise DatabaseLost(sent=False)
-        log.warning("outcome_unknown", orders=len(batch))
-        keys = [(request.tenant_id, request.transaction_id) for request in batch]
+        log.warning("outcome_unknown", orders=len(placed))
+        keys = [(placement.request.tenant_id, placement.request.transaction_id) for placement in placed]
+        existing: Mapping[tuple[int, str], ExistingOrder] = {}
         for attempt in range(LOOK_UP_TRIES):
             try:
-                existing = await store.order.find(session, keys)
+                found = await store.order.find(session, keys)
                 await store.order.confirm(session)
+                existing = found
                 break
             except DatabaseLost:
                 await asyncio.sleep(0.2 * 2**attempt)
-        else:
-            return [refusal.OutcomeUnknown() for _ in batch]
-        return [
-            decision
-            if isinstance(decision, Placed) and key in existing and existing[key].order_id == decision.order_id
-            else refusal.OutcomeUnknown()
-            for key, decision in zip(keys, decisions, strict=True)
-        ]
+        found_ids = {found.order_id for found in existing.values()}
+        return {
+            placement.order_id: placement if placement.order_id in found_ids else refusal.OutcomeUnknown()
+            for placement in placed
+        }
 
 
 class RecentOrders:
-    """The last (tenant_id, transactionId) added: at least `count` of them, at most twice as many."""
+    """The transactionIds of the last orders added: of at least `count`, at most twice as many."""
 
     def __init__(self, count: int):
         self._count = count
         self._new: set[tuple[int, str]] = set()
         self._old: set[tuple[int, str]] = set()
 
-    def __contains__(self, key: tuple[int, str]) -> bool:
+    def __contains__(self, request: OrderRequest) -> bool:
+        key = (request.tenant_id, request.transaction_id)
         return key in self._new or key in self._old
 
-    def add(self, keys: Iterable[tuple[int, str]]) -> None:
-        self._new.update(keys)
+    def add(self, requests: Iterable[OrderRequest]) -> None:
+        self._new.update([(request.tenant_id, request.transaction_id) for request in requests])
         if len(self._new) >= self._count:
             self._new, self._old = set(), self._new
 

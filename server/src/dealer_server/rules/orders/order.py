@@ -23,6 +23,7 @@ class OrderRequest(msgspec.Struct, frozen=True):
     tenant_id: int
     transaction_id: str
     digest: bytes
+    currency: str
     amount: int
     lines: tuple[OrderLine, ...]
     remark: str | None = None
@@ -50,14 +51,11 @@ class ExistingOrder(msgspec.Struct, frozen=True):
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """An order to be written: its debit is the wallet's entry number `version`, which leaves `balance_after`."""
+    """An order to be written."""
 
     request: OrderRequest
     order_id: int
     first_profile_id: int
-    version: int
-    balance_after: int
-    currency: str
     at: datetime
 
 
@@ -75,6 +73,7 @@ def order_request(tenant_id: int, call: PlaceOrder, priced: PricedLines) -> Orde
         tenant_id=tenant_id,
         transaction_id=call.transaction_id,
         digest=priced.digest,
+        currency=priced.currency,
         amount=priced.amount,
         lines=priced.lines,
         remark=call.remark,
@@ -84,7 +83,7 @@ def order_request(tenant_id: int, call: PlaceOrder, priced: PricedLines) -> Orde
 
 def decide(
     batch: Sequence[OrderRequest],
-    wallets: Mapping[int, Wallet],
+    wallets: Mapping[int, Wallet] | None,
     existing: Mapping[tuple[int, str], ExistingOrder],
     stock: Mapping[str, int],
     take_ids: Callable[[int], tuple[int, int]],
@@ -92,14 +91,14 @@ def decide(
 ) -> list[Decision]:
     """One decision per order, in the order of the batch.
 
-    `existing`: orders by (tenant_id, transactionId). `stock`: how many codes of each stock package are free, at least
-    as many as the batch asks for if there are. `take_ids(profiles)` gives an orderId and a first profileId. Later
-    orders of the batch see the debits, transactionIds and stock of earlier ones.
+    `wallets`: None where the statement that writes the orders is to check them. `existing`: orders by (tenant_id,
+    transactionId). `stock`: how many codes of each stock package are free, at least as many as the batch asks for if
+    there are. `take_ids(profiles)` gives an orderId and a first profileId. Later orders of the batch see the debits,
+    transactionIds and stock of earlier ones.
     """
     placed_before = dict(existing)
     free = dict(stock)
-    balances = {tenant_id: wallet.balance for tenant_id, wallet in wallets.items()}
-    versions = {tenant_id: wallet.version for tenant_id, wallet in wallets.items()}
+    balances = {tenant_id: wallet.balance for tenant_id, wallet in wallets.items()} if wallets is not None else {}
     decisions: list[Decision] = []
     for request in batch:
         tenant_id = request.tenant_id
@@ -110,27 +109,18 @@ def decide(
             continue
         request = _with_fallbacks(request, free)
         taken = request.from_stock
-        refused = _refuse_payment(request, wallets[tenant_id], balances[tenant_id], taken, free)
+        wallet = wallets[tenant_id] if wallets is not None else None
+        refused = _refuse_payment(request, wallet, balances.get(tenant_id, 0), taken, free)
         if refused is not None:
             decisions.append(refused)
             continue
         for package_code, quantity in taken.items():
             free[package_code] -= quantity
-        balances[tenant_id] -= request.amount
-        versions[tenant_id] += 1
+        if wallet is not None:
+            balances[tenant_id] -= request.amount
         order_id, first_profile_id = take_ids(request.profile_count)
         placed_before[key] = ExistingOrder(order_id, request.digest)
-        decisions.append(
-            Placed(
-                request=request,
-                order_id=order_id,
-                first_profile_id=first_profile_id,
-                version=versions[tenant_id],
-                balance_after=balances[tenant_id],
-                currency=wallets[tenant_id].currency,
-                at=now,
-            )
-        )
+        decisions.append(Placed(request=request, order_id=order_id, first_profile_id=first_profile_id, at=now))
     return decisions
 
 
@@ -156,10 +146,10 @@ def placements(decisions: Iterable[Decision]) -> list[Placed]:
 
 
 def _refuse_payment(
-    request: OrderRequest, wallet: Wallet, balance: int, taken: Mapping[str, int], free: Mapping[str, int]
+    request: OrderRequest, wallet: Wallet | None, balance: int, taken: Mapping[str, int], free: Mapping[str, int]
 ) -> refusal.Refusal | None:
     """The refusals that need the wallet and the stock, in the order of specification 4.2: 200020, 200011, 200007."""
-    if wallet.frozen:
+    if wallet is not None and wallet.frozen:
         return refusal.WalletFrozen()
     for package_code, quantity in taken.items():
         left = free.get(package_code, 0)
@@ -167,7 +157,7 @@ def _refuse_payment(
             return refusal.OutOfStock(
                 f"{package_code} has {left} profiles in stock, {quantity} wanted; nothing was charged"
             )
-    return wallet_rules.refuse_spending(wallet, balance, request.amount)
+    return None if wallet is None else wallet_rules.refuse_spending(wallet, balance, request.amount)
 
 
 def as_placed(placed: Placed) -> Order:
@@ -192,7 +182,7 @@ def as_placed(placed: Placed) -> Order:
         tenant_id=request.tenant_id,
         order_id=placed.order_id,
         transaction_id=request.transaction_id,
-        currency=placed.currency,
+        currency=request.currency,
         amount=request.amount,
         refund_amount=0,
         pay_status="PAID",

@@ -39,6 +39,7 @@ class PricedLines(msgspec.Struct, frozen=True):
     calls share when they ask for the same."""
 
     digest: bytes
+    currency: str
     amount: int
     lines: tuple[OrderLine, ...]
     refused: refusal.Refusal | None
@@ -72,6 +73,7 @@ def price_lines(call: PlaceOrder, currency: str, offer: Callable[[str], Offer | 
     ]
     return PricedLines(
         digest=digest(call.currency or currency, amount, call, prices),
+        currency=currency,
         amount=amount,
         lines=tuple(lines),
         refused=_refuse_lines(call, currency, offers, prices, amount),

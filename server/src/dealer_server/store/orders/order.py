@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import asyncpg
 
@@ -15,67 +16,75 @@ from dealer_server.db.session import Session
 from dealer_server.rules.orders.model import STOCK, Item, Order, Profile
 from dealer_server.rules.orders.order import ExistingOrder, Placed
 
-# One statement writes a whole batch, or nothing if one of its conditions does not hold: each wallet is at the version
-# the batch was decided on, is not frozen, covers its debits and is not locked by another transaction; every
-# transactionId is new; the stock has the codes. It waits for no lock: a row locked elsewhere fails the condition.
+# One statement writes a whole batch, except the orders of wallets that are frozen, do not cover their debits or are
+# locked by another transaction. It writes nothing at all where a transactionId is known or the stock lacks codes. It
+# waits for no lock, unless it shall wait for wallets. Debits are relative to the wallet as its lock finds it, whoever
+# moved it last: an order is the `number`th of the wallet at this `place` of the debits, `spent` their total up to it.
 _WRITE = """
 WITH debit AS MATERIALIZED (
-    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
-        AS debit(tenant_id, known_version, orders, profiles, total)
-), fit AS MATERIALIZED (
-    SELECT 1 FROM debit JOIN wallet USING (tenant_id)
-    WHERE version = known_version AND NOT frozen AND balance + credit_limit >= total
-    FOR NO KEY UPDATE OF wallet SKIP LOCKED
+    SELECT * FROM unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
+        AS debit(place, tenant_id, orders, profiles, total)
+), found AS MATERIALIZED (
+    SELECT debit.*, version, balance FROM debit LEFT JOIN LATERAL (
+        SELECT version, balance FROM wallet
+        WHERE wallet.tenant_id = debit.tenant_id AND NOT frozen AND balance + credit_limit >= total
+        FOR NO KEY UPDATE{skip}) fit ON true
 ), placed AS MATERIALIZED (
-    SELECT * FROM unnest($6::bigint[], $7::bigint[], $8::text[], $9::bytea[], $10::text[], $11::bigint[], $12::bigint[],
-        $13::bigint[], $14::text[])
-        AS placed(tenant_id, order_id, transaction_id, digest, currency, amount, version, balance_after, remark)
+    SELECT * FROM unnest($6::int[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::bytea[],
+        $13::text[], $14::bigint[], $15::text[])
+        AS placed(place, number, spent, tenant_id, order_id, transaction_id, digest, currency, amount, remark)
 ), line AS MATERIALIZED (
-    SELECT * FROM unnest($15::bigint[], $16::bigint[], $17::smallint[], $18::text[], $19::text[], $20::smallint[],
-        $21::smallint[], $22::bigint[], $23::bigint[])
-        AS line(tenant_id, order_id, line, package_code, supplier, quantity, period_num, price, first_profile_id)
+    SELECT * FROM unnest($16::int[], $17::bigint[], $18::bigint[], $19::smallint[], $20::text[], $21::text[],
+        $22::smallint[], $23::smallint[], $24::bigint[], $25::bigint[])
+        AS line(place, tenant_id, order_id, line, package_code, supplier, quantity, period_num, price, first_profile_id)
 ),{free} holds AS MATERIALIZED (
-    SELECT (SELECT count(*) FROM fit) = cardinality($1)
-        {new}{enough} AS whole
+    SELECT true {new}{enough} AS whole, versions, balances
+    FROM (SELECT array_agg(coalesce(version, -1) ORDER BY place) AS versions,
+        array_agg(coalesce(balance, 0) ORDER BY place) AS balances FROM found) known
 ), moved AS (
-    UPDATE wallet SET balance = balance - debit.total, version = wallet.version + debit.orders,
-        order_count = order_count + debit.orders, profile_count = profile_count + debit.profiles, updated_at = $24
-    FROM debit, holds WHERE whole AND wallet.tenant_id = debit.tenant_id
+    UPDATE wallet SET balance = wallet.balance - total, version = wallet.version + orders,
+        order_count = order_count + orders, profile_count = profile_count + profiles, updated_at = $26
+    FROM found, holds WHERE whole AND found.version IS NOT NULL AND wallet.tenant_id = found.tenant_id
 ), new_order AS (
     INSERT INTO orders (tenant_id, order_id, transaction_id, digest, currency, amount, remark, updated_at)
-    SELECT tenant_id, order_id, transaction_id, digest, currency, amount, remark, $24 FROM placed, holds WHERE whole
+    SELECT tenant_id, order_id, transaction_id, digest, currency, amount, remark, $26
+    FROM placed, holds WHERE whole AND versions[place] >= 0
 ), new_entry AS (
     INSERT INTO ledger_entry (tenant_id, version, entry_type, reference, amount, balance_after, created_at)
-    SELECT tenant_id, version, 'ORDER_PAY', order_id, -amount, balance_after, $24 FROM placed, holds WHERE whole
+    SELECT tenant_id, versions[place] + number, 'ORDER_PAY', order_id, -amount, balances[place] - spent, $26
+    FROM placed, holds WHERE whole AND versions[place] >= 0
 ), new_item AS (
     INSERT INTO order_item (tenant_id, order_id, line, package_code, supplier, quantity, period_num, price,
         first_profile_id, due_at)
-    SELECT tenant_id, order_id, line, package_code, supplier, quantity, period_num, price, first_profile_id, $24
-    FROM line, holds WHERE whole
+    SELECT tenant_id, order_id, line, package_code, supplier, quantity, period_num, price, first_profile_id, $26
+    FROM line, holds WHERE whole AND versions[place] >= 0
 ), new_profile AS (
     INSERT INTO profile (tenant_id, profile_id, order_id, line, updated_at)
-    SELECT tenant_id, first_profile_id + n, order_id, line, $24
-    FROM holds, line, generate_series(0, quantity - 1) AS n WHERE whole
+    SELECT tenant_id, first_profile_id + n, order_id, line, $26
+    FROM holds, line, generate_series(0, quantity - 1) AS n WHERE whole AND versions[place] >= 0
 ), new_event AS (
     INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, due_at, created_at,
         finished_at)
     SELECT placed.tenant_id, order_id, 'ORDER_PAID', 1,
         CASE WHEN endpoint.tenant_id IS NULL THEN 'SKIPPED' ELSE 'READY' END,
-        CASE WHEN endpoint.tenant_id IS NULL THEN NULL ELSE $24 END, $24,
-        CASE WHEN endpoint.tenant_id IS NULL THEN $24 END
+        CASE WHEN endpoint.tenant_id IS NULL THEN NULL ELSE $26 END, $26,
+        CASE WHEN endpoint.tenant_id IS NULL THEN $26 END
     FROM holds CROSS JOIN placed LEFT JOIN webhook_endpoint endpoint
-        ON endpoint.tenant_id = placed.tenant_id AND endpoint.state = 'ACTIVE' WHERE whole
+        ON endpoint.tenant_id = placed.tenant_id AND endpoint.state = 'ACTIVE' WHERE whole AND versions[place] >= 0
 ){taken}
-SELECT whole FROM holds
+SELECT whole, ARRAY(SELECT tenant_id FROM found WHERE version IS NULL) AS missed,
+    CASE WHEN -1 = ANY (versions) THEN ARRAY(SELECT tenant_id FROM debit JOIN wallet USING (tenant_id)
+        WHERE frozen OR balance + credit_limit < total) END AS uncovered
+FROM holds
 """
 
 # The codes that a batch takes: the unit with `number` n takes the n-th free code of its package. `remaining` says of
 # packages that the batch was decided on as short how many free codes there are, no more and no less.
 _FREE = """ unit AS MATERIALIZED (
-    SELECT * FROM unnest($25::text[], $26::bigint[], $27::bigint[], $28::int[])
-        AS unit(package_code, tenant_id, profile_id, number)
+    SELECT * FROM unnest($27::int[], $28::text[], $29::bigint[], $30::bigint[], $31::int[])
+        AS unit(place, package_code, tenant_id, profile_id, number)
 ), remaining AS MATERIALIZED (
-    SELECT * FROM unnest($29::text[], $30::int[]) AS remaining(package_code, codes)
+    SELECT * FROM unnest($32::text[], $33::int[]) AS remaining(package_code, codes)
 ), free AS MATERIALIZED (
     SELECT package_code, ARRAY(SELECT iccid FROM stock_profile s WHERE s.package_code = needed.package_code
         AND taken_by IS NULL ORDER BY iccid LIMIT needed.count FOR NO KEY UPDATE SKIP LOCKED) AS iccids
@@ -86,8 +95,9 @@ _ENOUGH = """
         AND NOT EXISTS (SELECT FROM remaining WHERE codes <> (SELECT count(*) FROM (SELECT FROM stock_profile s
             WHERE s.package_code = remaining.package_code AND taken_by IS NULL LIMIT codes + 1) seen))"""
 _TAKEN = """, taken AS (
-    UPDATE stock_profile s SET taken_tenant_id = tenant_id, taken_by = profile_id, taken_at = $24
-    FROM holds, unit JOIN free USING (package_code) WHERE whole AND s.iccid = iccids[number]
+    UPDATE stock_profile s SET taken_tenant_id = tenant_id, taken_by = profile_id, taken_at = $26
+    FROM holds, unit JOIN free USING (package_code)
+    WHERE whole AND versions[place] >= 0 AND s.iccid = iccids[number]
 )"""
 # A known transactionId is looked up as the next one in order, which only one index can answer: while the statistics
 # say that a tenant has no orders, the planner would scan all of them. The check costs an eighth of a large batch, so
@@ -96,88 +106,89 @@ _NEW = """AND NOT EXISTS (SELECT FROM placed WHERE transaction_id = (SELECT o.tr
             WHERE o.tenant_id = placed.tenant_id AND o.transaction_id >= placed.transaction_id COLLATE "C"
             ORDER BY o.transaction_id LIMIT 1))"""
 CHECKED_ORDERS = 8
-_WRITE_FROM_STOCK = _WRITE.format(free=_FREE, enough=_ENOUGH, taken=_TAKEN, new=_NEW)
-_WRITE_CHECKED = _WRITE.format(free="", enough="", taken="", new=_NEW)
-_WRITE = _WRITE.format(free="", enough="", taken="", new="")
 _NONE: Mapping[str, int] = {}
 
 
-async def write(session: Session, placed: Sequence[Placed], remaining: Mapping[str, int] = _NONE) -> bool:
-    """Writes orders, lines, profiles, debits, the stock codes they take, their ORDER_PAID events and their fulfillment
-    work. False: a condition of the batch does not hold, and nothing was written. `remaining`: the number of free codes
-    of stock packages, as the batch was decided on.
-
-    Raises asyncpg.UniqueViolationError for a known transactionId in a large batch, or written at the same moment.
-    """
-    columns = [*_wallet_columns(placed), *_order_columns(placed), *_line_columns(placed), placed[0].at]
-    units = _stock_columns(placed)
-    if units or remaining:
-        stock = [*(units or [(), (), (), ()]), list(remaining), list(remaining.values())]
-        rows = await session.fetch(_WRITE_FROM_STOCK, *columns, *stock)
-    else:
-        rows = await session.fetch(_WRITE_CHECKED if len(placed) <= CHECKED_ORDERS else _WRITE, *columns)
-    return rows[0]["whole"]
-
-
-def _stock_columns(placed: Sequence[Placed]) -> list[tuple[Any, ...]]:
-    """Per profile that takes a code: package, tenant, profile, and its number among those of the package."""
-    rows, numbers = [], Counter[str]()
-    for order in placed:
-        profile_id = order.first_profile_id
-        for line in order.request.lines:
-            if line.supplier == STOCK:
-                for n in range(line.quantity):
-                    numbers[line.package_code] += 1
-                    rows.append(
-                        (line.package_code, order.request.tenant_id, profile_id + n, numbers[line.package_code])
-                    )
-            profile_id += line.quantity
-    return list(zip(*rows, strict=True))
-
-
-def _wallet_columns(placed: Sequence[Placed]) -> list[list[int]]:
-    """Per wallet: tenant, version before, orders, profiles, total."""
-    debits: dict[int, list[int]] = {}
-    for order in placed:
-        request = order.request
-        debit = debits.get(request.tenant_id)
-        if debit is None:
-            debit = debits[request.tenant_id] = [request.tenant_id, order.version - 1, 0, 0, 0]
-        debit[2] += 1
-        debit[3] += request.profile_count
-        debit[4] += request.amount
-    return [list(column) for column in zip(*sorted(debits.values()), strict=True)]
-
-
-def _order_columns(placed: Sequence[Placed]) -> list[tuple[Any, ...]]:
-    return list(
-        zip(
-            *[
-                (
-                    order.request.tenant_id,
-                    order.order_id,
-                    order.request.transaction_id,
-                    order.request.digest,
-                    order.currency,
-                    order.request.amount,
-                    order.version,
-                    order.balance_after,
-                    order.request.remark,
-                )
-                for order in placed
-            ],
-            strict=True,
-        )
+@cache
+def write_statement(*, from_stock: bool = False, checked: bool = False, wait: bool = False) -> str:
+    """`from_stock`: it takes codes from the stock. `checked`: it looks for known transactionIds. `wait`: it waits for
+    wallets that another transaction holds."""
+    free, enough, taken = (_FREE, _ENOUGH, _TAKEN) if from_stock else ("", "", "")
+    return _WRITE.format(
+        free=free, enough=enough, taken=taken, new=_NEW if checked else "", skip="" if wait else " SKIP LOCKED"
     )
 
 
-def _line_columns(placed: Sequence[Placed]) -> list[tuple[Any, ...]]:
+class Written(NamedTuple):
+    """Whether a batch was written, except the orders of some tenants: `uncovered` are those whose wallets are frozen or
+    do not cover their debits, `held` those whose wallets another transaction holds."""
+
+    done: bool
+    uncovered: frozenset[int] = frozenset()
+    held: frozenset[int] = frozenset()
+
+    @property
+    def whole(self) -> bool:
+        return self.done and not self.uncovered and not self.held
+
+
+async def write(
+    session: Session, placed: Sequence[Placed], remaining: Mapping[str, int] = _NONE, *, wait: bool = False
+) -> Written:
+    """Writes orders, lines, profiles, debits, the stock codes they take, their ORDER_PAID events and their fulfillment
+    work. `remaining`: the number of free codes of stock packages, as the batch was decided on. `wait`: it waits for
+    wallets that another transaction holds.
+
+    Raises asyncpg.UniqueViolationError for a known transactionId in a large batch, or written at the same moment.
+    """
+    tenants = sorted({order.request.tenant_id for order in placed})
+    places = {tenant_id: place for place, tenant_id in enumerate(tenants, 1)}
+    columns = [*_debit_and_order_columns(placed, places), *_line_columns(placed, places), placed[0].at]
+    units = _stock_columns(placed, places)
+    from_stock = bool(units or remaining)
+    if from_stock:
+        columns += [*(units or [()] * 5), list(remaining), list(remaining.values())]
+    checked = from_stock or len(placed) <= CHECKED_ORDERS
+    (row,) = await session.fetch(write_statement(from_stock=from_stock, checked=checked, wait=wait), *columns)
+    uncovered = frozenset(row["uncovered"] or ())
+    return Written(row["whole"], uncovered, frozenset(row["missed"]) - uncovered)
+
+
+def _debit_and_order_columns(placed: Sequence[Placed], places: Mapping[int, int]) -> list[tuple[Any, ...]]:
+    debits = [[place, tenant_id, 0, 0, 0] for tenant_id, place in places.items()]
+    orders = []
+    for order in placed:
+        request = order.request
+        place = places[request.tenant_id]
+        debit = debits[place - 1]
+        debit[2] += 1
+        debit[3] += request.profile_count
+        debit[4] += request.amount
+        orders.append(
+            (
+                place,
+                debit[2],
+                debit[4],
+                request.tenant_id,
+                order.order_id,
+                request.transaction_id,
+                request.digest,
+                request.currency,
+                request.amount,
+                request.remark,
+            )
+        )
+    return [*zip(*debits, strict=True), *zip(*orders, strict=True)]
+
+
+def _line_columns(placed: Sequence[Placed], places: Mapping[int, int]) -> list[tuple[Any, ...]]:
     rows = []
     for order in placed:
         tenant_id, order_id, first = order.request.tenant_id, order.order_id, order.first_profile_id
         for number, line in enumerate(order.request.lines):
             rows.append(
                 (
+                    places[tenant_id],
                     tenant_id,
                     order_id,
                     number,
@@ -190,6 +201,22 @@ def _line_columns(placed: Sequence[Placed]) -> list[tuple[Any, ...]]:
                 )
             )
             first += line.quantity
+    return list(zip(*rows, strict=True))
+
+
+def _stock_columns(placed: Sequence[Placed], places: Mapping[int, int]) -> list[tuple[Any, ...]]:
+    """Per profile that takes a code: its wallet's place, package, tenant, profile, and its number among those of the
+    package."""
+    rows, numbers = [], Counter[str]()
+    for order in placed:
+        tenant_id, profile_id = order.request.tenant_id, order.first_profile_id
+        for line in order.request.lines:
+            if line.supplier == STOCK:
+                for n in range(line.quantity):
+                    numbers[line.package_code] += 1
+                    unit = line.package_code, tenant_id, profile_id + n, numbers[line.package_code]
+                    rows.append((places[tenant_id], *unit))
+            profile_id += line.quantity
     return list(zip(*rows, strict=True))
 
 
