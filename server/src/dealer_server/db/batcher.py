@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from dealer_server.db.errors import DatabaseLost, LockTimeout
+from dealer_server.db.polling import pause_until
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -28,6 +29,7 @@ class Batcher(Generic[T, R]):
     `run` returns one answer per item, in order. An answer that is an exception is raised to the caller of its item, and
     an answer that is a future is awaited. If `run` raises, the items are run one by one, so that only the item that
     causes the failure fails. A batch has at most `bound` items, or with `weight` at most that total weight.
+    Batches begin at least `interval_seconds` apart.
     """
 
     def __init__(
@@ -36,10 +38,13 @@ class Batcher(Generic[T, R]):
         *,
         bound: int,
         weight: Callable[[T], int] | None = None,
+        interval_seconds: float = 0.0,
     ):
         self._run = run
         self._bound = bound
         self._weight = weight
+        self._interval_seconds = interval_seconds
+        self._next_at = 0.0
         self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
         self._task: asyncio.Task[None] | None = None
 
@@ -65,6 +70,8 @@ class Batcher(Generic[T, R]):
         before = 0
         try:
             while self._waiting:
+                await pause_until(self._next_at)
+                self._next_at = asyncio.get_running_loop().time() + self._interval_seconds
                 batch = self._take((len(self._waiting) + before + 1) // 2)
                 before = len(batch)
                 answers = await self._answer([item for item, _ in batch])

@@ -18,6 +18,7 @@ from dealer_server.webhooks.tasks import BackgroundTasks
 log = structlog.get_logger()
 
 MOST_PER_BATCH = 500
+BATCH_SECONDS = 0.01  # from one batch to the next at least, so that batches form
 RETRY_SECONDS = 0.25
 
 
@@ -33,7 +34,9 @@ class Recorder:
         self._clock = clock
         self._wake = wake
         self._tasks = tasks
-        self._batcher: Batcher[Outcome, None] = Batcher(self._write, bound=MOST_PER_BATCH)
+        self._batcher: Batcher[Outcome, None] = Batcher(
+            self._write, bound=MOST_PER_BATCH, interval_seconds=BATCH_SECONDS
+        )
         self.recovered: set[int] = set()
         self.upkeep_needed = asyncio.Event()
 
