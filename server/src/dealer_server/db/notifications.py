@@ -4,8 +4,8 @@ A message may be lost with its connection: whoever listens polls as well.
 """
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 
 from dealer_server.db.connection import connect
 from dealer_server.db.database import Database
@@ -21,7 +21,7 @@ class Notifier:
 
     def __init__(self, database: Database):
         # A message is worth no flush of the log: commits that tell of nothing else wait for nothing.
-        self._session = database.session(synchronous_commit="off")
+        self._session = database.session(application_name="esim-dealer notifier", synchronous_commit="off")
         self._topics: set[str] = set()
         self._sending: asyncio.Task[None] | None = None
 
@@ -47,6 +47,15 @@ class Notifier:
             self._topics.clear()
         finally:
             self._sending = None
+
+
+@asynccontextmanager
+async def opened(database: Database) -> AsyncIterator[Notifier]:
+    notifier = Notifier(database)
+    try:
+        yield notifier
+    finally:
+        await notifier.close()
 
 
 async def listen(database: Database, notified: Callable[[str], None]) -> None:

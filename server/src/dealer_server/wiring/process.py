@@ -4,7 +4,7 @@ import asyncio
 import gc
 import resource
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -51,9 +51,7 @@ async def run(
             ends.append(asyncio.create_task(run_worker(shared, listening.supplier_events)))
             ends.append(asyncio.create_task(notifications.listen(shared.database, shared.signals.notified)))
         else:
-            notifier = notifications.Notifier(shared.database)
-            stack.push_async_callback(notifier.close)
-            shared.signals.notify = notifier.notify
+            shared.signals.notify = (await stack.enter_async_context(notifications.opened(shared.database))).notify
         if listening.metrics:
             ends.append(asyncio.create_task(listener.server(status_pages(shared)).serve(sockets=[listening.metrics])))
         servers: list[listener.Listener] = []
@@ -70,18 +68,28 @@ async def run(
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         shared.health.draining = True
         if retire.is_set():
-            leaving = asyncio.gather(*[server.retire() for server in servers])
-            await asyncio.wait([leaving, stopping], return_when=asyncio.FIRST_COMPLETED)
-            leaving.cancel()
+            await _retire(servers, stopping)
         for server in servers:
             server.should_exit = True
         if servers:
             await asyncio.wait(ends[-len(servers) :])
-        for task in ends:
-            task.cancel()
-        for ended in await asyncio.gather(*ends, return_exceptions=True):
-            if isinstance(ended, Exception):
-                raise ended
+        await _cancel(ends)
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Raises what one of them has failed with."""
+    for task in tasks:
+        task.cancel()
+    for ended in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(ended, Exception):
+            raise ended
+
+
+async def _retire(servers: Sequence[listener.Listener], stopping: asyncio.Task[Any]) -> None:
+    """Until no connection is left, or the process is stopped."""
+    leaving = asyncio.gather(*[server.retire() for server in servers])
+    await asyncio.wait([leaving, stopping], return_when=asyncio.FIRST_COMPLETED)
+    leaving.cancel()
 
 
 def stop_on_signal() -> asyncio.Event:
