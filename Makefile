@@ -17,7 +17,7 @@ dev: .venv
 
 # Tests wait as much as they compute: one process more than cores, each with a PostgreSQL of its own.
 test: .venv
-	$(BIN)/python -m pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 check: format lint types imports test
 

@@ -1,9 +1,18 @@
-"""A failing test is named as soon as it fails; the dots of `-q` and of several processes say it only at the end."""
+"""The order of the tests, and what is said of those that fail."""
 
 import pytest
 
+# Files whose few tests take long are begun first, so that the run does not end with one process at work on them.
+LONG = ("server/tests/faults/", "server/tests/console/test_console_looks", "server/tests/cli/", "server/tests/wiring/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
 
 class FailuresAtOnce:
+    """A failing test is named as soon as it fails; the dots of `-q` and of several processes say it only at the end."""
+
     def __init__(self, config: pytest.Config):
         self._config = config
 
