@@ -75,3 +75,19 @@ async def test_a_batch_stays_within_its_bounds(bounds: dict[str, object], sizes:
         runs.end()
     assert await asyncio.gather(*answers) == list(range(8))
     assert runs.sizes == sizes
+
+
+async def test_items_that_arrive_within_the_interval_form_one_batch():
+    runs = Runs(interval_seconds=0.2)
+    first = runs.batcher.submit(0)
+    await runs.begun()
+    runs.end()
+    await first
+    others = []
+    for number in (1, 2, 3):
+        others.append(runs.batcher.submit(number))
+        await asyncio.sleep(0)
+    await runs.begun()
+    runs.end()
+    assert await asyncio.gather(*others) == [1, 2, 3]
+    assert runs.sizes == [1, 3]

@@ -29,7 +29,7 @@ class Batcher(Generic[T, R]):
     `run` returns one answer per item, in order. An answer that is an exception is raised to the caller of its item, and
     an answer that is a future is awaited. If `run` raises, the items are run one by one, so that only the item that
     causes the failure fails. A batch has at most `bound` items, or with `weight` at most that total weight.
-    Batches begin at least `interval_seconds` apart.
+    With `interval_seconds` batches begin at least so far apart, and take all that waits.
     """
 
     def __init__(
@@ -72,7 +72,8 @@ class Batcher(Generic[T, R]):
             while self._waiting:
                 await pause_until(self._next_at)
                 self._next_at = asyncio.get_running_loop().time() + self._interval_seconds
-                batch = self._take((len(self._waiting) + before + 1) // 2)
+                under_way = len(self._waiting) + before
+                batch = self._take(len(self._waiting) if self._interval_seconds else (under_way + 1) // 2)
                 before = len(batch)
                 answers = await self._answer([item for item, _ in batch])
                 for (_, future), answer in zip(batch, answers, strict=True):

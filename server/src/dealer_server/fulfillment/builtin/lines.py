@@ -61,7 +61,7 @@ class BuiltinLines(LineEngine[LineAnswers, LineDecision]):
         self._supplier = supplier
 
     async def begin(self, room: int) -> int:
-        if not room:
+        if not room or not await lines.any_due(self._session, self.code, self._clock()):
             return 0
         waits = self._caps.parallel > 1
         return (0 if waits else await self._fulfill_free()) or await self._claim_and_ask()
@@ -72,15 +72,15 @@ class BuiltinLines(LineEngine[LineAnswers, LineDecision]):
         try:
             async with session.transaction():
                 taken = await lines.take(session, self.code, now, LINES_PER_BATCH, PROFILES_PER_BATCH)
+                if not taken:
+                    return 0
                 failpoints.hit("fulfillment.claimed")
-                claims = by_order(None, taken)
-                answers = self._answers_at_once(taken, now) if taken else None
+                answers = self._answers_at_once(taken, now)
                 if answers is None:
                     return 0
                 failpoints.hit("fulfillment.answered")
-                written = await self._write_answers(
-                    [(claim, answers) for claim in claims], {line.key for line in taken}, now
-                )
+                answered = [(claim, answers) for claim in by_order(None, taken)]
+                written = await self._write_answers(answered, {line.key for line in taken}, now)
         except DatabaseLost:
             raise
         except Exception as error:

@@ -73,11 +73,12 @@ async def claim(
     return [Claimed(**row) for row in rows]
 
 
-# An order that another transaction holds is left alone with its lines.
+# An order that another transaction holds is left alone with its lines. Orders are locked before their lines, as
+# everywhere; a line that another worker has just finished is found not to be due any more when it is locked.
 _TAKE = f"""
 WITH due AS (
     SELECT tenant_id, order_id, line, quantity, due_at FROM order_item
-    WHERE supplier = $1 AND due_at <= $2 ORDER BY due_at LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED
+    WHERE supplier = $1 AND due_at <= $2 ORDER BY due_at LIMIT $3
 ), counted AS MATERIALIZED (
     SELECT *, sum(quantity) OVER (ORDER BY due_at, tenant_id, order_id, line) - quantity AS before FROM due
 )
@@ -86,9 +87,17 @@ SELECT i.tenant_id, i.order_id, i.line, i.package_code, i.quantity, i.period_num
 FROM counted CROSS JOIN LATERAL (SELECT FROM orders o
     WHERE o.tenant_id = counted.tenant_id AND o.order_id = counted.order_id FOR NO KEY UPDATE SKIP LOCKED) o
 CROSS JOIN LATERAL (SELECT * FROM order_item i
-    WHERE i.tenant_id = counted.tenant_id AND i.order_id = counted.order_id AND i.line = counted.line OFFSET 0) i
+    WHERE i.tenant_id = counted.tenant_id AND i.order_id = counted.order_id AND i.line = counted.line
+        AND i.supplier = $1 AND i.due_at <= $2 FOR NO KEY UPDATE SKIP LOCKED) i
 WHERE before < $4
 """
+
+
+async def any_due(session: Session, supplier: str, now: datetime) -> bool:
+    """Whether a line of this supplier is due. It costs an idle worker one statement."""
+    return bool(
+        await session.fetch("SELECT FROM order_item WHERE supplier = $1 AND due_at <= $2 LIMIT 1", supplier, now)
+    )
 
 
 async def take(session: Session, supplier: str, now: datetime, lines: int, profiles: int) -> list[Claimed]:
