@@ -63,7 +63,7 @@ async def test_all_processes_answer_and_a_request_id_is_accepted_once(dealer: Ap
         used = {"RT-RequestID": str(uuid.uuid4())}
         replies = await asyncio.gather(*[dealer.post("/health", **used) for _ in range(16)])
         assert sorted(reply.code for reply in replies) == ["000000"] + ["101004"] * 15
-        [console] = re.findall(r"console_served .*:(\d+)", serve.said)
+        console, *_ = re.findall(r"console_served .*:(\d+)", serve.said)
         answers = await asyncio.gather(*[dealer.http.get(f"http://127.0.0.1:{console}/console") for _ in range(16)])
         assert {answer.status_code for answer in answers} == {303}
 

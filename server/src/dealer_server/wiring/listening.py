@@ -20,6 +20,13 @@ class Listening(NamedTuple):
     metrics: socket.socket | None = None
     supplier_events: socket.socket | None = None
 
+    def log_addresses(self) -> None:
+        """Of what `ready` does not tell."""
+        served = {"console": self.console, "metrics": self.metrics, "supplier_events": self.supplier_events}
+        for name, bound in served.items():
+            if bound is not None:
+                log.info(f"{name}_served", address=sockets.address_text(bound))
+
 
 def of_serve(settings: Settings) -> list[Listening]:
     """Of each process: one socket for all, or with `port_per_process` the API's port and those above it. The console's
@@ -41,12 +48,12 @@ def of_work(settings: Settings) -> list[Listening]:
 
 def console(settings: Settings) -> socket.socket | None:
     """Raises OSError."""
-    return _bound(settings.console, "console_served") if settings.console else None
+    return sockets.bind_address(settings.console) if settings.console else None
 
 
 def supplier_events(settings: Settings) -> socket.socket | None:
     """Raises OSError."""
-    return _bound(settings.supplier_events, "supplier_events_served") if settings.supplier_events else None
+    return sockets.bind_address(settings.supplier_events) if settings.supplier_events else None
 
 
 def _api(host: str, port: int) -> socket.socket:
@@ -63,18 +70,12 @@ def _metrics(settings: Settings, number: int) -> socket.socket | None:
     host, _, port = (settings.metrics or METRICS).rpartition(":")
     address = f"{host}:{_port(int(port), number)}"
     try:
-        return _bound(address, "metrics_served")
+        return sockets.bind_address(address)
     except OSError:
         if settings.metrics:
             raise
         log.warning("metrics_not_served", address=address, reason="in use; set DEALER_METRICS for each worker")
         return None
-
-
-def _bound(address: str, event: str) -> socket.socket:
-    bound = sockets.bind_address(address)
-    log.info(event, address=sockets.address_text(bound))
-    return bound
 
 
 def _port(first: int, number: int) -> int:

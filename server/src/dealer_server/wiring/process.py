@@ -64,6 +64,7 @@ async def run(
                 ends.append(asyncio.create_task(servers[1].serve(sockets=[listening.console])))
         raise_open_files_limit()
         tune_garbage_collection()
+        listening.log_addresses()
         ready(settings.base_url)
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         shared.health.draining = True
