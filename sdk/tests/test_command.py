@@ -18,6 +18,7 @@ import pytest
 
 from esim_dealer import Inbox, verify
 from esim_dealer.cli.__main__ import main
+from esim_dealer.wire.operations import OPERATIONS
 
 from .conftest import (
     APP_KEY,
@@ -505,3 +506,30 @@ def wait_until(true: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 10
     while not true() and time.monotonic() < deadline:
         time.sleep(0.02)
+
+
+def test_call_sends_any_operation_and_prints_its_data(service: Service, run: Callable):
+    service.answers("/esim/order/list", success({"orders": [], "pager": {"pageNum": 1, "pageSize": 5, "total": 0}}))
+    status, out, err = run("call", "esim/order/list", '{"orderStatus": "COMPLETED", "pager": {"pageSize": 5}}')
+    assert (status, err) == (0, "") and json.loads(out)["orders"] == []
+    assert service.bodies("/esim/order/list") == [{"orderStatus": "COMPLETED", "pager": {"pageSize": 5}}]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ('{"orderNum": "D1"}', "orderNum is no field of it; it takes orderNo, transactionId"),
+        ('{"orderNo": 7}', "Expected `str"),
+        ("orderNo=D1", "JSON is malformed"),
+    ],
+)
+def test_call_names_a_field_that_is_wrong_and_sends_nothing(service: Service, run: Callable, body: str, said: str):
+    status, out, err = run("call", "esim/query", body)
+    assert (status, out) == (2, "") and err.startswith("esim-dealer: the body of /esim/query: ") and said in err
+
+
+def test_call_knows_every_operation(run: Callable, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        run("call", "--help")
+    text = "".join(capsys.readouterr().out.split())
+    assert all(operation.path.removeprefix("/") in text for operation in OPERATIONS)

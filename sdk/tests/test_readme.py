@@ -1,5 +1,6 @@
 import ast
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def test_both_clients_have_the_same_methods_and_the_readme_names_each():
 
 @pytest.mark.parametrize("command", re.findall(r"^    esim-dealer (.+)$", README, re.MULTILINE))
 def test_commands_are_understood(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    arguments = command.replace("--port 9000", "--port 0").split()
+    arguments = shlex.split(command.replace("--port 9000", "--port 0"))
     environment = {"ESIM_DEALER_APP_SECRET": "s", "XDG_STATE_HOME": str(tmp_path)}
     assert main(arguments, environment=environment) == 1
     assert "NotConfigured" in capsys.readouterr().err

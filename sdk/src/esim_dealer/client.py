@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
-from typing import TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 import httpx2
 import msgspec
@@ -57,6 +57,7 @@ from esim_dealer.wire.calls import (
     Profiles,
     Refund,
     Regions,
+    Request,
     Topup,
     Usage,
     Voided,
@@ -64,6 +65,7 @@ from esim_dealer.wire.calls import (
     WebhookState,
     WebhookTest,
 )
+from esim_dealer.wire.operations import Operation
 from esim_dealer.wire.snapshot import Profile, Snapshot
 from esim_dealer.wire.vocabulary import AdvanceStep, LocationType, PayMethod
 
@@ -341,6 +343,10 @@ class Dealer:
             yield from rows(page)
             following = operations.following(following, page.pager)
 
+    def call(self, operation: Operation[Any, T], request: Request) -> T:
+        """Any operation of `esim_dealer.wire.operations`, with its request; what it answers."""
+        return self._perform(Call(operation, request))
+
     def _perform(self, call: Call[T]) -> T:
         return self._drive(self._exchange.perform(call))
 
@@ -576,6 +582,10 @@ class AsyncDealer:
             for row in rows(page):
                 yield row
             following = operations.following(following, page.pager)
+
+    async def call(self, operation: Operation[Any, T], request: Request) -> T:
+        """As `Dealer.call`."""
+        return await self._perform(Call(operation, request))
 
     async def _perform(self, call: Call[T]) -> T:
         return await self._drive(self._exchange.perform(call))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import httpx2
 
-from esim_dealer.cli import account, catalogue, listen, orders, profiles, webhooks
+from esim_dealer.cli import account, call, catalogue, listen, orders, profiles, webhooks
 from esim_dealer.cli.arguments import Commands
 from esim_dealer.cli.session import Session
 from esim_dealer.client import APP_KEY, APP_SECRET, URL
@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="print machine-readable lines")
     commands = Commands(parser.add_subparsers(title="commands", metavar="COMMAND", required=True))
-    for part in (account, catalogue, orders, profiles, webhooks, listen):
+    for part in (account, catalogue, orders, profiles, webhooks, listen, call):
         part.add_commands(commands)
     return parser
 
