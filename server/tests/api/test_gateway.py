@@ -48,7 +48,7 @@ async def service(database_url: str) -> AsyncIterator[Service]:
 async def proxied(service: Service, database_url: str) -> AsyncIterator[Service]:
     """Another process on the same database, behind a trusted proxy: an address may fail once, and a tenant may call a
     hundredth as often as agreed, so that what is used up stays so for a while."""
-    limits = {"failed_authentications_per_second": 1, "failed_authentications_burst": 1, "processes": 100}
+    limits = {"failed_authentications_per_second": 1, "failed_authentications_burst": 1, "instances": 100}
     async with running_service(database_url, worker=False, trusted_proxies="127.0.0.1", **limits) as proxied:
         yield proxied
 
