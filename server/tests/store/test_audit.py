@@ -1,6 +1,7 @@
 """The audit: a clean database has no violation, and each one planted is found, under its own code and with its row."""
 
 import asyncio
+import functools
 import itertools
 import json
 import random
@@ -38,12 +39,17 @@ from dealer_server.store.audit.invariants import QUERIES
 from dealer_server.store.suppliers.stock import Loaded
 from dealer_server.store.tenants import data_key
 
-NOW = datetime.now(UTC).replace(microsecond=0)
 MASTER_KEYS = MasterKeys({"first": b"m" * 32})
 CODE = "LPA:1$smdp.example.com$MATCHING-{}"
 STOCK_ICCIDS = [f"899900000000000000{number}" for number in range(1, 6)]
 
 _numbers = itertools.count(1)
+
+
+@functools.cache
+def begun_at() -> datetime:
+    """When the first test of this file ran."""
+    return datetime.now(UTC).replace(microsecond=0)
 
 
 class Prepared(NamedTuple):
@@ -55,7 +61,7 @@ class Prepared(NamedTuple):
 
 
 def clock() -> datetime:
-    return NOW
+    return begun_at()
 
 
 @pytest.fixture(scope="module")
@@ -132,14 +138,14 @@ async def fulfil(connection: Connection, keys: DataKeys, tenant_id: int, order_i
         answers[profile.profile_id] = (
             Failed() if name == "b-failed" else Codes(iccid, CODE.format(profile.profile_id), "token")
         )
-    after = delivery.allocate(order, answers, frozenset(item.line for item in order.items), NOW)
+    after = delivery.allocate(order, answers, frozenset(item.line for item in order.items), begun_at())
     await write(connection, keys, after)
     if name == "a-stock":
         await connection.execute(
             "UPDATE stock_profile SET taken_tenant_id = $1, taken_by = $2, taken_at = $3 WHERE iccid = $4",
             tenant_id,
             order.profiles[0].profile_id,
-            NOW,
+            begun_at(),
             STOCK_ICCIDS[0],
         )
 
@@ -182,7 +188,7 @@ async def tell(connection: Connection, keys: DataKeys, tenant_id: int, order_id:
         "INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, hints, body,"
         " attempt_count, due_at, created_at) VALUES ($1, $2, 'DELIVERY_UPDATED', 2, 'RETRY', '{ICCID_READY}', '', 1,"
         " $3, $3) RETURNING delivery_id",
-        *(tenant_id, order_id, NOW),
+        *(tenant_id, order_id, begun_at()),
     )
     updated = rows[0][0]
     await connection.execute(
@@ -194,7 +200,7 @@ async def tell(connection: Connection, keys: DataKeys, tenant_id: int, order_id:
         await connection.execute(
             "INSERT INTO webhook_attempt (tenant_id, delivery_id, number, started_at, duration_ms, http_status)"
             " VALUES ($1, $2, $3, $4, 10, $5)",
-            *(tenant_id, delivery_id, number, NOW, status),
+            *(tenant_id, delivery_id, number, begun_at(), status),
         )
 
 
@@ -855,15 +861,15 @@ async def test_a_log_that_was_written_anew_does_not_lead_to_the_head_that_was_se
     seen = bytes.fromhex((await report_on(dsn, prepared)).log_head)
     database = await Database.open(dsn)
     await set_tenant(database, prepared.ids["a"], Terms(name="later"), "tester", clock)
-    assert (await check_invariants(database, MASTER_KEYS, None, NOW, seen=seen)).violated == []
+    assert (await check_invariants(database, MASTER_KEYS, None, begun_at(), seen=seen)).violated == []
     await spoil(
         "DELETE FROM audit_log WHERE action = 'tenant.set';"
         "UPDATE audit_log SET author = 'x' WHERE audit_id = 2;"
         f"UPDATE audit_log act SET hash = sha256(b.hash || {ACT}) FROM audit_log b WHERE b.audit_id = 1 AND"
         " act.audit_id = 2; UPDATE audit_head SET acts = 2, hash = (SELECT hash FROM audit_log WHERE audit_id = 2)"
     )
-    unseen = await check_invariants(database, MASTER_KEYS, None, NOW)
-    found = await check_invariants(database, MASTER_KEYS, None, NOW, seen=seen)
+    unseen = await check_invariants(database, MASTER_KEYS, None, begun_at())
+    found = await check_invariants(database, MASTER_KEYS, None, begun_at(), seen=seen)
     await database.close()
     assert (unseen.violated, found.violated) == ([], ["A24"])
     assert found["A24"].samples[0]["seen"] == seen.hex()
@@ -893,8 +899,8 @@ async def test_a_resent_delivery_may_have_more_than_eight_attempts(prepared: Pre
 async def test_secrets_without_a_key_are_not_checked(prepared: Prepared, dsn: str, spoil: Spoil) -> None:
     await spoil("UPDATE profile SET activation_code = '\\x0001' WHERE activation_code IS NOT NULL")
     database = await Database.open(dsn)
-    nothing = await check_invariants(database, None, None, NOW)
-    by_master_keys_alone = await check_invariants(database, MASTER_KEYS, None, NOW)
+    nothing = await check_invariants(database, None, None, begun_at())
+    by_master_keys_alone = await check_invariants(database, MASTER_KEYS, None, begun_at())
     await database.close()
     assert nothing.violated == []
     assert not nothing["A19"].checked and "activation code" in nothing["A19"].note
@@ -926,10 +932,10 @@ async def test_an_audit_beside_orders_sees_them_whole(prepared: Prepared, dsn: s
     shopping = asyncio.create_task(fixture())
     audited = 0
     while not shopping.done():
-        assert (await check_invariants(database, MASTER_KEYS, prepared.data_keys, NOW)).violated == []
+        assert (await check_invariants(database, MASTER_KEYS, prepared.data_keys, begun_at())).violated == []
         audited += 1
     await shopping
-    assert (await check_invariants(database, MASTER_KEYS, prepared.data_keys, NOW)).violated == []
+    assert (await check_invariants(database, MASTER_KEYS, prepared.data_keys, begun_at())).violated == []
     await database.close()
     assert audited > 1
 
@@ -967,7 +973,7 @@ def random_orders(tenant_id: int, number: int, keys: DataKeys) -> Random:
     profile_id = first = identity.first_id_at(1_900_000_000)
     for order_id in range(first, first + number):
         statuses = chance.choice(DELIVERY_STATUSES), chance.choice(ORDER_STATUSES)
-        rows.orders.append((tenant_id, order_id, str(order_id), b"", "USD", 0, NOW, *statuses))
+        rows.orders.append((tenant_id, order_id, str(order_id), b"", "USD", 0, begun_at(), *statuses))
         kinds = chance.sample(PROFILES, chance.randint(1, 3))
         for line in range(chance.choice((1, 1, 1, 2))):
             quantity, status = chance.randint(1, 3), chance.choice(ITEM_STATUSES)
@@ -976,7 +982,7 @@ def random_orders(tenant_id: int, number: int, keys: DataKeys) -> Random:
                 *states, ready = chance.choice(kinds)
                 sealed = keys.seal(b"code", profile_context(tenant_id, profile_id))
                 codes = (str(profile_id), sealed, "token") if ready else (None, None, None)
-                rows.profiles.append((tenant_id, profile_id, order_id, line, *states, *codes, NOW))
+                rows.profiles.append((tenant_id, profile_id, order_id, line, *states, *codes, begun_at()))
                 profile_id += 1
     return rows
 
@@ -1018,7 +1024,7 @@ async def test_the_audit_and_the_rule_agree_about_every_status(prepared: Prepare
     await database.close()
     expected: dict[str, set[int]] = {"A10": set(), "A11": set()}
     for order in loaded.values():
-        settled = delivery.settle(order, order.items, NOW)
+        settled = delivery.settle(order, order.items, begun_at())
         if settled.delivery_status != order.delivery_status:
             expected["A10"].add(order.order_id)
         if (settled.order_status, settled.items) != (order.order_status, order.items) or is_ahead(order):
