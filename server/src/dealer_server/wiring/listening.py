@@ -22,10 +22,14 @@ class Listening(NamedTuple):
 
     def log_addresses(self) -> None:
         """Of what `ready` does not tell."""
-        served = {"console": self.console, "metrics": self.metrics, "supplier_events": self.supplier_events}
-        for name, bound in served.items():
+        served = {
+            "console_served": self.console,
+            "metrics_served": self.metrics,
+            "supplier_events_served": self.supplier_events,
+        }
+        for event, bound in served.items():
             if bound is not None:
-                log.info(f"{name}_served", address=sockets.address_text(bound))
+                log.info(event, address=sockets.address_text(bound))
 
 
 def of_serve(settings: Settings) -> list[Listening]:
