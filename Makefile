@@ -34,7 +34,7 @@ bench: .venv
 	$(BIN)/python -m bench
 
 soak: .venv
-	$(BIN)/python -m pytest -m soak
+	$(BIN)/python -m pytest -m soak --timeout 0
 
 docs: .venv
 	$(BIN)/python -m docs

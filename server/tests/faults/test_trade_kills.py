@@ -81,7 +81,7 @@ class Trade(Trading):
         await self.becomes_empty("void_request WHERE outcome IS NULL")
         await self.becomes_empty("refund WHERE status = 'REFUNDING'")
         await self.becomes_empty("webhook_delivery WHERE state NOT IN ('DELIVERED', 'SUPERSEDED', 'SKIPPED')")
-        assert {(one.status, one.code) for one in customers.replies} <= {(503, "900001"), (400, "200011")}
+        assert {one.status for one in customers.replies} <= {503}
         await self.check()
         await self._refunds_are_what_was_told()
         await self._cancelled_stays_cancelled()

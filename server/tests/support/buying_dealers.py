@@ -20,18 +20,20 @@ from support.api_client import ApiClient, Reply
 MAJOR = 10_000  # money is kept in ten-thousandths
 PRICES = {"DEMO-STOCK": "2.50"}  # any other package of the test catalogue costs 1.80
 LOST = (httpx2.TransportError, httpx2.InvalidURL)
+RETRY, SOLD_OUT = "900001", "200011"
 
 
 @dataclass(eq=False)
 class Purchase:
     """One order as its dealer knows it. Without `order_no` no answer has said that it was placed; without
-    `maybe` as well, an answer has said that it was not."""
+    `maybe` as well, an answer has said that it was not. It ends with an `order_no` or `sold_out`."""
 
     client: ApiClient
     call: Mapping[str, Any]
     order_no: str | None = None
     tries: int = 0
     maybe: bool = False  # an attempt had no answer, or UNKNOWN for one
+    sold_out: bool = False
 
     @property
     def key(self) -> tuple[int, str]:
@@ -47,11 +49,11 @@ class BuyingDealers:
     line: Callable[[], tuple[str, int]] = lambda: ("TEST-OK", 1)
     purchases: list[Purchase] = field(default_factory=list)
     unknown: deque[Purchase] = field(default_factory=deque)
-    replies: list[Reply] = field(default_factory=list)  # those that acknowledged nothing
+    replies: list[Reply] = field(default_factory=list)  # those that asked for a retry
     acknowledged: asyncio.Event = field(default_factory=asyncio.Event)
 
     @asynccontextmanager
-    async def buying(self, *urls: str, count: int = 16) -> AsyncIterator[None]:
+    async def buying(self, *urls: str, count: int = 6) -> AsyncIterator[None]:
         """They buy until the end of the block, and first repeat the orders with an unknown outcome."""
         tasks = [asyncio.create_task(self._buy(urls[number % len(urls)])) for number in range(count)]
         try:
@@ -72,22 +74,26 @@ class BuyingDealers:
         try:
             reply = await purchase.client.post("/esim/order", purchase.call)
             told = reply.code == "000000"
+            purchase.sold_out = reply.code == SOLD_OUT
         except LOST:
             pass
         finally:
-            if not told and purchase.order_no is None:
+            if not told and not purchase.sold_out and purchase.order_no is None:
                 self.unknown.append(purchase)
         if reply is not None and told:
             assert purchase.order_no in (None, reply.data["orderNo"]), "one transactionId, two orders"
             purchase.order_no = reply.data["orderNo"]
             self.acknowledged.set()
+        elif reply is not None and purchase.sold_out:
+            purchase.maybe = False
         elif reply is not None:
+            assert reply.code == RETRY, (purchase, reply)
             self.replies.append(reply)
             purchase.maybe = before or "outcome" in reply.data
         return reply
 
     async def settle(self, url: str) -> None:
-        """Retries until every outcome is known."""
+        """Retries until every outcome is known: an order, or none as the stock is sold out."""
         while self.unknown:
             waiting = list(self.unknown)
             self.unknown.clear()

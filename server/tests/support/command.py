@@ -1,4 +1,4 @@
-"""What a forked command does; see processes.run. It imports nothing of ours before."""
+"""What a forked command does; see processes.run. It imports dealer_server once its environment is the command's."""
 
 import os
 import sys

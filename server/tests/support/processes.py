@@ -26,6 +26,7 @@ _forks.set_forkserver_preload(
         *("aiohttp.web", "argon2", "asyncpg", "cryptography.x509", "cyclopts", "httpx2", "jinja2", "msgspec"),
         *("prometheus_client", "pydantic_settings", "rich.progress", "segno", "starlette.applications", "structlog"),
         *("uvicorn.protocols.http.httptools_impl", "valkey.asyncio"),
+        *("dealer_server.__main__", "dealer_server.wiring.process"),
     ]
 )
 
@@ -160,8 +161,8 @@ async def running(
 
 
 async def run(*arguments: str, env: Mapping[str, str]) -> Done:
-    """A command from start to end: a process of its own, forked from one that has loaded the libraries and nothing of
-    ours, since tests run hundreds. One at a time."""
+    """A command from start to end: a process of its own, forked from one that has loaded the modules and run nothing,
+    since tests run hundreds. One at a time."""
     with TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
         for file in (out, err):
