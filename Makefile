@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 .PHONY: dev test check format lint types imports bench soak docs lock clean
 .DEFAULT_GOAL := check
+# Tests start hundreds of processes: modules are compiled once, also where the environment says otherwise.
+unexport PYTHONDONTWRITEBYTECODE
 
 .venv: .venv/ready
 .venv/ready: requirements.lock sdk/pyproject.toml server/pyproject.toml
