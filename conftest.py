@@ -19,7 +19,9 @@ class FailuresAtOnce:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
         if report.failed and terminal is not None:
-            terminal.write_line(f"\n{'FAILED' if report.when == 'call' else 'ERROR'} {report.nodeid}", red=True)
+            crash = getattr(report.longrepr, "reprcrash", None)
+            reason = f" - {crash.message.splitlines()[0]}" if crash and crash.message else ""
+            terminal.write_line(f"\n{'FAILED' if report.when == 'call' else 'ERROR'} {report.nodeid}{reason}", red=True)
             terminal.flush()
 
 

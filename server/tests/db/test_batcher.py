@@ -77,6 +77,19 @@ async def test_a_batch_stays_within_its_bounds(bounds: dict[str, object], sizes:
     assert runs.sizes == sizes
 
 
+async def test_enough_items_do_not_wait_for_the_interval():
+    runs = Runs(interval_seconds=3600, enough=3)
+    first = runs.batcher.submit(0)
+    await runs.begun()
+    runs.end()
+    await first
+    others = [runs.batcher.submit(number) for number in (1, 2, 3)]
+    await runs.begun()
+    runs.end()
+    assert await asyncio.gather(*others) == [1, 2, 3]
+    assert runs.sizes == [1, 3]
+
+
 async def test_items_that_arrive_within_the_interval_form_one_batch():
     runs = Runs(interval_seconds=0.2)
     first = runs.batcher.submit(0)

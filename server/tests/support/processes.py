@@ -169,7 +169,7 @@ async def run(*arguments: str, env: Mapping[str, str]) -> Done:
             file.touch()
         process = _forks.Process(target=command.main, args=(arguments, dict(env), out, err))
         process.start()
-        await asyncio.to_thread(process.join, PATIENCE)
+        await asyncio.to_thread(process.join, STARTED_WITHIN)
         if process.exitcode is None:
             process.kill()
             process.join()

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from dealer_server.db.errors import DatabaseLost, LockTimeout
-from dealer_server.db.polling import pause_until
+from dealer_server.db.polling import wait_for
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -29,7 +29,7 @@ class Batcher(Generic[T, R]):
     `run` returns one answer per item, in order. An answer that is an exception is raised to the caller of its item, and
     an answer that is a future is awaited. If `run` raises, the items are run one by one, so that only the item that
     causes the failure fails. A batch has at most `bound` items, or with `weight` at most that total weight.
-    With `interval_seconds` batches begin at least so far apart, and take all that waits.
+    With `interval_seconds` batches begin at least so far apart, or once `enough` items wait, and take all that waits.
     """
 
     def __init__(
@@ -39,11 +39,14 @@ class Batcher(Generic[T, R]):
         bound: int,
         weight: Callable[[T], int] | None = None,
         interval_seconds: float = 0.0,
+        enough: int | None = None,
     ):
         self._run = run
         self._bound = bound
         self._weight = weight
         self._interval_seconds = interval_seconds
+        self._enough = enough or bound
+        self._enough_wait = asyncio.Event()
         self._next_at = 0.0
         self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -52,6 +55,8 @@ class Batcher(Generic[T, R]):
         """A future of the item's answer. Cancelling it does not cancel the item."""
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
+        if len(self._waiting) == self._enough:
+            self._enough_wait.set()
         if self._task is None:
             self._task = asyncio.create_task(self._work())
         return future
@@ -70,7 +75,7 @@ class Batcher(Generic[T, R]):
         before = 0
         try:
             while self._waiting:
-                await pause_until(self._next_at)
+                await self._until_next()
                 self._next_at = asyncio.get_running_loop().time() + self._interval_seconds
                 under_way = len(self._waiting) + before
                 batch = self._take(len(self._waiting) if self._interval_seconds else (under_way + 1) // 2)
@@ -89,6 +94,13 @@ class Batcher(Generic[T, R]):
                 _settle(future, DatabaseLost(sent=True))
             while self._waiting:
                 _settle(self._waiting.popleft()[1], DatabaseLost(sent=False))
+
+    async def _until_next(self) -> None:
+        """Until the next batch may begin."""
+        seconds = self._next_at - asyncio.get_running_loop().time()
+        if seconds > 0 and len(self._waiting) < self._enough:
+            self._enough_wait.clear()
+            await wait_for(self._enough_wait, seconds)
 
     def _take(self, most: int) -> list[tuple[T, asyncio.Future[R]]]:
         waiting, weight = self._waiting, self._weight

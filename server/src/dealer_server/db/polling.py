@@ -20,3 +20,12 @@ async def pause_until(at: float) -> None:
     """`at`: loop time; one that is over is not waited for."""
     if (seconds := at - asyncio.get_running_loop().time()) > 0:
         await asyncio.sleep(seconds)
+
+
+async def wait_for(event: asyncio.Event, seconds: float) -> None:
+    """Returns once the event is set, which happens after so many seconds at the latest."""
+    timer = asyncio.get_running_loop().call_later(seconds, event.set)
+    try:
+        await event.wait()
+    finally:
+        timer.cancel()

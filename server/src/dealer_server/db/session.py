@@ -11,14 +11,14 @@ from dealer_server.db.after_commit import committing
 from dealer_server.db.connection import KEEPALIVE_SETTINGS, connect
 from dealer_server.db.errors import FULL, LOST, UNREACHABLE, DatabaseLost, LockTimeout
 
-PLANS_LIVE_SECONDS = 1.0
+PLANS_LIVE_SECONDS = 10.0
 LOCK_MS, IDLE_IN_TRANSACTION_MS = 2_000, 10_000
 SHARED_LOCK_TIMEOUT = "250ms"  # for a session on which the calls of all dealers of a process wait
 
 
 class Session:
-    """One connection for frequent statements, each of which is prepared once. Plans are discarded every second: a plan
-    made while a table was nearly empty would scan it for ever. A lost connection is replaced by a new one."""
+    """One connection for frequent statements, each of which is prepared once. Plans are discarded every ten seconds: a
+    plan made while a table was nearly empty would scan it for ever. A lost connection is replaced by a new one."""
 
     def __init__(self, dsn: str, settings: Mapping[str, str]):
         self._dsn = dsn
@@ -86,7 +86,7 @@ class Session:
             self._in_transaction = False
 
     async def open(self) -> asyncpg.Connection:
-        """The connection, opened if there is none, with plans not older than a second. Raises DatabaseLost.
+        """The connection, opened if there is none, with plans not older than PLANS_LIVE_SECONDS. Raises DatabaseLost.
 
         Inside a transaction a lost connection is not replaced: the rest of the transaction would run on its own.
         """

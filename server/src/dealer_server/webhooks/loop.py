@@ -14,14 +14,14 @@ import structlog
 from dealer_server.clock import Clock
 from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost
-from dealer_server.db.polling import pause_until
+from dealer_server.db.polling import wait_for
 from dealer_server.rules.webhooks import backoff
 from dealer_server.webhooks import outcome
 from dealer_server.webhooks.claim import LEASE_SECONDS, Attempt, Claimer
 from dealer_server.webhooks.post import Poster
 from dealer_server.webhooks.prepare import Preparer
 from dealer_server.webhooks.record import Recorder
-from dealer_server.webhooks.tasks import BackgroundTasks, wait_for
+from dealer_server.webhooks.tasks import BackgroundTasks
 from dealer_server.webhooks.upkeep import Upkeep
 
 log = structlog.get_logger()
@@ -30,7 +30,7 @@ SLOW_SECONDS = 1.0  # an attempt under way for longer is slow
 ATTEMPTS_PER_CLAIM = 200  # small enough that one batch is prepared while the last one is posted
 ATTEMPTS_PER_TURN = 16
 POLL_SECONDS = 0.05
-BATCH_SECONDS = 0.008  # from one claim to the next at least, so that batches form
+BATCH_SECONDS = 0.008  # from one claim to the next at least, unless enough attempts ended, so that batches form
 RETRY_SECONDS = 0.25  # after a failed claim
 # A worker that is stopped inside a transaction must not hold its locks for ever.
 SESSION = {"idle_in_transaction_session_timeout": "30s"}
@@ -93,11 +93,13 @@ class Deliverer:
         try:
             while True:
                 self._wake.clear()
+                self.recorder.enough_ended.clear()
                 next_at = asyncio.get_running_loop().time() + BATCH_SECONDS
                 started = await self._run_once_or_log()
                 if not started:
                     await wait_for(self._wake, POLL_SECONDS)
-                await pause_until(next_at)
+                if (seconds := next_at - asyncio.get_running_loop().time()) > 0:
+                    await wait_for(self.recorder.enough_ended, seconds)
         finally:
             upkeep.cancel()
             await self.stop()

@@ -19,6 +19,7 @@ log = structlog.get_logger()
 
 MOST_PER_BATCH = 500
 BATCH_SECONDS = 0.01  # from one batch to the next at least, so that batches form
+ENOUGH = 16  # outcomes that make a batch at once: a dealer whose attempts in flight are bounded waits for it
 RETRY_SECONDS = 0.25
 
 
@@ -26,7 +27,7 @@ class Recorder:
     """Records outcomes of one worker. It sets `wake` after each batch, since other deliveries may be READY by then.
 
     `recovered` holds tenants whose endpoint answers again while its circuit breaker is open. `upkeep_needed` is set
-    when a breaker must be closed or deliveries of a disabled endpoint skipped.
+    when a breaker must be closed or deliveries of a disabled endpoint skipped, `enough_ended` after ENOUGH outcomes.
     """
 
     def __init__(self, session: Session, clock: Clock, wake: asyncio.Event, tasks: BackgroundTasks):
@@ -35,10 +36,11 @@ class Recorder:
         self._wake = wake
         self._tasks = tasks
         self._batcher: Batcher[Outcome, None] = Batcher(
-            self._write, bound=MOST_PER_BATCH, interval_seconds=BATCH_SECONDS
+            self._write, bound=MOST_PER_BATCH, interval_seconds=BATCH_SECONDS, enough=ENOUGH
         )
         self.recovered: set[int] = set()
         self.upkeep_needed = asyncio.Event()
+        self.enough_ended = asyncio.Event()
 
     async def record(self, outcome: Outcome) -> None:
         """Returns once it is recorded, or abandoned: then the lease expires. Retries while the database is lost."""
@@ -80,6 +82,8 @@ class Recorder:
         metrics.webhook_ended([outcome.result.state for outcome in counted])
         for change in changes:
             self._note(change)
+        if len(outcomes) >= ENOUGH:
+            self.enough_ended.set()
         self._wake.set()
         return [None] * len(outcomes)
 

@@ -26,12 +26,3 @@ class BackgroundTasks:
     def cancel(self) -> None:
         for task in self._tasks:
             task.cancel()
-
-
-async def wait_for(event: asyncio.Event, seconds: float) -> None:
-    """Returns once the event is set, which happens after so many seconds at the latest."""
-    timer = asyncio.get_running_loop().call_later(seconds, event.set)
-    try:
-        await event.wait()
-    finally:
-        timer.cancel()

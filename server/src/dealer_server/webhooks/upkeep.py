@@ -9,11 +9,11 @@ import structlog
 from dealer_server import metrics
 from dealer_server.clock import Clock
 from dealer_server.db.errors import DatabaseLost
+from dealer_server.db.polling import wait_for
 from dealer_server.db.session import Session
 from dealer_server.store.webhooks import circuit_breaker, upkeep
 from dealer_server.webhooks import outcome
 from dealer_server.webhooks.record import Recorder
-from dealer_server.webhooks.tasks import wait_for
 
 log = structlog.get_logger()
 

@@ -57,7 +57,8 @@ WITH next AS MATERIALIZED (
     ) next
 ), superseded AS (
     UPDATE webhook_delivery d SET state = 'SUPERSEDED', due_at = NULL, finished_at = $3
-    FROM next WHERE d.tenant_id = next.tenant_id AND d.delivery_id = ANY(next.failed_updates)
+    FROM next CROSS JOIN LATERAL unnest(next.failed_updates) AS failed(delivery_id)
+    WHERE d.tenant_id = next.tenant_id AND d.delivery_id = failed.delivery_id
     RETURNING 1
 ), ready AS (
     UPDATE webhook_delivery d SET state = 'READY', due_at = CASE
