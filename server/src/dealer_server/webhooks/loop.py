@@ -32,7 +32,8 @@ ATTEMPTS_PER_TURN = 16
 POLL_SECONDS = 0.05
 BATCH_SECONDS = 0.008  # from one claim to the next at least, unless enough attempts ended, so that batches form
 RETRY_SECONDS = 0.25  # after a failed claim
-# A worker that is stopped inside a transaction must not hold its locks for ever.
+# A worker that is stopped inside a transaction must not hold its locks for ever. Claims are flushed before the posts;
+# outcomes need not be: one that a crash of PostgreSQL loses is an attempt with the error LOST.
 SESSION = {"idle_in_transaction_session_timeout": "30s"}
 
 
@@ -74,8 +75,9 @@ class Deliverer:
         wake: asyncio.Event,
         options: Options = DEFAULTS,
     ):
-        self._sessions = [database.session(**SESSION) for _ in range(3)]
-        claims, records, care = self._sessions
+        claims, care = database.session(**SESSION), database.session(**SESSION)
+        records = database.session(**SESSION, synchronous_commit="off")
+        self._sessions = (claims, records, care)
         self.tasks = BackgroundTasks()
         self.claimer = Claimer(claims, preparer, clock, options.lease_seconds)
         self.recorder = Recorder(records, clock, wake, self.tasks)
