@@ -233,11 +233,14 @@ async def _number(dealer: Browser) -> str:
 
 
 async def _all_counted(service: Service, operator: Browser) -> None:
-    """Until the overview shows all of it: it counts again every few seconds."""
+    """Until the overview shows all of it: it counts again every few seconds, and the supplier is found to be away."""
     async with service.database.connection() as connection:
         orders = await connection.fetchval("SELECT count(*) FROM orders")
     async with asyncio.timeout(PATIENCE):
-        while f">{orders}</div>" not in (text := (await operator.get("/console")).text) or "No call was" in text:
+        while True:
+            text = (await operator.get("/console")).text
+            if f">{orders}</div>" in text and "No call was" not in text and "DOWN" in text:
+                return
             await asyncio.sleep(0.5)
 
 
