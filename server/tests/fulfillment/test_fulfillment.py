@@ -223,7 +223,7 @@ class CountedSession:
         return getattr(self._session, name)
 
 
-@pytest.mark.parametrize(("package", "statements"), [("TEST-OK", 10), ("DEMO-STOCK", 11), ("TEST-DELAY", 8)])
+@pytest.mark.parametrize(("package", "statements"), [("TEST-OK", 9), ("DEMO-STOCK", 10), ("TEST-DELAY", 8)])
 @pytest.mark.parametrize("orders", [1, 50])
 async def test_a_batch_takes_as_many_statements_whatever_its_size(
     fixture: StoreFixture, dealer: int, package: str, statements: int, orders: int

@@ -138,7 +138,7 @@ class FulfillmentEngine(ABC, Generic[Claim, Answer, Decided]):
             refund_failed=self._context.refund_failed,
             now=now,
         )
-        await self._write(decided, after, now)
+        await self._write(decided, before, after, now)
         if decided.voids:
             await store.void.add_voids(session, decided.voids)
         failpoints.hit(f"{self.point}.written")
@@ -165,8 +165,10 @@ class FulfillmentEngine(ABC, Generic[Claim, Answer, Decided]):
         """What the answers mean for rows that are still claimed."""
 
     @abstractmethod
-    async def _write(self, decided: Decided, after: Mapping[OrderKey, Order], now: datetime) -> None:
-        """Writes the claimed rows. `after`: the orders as they are written."""
+    async def _write(
+        self, decided: Decided, before: Mapping[OrderKey, Order], after: Mapping[OrderKey, Order], now: datetime
+    ) -> None:
+        """Writes the claimed rows. `before`, `after`: the orders as they were read, and as they are written."""
 
     async def _recorded(self, decided: Decided) -> None:
         """After the commit."""

@@ -29,6 +29,7 @@ from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order, Profile
 from dealer_server.store.orders import fulfillment as lines
 from dealer_server.store.orders.fulfillment import Claimed, Scheduled
+from dealer_server.store.orders.save import waits
 from dealer_server.store.refunds.void import Void
 from dealer_server.suppliers.contract import Builtin, Done, FromStock, Outcome, Unit
 
@@ -177,11 +178,14 @@ class BuiltinLines(LineEngine[LineAnswers, LineDecision]):
             for code in taken
         }
 
-    async def _write(self, decided: LineDecision, after: Mapping[OrderKey, Order], now: datetime) -> None:
+    async def _write(
+        self, decided: LineDecision, before: Mapping[OrderKey, Order], after: Mapping[OrderKey, Order], now: datetime
+    ) -> None:
         scheduled: dict[int | None, list[Scheduled]] = {}
         for claim_id, line, asked in decided.lines:
-            item = after[line.tenant_id, line.order_id].items[line.line]
-            scheduled.setdefault(claim_id, []).append(line_schedule.schedule(line, item, asked.outcomes, now))
+            read, written = [orders[line.tenant_id, line.order_id].items[line.line] for orders in (before, after)]
+            if waits(written) or written.item_status == read.item_status:  # else it was finished as it was written
+                scheduled.setdefault(claim_id, []).append(line_schedule.schedule(line, written, asked.outcomes, now))
         await self._reschedule(scheduled)
 
 

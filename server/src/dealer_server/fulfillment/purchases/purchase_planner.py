@@ -77,7 +77,9 @@ class PurchasePlanner(LineEngine[None, Plan]):
             for profile_id in line.pending
         ]
 
-    async def _write(self, decided: Plan, after: Mapping[OrderKey, Order], now: datetime) -> None:
+    async def _write(
+        self, decided: Plan, before: Mapping[OrderKey, Order], after: Mapping[OrderKey, Order], now: datetime
+    ) -> None:
         if decided.purchases:
             await purchases.add(self._session, decided.purchases, now)
         scheduled: dict[int | None, list[Scheduled]] = {}

@@ -276,7 +276,13 @@ class Purchaser(FulfillmentEngine[PurchaseClaim, Outcome, PurchaseDecisions]):
             return None
         return margin.ceiling(order.items[purchase.line].price, self._terms.margin_floor_basis_points)
 
-    async def _write(self, decided: PurchaseDecisions, after: Mapping[OrderKey, Order], now: datetime) -> None:
+    async def _write(
+        self,
+        decided: PurchaseDecisions,
+        before: Mapping[OrderKey, Order],
+        after: Mapping[OrderKey, Order],
+        now: datetime,
+    ) -> None:
         decisions = [decision for _, decision in decided.purchases]
         await purchases.record(self._session, [decision.answered for decision in decisions], now)
         if instead := [decision.instead for decision in decisions if decision.instead is not None]:

@@ -102,11 +102,15 @@ async def _save_orders(session: Connection | Session, changes: Sequence[Change])
 
 
 async def _save_items(session: Connection | Session, items: Sequence[tuple[Order, Item]]) -> None:
+    """Fulfillment looks no more at one of which no profile waits."""
     written = await session.fetch(
-        "UPDATE order_item i SET item_status = new.item_status"
-        f" FROM {batch('new', **_ITEM)}"
+        "UPDATE order_item i SET item_status = new.item_status, due_at = CASE WHEN new.waits THEN i.due_at END,"
+        " claim = CASE WHEN new.waits THEN i.claim END, claims = CASE WHEN new.waits THEN i.claims ELSE 0 END"
+        f" FROM {batch('new', **_ITEM, waits='bool')}"
         " WHERE i.tenant_id = new.tenant_id AND i.order_id = new.order_id AND i.line = new.line RETURNING 1",
-        *columns([(order.tenant_id, order.order_id, item.line, item.item_status) for order, item in items], 4),
+        *columns(
+            [(order.tenant_id, order.order_id, item.line, item.item_status, waits(item)) for order, item in items], 5
+        ),
     )
     assert len(written) == len(items), "an item is gone"
 
