@@ -19,6 +19,7 @@ from dealer_server.api.admission import Admission, LocalAdmission, SharedAdmissi
 from dealer_server.api.admission.failed_authentications import FailedAuthentications
 from dealer_server.api.admission.request_ids import REQUEST_ID_SECONDS, UsedRequestIds
 from dealer_server.api.admission.written_ids import OwnIds
+from support.patience import PATIENCE
 
 NOON = 43_200.0
 ONE_TICK = UsedRequestIds.TICK_SECONDS
@@ -237,7 +238,7 @@ async def join(valkey_server: ValkeyServer) -> AsyncIterator[Join]:
 async def found(admission: SharedAdmission) -> None:
     """Wait until Valkey is found again."""
     assert admission._probe
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await admission._probe
     assert not admission.degraded
 
@@ -314,7 +315,7 @@ async def test_valkey_killed_in_the_middle_of_calls_fails_none_of_them(join: Joi
         calls = [asyncio.create_task(call_on(400)) for _ in range(8)]
         await one.admit("ak", new_id(), 1, 0, NOON)
         valkey_server.terminate()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             assert await asyncio.gather(*calls) == [400] * 8
         assert one.degraded
         assert not (await one.admit("ak", before, 1, 0, NOON)).fresh  # no replay window
@@ -342,7 +343,7 @@ async def test_a_valkey_that_hangs_delays_calls_once_and_briefly(join: Join, val
     assert process
     os.kill(process.pid, signal.SIGSTOP)
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             answers = await asyncio.gather(*[one.admit("ak", new_id(), 1, 0, NOON) for _ in range(1000)])
             assert all(answer.fresh for answer in answers) and one.degraded
     finally:

@@ -22,7 +22,7 @@ from dealer_server.store.console import api_log as rows
 from dealer_server.store.console.api_log import KEPT, KEPT_SIGNED, KEPT_UNSIGNED, UNSIGNED, RefusedCall
 from support.api_client import PREFIX, ApiClient, Service
 from support.console.refused_calls import kept, refuse
-from support.processes import PATIENCE
+from support.patience import PATIENCE
 
 AT = datetime(2026, 11, 20, 8, 15, 30, tzinfo=UTC)
 

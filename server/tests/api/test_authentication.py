@@ -17,7 +17,7 @@ from dealer_server.store.orders import listing
 from dealer_server.store.orders.listing import OrderFilter, Window
 from dealer_server.store.tenants import tenant as tenants
 from support.api_client import PREFIX, ApiClient, Service, running_service
-from support.processes import PATIENCE
+from support.patience import PATIENCE
 
 LISTS = ("/esim/order/list", "/esim/profile/list", "/account/statement", "/webhook/delivery/list")
 

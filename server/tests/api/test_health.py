@@ -5,7 +5,7 @@ import asyncio
 from dealer_server.db.database import Database
 from dealer_server.operations.health import Health
 from support.api_client import Service
-from support.processes import PATIENCE
+from support.patience import PATIENCE
 
 
 async def becomes(health: Health, reasons: list[str]) -> None:

@@ -24,8 +24,8 @@ from dealer_server import sockets
 from dealer_server.api import listener
 from dealer_server.api.listener import Deadlines, Limits, Listener
 from dealer_server.rules.access import access
+from support.patience import PATIENCE
 
-PATIENCE = 15.0  # seconds after which a test that waits for an event gives up
 BRISK = Deadlines(headers=0.3, body=0.3, idle=0.3, stalled=0.3, linger=0.3, shutdown=0.5, sweep=0.05)
 
 

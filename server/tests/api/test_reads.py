@@ -20,6 +20,7 @@ from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.esim import qr
 from dealer_server.rules.money import money
 from support.api_client import ApiClient, Reply, Service, running_service
+from support.patience import PATIENCE
 
 TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z").fullmatch
 PACKAGES = {package.package_code: package for package in generate.catalogue("test")}
@@ -53,7 +54,7 @@ async def reader(service: Service) -> AsyncIterator[ApiClient]:
 
 async def eventually(ask: Callable[[], Any], is_so: Callable[[Any], bool]) -> Any:
     """Asks again until it is so."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE):
         while not is_so(answer := await ask()):
             await asyncio.sleep(0.01)
     return answer

@@ -29,6 +29,7 @@ from dealer_server.dev.embedded import postgres as embedded_postgres
 from dealer_server.rules.catalogue import importing
 from support.api_client import ApiClient, Service
 from support.databases import database_named
+from support.patience import PATIENCE
 from support.processes import Done, Process, environment, run, running
 from support.store_fixture import stock_csv
 
@@ -263,7 +264,7 @@ async def test_a_reset_secret_works_and_so_does_the_old_one_until_the_key_is_dis
 
 async def answers(client: ApiClient, code: str) -> None:
     """Returns once the API answers so."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while (await client.post("/health")).code != code:
             await asyncio.sleep(0.02)
 

@@ -27,6 +27,7 @@ from dealer_server.store.tenants import data_key
 from support.api_client import ApiClient, Service
 from support.browser import PASSWORDS, Browser, said, signed_in
 from support.console.refused_calls import kept, refuse
+from support.patience import PATIENCE
 from support.webhook_fixture import Receiver, Request, answer, listening
 
 FORM = "application/x-www-form-urlencoded"
@@ -96,7 +97,7 @@ async def test_a_code_that_a_receiver_sends_back_is_for_those_who_may_see_codes(
 
 async def attempted(dealer: ApiClient, order_no: str) -> str:
     """The last delivery of an order, which brings the codes, once it was tried."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while True:
             found = (await dealer.post("/webhook/delivery/list", {"orderNo": order_no})).data["deliveries"]
             if len(found) == 2 and all(one["attempts"] for one in found):

@@ -19,8 +19,9 @@ from support.api_client import ApiClient, Service, running_service
 from support.browser import PASSWORDS
 from support.chromium import needs_chromium, opened, page_faults
 from support.console.people import PHONE, WORD, sign_in
+from support.patience import PATIENCE
 from support.store_fixture import stock_csv
-from support.webhook_fixture import PATIENCE, Receiver, answer, listening
+from support.webhook_fixture import Receiver, answer, listening
 
 EVIL = """'"><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7 * 7 }}"""
 SONS = f"{EVIL} & Sons"

@@ -26,9 +26,10 @@ from dealer_server.suppliers.rt.upstream import RtUpstream
 from support.api_client import ApiClient, Service, running_service
 from support.browser import Browser, signed_in
 from support.console.operator_pages import acts, does, failed_for_good, fill, park, see, text_of
+from support.patience import PATIENCE
 from support.store_fixture import stock_csv
 from support.supplier_setup import Source, fresh, set_up
-from support.webhook_fixture import PATIENCE, Receiver, answer
+from support.webhook_fixture import Receiver, answer
 
 ROLES = ("admin", "finance", "support", "readonly")
 

@@ -7,7 +7,7 @@ import pytest
 from dealer_server.operations.users.accounts import OPERATOR_ROLES
 from support.api_client import ApiClient, Reply, Service
 from support.browser import signed_in
-from support.processes import PATIENCE
+from support.patience import PATIENCE
 
 MAY = ("admin", "support")
 

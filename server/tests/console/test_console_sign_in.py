@@ -22,7 +22,8 @@ from dealer_server.rules.access import access, totp
 from support import raw_http
 from support.api_client import Service, running_service
 from support.browser import PASSWORDS, ROLES, Browser, browser, said, signed_in
-from support.processes import PATIENCE, environment, run
+from support.patience import PATIENCE
+from support.processes import environment, run
 
 PAGES = routing.declared_pages()
 POLICY = (

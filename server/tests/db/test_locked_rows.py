@@ -16,6 +16,7 @@ from dealer_server.db.errors import DatabaseLost
 from dealer_server.operations.catalogue import load_stock
 from dealer_server.store.tenants import data_key
 from support.api_client import ApiClient, Reply, Service
+from support.patience import PATIENCE
 from support.store_fixture import stock_csv
 
 WALLET = "SELECT FROM wallet WHERE tenant_id = $1 FOR UPDATE"
@@ -34,7 +35,7 @@ async def held(service: Service, sql: str, *args: object) -> AsyncIterator[None]
 
 
 async def lock_is_waited_for(service: Service) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while True:
             async with service.database.connection() as connection:
                 if await connection.fetchval(
@@ -172,7 +173,7 @@ async def test_closing_a_batch_answers_all_its_waiters():
     await begun.wait()
     for task in asyncio.all_tasks() - before:
         task.cancel()
-    lost = await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), 30)
+    lost = await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), PATIENCE)
     assert [one.sent for one in lost if isinstance(one, DatabaseLost)] == [True, False, False]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from dealer_server.db import notifications
 from dealer_server.db.database import Database
-from support.processes import PATIENCE
+from support.patience import PATIENCE
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ import pytest
 
 from support import trading
 from support.api_client import PREFIX, ApiClient
-from support.processes import PATIENCE, Process, environment, run, running
+from support.patience import PATIENCE
+from support.processes import Process, environment, run, running
 from support.trading import Trading
 
 SERVE = ("serve", "--port", "0", "--processes", "2")

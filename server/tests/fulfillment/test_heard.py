@@ -8,6 +8,7 @@ from dealer_server.fulfillment.supplier_event_handler import SupplierEventHandle
 from dealer_server.store.tenants import data_key
 from dealer_server.suppliers.contract import Event
 from support.api_client import running_service
+from support.patience import PATIENCE
 from support.supplier_setup import fresh
 
 BLOCKED = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'supplier_event'::regclass"
@@ -27,7 +28,7 @@ async def test_a_sender_that_gives_up_leaves_the_session_to_its_message(postgres
             await blocking.start()
             await other.execute("LOCK TABLE supplier_event IN EXCLUSIVE MODE")
             first = asyncio.create_task(handler.handle("rt:near", Event(b"first", "KIND"), b"{}"))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 while not await other.fetchval(BLOCKED):
                     await asyncio.sleep(0.01)
             first.cancel()

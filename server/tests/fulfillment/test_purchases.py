@@ -15,6 +15,7 @@ from dealer_server.operations.suppliers.describe import show_suppliers
 from dealer_server.operations.suppliers.resolve import list_parked, resolve_bought, resolve_not_bought
 from dealer_server.store.suppliers.purchase import Hop
 from support.api_client import running_service
+from support.patience import PATIENCE
 from support.rt_family import BALANCE, running_upstream
 from support.store_fixture import stock_csv
 from support.supplier_setup import Source, fresh, hop, set_up
@@ -38,7 +39,7 @@ async def test_the_first_of_the_route_sells_and_its_cost_is_known(market: Purcha
 
 
 async def test_how_suppliers_are_stands_in_the_metrics(market: PurchaseFixture):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while metrics.REGISTRY.get_sample_value("dealer_supplier_up", {"supplier": "rt:near"}) is None:
             await asyncio.sleep(0.02)
     assert metrics.REGISTRY.get_sample_value("dealer_supplier_up", {"supplier": "rt:near"}) == 1
@@ -110,7 +111,7 @@ async def test_a_verdict_that_cannot_be_opened_is_kept_and_stops_no_other(market
         " WHERE unit_key = $1",
         bad,
     )
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not await market.rows("SELECT 1 FROM supplier_call WHERE message LIKE '%could not be recorded%'"):
             await asyncio.sleep(0.02)
     [(state, verdict)] = await market.rows("SELECT state, verdict FROM purchase WHERE unit_key = $1", bad)
@@ -162,7 +163,7 @@ async def test_what_a_supplier_does_not_void_is_looked_at_at_once(market: Purcha
 async def locked_out(database: Database, sql: str, times: int) -> AsyncIterator[None]:
     """Another session locks these rows, until so many transactions have waited for them in vain."""
     waiting = set[object]()
-    async with database.connection() as other, database.connection() as watch, asyncio.timeout(30):
+    async with database.connection() as other, database.connection() as watch, asyncio.timeout(PATIENCE):
         transaction = other.transaction()
         await transaction.start()
         await other.execute(sql)
@@ -280,7 +281,7 @@ async def test_the_stock_is_sold_first(market: PurchaseFixture):
     hops = [Hop("stock", "DEMO-STOCK", None, None), hop("rt:far", "JC016")]
     await set_route(database, "DEMO-STOCK", hops, "ann", clock.now)
     line = {"packageCode": "DEMO-STOCK", "quantity": 1, "price": "2.50"}
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         for _ in range(5):
             while (await market.client.order(items=[line], amount="2.50")).code == "200011":
                 await asyncio.sleep(0.02)  # the process does not know yet who comes after the stock
@@ -296,7 +297,7 @@ async def test_what_the_stock_no_longer_has_is_bought_at_the_next(market: Purcha
     hops = [Hop("stock", "DEMO-STOCK", None, None), hop("rt:far", "JC016")]
     await set_route(database, "DEMO-STOCK", hops, "ann", clock.now)
     line = {"packageCode": "DEMO-STOCK", "quantity": 1, "price": "2.50"}
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not (await market.rows("SELECT 1 FROM orders WHERE transaction_id = 'second'")):
             for name in ("first", "second"):
                 await market.client.order(transactionId=name, items=[line], amount="2.50")

@@ -13,6 +13,7 @@ from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.orders.retry import RetryResult, retry_order
 from dealer_server.operations.suppliers.configure import set_route
 from dealer_server.store.suppliers.purchase import Hop
+from support.patience import PATIENCE
 from support.processes import environment, run
 from support.store_fixture import stock_csv
 from support.supplier_setup import hop
@@ -115,7 +116,7 @@ async def test_a_purchase_found_failed_after_a_lost_answer_is_ordered_again_with
     order_no = (await market.client.order()).data["orderNo"]
     await market.becomes("SELECT state FROM purchase", "UNKNOWN")
     market.near.book.orders[0].esims[0].esimStatus = "CANCEL"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while statuses(await seen(market, order_no))[0] != "FAILED":
             await market.asked_again()
             await asyncio.sleep(0.05)
@@ -184,7 +185,7 @@ async def stocked(market: PurchaseFixture, codes: int) -> None:
 async def ordered(market: PurchaseFixture, quantity: int) -> str:
     """The orderNo of an order of DEMO-STOCK. It is out of stock until the process has loaded the route."""
     line = {"packageCode": "DEMO-STOCK", "quantity": quantity, "price": "2.50"}
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while (placed := await market.client.order(items=[line], amount=f"{2.5 * quantity:.2f}")).code == "200011":
             await asyncio.sleep(0.02)
     assert placed.code == "000000", placed.message

@@ -12,6 +12,7 @@ import pytest
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from support.api_client import ApiClient, Reply, Service
+from support.patience import PATIENCE
 from support.refunds import bought, named, profiles
 from support.wallet_history import NEVER, Call, Entry, Movement, Shown, faults
 
@@ -180,7 +181,7 @@ async def dealer(service: Service) -> AsyncIterator[ApiClient]:
 
 async def booked(service: Service, dealer: ApiClient) -> list[Entry]:
     """The dealer's ledger, once no refund of it is pending."""
-    async with asyncio.timeout(30), service.database.connection() as connection:
+    async with asyncio.timeout(PATIENCE), service.database.connection() as connection:
         while await connection.fetchval(
             "SELECT count(*) FROM refund WHERE tenant_id = $1 AND status = 'REFUNDING'", dealer.tenant_id
         ):

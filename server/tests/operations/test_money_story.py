@@ -27,6 +27,7 @@ from dealer_server.operations.tenants import credentials
 from dealer_server.operations.topups.review import approve_topup, reject_topup
 from support import refunds as refund_calls
 from support.api_client import ApiClient, Service, running_service, test_settings
+from support.patience import PATIENCE
 from support.processes import Process, environment, running
 from support.refunds import named, profiles, query, refund
 from support.supplier_setup import fresh
@@ -170,7 +171,7 @@ class Story:
 
     async def _refused(self, client: ApiClient) -> None:
         await self._touched()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while (await client.post("/health")).code != "101003":
                 await asyncio.sleep(0.02)
 
@@ -214,7 +215,7 @@ class Story:
             "UPDATE void_request SET created_at = now() - interval '1 year', due_at = now() WHERE outcome IS NULL"
             " RETURNING 1"
         )
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while await self.service.database.run(lambda connection: connection.fetchval(sql)):
                 await asyncio.sleep(0.1)
         for bought in self.model.orders:
@@ -280,7 +281,7 @@ class Story:
     async def reset_secret(self) -> None:
         keys = self.service.settings.master_keys
         secret = await credentials.reset_secret(self.service.database, keys, self.dealer.app_key, "ops", clock.now)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 again = replace(self.dealer, app_secret=secret)
                 if (await again.post("/health")).code == "000000":
@@ -297,7 +298,7 @@ class Story:
                     fates[one] = fate
 
     async def _quiet(self, sql: str) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not await self.service.database.run(lambda connection: connection.fetchval(sql)):
                 await asyncio.sleep(0.005)
 

@@ -6,6 +6,7 @@ import secrets
 import pytest
 
 from support.api_client import ApiClient, Service
+from support.patience import PATIENCE
 
 
 def call(**changed):
@@ -92,7 +93,7 @@ async def test_a_repeated_order_after_a_price_change_returns_the_original(servic
     body = call()
     first = await dealer.post("/esim/order", body)
     await service.change(dealer.tenant_id, prices={"TEST-OK": "2.00"})
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while (await dealer.order()).code != "200005":
             await asyncio.sleep(0.01)
     again = await dealer.post("/esim/order", body)

@@ -5,6 +5,7 @@ import random
 from decimal import Decimal
 
 from support.api_client import ApiClient, Reply, Service
+from support.patience import PATIENCE
 
 PRICE = Decimal("1.80")
 
@@ -42,7 +43,7 @@ async def test_thirty_two_clients_refund_and_cancel_the_same_orders(service: Ser
 
     replies = [reply for some in await asyncio.gather(*map(client, range(32))) for reply in some]
     assert {reply.code for reply in replies} <= {"000000", "200003", "200004"}
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while await service.database.run(
             lambda connection: connection.fetchval(
                 "SELECT count(*) FROM refund WHERE tenant_id = $1 AND status = 'REFUNDING'", dealer.tenant_id

@@ -14,6 +14,7 @@ from dealer_server.operations.catalogue.import_packages import put_packages
 from dealer_server.operations.refunds.review import approve_refund, reject_refund
 from dealer_server.store.refunds import refund as refunds
 from support.api_client import ApiClient, Service, running_service
+from support.patience import PATIENCE
 from support.refunds import PRICE, bought, named, profiles, query, refund, settled
 from support.supplier_setup import fresh
 from support.webhook_fixture import Receiver, listening
@@ -291,7 +292,7 @@ async def test_a_part_that_was_rejected_is_held_until_the_rest_is_decided(servic
     order = await dealer.delivered((await dealer.order(items=items, amount="3.60")).data["orderNo"])
     before, pending = await balance(dealer), (await refund(dealer, order)).data
     rejected = "SELECT EXISTS (SELECT FROM refund_line WHERE tenant_id = $1 AND status = 'REJECTED')"
-    async with asyncio.timeout(20), service.database.connection() as connection:
+    async with asyncio.timeout(PATIENCE), service.database.connection() as connection:
         while not await connection.fetchval(rejected, dealer.tenant_id):
             await asyncio.sleep(0.02)
     assert await service.audit() == []
@@ -325,7 +326,7 @@ async def test_refunds_that_cannot_be_settled_do_not_block_others(service: Servi
             assert (await settled(dealer, one))["orderStatus"] == "REFUNDED"
         assert await balance(dealer) == before + 2 * PRICE
         waits = "SELECT count(*) FROM refund WHERE order_id = ANY($1) AND settle_failures > 0 AND due_at > now()"
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while await connection.fetchval(waits, [sealed, over]) < 2:
                 await asyncio.sleep(0.02)
         await connection.execute(
@@ -382,7 +383,7 @@ async def test_the_last_two_lines_decided_at_the_same_time_settle_their_refund(s
         async with first.transaction():
             await refunds.decide_lines(first, [(*one, True, None)], clock.now())
             deciding = asyncio.create_task(decide_other())
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 while not deciding.done() and not await watch.fetchval(WAITS_FOR_A_LOCK, second.get_server_pid()):
                     await asyncio.sleep(0.01)
         await deciding
@@ -404,7 +405,7 @@ async def test_an_abandoned_refund_is_found_and_settled(service: Service, dealer
 async def test_a_permanently_failed_profile_is_refunded_automatically(dealer: ApiClient):
     before = await balance(dealer)
     order = {"orderNo": (await dealer.order("TEST-FAIL")).data["orderNo"]}
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while (after := await query(dealer, order))["orderStatus"] != "REFUNDED":
             await asyncio.sleep(0.02)
     assert (after["deliveryStatus"], after["payStatus"], after["refundAmount"]) == ("FAILED", "REFUNDED", 1.8)
@@ -474,7 +475,7 @@ async def test_a_cancellation_completes_when_the_supplier_is_slow(dealer: ApiCli
     iccid = profiles(order)[0]["iccid"]
     reply = await dealer.post("/esim/profile/cancel", {"iccid": iccid})
     assert (reply.data["asyncStatus"], reply.data["cancelled"]) == ("PENDING", False)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not profiles(await query(dealer, order))[0]["cancelled"]:
             await asyncio.sleep(0.02)
     assert (await dealer.post("/esim/profile/cancel", {"iccid": iccid})).data["asyncStatus"] == "COMPLETED"

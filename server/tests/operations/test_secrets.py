@@ -8,6 +8,7 @@ import pytest
 
 from dealer_server.db.sealing import MasterKeys, credential_context
 from support.api_client import SEALING_KEYS, ApiClient, Service, running_service
+from support.patience import PATIENCE
 from support.processes import environment, run
 
 NEW = f"new:{base64.b64encode(bytes(range(32, 64))).decode()}"
@@ -40,7 +41,7 @@ async def test_the_old_secret_signs_calls_for_a_day_or_not_at_all(
     reset = json.loads((await run("credentials", "reset", dealer.app_key, *arguments, "--json", env=env)).out)
     old = dealer.app_secret
     dealer.app_secret = reset["appSecret"]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while (await dealer.post("/health")).code != "000000":
             await asyncio.sleep(0.02)
     dealer.app_secret = old

@@ -17,6 +17,7 @@ from dealer_server.rules.catalogue import stock_file
 from dealer_server.rules.catalogue.importing import Fault
 from support import paths
 from support import store_fixture as shops
+from support.patience import PATIENCE
 from support.store_fixture import StoreFixture, stock_csv
 
 A, B, C, OLD = "8944000000000000001", "8944000000000000019", "8944000000000000027", "8944000000000000035"
@@ -290,7 +291,7 @@ async def test_two_transactions_take_different_codes_without_waiting(fixture: St
     profiles = (await fixture.load(dealer, await fixture.order(dealer, ("DEMO-STOCK", 5)))).profiles
     wanted = [(dealer, profile.profile_id) for profile in profiles]
     await fixture.rows("UPDATE stock_profile SET taken_tenant_id = NULL, taken_by = NULL")
-    async with asyncio.timeout(10), fixture.database.transaction() as one, fixture.database.transaction() as two:
+    async with asyncio.timeout(PATIENCE), fixture.database.transaction() as one, fixture.database.transaction() as two:
         first = await store.stock.take(one, "DEMO-STOCK", wanted[:3], fixture.data_keys, fixture.time())
         second = await store.stock.take(two, "DEMO-STOCK", wanted[3:], fixture.data_keys, fixture.time())
     assert (len(first), len(second)) == (3, 2)

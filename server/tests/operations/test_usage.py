@@ -11,6 +11,7 @@ import pytest
 from dealer_server.operations.catalogue.load_stock import load_stock
 from dealer_server.store.tenants import data_key
 from support.api_client import ApiClient, Reply, Service, running_service
+from support.patience import PATIENCE
 from support.refunds import bought, named, profiles, query, refund
 from support.store_fixture import stock_csv
 from support.webhook_fixture import Receiver, listening
@@ -165,7 +166,7 @@ async def test_the_lifecycle_package_goes_through_its_whole_life(
 ):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     order = await bought(dealer, "TEST-LIFECYCLE", quantity=3)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while {profile["planUseStatus"] for profile in profiles(await query(dealer, order))} != {"ENDED"}:
             await asyncio.sleep(0.02)
     after = await query(dealer, order)
@@ -175,7 +176,7 @@ async def test_the_lifecycle_package_goes_through_its_whole_life(
         assert (profile["smdpStatus"], profile["esimStatus"]) == ("ENABLED", "USED_UP")
         assert (profile["dataUsageBytes"], profile["remainDataBytes"], profile["usagePercent"]) == (GB, 0, 100.0)
         assert profile["planUseStartTime"] <= profile["planUseEndTime"]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while {profile["planUseStatus"] for profile in profiles(receiver.requests[-1].json)} != {"ENDED"}:
             await receiver.received(len(receiver.requests) + 1)
     hints = {hint for request in receiver.requests for hint in request.json["changeHints"]}

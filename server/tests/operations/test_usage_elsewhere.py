@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from support.api_client import running_service
+from support.patience import PATIENCE
 from support.refunds import bought, profiles
 from support.webhook_fixture import listening
 
@@ -21,7 +22,7 @@ async def test_a_slow_lifecycle_sends_each_step(database_url: str):
     ):
         await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
         await bought(dealer, "TEST-LIFECYCLE")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while not any("PLAN_USE_ENDED" in one.json["changeHints"] for one in receiver.requests):
                 await receiver.received(len(receiver.requests) + 1)
         hints = [hint for one in receiver.requests for hint in one.json["changeHints"]]
@@ -39,7 +40,7 @@ async def test_plans_and_unused_profiles_expire_on_time(database_url: str):
         order = await bought(dealer, quantity=2)
         used, _ = (one["iccid"] for one in profiles(order))
         await dealer.post("/test/profile/advance", {"iccid": used, "step": "START"})
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while {one["planUseStatus"] for one in profiles(order)} != {"ENDED"}:
                 await asyncio.sleep(0.02)
                 order = (await dealer.post("/esim/query", {"orderNo": order["orderNo"]})).data

@@ -18,6 +18,7 @@ import pytest
 from esim_dealer.wire.signing import signature
 from support.api_client import ApiClient
 from support.paths import ROOT
+from support.patience import PATIENCE
 
 VECTORS = json.loads((ROOT / "vectors/signing.json").read_text())["vectors"]
 SIGNING = (ROOT / "docs/guides/signing.md").read_text()
@@ -173,7 +174,7 @@ async def listener(environment: Mapping[str, str]) -> AsyncIterator[tuple[str, a
     )
     assert running.stdout and running.stderr
     try:
-        said = await asyncio.wait_for(running.stderr.readline(), 30)
+        said = await asyncio.wait_for(running.stderr.readline(), PATIENCE)
         yield said.decode().removeprefix("listening on ").strip(), running.stdout
     finally:
         running.terminate()
@@ -197,7 +198,7 @@ async def test_the_quickstart_runs_as_it_stands(dealer: ApiClient, tmp_path: Pat
         )
         printed, complaints = await asyncio.wait_for(run.communicate(script.replace(LISTENER, url).encode()), 60)
         assert (run.returncode, complaints) == (0, b"")
-        seen = [(await asyncio.wait_for(events.readline(), 30)).decode() for _ in range(2)]
+        seen = [(await asyncio.wait_for(events.readline(), PATIENCE)).decode() for _ in range(2)]
     answers = [json.loads(line) for line in printed.decode().splitlines()]
     assert {answer["code"] for answer in answers} == {"000000"}
     health, _, packages, webhook, placed, delivered, repeated, balance = (answer["data"] for answer in answers)

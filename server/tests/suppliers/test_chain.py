@@ -26,6 +26,7 @@ from dealer_server.suppliers.contract import (
     Unknown,
 )
 from support.api_client import ApiClient, Service, running_service
+from support.patience import PATIENCE
 from support.supplier_setup import free_address, fresh
 from support.suppliers.purchases import routed
 
@@ -60,7 +61,7 @@ class Two:
 
     async def until(self, order_no: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """B's order once something holds of it."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 data = (await self.client.post("/esim/query", {"orderNo": order_no})).data
                 if holds(data):
@@ -213,7 +214,7 @@ async def test_a_refusal_before_the_order_is_looked_for_says_nothing_of_it(two: 
     async with opened(Chain("chain:a", settings)) as before:
         assert isinstance(await before.allocate(lost, clock.now()), Done | Pending)
     await set_package_status(two.a.database, ["TEST-OK"], "OFF_SALE", "test", clock.now)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while (await two.at_a.post("/package/list", {"packageCode": "TEST-OK"})).data["packages"]:
             await asyncio.sleep(0.02)
     async with opened(Chain("chain:a", settings)) as restarted:

@@ -43,6 +43,7 @@ from dealer_server.suppliers.es2plus import client
 from dealer_server.suppliers.es2plus.client import CONFIRM_TAKEN, Es2Plus, Es2PlusSettings
 from dealer_server.suppliers.registry import BadSettings
 from support.api_client import ApiClient, Service, running_service
+from support.patience import PATIENCE
 from support.smdp import HOST, TWICE, Authority, Fault, Faults, Smdp, handshakes, iccids, plan, progress, running_smdp
 from support.smdp import Profile as SmdpProfile
 from support.supplier_setup import Source, free_address, fresh, hop, set_up
@@ -691,7 +692,7 @@ class SmdpService(NamedTuple):
 
     async def becomes(self, order_no: str, status: str) -> dict[str, Any]:
         """The order's first profile once it has this lifecycleStatus; pauses between questions are cut short."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 data = (await self.client.post("/esim/query", {"orderNo": order_no})).data
                 profile = data["items"][0]["profiles"][0]

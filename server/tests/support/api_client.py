@@ -25,6 +25,7 @@ from dealer_server.store.tenants import data_key
 from dealer_server.wiring import listening, process
 from dealer_server.wiring.listening import Listening
 from esim_dealer.wire.signing import signature
+from support.patience import PATIENCE
 
 PREFIX = "/open-api/v1"
 SEALING_KEYS = f"test:{base64.b64encode(bytes(range(32))).decode()}"
@@ -85,7 +86,7 @@ class ApiClient:
 
     async def delivered(self, order_no: str) -> dict[str, Any]:
         """The order once it is delivered; asks again until then."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 data = (await self.post("/esim/query", {"orderNo": order_no})).data
                 if data["deliveryStatus"] in ("DELIVERED", "FAILED"):

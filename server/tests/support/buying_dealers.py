@@ -16,6 +16,7 @@ from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.rules.orders import identity
 from support.api_client import ApiClient, Reply
+from support.patience import PATIENCE
 
 MAJOR = 10_000  # money is kept in ten-thousandths
 PRICES = {"DEMO-STOCK": "2.50"}  # any other package of the test catalogue costs 1.80
@@ -110,7 +111,7 @@ class BuyingDealers:
     async def next_acknowledged(self) -> None:
         """Returns once one more order is acknowledged."""
         self.acknowledged.clear()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             await self.acknowledged.wait()
 
     async def check(self, database: Database) -> None:

@@ -14,9 +14,10 @@ from dealer_server.operations.users import accounts
 from support.api_client import ApiClient, Service, running_service
 from support.browser import PASSWORDS, Browser, browser
 from support.console.operator_pages import park
+from support.patience import PATIENCE
 from support.store_fixture import stock_csv
 from support.supplier_setup import Source, set_up
-from support.webhook_fixture import PATIENCE, Receiver, answer, listening
+from support.webhook_fixture import Receiver, answer, listening
 
 FAIR = {"name": "Meridian Travel SIM", "balance": "1500", "credit_limit": "250", "low_balance": "200", "qps": 0}
 WORD = "a word for the test"

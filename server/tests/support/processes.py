@@ -16,9 +16,8 @@ import psutil
 from dealer_server import failpoints
 from support import command
 from support.api_client import SEALING_KEYS
+from support.patience import PATIENCE
 
-PATIENCE = 60.0  # seconds after which a test that waits for an event gives up
-STARTED_WITHIN = 120.0  # as long as a program may take to be ready on a busy machine
 PROGRAM = (sys.executable, "-m", "dealer_server")
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(
@@ -77,7 +76,7 @@ class Process:
 
     async def ready(self) -> str:
         """The word of its `ready:` line: the base address, or "worker"."""
-        async with asyncio.timeout(STARTED_WITHIN):
+        async with asyncio.timeout(PATIENCE):
             await asyncio.wait([self._ready, self._ended], return_when=asyncio.FIRST_COMPLETED)
         assert self._ready.done(), f"ended before it was ready:\n{self.said}"
         return self._ready.result()
@@ -169,7 +168,7 @@ async def run(*arguments: str, env: Mapping[str, str]) -> Done:
             file.touch()
         process = _forks.Process(target=command.main, args=(arguments, dict(env), out, err))
         process.start()
-        await asyncio.to_thread(process.join, STARTED_WITHIN)
+        await asyncio.to_thread(process.join, PATIENCE)
         if process.exitcode is None:
             process.kill()
             process.join()

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-PATIENCE = 15.0  # seconds after which a test that waits for an event gives up
+from support.patience import PATIENCE
+
 Headers = Iterable[tuple[str, str | bytes]]
 
 

@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 from support.api_client import ApiClient, Reply
+from support.patience import PATIENCE
 
 PRICE = Decimal("1.80")
 
@@ -37,7 +38,7 @@ def named(order: dict[str, Any], *ids: dict[str, Any], line: int = 0) -> list[di
 
 async def settled(dealer: ApiClient, order: dict[str, Any]) -> dict[str, Any]:
     """The order once no refund of it is pending."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while (now := await query(dealer, order))["orderStatus"] == "REFUNDING":
             await asyncio.sleep(0.02)
     return now

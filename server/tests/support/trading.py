@@ -22,7 +22,7 @@ from esim_dealer.wire import signing
 from esim_dealer.wire.calls import SetWebhook
 from support.api_client import ApiClient, Service, test_settings
 from support.buying_dealers import MAJOR, BuyingDealers
-from support.processes import PATIENCE
+from support.patience import PATIENCE
 from support.store_fixture import stock_csv
 from support.webhook_fixture import Receiver
 

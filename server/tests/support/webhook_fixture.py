@@ -23,8 +23,8 @@ from dealer_server.webhooks.outbound import Outbound
 from dealer_server.webhooks.post import Poster
 from dealer_server.webhooks.prepare import Preparer
 from esim_dealer.webhook import Event, verify
+from support.patience import PATIENCE
 
-PATIENCE = 20.0  # seconds after which a test that waits for an event gives up
 LOOPBACK = Policy(allow_loopback=True)
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 _order_ids = itertools.count(217_000_000_000_000)

@@ -22,7 +22,8 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from dealer_server.rules.webhooks.endpoint import Policy
 from dealer_server.webhooks import outbound
 from dealer_server.webhooks.outbound import AddressRefused, Answer, Outbound, Resolver
-from support.webhook_fixture import LOOPBACK, PATIENCE, Receiver, Request, answer, hang, listening
+from support.patience import PATIENCE
+from support.webhook_fixture import LOOPBACK, Receiver, Request, answer, hang, listening
 from support.webhooks.tls_server import tls_server
 
 NOW = datetime(2026, 11, 20, 8, 15, 30, tzinfo=UTC)

@@ -10,7 +10,8 @@ from dealer_server.rules.orders import identity
 from dealer_server.store.console import audit as console_audit
 from support.api_client import ApiClient, Service
 from support.browser import Browser
-from support.webhook_fixture import PATIENCE, Receiver, answer
+from support.patience import PATIENCE
+from support.webhook_fixture import Receiver, answer
 
 
 async def see(browser: Browser, path: str) -> str:

@@ -9,7 +9,7 @@ from dealer_server.rules import refusal
 from dealer_server.store.console import api_log as rows
 from dealer_server.store.console.api_log import KEPT, RefusedCallRow
 from support.api_client import ApiClient, Service
-from support.processes import PATIENCE
+from support.patience import PATIENCE
 
 
 async def kept(service: Service, client: ApiClient, count: int) -> Sequence[RefusedCallRow]:

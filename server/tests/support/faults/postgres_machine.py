@@ -17,7 +17,7 @@ from dealer_server.dev.embedded import Embedded
 from dealer_server.store import schema
 from support.api_client import ApiClient, Reply
 from support.databases import database_named
-from support.processes import PATIENCE
+from support.patience import PATIENCE
 
 
 async def until(look: Callable[[], Awaitable[object]]) -> None:

@@ -11,7 +11,8 @@ from dealer_server.dev import catalogue as generate
 from dealer_server.failpoints import Failpoint
 from dealer_server.operations.catalogue.import_packages import put_packages
 from support.api_client import ApiClient, Service, test_settings
-from support.processes import PATIENCE, environment
+from support.patience import PATIENCE
+from support.processes import environment
 from support.webhook_fixture import Receiver, listening
 
 KILLED = -9

@@ -8,6 +8,7 @@ from typing import Any
 
 from dealer_server.operations.tenants.create import Created
 from support.api_client import ApiClient, Service, running_service
+from support.patience import PATIENCE
 from support.rt_family import Upstream, running_upstream
 from support.supplier_setup import Source, SupplierSetup, free_address, fresh, hop, set_up
 
@@ -28,7 +29,7 @@ class PurchaseFixture:
             return [tuple(row) for row in await connection.fetch(sql, *args)]
 
     async def until(self, order_no: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 data = (await self.client.post("/esim/query", {"orderNo": order_no})).data
                 if holds(data):
@@ -37,7 +38,7 @@ class PurchaseFixture:
 
     async def becomes(self, sql: str, wanted: object) -> None:
         """Waits until that is the one value that is found."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while await self.rows(sql) != [(wanted,)]:
                 await asyncio.sleep(0.02)
 
