@@ -34,11 +34,6 @@ class Connection(asyncio.Protocol):
         self.remote_address: str | None = None
         self.idle_since = 0.0
         self._transport: asyncio.Transport | None = None
-        self._parser = httptools.HttpResponseParser(self)
-        # There are receivers that end lines with LF alone. The connection is used for their URL only.
-        self._parser.set_dangerous_leniencies(
-            lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
-        )
         self._ended: asyncio.Future[None] | None = None  # of the exchange under way, or else of the last one
         self._early = b""  # arrived before the first request
         self._begin()
@@ -72,9 +67,11 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """At once: what was not sent is dropped, and the receiver is not waited for."""
+        self.reusable = False
         if self._transport is not None:
             self._transport.abort()
-        self._lose()
+            self._transport = None
+        self._end(Disconnected())
 
     # asyncio.Protocol
 
@@ -82,6 +79,11 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self.remote_address = peer[0] if peer else None
+        self._parser = httptools.HttpResponseParser(self)
+        # There are receivers that end lines with LF alone. Who is lenient to one harms no other: see pool.py.
+        self._parser.set_dangerous_leniencies(
+            lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+        )
 
     def data_received(self, data: bytes) -> None:
         if self._ended is None:
@@ -94,24 +96,20 @@ class Connection(asyncio.Protocol):
             self._parse(data)
 
     def eof_received(self) -> None:
-        self._finish_at_the_end()
+        self._end_with_connection()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
         if exc is None:
-            self._finish_at_the_end()
-        self._lose()
+            self._end_with_connection()
+        self.close()
         del self._parser  # it refers to this object
 
-    def _lose(self) -> None:
-        self._transport = None
-        self.reusable = False
-        self._end(Disconnected())
-
-    def _finish_at_the_end(self) -> None:
-        """A body whose length is nowhere said ends with the connection."""
+    def _end_with_connection(self) -> None:
+        """So ends a body whose length is not given."""
         if self.status is not None and not self._framed:
             self._end()
-        self._lose()
+        self.close()
 
     def _end(self, failure: Exception | None = None) -> None:
         if self._ended is not None and not self._ended.done():
@@ -128,13 +126,16 @@ class Connection(asyncio.Protocol):
             failed = True
         self._answer_bytes += len(data)
         if self._complete:
-            assert self._transport is not None
-            self.reusable = self._kept_alive and not failed and not self._transport.get_write_buffer_size()
+            self.reusable = self._kept_alive and not failed and not self._early and self._sent()
             self._end()
         elif failed:
             self._end(Malformed())
         elif self._body_bytes >= MOST_BODY_BYTES or self._answer_bytes >= MOST_ANSWER_BYTES:
             self._end(None if self.status is not None else Malformed())
+
+    def _sent(self) -> bool:
+        """Whether all of the request has left; the receiver may answer before it has read it."""
+        return self._transport is not None and not self._transport.get_write_buffer_size()
 
     def on_message_begin(self) -> None:
         if self._complete:
@@ -150,8 +151,10 @@ class Connection(asyncio.Protocol):
         too_long = size > MOST_FIELD_BYTES or self._fields > MOST_FIELDS or self._fields_bytes > MOST_FIELDS_BYTES
         if too_long or b"\x00" in value:
             raise Malformed
+        if self.status is not None:
+            return  # a trailer
         match name.lower():
-            case b"retry-after" if self.retry_after is None and self.status is None:
+            case b"retry-after" if self.retry_after is None:
                 self.retry_after = value
             case b"content-length":
                 self._framed = True

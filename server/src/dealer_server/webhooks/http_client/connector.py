@@ -31,7 +31,7 @@ class AddressRefused(OSError):
 
 
 class Connected(NamedTuple):
-    socket: socket.socket
+    sock: socket.socket
     address: Address
     deadline: float  # for TLS to be agreed upon
 
@@ -53,7 +53,7 @@ class Connector:
             left.remove(connected.address)
             try:
                 async with asyncio.timeout_at(connected.deadline):
-                    return await self._start(target, connected.socket)
+                    return await self._start(target, connected.sock)
             except OSError:
                 if not left:
                     raise
@@ -69,10 +69,10 @@ class Connector:
             raise NameNotFound(target.host)
         return interleaved(addresses)
 
-    async def _start(self, target: Target, connected: socket.socket) -> Connection:
+    async def _start(self, target: Target, sock: socket.socket) -> Connection:
         _, connection = await asyncio.get_running_loop().create_connection(
             Connection,
-            sock=connected,
+            sock=sock,
             ssl=self._tls if target.tls else None,
             server_hostname=target.server_hostname if target.tls else None,
         )
@@ -105,20 +105,20 @@ class Connector:
     async def _connect(self, address: Address) -> Connected:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._connect_seconds
-        created = checked_socket(self._policy, address)
+        sock = checked_socket(self._policy, address)
         try:
-            created.setblocking(False)
+            sock.setblocking(False)
             async with asyncio.timeout_at(deadline):
-                await loop.sock_connect(created, address[4])
+                await loop.sock_connect(sock, address[4])
         except BaseException:
-            created.close()
+            sock.close()
             raise
-        return Connected(created, address, deadline)
+        return Connected(sock, address, deadline)
 
 
 def _close_unused(task: asyncio.Task[Connected]) -> None:
     if not task.cancelled() and task.exception() is None:
-        task.result().socket.close()
+        task.result().sock.close()
 
 
 def checked_socket(policy: Policy, address: Address) -> socket.socket:
