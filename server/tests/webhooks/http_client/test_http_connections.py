@@ -91,14 +91,18 @@ async def test_silent_address_is_given_up(receiver: Receiver):
         assert (await post(receiver.url, "10.0.0.1", ELSEWHERE, connect_seconds=0.1)).error == "TIMEOUT"
 
 
-async def test_address_whose_certificate_is_wrong_is_followed_by_the_next(certificate: Path, receiver: Receiver):
-    """The first one speaks no TLS."""
-    trust, server = ssl.create_default_context(cafile=str(certificate)), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(certificate)
-    async with https_receiver(server, ELSEWHERE, port_of(receiver.url)) as requests:
-        got = await post(receiver.url.replace("http:", "https:"), HERE, ELSEWHERE, trust=trust)
-    assert (got.error, got.remote_address) == (None, ELSEWHERE) and requests == [b"{}"]
-    assert receiver.requests == []
+async def test_address_at_which_tls_fails_is_followed_by_the_next(certificate: Path):
+    trust, context = ssl.create_default_context(cafile=str(certificate)), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    closing = await asyncio.start_server(lambda _, writer: writer.close(), HERE, 0)
+    url = f"https://{HERE}:{closing.sockets[0].getsockname()[1]}/"
+    async with https_receiver(context, ELSEWHERE, port_of(url)) as requests:
+        got = await post(url, HERE, ELSEWHERE, trust=trust)
+        assert (got.error, got.remote_address) == (None, ELSEWHERE)
+        assert (await post(url, ELSEWHERE, "10.0.0.1")).error == "TLS", "this address was not refused"
+        assert (await post(url, HERE, "10.0.0.1")).error == "RESET"
+    assert requests == [b"{}"]
+    closing.close()
 
 
 def address(family: socket.AddressFamily, text: str) -> Address:

@@ -48,15 +48,21 @@ class Connector:
     async def open(self, target: Target) -> Connection:
         """A new connection. Raises NameNotFound, AddressRefused, TimeoutError, ssl.SSLError or another OSError."""
         left = await self._addresses(target)
-        while True:
-            connected = await self._connect_to_one(left)
+        failure: OSError | None = None
+        while left:
+            try:
+                connected = await self._connect_to_one(left)
+            except OSError as error:
+                failure = failure or error  # that TLS failed says more than that no other address was left
+                break
             left.remove(connected.address)
             try:
                 async with asyncio.timeout_at(connected.deadline):
                     return await self._start(target, connected.sock)
-            except OSError:
-                if not left:
-                    raise
+            except OSError as error:
+                failure = error
+        assert failure is not None, "there is an address at least"
+        raise failure
 
     async def _addresses(self, target: Target) -> list[Address]:
         if numeric := numeric_address(target.host, target.port):

@@ -64,7 +64,6 @@ class Resolver:
             raise OSError("too many lookups are under way")
         loop = asyncio.get_running_loop()
         lookup: asyncio.Future[list[Address]] = loop.create_future()
-        self._running[host, port] = lookup
 
         def ended(addresses: list[Address], error: Exception | None) -> None:
             del self._running[host, port]
@@ -86,6 +85,7 @@ class Resolver:
                 loop.call_soon_threadsafe(ended, addresses, error)
 
         threading.Thread(target=resolve, name="webhook-dns", daemon=True).start()
+        self._running[host, port] = lookup
         return lookup
 
     def _keep(self, host: str, port: int, addresses: list[Address], until: float) -> None:
