@@ -41,7 +41,7 @@ class Resolver:
 
     async def resolve(self, host: str, port: int) -> Sequence[Address]:
         kept_until, addresses = self._kept.get((host, port), (0.0, []))
-        if kept_until < asyncio.get_running_loop().time():
+        if kept_until <= asyncio.get_running_loop().time():
             addresses = await self._look_up(host, port)
         if not addresses:
             raise OSError(f"{host} has no address")
