@@ -5,7 +5,7 @@ import contextlib
 import socket
 import ssl
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -205,31 +205,59 @@ async def test_names_and_lookups_are_bounded():
 # How long connections are kept
 
 
-async def test_idle_connection_is_closed_in_time(receiver: Receiver):
-    left = asyncio.Event()
+class Watched:
+    """A receiver that answers, does what a test says, and notices when the client closes the connection."""
 
-    async def stay(request: Request, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, receiver: Receiver, then: Callable[[asyncio.StreamWriter], None] = lambda _: None):
+        self._receiver = receiver
+        self._then = then
+        self.go_on, self.left = asyncio.Event(), asyncio.Event()
+        receiver.answers = [self._answer, answer(503, body=b"own")]
+
+    async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> None:
         assert request.connection is not None
-        writer.write(OK)
+        writer.write(answer(500, body=b"first"))
+        await self.go_on.wait()
+        self._then(writer)
         await request.connection.read()
-        left.set()
+        self.left.set()
 
-    receiver.answers = [stay, OK]
-    target = target_of(receiver.url, LOOPBACK)
-    assert target is not None
-    pool = Pool(Connector(LOOPBACK, Resolver(), None, 3.0), idle_seconds=0.05)
-    async with asyncio.timeout(PATIENCE):
-        await exchange(pool, target)
-        await left.wait()
-        await exchange(pool, target)
-    assert receiver.connections == 2
-    await pool.close()
+    async def first_and_next(self, idle_seconds: float) -> list[bytes]:
+        """The bodies answered to a request, and to another once the connection is closed."""
+        target = target_of(self._receiver.url, LOOPBACK)
+        assert target is not None
+        pool = Pool(Connector(LOOPBACK, Resolver(), None, PATIENCE), idle_seconds)
+        async with asyncio.timeout(PATIENCE):
+            first = await exchange(pool, target)
+            self.go_on.set()
+            await self.left.wait()
+            heads = [first, await exchange(pool, target)]
+        await pool.close()
+        return heads
 
 
-async def exchange(pool: Pool, target: Target) -> None:
+async def exchange(pool: Pool, target: Target) -> bytes:
     connection = await pool.take(target)
     await connection.exchange(target.request({}, b"{}"))
     pool.give_back(target, connection)
+    return connection.head
+
+
+async def test_idle_connection_is_closed_in_time(receiver: Receiver):
+    assert await Watched(receiver).first_and_next(idle_seconds=0.05) == [b"first", b"own"]
+
+
+@pytest.mark.parametrize("stray", [answer(202, body=b"second"), b"\r\n", b"H"])
+async def test_answer_nobody_asked_for_closes_the_connection(receiver: Receiver, stray: bytes):
+    watched = Watched(receiver, lambda writer: writer.write(stray))
+    assert await watched.first_and_next(idle_seconds=2 * PATIENCE) == [b"first", b"own"]
+    assert receiver.connections == 2
+
+
+async def test_connection_that_the_receiver_closed_while_idle_is_not_used(receiver: Receiver):
+    watched = Watched(receiver, lambda writer: writer.write_eof())
+    assert await watched.first_and_next(idle_seconds=2 * PATIENCE) == [b"first", b"own"]
+    assert receiver.connections == 2
 
 
 # TLS, and both event loops
