@@ -134,7 +134,8 @@ async def test_end_of_the_connection_ends_only_an_answer_without_a_length(
     assert receiver.connections == 2
 
 
-async def test_answer_counts_before_the_request_is_read():
+@pytest.mark.parametrize("reply", [answer(413, body=b"too large"), b"HTTP/1.1 413 X\r\n\r\ntoo large"])
+async def test_answer_counts_before_the_request_is_read(reply: bytes):
     """A receiver that refuses a large body by its head. The connection is not used again."""
     connections = 0
 
@@ -142,7 +143,9 @@ async def test_answer_counts_before_the_request_is_read():
         nonlocal connections
         connections += 1
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(answer(413, body=b"too large"))
+        writer.write(reply)
+        if b"Content-Length" not in reply:
+            writer.write_eof()
 
     server = await asyncio.start_server(refuse, "127.0.0.1", 0, limit=1_024)  # the rest is not read
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
