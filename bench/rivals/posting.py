@@ -1,4 +1,4 @@
-"""How is a post sent? By aiohttp, set up as our own worker sets it up."""
+"""How is a post sent? By aiohttp, with nothing set that slows it down, and the limits of our own worker."""
 
 import functools
 import json

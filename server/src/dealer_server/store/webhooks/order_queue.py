@@ -39,9 +39,10 @@ async def lock_unfinished(connection: Connection | Session, orders: Sequence[Key
 # next update supersedes it. A resend ignores retries and goes to the front of the dealer's queue.
 _MAKE_NEXT_READY = f"""
 WITH next AS MATERIALIZED (
-    SELECT next.*, ARRAY(SELECT d.delivery_id FROM webhook_delivery d
-        WHERE next.event_type = 'DELIVERY_UPDATED' AND next.fresh AND d.tenant_id = key.tenant_id
-            AND d.order_id = key.order_id AND d.{UNFINISHED} AND d.event_type = 'DELIVERY_UPDATED'
+    SELECT next.*, ARRAY(SELECT d.delivery_id FROM (
+            SELECT d.delivery_id, d.event_type, d.state FROM webhook_delivery d
+            WHERE d.tenant_id = key.tenant_id AND d.order_id = key.order_id AND d.{UNFINISHED} OFFSET 0
+        ) d WHERE next.event_type = 'DELIVERY_UPDATED' AND next.fresh AND d.event_type = 'DELIVERY_UPDATED'
             AND d.state = 'RETRY') AS failed_updates
     FROM {batch("key", tenant_id="bigint", order_id="bigint")} CROSS JOIN LATERAL (
         SELECT unfinished.* FROM (
