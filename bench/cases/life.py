@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import uvloop
@@ -24,25 +25,34 @@ _PATIENCE_SECONDS = 120
 _LOOK_SECONDS = 0.02
 
 
-def steady(instance: Instance, database: str, dealers: int, seconds: int) -> dict[str, Reading]:
-    """Orders at a steady rate; from sending one to receiving its ORDER_PAID and its DELIVERY_UPDATED."""
-    with _Life(instance, database) as life:
+def _nothing() -> None: ...
+
+
+def steady(
+    instance: Instance, database: str, dealers: int, seconds: int, begun: Callable[[], None] = _nothing
+) -> dict[str, Reading]:
+    """Orders at a steady rate; from sending one to receiving its ORDER_PAID and its DELIVERY_UPDATED. `begun` is called
+    when all is ready, before the first order."""
+    with _Life(instance, database, begun) as life:
         return uvloop.run(life.steady(dealers, seconds))
 
 
-def burst(instance: Instance, database: str, dealers: int, seconds: int) -> tuple[Reading, Reading]:
+def burst(
+    instance: Instance, database: str, dealers: int, seconds: int, begun: Callable[[], None] = _nothing
+) -> tuple[Reading, Reading]:
     """Orders as fast as they are taken, for a few seconds; then until the last event is received. The second reading is
     the memory of `work` thereafter."""
-    with _Life(instance, database) as life:
+    with _Life(instance, database, begun) as life:
         return uvloop.run(life.burst(dealers, seconds))
 
 
 class _Life:
     """`serve` and `work` on one database, and what they cost."""
 
-    def __init__(self, instance: Instance, database: str):
+    def __init__(self, instance: Instance, database: str, begun: Callable[[], None]):
         self._instance = instance
         self._database = database
+        self._begun = begun
 
     def __enter__(self) -> "_Life":
         self._served: Served = self._instance.serve(self._database)
@@ -59,6 +69,7 @@ class _Life:
         async with Receiver(buying) as receiver, Buyer(str(at.hostname), at.port or 0) as buyer:
             await self._subscribe(receiver, dealers)
             requests = calls.in_memory(calls.orders(buying), RATE * seconds)
+            await asyncio.to_thread(self._begun)
             cpu = self._cpu()
             await buyer.buy(requests, RATE)
             await self._all_received(receiver, len(requests))
@@ -76,6 +87,7 @@ class _Life:
             await self._subscribe(receiver, dealers)
             file = self._instance.folder / "burst"
             requests = calls.write(file, calls.orders(buying), 20_000 * seconds)
+            await asyncio.to_thread(self._begun)
             before, cpu, begun = await self._placed(), self._cpu(), time.perf_counter()
             await asyncio.to_thread(wrk.replay, self._served.address, requests, BURST_CONNECTIONS, seconds)
             count = await self._placed() - before
@@ -118,15 +130,20 @@ def _percentiles(sent: dict[str, float], arrived: dict[str, float]) -> Reading:
     return measure.percentiles([(arrived[transaction_id] - at) * 1000 for transaction_id, at in sent.items()])
 
 
+def of(dealers: int) -> tuple[str, str]:
+    """In a title, in a key."""
+    return ("one dealer", "one") if dealers == 1 else (f"{dealers} dealers", "many")
+
+
 def run(bench: Bench) -> None:
     """(e): from buying to both webhooks."""
     for _ in range(bench.options.runs):
         database = bench.instance.fresh()
         for event, reading in steady(bench.instance, database, 1, bench.options.seconds).items():
             bench.note(f"life.{event}", f"order → {event} received, {RATE} orders/s", reading)
-        for dealers, name in ((1, "one"), (MANY_DEALERS, "many")):
+        for dealers in (1, MANY_DEALERS):
+            whose, name = of(dealers)
             reading, held = burst(bench.instance, database, dealers, BURST_SECONDS)
-            whose = "one dealer" if dealers == 1 else f"{dealers} dealers"
             bench.note(f"life.burst.{name}", f"order → both webhooks, as fast as it goes, {whose}", reading)
             bench.note("memory.work", "memory of work, after that", held)
         bench.instance.drop(database)
