@@ -11,6 +11,7 @@ from bench.cases.suite import Bench
 from bench.load.buyer import Buyer
 from bench.load.receiver import Receiver
 from bench.support import calls, measure, processes, wrk
+from bench.support.calls import Dealer
 from bench.support.failure import Failed
 from bench.support.instance import Instance, Served
 from bench.support.measure import Reading
@@ -65,9 +66,9 @@ class _Life:
 
     async def steady(self, dealers: int, seconds: int) -> dict[str, Reading]:
         buying = self._instance.dealers[:dealers]
-        at = urlsplit(self._served.address)
-        async with Receiver(buying) as receiver, Buyer(str(at.hostname), at.port or 0) as buyer:
+        async with Receiver(buying) as receiver, self._buyer() as buyer:
             await self._subscribe(receiver, dealers)
+            await self._warm_up(receiver, buying)
             requests = calls.in_memory(calls.orders(buying), RATE * seconds)
             await asyncio.to_thread(self._begun)
             cpu = self._cpu()
@@ -85,13 +86,13 @@ class _Life:
         buying = self._instance.dealers[:dealers]
         async with Receiver(buying) as receiver:
             await self._subscribe(receiver, dealers)
+            await self._warm_up(receiver, buying)
             file = self._instance.folder / "burst"
             requests = calls.write(file, calls.orders(buying), 20_000 * seconds)
             await asyncio.to_thread(self._begun)
             before, cpu, begun = await self._placed(), self._cpu(), time.perf_counter()
             await asyncio.to_thread(wrk.replay, self._served.address, requests, BURST_CONNECTIONS, seconds)
-            count = await self._placed() - before
-            await self._all_received(receiver, count)
+            count = await self._all_placed_received(receiver, before)
             taken = max(max(times.values()) for times in receiver.arrived.values()) - begun
             file.unlink()
             counted: Reading = {"orders": count, "seconds": taken, "repeated": receiver.repeated}
@@ -101,6 +102,27 @@ class _Life:
     async def _subscribe(self, receiver: Receiver, dealers: int) -> None:
         urls = dict.fromkeys(self._instance.dealers[:dealers], receiver.url)
         await asyncio.to_thread(self._instance.subscribe, self._database, urls)
+
+    def _buyer(self) -> Buyer:
+        at = urlsplit(self._served.address)
+        return Buyer(str(at.hostname), at.port or 0)
+
+    async def _warm_up(self, receiver: Receiver, buying: list[Dealer]) -> None:
+        """Whole lives, until statements are prepared and connections to the receiver are open."""
+        requests = calls.in_memory(calls.orders(buying), RATE)
+        async with self._buyer() as buyer:
+            await buyer.buy(requests, RATE)
+        await self._all_received(receiver, len(requests))
+        receiver.forget()
+
+    async def _all_placed_received(self, receiver: Receiver, before: int) -> int:
+        """How many orders were placed since there were `before`. Those that wrk no longer waited for are among them."""
+        count, placed = 0, await self._placed() - before
+        while count < placed:
+            count = placed
+            await self._all_received(receiver, count)
+            placed = await self._placed() - before
+        return count
 
     async def _all_received(self, receiver: Receiver, count: int) -> None:
         """Raises Failed where they do not come, or do not verify."""
