@@ -19,7 +19,7 @@ SHOWN = 25
 _LIFE = ("per_second", "p50_ms", "p99_ms", "postgres_us", "server_us", "worker_us", "others_cores")
 _WIDTH = 80
 _READ = """
-SELECT query, calls, plans, total_plan_time, total_exec_time, rows, shared_blks_hit + shared_blks_read
+SELECT queryid, query, calls, plans, total_plan_time, total_exec_time, rows, shared_blks_hit + shared_blks_read
 FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid
 WHERE d.datname = current_database() AND query NOT LIKE '%pg_stat_statements%'
 ORDER BY total_plan_time + total_exec_time DESC
@@ -32,6 +32,9 @@ _TELLING = 15  # characters of a line that few other statements have
 class Statement(NamedTuple):
     """All that it cost. `exec_ms` is by the clock, so it holds waits for locks and for a core; the flush of a COMMIT is
     in no statement's time."""
+
+    id: int
+    """The same for all databases of an instance; `query` may hold other constants."""
 
     query: str
     calls: int
@@ -155,11 +158,13 @@ def _document(facts: Mapping[str, object], profiles: Sequence[Profile]) -> Itera
     for profile in profiles:
         cells = [_cell(profile.life, name) for name in _LIFE]
         yield f"| {profile.title} | {' | '.join(cells)} |"
-    modules, numbers = _modules(), dict[str, int]()
+    modules, numbers = _modules(), dict[int, int]()
     for profile in profiles:
         yield from _table(profile, modules, numbers)
     yield "\n## Statements"
-    for query, number in numbers.items():
+    queries = {one.id: one.query for profile in reversed(profiles) for one in profile.statements}
+    for id, number in numbers.items():
+        query = queries[id]
         yield f"\n{number}. {_module_of(query, modules)}\n\n```sql\n{query.strip()}\n```"
 
 
@@ -167,7 +172,7 @@ def _cell(reading: Reading, name: str) -> str:
     return f"{reading[name]:,.1f}" if name in reading else ""
 
 
-def _table(profile: Profile, modules: Mapping[str, Sequence[str]], numbers: dict[str, int]) -> Iterator[str]:
+def _table(profile: Profile, modules: Mapping[str, Sequence[str]], numbers: dict[int, int]) -> Iterator[str]:
     whole = profile.reading()
     yield f"\n## {profile.title[0].upper()}{profile.title[1:]}\n\n{profile.orders:,.0f} orders.\n"
     yield "| no. | module | executions | plans | plan µs | exec µs | share | rows | blocks | statement |"
@@ -177,7 +182,7 @@ def _table(profile: Profile, modules: Mapping[str, Sequence[str]], numbers: dict
         f" | {whole['exec_us']:.1f} | | | {whole['blocks']:.0f} | |"
     )
     for one in profile.statements[:SHOWN]:
-        number = numbers.setdefault(one.query, len(numbers) + 1)
+        number = numbers.setdefault(one.id, len(numbers) + 1)
         plan_us, exec_us = (spent * 1000 / profile.orders for spent in (one.plan_ms, one.exec_ms))
         share = (plan_us + exec_us) / (whole["plan_us"] + whole["exec_us"])
         calls, plans, rows, blocks = (n / profile.orders for n in (one.calls, one.plans, one.rows, one.blocks))
