@@ -3,7 +3,7 @@ machine that drifts disturbs all of them alike."""
 
 from collections.abc import Callable
 
-from bench.cases import console, dev, life, locked, memory, orders, reads, refunds, stored, webhooks
+from bench.cases import console, dead, dev, life, locked, memory, orders, reads, refunds, statements, stored, webhooks
 from bench.cases.suite import Bench
 
 GROUPS: dict[str, Callable[[Bench], None]] = {
@@ -12,6 +12,8 @@ GROUPS: dict[str, Callable[[Bench], None]] = {
     "refunds": refunds.run,
     "reads": reads.run,
     "life": life.run,
+    "statements": statements.run,
+    "dead": dead.run,
     "webhooks": webhooks.run,
     "dev": dev.run,
     "memory": memory.run,

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import uvloop
@@ -10,6 +11,7 @@ from bench.cases.suite import Bench
 from bench.load.buyer import Buyer
 from bench.load.receiver import Receiver
 from bench.support import calls, measure, processes, wrk
+from bench.support.calls import Dealer
 from bench.support.failure import Failed
 from bench.support.instance import Instance, Served
 from bench.support.measure import Reading
@@ -24,25 +26,34 @@ _PATIENCE_SECONDS = 120
 _LOOK_SECONDS = 0.02
 
 
-def steady(instance: Instance, database: str, dealers: int, seconds: int) -> dict[str, Reading]:
-    """Orders at a steady rate; from sending one to receiving its ORDER_PAID and its DELIVERY_UPDATED."""
-    with _Life(instance, database) as life:
+def _nothing() -> None: ...
+
+
+def steady(
+    instance: Instance, database: str, dealers: int, seconds: int, begun: Callable[[], None] = _nothing
+) -> dict[str, Reading]:
+    """Orders at a steady rate; from sending one to receiving its ORDER_PAID and its DELIVERY_UPDATED. `begun` is called
+    when all is ready, before the first order."""
+    with _Life(instance, database, begun) as life:
         return uvloop.run(life.steady(dealers, seconds))
 
 
-def burst(instance: Instance, database: str, dealers: int, seconds: int) -> tuple[Reading, Reading]:
+def burst(
+    instance: Instance, database: str, dealers: int, seconds: int, begun: Callable[[], None] = _nothing
+) -> tuple[Reading, Reading]:
     """Orders as fast as they are taken, for a few seconds; then until the last event is received. The second reading is
     the memory of `work` thereafter."""
-    with _Life(instance, database) as life:
+    with _Life(instance, database, begun) as life:
         return uvloop.run(life.burst(dealers, seconds))
 
 
 class _Life:
     """`serve` and `work` on one database, and what they cost."""
 
-    def __init__(self, instance: Instance, database: str):
+    def __init__(self, instance: Instance, database: str, begun: Callable[[], None]):
         self._instance = instance
         self._database = database
+        self._begun = begun
 
     def __enter__(self) -> "_Life":
         self._served: Served = self._instance.serve(self._database)
@@ -55,10 +66,11 @@ class _Life:
 
     async def steady(self, dealers: int, seconds: int) -> dict[str, Reading]:
         buying = self._instance.dealers[:dealers]
-        at = urlsplit(self._served.address)
-        async with Receiver(buying) as receiver, Buyer(str(at.hostname), at.port or 0) as buyer:
+        async with Receiver(buying) as receiver, self._buyer() as buyer:
             await self._subscribe(receiver, dealers)
+            await self._warm_up(receiver, buying)
             requests = calls.in_memory(calls.orders(buying), RATE * seconds)
+            await asyncio.to_thread(self._begun)
             cpu = self._cpu()
             await buyer.buy(requests, RATE)
             await self._all_received(receiver, len(requests))
@@ -74,12 +86,13 @@ class _Life:
         buying = self._instance.dealers[:dealers]
         async with Receiver(buying) as receiver:
             await self._subscribe(receiver, dealers)
+            await self._warm_up(receiver, buying)
             file = self._instance.folder / "burst"
             requests = calls.write(file, calls.orders(buying), 20_000 * seconds)
+            await asyncio.to_thread(self._begun)
             before, cpu, begun = await self._placed(), self._cpu(), time.perf_counter()
             await asyncio.to_thread(wrk.replay, self._served.address, requests, BURST_CONNECTIONS, seconds)
-            count = await self._placed() - before
-            await self._all_received(receiver, count)
+            count = await self._all_placed_received(receiver, before)
             taken = max(max(times.values()) for times in receiver.arrived.values()) - begun
             file.unlink()
             counted: Reading = {"orders": count, "seconds": taken, "repeated": receiver.repeated}
@@ -89,6 +102,27 @@ class _Life:
     async def _subscribe(self, receiver: Receiver, dealers: int) -> None:
         urls = dict.fromkeys(self._instance.dealers[:dealers], receiver.url)
         await asyncio.to_thread(self._instance.subscribe, self._database, urls)
+
+    def _buyer(self) -> Buyer:
+        at = urlsplit(self._served.address)
+        return Buyer(str(at.hostname), at.port or 0)
+
+    async def _warm_up(self, receiver: Receiver, buying: list[Dealer]) -> None:
+        """Whole lives, until statements are prepared and connections to the receiver are open."""
+        requests = calls.in_memory(calls.orders(buying), RATE)
+        async with self._buyer() as buyer:
+            await buyer.buy(requests, RATE)
+        await self._all_received(receiver, len(requests))
+        receiver.forget()
+
+    async def _all_placed_received(self, receiver: Receiver, before: int) -> int:
+        """How many orders were placed since there were `before`. Those that wrk no longer waited for are among them."""
+        count, placed = 0, await self._placed() - before
+        while count < placed:
+            count = placed
+            await self._all_received(receiver, count)
+            placed = await self._placed() - before
+        return count
 
     async def _all_received(self, receiver: Receiver, count: int) -> None:
         """Raises Failed where they do not come, or do not verify."""
@@ -118,15 +152,20 @@ def _percentiles(sent: dict[str, float], arrived: dict[str, float]) -> Reading:
     return measure.percentiles([(arrived[transaction_id] - at) * 1000 for transaction_id, at in sent.items()])
 
 
+def of(dealers: int) -> tuple[str, str]:
+    """In a title, in a key."""
+    return ("one dealer", "one") if dealers == 1 else (f"{dealers} dealers", "many")
+
+
 def run(bench: Bench) -> None:
     """(e): from buying to both webhooks."""
     for _ in range(bench.options.runs):
         database = bench.instance.fresh()
         for event, reading in steady(bench.instance, database, 1, bench.options.seconds).items():
             bench.note(f"life.{event}", f"order → {event} received, {RATE} orders/s", reading)
-        for dealers, name in ((1, "one"), (MANY_DEALERS, "many")):
+        for dealers in (1, MANY_DEALERS):
+            whose, name = of(dealers)
             reading, held = burst(bench.instance, database, dealers, BURST_SECONDS)
-            whose = "one dealer" if dealers == 1 else f"{dealers} dealers"
             bench.note(f"life.burst.{name}", f"order → both webhooks, as fast as it goes, {whose}", reading)
             bench.note("memory.work", "memory of work, after that", held)
         bench.instance.drop(database)

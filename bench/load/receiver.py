@@ -18,12 +18,16 @@ class Receiver:
     """`arrived` holds per eventType when the first event of each transactionId was received and verified."""
 
     def __init__(self, dealers: list[Dealer]):
-        self.arrived: dict[str, dict[str, float]] = {"ORDER_PAID": {}, "DELIVERY_UPDATED": {}}
-        self.repeated = 0
+        self.forget()
         self.refused: list[str] = []
         self.url = ""
         self._secrets = {dealer.app_key.encode(): dealer.secret.decode() for dealer in dealers}
         self._server: asyncio.Server | None = None
+
+    def forget(self) -> None:
+        """What has arrived until now does not count."""
+        self.arrived: dict[str, dict[str, float]] = {"ORDER_PAID": {}, "DELIVERY_UPDATED": {}}
+        self.repeated = 0
 
     async def __aenter__(self) -> "Receiver":
         loop = asyncio.get_running_loop()

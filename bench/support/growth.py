@@ -68,7 +68,7 @@ _LOADS = (
 
 
 # Dealers without a callback URL: their events are SKIPPED.
-_SKIPPED = f"""
+SKIPPED = f"""
 INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, created_at, finished_at)
 SELECT tenant_id, order_id, event_type, order_version, 'SKIPPED', {AT}, {AT}
 FROM stored, (VALUES ('ORDER_PAID', 1), ('DELIVERY_UPDATED', 2)) AS event(event_type, order_version)
@@ -84,7 +84,7 @@ def load(
     ended: timedelta = timedelta(0),
     *,
     dealers: Sequence[Dealer] = (),
-    events: str = _SKIPPED,
+    events: str = SKIPPED,
 ) -> None:
     """`count` delivered orders, evenly over a time that `ended` ago; none of that time may be there yet.
 

@@ -7,7 +7,7 @@ import secrets
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import asyncpg
 import msgspec
@@ -35,18 +35,30 @@ BALANCE = "100000000"
 TEMPLATE = "bench_template"
 
 
+class Postgres(Protocol):
+    """A running one; its cluster is `data`/postgres, its role and database are both named `esim`."""
+
+    @property
+    def dsn(self) -> str: ...
+    @property
+    def data(self) -> Path: ...
+    @property
+    def socket_dir(self) -> Path: ...
+    def stop(self) -> None: ...
+
+
 class Instance:
-    """An embedded PostgreSQL in durable mode, with a template from which fresh databases are copied.
+    """A PostgreSQL in durable mode, with a template from which fresh databases are copied.
 
     `dealers` are in every database, with large balances and no limit of calls a second; `hot` is the first of them.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, start: Callable[[Path], Postgres] = embedded.start):
         self.folder = folder
         self.key = f"bench:{base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()}"
         self.master_keys = MasterKeys.parse(self.key)
         self.dealers: list[Dealer] = []
-        self._postgres = embedded.start(folder / "data")
+        self._postgres = start(folder / "data")
         self._made = 0
 
     @property

@@ -37,7 +37,7 @@ class Results:
 
     def medians(self) -> dict[str, Reading]:
         return {
-            key: {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+            key: {name: statistics.median(run[name] for run in runs) for name in runs[0]} | _spread(runs)
             for key, runs in self.readings.items()
         }
 
@@ -59,10 +59,15 @@ class Results:
                 for key, runs in self.readings.items()
             ],
         }
-        RESULTS.mkdir(exist_ok=True)
-        file = RESULTS / f"{str(machine['at'])[:10]}-{machine['commit']}{part}.json"
+        file = place(machine, part, "json")
         file.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
         return file
+
+
+def place(machine: Mapping[str, object], part: str, kind: str) -> Path:
+    """The file for a result of this machine's facts."""
+    RESULTS.mkdir(exist_ok=True)
+    return RESULTS / f"{str(machine['at'])[:10]}-{machine['commit']}{part}.{kind}"
 
 
 def show(results: Results, console: Console) -> None:
@@ -81,6 +86,7 @@ def line(title: str, reading: Reading) -> str:
     words += [f"{name.removesuffix('_ms')} {reading[name]:.2f} ms" for name in ("p50_ms", "p99_ms") if name in reading]
     words += [f"{reading[name]:.1f} MB" for name in ("rss_mb",) if name in reading]
     words += [f"{reading['seconds']:.2f} s"] if "seconds" in reading else []
+    words += [f"{reading['cores']:.3f} cores"] if "cores" in reading else []
     return f"{title:<62} {'  '.join(words)}"
 
 
@@ -96,12 +102,13 @@ def _figures(results: Results, medians: Mapping[str, Reading]) -> Table:
         "rss_mb": "RSS MB",
         "pss_mb": "PSS MB",
         "seconds": "s",
+        "cores": "cores",
     }
     for heading in (*names.values(), "spread"):
         table.add_column(heading, justify="right")
     for key, median in medians.items():
         cells = [_number(median.get(name)) for name in names]
-        table.add_row(results.titles[key], *cells, _spread(results.readings[key]))
+        table.add_row(results.titles[key], *cells, f"{median['spread']:.0%}" if "spread" in median else "")
     return table
 
 
@@ -109,18 +116,20 @@ def _targets(found: Sequence[Verdict]) -> Table:
     table = Table("target", title="targets", title_justify="left")
     for heading in ("bound", "reached", ""):
         table.add_column(heading, justify="right")
+    source = ""
     for verdict in found:
-        mark = "[green]✓" if verdict.kept else "[red]✗"
+        if verdict.source != source:
+            source = verdict.source
+            table.add_row(f"[italic]{source}" if source else "")
+        mark = "[green]✓" if verdict.kept else "[red]✗ missed"
         table.add_row(verdict.text, verdict.bound, f"{verdict.reached:.2f}{verdict.unit}", mark)
     return table
 
 
-def _spread(runs: Sequence[Reading]) -> str:
-    """How far the runs lie apart, in percent of their median."""
+def _spread(runs: Sequence[Reading]) -> Reading:
+    """How far the runs lie apart, as a share of their median."""
     values = [run["per_second"] for run in runs if "per_second" in run]
-    if len(values) < 2:
-        return ""
-    return f"{(max(values) - min(values)) / statistics.median(values):.0%}"
+    return {"spread": (max(values) - min(values)) / statistics.median(values)} if len(values) > 1 else {}
 
 
 def _number(value: float | None) -> str:
