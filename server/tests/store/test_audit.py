@@ -517,7 +517,7 @@ FAULTS = (
     ),
     Fault(
         "a transactionId used twice",
-        "ALTER TABLE orders DROP CONSTRAINT orders_tenant_id_transaction_id_key;"
+        "ALTER TABLE orders DROP CONSTRAINT orders_transaction_id_tenant_id_key;"
         "UPDATE orders SET transaction_id = 'a-paid' WHERE order_id = {a_partial}",
         "A12",
         "a",

@@ -74,7 +74,8 @@ async def claim(
 
 
 # An order that another transaction holds is left alone with its lines. Orders are locked before their lines, as
-# everywhere; a line that another worker has just finished is found not to be due any more when it is locked.
+# everywhere; a line that another worker has just finished is found not to be due any more when it is locked. This
+# stands in a CASE, so that lines are found by their key and not among all that are due.
 _TAKE = f"""
 WITH due AS (
     SELECT tenant_id, order_id, line, quantity, due_at FROM order_item
@@ -88,7 +89,7 @@ FROM counted CROSS JOIN LATERAL (SELECT FROM orders o
     WHERE o.tenant_id = counted.tenant_id AND o.order_id = counted.order_id FOR NO KEY UPDATE SKIP LOCKED) o
 CROSS JOIN LATERAL (SELECT * FROM order_item i
     WHERE i.tenant_id = counted.tenant_id AND i.order_id = counted.order_id AND i.line = counted.line
-        AND i.supplier = $1 AND i.due_at <= $2 FOR NO KEY UPDATE SKIP LOCKED) i
+        AND CASE WHEN i.supplier = $1 AND i.due_at <= $2 THEN true END FOR NO KEY UPDATE SKIP LOCKED) i
 WHERE before < $4
 """
 

@@ -100,11 +100,12 @@ _TAKEN = """, taken AS (
     WHERE whole AND versions[place] >= 0 AND s.iccid = iccids[number]
 )"""
 # A known transactionId is looked up as the next one in order, which only one index can answer: while the statistics
-# say that a tenant has no orders, the planner would scan all of them. The check costs an eighth of a large batch, so
+# say that a tenant has few orders, the planner would scan all of them. The check costs an eighth of a large batch, so
 # large batches leave it to the unique index, whose violation is an error in PostgreSQL's log.
-_NEW = """AND NOT EXISTS (SELECT FROM placed WHERE transaction_id = (SELECT o.transaction_id FROM orders o
-            WHERE o.tenant_id = placed.tenant_id AND o.transaction_id >= placed.transaction_id COLLATE "C"
-            ORDER BY o.transaction_id LIMIT 1))"""
+_NEW = """AND NOT EXISTS (SELECT FROM placed WHERE (transaction_id, tenant_id) = (
+            SELECT o.transaction_id, o.tenant_id FROM orders o
+            WHERE (o.transaction_id, o.tenant_id) >= (placed.transaction_id COLLATE "C", placed.tenant_id)
+            ORDER BY o.transaction_id, o.tenant_id LIMIT 1))"""
 CHECKED_ORDERS = 8
 _NONE: Mapping[str, int] = {}
 
@@ -225,7 +226,9 @@ async def find(session: Session | Connection, keys: Sequence[tuple[int, str]]) -
     rows = await session.fetch(
         f"SELECT o.* FROM {batch('key', tenant_id='bigint', transaction_id='text')} CROSS JOIN LATERAL"
         " (SELECT tenant_id, transaction_id, order_id, digest FROM orders o"
-        " WHERE o.tenant_id = key.tenant_id AND o.transaction_id = key.transaction_id OFFSET 0) o",
+        ' WHERE (o.transaction_id, o.tenant_id) >= (key.transaction_id COLLATE "C", key.tenant_id)'
+        " ORDER BY o.transaction_id, o.tenant_id LIMIT 1) o"
+        " WHERE o.transaction_id = key.transaction_id AND o.tenant_id = key.tenant_id",
         [key[0] for key in keys],
         [key[1] for key in keys],
     )
