@@ -10,6 +10,7 @@ from typing import Any
 
 from dealer_server.db.session import Session
 from support.api_client import ApiClient, Service, running_service
+from support.databases import database_named
 from support.webhook_fixture import Receiver
 
 GROWING = {"orders", "order_item", "profile", "profile_life", "ledger_entry", "webhook_delivery", "webhook_attempt"}
@@ -35,7 +36,7 @@ SELECT {{tenant_id}}, n, 'DELIVERY_UPDATED', 2, 'WAITING', now() FROM generate_s
 """
 
 
-async def test_every_statement_of_a_life_finds_its_rows_by_key(database_url: str):
+async def test_every_statement_of_a_life_finds_its_rows_by_key(database_url: str, postgres: str, template: str):
     receiver, others = await Receiver().start(), _sessions()
     async with (
         running_service(database_url) as service,
@@ -45,13 +46,14 @@ async def test_every_statement_of_a_life_finds_its_rows_by_key(database_url: str
         sessions = [session for session in _sessions() if session not in others]
         statements = [sql for session in sessions for sql in session.statements if _of_growing_tables(sql)]
         assert len(statements) >= 15
-        scans = [f"no statistics: {scan}" for scan in await _scans(service, statements)]
+        scans = [f"no rows: {scan}" for scan in await _scans(database_named(postgres, template), statements)]
+        scans += [f"no statistics: {scan}" for scan in await _scans(database_url, statements)]
         await _run(service, "ANALYZE")
-        scans += [f"few rows, and nothing waits: {scan}" for scan in await _scans(service, statements)]
+        scans += [f"few rows, and nothing waits: {scan}" for scan in await _scans(database_url, statements)]
         await _run(service, BACKLOG.format(tenant_id=(await service.tenant()).tenant_id))
-        scans += [f"many rows, statistics of before: {scan}" for scan in await _scans(service, statements)]
+        scans += [f"many rows, statistics of before: {scan}" for scan in await _scans(database_url, statements)]
         await _run(service, "ANALYZE")
-        scans += [f"many rows wait: {scan}" for scan in await _scans(service, statements)]
+        scans += [f"many rows wait: {scan}" for scan in await _scans(database_url, statements)]
     await receiver.close()
     assert not scans, "\n".join(scans)
 
@@ -82,10 +84,10 @@ async def _run(service: Service, sql: str) -> None:
         await connection.execute(sql)
 
 
-async def _scans(service: Service, statements: Sequence[str]) -> list[str]:
+async def _scans(database_url: str, statements: Sequence[str]) -> list[str]:
     """The scans of growing tables that no index condition bounds, or one without a key that the statement gives; each
     with its statement."""
-    session, found = service.database.session(), list[str]()
+    session, found = Session(database_url, {}), list[str]()
     for sql in statements:
         parameters = max([int(number) for number in re.findall(r"\$(\d+)", sql)], default=0)
         await session.execute(f"PREPARE explained AS {sql}")

@@ -58,7 +58,8 @@ WITH next AS MATERIALIZED (
     ) next
 ), superseded AS (
     UPDATE webhook_delivery d SET state = 'SUPERSEDED', due_at = NULL, finished_at = $3
-    FROM next CROSS JOIN LATERAL unnest(next.failed_updates) AS failed(delivery_id)
+    FROM next CROSS JOIN LATERAL (
+        SELECT * FROM unnest(next.failed_updates) LIMIT cardinality(next.failed_updates)) AS failed(delivery_id)
     WHERE d.tenant_id = next.tenant_id AND d.delivery_id = failed.delivery_id
     RETURNING 1
 ), ready AS (
