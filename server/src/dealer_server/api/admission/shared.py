@@ -107,9 +107,9 @@ class SharedAdmission:
             admitted = await admission
         if not (writes and admitted.fresh and self._written):
             return admitted
+        if self.degraded or self._settling:  # recorded there now, and not once more with this process's older ids
+            return admitted if await self._written.use(app_key, request_id) else REUSED
         self._own_ids.add(app_key, request_id, aging)
-        if (self.degraded or self._settling) and not await self._written.use(app_key, request_id):
-            return REUSED
         return admitted
 
     async def close(self) -> None:
