@@ -428,7 +428,10 @@ async def test_a_callback_url_is_set_tried_and_removed(
     text = await developer.post("/console/webhooks/url", {"callback_url": "http://a:b@example.com/"})
     assert "user information before the host" in text
     assert receiver.url in await developer.post("/console/webhooks/url", {"callback_url": receiver.url})
-    assert "The sample event was taken." in await developer.post("/console/webhooks/test", status=200)
+    text = await developer.post("/console/webhooks/test", status=200)
+    assert "The sample event was taken." in text
+    renewed = re.findall(r'hx-get="([^"]*)"', text)
+    assert renewed and "deliveries" in await developer.get(renewed[0])
     assert receiver.requests[0].headers["rt-test"] == "true"
     receiver.answers = [503]
     text = await developer.post("/console/webhooks/test", status=200)

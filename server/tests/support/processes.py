@@ -133,6 +133,7 @@ def environment(database_url: str | None, **given: str | None) -> dict[str, str]
     ours = {
         "DATABASE_URL": database_url,
         "DEALER_ENVIRONMENT": "test",
+        "DEALER_METRICS": "127.0.0.1:0",
         "DEALER_SEALING_KEYS": SEALING_KEYS,
         "DEALER_WEBHOOK_ALLOW_LOOPBACK": "true",
         "DEALER_SUPPLIER_SPEED": "200",
