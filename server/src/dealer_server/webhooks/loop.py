@@ -29,7 +29,7 @@ log = structlog.get_logger()
 SLOW_SECONDS = 1.0  # an attempt under way for longer is slow
 ATTEMPTS_PER_CLAIM = 200  # small enough that one batch is prepared while the last one is posted
 ATTEMPTS_PER_TURN = 16
-POLL_SECONDS = 0.05
+POLL_SECONDS = 0.15  # orders and refunds wake it
 BATCH_SECONDS = 0.008  # from one claim to the next at least, unless enough attempts ended, so that batches form
 RETRY_SECONDS = 0.25  # after a failed claim
 # A worker that is stopped inside a transaction must not hold its locks for ever. Claims are flushed before the posts;

@@ -53,7 +53,7 @@ class LineDecision(Decision):
 
 
 class BuiltinLines(LineEngine[LineAnswers, LineDecision]):
-    poll_seconds = 0.05
+    poll_seconds = 0.15  # orders that are placed wake it
     interval_seconds = 0.02
     grace_seconds = 0.0  # what was not answered yet is asked for again
 

@@ -1,4 +1,4 @@
-"""When does an endpoint's circuit breaker open, probe and close? (docs/decisions/0006-webhook-lanes.md, point 5)"""
+"""When does an endpoint's circuit breaker open, probe and close? (docs/decisions/0006-webhook-lanes.md, point 6)"""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
