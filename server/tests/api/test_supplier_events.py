@@ -11,8 +11,8 @@ import pytest
 from dealer_server.api.supplier_events import BODY_BYTES
 from support.api_client import Service, running_service
 from support.rt_family import running_upstream
-from support.smdp import Authority, tls
 from support.supplier_setup import Source, free_address, fresh, hop, set_up
+from support.suppliers.smdp import Authority, tls
 
 HEALTH = b'{"notifyType":"CHECK_HEALTH","content":{}}'
 

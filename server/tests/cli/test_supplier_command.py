@@ -15,8 +15,8 @@ from dealer_server.suppliers.es2plus.client import Es2PlusSettings
 from support.api_client import running_service
 from support.processes import PROGRAM, Done, environment, run
 from support.rt_family import SECRET, Upstream, package, running_upstream
-from support.smdp import Authority
 from support.supplier_setup import fresh
+from support.suppliers.smdp import Authority
 
 
 class Operator:

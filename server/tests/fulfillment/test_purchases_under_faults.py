@@ -16,8 +16,8 @@ from dealer_server.operations.suppliers.configure import load_iccids
 from dealer_server.operations.suppliers.resolve import list_parked
 from support.api_client import ApiClient, Service, running_service
 from support.rt_family import FAULTS, running_upstream
-from support.smdp import HOST, TWICE, Fault, Faults, iccids, running_smdp
 from support.supplier_setup import Source, fresh, hop, set_up
+from support.suppliers.smdp import HOST, TWICE, Fault, Faults, iccids, running_smdp
 
 PER_ORDER = 20
 PATIENCE = 300.0

@@ -44,9 +44,21 @@ from dealer_server.suppliers.es2plus.client import CONFIRM_TAKEN, Es2Plus, Es2Pl
 from dealer_server.suppliers.registry import BadSettings
 from support.api_client import ApiClient, Service, running_service
 from support.patience import PATIENCE
-from support.smdp import HOST, TWICE, Authority, Fault, Faults, Smdp, handshakes, iccids, plan, progress, running_smdp
-from support.smdp import Profile as SmdpProfile
 from support.supplier_setup import Source, free_address, fresh, hop, set_up
+from support.suppliers.smdp import (
+    HOST,
+    TWICE,
+    Authority,
+    Fault,
+    Faults,
+    Smdp,
+    handshakes,
+    iccids,
+    plan,
+    progress,
+    running_smdp,
+)
+from support.suppliers.smdp import Profile as SmdpProfile
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 EID = "89049032123451234512345678901235"

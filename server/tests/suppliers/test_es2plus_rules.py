@@ -12,7 +12,7 @@ from dealer_server.rules.esim import activation_code
 from dealer_server.rules.lifecycle.lifecycle import Report
 from dealer_server.suppliers.es2plus import messages
 from dealer_server.suppliers.es2plus.messages import POINTS, Executed, Failed, Meaning, Notification, Unclear
-from support.smdp import iccids, progress
+from support.suppliers.smdp import iccids, progress
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 AT = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
