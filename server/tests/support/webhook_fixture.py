@@ -360,7 +360,7 @@ async def deliver_all(deliverer: Deliverer) -> int:
     """Drives a worker until nothing is due; how many attempts it made."""
     made = 0
     async with asyncio.timeout(PATIENCE):
-        while started := await deliverer.run_once():
+        while (started := await deliverer.run_once()) or deliverer.tasks:  # what was not sent is recorded all the same
             made += started
             await deliverer.settle()
     return made
