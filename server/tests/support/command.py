@@ -1,4 +1,4 @@
-"""What a forked command does; see processes.run. It imports dealer_server once its environment is the command's."""
+"""What a forked command does; see processes.run, which forks it with dealer_server loaded."""
 
 import os
 import sys
