@@ -72,6 +72,13 @@ async def statuses(*requests: Any) -> set[int]:
     return {one.status_code for one in await asyncio.gather(*requests)}
 
 
+async def taken(person: Browser, *sent: Any) -> Any:
+    """The answer to a form, sent again while a busy machine asks for that."""
+    while (answer := await person.send(*sent)).status_code == 503:
+        pass
+    return answer
+
+
 # Codes
 
 
@@ -288,16 +295,16 @@ async def test_whatever_is_sent_many_times_at_once_is_done_once(service: Service
     reset = await form(admin)
     async with signed_in(service, "finance", dealer.tenant_id) as one:
         answered = await statuses(
-            *(admin.send(f"{home}/adjust", credit) for _ in range(30)),
-            *(admin.send("/console/dealers", made) for _ in range(30)),
-            *(admin.send(f"{home}/credentials/{dealer.app_key}/reset", reset) for _ in range(30)),
+            *(taken(admin, f"{home}/adjust", credit) for _ in range(30)),
+            *(taken(admin, "/console/dealers", made) for _ in range(30)),
+            *(taken(admin, f"{home}/credentials/{dealer.app_key}/reset", reset) for _ in range(30)),
             *[
-                admin.send(f"/console/topups/{topup}/{word}", await form(admin, reason="x"))
+                taken(admin, f"/console/topups/{topup}/{word}", await form(admin, reason="x"))
                 for word in ("approve", "reject") * 10
             ],
-            *[one.send(f"/console/orders/{order}/refund", await form(one, reason="x")) for _ in range(20)],
+            *[taken(one, f"/console/orders/{order}/refund", await form(one, reason="x")) for _ in range(20)],
         )
-    assert 303 in answered <= {303, 503}, "503: a busy machine asks for a retry"
+    assert answered == {303}
     assert await value(service, "SELECT count(*) FROM tenant WHERE name = $1", name) == 1
     assert await value(service, "SELECT secret_version FROM credential WHERE app_key = $1", dealer.app_key) == 2
     credited = await value(service, "SELECT status = 'APPROVED' FROM topup WHERE tenant_id = $1", dealer.tenant_id)

@@ -12,12 +12,11 @@ from support.faults.postgres_machine import Machine
 from support.processes import environment, run, running
 
 SERVE = ("serve", "--port", "0")
-METRICS = {"DEALER_METRICS": "127.0.0.1:0"}
 
 
 async def test_a_lost_and_restored_database_is_logged_once_each(machine: Machine):
     async with machine.database() as url, trading.opened(url) as workload:
-        env, made = environment(url, **METRICS), await workload.service.tenant(balance="100", qps=0)
+        env, made = environment(url), await workload.service.tenant(balance="100", qps=0)
         async with (
             running(*SERVE, env=env) as serve,
             running("work", env=env) as work,
@@ -60,7 +59,7 @@ async def stopped(machine: Machine) -> AsyncIterator[None]:
 
 async def test_serve_and_worker_wait_for_a_database_that_starts_later(machine: Machine):
     async with machine.database() as url, AsyncExitStack() as stack:
-        env = environment(url, **METRICS)
+        env = environment(url)
         async with stopped(machine):
             processes = []
             for command in (SERVE, ("work",), ("work",)):

@@ -119,7 +119,7 @@ async def test_processes_with_wrong_clocks_use_the_database_time(database_url: s
         async with (
             running(*together, env=off(database_url, "+1h")) as ahead,
             running(*together, env=off(database_url, "-1h")) as behind,
-            running("work", env=environment(database_url, DEALER_METRICS="127.0.0.1:0")),
+            running("work", env=environment(database_url)),
             workload.service.client(made) as client,
         ):
             url = await ahead.ready()
