@@ -6,6 +6,9 @@
 import secrets
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import msgspec
 
 from bench.support import calls
 from bench.support.calls import Dealer
@@ -17,17 +20,40 @@ from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys, profile_context
 from dealer_server.rules.esim import iccid
 from dealer_server.rules.money import money
-from dealer_server.rules.orders import identity
+from dealer_server.rules.orders import identity, snapshot
+from dealer_server.rules.orders.model import Item, Order, Profile
+from dealer_server.rules.orders.snapshot import Links
+from dealer_server.store.webhooks import bodies
+from esim_dealer.wire.envelope import encoder
+from esim_dealer.wire.events import EVENTS
+
+_PRICE = money.parse(calls.PRICE, "USD")
 
 Known = tuple[Dealer, str]
 """An order's dealer and orderNo."""
 
-_COLUMNS = ("tenant_id", "order_id", "iccid", "activation_code", "qr_token")
 _STAGE = """
 CREATE TEMPORARY TABLE stored (
-    tenant_id bigint, order_id bigint, iccid text, activation_code bytea, qr_token text
+    tenant_id bigint, order_id bigint, iccid text, activation_code bytea, qr_token text,
+    delivery_id bigint, paid bytea, updated bytea
 )
 """
+
+
+class Stored(NamedTuple):
+    """A row of _STAGE. With `delivery_id`, of the first of its two events, come the sealed bodies of both."""
+
+    tenant_id: int
+    order_id: int
+    iccid: str
+    activation_code: bytes
+    qr_token: str
+    delivery_id: int | None = None
+    paid: bytes | None = None
+    updated: bytes | None = None
+
+
+_HINTS = EVENTS["DELIVERY_UPDATED"].example.change_hints or ()
 
 # In the order of their foreign keys. $1 is the price of one order, $2 how far ids are from the epoch, in seconds.
 AT = "to_timestamp($2 + order_id / 1000000)"
@@ -75,6 +101,22 @@ FROM stored, (VALUES ('ORDER_PAID', 1), ('DELIVERY_UPDATED', 2)) AS event(event_
 ORDER BY order_id, order_version
 """
 
+# Dealers who have received both events, each at the first attempt.
+DELIVERED = f"""
+WITH delivered AS (
+    INSERT INTO webhook_delivery (tenant_id, delivery_id, order_id, event_type, order_version, state, hints, body,
+        attempt_count, created_at, finished_at, delivered_at)
+    SELECT tenant_id, delivery_id + order_version - 1, order_id, event_type, order_version, 'DELIVERED', hints,
+        CASE order_version WHEN 1 THEN paid ELSE updated END, 1, {AT}, {AT}, {AT}
+    FROM stored, (VALUES ('ORDER_PAID', 1, ARRAY['ORDER_PAID']), ('DELIVERY_UPDATED', 2, ARRAY{list(_HINTS)}))
+        AS event(event_type, order_version, hints)
+    ORDER BY order_id, order_version
+    RETURNING tenant_id, delivery_id, created_at
+)
+INSERT INTO webhook_attempt (tenant_id, delivery_id, number, started_at, duration_ms, remote_address, http_status)
+SELECT tenant_id, delivery_id, 1, created_at, 20, '192.0.2.10:443', 200 FROM delivered
+"""
+
 
 def load(
     instance: Instance,
@@ -99,8 +141,9 @@ def load(
             await connection.execute("SET LOCAL session_replication_role = replica")  # the audit looks at foreign keys
             await connection.execute("SET LOCAL work_mem = '256MB'")
             await connection.execute(_STAGE)
-            rows = _rows(buyers, data_keys, count, clock.now() - ended - over, over)
-            await connection.copy_records_to_table("stored", records=rows, columns=_COLUMNS)
+            ids = await _delivery_ids(connection, 2 * count) if events == DELIVERED else None
+            rows = _rows(buyers, data_keys, count, clock.now() - ended - over, over, ids)
+            await connection.copy_records_to_table("stored", records=rows, columns=Stored._fields)
             await connection.execute("ANALYZE stored")
             for statement in (*_LOADS, events):
                 await _execute(connection, statement)
@@ -159,7 +202,7 @@ def _known(instance: Instance, database: str, condition: str) -> list[Known]:
 
 
 async def _execute(connection: Connection, statement: str) -> None:
-    numbers = [money.parse(calls.PRICE, "USD"), identity.EPOCH_SECONDS]
+    numbers = [_PRICE, identity.EPOCH_SECONDS]
     await connection.execute(statement.replace("$1", f"{numbers[0]}::bigint").replace("$2", f"{numbers[1]}::bigint"))
 
 
@@ -167,9 +210,21 @@ def _half_hot(dealers: Sequence[Dealer]) -> list[Dealer]:
     return [one for dealer in dealers for one in (dealer, dealers[0])]
 
 
+async def _delivery_ids(connection: Connection, count: int) -> range:
+    """Takes so many ids off the sequence of deliveries."""
+    sequence = "pg_get_serial_sequence('webhook_delivery', 'delivery_id')"
+    last: int = await connection.fetchval(f"SELECT setval({sequence}, nextval({sequence}) + {count})")
+    return range(last - count, last)
+
+
 def _rows(
-    buyers: Sequence[Dealer], keys: DataKeys, count: int, since: datetime, over: timedelta
-) -> Iterator[tuple[int, int, str, bytes, str]]:
+    buyers: Sequence[Dealer],
+    keys: DataKeys,
+    count: int,
+    since: datetime,
+    over: timedelta,
+    delivery_ids: range | None,
+) -> Iterator[Stored]:
     """What a supplier would have delivered: one profile per order, its id the order's."""
     first, step = identity.first_id_at(int(since.timestamp())), int(over.total_seconds()) * identity.SEQUENCE // count
     for number in range(count):
@@ -178,4 +233,43 @@ def _rows(
         digits = f"89009{order_id % 10**14:014d}"
         code = f"LPA:1$rsp.sandbox.example${secrets.token_hex(13).upper()}"
         sealed = keys.seal(code.encode(), profile_context(dealer.tenant_id, order_id))
-        yield dealer.tenant_id, order_id, digits + iccid.luhn_digit(digits), sealed, secrets.token_urlsafe(16)
+        row = Stored(dealer.tenant_id, order_id, digits + iccid.luhn_digit(digits), sealed, secrets.token_urlsafe(16))
+        yield row if delivery_ids is None else _received(row, code, keys, delivery_ids[2 * number])
+
+
+_LINKS = Links("https://api.example.com")
+
+
+def _received(row: Stored, code: str, keys: DataKeys, delivery_id: int) -> Stored:
+    """With the bodies of both events."""
+    profile = Profile(
+        profile_id=row.order_id,
+        lifecycle_status="DELIVERED",
+        iccid=row.iccid,
+        activation_code=code,
+        qr_token=row.qr_token,
+        esim_status="GOT_RESOURCE",
+        smdp_status="RELEASED",
+        data_total_bytes=1 << 30,
+    )
+    item = Item(0, calls.PACKAGE, "simulated", 1, 1, _PRICE, row.order_id, "DELIVERED", (profile,))
+    order = Order(
+        row.tenant_id,
+        row.order_id,
+        f"stored-{row.order_id}",
+        "USD",
+        _PRICE,
+        0,
+        "PAID",
+        "DELIVERED",
+        "COMPLETED",
+        2,
+        identity.created_at(row.order_id),
+        (item,),
+    )
+    updated = msgspec.structs.replace(snapshot.delivery_updated(order, _LINKS), change_hints=_HINTS)
+    sealed = [
+        bodies.seal(keys, encoder.encode(event), row.tenant_id, delivery_id + number)
+        for number, event in enumerate((snapshot.order_paid(order), updated))
+    ]
+    return row._replace(delivery_id=delivery_id, paid=sealed[0], updated=sealed[1])

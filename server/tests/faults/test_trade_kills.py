@@ -195,6 +195,6 @@ async def test_orders_and_refunds_survive_some_kills(trade: Trade):
 @pytest.mark.soak
 async def test_orders_and_refunds_survive_a_hundred_kills(trade: Trade):
     await trade.restock()
-    await survives(trade, _shuffled(SERVE_POINTS, 50), _shuffled(WORK_POINTS, 50))
+    await survives(trade, _shuffled(SERVE_POINTS, 50), _shuffled(WORK_POINTS, 50), buyers=16)
     print(f"\n{trade.kills.total()} kills: {dict(trade.kills)}; {len(trade.buyers.purchases)} orders")
     assert trade.kills.total() == 100

@@ -19,6 +19,7 @@ from support.api_client import ApiClient, Reply
 from support.patience import PATIENCE
 
 MAJOR = 10_000  # money is kept in ten-thousandths
+BUYERS = 6
 PRICES = {"DEMO-STOCK": "2.50"}  # any other package of the test catalogue costs 1.80
 LOST = (httpx2.TransportError, httpx2.InvalidURL)
 RETRY, SOLD_OUT = "900001", "200011"
@@ -54,7 +55,7 @@ class BuyingDealers:
     acknowledged: asyncio.Event = field(default_factory=asyncio.Event)
 
     @asynccontextmanager
-    async def buying(self, *urls: str, count: int = 6) -> AsyncIterator[None]:
+    async def buying(self, *urls: str, count: int = BUYERS) -> AsyncIterator[None]:
         """They buy until the end of the block, and first repeat the orders with an unknown outcome."""
         tasks = [asyncio.create_task(self._buy(urls[number % len(urls)])) for number in range(count)]
         try:

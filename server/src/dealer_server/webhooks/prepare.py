@@ -9,14 +9,14 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from dealer_server.db.sealing import CannotOpen, DataKeys, delivery_context
+from dealer_server.db.sealing import CannotOpen, DataKeys
 from dealer_server.db.session import Session
 from dealer_server.rules.orders import snapshot
 from dealer_server.rules.orders.model import Order
 from dealer_server.rules.orders.snapshot import Links
 from dealer_server.rules.webhooks.change_hints import change_hints
 from dealer_server.store.orders import order as orders
-from dealer_server.store.webhooks import claim
+from dealer_server.store.webhooks import bodies, claim
 from dealer_server.store.webhooks.claim import Baseline, Claimed, Frozen
 from dealer_server.store.webhooks.order_queue import Key
 from esim_dealer.wire.envelope import encoder
@@ -78,7 +78,7 @@ class Preparer:
     def _content(self, delivery: Claimed, order: Order | None, baseline: Baseline | None) -> Content:
         tenant_id, delivery_id = delivery.tenant_id, delivery.delivery_id
         if delivery.body is not None:
-            body = self._data_keys.open(delivery.body, delivery_context(tenant_id, delivery_id))
+            body = bodies.unseal(self._data_keys, delivery.body, tenant_id, delivery_id)
             return Content(delivery, body, Frozen(tenant_id, delivery_id, delivery.order_version, None, None))
         assert order is not None, "a delivery without a readable order"
         if delivery.event_type == "ORDER_PAID":
@@ -92,11 +92,11 @@ class Preparer:
                 return Content(delivery, None, Frozen(tenant_id, delivery_id, version, "", None))
             event = msgspec.structs.replace(event, change_hints=hints or ("ORDER_SNAPSHOT_SYNC",))
         body = encoder.encode(event)
-        sealed = self._data_keys.seal(body, delivery_context(tenant_id, delivery_id))
+        sealed = bodies.seal(self._data_keys, body, tenant_id, delivery_id)
         hints = ",".join(event.change_hints or ())
         return Content(delivery, body, Frozen(tenant_id, delivery_id, version, hints, sealed))
 
     def _open_baseline(self, tenant_id: int, baseline: Baseline) -> Snapshot | None:
         if baseline.delivery_id is None or baseline.body is None:
             return None
-        return _snapshots.decode(self._data_keys.open(baseline.body, delivery_context(tenant_id, baseline.delivery_id)))
+        return _snapshots.decode(bodies.unseal(self._data_keys, baseline.body, tenant_id, baseline.delivery_id))

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable, Sequence
 
 from dealer_server.failpoints import Failpoint
+from support.buying_dealers import BUYERS
 from support.processes import environment, running
 from support.trading import Trading
 
@@ -43,13 +44,15 @@ def anywhere(points: Sequence[Failpoint], count: int) -> Iterable[Failpoint]:
         yield Failpoint(point.name, times, random.uniform(0.00001, 0.0015) if point.seconds else 0)
 
 
-async def survives(workload: Trading, serve_at: Iterable[Failpoint], work_at: Iterable[Failpoint]) -> dict[str, int]:
+async def survives(
+    workload: Trading, serve_at: Iterable[Failpoint], work_at: Iterable[Failpoint], buyers: int = BUYERS
+) -> dict[str, int]:
     """Kills API and worker at these points, independently; counts which unknown outcomes were placed."""
     over, env = asyncio.Event(), environment(workload.url)
     async with asyncio.TaskGroup() as deaths:  # where one fails the other has no reason to go on
         working = deaths.create_task(_kill_worker(workload, work_at))
         working.add_done_callback(lambda _: over.set())
-        unseen = await _kill_api(workload, serve_at, over)
+        unseen = await _kill_api(workload, serve_at, over, buyers)
     await workload.all_sessions_end()
     await workload.leases_run_out()
     async with running("serve", "--port", "0", env=env) as serve, running("work", env=env):
@@ -57,13 +60,13 @@ async def survives(workload: Trading, serve_at: Iterable[Failpoint], work_at: It
     return unseen
 
 
-async def _kill_api(workload: Trading, points: Iterable[Failpoint], over: asyncio.Event) -> dict[str, int]:
+async def _kill_api(workload: Trading, points: Iterable[Failpoint], over: asyncio.Event, buyers: int) -> dict[str, int]:
     """Dealers buy while the API is killed at one point after the other, and then until `over`."""
     env, unseen = environment(workload.url), {"placed": 0, "not placed": 0}
     for point in points:
         async with running("serve", "--port", "0", env=env, kill_at=str(point)) as serve:
             url = await serve.ready()
-            async with workload.buyers.buying(url):
+            async with workload.buyers.buying(url, count=buyers):
                 assert await serve.ended(REACHED_WITHIN) == KILLED, (point, serve.said)
         workload.kills[point.name] += 1
         placed = await _placed_unseen(workload)
@@ -72,7 +75,7 @@ async def _kill_api(workload: Trading, points: Iterable[Failpoint], over: asynci
         await workload.check()
     async with running("serve", "--port", "0", env=env) as serve:
         url = await serve.ready()
-        async with workload.buyers.buying(url):
+        async with workload.buyers.buying(url, count=buyers):
             await over.wait()
     return unseen
 

@@ -129,17 +129,19 @@ async def _open_all(
     async for chunk in secrets.sealed(connection, kind, tenant_id):
         for row in chunk:
             *names, value = row
-            if fault := _fault(keys, value, kind.context(*names)):
+            if fault := _fault(keys, value, kind, names):
                 named = dict(zip(row.keys(), names, strict=False))
                 findings.add(f"{kind.what} does not open: {fault}", [named], 1)
 
 
-def _fault(keys: MasterKeys | DataKeys, value: bytes, context: bytes) -> str:
+def _fault(keys: MasterKeys | DataKeys, value: bytes, kind: secrets.Secrets, names: Sequence[Any]) -> str:
     """Why a sealed value does not open; "" where it does."""
     try:
-        keys.open(value, context)
+        keys.open(value, kind.context(*names))
     except CannotOpen as error:
-        return str(error)
+        if kind.former_context is None:
+            return str(error)
+        return _fault(keys, value, kind._replace(context=kind.former_context, former_context=None), names)
     except (ValueError, IndexError):
         return "it is truncated"
     return ""

@@ -7,18 +7,23 @@ import asyncpg
 
 from dealer_server.db import sealing
 from dealer_server.db.connection import Connection
+from dealer_server.store.webhooks import bodies
 
 _ROWS_PER_FETCH = 5_000
 _BODIES = 10_000
 
 
 class Secrets(NamedTuple):
-    """Sealed values of one kind. The columns of `sql` are the arguments of `context`, then the sealed value."""
+    """Sealed values of one kind. The columns of `sql` are the arguments of `context`, then the sealed value.
+
+    `former_context`: what older values of this kind were sealed for.
+    """
 
     what: str
     by_master_key: bool
     context: Callable[..., bytes]
     sql: str
+    former_context: Callable[..., bytes] | None = None
 
 
 async def sealed(
@@ -75,9 +80,10 @@ SECRETS = (
     Secrets(
         "the webhook body",
         False,
-        sealing.delivery_context,
+        bodies.context,
         "SELECT tenant_id, delivery_id, body FROM webhook_delivery"
         " WHERE body IS NOT NULL AND ($1::bigint IS NULL OR tenant_id = $1)"
         f" ORDER BY delivery_id DESC LIMIT {_BODIES}",
+        former_context=sealing.delivery_context,
     ),
 )

@@ -5,10 +5,11 @@ from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.db.connection import Connection
-from dealer_server.db.sealing import DataKeys, delivery_context
+from dealer_server.db.sealing import DataKeys
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import pages
 from dealer_server.store.console.pages import ListPage, ScanRange
+from dealer_server.store.webhooks.bodies import unseal
 
 
 class OrderFilter(NamedTuple):
@@ -233,4 +234,4 @@ async def bodies(
         tenant_id,
         delivery_ids,
     )
-    return {row["delivery_id"]: keys.open(row["body"], delivery_context(tenant_id, row["delivery_id"])) for row in rows}
+    return {row["delivery_id"]: unseal(keys, row["body"], tenant_id, row["delivery_id"]) for row in rows}

@@ -14,7 +14,7 @@ import asyncpg
 from dealer_server.db.arrays import columns
 from dealer_server.db.connection import Connection
 from dealer_server.db.rows import as_values, columns_of
-from dealer_server.db.sealing import DataKeys, delivery_context
+from dealer_server.db.sealing import DataKeys
 from dealer_server.db.session import Session
 from dealer_server.rules.orders import snapshot
 from dealer_server.rules.orders.model import STOCK, Order
@@ -22,7 +22,7 @@ from dealer_server.rules.orders.snapshot import Links
 from dealer_server.rules.refunds.refund import Part, Way
 from dealer_server.store.orders.save import VOID, save
 from dealer_server.store.suppliers import stock
-from dealer_server.store.webhooks import enqueue
+from dealer_server.store.webhooks import bodies, enqueue
 from esim_dealer.wire.envelope import encoder
 
 Key = tuple[int, int]  # tenant_id, and order_id or refund_id
@@ -328,7 +328,7 @@ async def settle(
     events = []
     for delivery_id, (_, order) in zip(ids, credited, strict=True):
         body = encoder.encode(snapshot.refund_completed(order, links))
-        sealed = data_keys.seal(body, delivery_context(order.tenant_id, delivery_id))
+        sealed = bodies.seal(data_keys, body, order.tenant_id, delivery_id)
         events.append(enqueue.Credit(order.tenant_id, order.order_id, order.version, delivery_id, sealed))
     await enqueue.refunds_credited(session, events, snapshot.REFUND_HINTS, now)
 
