@@ -21,6 +21,8 @@ examples. How calls are signed, retried and refused: [specification.md](specific
 
 
 def document() -> Json:
+    """Raises generator.Incomplete, which names the route and what it lacks."""
+    generator.require_complete(ROUTES)
     return json.loads(msgspec.json.encode(generator.document(ROUTES, base_url="https://api.example.com", version="1")))
 
 

@@ -310,7 +310,7 @@ class Dealer:
         return self._perform(operations.set_webhook(callback_url))
 
     def webhook(self) -> WebhookState:
-        """The callback URL, and how its deliveries fare."""
+        """The callback URL, and whether its deliveries arrive."""
         return self._perform(operations.webhook())
 
     def test_webhook(self) -> WebhookTest:

@@ -156,10 +156,6 @@ def test_a_new_price_is_taken_up_to_the_ceiling(asks: int | None, ceiling: int |
     assert (judged.answered.cost, judged.answered.due_at) == (asks if taken else None, due)
 
 
-def test_what_was_burnt_is_not_waited_for():
-    assert asked(rejected("CONFIG"), [NEAR], step="CANCEL 1.1/2").failed
-
-
 def test_a_clash_of_our_ids_is_answered_with_fresh_ones_a_few_times():
     clash = rejected("CONFLICT", elsewhere=False)
     again = asked(clash, plans_ids=True, planned_iccid="89")

@@ -1,4 +1,7 @@
-"""Which events does the service send? One row per event type: its words, its hints, an example (specification 6)."""
+"""Which events does the service send? One row per event type: its words, its hints, an example (specification 6).
+
+How one is added: docs/guides/add-a-webhook-event.md.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How is what calls leave in memory written in the background, and completely when the process ends in order?"""
+"""What calls leave in memory is written to the database in the background, and all of it at an orderly end."""
 
 import asyncio
 import contextlib

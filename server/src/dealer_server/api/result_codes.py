@@ -106,7 +106,7 @@ RESULT_CODES: Mapping[ResultCode, Described] = {
         refusal.Busy(),
         outcome={"const": "UNKNOWN", "description": "The call may have been carried out."},
     ),
-    "900002": _described(502, "the supplier failed"),
+    "900002": _described(502, "reserved: a supplier failed, and nothing was done; no call is answered so today"),
     "200002": _described(409, "not allowed in the current status, or without a callback URL", refusal.StatusForbids()),
     "200003": _described(
         409, "nothing can be refunded in the given scope; `data.profiles` says why", refusal.NothingRefundable()

@@ -152,7 +152,7 @@ class CallPool(Generic[Claim, Answer]):
         return await self._record_or_split(fresh) + await self._record_or_split(self._locked_out[:1])
 
     def _answers(self, task: asyncio.Task[Answered[Claim, Answer]], claims: Sequence[Claim]) -> Answered[Claim, Answer]:
-        """A call that broke harms no other."""
+        """A call that fails does not affect the others."""
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if error is None:
             return task.result()

@@ -260,7 +260,7 @@ class LifecycleTracker:
         }
 
     async def _record_or_split(self, claim_id: int, due: Sequence[FollowedProfile], reports: Reports | None) -> bool:
-        """Whether any profile changed. What cannot be recorded harms no other."""
+        """Whether any profile changed. A report that cannot be recorded does not affect the others."""
         try:
             return await self._record(claim_id, due, reports)
         except DatabaseLost:

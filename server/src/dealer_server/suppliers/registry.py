@@ -1,4 +1,7 @@
-"""Which suppliers are there? One row for each kind of remote supplier: what its operator sets, and its class."""
+"""Which suppliers are there? One row for each kind of remote supplier: what its operator sets, and its class.
+
+How one is added: docs/guides/add-a-supplier.md.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -42,6 +42,8 @@ def require_complete(routes: Routes) -> None:
     for route in routes:
         if faults := [*_faults(route, by_path.get(route.path))]:
             raise Incomplete(f"{route.path} {', '.join(faults)}")
+    if others := sorted(by_path.keys() - {route.path for route in routes}):
+        raise Incomplete(f"there are examples of {', '.join(others)}, but no such route")
 
 
 def _faults(route: Route[Any, Any], example: Example | None) -> Iterable[str]:

@@ -50,7 +50,7 @@ TAGS = {
     "package": "What you can sell, and for how much.",
     "region": "Where packages work.",
     "esim": "Orders and the eSIM profiles they bring.",
-    "webhook": "Where events are sent, and how their deliveries fare.",
+    "webhook": "Where events are sent, and whether they arrive.",
     "test": "Available in the test environment only.",
 }
 """By the first part of a path."""

@@ -101,7 +101,7 @@ def _key(context: RequestContext) -> tuple[int, int]:
 # Sending many again
 
 
-@action(f"{WEBHOOKS}/count", OPERATOR_SUPPORT, "operator/repush.html")
+@action(f"{WEBHOOKS}/count", OPERATOR_SUPPORT, "operator/resend.html")
 async def count(context: RequestContext) -> Html:
     """How many would be sent again, before anything is."""
     selection = _selection(context.form, context.now)

@@ -22,7 +22,6 @@ FRESH_IDS = 5  # how often a clash of ids is answered with other ones
 TRIES_BEFORE_ELSEWHERE = 3
 HELD_SECONDS = 5.0
 _MAY_PASS = ("TEMPORARY", "INSUFFICIENT_FUNDS", "CONFIG")
-_BURNT = "CANCEL"  # how a step begins once the ids are given up: nothing can be bought with them
 
 
 class PurchaseDecision(NamedTuple):
@@ -176,8 +175,7 @@ def _rejected(
             rejected, _instead(purchase, Hop(purchase.supplier, purchase.sku, purchase.cost, purchase.cost_currency))
         )
     following = _following(purchase.supplier, route) if outcome.retry_elsewhere else None
-    may_pass = outcome.code in _MAY_PASS and not purchase.step.startswith(_BURNT)
-    if may_pass and not _given_up(purchase, outcome, following is not None, now, patience):
+    if outcome.code in _MAY_PASS and not _given_up(purchase, outcome, following is not None, now, patience):
         return PurchaseDecision(_again(purchase, "PLANNED", outcome, now))
     if following is not None:
         return PurchaseDecision(rejected, _instead(purchase, following))

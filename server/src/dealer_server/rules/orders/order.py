@@ -1,7 +1,8 @@
 """When is an order placed, and when is it refused? (specification 4.2)
 
 The lines of a call are priced first (`priced_lines`). `decide` then decides the orders of a batch together: each
-becomes a placement, a repeat of an earlier order, or a refusal, and a refusal does not affect the other orders.
+becomes a placement, a repeat of an earlier order, or a refusal, and a refusal does not affect the other orders. How its
+statuses change afterwards, up to COMPLETED, is in rules/delivery/delivery.py.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

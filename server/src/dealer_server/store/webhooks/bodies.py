@@ -9,11 +9,12 @@ from importlib import resources
 import zstandard
 
 from dealer_server.db.sealing import CannotOpen, DataKeys, delivery_context
+from dealer_server.store import webhooks
 
 _NUMBER = 1
 _LEVEL = 3
 _dictionary = zstandard.ZstdCompressionDict(
-    resources.files(__package__).joinpath(f"dictionary_{_NUMBER}.txt").read_bytes(),
+    (resources.files(webhooks) / f"dictionary_{_NUMBER}.txt").read_bytes(),
     dict_type=zstandard.DICT_TYPE_RAWCONTENT,
 )
 _dictionary.precompute_compress(level=_LEVEL)

@@ -80,7 +80,7 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self.remote_address = peer[0] if peer else None
         self._parser = httptools.HttpResponseParser(self)
-        # There are receivers that end lines with LF alone. Who is lenient to one harms no other: see pool.py.
+        # There are receivers that end lines with LF alone. Leniency to one cannot harm another: see pool.py.
         self._parser.set_dangerous_leniencies(
             lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
