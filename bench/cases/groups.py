@@ -3,12 +3,14 @@ machine that drifts disturbs all of them alike."""
 
 from collections.abc import Callable
 
-from bench.cases import console, dead, dev, life, locked, memory, orders, reads, refunds, statements, stored, webhooks
+from bench.cases import console, dead, dev, life, locked, memory, orders, processes, reads, refunds, statements, stored
 from bench.cases.suite import Bench
+from bench.cases.webhooks import group as webhooks
 
 GROUPS: dict[str, Callable[[Bench], None]] = {
     "orders": orders.run,
     "locked": locked.run,
+    "processes": processes.run,
     "refunds": refunds.run,
     "reads": reads.run,
     "life": life.run,

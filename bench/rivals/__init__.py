@@ -4,6 +4,6 @@
     python -m bench.rivals.with_NAME work DSN GO SETTING…  # says `ready:`, waits for the file GO, then drains for ever
 
 POSTS holds one JSON object a line: `lock` (the order's number), `head` (JSON of URL and headers) and `body`. `load` is
-not measured. What is tuned is named in each program; the values that are tried stand in bench/cases/contest.py, and the
-best of them on this machine is taken.
+not measured. What is tuned is named in each program; the values that are tried stand in
+bench/cases/webhooks/contest.py, and the best of them on this machine is taken.
 """

@@ -132,6 +132,10 @@ class Instance:
     def serve(self, name: str) -> "Served":
         return Served(self._process(name, "serve"))
 
+    def serve_sharing(self, name: str) -> "Served":
+        """One of several on a database, without Valkey."""
+        return Served(self._process(name, "serve", "--share-nothing"))
+
     def serve_switched(self, name: str) -> "Served":
         """It stops keeping what the console shows of calls when it is told to (bench/support/keeping.py)."""
         command = [sys.executable, "-m", "bench.support.keeping", "serve"]
@@ -159,9 +163,9 @@ class Instance:
         pid = self.postgres_pid
         return processes.memory([pid, *processes.children(pid)])
 
-    def _process(self, name: str, command: str) -> Process:
+    def _process(self, name: str, command: str, *options: str) -> Process:
         program = Path(sys.executable).with_name("dealer-server")
-        command_line = [str(program), command]
+        command_line = [str(program), command, *options]
         return Process(f"dealer-server {command}", command_line, self._log(name, command), self.environment(name))
 
     def _log(self, name: str, command: str) -> Path:

@@ -76,7 +76,7 @@ class Replay:
         self._instance = instance
         self._seconds = seconds
         self._profiler = profiler
-        self._file = _request_folder(instance.folder) / f"bench-requests-{instance.folder.name}"
+        self._file = request_file(instance)
 
     def run(self, load: Load, target: Target) -> Reading:
         if load.writes:
@@ -125,7 +125,8 @@ def percentiles(milliseconds: Sequence[float]) -> Reading:
     return {"p50_ms": cuts[49], "p99_ms": cuts[98], "max_ms": max(milliseconds)}
 
 
-def _request_folder(otherwise: Path) -> Path:
+def request_file(instance: Instance, number: int = 0) -> Path:
     """In memory where there is room: writing requests back to the disk would slow the database's flushes."""
     shared = Path("/dev/shm")
-    return shared if shared.is_dir() and shutil.disk_usage(shared).free > 2 * 2**30 else otherwise
+    in_memory = shared.is_dir() and shutil.disk_usage(shared).free > 2 * 2**30
+    return (shared if in_memory else instance.folder) / f"bench-requests-{instance.folder.name}-{number}"

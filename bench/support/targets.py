@@ -33,6 +33,10 @@ def _wait(key: str, of: str) -> Callable[[Medians], float]:
     return lambda medians: medians[key]["p50_ms"] / medians[of]["p50_ms"]
 
 
+def _cpu(key: str, of: str) -> Callable[[Medians], float]:
+    return lambda medians: medians[key]["cpu_us"] / medians[of]["cpu_us"]
+
+
 def _tail(key: str) -> Callable[[Medians], float]:
     return lambda medians: medians[key]["p99_ms"] / medians[key]["p50_ms"]
 
@@ -141,6 +145,15 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
     " keeps at least 0.9 of its speed and of its p99.": (
         Target("life beside a dead receiver ÷ without it", True, 0.9, _value("dead.ratio", "per_second_ratio")),
         Target("p99 without a dead receiver ÷ beside it", True, 0.9, _inverse("dead.ratio", "p99_ms_ratio")),
+    ),
+    "Two serve processes on one machine cost at most 1.25 × the CPU of one for an order where both serve every dealer,"
+    " and 1.05 × where each dealer sticks to one.": (
+        Target(
+            "two processes, dealers spread: CPU ÷ one process", False, 1.25, _cpu("processes.spread", "processes.one")
+        ),
+        Target(
+            "two processes, dealers stick: CPU ÷ one process", False, 1.05, _cpu("processes.sticking", "processes.one")
+        ),
     ),
     "An idle dev takes at most 4 % of a core.": (
         Target("dev while nobody calls", False, 4, _percent("dev.idle", "cores"), " % of a core"),

@@ -1,7 +1,7 @@
 """Deliveries that wait, drained by one worker process and by other queues; latency; claims."""
 
-from bench.cases import claims, contest, drain
 from bench.cases.suite import Bench, audit
+from bench.cases.webhooks import claims, contest, drain
 from bench.load.receivers import Receivers
 from bench.load.sink import Received
 

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from bench.cases import drain
-from bench.cases.drain import Order
+from bench.cases.webhooks import drain
+from bench.cases.webhooks.drain import Order
 from bench.load.receivers import Receivers
 from bench.load.sink import Received
 from bench.support import growth, measure
