@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from bench.cases.suite import RECENT_ORDERS, YEAR, Bench, audit, recent_orders, target_of
+from bench.cases import life
+from bench.cases.suite import RECENT_ORDERS, YEAR, Bench, audit, of, recent_orders, target_of
 from bench.support import growth
 from bench.support.measure import Target
 
@@ -14,11 +15,13 @@ OLD_ORDERS = 200_000
 def run(bench: Bench) -> None:
     """(g): the same on a database that holds many orders already, row by row beside an empty one: machines drift."""
     full = bench.instance.fresh()
-    growth.load(bench.instance, full, bench.options.stored, YEAR, ended=timedelta(hours=1, minutes=5))
+    ago = timedelta(hours=1, minutes=5)
+    growth.load(bench.instance, full, bench.options.stored, YEAR, ended=ago, events=growth.DELIVERED)
     growth.load(bench.instance, full, RECENT_ORDERS, timedelta(minutes=1))
     growth.vacuum(bench.instance, full)
-    growth.due_now(bench.instance, full)
     audit(bench, full, "audit", f"audit of {bench.options.stored:,} orders")
+    for number in range(bench.options.runs):
+        _lives(bench, full, number)
     for number in range(bench.options.runs):
         bench.floor("stored")
         empty = bench.instance.fresh()
@@ -31,6 +34,17 @@ def run(bench: Bench) -> None:
     growth.due_now(bench.instance, full)
     audit(bench, full, "audit.grown", "audit of these and all that was bought since")
     bench.instance.drop(full)
+
+
+def _lives(bench: Bench, full: str, number: int) -> None:
+    """Before anything else is bought: `work` would have to fulfil that first."""
+    empty = bench.instance.fresh()
+    sides = [(".empty", empty, "database empty"), (".stored", full, "orders stored")]
+    for suffix, database, where in sides if number % 2 else sides[::-1]:
+        bench.instance.checkpoint()
+        reading, _ = life.burst(bench.instance, database, life.MANY_DEALERS, life.BURST_SECONDS)
+        bench.note(f"life{suffix}", f"life, {life.MANY_DEALERS} dealers, as fast as it goes, {where}", reading)
+    bench.instance.drop(empty)
 
 
 class Side(NamedTuple):
@@ -52,6 +66,9 @@ def _side_by_side(bench: Bench, sides: Sequence[Side]) -> None:
     for side in sides:
         delivered = known[side.suffix][1]
         bench.measure(bench.query("delivered", "delivered just now", delivered, 64, side.suffix), side.target)
+    for load in bench.lists(64):
+        for side in sides:
+            bench.measure(load._replace(key=load.key + side.suffix, title=load.title + of(side.suffix)), side.target)
     full = next(side for side in sides if side.suffix == ".stored")
     old = growth.delivered(bench.instance, full.database, OLD_ORDERS, recent=False)
     bench.measure(bench.query("old", "random old ones", old, 64, full.suffix), full.target)

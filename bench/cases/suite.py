@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -85,7 +86,7 @@ class Bench:
         title = f"order, one dealer, {connections_text(connections)}"
         return Load(
             f"orders.hot.{connections}{suffix}",
-            title + _of(suffix),
+            title + of(suffix),
             connections,
             lambda: calls.orders([self.instance.hot]),
             writes=True,
@@ -95,7 +96,7 @@ class Bench:
         title = f"order, {len(self.instance.dealers)} dealers, {connections_text(connections)}"
         return Load(
             f"orders.thousand.{connections}{suffix}",
-            title + _of(suffix),
+            title + of(suffix),
             connections,
             lambda: calls.orders(self.instance.dealers),
             writes=True,
@@ -104,14 +105,14 @@ class Bench:
     def query(self, what: str, title: str, known: Sequence[growth.Known], connections: int, suffix: str = "") -> Load:
         return Load(
             f"query.{what}.{connections}{suffix}",
-            f"query, {title}, {connections_text(connections)}{_of(suffix)}",
+            f"query, {title}, {connections_text(connections)}{of(suffix)}",
             connections,
             lambda: calls.queries(known),
         )
 
     def plain(self, connections: int, suffix: str = "") -> list[Load]:
         """Balance and a package page."""
-        end = f", {connections_text(connections)}{_of(suffix)}"
+        end = f", {connections_text(connections)}{of(suffix)}"
         hot = [self.instance.hot]
         return [
             Load(
@@ -126,6 +127,15 @@ class Bench:
                 connections,
                 lambda: calls.empty("/account/balance", self.instance.dealers),
             ),
+        ]
+
+    def lists(self, connections: int) -> list[Load]:
+        """The newest 20 orders, and the newest 20 deliveries, of dealers at random."""
+        end = f", newest 20, {connections_text(connections)}"
+        asked = (("orders", "order/list", calls.order_lists), ("deliveries", "delivery/list", calls.delivery_lists))
+        return [
+            Load(f"list.{key}.{connections}", title + end, connections, partial(make, self.instance.dealers))
+            for key, title, make in asked
         ]
 
     def health(self, connections: int, suffix: str = "") -> Load:
@@ -167,5 +177,5 @@ def connections_text(count: int) -> str:
     return "1 connection" if count == 1 else f"{count} connections"
 
 
-def _of(suffix: str) -> str:
+def of(suffix: str) -> str:
     return {".empty": ", database empty", ".stored": ", orders stored"}.get(suffix, "")

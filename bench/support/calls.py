@@ -19,6 +19,9 @@ PAGES = 40  # of 50 packages: the generated catalogue fills them
 VALID_SECONDS = 240  # the service accepts 300, less what signing takes
 
 
+_NEWEST = b'{"pager":{"pageSize":20}}'
+
+
 class Dealer(NamedTuple):
     tenant_id: int
     app_key: str
@@ -74,6 +77,14 @@ def package_pages(dealers: Sequence[Dealer]) -> Calls:
             for dealer, page in zip(_anyone(dealers), pages, strict=False)
         ),
     )
+
+
+def order_lists(dealers: Sequence[Dealer]) -> Calls:
+    return Calls("/esim/order/list", ((dealer, _NEWEST) for dealer in _anyone(dealers)))
+
+
+def delivery_lists(dealers: Sequence[Dealer]) -> Calls:
+    return Calls("/webhook/delivery/list", ((dealer, _NEWEST) for dealer in _anyone(dealers)))
 
 
 def write(file: Path, calls: Calls, count: int) -> Requests:

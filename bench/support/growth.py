@@ -55,6 +55,8 @@ class Stored(NamedTuple):
 
 _HINTS = EVENTS["DELIVERY_UPDATED"].example.change_hints or ()
 
+_AT_ONCE = 500_000  # orders that are loaded in one transaction
+
 # In the order of their foreign keys. $1 is the price of one order, $2 how far ids are from the epoch, in seconds.
 AT = "to_timestamp($2 + order_id / 1000000)"
 _LOADS = (
@@ -134,22 +136,29 @@ def load(
     statement that says what becomes of their webhooks.
     """
     data_keys, buyers = instance.data_keys(database), dealers or _half_hot(instance.dealers)
+    since = clock.now() - ended - over
 
     async def write(opened: Database) -> None:
-        async with opened.transaction() as connection:
-            await connection.execute("SET LOCAL synchronous_commit = off")
-            await connection.execute("SET LOCAL session_replication_role = replica")  # the audit looks at foreign keys
-            await connection.execute("SET LOCAL work_mem = '256MB'")
-            await connection.execute(_STAGE)
-            ids = await _delivery_ids(connection, 2 * count) if events == DELIVERED else None
-            rows = _rows(buyers, data_keys, count, clock.now() - ended - over, over, ids)
-            await connection.copy_records_to_table("stored", records=rows, columns=Stored._fields)
-            await connection.execute("ANALYZE stored")
-            for statement in (*_LOADS, events):
-                await _execute(connection, statement)
-            await connection.execute("DROP TABLE stored")
+        for done in range(0, count, _AT_ONCE):
+            some = min(_AT_ONCE, count - done)
+            async with opened.transaction() as connection:
+                ids = await _delivery_ids(connection, 2 * some) if events == DELIVERED else None
+                rows = _rows(buyers, data_keys, some, since + over * done / count, over * some / count, ids)
+                await _store(connection, rows, events)
 
     instance.run(database, write)
+
+
+async def _store(connection: Connection, rows: Iterator[Stored], events: str) -> None:
+    await connection.execute("SET LOCAL synchronous_commit = off")
+    await connection.execute("SET LOCAL session_replication_role = replica")  # the audit looks at foreign keys
+    await connection.execute("SET LOCAL work_mem = '256MB'")
+    await connection.execute(_STAGE)
+    await connection.copy_records_to_table("stored", records=rows, columns=Stored._fields)
+    await connection.execute("ANALYZE stored")
+    for statement in (*_LOADS, events):
+        await _execute(connection, statement)
+    await connection.execute("DROP TABLE stored")
 
 
 def vacuum(instance: Instance, database: str) -> None:

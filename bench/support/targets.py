@@ -155,6 +155,17 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
             "two processes, dealers stick: CPU ÷ one process", False, 1.05, _cpu("processes.sticking", "processes.one")
         ),
     ),
+    "With many orders stored (10 000 000 by --stored) and all their webhooks, lives and lists stay within 15 % of an"
+    " empty database.": (
+        Target("stored: life, 100 dealers ÷ empty", True, 0.85, _rate("life.stored", "life.empty")),
+        Target("stored: list of orders ÷ empty", True, 0.85, _rate("list.orders.64.stored", "list.orders.64.empty")),
+        Target(
+            "stored: list of deliveries ÷ empty",
+            True,
+            0.85,
+            _rate("list.deliveries.64.stored", "list.deliveries.64.empty"),
+        ),
+    ),
     "An idle dev takes at most 4 % of a core.": (
         Target("dev while nobody calls", False, 4, _percent("dev.idle", "cores"), " % of a core"),
     ),
