@@ -24,6 +24,8 @@ log = structlog.get_logger()
 
 SWEEP_SECONDS = 3_600.0
 SUBJECTS_AT_ONCE = 500
+# A tenant is visited once its oldest row has been due for so long, so that a visit finds more than a row or two.
+DUE_FOR = timedelta(hours=12)
 
 Delete = Callable[[Session, int, Sequence[int], datetime], Awaitable[int]]
 
@@ -95,7 +97,7 @@ class Sweeper:
         limit = self._clock() - retention
         await progress.begin(self._session, kind, limit)
         deleted = 0
-        for tenant_id in await progress.due_tenants(self._session, kind, limit):
+        for tenant_id in await progress.due_tenants(self._session, kind, limit - DUE_FOR):
             step = Step(more=True)
             while step.more:
                 step = await self._paced(self._visit(kind, tenant_id, limit))
