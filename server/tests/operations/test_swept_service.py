@@ -10,18 +10,19 @@ import pytest
 from dealer_server.operations.retention.sweep import Sweeper
 from dealer_server.settings import SettingsError
 from support.api_client import ApiClient, Service, test_settings
+from support.browser import Browser, signed_in
 from support.processes import environment, run
 from support.refunds import bought, refund
 from support.webhook_fixture import listening
 
 DELIVERY_DAYS = 90
 
-# Moves all that there is so many days back: the ids of orders, which hold their time, and every time.
+# Moves all that there is so many days back: the ids of orders, which hold their time, and all times but what is due.
 AGE = """
 DO $$ DECLARE one record; days int := {days}; BEGIN
     FOR one IN SELECT table_name, column_name, data_type FROM information_schema.columns JOIN information_schema.tables
         USING (table_schema, table_name) WHERE table_schema = 'public' AND table_type = 'BASE TABLE'
-        AND (column_name = 'order_id' OR data_type LIKE 'timestamp%')
+        AND (column_name = 'order_id' OR data_type LIKE 'timestamp%' AND column_name <> 'due_at')
         AND table_name NOT IN ('audit_log', 'retention', 'api_minute', 'migration', 'console_session')
     LOOP
         EXECUTE format('UPDATE %I SET %I = %I - %s', one.table_name, one.column_name, one.column_name, CASE
@@ -82,6 +83,26 @@ async def test_swept_database_passes_the_audit_which_still_finds_what_is_missing
     await execute(service, "DELETE FROM webhook_delivery WHERE event_type = 'ORDER_PAID'"
                   f" AND order_id = {int(young['orderId'])}")  # fmt: skip
     assert await service.audit() == ["A13"]
+
+
+async def test_pages_show_an_order_whose_webhooks_were_deleted(service: Service, dealer: ApiClient, admin: Browser):
+    await traded(dealer)
+    before = (await dealer.post("/webhook/delivery/list", {})).data["deliveries"]
+    await execute(service, AGE.format(days=DELIVERY_DAYS + 10))
+    async with sweeper_of(service) as one:
+        await one.sweep()
+    after = (await dealer.post("/webhook/delivery/list", {})).data["deliveries"]
+    order_no, kept = after[-1]["orderNo"], {one["deliveryId"] for one in after}
+    gone = next(one["deliveryId"] for one in before if one["deliveryId"] not in kept)
+    async with signed_in(service, tenant_id=dealer.tenant_id) as person:
+        for who in (admin, person):
+            assert (await who.get(f"/console/orders/{order_no}")).status_code == 200
+        assert (await person.get(f"/console/webhooks/{gone}")).status_code == 404
+        assert (await person.get("/console/webhooks")).status_code == 200
+    operators = f"/console/deliveries/{dealer.tenant_id}/{gone}"
+    assert (await admin.get(operators)).status_code == 404
+    assert (await admin.get("/console/webhooks/failed")).status_code == 200
+    assert (await admin.post(f"{operators}/resend")).status_code < 500
 
 
 async def test_command_shows_what_is_kept(service: Service, dealer: ApiClient):

@@ -795,7 +795,7 @@ FAULTS = (
     Fault("a miscounted profile", "UPDATE wallet SET profile_count = 0 WHERE tenant_id = {b}", "A22", "b"),
     Fault(
         "a sweep by a wrong clock",
-        "UPDATE retention SET deleted_before = now() WHERE kind = 'supplier_event'",
+        "UPDATE retention SET deleted_before = now() - interval '28 days' WHERE kind = 'supplier_event'",
         "A25",
         None,
     ),
@@ -895,15 +895,15 @@ async def test_old_attempts_that_were_deleted_are_not_missed(prepared: Prepared,
     assert (await report_on(dsn, prepared)).violated == []
 
 
-SWEPT = "UPDATE retention SET deleted_before = now() - interval '2 days' WHERE kind LIKE 'webhook%';"
-OLDER = "order_id = order_id - 3 * 86400000000"
+SWEPT = "UPDATE retention SET deleted_before = now() - interval '40 days' WHERE kind LIKE 'webhook%';"
+OLDER = "order_id = order_id - 41 * 86400000000"
 OLD_ORDER = f"""
 UPDATE orders SET {OLDER} WHERE order_id = {{b_failed}};
 UPDATE order_item SET {OLDER} WHERE order_id = {{b_failed}};
 UPDATE profile SET {OLDER} WHERE order_id = {{b_failed}};
-UPDATE ledger_entry SET reference = reference - 3 * 86400000000 WHERE reference = {{b_failed}};
+UPDATE ledger_entry SET reference = reference - 41 * 86400000000 WHERE reference = {{b_failed}};
 """
-OLD_REFUND = "UPDATE refund SET settled_at = now() - interval '3 days'"
+OLD_REFUND = "UPDATE refund SET settled_at = now() - interval '41 days'"
 
 
 async def test_events_that_were_deleted_for_their_age_are_not_missed(
@@ -911,7 +911,7 @@ async def test_events_that_were_deleted_for_their_age_are_not_missed(
 ) -> None:
     await spoil(SWEPT + OLD_ORDER + "DELETE FROM webhook_delivery WHERE order_id = {b_failed}")
     assert (await report_on(dsn, prepared)).violated == []
-    await spoil("UPDATE retention SET deleted_before = now() - interval '4 days'")
+    await spoil("UPDATE retention SET deleted_before = now() - interval '42 days'")
     assert (await report_on(dsn, prepared)).violated == ["A13"]
 
 
@@ -923,7 +923,7 @@ async def test_young_event_of_a_refund_is_missed_beside_an_old_one(prepared: Pre
     assert "A13" in (await report_on(dsn, prepared)).violated
     await spoil(
         "INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, created_at)"
-        " VALUES ({a}, {a_paid}, 'REFUND_COMPLETED', 1, 'SKIPPED', now() - interval '3 days')"
+        " VALUES ({a}, {a_paid}, 'REFUND_COMPLETED', 1, 'SKIPPED', now() - interval '41 days')"
     )
     assert "A13" in (await report_on(dsn, prepared)).violated
 
@@ -931,7 +931,7 @@ async def test_young_event_of_a_refund_is_missed_beside_an_old_one(prepared: Pre
 async def test_all_attempts_of_a_young_delivery_are_missed(prepared: Prepared, dsn: str, spoil: Spoil) -> None:
     await spoil("DELETE FROM webhook_attempt WHERE http_status IS NULL")
     assert (await report_on(dsn, prepared)).violated == ["A14"]
-    await spoil(SWEPT + "UPDATE webhook_delivery SET created_at = created_at - interval '3 days'")
+    await spoil(SWEPT + "UPDATE webhook_delivery SET created_at = created_at - interval '41 days'")
     assert (await report_on(dsn, prepared)).violated == []
 
 

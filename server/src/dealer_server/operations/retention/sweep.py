@@ -69,8 +69,10 @@ class Sweeper:
     async def run(self) -> None:
         """Sweeps every hour, until cancelled."""
         while True:
-            await self._sweep_or_log()
-            await self.close()
+            try:
+                await self._sweep_or_log()
+            finally:
+                await self.close()
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def close(self) -> None:

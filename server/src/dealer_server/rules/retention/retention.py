@@ -40,7 +40,7 @@ def deletable(deliveries: Iterable[PastDelivery], limit: datetime) -> list[int]:
     needed = {one.delivery_id for one in baseline.values()}
     for order_id, one in in_doubt.items():
         last = baseline.get(order_id)
-        if last is not None and one.order_version > last.order_version:
+        if last is None or one.order_version > last.order_version:
             needed.add(one.delivery_id)
     return [
         one.delivery_id
