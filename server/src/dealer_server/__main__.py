@@ -20,7 +20,14 @@ from dealer_server.cli import (
 from dealer_server.cli.command import run
 
 app = App(name="dealer-server", help="The service behind the eSIM Dealer Open API v1.", version_flags=[])
-for command in (processes.dev, processes.serve, processes.work, database.migrate, database.audit):
+for command in (
+    processes.dev,
+    processes.serve,
+    processes.work,
+    database.migrate,
+    database.audit,
+    database.retention,
+):
     app.command(command)
 for group in (tenant, credentials, catalog, stock, keys, webhook, order, topup, refund, supplier, user):
     app.command(group.app)

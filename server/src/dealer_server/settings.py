@@ -5,19 +5,40 @@ import os
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from dealer_server.db.sealing import MasterKeys
 from dealer_server.rules.access import access
+from dealer_server.rules.retention.retention import Kind
 from dealer_server.rules.webhooks import backoff
 
 _POSTGRES = re.compile(r"postgres(ql)?://([^/?#]*@)?(?P<hosts>[^/?#]*)([/?#].*)?", re.DOTALL)
 _HOSTS = re.compile(r"((\[[0-9A-Fa-f:.]+\]|[^\[\]:,]*)(:[0-9]{1,5})?(,|$))*", re.ASCII)
 _VALKEY_SCHEMES = ("valkey", "valkeys", "redis", "rediss", "unix")
+
+
+SHORTEST_RETENTION_DAYS, LONGEST_RETENTION_DAYS = 30, 36_500
+
+
+def _retention(given: object) -> object:
+    """Empty: for ever."""
+    return 0 if given == "" else given
+
+
+def _in_bounds(days: int) -> int:
+    if days != 0 and not SHORTEST_RETENTION_DAYS <= days <= LONGEST_RETENTION_DAYS:
+        raise ValueError(
+            f"{SHORTEST_RETENTION_DAYS} to {LONGEST_RETENTION_DAYS} days, or 0 for ever: dealers are promised what"
+            f" was attempted in the last {SHORTEST_RETENTION_DAYS} days"
+        )
+    return days
+
+
+Days = Annotated[int, BeforeValidator(_retention), AfterValidator(_in_bounds)]
 
 
 class SettingsError(Exception):
@@ -95,6 +116,11 @@ class Settings(BaseSettings):
         description="least time between events of an order that report usage alone; 0: at once",
     )
     refund_failed: bool = Field(default=True, description="refund profiles that finally failed automatically")
+    webhook_attempt_days: Days = Field(default=30, description="how long attempts of webhooks are kept")
+    webhook_delivery_days: Days = Field(
+        default=90, description="how long a webhook is kept that was delivered or given up"
+    )
+    supplier_log_days: Days = Field(default=30, description="how long calls to suppliers and their messages are kept")
     supplier_patience_seconds: float = Field(
         default=3_600.0,
         ge=0,
@@ -170,6 +196,17 @@ class Settings(BaseSettings):
     def usage_interval(self) -> timedelta:
         """The least time between events of an order that report usage alone."""
         return timedelta(seconds=self.usage_event_seconds)
+
+    @property
+    def retention(self) -> dict[Kind, timedelta]:
+        """How long each kind of row is kept; what is not there is kept for ever."""
+        days: dict[Kind, int] = {
+            "webhook_attempt": self.webhook_attempt_days,
+            "webhook_delivery": self.webhook_delivery_days,
+            "supplier_call": self.supplier_log_days,
+            "supplier_event": self.supplier_log_days,
+        }
+        return {kind: timedelta(days=count) for kind, count in days.items() if count}
 
     @property
     def base_url(self) -> str:

@@ -793,6 +793,12 @@ FAULTS = (
     ),
     Fault("a miscounted order", "UPDATE wallet SET order_count = order_count + 1 WHERE tenant_id = {a}", "A22", "a"),
     Fault("a miscounted profile", "UPDATE wallet SET profile_count = 0 WHERE tenant_id = {b}", "A22", "b"),
+    Fault(
+        "a sweep by a wrong clock",
+        "UPDATE retention SET deleted_before = now() - interval '28 days' WHERE kind = 'supplier_event'",
+        "A25",
+        None,
+    ),
     Fault("orderIds handed out again", "UPDATE id_block SET next = {a_paid} WHERE kind = 'order'", "A23", "a"),
     Fault("profileIds handed out again", "UPDATE id_block SET next = 5 WHERE kind = 'profile'", "A23", "b"),
     Fault(
@@ -886,6 +892,46 @@ async def test_old_attempts_that_were_deleted_are_not_missed(prepared: Prepared,
     await spoil("UPDATE webhook_delivery SET created_at = created_at - interval '31 days'")
     assert (await report_on(dsn, prepared)).violated == []
     await spoil("DELETE FROM webhook_attempt")
+    assert (await report_on(dsn, prepared)).violated == []
+
+
+SWEPT = "UPDATE retention SET deleted_before = now() - interval '40 days' WHERE kind LIKE 'webhook%';"
+OLDER = "order_id = order_id - 41 * 86400000000"
+OLD_ORDER = f"""
+UPDATE orders SET {OLDER} WHERE order_id = {{b_failed}};
+UPDATE order_item SET {OLDER} WHERE order_id = {{b_failed}};
+UPDATE profile SET {OLDER} WHERE order_id = {{b_failed}};
+UPDATE ledger_entry SET reference = reference - 41 * 86400000000 WHERE reference = {{b_failed}};
+"""
+OLD_REFUND = "UPDATE refund SET settled_at = now() - interval '41 days'"
+
+
+async def test_events_that_were_deleted_for_their_age_are_not_missed(
+    prepared: Prepared, dsn: str, spoil: Spoil
+) -> None:
+    await spoil(SWEPT + OLD_ORDER + "DELETE FROM webhook_delivery WHERE order_id = {b_failed}")
+    assert (await report_on(dsn, prepared)).violated == []
+    await spoil("UPDATE retention SET deleted_before = now() - interval '42 days'")
+    assert (await report_on(dsn, prepared)).violated == ["A13"]
+
+
+async def test_young_event_of_a_refund_is_missed_beside_an_old_one(prepared: Prepared, dsn: str, spoil: Spoil) -> None:
+    await spoil(SWEPT + refund_row("REFUNDED", "100") + OLD_REFUND)
+    without_money = {"A13"} & set((await report_on(dsn, prepared)).violated)
+    assert without_money == set()
+    await spoil(refund_row("REFUNDED", "100").replace("{a}, 1,", "{a}, 2,"))
+    assert "A13" in (await report_on(dsn, prepared)).violated
+    await spoil(
+        "INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, created_at)"
+        " VALUES ({a}, {a_paid}, 'REFUND_COMPLETED', 1, 'SKIPPED', now() - interval '41 days')"
+    )
+    assert "A13" in (await report_on(dsn, prepared)).violated
+
+
+async def test_all_attempts_of_a_young_delivery_are_missed(prepared: Prepared, dsn: str, spoil: Spoil) -> None:
+    await spoil("DELETE FROM webhook_attempt WHERE http_status IS NULL")
+    assert (await report_on(dsn, prepared)).violated == ["A14"]
+    await spoil(SWEPT + "UPDATE webhook_delivery SET created_at = created_at - interval '41 days'")
     assert (await report_on(dsn, prepared)).violated == []
 
 

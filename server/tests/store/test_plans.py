@@ -5,17 +5,23 @@ import asyncio
 import gc
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from datetime import timedelta
 from typing import Any
 
+from dealer_server import store
+from dealer_server.db.database import Database
 from dealer_server.db.session import Session
+from dealer_server.operations.retention.sweep import Sweeper
+from dealer_server.rules.retention.retention import Kind
 from support.api_client import ApiClient, Service, running_service
 from support.databases import database_named
 from support.webhook_fixture import Receiver
 
 GROWING = {"orders", "order_item", "profile", "profile_life", "ledger_entry", "webhook_delivery", "webhook_attempt"}
-# Not for one order: leases of all that is in flight, every second, and attempts of a month ago, every hour.
-SWEEPS = ("WHERE state = 'IN_FLIGHT' AND due_at <= $1", "DELETE FROM webhook_attempt")
+LOGS = {"purchase", "supplier_call", "supplier_event"}
+# Not for one order: leases of all that is in flight, every second.
+SWEEPS = ("WHERE state = 'IN_FLIGHT' AND due_at <= $1",)
 # All rows of a tenant, or all that are due, are read for those of one key.
 KEY_FILTERED = re.compile(r"\b(order_id|delivery_id|profile_id|transaction_id) = ")
 DEAD_DELIVERIES = 20_000
@@ -33,6 +39,26 @@ SELECT {{tenant_id}}, n, 'ORDER_PAID', 1, 'READY', now() + interval '1 hour', no
 FROM generate_series(1, {DEAD_DELIVERIES}) n;
 INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, created_at)
 SELECT {{tenant_id}}, n, 'DELIVERY_UPDATED', 2, 'WAITING', now() FROM generate_series(1, {DEAD_DELIVERIES}) n;
+"""
+
+RETENTION: dict[Kind, timedelta] = {
+    "webhook_attempt": timedelta(days=30),
+    "webhook_delivery": timedelta(days=90),
+    "supplier_call": timedelta(days=30),
+    "supplier_event": timedelta(days=30),
+}
+# The backlog, given up, each with an attempt and a purchase.
+LOG_OF_SUPPLIERS = """
+UPDATE webhook_delivery SET state = 'FAILED', due_at = NULL, finished_at = created_at WHERE tenant_id = {tenant_id};
+INSERT INTO webhook_attempt (tenant_id, delivery_id, number, started_at, duration_ms)
+SELECT tenant_id, delivery_id, 1, created_at, 1 FROM webhook_delivery WHERE tenant_id = {tenant_id};
+INSERT INTO purchase (tenant_id, profile_id, position, order_id, line, unit_key, supplier, sku, state, created_at,
+    finished_at) SELECT tenant_id, profile_id, 0, order_id, 0, profile_id::text, 's', 's', 'REJECTED', now(), now()
+FROM profile WHERE tenant_id = {tenant_id};
+INSERT INTO supplier_call (tenant_id, profile_id, position, number, supplier, kind, step, sent_at)
+SELECT tenant_id, profile_id, 0, 1, 's', 'ALLOCATE', '', now() FROM purchase WHERE tenant_id = {tenant_id};
+INSERT INTO supplier_event (supplier, key, kind, state, body, received_at)
+SELECT 's', n::text::bytea, 'k', 'APPLIED', '', now() FROM generate_series(1, 2000) n;
 """
 
 
@@ -58,6 +84,29 @@ async def test_every_statement_of_a_life_finds_its_rows_by_key(database_url: str
     assert not scans, "\n".join(scans)
 
 
+async def test_every_statement_of_the_sweep_finds_its_rows_by_key(database_url: str, postgres: str, template: str):
+    database = await Database.open(database_url)
+    others = _sessions()
+    sweeper = Sweeper(database, lambda: database.clock.now() + timedelta(days=100), RETENTION)
+    [session] = [session for session in _sessions() if session not in others]
+    async with database.connection() as connection:
+        tenant_id = await store.tenant.create(connection, "Swept", 0)
+        await connection.execute(BACKLOG.format(tenant_id=tenant_id))
+        await connection.execute(LOG_OF_SUPPLIERS.format(tenant_id=tenant_id))
+    deleted = await sweeper.sweep()
+    assert all(deleted.values()), deleted
+    statements = [sql for sql in session.statements if _of_growing_tables(sql, GROWING | LOGS)]
+    assert len(statements) >= 10
+    scans = await _scans(database_named(postgres, template), statements, GROWING | LOGS)
+    scans += await _scans(database_url, statements, GROWING | LOGS)
+    async with database.connection() as connection:
+        await connection.execute("ANALYZE")
+    scans += await _scans(database_url, statements, GROWING | LOGS)
+    await sweeper.close()
+    await database.close()
+    assert not scans, "\n".join(scans)
+
+
 async def _trade(dealer: ApiClient, receiver: Receiver) -> None:
     """Orders with both webhooks, a repeated order, a refund, a cancellation."""
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
@@ -75,8 +124,8 @@ def _sessions() -> list[Session]:
     return [found for found in gc.get_objects() if isinstance(found, Session)]
 
 
-def _of_growing_tables(sql: str) -> bool:
-    return not GROWING.isdisjoint(re.findall(r"\w+", sql)) and not any(sweep in sql for sweep in SWEEPS)
+def _of_growing_tables(sql: str, growing: Set[str] = GROWING) -> bool:
+    return not growing.isdisjoint(re.findall(r"\w+", sql)) and not any(sweep in sql for sweep in SWEEPS)
 
 
 async def _run(service: Service, sql: str) -> None:
@@ -84,7 +133,7 @@ async def _run(service: Service, sql: str) -> None:
         await connection.execute(sql)
 
 
-async def _scans(database_url: str, statements: Sequence[str]) -> list[str]:
+async def _scans(database_url: str, statements: Sequence[str], growing: Set[str] = GROWING) -> list[str]:
     """The scans of growing tables that no index condition bounds, or one without a key that the statement gives; each
     with its statement."""
     session, found = Session(database_url, {}), list[str]()
@@ -95,7 +144,7 @@ async def _scans(database_url: str, statements: Sequence[str]) -> list[str]:
         [row] = await session.fetch(f"EXPLAIN (FORMAT JSON) EXECUTE explained{given}")
         await session.execute("DEALLOCATE explained")
         for node in _nodes(json.loads(row["QUERY PLAN"])[0]["Plan"]):
-            if node.get("Relation Name") in GROWING and "Scan" in node["Node Type"] and not _bounded(node):
+            if node.get("Relation Name") in growing and "Scan" in node["Node Type"] and not _bounded(node):
                 used = node.get("Index Name", node["Node Type"])
                 found.append(f"{used}, filter {node.get('Filter')}: {' '.join(sql.split())}")
     await session.close()

@@ -1,4 +1,4 @@
-"""What does a worker do beside delivering? Takes back expired leases, closes circuit breakers, deletes old attempts."""
+"""What does a worker do beside delivering? Takes back expired leases, closes circuit breakers."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,8 +20,6 @@ log = structlog.get_logger()
 MOST_LEASES = 500
 ROWS_AT_ONCE = 5_000
 UPKEEP_SECONDS = 1.0
-DELETE_SECONDS = 3600.0
-ATTEMPTS_KEPT = timedelta(days=30)
 
 
 class Upkeep:
@@ -45,13 +43,9 @@ class Upkeep:
 
     async def run(self) -> None:
         """Runs until cancelled: every second, and at once when the recorder asks for it."""
-        delete_at = 0.0
         while True:
             try:
                 await self.step()
-                if (now := asyncio.get_running_loop().time()) >= delete_at:
-                    await self.delete_old_attempts()
-                    delete_at = now + DELETE_SECONDS
             except DatabaseLost:
                 pass
             except Exception:
@@ -66,12 +60,6 @@ class Upkeep:
             pass
         while self._recorder.recovered:
             await self._close_breaker(self._recorder.recovered.pop())
-
-    async def delete_old_attempts(self) -> None:
-        """Deletes attempts older than 30 days. Raises DatabaseLost."""
-        before = self._clock() - ATTEMPTS_KEPT
-        while await upkeep.delete_attempts(self._session, before, ROWS_AT_ONCE) >= ROWS_AT_ONCE:
-            pass
 
     async def _take_back_leases(self) -> None:
         for lease in await upkeep.expired_leases(self._session, self._clock(), MOST_LEASES):

@@ -18,6 +18,7 @@ from dealer_server.fulfillment.refund_settler import RefundSettler
 from dealer_server.fulfillment.supervisor import SupplierLoop, SupplierSupervisor
 from dealer_server.fulfillment.supplier_event_handler import SupplierEventHandler
 from dealer_server.fulfillment.void_queue import VoidQueue, queues
+from dealer_server.operations.retention.sweep import Sweeper
 from dealer_server.store.suppliers.supplier import Supplier as SupplierRow
 from dealer_server.suppliers.contract import Remote
 from dealer_server.webhooks.loop import Deliverer, Options
@@ -65,6 +66,7 @@ async def run(shared: SharedParts, events: socket.socket | None) -> None:
             fulfiller.run(signals.fulfillment),
             deliverer.run(),
             resender.run(),
+            Sweeper(shared.database, clock.now, settings.retention).run(),
             settler.run(),
             *(queue.run() for queue in voids),
             supervisor.run(),

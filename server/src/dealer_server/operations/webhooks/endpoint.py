@@ -97,16 +97,18 @@ async def resend(
     Raises 310272 if the dealer has no such delivery, 200002 without an active callback URL.
     """
     delivery_id = identity.profile_id(call.delivery_id)
+    unknown = OrderNotFound("deliveryId names no delivery of yours; /webhook/delivery/list shows them")
 
     async def work(connection: Connection) -> calls.Delivery:
         if delivery_id is None or await log.find(connection, tenant_id, delivery_id) is None:
-            raise OrderNotFound("deliveryId names no delivery of yours; /webhook/delivery/list shows them")
+            raise unknown
         endpoint = await endpoints.find(connection, tenant_id)
         if endpoint is None or endpoint.state != "ACTIVE":
             raise StatusForbids("no callback URL is set and enabled, so there is nowhere to send to; use /webhook/set")
         await webhook_resend.resend(connection, tenant_id, [delivery_id], now)
         delivery = await log.find(connection, tenant_id, delivery_id)
-        assert delivery is not None, "deliveries are never deleted"
+        if delivery is None:  # it has just been deleted: it is too old (operations/retention/sweep.py)
+            raise unknown
         if author is not None:
             detail = {"deliveryId": str(delivery_id)}
             await store.audit_log.record_act(connection, author, "webhook.resend", tenant_id, detail)

@@ -121,7 +121,7 @@ async def find(connection: Connection, tenant_id: int, delivery_id: int) -> Deli
 
 
 async def attempts(connection: Connection, tenant_id: int, delivery_ids: Sequence[int]) -> dict[int, list[Attempt]]:
-    """The attempts of each delivery that are still kept, first to last. They are kept for 30 days."""
+    """The attempts of each delivery that are still kept, first to last. They are kept for 30 days at least."""
     rows = await connection.fetch(
         "SELECT tenant_id, delivery_id, number, started_at, duration_ms, remote_address, http_status, error,"
         " answer_head FROM webhook_attempt WHERE tenant_id = $1 AND delivery_id = ANY($2::bigint[])"

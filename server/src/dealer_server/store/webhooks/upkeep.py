@@ -1,4 +1,4 @@
-"""Which deliveries and attempts need care? Expired leases, endpoints that are not active, attempts that are too old."""
+"""Which deliveries need care? Those with expired leases, and those of endpoints that are not active."""
 
 from datetime import datetime
 from typing import NamedTuple
@@ -55,17 +55,3 @@ async def skip_unfinished(
 ) -> int:
     """Skips the deliveries that wait for endpoints (or one tenant's) that are not active; how many, at most `limit`."""
     return len(await session.fetch(_SKIP, now, limit, tenant_id))
-
-
-async def delete_attempts(session: Session, before: datetime, limit: int) -> int:
-    """Deletes attempts that started before; how many, at most `limit`.
-
-    Deliveries stay: the last one delivered of an order is the baseline of its next change hints.
-    """
-    deleted = await session.fetch(
-        "DELETE FROM webhook_attempt WHERE ctid = ANY(ARRAY(SELECT ctid FROM webhook_attempt WHERE started_at < $1"
-        " LIMIT $2)) RETURNING 1",
-        before,
-        limit,
-    )
-    return len(deleted)

@@ -98,6 +98,9 @@ _FRAGMENTS = {name: str(bits) for name, bits in _BITS.items()} | {
     "act": ACT,
     "epoch_seconds": str(EPOCH_SECONDS),
     "sequence": str(SEQUENCE),
+    # What is older may have been deleted for its age.
+    "deliveries_from": "(SELECT deleted_before FROM retention WHERE kind = 'webhook_delivery')",
+    "attempts_from": "(SELECT deleted_before FROM retention WHERE kind = 'webhook_attempt')",
 }
 
 

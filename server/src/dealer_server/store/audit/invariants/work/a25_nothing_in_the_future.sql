@@ -30,3 +30,8 @@ WHERE due_at > $2::timestamptz + interval '61 minutes';
 SELECT tenant_id, order_id, delivery_id, event_type, state, due_at, not_before FROM webhook_delivery
 WHERE (state = 'IN_FLIGHT' OR (state = 'READY' AND due_at IS DISTINCT FROM not_before))
     AND due_at > $2::timestamptz + interval '2 minutes';
+
+-- Fault: what is younger than any retention may have been deleted for its age
+-- The shortest is 30 days (settings.py).
+SELECT NULL::bigint AS tenant_id, kind, deleted_before FROM retention
+WHERE deleted_before > $2::timestamptz - interval '29 days';
