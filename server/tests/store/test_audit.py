@@ -6,7 +6,7 @@ import itertools
 import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
@@ -14,12 +14,14 @@ import asyncpg
 import pytest
 
 from dealer_server import store
+from dealer_server.clock import Clock
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys, MasterKeys, delivery_context, profile_context
 from dealer_server.operations.audit.check_invariants import (
     TITLES,
     AuditReport,
+    Scope,
     check_invariants,
     report_json,
     report_text,
@@ -64,6 +66,10 @@ def clock() -> datetime:
     return begun_at()
 
 
+def yesterday() -> datetime:
+    return begun_at() - timedelta(days=1)
+
+
 @pytest.fixture(scope="module")
 async def prepared(database_url: str) -> Prepared:
     """Two dealers whose orders are paid, partly or wholly delivered, failed, and from stock; nobody is connected."""
@@ -71,10 +77,9 @@ async def prepared(database_url: str) -> Prepared:
     async with database.connection() as connection:
         keys = await data_key.load(connection, MASTER_KEYS)
         await load_stock(connection, keys)
-    ids = {}
+    ids = await history(database, keys)
     for name in ("a", "b"):
-        terms = Terms(name=name, balance="1000.00", credit_limit="100.00")
-        ids[name] = int((await create_tenant(database, MASTER_KEYS, "test", "USD", terms, "tester", clock)).tenant_id)
+        ids[name] = await dealer(database, name)
     async with database.connection() as connection:
         await connection.execute(
             f"INSERT INTO webhook_endpoint (tenant_id, url) VALUES ({ids['a']}, 'https://a.example')"
@@ -99,6 +104,24 @@ async def prepared(database_url: str) -> Prepared:
     return Prepared(database_url, keys, ids)
 
 
+async def dealer(database: Database, name: str) -> int:
+    terms = Terms(name=name, balance="1000.00", credit_limit="100.00")
+    return int((await create_tenant(database, MASTER_KEYS, "test", "USD", terms, "tester", clock)).tenant_id)
+
+
+async def history(database: Database, keys: DataKeys) -> dict[str, int]:
+    """Dealer c, whose orders were delivered yesterday, and an audit that found nothing: the checkpoint."""
+    ids = {"c": await dealer(database, "c")}
+    orders = [wanted(ids["c"], name, line("PLAIN", 1)) for name in ("c-old", "c-last")]
+    ids |= await place(database, orders, yesterday)
+    async with database.connection() as connection:
+        for name in ("c-old", "c-last"):
+            await fulfil(connection, keys, ids["c"], ids[name], name)
+    report = await check_invariants(database, MASTER_KEYS, keys, datetime.now(UTC), Scope(keep=True))
+    assert (report.violated, report.checkpoint) == ([], True)
+    return ids
+
+
 async def load_stock(connection: Connection, keys: DataKeys) -> None:
     await connection.execute("INSERT INTO package VALUES ('SHELF', '{}', now())")
     loaded = [Loaded(iccid, CODE.format(iccid), iccid.encode()) for iccid in STOCK_ICCIDS]
@@ -114,7 +137,9 @@ def wanted(tenant_id: int, transaction_id: str, *lines: OrderLine) -> OrderReque
     return OrderRequest(tenant_id, transaction_id, transaction_id.encode(), "USD", amount, lines)
 
 
-async def place(database: Database, orders: list[OrderRequest]) -> dict[str, int]:
+async def place(
+    database: Database, orders: list[OrderRequest], clock: Clock = clock
+) -> dict[str, int]:
     """Through the batcher that the API uses; the orderIds by transactionId."""
     sessions = [database.session()]
     batcher = OrderBatcher(database, IdAllocator(sessions[0], clock), clock)
@@ -231,10 +256,13 @@ def spoil(prepared: Prepared, dsn: str) -> Spoil:
     return run
 
 
-async def report_on(dsn: str, prepared: Prepared, tenant_id: int | None = None) -> AuditReport:
+WHOLE, INCREMENTAL = Scope(), Scope(incremental=True, keep=True)
+
+
+async def report_on(dsn: str, prepared: Prepared, scope: Scope = WHOLE) -> AuditReport:
     database = await Database.open(dsn)
     try:
-        return await check_invariants(database, MASTER_KEYS, prepared.data_keys, datetime.now(UTC), tenant_id)
+        return await check_invariants(database, MASTER_KEYS, prepared.data_keys, datetime.now(UTC), scope)
     finally:
         await database.close()
 
@@ -245,7 +273,7 @@ async def test_a_clean_database_has_no_violation(prepared: Prepared, dsn: str) -
     assert [one.code for one in report.invariants] == [f"A{number}" for number in range(1, 26)]
     assert all(one.checked for one in report.invariants)
     for tenant in ("a", "b"):
-        assert (await report_on(dsn, prepared, prepared.ids[tenant])).violated == []
+        assert (await report_on(dsn, prepared, Scope(prepared.ids[tenant]))).violated == []
 
 
 class Fault(NamedTuple):
@@ -763,7 +791,7 @@ FAULTS = (
     Fault(
         "a life of nothing",
         "INSERT INTO profile_life (tenant_id, profile_id, order_id, line, supplier, iccid, created_at)"
-        " SELECT tenant_id, 999999, order_id, line, 'simulated', 'none', now()"
+        " SELECT tenant_id, profile_id + 1000, order_id, line, 'simulated', 'none', now()"
         " FROM profile WHERE order_id = {a_paid} ORDER BY profile_id LIMIT 1",
         "A20",
         "a",
@@ -809,17 +837,21 @@ FAULTS = (
 )
 
 
-PLANTED: dict[Fault, set[tuple[str, str]]] = {}
-"""What was found of each fault so far."""
+PLANTED: dict[tuple[Fault, bool], set[tuple[str, str]]] = {}
+"""What was found so far of each fault, by the whole or by the incremental audit."""
 
 
+@pytest.mark.parametrize("scope", (WHOLE, INCREMENTAL), ids=("whole", "incremental"))
 @pytest.mark.parametrize("fault", FAULTS, ids=[f"{one.violated.split()[0]} {one.name}" for one in FAULTS])
-async def test_a_planted_fault_is_named(prepared: Prepared, dsn: str, spoil: Spoil, fault: Fault) -> None:
+async def test_a_planted_fault_is_named(
+    prepared: Prepared, dsn: str, spoil: Spoil, fault: Fault, scope: Scope
+) -> None:
     await spoil(fault.sql)
-    report = await report_on(dsn, prepared)
-    PLANTED[fault] = {(one.code, str(row["fault"])) for one in report.invariants for row in one.samples}
+    report = await report_on(dsn, prepared, scope)
+    PLANTED[fault, scope.incremental] = {(one.code, str(row["fault"])) for one in report.invariants for row in one.samples}
     codes = fault.violated.split()
     assert sorted(report.violated) == sorted(codes), report_text(report)
+    assert not report.checkpoint
     found = report[codes[0]]
     assert found.violations >= len(found.samples) > 0
     samples = [(row.get("tenant_id"), row.get("order_id")) for row in found.samples]
@@ -830,10 +862,12 @@ async def test_a_planted_fault_is_named(prepared: Prepared, dsn: str, spoil: Spo
         assert tenant_id in [sample[0] for sample in samples]
 
 
-def test_every_statement_of_the_audit_finds_a_planted_fault() -> None:
-    if len(PLANTED) < len(FAULTS):
+@pytest.mark.parametrize("incremental", (False, True))
+def test_every_statement_of_the_audit_finds_a_planted_fault(incremental: bool) -> None:
+    planted = [found for (_, how), found in PLANTED.items() if how == incremental]
+    if len(planted) < len(FAULTS):
         pytest.skip("not every fault was planted in this run")
-    found = set().union(*PLANTED.values())
+    found = set().union(*planted)
     assert [(one.invariant, one.fault) for one in QUERIES if (one.invariant, one.fault) not in found] == []
 
 
@@ -847,11 +881,11 @@ async def test_an_audit_of_one_tenant_sees_no_other(prepared: Prepared, dsn: str
                 "UPDATE profile SET activated = NOT activated")  # fmt: skip
     everywhere = await report_on(dsn, prepared)
     for name in ("a", "b"):
-        report = await report_on(dsn, prepared, prepared.ids[name])
+        report = await report_on(dsn, prepared, Scope(prepared.ids[name]))
         assert report.violated == everywhere.violated
         rows = [row for one in report.invariants for row in one.samples]
         assert {row["tenant_id"] for row in rows} == {prepared.ids[name]}
-    assert everywhere["A1"].violations == 2
+    assert everywhere["A1"].violations == 3
 
 
 async def test_a_log_that_was_written_anew_does_not_lead_to_the_head_that_was_seen(
@@ -864,9 +898,9 @@ async def test_a_log_that_was_written_anew_does_not_lead_to_the_head_that_was_se
     assert (await check_invariants(database, MASTER_KEYS, None, begun_at(), seen=seen)).violated == []
     await spoil(
         "DELETE FROM audit_log WHERE action = 'tenant.set';"
-        "UPDATE audit_log SET author = 'x' WHERE audit_id = 2;"
-        f"UPDATE audit_log act SET hash = sha256(b.hash || {ACT}) FROM audit_log b WHERE b.audit_id = 1 AND"
-        " act.audit_id = 2; UPDATE audit_head SET acts = 2, hash = (SELECT hash FROM audit_log WHERE audit_id = 2)"
+        "UPDATE audit_log SET author = 'x' WHERE audit_id = 3;"
+        f"UPDATE audit_log act SET hash = sha256(b.hash || {ACT}) FROM audit_log b WHERE b.audit_id = 2 AND"
+        " act.audit_id = 3; UPDATE audit_head SET acts = 3, hash = (SELECT hash FROM audit_log WHERE audit_id = 3)"
     )
     unseen = await check_invariants(database, MASTER_KEYS, None, begun_at())
     found = await check_invariants(database, MASTER_KEYS, None, begun_at(), seen=seen)
