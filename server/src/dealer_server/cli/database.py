@@ -52,9 +52,7 @@ async def audit(
         raise SettingsError(f"--log-head {log_head!r}: the hexadecimal digits that an audit printed") from None
     scope = Scope(tenant, begin, incremental, keep=True)
     master_keys = context.settings.master_keys
-    with Progress(
-        console=Console(stderr=True), disable=as_json or not sys.stderr.isatty(), transient=True
-    ) as progress:
+    with Progress(console=Console(stderr=True), disable=as_json or not sys.stderr.isatty(), transient=True) as progress:
         bar = progress.add_task("audit", total=None)
         report = await check_invariants(
             context.database, master_keys, None, context.clock(), scope, seen,

@@ -198,7 +198,11 @@ _FIND = (
         " ORDER BY supplier, due_at LIMIT 1) UNION ALL SELECT next.supplier FROM followed of CROSS JOIN LATERAL"
         " (SELECT supplier FROM profile_life t WHERE due_at IS NOT NULL AND t.supplier > of.supplier"
         " ORDER BY t.supplier, t.due_at LIMIT 1) next) "
-        + _each("followed of", "profile_life", "t.supplier = of.supplier AND t.due_at < {now}::timestamptz - interval '1 hour'"),
+        + _each(
+            "followed of",
+            "profile_life",
+            "t.supplier = of.supplier AND t.due_at < {now}::timestamptz - interval '1 hour'",
+        ),
     ),
     _order("SELECT tenant_id, order_id FROM pg_temp.profile"),
     _order("SELECT tenant_id, order_id FROM pg_temp.profile_life"),
