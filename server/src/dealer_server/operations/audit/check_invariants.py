@@ -102,7 +102,6 @@ async def check_invariants(
     `seen`: the head of the audit log in an earlier report. Raises OperatorError where there is no checkpoint.
     """
     async with _snapshot(database, incremental=scope.incremental or scope.since is not None) as connection:
-        taken_at = await connection.fetchval("SELECT now()")
         start = await _start(connection, scope)
         steps = (excerpt.step_count(start) if start else 0) + len(invariants.QUERIES) + len(secrets.SECRETS)
         audit = _Audit(connection, scope.tenant_id, now, lambda: step_done(steps))
@@ -116,7 +115,7 @@ async def check_invariants(
         await audit.open_secrets(master_keys, data_keys)
         results = [_invariant(code, audit.findings[code]) for code in CODES]
         clean = all(result.checked and not result.violations for result in results)
-        kept = clean and scope.keep and scope.proves_all and await _keep(database, connection, taken_at)
+        kept = clean and scope.keep and scope.proves_all and await _keep(database, connection)
     return AuditReport(
         at=now,
         tenant_id=scope.tenant_id,
@@ -152,16 +151,16 @@ async def _start(connection: Connection, scope: Scope) -> excerpt.Start | None:
     return excerpt.Start(last.at, last)
 
 
-async def _keep(database: Database, audited: Connection, taken_at: datetime) -> bool:
+async def _keep(database: Database, audited: Connection) -> bool:
     """Makes the audit's snapshot the next checkpoint; False where another audit has made a newer one meanwhile, or the
     database is a standby."""
-    if await audited.fetchval("SELECT pg_is_in_recovery()"):
-        return False
     snapshot = await checkpoint.export_snapshot(audited)
+    if snapshot is None:
+        return False
     async with database.connection() as connection:
         try:
             async with connection.transaction(isolation="repeatable_read"):
-                await checkpoint.record(connection, snapshot, taken_at)
+                await checkpoint.record(connection, snapshot)
         except (asyncpg.SerializationError, asyncpg.UniqueViolationError):
             return False
     return True

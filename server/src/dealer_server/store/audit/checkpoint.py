@@ -22,25 +22,34 @@ async def last(connection: Connection) -> Checkpoint | None:
     return as_value(Checkpoint, row) if row else None
 
 
-async def export_snapshot(connection: Connection) -> str:
-    """Lets another connection see what this transaction sees, for as long as this one is open."""
-    name: str | None = await connection.fetchval("SELECT pg_export_snapshot()")
-    assert name is not None, "PostgreSQL names each snapshot"
-    return name
+class Snapshot(NamedTuple):
+    """What a transaction sees, by its name, and when it began."""
+
+    name: str
+    at: datetime
 
 
-async def record(connection: Connection, snapshot: str, at: datetime) -> None:
-    """Writes the checkpoint of the snapshot, which was taken at this time, in place of the one before.
+async def export_snapshot(connection: Connection) -> Snapshot | None:
+    """Lets other connections see what this transaction sees, for as long as it is open. None on a standby, which can
+    record nothing."""
+    row = await connection.fetchrow(
+        "SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_export_snapshot() END AS name, now() AS at"
+    )
+    return as_value(Snapshot, row) if row and row["name"] else None
+
+
+async def record(connection: Connection, snapshot: Snapshot) -> None:
+    """Writes the checkpoint of a snapshot in place of the one before.
 
     Call it first in a repeatable read transaction. Raises asyncpg.SerializationError or asyncpg.UniqueViolationError
     where another audit wrote one after the snapshot.
     """
-    await connection.execute(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
+    await connection.execute(f"SET TRANSACTION SNAPSHOT '{snapshot.name}'")
     await connection.execute("DELETE FROM audit_checkpoint")
     await connection.execute(
         "INSERT INTO audit_checkpoint (at, acts, last_act, hash) SELECT $1, acts,"
         " coalesce((SELECT max(audit_id) FROM audit_log), 0), hash FROM audit_head",
-        at,
+        snapshot.at,
     )
     await connection.execute("DELETE FROM audit_checkpoint_wallet")
     await connection.execute(

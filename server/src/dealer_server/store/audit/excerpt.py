@@ -78,7 +78,7 @@ class Size(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One statement that fills the excerpt. Words in braces are values. `by_time`: a block-range index finds its rows."""
+    """A statement that fills the excerpt. Words in braces are values. `by_time`: a block-range index finds its rows."""
 
     sql: str
     by_time: bool = False

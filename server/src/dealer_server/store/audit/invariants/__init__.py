@@ -5,8 +5,8 @@ that break the invariant in one way, the fault named above it, and says the tena
 hash or sorted. $1 is the tenant that is audited, NULL for all; $2 is the time of the audit. Words in braces stand for
 the fragments below.
 
-An incremental audit runs the same statements on an excerpt of the tables (store/audit/excerpt.py). Those that count from
-the beginning begin at its opening there: {opening}, {entries}, {acts_before} and {hash_before}.
+An incremental audit runs the same statements on an excerpt of the tables (store/audit/excerpt.py). There {opening},
+{entries}, {acts_before} and {hash_before} let those that count from the beginning go on from where it begins.
 """
 
 import re
@@ -142,7 +142,7 @@ def _read(file: Traversable) -> tuple[str, str, list[Query]]:
 
 
 def _with(fragments: Mapping[str, str], sql: str) -> str:
-    return re.sub(r"\{([a-z_]+)\}", lambda word: (_FRAGMENTS | fragments)[word[1]], sql)
+    return re.sub(r"\{([a-z_]+)\}", lambda word: {**_FRAGMENTS, **fragments}[word[1]], sql)
 
 
 _INVARIANTS = [_read(file) for file in sorted(_files(resources.files(__name__)), key=lambda file: file.name)]
