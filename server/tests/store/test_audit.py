@@ -905,6 +905,11 @@ async def test_an_incremental_audit_needs_a_checkpoint(prepared: Prepared, dsn: 
         await report_on(dsn, prepared, INCREMENTAL)
 
 
+async def test_who_may_only_read_audits_everything_and_leaves_no_checkpoint(prepared: Prepared, dsn: str) -> None:
+    report = await report_on(f"{dsn}&default_transaction_read_only=on", prepared, Scope(keep=True))
+    assert (report.violated, report.checkpoint) == ([], False)
+
+
 async def test_the_report_of_an_incremental_audit_says_what_it_covered(prepared: Prepared, dsn: str) -> None:
     report = await report_on(dsn, prepared, INCREMENTAL)
     assert report.covered and report.covered.from_checkpoint

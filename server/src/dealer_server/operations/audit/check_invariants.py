@@ -85,6 +85,8 @@ StepDone = Callable[[int], None]
 EVERYTHING = Scope()
 # A time says nothing of what the wallets had counted by then.
 _NEED_CHECKPOINT = frozenset({"A22"})
+_OVERTAKEN = (asyncpg.SerializationError, asyncpg.UniqueViolationError)
+_READ_ONLY = (asyncpg.ReadOnlySQLTransactionError, asyncpg.InsufficientPrivilegeError)
 
 
 async def check_invariants(
@@ -152,8 +154,8 @@ async def _start(connection: Connection, scope: Scope) -> excerpt.Start | None:
 
 
 async def _keep(database: Database, audited: Connection) -> bool:
-    """Makes the audit's snapshot the next checkpoint; False where another audit has made a newer one meanwhile, or the
-    database is a standby."""
+    """Makes the audit's snapshot the next checkpoint. False where another audit has made a newer one meanwhile, and
+    where nothing may be written: on a standby, or by a role that only reads."""
     snapshot = await checkpoint.export_snapshot(audited)
     if snapshot is None:
         return False
@@ -161,7 +163,7 @@ async def _keep(database: Database, audited: Connection) -> bool:
         try:
             async with connection.transaction(isolation="repeatable_read"):
                 await checkpoint.record(connection, snapshot)
-        except (asyncpg.SerializationError, asyncpg.UniqueViolationError):
+        except (*_OVERTAKEN, *_READ_ONLY):
             return False
     return True
 
