@@ -32,6 +32,7 @@ def run(bench: Bench) -> None:
         bench.instance.drop(empty)
     bench.floor("stored")
     growth.due_now(bench.instance, full)
+    audit(bench, full, "audit.incremental", "audit of what was bought since alone", "--incremental")
     audit(bench, full, "audit.grown", "audit of these and all that was bought since")
     bench.instance.drop(full)
 

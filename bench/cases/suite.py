@@ -154,13 +154,15 @@ def recent_orders(bench: Bench, database: str, target: Target) -> tuple[list[gro
     return paid, growth.delivered(bench.instance, database, RECENT_ORDERS, recent=True)
 
 
-def audit(bench: Bench, database: str, key: str, title: str) -> None:
+def audit(bench: Bench, database: str, key: str, title: str, *arguments: str) -> None:
     """Raises Failed where an invariant does not hold."""
     program = Path(sys.executable).with_name("dealer-server")
     environment = bench.instance.environment(database)
     with tempfile.TemporaryFile() as output:
         begun = time.monotonic()
-        running = subprocess.Popen([program, "audit", "--json"], env=environment, stdout=output, stderr=output)
+        running = subprocess.Popen(
+            [program, "audit", "--json", *arguments], env=environment, stdout=output, stderr=output
+        )
         deadline = threading.Timer(_AUDIT_SECONDS, running.kill)
         deadline.start()
         _, status, used = os.wait4(running.pid, 0)

@@ -218,6 +218,8 @@ BAD_TERMS = [
     (("tenant", "adjust", "10001", "1e3", "--reason", "x"), "amount '1e3'"),
     (("tenant", "adjust", "10001", "-9999", "--reason", "x"), "do not cover -9999"),
     (("audit", "--log-head", "what"), "--log-head 'what'"),
+    (("audit", "--since", "today"), "--since 'today': a time such as 2026-11-20T08:15:30Z, a date, or"),
+    (("audit", "--since", "1d", "--incremental"), "--since and --incremental exclude each other"),
     (("credentials", "reset", "ak_test_nobody"), "no credential 'ak_test_nobody'"),
     (("credentials", "disable", "ak_test_nobody"), "no credential 'ak_test_nobody'"),
     (("credentials", "enable", "ak_test_nobody"), "no credential 'ak_test_nobody'"),
@@ -326,6 +328,22 @@ async def test_the_exit_status_of_audit_is_the_number_of_violated_invariants(
     assert text.status == done.status and "VIOLATION" in text.out and made.tenant_id in text.out
     await look.execute("UPDATE wallet SET balance = balance - 1 WHERE tenant_id = $1", int(made.tenant_id))
     await ok("audit", env=env)
+
+
+async def test_an_incremental_audit_goes_on_from_the_last_one(
+    env: dict[str, str], service: Service, look: asyncpg.Connection
+):
+    whole = json.loads(await ok("audit", "--json", env=env))
+    assert whole["checkpoint"] and whole["covered"] is None
+    made = await service.tenant(balance="5")
+    covered = json.loads(await ok("audit", "--incremental", "--json", env=env))["covered"]
+    assert covered["fromCheckpoint"] and covered["entries"] >= 1
+    assert "covered: since the audit of " in await ok("audit", "--incremental", env=env)
+    for since in ("1d", datetime.now(UTC).date().isoformat()):
+        assert "covered: since 20" in await ok("audit", "--since", since, env=env)
+    await look.execute("UPDATE wallet SET balance = balance + 1 WHERE tenant_id = $1", int(made.tenant_id))
+    assert (await run("audit", "--incremental", env=env)).status == 1
+    await look.execute("UPDATE wallet SET balance = balance - 1 WHERE tenant_id = $1", int(made.tenant_id))
 
 
 # Settings

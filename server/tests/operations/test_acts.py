@@ -235,7 +235,7 @@ async def test_the_migration_chains_older_audit_records(postgres: str):
     await connection.execute(chaining.sql)
     await store.audit_log.record_act(connection, "ops", "after", None, {})
     found = [
-        await invariants.violations(connection, one, None, clock.now())
+        await invariants.violations(connection, one.sql, None, clock.now())
         for one in invariants.QUERIES
         if one.invariant == "A24"
     ]

@@ -6,7 +6,7 @@ import itertools
 import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
@@ -14,16 +14,19 @@ import asyncpg
 import pytest
 
 from dealer_server import store
+from dealer_server.clock import Clock
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys, MasterKeys, delivery_context, profile_context
 from dealer_server.operations.audit.check_invariants import (
     TITLES,
     AuditReport,
+    Scope,
     check_invariants,
     report_json,
     report_text,
 )
+from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.orders.id_allocator import IdAllocator
 from dealer_server.operations.orders.place import OrderBatcher
 from dealer_server.operations.tenants.create import create_tenant
@@ -64,6 +67,10 @@ def clock() -> datetime:
     return begun_at()
 
 
+def yesterday() -> datetime:
+    return begun_at() - timedelta(days=1)
+
+
 @pytest.fixture(scope="module")
 async def prepared(database_url: str) -> Prepared:
     """Two dealers whose orders are paid, partly or wholly delivered, failed, and from stock; nobody is connected."""
@@ -71,10 +78,9 @@ async def prepared(database_url: str) -> Prepared:
     async with database.connection() as connection:
         keys = await data_key.load(connection, MASTER_KEYS)
         await load_stock(connection, keys)
-    ids = {}
+    ids = await history(database, keys)
     for name in ("a", "b"):
-        terms = Terms(name=name, balance="1000.00", credit_limit="100.00")
-        ids[name] = int((await create_tenant(database, MASTER_KEYS, "test", "USD", terms, "tester", clock)).tenant_id)
+        ids[name] = await dealer(database, name)
     async with database.connection() as connection:
         await connection.execute(
             f"INSERT INTO webhook_endpoint (tenant_id, url) VALUES ({ids['a']}, 'https://a.example')"
@@ -89,6 +95,7 @@ async def prepared(database_url: str) -> Prepared:
             wanted(ids["a"], "a-stock-paid", line("SHELF", 1, supplier=STOCK)),
             wanted(ids["b"], "b-delivered", line("PLAIN", 1)),
             wanted(ids["b"], "b-failed", line("PLAIN", 1)),
+            wanted(ids["c"], "c-new", line("PLAIN", 1)),
         ],
     )  # fmt: skip
     async with database.connection() as connection:
@@ -97,6 +104,22 @@ async def prepared(database_url: str) -> Prepared:
         await tell(connection, keys, ids["a"], ids["a-delivered"])
     await database.close()
     return Prepared(database_url, keys, ids)
+
+
+async def dealer(database: Database, name: str) -> int:
+    terms = Terms(name=name, balance="1000.00", credit_limit="100.00")
+    return int((await create_tenant(database, MASTER_KEYS, "test", "USD", terms, "tester", clock)).tenant_id)
+
+
+async def history(database: Database, keys: DataKeys) -> dict[str, int]:
+    """Dealer c, whose order was delivered yesterday, and an audit that found nothing: the checkpoint."""
+    ids = {"c": await dealer(database, "c")}
+    ids |= await place(database, [wanted(ids["c"], "c-old", line("PLAIN", 1))], yesterday)
+    async with database.connection() as connection:
+        await fulfil(connection, keys, ids["c"], ids["c-old"], "c-old")
+    report = await check_invariants(database, MASTER_KEYS, keys, datetime.now(UTC), Scope(keep=True))
+    assert (report.violated, report.checkpoint) == ([], True)
+    return ids
 
 
 async def load_stock(connection: Connection, keys: DataKeys) -> None:
@@ -114,7 +137,7 @@ def wanted(tenant_id: int, transaction_id: str, *lines: OrderLine) -> OrderReque
     return OrderRequest(tenant_id, transaction_id, transaction_id.encode(), "USD", amount, lines)
 
 
-async def place(database: Database, orders: list[OrderRequest]) -> dict[str, int]:
+async def place(database: Database, orders: list[OrderRequest], clock: Clock = clock) -> dict[str, int]:
     """Through the batcher that the API uses; the orderIds by transactionId."""
     sessions = [database.session()]
     batcher = OrderBatcher(database, IdAllocator(sessions[0], clock), clock)
@@ -231,10 +254,13 @@ def spoil(prepared: Prepared, dsn: str) -> Spoil:
     return run
 
 
-async def report_on(dsn: str, prepared: Prepared, tenant_id: int | None = None) -> AuditReport:
+WHOLE, INCREMENTAL = Scope(), Scope(incremental=True, keep=True)
+
+
+async def report_on(dsn: str, prepared: Prepared, scope: Scope = WHOLE) -> AuditReport:
     database = await Database.open(dsn)
     try:
-        return await check_invariants(database, MASTER_KEYS, prepared.data_keys, datetime.now(UTC), tenant_id)
+        return await check_invariants(database, MASTER_KEYS, prepared.data_keys, datetime.now(UTC), scope)
     finally:
         await database.close()
 
@@ -245,7 +271,7 @@ async def test_a_clean_database_has_no_violation(prepared: Prepared, dsn: str) -
     assert [one.code for one in report.invariants] == [f"A{number}" for number in range(1, 26)]
     assert all(one.checked for one in report.invariants)
     for tenant in ("a", "b"):
-        assert (await report_on(dsn, prepared, prepared.ids[tenant])).violated == []
+        assert (await report_on(dsn, prepared, Scope(prepared.ids[tenant]))).violated == []
 
 
 class Fault(NamedTuple):
@@ -763,7 +789,7 @@ FAULTS = (
     Fault(
         "a life of nothing",
         "INSERT INTO profile_life (tenant_id, profile_id, order_id, line, supplier, iccid, created_at)"
-        " SELECT tenant_id, 999999, order_id, line, 'simulated', 'none', now()"
+        " SELECT tenant_id, profile_id + 1000, order_id, line, 'simulated', 'none', now()"
         " FROM profile WHERE order_id = {a_paid} ORDER BY profile_id LIMIT 1",
         "A20",
         "a",
@@ -815,17 +841,106 @@ FAULTS = (
 )
 
 
-PLANTED: dict[Fault, set[tuple[str, str]]] = {}
-"""What was found of each fault so far."""
+SINCE = Scope(since=datetime.now(UTC) - timedelta(hours=1))
+# Of dealer c, which had a past at the checkpoint.
+FAULTS_BEHIND_THE_CHECKPOINT = (
+    ("UPDATE wallet SET balance = balance + 1 WHERE tenant_id = {c}", "A1"),
+    ("UPDATE wallet SET version = version + 1 WHERE tenant_id = {c}", "A2"),
+    ("DELETE FROM wallet WHERE tenant_id = {c}", "A1 A2 A20"),
+    ("UPDATE ledger_entry SET balance_after = balance_after + 1 WHERE reference = {c_new}", "A3"),
+    ("UPDATE ledger_entry SET version = version + 1 WHERE reference = {c_new}", "A2 A3"),
+    ("DELETE FROM ledger_entry WHERE reference = {c_new}", "A1 A2 A5"),
+    ("UPDATE wallet SET order_count = order_count + 1 WHERE tenant_id = {c}", "A22"),
+    ("UPDATE wallet SET profile_count = profile_count - 1 WHERE tenant_id = {c}", "A22"),
+    ("UPDATE audit_log SET author = 'x' WHERE tenant_id = {a}", "A24"),
+    ("UPDATE audit_head SET acts = acts + 1", "A24"),
+    ("UPDATE id_block SET next = {c_new}", "A23"),
+    ("UPDATE orders SET transaction_id = 'c-new' WHERE order_id = {c_old}", "A12"),
+)
 
 
+@pytest.mark.parametrize("scope", (INCREMENTAL, SINCE), ids=("incremental", "since"))
+@pytest.mark.parametrize(("sql", "violated"), FAULTS_BEHIND_THE_CHECKPOINT)
+async def test_what_came_after_the_checkpoint_follows_from_it(
+    prepared: Prepared, dsn: str, spoil: Spoil, sql: str, violated: str, scope: Scope
+) -> None:
+    """Since a time the first entry is taken as it is; nothing says what the wallet and the log had counted before."""
+    await spoil("ALTER TABLE orders DROP CONSTRAINT orders_transaction_id_tenant_id_key;" + sql)
+    report = await report_on(dsn, prepared, scope)
+    if scope == SINCE and (violated == "A22" or "acts" in sql):
+        assert report.violated == [] and not report["A22"].checked
+    else:
+        assert report.violated == violated.split(), report_text(report)
+
+
+OLD_FAULTS = (
+    ("UPDATE orders SET amount = amount + 1 WHERE order_id = {c_old}", "A5 A6"),
+    ("UPDATE profile SET qr_token = NULL WHERE order_id = {c_old}", "A11"),
+    ("DELETE FROM webhook_delivery WHERE order_id = {c_old}", "A13"),
+    ("UPDATE ledger_entry SET created_at = created_at + interval '2 days' WHERE reference = {c_old}", "A25"),
+    ("UPDATE audit_log SET author = 'x' WHERE tenant_id = {c}", "A24"),
+)
+
+
+@pytest.mark.parametrize(("sql", "violated"), OLD_FAULTS)
+async def test_a_fault_in_what_did_not_change_is_found_by_the_whole_audit_alone(
+    prepared: Prepared, dsn: str, spoil: Spoil, sql: str, violated: str
+) -> None:
+    await spoil(sql)
+    incremental = await report_on(dsn, prepared, INCREMENTAL)
+    assert (incremental.violated, incremental.checkpoint) == ([], True)
+    assert (await report_on(dsn, prepared)).violated == violated.split()
+
+
+async def test_work_that_was_open_at_the_checkpoint_is_looked_at_however_it_ended(
+    prepared: Prepared, dsn: str, spoil: Spoil
+) -> None:
+    """b-delivered has no open work at the checkpoint, a-paid has: it ends without a trace of when."""
+    assert (await report_on(dsn, prepared, INCREMENTAL)).checkpoint
+    await spoil("UPDATE audit_checkpoint SET at = now() + interval '1 hour'")
+    await spoil("UPDATE order_item SET due_at = NULL WHERE order_id = {a_paid};"
+                "UPDATE webhook_delivery SET state = 'SKIPPED', due_at = NULL WHERE order_id = {a_paid};"
+                "UPDATE orders SET amount = amount + 1 WHERE order_id = {b_delivered}")  # fmt: skip
+    assert (await report_on(dsn, prepared, INCREMENTAL)).violated == ["A16"]
+    assert (await report_on(dsn, prepared)).violated == ["A5", "A6", "A16"]
+
+
+async def test_an_incremental_audit_needs_a_checkpoint(prepared: Prepared, dsn: str, spoil: Spoil) -> None:
+    await spoil("DELETE FROM audit_checkpoint")
+    with pytest.raises(OperatorError, match="run `dealer-server audit` first"):
+        await report_on(dsn, prepared, INCREMENTAL)
+
+
+async def test_who_may_only_read_audits_everything_and_leaves_no_checkpoint(prepared: Prepared, dsn: str) -> None:
+    report = await report_on(f"{dsn}&default_transaction_read_only=on", prepared, Scope(keep=True))
+    assert (report.violated, report.checkpoint) == ([], False)
+
+
+async def test_the_report_of_an_incremental_audit_says_what_it_covered(prepared: Prepared, dsn: str) -> None:
+    report = await report_on(dsn, prepared, INCREMENTAL)
+    assert report.covered and report.covered.from_checkpoint
+    assert (report.covered.orders, report.covered.deliveries) == (8, 9)
+    assert json.loads(report_json(report))["covered"]["entries"] == report.covered.entries
+    assert "8 orders" in report_text(report)
+    whole = await report_on(dsn, prepared)
+    assert json.loads(report_json(whole))["covered"] is None
+
+
+PLANTED: dict[tuple[Fault, bool], set[tuple[str, str]]] = {}
+"""What was found so far of each fault, by the whole or by the incremental audit."""
+
+
+@pytest.mark.parametrize("scope", (WHOLE, INCREMENTAL), ids=("whole", "incremental"))
 @pytest.mark.parametrize("fault", FAULTS, ids=[f"{one.violated.split()[0]} {one.name}" for one in FAULTS])
-async def test_a_planted_fault_is_named(prepared: Prepared, dsn: str, spoil: Spoil, fault: Fault) -> None:
+async def test_a_planted_fault_is_named(prepared: Prepared, dsn: str, spoil: Spoil, fault: Fault, scope: Scope) -> None:
     await spoil(fault.sql)
-    report = await report_on(dsn, prepared)
-    PLANTED[fault] = {(one.code, str(row["fault"])) for one in report.invariants for row in one.samples}
+    report = await report_on(dsn, prepared, scope)
+    PLANTED[fault, scope.incremental] = {
+        (one.code, str(row["fault"])) for one in report.invariants for row in one.samples
+    }
     codes = fault.violated.split()
     assert sorted(report.violated) == sorted(codes), report_text(report)
+    assert not report.checkpoint
     found = report[codes[0]]
     assert found.violations >= len(found.samples) > 0
     samples = [(row.get("tenant_id"), row.get("order_id")) for row in found.samples]
@@ -836,10 +951,12 @@ async def test_a_planted_fault_is_named(prepared: Prepared, dsn: str, spoil: Spo
         assert tenant_id in [sample[0] for sample in samples]
 
 
-def test_every_statement_of_the_audit_finds_a_planted_fault() -> None:
-    if len(PLANTED) < len(FAULTS):
+@pytest.mark.parametrize("incremental", (False, True))
+def test_every_statement_of_the_audit_finds_a_planted_fault(incremental: bool) -> None:
+    planted = [found for (_, how), found in PLANTED.items() if how == incremental]
+    if len(planted) < len(FAULTS):
         pytest.skip("not every fault was planted in this run")
-    found = set().union(*PLANTED.values())
+    found = set().union(*planted)
     assert [(one.invariant, one.fault) for one in QUERIES if (one.invariant, one.fault) not in found] == []
 
 
@@ -853,11 +970,11 @@ async def test_an_audit_of_one_tenant_sees_no_other(prepared: Prepared, dsn: str
                 "UPDATE profile SET activated = NOT activated")  # fmt: skip
     everywhere = await report_on(dsn, prepared)
     for name in ("a", "b"):
-        report = await report_on(dsn, prepared, prepared.ids[name])
+        report = await report_on(dsn, prepared, Scope(prepared.ids[name]))
         assert report.violated == everywhere.violated
         rows = [row for one in report.invariants for row in one.samples]
         assert {row["tenant_id"] for row in rows} == {prepared.ids[name]}
-    assert everywhere["A1"].violations == 2
+    assert everywhere["A1"].violations == 3
 
 
 async def test_a_log_that_was_written_anew_does_not_lead_to_the_head_that_was_seen(
@@ -870,9 +987,9 @@ async def test_a_log_that_was_written_anew_does_not_lead_to_the_head_that_was_se
     assert (await check_invariants(database, MASTER_KEYS, None, begun_at(), seen=seen)).violated == []
     await spoil(
         "DELETE FROM audit_log WHERE action = 'tenant.set';"
-        "UPDATE audit_log SET author = 'x' WHERE audit_id = 2;"
-        f"UPDATE audit_log act SET hash = sha256(b.hash || {ACT}) FROM audit_log b WHERE b.audit_id = 1 AND"
-        " act.audit_id = 2; UPDATE audit_head SET acts = 2, hash = (SELECT hash FROM audit_log WHERE audit_id = 2)"
+        "UPDATE audit_log SET author = 'x' WHERE audit_id = 3;"
+        f"UPDATE audit_log act SET hash = sha256(b.hash || {ACT}) FROM audit_log b WHERE b.audit_id = 2 AND"
+        " act.audit_id = 3; UPDATE audit_head SET acts = 3, hash = (SELECT hash FROM audit_log WHERE audit_id = 3)"
     )
     unseen = await check_invariants(database, MASTER_KEYS, None, begun_at())
     found = await check_invariants(database, MASTER_KEYS, None, begun_at(), seen=seen)
@@ -967,7 +1084,8 @@ async def test_the_report_is_json_for_programs_and_text_for_people(prepared: Pre
     assert text.endswith("1 violated: A10")
 
 
-async def test_an_audit_beside_orders_sees_them_whole(prepared: Prepared, dsn: str) -> None:
+@pytest.mark.parametrize("scope", (WHOLE, INCREMENTAL), ids=("whole", "incremental"))
+async def test_an_audit_beside_orders_sees_them_whole(prepared: Prepared, dsn: str, scope: Scope) -> None:
     database = await Database.open(dsn)
     orders = [wanted(prepared.ids["ab"[n % 2]], f"beside-{n}", line("PLAIN", 2)) for n in range(100)]
 
@@ -978,10 +1096,10 @@ async def test_an_audit_beside_orders_sees_them_whole(prepared: Prepared, dsn: s
     shopping = asyncio.create_task(fixture())
     audited = 0
     while not shopping.done():
-        assert (await check_invariants(database, MASTER_KEYS, prepared.data_keys, begun_at())).violated == []
+        assert (await check_invariants(database, MASTER_KEYS, prepared.data_keys, begun_at(), scope)).violated == []
         audited += 1
     await shopping
-    assert (await check_invariants(database, MASTER_KEYS, prepared.data_keys, begun_at())).violated == []
+    assert (await check_invariants(database, MASTER_KEYS, prepared.data_keys, begun_at(), scope)).violated == []
     await database.close()
     assert audited > 1
 

@@ -16,11 +16,12 @@ import httpx2
 from dealer_server import clock, settings, sockets
 from dealer_server.db.database import Database
 from dealer_server.dev import catalogue as generate
-from dealer_server.operations.audit.check_invariants import check_invariants
+from dealer_server.operations.audit.check_invariants import Scope, check_invariants
 from dealer_server.operations.catalogue.import_packages import put_packages
 from dealer_server.operations.tenants.create import Created, create_tenant
 from dealer_server.operations.tenants.set_terms import Terms, set_tenant
 from dealer_server.settings import Settings
+from dealer_server.store.audit import checkpoint
 from dealer_server.store.tenants import data_key
 from dealer_server.wiring import listening, process
 from dealer_server.wiring.listening import Listening
@@ -115,12 +116,16 @@ class Service:
             yield ApiClient(self.url, int(created.tenant_id), created.app_key, created.app_secret, http)
 
     async def audit(self) -> list[str]:
-        """The invariants that are violated, each with its first rows."""
+        """The invariants that are violated. What changed since the last clean audit is also audited alone."""
         keys = self.settings.master_keys
         async with self.database.connection() as connection:
             data_keys = await data_key.load(connection, keys)
-        report = await check_invariants(self.database, keys, data_keys, clock.now())
-        return [str(one) for one in report.violated]
+            scopes = [Scope(incremental=True)] if await checkpoint.last(connection) else []
+        reports = [
+            await check_invariants(self.database, keys, data_keys, clock.now(), scope)
+            for scope in (*scopes, Scope(keep=True))
+        ]
+        return sorted({code for report in reports for code in report.violated})
 
 
 def test_settings(database_url: str, **changed: object) -> Settings:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Collection
 
 import pytest
 
-from dealer_server.operations.audit.check_invariants import check_invariants
+from dealer_server.operations.audit.check_invariants import Scope, check_invariants
 from dealer_server.operations.webhooks import endpoint as webhook
 from dealer_server.store.webhooks.circuit_breaker import PROBE_INTERVAL
 from esim_dealer.wire.calls import ResendDelivery
@@ -83,7 +83,7 @@ async def audit_is_clean(
     webhooks: WebhookFixture, dealer: Dealer, invariants: Collection[str] = WEBHOOK_INVARIANTS
 ) -> None:
     report = await check_invariants(
-        webhooks.database, webhooks.master_keys, webhooks.data_keys, webhooks.clock(), tenant_id=dealer.tenant_id
+        webhooks.database, webhooks.master_keys, webhooks.data_keys, webhooks.clock(), Scope(dealer.tenant_id)
     )
     assert [report[code] for code in report.violated if code in invariants] == []
 

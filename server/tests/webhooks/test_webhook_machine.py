@@ -25,7 +25,7 @@ from dealer_server import store
 from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost
 from dealer_server.db.session import Session
-from dealer_server.operations.audit.check_invariants import check_invariants
+from dealer_server.operations.audit.check_invariants import Scope, check_invariants
 from dealer_server.operations.webhooks import endpoint
 from dealer_server.rules.orders import snapshot
 from dealer_server.rules.refusal import StatusForbids
@@ -491,7 +491,7 @@ class Scenario:
     async def _audit(self, dealer: Dealer) -> None:
         webhooks = self.webhooks
         report = await check_invariants(
-            webhooks.database, webhooks.master_keys, webhooks.data_keys, webhooks.clock(), tenant_id=dealer.tenant_id
+            webhooks.database, webhooks.master_keys, webhooks.data_keys, webhooks.clock(), Scope(dealer.tenant_id)
         )
         assert [report[code] for code in report.violated if code in WEBHOOK_INVARIANTS] == []
 

@@ -13,17 +13,21 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def moment(option: str, text: str | None, now: datetime) -> datetime | None:
-    """`24h` or `7d` ago, or an RFC 3339 time. Raises SettingsError."""
+    """`24h` or `7d` ago, an RFC 3339 time, or a date, which is its beginning in UTC. Raises SettingsError."""
     if text is None:
         return None
     if ago := _AGO.fullmatch(text):
         return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
     try:
         at = datetime.fromisoformat(text)
+        if len(text) == len("2026-11-20"):
+            at = at.replace(tzinfo=UTC)
     except ValueError:
         at = None
     if at is None or at.tzinfo is None:
-        raise SettingsError(f"{option} {text!r}: a time such as 2026-11-20T08:15:30Z, or 30m, 24h, 7d for so long ago")
+        raise SettingsError(
+            f"{option} {text!r}: a time such as 2026-11-20T08:15:30Z, a date, or 30m, 24h, 7d for so long ago"
+        )
     return at.astimezone(UTC)
 
 

@@ -1,9 +1,11 @@
 """`dealer-server migrate`, `audit`, `retention`: the schema, whether what is stored is right, how long it is kept."""
 
+import sys
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from dealer_server import settings
+from dealer_server.cli.arguments import moment
 from dealer_server.cli.command import AsJson, Context
 from dealer_server.cli.output import camel_case, print_json, print_table
 from dealer_server.settings import SettingsError
@@ -27,20 +29,41 @@ async def migrate() -> None:
 
 
 async def audit(
-    *, tenant: int | None = None, log_head: str | None = None, as_json: AsJson = False, context: Context
+    *,
+    tenant: int | None = None,
+    since: str | None = None,
+    incremental: bool = False,
+    log_head: str | None = None,
+    as_json: AsJson = False,
+    context: Context,
 ) -> int:
     """Check every invariant of the ledger and of orders; the exit status is the number of violated ones.
 
     Args:
+        since: Look only at what is new or changed since then: 24h, 7d, a date or a time.
+        incremental: Look only at what is new or changed since the last audit that found nothing.
         log_head: The head of the audit log as an earlier audit printed it; every entry up to it must still be there.
     """
-    from dealer_server.operations.audit.check_invariants import check_invariants, report_json, report_text
+    from rich.console import Console
+    from rich.progress import Progress
 
+    from dealer_server.operations.audit.check_invariants import Scope, check_invariants, report_json, report_text
+
+    if since is not None and incremental:
+        raise SettingsError("--since and --incremental exclude each other")
+    begin = moment("--since", since, context.clock())
     try:
         seen = None if log_head is None else bytes.fromhex(log_head)
     except ValueError:
         raise SettingsError(f"--log-head {log_head!r}: the hexadecimal digits that an audit printed") from None
-    report = await check_invariants(context.database, context.settings.master_keys, None, context.clock(), tenant, seen)
+    scope = Scope(tenant, begin, incremental, keep=True)
+    master_keys = context.settings.master_keys
+    with Progress(console=Console(stderr=True), disable=as_json or not sys.stderr.isatty(), transient=True) as progress:
+        bar = progress.add_task("audit", total=None)
+        report = await check_invariants(
+            context.database, master_keys, None, context.clock(), scope, seen,
+            lambda steps: progress.update(bar, total=steps, advance=1),
+        )  # fmt: skip
     print(report_json(report) if as_json else report_text(report))
     return len(report.violated)
 

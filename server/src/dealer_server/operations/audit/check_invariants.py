@@ -1,19 +1,22 @@
 """Is the database consistent? The invariants A1 to A25 of the ledger, of orders and of the work behind them.
 
-The check is read-only and runs on one snapshot, so the service can go on.
+The check is read-only and runs on one snapshot, so the service can go on. It looks at everything, or at what changed
+since a time or since the last check that found nothing (docs/decisions/0028-incremental-audit.md).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import Any
 
+import asyncpg
 import msgspec
 
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import CannotOpen, DataKeys, MasterKeys
-from dealer_server.store.audit import audit_log, invariants, secrets
+from dealer_server.operations.errors import OperatorError
+from dealer_server.store.audit import audit_log, checkpoint, excerpt, invariants, secrets
 
 Row = Mapping[str, Any]
 
@@ -34,12 +37,26 @@ class Invariant(msgspec.Struct, frozen=True, rename="camel"):
     note: str
 
 
+class Covered(msgspec.Struct, frozen=True, rename="camel"):
+    """What an incremental audit looked at: what is new or changed since a time. `from_checkpoint`: the last audit that
+    found nothing was of that time. Orders, deliveries: all rows of them; entries: those of the ledger."""
+
+    since: datetime
+    from_checkpoint: bool
+    orders: int
+    entries: int
+    deliveries: int
+
+
 class AuditReport(msgspec.Struct, frozen=True, rename="camel"):
-    """`tenant_id` None: of all tenants. `violated`: the codes of the violated invariants. `log_head`: the hash over the
-    `acts` of the audit log, in hex; kept elsewhere, it shows later whether one of them was changed."""
+    """`tenant_id` None: of all tenants. `covered` None: everything was looked at. `checkpoint`: whether the next
+    incremental audit goes on from this one. `violated`: the codes of the violated invariants. `log_head`: the hash over
+    the `acts` of the audit log, in hex; kept elsewhere, it shows later whether one of them was changed."""
 
     at: datetime
     tenant_id: int | None
+    covered: Covered | None
+    checkpoint: bool
     violated: Sequence[str]
     invariants: Sequence[Invariant]
     acts: int
@@ -49,45 +66,142 @@ class AuditReport(msgspec.Struct, frozen=True, rename="camel"):
         return next(invariant for invariant in self.invariants if invariant.code == code)
 
 
+class Scope(msgspec.Struct, frozen=True):
+    """What is audited: everything; `since` a time; or since the last checkpoint where `incremental`. `keep`: an audit
+    that finds nothing becomes the next checkpoint, unless it is of one tenant or begins at a time."""
+
+    tenant_id: int | None = None
+    since: datetime | None = None
+    incremental: bool = False
+    keep: bool = False
+
+    @property
+    def proves_all(self) -> bool:
+        return self.tenant_id is None and self.since is None
+
+
+StepDone = Callable[[int], None]
+"""Told how many steps there are in all, once for each that is done."""
+EVERYTHING = Scope()
+# A time says nothing of what the wallets had counted by then.
+_NEED_CHECKPOINT = frozenset({"A22"})
+_OVERTAKEN = (asyncpg.SerializationError, asyncpg.UniqueViolationError)
+_READ_ONLY = (asyncpg.ReadOnlySQLTransactionError, asyncpg.InsufficientPrivilegeError)
+
+
 async def check_invariants(
     database: Database,
     master_keys: MasterKeys | None,
     data_keys: DataKeys | None,
     now: datetime,
-    tenant_id: int | None = None,
+    scope: Scope = EVERYTHING,
     seen: bytes | None = None,
+    step_done: StepDone = lambda steps: None,
 ) -> AuditReport:
-    """Checks every invariant, of all tenants or of one.
+    """Checks every invariant.
 
     Secrets are opened only where their keys are given; without data keys, those that the master keys open are used.
-    `seen`: the head of the audit log in an earlier report.
+    `seen`: the head of the audit log in an earlier report. Raises OperatorError where there is no checkpoint.
     """
-    async with (
-        database.connection() as connection,
-        connection.transaction(isolation="repeatable_read", readonly=True),
-    ):
-        await invariants.prepare(connection, tenant_id)
-        findings = {code: _Findings() for code in CODES}
-        for query in invariants.QUERIES:
-            violations = await invariants.violations(connection, query, tenant_id, now)
-            findings[query.invariant].add(query.fault, violations.rows, violations.total)
+    async with _snapshot(database, incremental=scope.incremental or scope.since is not None) as connection:
+        start = await _start(connection, scope)
+        steps = (excerpt.step_count(start) if start else 0) + len(invariants.QUERIES) + len(secrets.SECRETS)
+        audit = _Audit(connection, scope.tenant_id, now, lambda: step_done(steps))
         head = await audit_log.head(connection)
         if seen is not None and not await audit_log.has_act(connection, seen):
-            findings["A24"].add("the log does not contain the head of the earlier report", [{"seen": seen.hex()}], 1)
-        if data_keys is None and master_keys is not None:
-            data_keys = await _open_data_keys(connection, master_keys)
-        for kind in secrets.SECRETS:
-            keys = master_keys if kind.by_master_key else data_keys
-            await _open_all(connection, kind, keys, tenant_id, findings[SECRETS_OPEN])
-    results = [_invariant(code, findings[code]) for code in CODES]
+            audit.findings["A24"].add(
+                "the log does not contain the head of the earlier report", [{"seen": seen.hex()}], 1
+            )
+        covered = await audit.take_excerpt(start) if start else None
+        await audit.run_queries(start)
+        await audit.open_secrets(master_keys, data_keys)
+        results = [_invariant(code, audit.findings[code]) for code in CODES]
+        clean = all(result.checked and not result.violations for result in results)
+        kept = clean and scope.keep and scope.proves_all and await _keep(database, connection)
     return AuditReport(
         at=now,
-        tenant_id=tenant_id,
+        tenant_id=scope.tenant_id,
+        covered=covered,
+        checkpoint=kept,
         violated=[invariant.code for invariant in results if invariant.violations],
         invariants=results,
         acts=head.acts,
         log_head=head.hash.hex(),
     )
+
+
+@asynccontextmanager
+async def _snapshot(database: Database, *, incremental: bool) -> AsyncIterator[Connection]:
+    """A transaction that sees one state of the database. It is read-only, from the start or, where it is incremental,
+    once it has created its temporary tables."""
+    async with (
+        database.connection() as connection,
+        connection.transaction(isolation="repeatable_read", readonly=not incremental),
+    ):
+        yield connection
+
+
+async def _start(connection: Connection, scope: Scope) -> excerpt.Start | None:
+    """Where an incremental audit begins. Raises OperatorError."""
+    if scope.since is not None:
+        return excerpt.Start(scope.since, None)
+    if not scope.incremental:
+        return None
+    last = await checkpoint.last(connection)
+    if last is None:
+        raise OperatorError("no audit of everything has found nothing yet: run `dealer-server audit` first")
+    return excerpt.Start(last.at, last)
+
+
+async def _keep(database: Database, audited: Connection) -> bool:
+    """Makes the audit's snapshot the next checkpoint. False where another audit has made a newer one meanwhile, and
+    where nothing may be written: on a standby, or by a role that only reads."""
+    snapshot = await checkpoint.export_snapshot(audited)
+    if snapshot is None:
+        return False
+    async with database.connection() as connection:
+        try:
+            async with connection.transaction(isolation="repeatable_read"):
+                await checkpoint.record(connection, snapshot)
+        except (*_OVERTAKEN, *_READ_ONLY):
+            return False
+    return True
+
+
+class _Audit:
+    """One audit under way, on one snapshot."""
+
+    def __init__(self, connection: Connection, tenant_id: int | None, now: datetime, step_done: Callable[[], None]):
+        self._connection = connection
+        self._tenant_id = tenant_id
+        self._now = now
+        self._step_done = step_done
+        self.findings = {code: _Findings() for code in CODES}
+
+    async def take_excerpt(self, start: excerpt.Start) -> Covered:
+        await excerpt.create(self._connection)
+        size = await excerpt.fill(self._connection, start, self._now, self._step_done)
+        return Covered(start.at, start.checkpoint is not None, size.orders, size.entries, size.deliveries)
+
+    async def run_queries(self, start: excerpt.Start | None) -> None:
+        await invariants.prepare(self._connection, self._tenant_id)
+        skipped = _NEED_CHECKPOINT if start and start.checkpoint is None else frozenset[str]()
+        for code in skipped:
+            self.findings[code].left_out.append("needs a checkpoint to count from")
+        for query in invariants.QUERIES:
+            if query.invariant not in skipped:
+                sql = query.excerpt_sql if start else query.sql
+                violations = await invariants.violations(self._connection, sql, self._tenant_id, self._now)
+                self.findings[query.invariant].add(query.fault, violations.rows, violations.total)
+            self._step_done()
+
+    async def open_secrets(self, master_keys: MasterKeys | None, data_keys: DataKeys | None) -> None:
+        if data_keys is None and master_keys is not None:
+            data_keys = await _open_data_keys(self._connection, master_keys)
+        for kind in secrets.SECRETS:
+            keys = master_keys if kind.by_master_key else data_keys
+            await _open_all(self._connection, kind, keys, self._tenant_id, self.findings[SECRETS_OPEN])
+            self._step_done()
 
 
 class _Findings:
@@ -168,8 +282,18 @@ def report_text(report: AuditReport) -> str:
     """One line per invariant, and one per sample."""
     lines = [line for invariant in report.invariants for line in _lines(invariant)]
     count = len(report.violated)
+    if report.covered:
+        lines.append(_covered_text(report.covered))
     lines.append(f"audit log: {report.acts} acts, head {report.log_head}")
     return "\n".join([*lines, f"{count} violated: {', '.join(report.violated)}" if count else "nothing is violated"])
+
+
+def _covered_text(covered: Covered) -> str:
+    begun = "since the audit of" if covered.from_checkpoint else "since"
+    return (
+        f"covered: {begun} {covered.since:%Y-%m-%dT%H:%M:%SZ}, {covered.orders} orders,"
+        f" {covered.entries} ledger entries, {covered.deliveries} deliveries"
+    )
 
 
 def _lines(invariant: Invariant) -> Iterator[str]:

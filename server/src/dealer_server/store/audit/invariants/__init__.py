@@ -4,10 +4,13 @@ Each file *.sql holds one invariant: its code and title in the first line, and s
 that break the invariant in one way, the fault named above it, and says the tenant of each. It joins whole tables, by
 hash or sorted. $1 is the tenant that is audited, NULL for all; $2 is the time of the audit. Words in braces stand for
 the fragments below.
+
+An incremental audit runs the same statements on an excerpt of the tables (store/audit/excerpt.py). There {opening},
+{entries}, {acts_before} and {hash_before} let those that count from the beginning go on from where it begins.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from importlib import resources
@@ -36,11 +39,13 @@ _WITHOUT_INDEXES = {"enable_indexscan": "off", "enable_indexonlyscan": "off", "e
 
 
 class Query(NamedTuple):
-    """Finds the rows that break `invariant` by `fault`. Their tenant_id is NULL where they belong to no tenant."""
+    """Finds the rows that break `invariant` by `fault`. Their tenant_id is NULL where they belong to no tenant.
+    `excerpt_sql` is the statement for an excerpt."""
 
     invariant: str
     fault: str
     sql: str
+    excerpt_sql: str
 
 
 class Violations(NamedTuple):
@@ -57,10 +62,11 @@ async def prepare(connection: Connection, tenant_id: int | None) -> None:
         await connection.execute(f"SET LOCAL {name} = '{value}'")
 
 
-async def violations(connection: Connection, query: Query, tenant_id: int | None, now: datetime) -> Violations:
-    arguments = (tenant_id, now) if "$2" in query.sql else (tenant_id,)
+async def violations(connection: Connection, sql: str, tenant_id: int | None, now: datetime) -> Violations:
+    """What one of the two statements of a query finds."""
+    arguments = (tenant_id, now) if "$2" in sql else (tenant_id,)
     rows = await connection.fetch(
-        f"SELECT count(*) OVER () AS violations, v.* FROM ({query.sql}) v"
+        f"SELECT count(*) OVER () AS violations, v.* FROM ({sql}) v"
         f" WHERE $1::bigint IS NULL OR v.tenant_id = $1 ORDER BY v.tenant_id LIMIT {SAMPLES}",
         *arguments,
     )
@@ -103,6 +109,20 @@ _FRAGMENTS = {name: str(bits) for name, bits in _BITS.items()} | {
     "attempts_from": "(SELECT deleted_before FROM retention WHERE kind = 'webhook_attempt')",
 }
 
+_FROM_THE_BEGINNING = {
+    "opening": "(SELECT tenant_id, 0 AS version, 0 AS balance, 0 AS orders, 0 AS profiles FROM wallet WHERE false)",
+    "entries": "ledger_entry",
+    "acts_before": "0",
+    "hash_before": "''::bytea",
+}
+_FROM_THE_OPENING = {
+    "opening": "opening",
+    "entries": "(SELECT entry.* FROM ledger_entry entry LEFT JOIN opening USING (tenant_id)"
+    " WHERE entry.version > coalesce(opening.version, -1))",
+    "acts_before": "(SELECT acts FROM log_opening)",
+    "hash_before": "(SELECT hash FROM log_opening)",
+}
+
 
 def _files(folder: Traversable) -> Iterator[Traversable]:
     for entry in folder.iterdir():
@@ -119,9 +139,13 @@ def _read(file: Traversable) -> tuple[str, str, list[Query]]:
     queries = []
     for statement in statements:
         fault, sql = statement.split("\n", 1)
-        sql = re.sub(r"\{([a-z_]+)\}", lambda word: _FRAGMENTS[word[1]], sql.strip().removesuffix(";"))
-        queries.append(Query(code, fault, sql))
+        sql = sql.strip().removesuffix(";")
+        queries.append(Query(code, fault, _with(_FROM_THE_BEGINNING, sql), _with(_FROM_THE_OPENING, sql)))
     return code, title, queries
+
+
+def _with(fragments: Mapping[str, str], sql: str) -> str:
+    return re.sub(r"\{([a-z_]+)\}", lambda word: {**_FRAGMENTS, **fragments}[word[1]], sql)
 
 
 _INVARIANTS = [_read(file) for file in sorted(_files(resources.files(__name__)), key=lambda file: file.name)]

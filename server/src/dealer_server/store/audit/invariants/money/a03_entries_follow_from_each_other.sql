@@ -2,8 +2,9 @@
 
 -- Fault: the entry does not follow from the one before
 SELECT * FROM (
-    SELECT tenant_id, version, entry_type, reference, amount, balance_after,
-        lag(version, 1, 0::bigint) OVER entries AS version_before,
-        lag(balance_after, 1, 0::bigint) OVER entries AS balance_before
-    FROM ledger_entry WINDOW entries AS (PARTITION BY tenant_id ORDER BY version)) e
+    SELECT tenant_id, e.version, entry_type, reference, amount, balance_after,
+        coalesce(lag(e.version) OVER entries, o.version, 0) AS version_before,
+        coalesce(lag(e.balance_after) OVER entries, o.balance, 0) AS balance_before
+    FROM {entries} e LEFT JOIN {opening} o USING (tenant_id)
+    WINDOW entries AS (PARTITION BY tenant_id ORDER BY e.version)) e
 WHERE version <> version_before + 1 OR balance_after <> balance_before::numeric + amount;
