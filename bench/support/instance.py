@@ -154,6 +154,9 @@ class Instance:
             "DEALER_SEALING_KEYS": self.key,
             "DEALER_PORT": "0",
             "DEALER_WEBHOOK_ALLOW_LOOPBACK": "true",
+            # Stored orders and their webhooks are of a whole year: nothing of it is deleted meanwhile.
+            "DEALER_WEBHOOK_DELIVERY_DAYS": "0",
+            "DEALER_WEBHOOK_ATTEMPT_DAYS": "0",
         }
 
     def postgres_cpu_seconds(self) -> float:

@@ -16,6 +16,7 @@ from dealer_server.api.routes import Route
 from dealer_server.rules import refusal
 from esim_dealer.wire import calls, envelope, signing
 from esim_dealer.wire.events import EVENTS
+from esim_dealer.wire.operations import OPERATIONS
 from esim_dealer.wire.vocabulary import SUCCESS, SUCCESS_MESSAGE, EventType, ResultCode
 
 Json = dict[str, Any]
@@ -42,8 +43,8 @@ def require_complete(routes: Routes) -> None:
     for route in routes:
         if faults := [*_faults(route, by_path.get(route.path))]:
             raise Incomplete(f"{route.path} {', '.join(faults)}")
-    if others := sorted(by_path.keys() - {route.path for route in routes}):
-        raise Incomplete(f"there are examples of {', '.join(others)}, but no such route")
+    if others := sorted(by_path.keys() - {operation.path for operation in OPERATIONS}):
+        raise Incomplete(f"there are examples of {', '.join(others)}, but no such operation")
 
 
 def _faults(route: Route[Any, Any], example: Example | None) -> Iterable[str]:
