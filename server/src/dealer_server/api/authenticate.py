@@ -122,12 +122,14 @@ class Authenticator:
         if head.doubled is not None:
             raise refusal.HeaderMalformed(f"{_SECURITY[head.doubled]} was sent twice")
         if not (
-            access.TIMESTAMP(timestamp)
-            and access.SIGNATURE(signature)
-            and access.REQUEST_ID(request_id)
-            and access.APP_KEY(app_key)
+            access.is_timestamp(timestamp)
+            and access.is_signature(signature)
+            and access.is_request_id(request_id)
+            and access.is_app_key(app_key)
         ):
-            raise access.refuse_form(app_key, request_id, timestamp, signature) or AssertionError
+            malformed = access.refuse_form(app_key, request_id, timestamp, signature)
+            assert malformed is not None, "one of the four is malformed"
+            raise malformed
         key = app_key.decode()
         caller = self._cache.caller(key) or await self._cache.load_caller(key)
         if caller is None:

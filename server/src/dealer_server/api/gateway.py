@@ -64,7 +64,7 @@ class Gateway:
         trace = replies.trace_id()
         head = authenticate.read_head(scope["headers"])
         request_id = head.values[authenticate.REQUEST_ID]
-        if request_id is not None and not access.REQUEST_ID(request_id):
+        if request_id is not None and not access.is_request_id(request_id):
             request_id = None
         allowance: Allowance | None = None
         writing = False

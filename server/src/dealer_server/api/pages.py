@@ -108,7 +108,7 @@ async def _unexpected(request: Request, _: Exception) -> Response:
 
 def _request_id(request: Request) -> bytes | None:
     given = request.headers.get(signing.REQUEST_ID, "").encode("latin-1")
-    return given if access.REQUEST_ID(given) else None
+    return given if access.is_request_id(given) else None
 
 
 def _response(status: int, head: bytes, body: bytes) -> Response:

@@ -126,7 +126,7 @@ class CallLog:
     ) -> None:
         """Keeps a refused call, or counts it; not one without an AppKey, or with an unknown one."""
         key = head.values[authenticate.ACCESS_CODE]
-        if key is None or isinstance(why, AppKeyUnknown) or not access.APP_KEY(key):
+        if key is None or isinstance(why, AppKeyUnknown) or not access.is_app_key(key):
             return
         app_key = key.decode()
         known = self._cache.caller(app_key) is not None

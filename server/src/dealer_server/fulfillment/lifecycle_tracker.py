@@ -52,7 +52,7 @@ class Changed(NamedTuple):
     profile_id: int
 
 
-class Moved(NamedTuple):
+class ProfileAfter(NamedTuple):
     """A followed profile as it was stored, and what it is after reports and time."""
 
     stored: FollowedProfile
@@ -73,12 +73,12 @@ async def report(
 
     A report that names no eSIM of this supplier changes nothing. Call it before other locks are taken.
     """
-    names = [(of.iccid, of.unit_key, of.supplier_ref) for of in reports]
+    names = [(report.iccid, report.unit_key, report.supplier_ref) for report in reports]
     named = await profiles.named(session, supplier, names)
     by_profile: dict[int, list[Report]] = {}
-    for of, keys in zip(reports, named, strict=True):
+    for profile_report, keys in zip(reports, named, strict=True):
         for _, _, profile_id in keys:
-            by_profile.setdefault(profile_id, []).append(of.report)
+            by_profile.setdefault(profile_id, []).append(profile_report.report)
     keys = sorted({key for keys in named for key in keys})
     if not keys:
         return []
@@ -86,27 +86,27 @@ async def report(
     await store.order.lock(session, orders)
     locked = await profiles.lock(session, [(tenant_id, profile_id) for tenant_id, _, profile_id in keys])
     before = await store.order.load(session, orders, data_keys)
-    moved = [_moved_by(by_profile[stored.profile_id], stored, before, now) for stored in locked.values()]
-    await profiles.record(session, [_after_report(followed) for followed in moved], now)
-    return await _write(session, before, moved, now, usage_interval)
+    followed = [_after_reports(by_profile[stored.profile_id], stored, before, now) for stored in locked.values()]
+    await profiles.record(session, [_written_report(each) for each in followed], now)
+    return await _write(session, before, followed, now, usage_interval)
 
 
-def _moved_by(
+def _after_reports(
     reports: Sequence[Report], stored: FollowedProfile, orders: Mapping[OrderKey, Order], now: datetime
-) -> Moved:
+) -> ProfileAfter:
     """A report from the future, by a clock that is wrong, counts as of now: it would outlast all that follow."""
     profile, life = _profile(orders[stored.order], stored.profile_id), stored.life
     for each in reports:
         profile, life = lifecycle.apply(profile, life, msgspec.structs.replace(each, at=min(each.at, now)))
-    return Moved(stored, life, profile)
+    return ProfileAfter(stored, life, profile)
 
 
-def _after_report(moved: Moved) -> Written:
-    stored = moved.stored
+def _written_report(followed: ProfileAfter) -> Written:
+    stored = followed.stored
     return Written(
         key=stored.key,
-        life=moved.life,
-        due_at=lifecycle.next_due(moved.profile, moved.life, stored.due_at, timed=True),
+        life=followed.life,
+        due_at=lifecycle.next_due(followed.profile, followed.life, stored.due_at, timed=True),
         claim=stored.claim,
         claims=stored.claims,
         reported=True,
@@ -117,12 +117,12 @@ def _after_report(moved: Moved) -> Written:
 async def _write(
     session: Connection | Session,
     before: Mapping[OrderKey, Order],
-    moved: Sequence[Moved],
+    followed: Sequence[ProfileAfter],
     now: datetime,
     usage_interval: timedelta,
 ) -> list[Changed]:
     """Writes the orders whose profiles are shown otherwise, with the events that say so."""
-    by_id = {followed.profile.profile_id: followed.profile for followed in moved}
+    by_id = {each.profile.profile_id: each.profile for each in followed}
     changes = [(order, after) for order in before.values() if (after := _settled(order, by_id, now)) is not order]
     if not changes:
         return []
@@ -254,7 +254,7 @@ class LifecycleTracker:
         unasked = {answer.profile_id for answer in answers if isinstance(answer, Unasked)}
         reports = [answer for answer in answers if isinstance(answer, ProfileReport)]
         return {
-            stored.profile_id: [of.report for of in reports if _names(of, stored)]
+            stored.profile_id: [answer.report for answer in reports if _is_about(answer, stored)]
             for stored in due
             if stored.profile_id not in unasked
         }
@@ -279,31 +279,32 @@ class LifecycleTracker:
             await store.order.lock(session, orders)
             held = await profiles.lock(session, [stored.key for stored in due], claim_id)
             before = await store.order.load(session, orders, self._data_keys)
-            moved = [
-                self._moved(stored, before, (reports or {}).get(stored.profile_id, ()), now) for stored in held.values()
+            followed = [
+                self._after_reports_and_time(stored, before, (reports or {}).get(stored.profile_id, ()), now)
+                for stored in held.values()
             ]
-            await profiles.record(session, [self._after(followed, reports, now) for followed in moved], now)
-            changed = await _write(session, before, moved, now, self._usage_interval)
+            await profiles.record(session, [self._written(each, reports, now) for each in followed], now)
+            changed = await _write(session, before, followed, now, self._usage_interval)
         return bool(changed)
 
-    def _moved(
+    def _after_reports_and_time(
         self, stored: FollowedProfile, orders: Mapping[OrderKey, Order], reports: Sequence[Report], now: datetime
-    ) -> Moved:
-        moved = _moved_by(reports, stored, orders, now)
+    ) -> ProfileAfter:
+        followed = _after_reports(reports, stored, orders, now)
         if not self._source.timed:
-            return moved
-        profile, life = lifecycle.by_time(moved.profile, moved.life, now)
-        return Moved(stored, life, profile)
+            return followed
+        profile, life = lifecycle.by_time(followed.profile, followed.life, now)
+        return ProfileAfter(stored, life, profile)
 
-    def _after(self, moved: Moved, reports: Reports | None, now: datetime) -> Written:
+    def _written(self, followed: ProfileAfter, reports: Reports | None, now: datetime) -> Written:
         """Due again after a while, sooner where no answer came, at once where there was no time to ask. A call that
         fails is no reason to let a plan run on."""
-        stored = moved.stored
+        stored = followed.stored
         refresh_at, claims = self._next_refresh(stored, reports, now)
         return Written(
             key=stored.key,
-            life=moved.life,
-            due_at=lifecycle.next_due(moved.profile, moved.life, refresh_at, timed=self._source.timed),
+            life=followed.life,
+            due_at=lifecycle.next_due(followed.profile, followed.life, refresh_at, timed=self._source.timed),
             claim=None,
             claims=claims,
             reported=bool(reports and reports.get(stored.profile_id)),
@@ -321,13 +322,13 @@ class LifecycleTracker:
         return self._source.next_refresh_at(_bought(stored), now), 0
 
 
-def _names(of: ProfileReport, stored: FollowedProfile) -> bool:
+def _is_about(report: ProfileReport, stored: FollowedProfile) -> bool:
     """Whether it is this eSIM that is meant: by unit_key, else by supplier_ref, else by ICCID."""
-    if of.unit_key is not None:
-        return of.unit_key == stored.unit_key
-    if of.supplier_ref is not None:
-        return of.supplier_ref == stored.supplier_ref
-    return of.iccid is not None and of.iccid == stored.iccid
+    if report.unit_key is not None:
+        return report.unit_key == stored.unit_key
+    if report.supplier_ref is not None:
+        return report.supplier_ref == stored.supplier_ref
+    return report.iccid is not None and report.iccid == stored.iccid
 
 
 def trackers(

@@ -69,11 +69,12 @@ RejectedCode = Literal[
 class Rejected(msgspec.Struct, frozen=True, tag="REJECTED"):
     """Surely nothing was allocated. TEMPORARY: worth asking again; every other code is final at this supplier.
 
-    `message` is for the operator and holds no secret. With CONFIG: `whole`, where everything would be refused so (a
-    certificate, credentials), not this package alone; `asks`, what it asks for the unit now where that is another price
-    than the purchase's, in ten-thousandths of its cost_currency. written_off: an eSIM may have been bought, but nobody
-    can have it: it is burnt, or its code is known to nobody. It may cost money all the same. supplier_ref: the
-    supplier's order that came to nothing, so that the next one gets a key of its own.
+    message: for the operator; it holds no secret.
+    whole: with CONFIG, everything would be refused so (a certificate, credentials), not this package alone.
+    asks: with CONFIG, the price that it asks for the unit now, in ten-thousandths of the purchase's cost_currency.
+    written_off: an eSIM may have been bought, and may cost money, but nobody can have it: it is burnt, or its code is
+    known to nobody.
+    supplier_ref: the supplier's order that came to nothing, so that the next one gets a key of its own.
     """
 
     code: RejectedCode
@@ -215,11 +216,13 @@ class Caps(msgspec.Struct, frozen=True):
     """What a supplier can do, and how it is asked.
 
     parallel: units asked for at a time, per process. How many calls a second a Remote makes is its own affair
-    (suppliers/rate_limiter.py). polled: `refresh` gives the state and usage of eSIMs. plans_ids: ICCID (from a loaded
-    range) and MatchingID are ours and stand in the Purchase before the first call. event_status: the HTTP status that
-    its messages are answered with. own_plan_end: it reports when plans end and eSIMs expire, so time alone ends nothing
-    here. reuses_iccids: it may sell an ICCID again. lifecycle: how its eSIMs are followed after delivery; None: not at
-    all.
+    (suppliers/rate_limiter.py).
+    polled: `refresh` gives the state and usage of eSIMs.
+    plans_ids: ICCID (from a loaded range) and MatchingID are ours and stand in the Purchase before the first call.
+    own_plan_end: it reports when plans end and eSIMs expire, so time alone ends nothing here.
+    event_status: the HTTP status that its messages are answered with.
+    reuses_iccids: it may sell an ICCID again.
+    lifecycle: how its eSIMs are followed after delivery; None: not at all.
     """
 
     parallel: int = 8

@@ -11,30 +11,30 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 AUTHENTICATED = "dealer.authenticated"  # key of the ASGI scope: what is called once the client is authenticated
 SKEW_MS = 300_000
-APP_KEY = re.compile(rb"[A-Za-z0-9_]{1,64}").fullmatch
-TIMESTAMP = re.compile(rb"[0-9]{13}").fullmatch
-SECONDS = re.compile(rb"[0-9]{10}").fullmatch
-SIGNATURE = re.compile(rb"[0-9A-Fa-f]{64}").fullmatch
-REQUEST_ID = re.compile(
+is_app_key = re.compile(rb"[A-Za-z0-9_]{1,64}").fullmatch
+is_timestamp = re.compile(rb"[0-9]{13}").fullmatch
+is_seconds = re.compile(rb"[0-9]{10}").fullmatch
+is_signature = re.compile(rb"[0-9A-Fa-f]{64}").fullmatch
+is_request_id = re.compile(
     rb"[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}|[0-9A-Fa-f]{32}"
 ).fullmatch
 
 
 def refuse_form(app_key: bytes, request_id: bytes, timestamp: bytes, signature: bytes) -> refusal.Refusal | None:
     """000102 for the first security header that is malformed, None where none is."""
-    if not APP_KEY(app_key):
+    if not is_app_key(app_key):
         return refusal.HeaderMalformed("RT-AccessCode is malformed; accepted: your AppKey, such as ak_test_...")
-    if not REQUEST_ID(request_id):
+    if not is_request_id(request_id):
         return refusal.HeaderMalformed("RT-RequestID is malformed; accepted: a UUID, with or without dashes")
-    if SECONDS(timestamp):
+    if is_seconds(timestamp):
         return refusal.HeaderMalformed(
             "RT-Timestamp has 10 digits, so it counts seconds; accepted: milliseconds since 1970, 13 digits"
         )
-    if not TIMESTAMP(timestamp):
+    if not is_timestamp(timestamp):
         return refusal.HeaderMalformed(
             "RT-Timestamp is malformed; accepted: milliseconds since 1970, 13 digits, such as 1767225600000"
         )
-    if not SIGNATURE(signature):
+    if not is_signature(signature):
         return refusal.HeaderMalformed("X-Signature is malformed; accepted: 64 hex digits")
     return None
 

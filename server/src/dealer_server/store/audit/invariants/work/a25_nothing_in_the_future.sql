@@ -34,4 +34,4 @@ WHERE (state = 'IN_FLIGHT' OR (state = 'READY' AND due_at IS DISTINCT FROM not_b
 -- Fault: what is younger than any retention may have been deleted for its age
 -- The shortest is 30 days (settings.py).
 SELECT NULL::bigint AS tenant_id, kind, deleted_before FROM retention
-WHERE deleted_before > $2::timestamptz - interval '29 days';
+WHERE deleted_before > greatest($2::timestamptz, now()) - interval '29 days';
