@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from dealer_server.store.webhooks import endpoints
+from support.patience import PATIENCE
 from support.webhook_fixture import (
     OK,
     Dealer,
@@ -69,6 +70,35 @@ async def test_dealer_has_at_most_its_cap_in_flight(webhooks: WebhookFixture, re
         await one.settle()
         assert await deliver_all(two) == 5
     assert receiver.most_under_way == 3
+
+
+async def test_what_a_receiver_has_accepted_leaves_room_before_it_is_recorded(
+    webhooks: WebhookFixture, receivers: list[Receiver]
+):
+    [receiver, *_] = receivers
+    dealer, go_on = await webhooks.dealer(receiver.url), asyncio.Event()
+
+    async def held(request: Request, _: object) -> bytes:
+        await go_on.wait()
+        return OK
+
+    receiver.answers = [held]
+    await webhooks.execute("UPDATE webhook_endpoint SET cap_in_flight = 3 WHERE tenant_id = $1", dealer.tenant_id)
+    await pay(webhooks, dealer, 6)
+    async with webhooks.deliverer() as deliverer:
+        assert [await deliverer.run_once(), await deliverer.run_once()] == [3, 0]
+        await receiver.received(3)
+        async with webhooks.database.transaction() as connection:  # nothing can be recorded meanwhile
+            locked = await connection.fetch("SELECT FROM webhook_delivery WHERE state = 'IN_FLIGHT' FOR UPDATE")
+            assert len(locked) == 3
+            go_on.set()
+            async with asyncio.timeout(PATIENCE):
+                started = 0
+                while started < 3:
+                    started += await deliverer.run_once()
+            await receiver.received(6)
+    assert receiver.most_under_way == 3
+    assert [state for _, state in await webhooks.states(dealer)] == ["DELIVERED"] * 6
 
 
 async def test_backlog_of_one_dealer_leaves_others_their_share_of_each_batch(

@@ -14,8 +14,9 @@ from dealer_server import failpoints
 from dealer_server.clock import Clock
 from dealer_server.db.session import Session
 from dealer_server.store.webhooks import circuit_breaker, claim, signer
-from dealer_server.store.webhooks.claim import Claimed, TenantQuota
+from dealer_server.store.webhooks.claim import Claimed, TenantQuota, WaitingTenant
 from dealer_server.store.webhooks.signer import Signer
+from dealer_server.webhooks.in_flight import InFlight
 from dealer_server.webhooks.prepare import Content, Preparer
 
 LEASE_SECONDS = 60.0  # far longer than an attempt may take, 10 s
@@ -45,10 +46,18 @@ class ClaimedBatch(NamedTuple):
 class Claimer:
     """Claims for one worker; any number of workers may run on one database."""
 
-    def __init__(self, session: Session, preparer: Preparer, clock: Clock, lease_seconds: float = LEASE_SECONDS):
+    def __init__(
+        self,
+        session: Session,
+        preparer: Preparer,
+        clock: Clock,
+        in_flight: InFlight,
+        lease_seconds: float = LEASE_SECONDS,
+    ):
         self._session = session
         self._preparer = preparer
         self._clock = clock
+        self._in_flight = in_flight
         self._lease_seconds = lease_seconds
         self._after_tenant = 0
 
@@ -83,7 +92,7 @@ class Claimer:
         wrapped = self._after_tenant == 0
         while True:
             visited = await claim.tenants_waiting(self._session, self._after_tenant, TENANTS_PER_VISIT, now)
-            waiting = [tenant for tenant in visited if tenant.quota > 0]
+            waiting = [share for tenant in visited if (share := self._quota(tenant)).quota > 0]
             if len(waiting) > limit:
                 waiting = waiting[:limit]
                 self._after_tenant = waiting[-1].tenant_id
@@ -96,6 +105,12 @@ class Claimer:
                 if wrapped:
                     return []
                 wrapped = True
+
+    def _quota(self, tenant: WaitingTenant) -> TenantQuota:
+        """What the cap leaves. What was accepted and waits to be recorded leaves room for others of the tenant."""
+        return TenantQuota(
+            tenant.tenant_id, tenant.cap - self._in_flight.at_receiver(tenant.tenant_id, tenant.in_flight)
+        )
 
     async def _allowed(self, claimed: list[Claimed], now: datetime) -> list[Claimed]:
         """All but those that an open circuit breaker stops. It lets resends pass, and one probe a minute."""

@@ -18,6 +18,7 @@ from dealer_server.db.polling import wait_for
 from dealer_server.rules.webhooks import backoff
 from dealer_server.webhooks import outcome
 from dealer_server.webhooks.claim import LEASE_SECONDS, Attempt, Claimer
+from dealer_server.webhooks.in_flight import InFlight
 from dealer_server.webhooks.post import Poster
 from dealer_server.webhooks.prepare import Preparer
 from dealer_server.webhooks.record import Recorder
@@ -79,7 +80,8 @@ class Deliverer:
         records = database.session(**SESSION, synchronous_commit="off")
         self._sessions = (claims, records, care)
         self.tasks = BackgroundTasks()
-        self.claimer = Claimer(claims, preparer, clock, options.lease_seconds)
+        self._in_flight = InFlight()
+        self.claimer = Claimer(claims, preparer, clock, self._in_flight, options.lease_seconds)
         self.recorder = Recorder(records, clock, wake, self.tasks)
         self.upkeep = Upkeep(care, clock, self.recorder, wake, options.schedule, options.lease_seconds)
         self._poster = poster
@@ -160,6 +162,8 @@ class Deliverer:
         number, attempts, unchanged = await self.claimer.claim(limit)
         for delivery in unchanged:
             self.recorder.record_in_background(outcome.unchanged(delivery, number, self._clock()))
+        for attempt in attempts:
+            self._in_flight.started(attempt.delivery.tenant_id)
         if attempts:
             batch = Batch(asyncio.get_running_loop().time(), len(attempts))
             self._batches.append(batch)
@@ -174,10 +178,16 @@ class Deliverer:
             self.tasks.start(self._attempt(attempt, batch))
 
     async def _attempt(self, attempt: Attempt, batch: Batch) -> None:
+        tenant_id, accepted = attempt.delivery.tenant_id, False
         try:
-            posted = await self._poster.post(attempt)
+            try:
+                posted = await self._poster.post(attempt)
+            finally:
+                batch.left -= 1
+            if posted is not None:
+                result = outcome.after_attempt(attempt, posted, self._options.schedule, self._clock())
+                if accepted := result.result.state == "DELIVERED":
+                    self._in_flight.accepted(tenant_id)
+                await self.recorder.record(result)
         finally:
-            batch.left -= 1
-        if posted is not None:
-            result = outcome.after_attempt(attempt, posted, self._options.schedule, self._clock())
-            await self.recorder.record(result)
+            self._in_flight.ended(tenant_id, accepted=accepted)

@@ -11,8 +11,16 @@ from dealer_server.store.webhooks.order_queue import UNFINISHED, Key
 from esim_dealer.wire.vocabulary import DeliveryTrigger, EventType
 
 
+class WaitingTenant(NamedTuple):
+    """A tenant that has deliveries READY or in RETRY; how many it may have in flight, 0 where none is due, and has."""
+
+    tenant_id: int
+    cap: int
+    in_flight: int
+
+
 class TenantQuota(NamedTuple):
-    """A tenant that has deliveries READY or in RETRY, and how many of them may be put in flight now."""
+    """How many deliveries of a tenant may be put in flight now."""
 
     tenant_id: int
     quota: int
@@ -72,19 +80,19 @@ SELECT visited.tenant_id, CASE WHEN endpoint.state = 'ACTIVE' AND EXISTS (SELECT
             WHEN probe_at IS NULL OR probe_at <= $3 THEN 1
             WHEN EXISTS (SELECT FROM webhook_delivery d WHERE d.tenant_id = visited.tenant_id AND d.state = 'READY'
                 AND d.trigger = 'RESEND' OFFSET 0) THEN 1 ELSE 0 END
-        - (SELECT count(*) FROM webhook_delivery d WHERE d.tenant_id = visited.tenant_id AND d.state = 'IN_FLIGHT')
-    ELSE 0 END AS quota
+    ELSE 0 END AS cap,
+    (SELECT count(*) FROM webhook_delivery d WHERE d.tenant_id = visited.tenant_id AND d.state = 'IN_FLIGHT')
+        AS in_flight
 FROM visited LEFT JOIN webhook_endpoint endpoint USING (tenant_id)
 """
 
 
-async def tenants_waiting(session: Session, after: int, limit: int, now: datetime) -> list[TenantQuota]:
-    """The next `limit` tenants after this id with deliveries due now or later, and the quota of each.
+async def tenants_waiting(session: Session, after: int, limit: int, now: datetime) -> list[WaitingTenant]:
+    """The next `limit` tenants after this id with deliveries due now or later.
 
-    The quota is the tenant's cap of attempts in flight less those in flight. While its circuit breaker is open the cap
-    is 1, and it is 0 between two probes unless a resend waits.
+    While a tenant's circuit breaker is open its cap is 1, and 0 between two probes unless a resend waits.
     """
-    return [TenantQuota(**row) for row in await session.fetch(_TENANTS, after, limit, now)]
+    return [WaitingTenant(**row) for row in await session.fetch(_TENANTS, after, limit, now)]
 
 
 # Of an order only the delivery that has been due longest qualifies, in every worker alike, and none while one is in
