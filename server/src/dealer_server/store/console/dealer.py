@@ -241,7 +241,7 @@ WITH scanned AS MATERIALIZED (
 SELECT ends.last_scanned, ends.scanned, found.*
 FROM (SELECT min(delivery_id) AS last_scanned, count(*) AS scanned FROM scanned) ends
 LEFT JOIN LATERAL (
-    SELECT * FROM scanned WHERE trigger <> 'TEST' AND ($3::text IS NULL OR event_type = $3)
+    SELECT * FROM scanned WHERE ($3::text IS NULL OR event_type = $3)
         AND ($4::text IS NULL OR state = $4)
     ORDER BY delivery_id DESC LIMIT $6
 ) found ON true ORDER BY found.delivery_id DESC

@@ -82,7 +82,7 @@ def where(filter: Filter) -> str:
         (filter.end, "created_at < $5", "$5::timestamptz IS NULL"),
     )
     matching = " AND ".join(absent if value is None else given for value, given, absent in conditions)
-    return f"tenant_id = $1 AND trigger <> 'TEST'{states} AND {matching}"
+    return f"tenant_id = $1{states} AND {matching}"
 
 
 def arguments(tenant_id: int, filter: Filter) -> tuple[object, ...]:
@@ -113,7 +113,7 @@ async def count(connection: Connection, tenant_id: int, filter: Filter, most: in
 
 async def find(connection: Connection, tenant_id: int, delivery_id: int) -> Delivery | None:
     row = await connection.fetchrow(
-        f"SELECT {_COLUMNS} FROM webhook_delivery WHERE tenant_id = $1 AND delivery_id = $2 AND trigger <> 'TEST'",
+        f"SELECT {_COLUMNS} FROM webhook_delivery WHERE tenant_id = $1 AND delivery_id = $2",
         tenant_id,
         delivery_id,
     )
