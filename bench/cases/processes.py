@@ -53,10 +53,16 @@ def _measure(bench: Bench, key: str, title: str, shares: Sequence[Share], rate: 
     """A trial, then the run that counts. server_us: CPU of all processes together. `rate`: of all orders, as far as it
     is known."""
     trial = _replay(bench, shares, measure.TRIAL_SECONDS, rate or 10_000)
+    rate = max(rate, trial["per_second"])
     bench.instance.checkpoint()
-    reading = _replay(bench, shares, bench.options.seconds, max(rate, trial["per_second"]))
-    bench.note(key, title, reading)
-    return reading
+    while True:
+        try:
+            reading = _replay(bench, shares, bench.options.seconds, rate)
+        except wrk.RanOut:
+            rate *= 2
+        else:
+            bench.note(key, title, reading)
+            return reading
 
 
 def _replay(bench: Bench, shares: Sequence[Share], seconds: int, rate: float) -> Reading:
