@@ -185,9 +185,9 @@ class Deliverer:
             finally:
                 batch.left -= 1
             if posted is not None:
-                result = outcome.after_attempt(attempt, posted, self._options.schedule, self._clock())
-                if accepted := result.result.state == "DELIVERED":
+                if accepted := posted.answer.error is None:
                     self._in_flight.accepted(tenant_id)
+                result = outcome.after_attempt(attempt, posted, self._options.schedule, self._clock())
                 await self.recorder.record(result)
         finally:
             self._in_flight.ended(tenant_id, accepted=accepted)
