@@ -10,6 +10,7 @@ from dealer_server.store.webhooks import endpoints
 from support.patience import PATIENCE
 from support.webhook_fixture import (
     OK,
+    Answering,
     Dealer,
     Receiver,
     Request,
@@ -52,15 +53,19 @@ async def test_hanging_receiver_delays_no_other_dealer(webhooks: WebhookFixture,
     assert {state for _, state in await webhooks.states(alive)} == {"DELIVERED"}
 
 
+def answering_after(go_on: asyncio.Event) -> Answering:
+    async def answer(request: Request, _: object) -> bytes:
+        await go_on.wait()
+        return OK
+
+    return answer
+
+
 async def test_dealer_has_at_most_its_cap_in_flight(webhooks: WebhookFixture, receivers: list[Receiver]):
     [receiver, *_] = receivers
     dealer, go_on = await webhooks.dealer(receiver.url), asyncio.Event()
 
-    async def held(request: Request, _: object) -> bytes:
-        await go_on.wait()
-        return OK
-
-    receiver.answers = [held]
+    receiver.answers = [answering_after(go_on)]
     await webhooks.execute("UPDATE webhook_endpoint SET cap_in_flight = 3 WHERE tenant_id = $1", dealer.tenant_id)
     await pay(webhooks, dealer, 8)
     async with webhooks.deliverer() as one, webhooks.deliverer() as two:
@@ -78,11 +83,7 @@ async def test_what_a_receiver_has_accepted_leaves_room_before_it_is_recorded(
     [receiver, *_] = receivers
     dealer, go_on = await webhooks.dealer(receiver.url), asyncio.Event()
 
-    async def held(request: Request, _: object) -> bytes:
-        await go_on.wait()
-        return OK
-
-    receiver.answers = [held]
+    receiver.answers = [answering_after(go_on)]
     await webhooks.execute("UPDATE webhook_endpoint SET cap_in_flight = 3 WHERE tenant_id = $1", dealer.tenant_id)
     await pay(webhooks, dealer, 6)
     async with webhooks.deliverer() as deliverer:

@@ -78,14 +78,14 @@ SELECT tenant_id, cap, CASE WHEN cap > 0 THEN (
         SELECT count(*) FROM webhook_delivery d WHERE d.tenant_id = waiting.tenant_id AND d.state = 'IN_FLIGHT'
     ) ELSE 0 END AS in_flight
 FROM (
-SELECT visited.tenant_id, CASE WHEN endpoint.state = 'ACTIVE' AND EXISTS (SELECT FROM webhook_delivery d
-        WHERE d.tenant_id = visited.tenant_id AND d.state IN ('READY', 'RETRY') AND d.due_at <= $3 OFFSET 0)
-    THEN CASE WHEN consecutive_failures < {BREAKER_FAILURES} THEN cap_in_flight
-            WHEN probe_at IS NULL OR probe_at <= $3 THEN 1
-            WHEN EXISTS (SELECT FROM webhook_delivery d WHERE d.tenant_id = visited.tenant_id AND d.state = 'READY'
-                AND d.trigger = 'RESEND' OFFSET 0) THEN 1 ELSE 0 END
-    ELSE 0 END AS cap
-FROM visited LEFT JOIN webhook_endpoint endpoint USING (tenant_id) OFFSET 0
+    SELECT visited.tenant_id, CASE WHEN endpoint.state = 'ACTIVE' AND EXISTS (SELECT FROM webhook_delivery d
+            WHERE d.tenant_id = visited.tenant_id AND d.state IN ('READY', 'RETRY') AND d.due_at <= $3 OFFSET 0)
+        THEN CASE WHEN consecutive_failures < {BREAKER_FAILURES} THEN cap_in_flight
+                WHEN probe_at IS NULL OR probe_at <= $3 THEN 1
+                WHEN EXISTS (SELECT FROM webhook_delivery d WHERE d.tenant_id = visited.tenant_id AND d.state = 'READY'
+                    AND d.trigger = 'RESEND' OFFSET 0) THEN 1 ELSE 0 END
+        ELSE 0 END AS cap
+    FROM visited LEFT JOIN webhook_endpoint endpoint USING (tenant_id) OFFSET 0
 ) waiting
 """
 
