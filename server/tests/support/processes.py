@@ -5,8 +5,10 @@ import multiprocessing
 import os
 import sys
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -38,10 +40,62 @@ class Done(NamedTuple):
     err: str
 
 
+class Forked:
+    """A `dealer-server` that goes on, forked like those of `run`. It is used as a process of asyncio is."""
+
+    def __init__(self, process: BaseProcess, stdout: asyncio.StreamReader, stderr: asyncio.StreamReader):
+        self._process = process
+        self.stdout = stdout
+        self.stderr = stderr
+
+    @staticmethod
+    async def start(arguments: Sequence[str], env: Mapping[str, str]) -> "Forked":
+        (stdout, out), (stderr, err) = await _pipe(), await _pipe()
+        process = _forks.Process(target=command.to_pipes, args=(arguments, dict(env), out, err))
+        await asyncio.to_thread(process.start)
+        out.close()
+        err.close()
+        return Forked(process, stdout, stderr)
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    async def wait(self) -> int:
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._process.sentinel, ended.set)
+        await ended.wait()
+        loop.remove_reader(self._process.sentinel)
+        assert self._process.exitcode is not None
+        return self._process.exitcode
+
+
+async def _pipe() -> tuple[asyncio.StreamReader, Connection]:
+    """Its end that is read here, and the one that another process writes to."""
+    read, write = _forks.Pipe(duplex=False)
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(read.fileno()), "rb", buffering=0)
+    )
+    read.close()
+    return reader, write
+
+
 class Process:
     """A command that goes on. What it prints on standard error is kept: the last lines of it."""
 
-    def __init__(self, process: asyncio.subprocess.Process):
+    def __init__(self, process: asyncio.subprocess.Process | Forked):
         self._process = process
         self._ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._lines: deque[str] = deque(maxlen=400)
@@ -147,17 +201,22 @@ async def running(
 ) -> AsyncIterator[Process]:
     """`dealer-server` with these arguments, ready; killed at the end if it still runs."""
     armed = {failpoints.VARIABLE: kill_at} if kill_at else {}
-    pipe = asyncio.subprocess.PIPE
-    started = await asyncio.create_subprocess_exec(
-        *PROGRAM, *arguments, env={**env, **armed}, stdout=pipe, stderr=pipe, stdin=asyncio.subprocess.DEVNULL
-    )
-    process = Process(started)
+    process = Process(await _started(arguments, {**env, **armed}))
     try:
         if ready:
             await process.ready()
         yield process
     finally:
         await process.kill()
+
+
+async def _started(arguments: Sequence[str], env: Mapping[str, str]) -> asyncio.subprocess.Process | Forked:
+    if "LD_PRELOAD" not in env:
+        return await Forked.start(arguments, env)
+    pipe = asyncio.subprocess.PIPE  # a clock that is wrong is loaded with the program
+    return await asyncio.create_subprocess_exec(
+        *PROGRAM, *arguments, env=env, stdout=pipe, stderr=pipe, stdin=asyncio.subprocess.DEVNULL
+    )
 
 
 async def run(*arguments: str, env: Mapping[str, str]) -> Done:
@@ -167,7 +226,7 @@ async def run(*arguments: str, env: Mapping[str, str]) -> Done:
         out, err = Path(folder, "out"), Path(folder, "err")
         for file in (out, err):
             file.touch()
-        process = _forks.Process(target=command.main, args=(arguments, dict(env), out, err))
+        process = _forks.Process(target=command.to_files, args=(arguments, dict(env), out, err))
         process.start()
         await asyncio.to_thread(process.join, PATIENCE)
         if process.exitcode is None:
