@@ -1,6 +1,7 @@
 """One dealer's receiver does not affect other dealers: caps, shares, circuit breakers. And lost connections."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
@@ -100,6 +101,51 @@ async def test_what_a_receiver_has_accepted_leaves_room_before_it_is_recorded(
             await receiver.received(6)
     assert receiver.most_under_way == 3
     assert [state for _, state in await webhooks.states(dealer)] == ["DELIVERED"] * 6
+
+
+async def test_a_quick_receiver_is_read_ahead_for_and_gets_no_more_at_a_time(
+    webhooks: WebhookFixture, receivers: list[Receiver]
+):
+    [receiver, *_] = receivers
+    dealer, go_on = await webhooks.dealer(receiver.url), asyncio.Event()
+    await webhooks.execute("UPDATE webhook_endpoint SET cap_in_flight = 3 WHERE tenant_id = $1", dealer.tenant_id)
+    await pay(webhooks, dealer, 20)
+    async with webhooks.deliverer(quick_seconds=PATIENCE) as deliverer:
+        assert await deliverer.run_once() == 3
+        await deliverer.settle()
+        receiver.answers = [answering_after(go_on)]
+        assert [await deliverer.run_once(), await deliverer.run_once()] == [9, 0]
+        await receiver.received(6)
+        go_on.set()
+        await deliverer.settle()
+        assert receiver.most_under_way == 3
+        receiver.answers = [500]
+        assert await deliverer.run_once() == 8, "all that is left"
+        await deliverer.settle()
+        await pay(webhooks, dealer, 20)
+        assert await deliverer.run_once() == 3, "a receiver that fails is not read ahead for"
+        await deliverer.settle()
+
+
+async def test_deliveries_that_wait_for_their_turn_are_due_again_when_the_worker_stops(
+    webhooks: WebhookFixture, receivers: list[Receiver]
+):
+    [receiver, *_] = receivers
+    dealer = await webhooks.dealer(receiver.url)
+    await webhooks.execute("UPDATE webhook_endpoint SET cap_in_flight = 3 WHERE tenant_id = $1", dealer.tenant_id)
+    await pay(webhooks, dealer, 12)
+    async with webhooks.deliverer(quick_seconds=PATIENCE, stop_seconds=0.05) as deliverer:
+        assert await deliverer.run_once() == 3
+        await deliverer.settle()
+        receiver.answers = [hang]
+        assert await deliverer.run_once() == 9
+        await receiver.received(6)
+        await deliverer.stop()
+    assert len(receiver.requests) == 6
+    assert Counter(state for _, state in await webhooks.states(dealer)) == {"DELIVERED": 3, "RETRY": 9}
+    receiver.answers = [OK]
+    async with webhooks.deliverer() as other:
+        assert await deliver_all(other) == 9
 
 
 async def test_backlog_of_one_dealer_leaves_others_their_share_of_each_batch(

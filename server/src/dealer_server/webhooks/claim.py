@@ -14,9 +14,9 @@ from dealer_server import failpoints
 from dealer_server.clock import Clock
 from dealer_server.db.session import Session
 from dealer_server.store.webhooks import circuit_breaker, claim, signer
-from dealer_server.store.webhooks.claim import Claimed, TenantQuota, WaitingTenant
+from dealer_server.store.webhooks.claim import Claimed, TenantQuota
 from dealer_server.store.webhooks.signer import Signer
-from dealer_server.webhooks.in_flight import InFlight
+from dealer_server.webhooks.in_flight import ByTenant
 from dealer_server.webhooks.prepare import Content, Preparer
 
 LEASE_SECONDS = 60.0  # far longer than an attempt may take, 10 s
@@ -51,7 +51,7 @@ class Claimer:
         session: Session,
         preparer: Preparer,
         clock: Clock,
-        in_flight: InFlight,
+        in_flight: ByTenant,
         lease_seconds: float = LEASE_SECONDS,
     ):
         self._session = session
@@ -92,7 +92,11 @@ class Claimer:
         wrapped = self._after_tenant == 0
         while True:
             visited = await claim.tenants_waiting(self._session, self._after_tenant, TENANTS_PER_VISIT, now)
-            waiting = [share for tenant in visited if (share := self._quota(tenant)).quota > 0]
+            rooms = [
+                TenantQuota(tenant.tenant_id, self._in_flight[tenant.tenant_id].room(tenant.cap, tenant.in_flight))
+                for tenant in visited
+            ]
+            waiting = [share for share in rooms if share.quota > 0]
             if len(waiting) > limit:
                 waiting = waiting[:limit]
                 self._after_tenant = waiting[-1].tenant_id
@@ -105,12 +109,6 @@ class Claimer:
                 if wrapped:
                     return []
                 wrapped = True
-
-    def _quota(self, tenant: WaitingTenant) -> TenantQuota:
-        """What the cap leaves. What was accepted and waits to be recorded leaves room for others of the tenant."""
-        return TenantQuota(
-            tenant.tenant_id, tenant.cap - self._in_flight.at_receiver(tenant.tenant_id, tenant.in_flight)
-        )
 
     async def _allowed(self, claimed: list[Claimed], now: datetime) -> list[Claimed]:
         """All but those that an open circuit breaker stops. It lets resends pass, and one probe a minute."""

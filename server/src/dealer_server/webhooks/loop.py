@@ -6,6 +6,7 @@ The loop claims a batch, starts its attempts and claims the next batch while the
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import asyncpg
@@ -18,7 +19,7 @@ from dealer_server.db.polling import wait_for
 from dealer_server.rules.webhooks import backoff
 from dealer_server.webhooks import outcome
 from dealer_server.webhooks.claim import LEASE_SECONDS, Attempt, Claimer
-from dealer_server.webhooks.in_flight import InFlight
+from dealer_server.webhooks.in_flight import ByTenant, InFlight
 from dealer_server.webhooks.post import Poster
 from dealer_server.webhooks.prepare import Preparer
 from dealer_server.webhooks.record import Recorder
@@ -45,6 +46,7 @@ class Options(NamedTuple):
     lease_seconds: float = LEASE_SECONDS
     in_flight: int = 256  # attempts under way that are not slow
     most_in_flight: int = 2_048  # all attempts: slow receivers cost memory and sockets only
+    quick_seconds: float = 0.1  # a receiver that answers within this is read ahead for
     stop_seconds: float = 5.0  # how long attempts under way may go on when the worker is stopped
 
 
@@ -80,7 +82,7 @@ class Deliverer:
         records = database.session(**SESSION, synchronous_commit="off")
         self._sessions = (claims, records, care)
         self.tasks = BackgroundTasks()
-        self._in_flight = InFlight()
+        self._in_flight = ByTenant(partial(InFlight, options.quick_seconds))
         self.claimer = Claimer(claims, preparer, clock, self._in_flight, options.lease_seconds)
         self.recorder = Recorder(records, clock, wake, self.tasks)
         self.upkeep = Upkeep(care, clock, self.recorder, wake, options.schedule, options.lease_seconds)
@@ -163,7 +165,7 @@ class Deliverer:
         for delivery in unchanged:
             self.recorder.record_in_background(outcome.unchanged(delivery, number, self._clock()))
         for attempt in attempts:
-            self._in_flight.started(attempt.delivery.tenant_id)
+            self._in_flight[attempt.delivery.tenant_id].claimed()
         if attempts:
             batch = Batch(asyncio.get_running_loop().time(), len(attempts))
             self._batches.append(batch)
@@ -178,16 +180,16 @@ class Deliverer:
             self.tasks.start(self._attempt(attempt, batch))
 
     async def _attempt(self, attempt: Attempt, batch: Batch) -> None:
-        tenant_id, accepted = attempt.delivery.tenant_id, False
+        in_flight, accepted = self._in_flight[attempt.delivery.tenant_id], False
         try:
             try:
-                posted = await self._poster.post(attempt)
+                posted = await self._poster.post(attempt, in_flight.turns)
             finally:
                 batch.left -= 1
             if posted is not None:
-                if accepted := posted.answer.error is None:
-                    self._in_flight.accepted(tenant_id)
+                accepted = posted.answer.error is None
+                in_flight.answered(posted.duration_ms / 1000, accepted=accepted)
                 result = outcome.after_attempt(attempt, posted, self._options.schedule, self._clock())
                 await self.recorder.record(result)
         finally:
-            self._in_flight.ended(tenant_id, accepted=accepted)
+            in_flight.ended(accepted=accepted)

@@ -29,21 +29,25 @@ class Poster:
         self._master_keys = master_keys
         self._clock = clock
 
-    async def post(self, attempt: Attempt) -> Posted | None:
-        """Makes the attempt. None if it is too late for it: the process was stopped, and its lease may have expired.
+    async def post(self, attempt: Attempt, turns: asyncio.Semaphore) -> Posted | None:
+        """Makes the attempt when it is its turn. None if it is too late for it: the process was stopped, or others took
+        long, and its lease may have expired.
 
         A cancelled attempt ends with the error STOPPED; CancelledError is not raised.
         """
         loop = asyncio.get_running_loop()
         begun, started_at = loop.time(), self._clock()
-        if begun > attempt.latest_start:
-            return None
-        if attempt.number == 1:
-            metrics.webhook_wait.observe((started_at - attempt.delivery.deliverable_since).total_seconds())
         try:
-            headers = self._headers(attempt, started_at)
-            answer = await self._outbound.post(attempt.delivery.url, attempt.body, headers, started_at)
-            failpoints.hit("webhook.posted")
+            async with turns:
+                begun, started_at = loop.time(), self._clock()
+                if begun > attempt.latest_start:
+                    return None
+                if attempt.number == 1:
+                    waited = started_at - attempt.delivery.deliverable_since
+                    metrics.webhook_wait.observe(waited.total_seconds())
+                headers = self._headers(attempt, started_at)
+                answer = await self._outbound.post(attempt.delivery.url, attempt.body, headers, started_at)
+                failpoints.hit("webhook.posted")
         except asyncio.CancelledError:
             answer = Answer("STOPPED")
         except Exception:
