@@ -9,6 +9,8 @@ its own, so what a profile shows depends on which reports there were, not on whe
   use, and ends with the earliest report that says so; else when its supplier says; else after its period.
 - lifecycleStatus is the furthest that any one report shows. A cancelled profile keeps all but its raw words, so that a
   report that cancels is the one thing that must not come before the others.
+- A recharge begins a new generation (docs/decisions/0030-recharges.md). That the plan is over, by word or by time, holds
+  within its generation only; a report of an earlier one says what it says of use, and ends nothing.
 """
 
 from collections.abc import Mapping
@@ -27,7 +29,8 @@ class Report(msgspec.Struct, frozen=True):
     """A supplier's report on one eSIM, in its raw words. None: it says nothing of this.
 
     `at` is when it was so (the device's or the supplier's time). plan_started_at, plan_ends_at: where the supplier
-    gives them itself. data_usage_bytes counts from the beginning of the plan.
+    gives them itself. data_usage_bytes counts from the beginning of the first plan. generation: the one in which the
+    supplier was asked; None where it reported by itself: `at` tells.
     """
 
     at: datetime
@@ -38,6 +41,16 @@ class Report(msgspec.Struct, frozen=True):
     data_total_bytes: int | None = None
     plan_started_at: datetime | None = None
     plan_ends_at: datetime | None = None
+    generation: int | None = None
+
+
+class Recharge(msgspec.Struct, frozen=True):
+    """What a supplier added to an eSIM. data_bytes: None is unlimited. seconds: how much longer the plan lasts; None
+    where its supplier says when it ends. ends_at: what it said of that as it recharged."""
+
+    data_bytes: int | None
+    seconds: int | None
+    ends_at: datetime | None = None
 
 
 class Lifecycle(msgspec.Struct, frozen=True):
@@ -45,7 +58,8 @@ class Lifecycle(msgspec.Struct, frozen=True):
 
     unused_until: when it expires unless it is used. plan_seconds: how long its plan lasts. smdp_at, esim_at: since when
     the words shown are so; None: since the delivery, or because time made it so. ended_at: the earliest word that the
-    plan is over. valid_until: when the supplier says that it will be.
+    plan is over. valid_until: when the supplier says that it will be. live_status, live_at: the furthest word that does
+    not say that it is over. added_bytes: what each recharge added. recharged_at: when the last one was applied.
     """
 
     unused_until: datetime | None = None
@@ -55,6 +69,15 @@ class Lifecycle(msgspec.Struct, frozen=True):
     ended_at: datetime | None = None
     valid_until: datetime | None = None
     eid: str | None = None
+    live_status: str | None = None
+    live_at: datetime | None = None
+    added_bytes: tuple[int, ...] = ()
+    recharged_at: datetime | None = None
+
+    @property
+    def generation(self) -> int:
+        """How many plans it has had: 1, and one for each recharge."""
+        return 1 + len(self.added_bytes)
 
 
 POLL_SECONDS, POLL_JITTER = 900.0, 0.1
@@ -93,6 +116,7 @@ _ESIM_RANK: Mapping[str, int] = {
 }
 _OVER, _VOID = 2, 3
 _IN_USE = ("IN_USE", "USED_UP", "USED_EXPIRED")
+_LIVE = {"USED_UP": "IN_USE", "USED_EXPIRED": "IN_USE", "UNUSED_EXPIRED": "GOT_RESOURCE"}
 _LIFECYCLE: tuple[LifecycleStatus, ...] = ("DELIVERED", "ACTIVATING", "ACTIVATED")
 _ALWAYS = datetime.min.replace(tzinfo=UTC)
 
@@ -101,11 +125,40 @@ def apply(profile: Profile, life: Lifecycle, report: Report) -> tuple[Profile, L
     """The profile after a report on it. Without codes there is nothing to report on: it stays what it is."""
     if profile.iccid is None:
         return profile, life
+    report = _in_its_generation(life, report)
     shown, known = _with_words(profile, life, report)
     if profile.cancelled:
         return shown, known
     used, known = _with_use(shown, known, report)
     return (_cancelled(used) if _rank(_ESIM_RANK, report.esim_status) == _VOID else used), known
+
+
+def recharge(profile: Profile, life: Lifecycle, added: Recharge, now: datetime) -> tuple[Profile, Lifecycle]:
+    """The profile once its supplier has recharged it: whatever was over is not. Nothing is added to a cancelled one."""
+    known = msgspec.structs.replace(
+        life, added_bytes=(*life.added_bytes, added.data_bytes or 0), recharged_at=_greater(life.recharged_at, now)
+    )
+    if profile.cancelled:
+        return profile, known
+    word = _later(
+        _ESIM_RANK, (life.live_status, life.live_at), (_live(profile.esim_status), life.esim_at)
+    )
+    total = profile.data_total_bytes
+    renewed = msgspec.structs.replace(
+        profile,
+        esim_status=word[0],
+        plan_use_status="NOT_STARTED",
+        data_total_bytes=None if total is None or added.data_bytes is None else total + added.data_bytes,
+    )
+    seconds = None if life.plan_seconds is None else life.plan_seconds + (added.seconds or 0)
+    known = msgspec.structs.replace(
+        known,
+        esim_at=word[1],
+        ended_at=None,
+        plan_seconds=seconds,
+        valid_until=_greater(life.valid_until, added.ends_at),
+    )
+    return _with_plan(renewed, known), known
 
 
 def by_time(profile: Profile, life: Lifecycle, now: datetime) -> tuple[Profile, Lifecycle]:
@@ -143,10 +196,39 @@ def poll_seconds(fraction: float) -> float:
 def _with_words(profile: Profile, life: Lifecycle, report: Report) -> tuple[Profile, Lifecycle]:
     smdp = _later(_SMDP_RANK, (profile.smdp_status, life.smdp_at), (report.smdp_status, report.at))
     esim = _later(_ESIM_RANK, (profile.esim_status, life.esim_at), (report.esim_status, report.at))
+    live = _later(_ESIM_RANK, (life.live_status, life.live_at), (_live(report.esim_status), report.at))
     return (
         msgspec.structs.replace(profile, smdp_status=smdp[0], esim_status=esim[0]),
-        msgspec.structs.replace(life, smdp_at=smdp[1], esim_at=esim[1], eid=_greater(life.eid, report.eid)),
+        msgspec.structs.replace(
+            life,
+            smdp_at=smdp[1],
+            esim_at=esim[1],
+            eid=_greater(life.eid, report.eid),
+            live_status=live[0],
+            live_at=live[1] if live[0] is not None else None,
+        ),
     )
+
+
+def _in_its_generation(life: Lifecycle, report: Report) -> Report:
+    """What a report of an earlier generation says of the present one."""
+    generation = report.generation
+    if generation is None:
+        before = life.recharged_at is not None and report.at < life.recharged_at
+        generation = life.generation - before
+    if generation >= life.generation:
+        return report
+    added = sum(life.added_bytes[generation - 1 :])
+    return msgspec.structs.replace(
+        report,
+        esim_status=_live(report.esim_status) if _rank(_ESIM_RANK, report.esim_status) <= _OVER else report.esim_status,
+        data_total_bytes=None if report.data_total_bytes is None else report.data_total_bytes + added,
+    )
+
+
+def _live(word: str | None) -> str | None:
+    """The furthest that an eSIM which this word is said of has been while it was not over; None for one that is void."""
+    return None if _rank(_ESIM_RANK, word) == _VOID or word is None else _LIVE.get(word, word)
 
 
 def _with_use(profile: Profile, life: Lifecycle, report: Report) -> tuple[Profile, Lifecycle]:
