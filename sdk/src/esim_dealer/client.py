@@ -53,6 +53,7 @@ from esim_dealer.wire.calls import (
     Orders,
     Package,
     Packages,
+    Plans,
     ProfileRecord,
     Profiles,
     Refund,
@@ -133,8 +134,9 @@ class Dealer:
     def packages(self, **query: Unpack[PackageQuery]) -> Packages:
         """One page of the packages on sale, with this dealer's prices.
 
-        Filters: type, location_code, package_code, keyword, data_type, updated_since, catalog_version. Page: page_num,
-        page_size, or the previous answer's `pager.next` as after.
+        Filters: type, location_code, package_code, keyword, data_type, updated_since, catalog_version; and one of
+        profile_id, iccid and for_package_code for what recharges these eSIMs. Page: page_num, page_size, or the
+        previous answer's `pager.next` as after.
         """
         return self._perform(operations.packages(query))
 
@@ -162,6 +164,34 @@ class Dealer:
         repetition is up to you, and InsufficientBalance, PriceChanged, OutOfStock and others where nothing was bought.
         """
         return self._perform(operations.order(transaction_id, items, amount, currency, remark))
+
+    def recharge(
+        self,
+        transaction_id: str,
+        package_code: str,
+        price: Amount,
+        *,
+        profile_id: int | str | None = None,
+        iccid: str | None = None,
+        period_num: int | None = None,
+        amount: Amount | None = None,
+        currency: str | None = None,
+        remark: str | None = None,
+    ) -> Snapshot:
+        """Add a plan to an eSIM, a TOPUP package paid from the wallet (specification 4.14). `amount` None is price x
+        period_num.
+
+        As safe to repeat as `order`. The order is DELIVERED once the supplier has applied it: `wait_for_delivery`.
+        Raises NotFound, Conflict where the eSIM cannot be recharged, NotSupported where its supplier cannot.
+        """
+        call = operations.recharge(
+            transaction_id, package_code, price, profile_id, iccid, period_num, amount, currency, remark
+        )
+        return self._perform(call)
+
+    def plans(self, profile_id: int | str | None = None, iccid: str | None = None) -> Plans:
+        """The plans of an eSIM: the one it was sold with, and its recharges. Raises NotFound."""
+        return self._perform(operations.plans(profile_id, iccid))
 
     def query(self, order_no: str | None = None, transaction_id: str | None = None) -> Snapshot:
         """The order as it is now. Raises NotFound."""
@@ -437,6 +467,29 @@ class AsyncDealer:
     ) -> Snapshot:
         """See Dealer.order. A cancelled task leaves the outcome unknown: repeat it with the same `transaction_id`."""
         return await self._perform(operations.order(transaction_id, items, amount, currency, remark))
+
+    async def recharge(
+        self,
+        transaction_id: str,
+        package_code: str,
+        price: Amount,
+        *,
+        profile_id: int | str | None = None,
+        iccid: str | None = None,
+        period_num: int | None = None,
+        amount: Amount | None = None,
+        currency: str | None = None,
+        remark: str | None = None,
+    ) -> Snapshot:
+        """See Dealer.recharge."""
+        call = operations.recharge(
+            transaction_id, package_code, price, profile_id, iccid, period_num, amount, currency, remark
+        )
+        return await self._perform(call)
+
+    async def plans(self, profile_id: int | str | None = None, iccid: str | None = None) -> Plans:
+        """See Dealer.plans."""
+        return await self._perform(operations.plans(profile_id, iccid))
 
     async def query(self, order_no: str | None = None, transaction_id: str | None = None) -> Snapshot:
         """See Dealer.query."""

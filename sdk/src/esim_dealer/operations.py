@@ -58,6 +58,9 @@ class PackageFilter(TypedDict, total=False):
     data_type: DataType
     updated_since: datetime
     catalog_version: str
+    profile_id: int | str
+    iccid: str
+    for_package_code: str
 
 
 class OrderFilter(TypedDict, total=False):
@@ -139,6 +142,40 @@ def order(
     transaction_id: str, items: Sequence[Line], amount: Amount | None, currency: str | None, remark: str | None
 ) -> Call[Snapshot]:
     return Call(wire.ORDER, place_order(transaction_id, items, amount, currency, remark))
+
+
+def recharge(
+    transaction_id: str,
+    package_code: str,
+    price: Amount,
+    profile_id: int | str | None,
+    iccid: str | None,
+    period_num: int | None,
+    amount: Amount | None,
+    currency: str | None,
+    remark: str | None,
+) -> Call[Snapshot]:
+    """`amount` None is price x period_num. Raises ValueError unless exactly one of profile_id and iccid is given."""
+    _one_of(profile_id, iccid)
+    total = money(price) * (period_num or 1) if amount is None else money(amount)
+    request = calls.RechargeProfile(
+        transaction_id=transaction_id,
+        package_code=package_code,
+        price=on_the_wire(money(price)),
+        amount=on_the_wire(total),
+        profile_id=profile_id,
+        iccid=iccid,
+        period_num=period_num,
+        currency=currency,
+        remark=remark,
+    )
+    return Call(wire.RECHARGE, request)
+
+
+def plans(profile_id: int | str | None, iccid: str | None) -> Call[calls.Plans]:
+    """Raises ValueError unless exactly one of the two is given."""
+    _one_of(profile_id, iccid)
+    return Call(wire.PLANS, calls.ProfilePlans(profile_id=profile_id, iccid=iccid))
 
 
 def query(order_no: str | None, transaction_id: str | None) -> Call[Snapshot]:

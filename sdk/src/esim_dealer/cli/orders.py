@@ -1,4 +1,4 @@
-"""`esim-dealer order | query | orders | refund`: buying, and giving money back."""
+"""`esim-dealer order | recharge | query | orders | refund`: buying, and giving money back."""
 
 import argparse
 import itertools
@@ -6,7 +6,7 @@ import sys
 import uuid
 from typing import get_args
 
-from esim_dealer.cli.arguments import Commands, add_limit, filters, page_size
+from esim_dealer.cli.arguments import Commands, add_limit, filters, page_size, profile_name
 from esim_dealer.cli.output import print_json, print_table
 from esim_dealer.cli.session import Session
 from esim_dealer.order import Line, money
@@ -25,6 +25,14 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--transaction-id", metavar="ID", help="your idempotency key (default: a new one, printed)")
     command.add_argument("--price", type=money, metavar="P", help="unit price (default: looked up)")
     _add_wait(command, "wait for delivery (default: 300 s)")
+
+    command = commands.add("recharge", recharge, "add a plan to an eSIM, paid from the wallet")
+    command.add_argument("profile", metavar="ID", help="its iccid or profileId")
+    command.add_argument("package", metavar="PACKAGE", help="a TOPUP package that fits it")
+    command.add_argument("--period", type=int, metavar="N", help="days, where the package is sold by the day")
+    command.add_argument("--transaction-id", metavar="ID", help="your idempotency key (default: a new one, printed)")
+    command.add_argument("--price", type=money, metavar="P", help="unit price (default: looked up)")
+    _add_wait(command, "wait until it is applied (default: 300 s)")
 
     command = commands.add("query", query, "show an order")
     command.add_argument("order_no", nargs="?", metavar="ORDER_NO")
@@ -54,6 +62,19 @@ def order(session: Session, options: argparse.Namespace) -> None:
         line = Line(options.package, options.quantity, options.price, options.period)
     print(f"ordering for {line.amount}, --transaction-id {transaction_id}", file=sys.stderr)
     placed = dealer.order(transaction_id, [line])
+    if options.wait is not None:
+        placed = dealer.wait_for_delivery(placed.order_no, timeout=options.wait)
+    _show_order(session, placed)
+
+
+def recharge(session: Session, options: argparse.Namespace) -> None:
+    dealer = session.dealer
+    transaction_id = options.transaction_id or f"cli-{uuid.uuid4()}"
+    price = options.price if options.price is not None else money(dealer.package(options.package).price)
+    print(f"recharging for {price * (options.period or 1)}, --transaction-id {transaction_id}", file=sys.stderr)
+    placed = dealer.recharge(
+        transaction_id, options.package, price, **profile_name(options.profile), period_num=options.period
+    )
     if options.wait is not None:
         placed = dealer.wait_for_delivery(placed.order_no, timeout=options.wait)
     _show_order(session, placed)

@@ -1,4 +1,5 @@
-"""`esim-dealer profiles | usage | cancel | advance`: eSIMs, their usage and, in the test environment, their life."""
+"""`esim-dealer profiles | plans | usage | cancel | advance`: eSIMs, their plans and usage, and their life in the test
+environment."""
 
 import argparse
 import itertools
@@ -17,6 +18,9 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--package", metavar="PACKAGE")
     command.add_argument("--lifecycle", metavar="STATUS", help="a lifecycleStatus, such as DELIVERED")
     add_limit(command)
+
+    command = commands.add("plans", plans, "list the plans of an eSIM")
+    command.add_argument("profile", metavar="ID", help="its iccid or profileId")
 
     command = commands.add("usage", usage, "show the usage of an eSIM")
     command.add_argument("profile", metavar="ID", help="its iccid or profileId")
@@ -48,6 +52,22 @@ def profiles(session: Session, options: argparse.Namespace) -> None:
             record.profile.plan_use_status,
             volume(record.profile.data_usage_bytes),
             volume(record.profile.remain_data_bytes),
+        ),
+    )
+
+
+def plans(session: Session, options: argparse.Namespace) -> None:
+    session.table(
+        ("PLAN", "TYPE", "PACKAGE", "ORDER", "STATUS", "USED", "OF"),
+        session.dealer.plans(**profile_name(options.profile)).plans,
+        lambda plan: (
+            plan.plan_no,
+            plan.type,
+            plan.package_code,
+            plan.order_no,
+            plan.status,
+            volume(plan.data_usage_bytes),
+            volume(plan.data_total_bytes),
         ),
     )
 

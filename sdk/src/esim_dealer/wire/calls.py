@@ -35,6 +35,8 @@ from esim_dealer.wire.vocabulary import (
     PackageStatus,
     PackageType,
     PayMethod,
+    PlanMode,
+    PlanStatus,
     PlanUseStatus,
     RefundItemStatus,
     RefundStatus,
@@ -153,6 +155,9 @@ class PackageList(Request):
     data_type: Annotated[str, Meta(max_length=64)] | None = None
     updated_since: Annotated[str, Meta(max_length=64)] | None = None
     catalog_version: Annotated[str, Meta(max_length=64)] | None = None
+    profile_id: int | Annotated[str, Meta(min_length=1, max_length=20)] | None = None
+    iccid: Iccid | None = None
+    for_package_code: Annotated[str, Meta(max_length=64)] | None = None
     pager: Pager | None = None
 
 
@@ -191,6 +196,8 @@ class Package(Answer, kw_only=True):
     speed: str
     ip_export: str
     top_up_support: bool
+    support_top_up_type: int
+    top_up_mode: PlanMode | UnsetType = UNSET
     max_quantity: int
     networks: tuple[Network, ...]
     supported_fields: tuple[str, ...]
@@ -220,6 +227,49 @@ class PlaceOrder(Request):
     items: Annotated[tuple[OrderLine, ...], Meta(min_length=1, max_length=100)]
     currency: Currency | None = None
     remark: Remark | None = None
+
+
+# /esim/topup
+
+
+class RechargeProfile(Request):
+    transaction_id: TransactionId
+    package_code: PackageCode
+    price: Money
+    amount: Money
+    profile_id: int | Annotated[str, Meta(min_length=1, max_length=20)] | None = None
+    iccid: Iccid | None = None
+    period_num: PeriodNumber | None = None
+    currency: Currency | None = None
+    remark: Remark | None = None
+
+
+# /esim/profile/plans
+
+
+class ProfilePlans(Request):
+    profile_id: int | Annotated[str, Meta(min_length=1, max_length=20)] | None = None
+    iccid: Iccid | None = None
+
+
+class Plan(Answer, kw_only=True):
+    """One plan of an eSIM: the one it was sold with, or a recharge."""
+
+    plan_no: int
+    type: PackageType
+    package_code: str
+    order_no: str
+    status: PlanStatus
+    data_total_bytes: int | UnsetType | None = UNSET
+    data_usage_bytes: int
+    start_time: datetime | UnsetType = UNSET
+    end_time: datetime | UnsetType = UNSET
+
+
+class Plans(Answer, kw_only=True):
+    profile_id: int
+    iccid: str | UnsetType = UNSET
+    plans: tuple[Plan, ...]
 
 
 # /esim/query

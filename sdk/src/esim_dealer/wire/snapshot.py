@@ -16,7 +16,9 @@ from esim_dealer.wire.vocabulary import (
     ItemStatus,
     LifecycleStatus,
     OrderStatus,
+    OrderType,
     PayStatus,
+    PlanStatus,
     PlanUseStatus,
 )
 
@@ -51,8 +53,18 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     cancelled: bool = False
 
 
+class TopUp(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A recharge of an eSIM that was sold before: the plan it adds."""
+
+    profile_id: str
+    iccid: str | UnsetType = UNSET
+    plan_no: int
+    status: PlanStatus
+
+
 class OrderItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One line of an order (specification 2.4). `profiles` is absent in the ORDER_PAID event."""
+    """One line of an order (specification 2.4). `profiles` is absent in the ORDER_PAID event, and in a recharge, which
+    has `topUp`."""
 
     item_no: str
     package_code: str
@@ -60,6 +72,7 @@ class OrderItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     period_num: int | UnsetType = UNSET
     item_status: ItemStatus
     profiles: tuple[Profile, ...] | UnsetType = UNSET
+    top_up: TopUp | UnsetType = UNSET
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -70,6 +83,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """
 
     event_type: EventType | UnsetType = UNSET
+    order_type: OrderType | UnsetType = UNSET
     transaction_id: str
     order_no: str
     order_id: int

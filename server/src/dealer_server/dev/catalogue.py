@@ -106,7 +106,7 @@ _LOWEST, _HIGHEST = 9, 13_800
 def catalogue(environment: Environment) -> tuple[Package, ...]:
     """Every package generated for an environment; the scripted ones and the demo's only in "test"."""
     assert environment in ("production", "test")
-    scripted = (*_scripted(), _demo_stock()) if environment == "test" else ()
+    scripted = (*_scripted(), *_recharges(), _demo_stock()) if environment == "test" else ()
     return (*scripted, *_country_packages(), *_bundle_packages())
 
 
@@ -254,6 +254,27 @@ def _scripted() -> list[Package]:
     ]
 
 
+_RECHARGES = {
+    "TEST-TOPUP-OK": "applied at once",
+    "TEST-TOPUP-DELAY": "applied after 5 s",
+    "TEST-TOPUP-FAIL": "fails for good: FAILED, then the automatic refund",
+}
+"""What happens to a recharge with each scripted package."""
+
+
+def _recharges() -> list[Package]:
+    return [
+        msgspec.structs.replace(
+            _sample(code, f"Test: {script}.", 120, "simulated"),
+            type="TOPUP",
+            package_name=f"{code} adds 1 GB and 7 days",
+            top_up_support=False,
+            max_quantity=1,
+        )
+        for code, script in _RECHARGES.items()
+    ]
+
+
 def _demo_stock() -> Package:
     return _sample("DEMO-STOCK", "Delivered from the stock file an operator loaded.", 250, "stock")
 
@@ -272,6 +293,7 @@ def _sample(code: str, description: str, cents: int, supplier: str) -> Package:
         unused_valid_days=180,
         activation_type="FIRST_NETWORK",
         max_quantity=100,
+        top_up_support=supplier == "simulated",
         supported_fields=SUPPLIED_FIELDS[supplier],
         supplier=supplier,
     )

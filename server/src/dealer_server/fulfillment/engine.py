@@ -20,7 +20,7 @@ from dealer_server.db.session import Session
 from dealer_server.fulfillment import order_record
 from dealer_server.fulfillment.call_pool import Answered, CallPool
 from dealer_server.rules.catalogue.package import Package
-from dealer_server.rules.delivery.delivery import Codes, Failed
+from dealer_server.rules.delivery.delivery import Result
 from dealer_server.rules.orders.model import Order
 from dealer_server.store.refunds.void import Void
 from dealer_server.suppliers.contract import Supplier
@@ -44,8 +44,13 @@ class Context(NamedTuple):
 
 
 class Claimed(Protocol):
+    """`order`: whose row it is. `recharged_order`: that of the eSIM which it recharges."""
+
     @property
     def order(self) -> OrderKey: ...
+
+    @property
+    def recharged_order(self) -> OrderKey | None: ...
 
 
 @dataclass
@@ -53,7 +58,7 @@ class Decision:
     """What answers mean for orders. results: what profiles get, by profileId. begun: the lines that fulfillment has
     begun. voids: eSIMs that were made for profiles that are void by now."""
 
-    results: dict[int, Codes | Failed] = field(default_factory=dict)
+    results: dict[int, Result] = field(default_factory=dict)
     begun: dict[OrderKey, frozenset[int]] = field(default_factory=dict)
     voids: list[Void] = field(default_factory=list)
 
@@ -115,7 +120,7 @@ class FulfillmentEngine(ABC, Generic[Claim, Answer, Decided]):
         """Records answers in one transaction with the orders and the events that tell their dealers."""
         session, now = self._session, self._clock()
         async with session.transaction():
-            await store.order.lock(session, [claim.order for claim, _ in answered])
+            await store.order.lock(session, _orders(answered))
             held = await self._held([claim for claim, _ in answered])
             written = await self._write_answers(answered, held, now)
         await self._committed(*written)
@@ -125,7 +130,7 @@ class FulfillmentEngine(ABC, Generic[Claim, Answer, Decided]):
     ) -> tuple[Decided, bool]:
         """Inside the transaction, which holds the orders: what was decided, and whether it changed any order."""
         session = self._session
-        before = await store.order.load(session, sorted({claim.order for claim, _ in answered}), self._data_keys)
+        before = await store.order.load(session, _orders(answered), self._data_keys)
         decided = await self._decide(answered, held, before, now)
         after = await order_record.put(
             session,
@@ -176,3 +181,9 @@ class FulfillmentEngine(ABC, Generic[Claim, Answer, Decided]):
     @abstractmethod
     async def give_up(self, claim: Claim, error: Exception) -> None:
         """The answer to this claim cannot be recorded: its rows come due again later."""
+
+
+def _orders(answered: Answered[Claim, Answer]) -> list[OrderKey]:
+    """Those of the claims, and those of the eSIMs that they recharge."""
+    own = {claim.order for claim, _ in answered}
+    return sorted(own | {claim.recharged_order for claim, _ in answered if claim.recharged_order is not None})

@@ -195,6 +195,8 @@ def _bought(stored: FollowedProfile) -> Bought:
         delivered_at=stored.created_at,
         data_bytes=stored.data_total_bytes,
         cancelled=stored.cancelled,
+        recharged_at=stored.life.recharged_at,
+        added_bytes=stored.life.added_bytes,
     )
 
 
@@ -254,7 +256,9 @@ class LifecycleTracker:
         unasked = {answer.profile_id for answer in answers if isinstance(answer, Unasked)}
         reports = [answer for answer in answers if isinstance(answer, ProfileReport)]
         return {
-            stored.profile_id: [answer.report for answer in reports if _is_about(answer, stored)]
+            stored.profile_id: [
+                _in_generation(answer.report, stored) for answer in reports if _is_about(answer, stored)
+            ]
             for stored in due
             if stored.profile_id not in unasked
         }
@@ -320,6 +324,11 @@ class LifecycleTracker:
         if stored.profile_id not in reports:
             return now, stored.claims - 1  # as before this claim
         return self._source.next_refresh_at(_bought(stored), now), 0
+
+
+def _in_generation(report: Report, asked: FollowedProfile) -> Report:
+    """It answers what was asked before a recharge that was applied meanwhile."""
+    return msgspec.structs.replace(report, generation=asked.life.generation)
 
 
 def _is_about(report: ProfileReport, stored: FollowedProfile) -> bool:

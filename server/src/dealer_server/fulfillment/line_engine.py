@@ -32,6 +32,10 @@ class OrderLines(NamedTuple):
     order: OrderKey
     lines: Sequence[Claimed]
 
+    @property
+    def recharged_order(self) -> OrderKey | None:
+        return self.lines[0].recharged_order
+
 
 class LineEngine(FulfillmentEngine[OrderLines, Answer, Decided], Generic[Answer, Decided]):
     async def _claim(self) -> list[OrderLines]:

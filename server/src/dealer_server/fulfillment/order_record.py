@@ -6,8 +6,10 @@ from datetime import datetime
 from dealer_server import store
 from dealer_server.db.sealing import DataKeys
 from dealer_server.db.session import Session
+from dealer_server.fulfillment import recharges
+from dealer_server.fulfillment.recharges import Applied
 from dealer_server.rules.delivery import delivery
-from dealer_server.rules.delivery.delivery import Codes, Failed
+from dealer_server.rules.delivery.delivery import Recharged, Result
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
 from dealer_server.rules.refunds import refund
@@ -25,7 +27,7 @@ OrderKey = tuple[int, int]
 async def put(
     session: Session,
     before: Mapping[OrderKey, Order],
-    results: Mapping[int, Codes | Failed],
+    results: Mapping[int, Result],
     begun: Mapping[OrderKey, frozenset[int]],
     data_keys: DataKeys,
     *,
@@ -37,6 +39,7 @@ async def put(
     """Writes what profiles get (by profileId), all from one supplier; the orders as they are then. Lock them first.
 
     begun: the lines that fulfillment has begun. refund_failed: what failed for good is refunded (specification 4.3).
+    The orders of eSIMs that are recharged are among `before`: they get what was applied.
     """
     nothing: frozenset[int] = frozenset()
     after = {key: delivery.allocate(order, results, begun.get(key, nothing), now) for key, order in before.items()}
@@ -46,7 +49,23 @@ async def put(
     changes = [(before[key], after[key]) for key in before if after[key] is not before[key]]
     if changes:
         await _write(session, changes, data_keys, supplier, caps)
+        recharged = await recharges.apply(session, _applied(changes, results), after, caps, now)
+        after |= recharged
+        changed = {(order.tenant_id, order.order_id): order.version for _, order in changes}
+        changed |= {key: order.version for key, order in recharged.items()}
+        await enqueue.order_changed(session, [(*key, version) for key, version in changed.items()], now)
     return after
+
+
+def _applied(changes: Sequence[tuple[Order, Order]], results: Mapping[int, Result]) -> list[Applied]:
+    """The recharges that were made by these changes."""
+    return [
+        Applied(after.tenant_id, profile.recharges, result)
+        for before, after in changes
+        for old, profile in zip(before.profiles, after.profiles, strict=True)
+        if profile.recharges is not None and profile.made and not old.made
+        if isinstance(result := results[profile.profile_id], Recharged)
+    ]
 
 
 async def _give_back(
@@ -102,8 +121,6 @@ async def _write(
     await save(session, changes, DELIVERY, data_keys)
     if delivered and caps.lifecycle is not None:
         await lifecycle.begin(session, delivered, supplier, caps.lifecycle, now)
-    versions = [(after.tenant_id, after.order_id, after.version) for _, after in changes]
-    await enqueue.order_changed(session, versions, now)
 
 
 def _newly_failed(before: Order, after: Order) -> frozenset[int]:

@@ -1,20 +1,26 @@
-"""What does a supplier's outcome give a profile? Its codes, its failure, or nothing yet."""
+"""What does a supplier's outcome give a profile? Its codes, its recharge, its failure, or nothing
+yet."""
 
 import secrets
 from datetime import datetime
 
-from dealer_server.rules.delivery.delivery import Codes, Failed
+from dealer_server.rules.delivery.delivery import Codes, Failed, Recharged, Result
 from dealer_server.rules.orders.model import Order
 from dealer_server.store.refunds.void import Void
-from dealer_server.suppliers.contract import Done, Outcome, Rejected
+from dealer_server.suppliers.contract import Applied, Done, Outcome, Rejected, Unit
 
 
-def result_of(outcome: Outcome, data_bytes: int | None) -> Codes | Failed | None:
-    """At a supplier that is the only one for its unit: what it refuses for good has failed. None: nothing is certain.
-    data_bytes: what the unit holds; None: unlimited."""
-    if isinstance(outcome, Done):
-        return codes_of(outcome, data_bytes)
+def result_of(outcome: Outcome, unit: Unit) -> Result | None:
+    """At a supplier that is the only one for its unit: what it refuses for good has failed. None: nothing is sure."""
+    if isinstance(outcome, Done | Applied):
+        return made_of(outcome, unit)
     return Failed() if isinstance(outcome, Rejected) and outcome.code != "TEMPORARY" else None
+
+
+def made_of(outcome: Done | Applied, unit: Unit) -> Codes | Recharged:
+    if isinstance(outcome, Done):
+        return codes_of(outcome, unit.data_bytes)
+    return Recharged(outcome.mode, unit.data_bytes, unit.plan_seconds, outcome.ends_at)
 
 
 def codes_of(outcome: Done, data_bytes: int | None) -> Codes:

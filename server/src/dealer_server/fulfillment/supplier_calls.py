@@ -13,7 +13,7 @@ from dealer_server.fulfillment.faults import fault_text
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.esim import activation_code, iccid
 from dealer_server.store.orders.fulfillment import Claimed
-from dealer_server.suppliers.contract import Builtin, Done, Outcome, Rejected, Unit, Unknown
+from dealer_server.suppliers.contract import Builtin, Done, Outcome, Recharged, Rejected, Unit, Unknown
 
 log = structlog.get_logger()
 
@@ -24,13 +24,22 @@ def unit_key(order_id: int, line: int, position: int) -> str:
     return f"u-{order_id}-{line}-{position}"
 
 
+def recharge_key(order_id: int, line: int) -> str:
+    """How suppliers know a recharge."""
+    return f"t-{order_id}-{line}-1"
+
+
 def units(line: Claimed, package: Package) -> list[Unit]:
     """What is still to be made for a line."""
+    if line.blocked:
+        return []
     data_bytes = None if package.data_bytes is None else package.data_bytes * line.period_num
     positions = [profile_id - line.first_profile_id + 1 for profile_id in line.pending]
     return [
         Unit(
-            unit_key=unit_key(line.order_id, line.line, position),
+            unit_key=unit_key(line.order_id, line.line, position)
+            if line.recharges is None
+            else recharge_key(line.order_id, line.line),
             profile_id=line.first_profile_id + position - 1,
             package_code=line.package_code,
             position=position,
@@ -38,9 +47,15 @@ def units(line: Claimed, package: Package) -> list[Unit]:
             period_num=line.period_num,
             data_bytes=data_bytes,
             paid_at=line.paid_at,
+            plan_seconds=plan_seconds(package, line.period_num),
+            recharges=None if line.recharges is None else Recharged(line.recharges, line.recharged_iccid or ""),
         )
         for position in positions
     ]
+
+
+def plan_seconds(package: Package, period_num: int) -> int:
+    return package.duration * period_num * 86_400
 
 
 async def ask_for_each(

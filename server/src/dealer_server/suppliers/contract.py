@@ -19,10 +19,24 @@ import msgspec
 
 from dealer_server.rules.lifecycle.lifecycle import LifecycleTerms, Report
 from dealer_server.rules.refunds.refund import Way
+from esim_dealer.wire.vocabulary import PlanMode
+
+
+class Recharged(msgspec.Struct, frozen=True):
+    """The eSIM that a unit recharges, as its supplier knows it. What stands below iccid is known of eSIMs bought from a
+    Remote."""
+
+    profile_id: int
+    iccid: str
+    unit_key: str = ""
+    sku: str = ""
+    supplier_ref: str | None = None
+    unit_ref: str | None = None
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """One eSIM to be made: unit `position` (from 1) of the `quantity` on an order line."""
+    """One eSIM to be made: unit `position` (from 1) of the `quantity` on an order line; or a plan to be added to the
+    eSIM `recharges`."""
 
     unit_key: str
     profile_id: int
@@ -32,7 +46,9 @@ class Unit(msgspec.Struct, frozen=True):
     period_num: int
     data_bytes: int | None  # for the whole period; None: unlimited
     paid_at: datetime
+    plan_seconds: int | None = None
     remark: str | None = None  # the order's, as its dealer gave it
+    recharges: Recharged | None = None
 
 
 class Done(msgspec.Struct, frozen=True, tag="DONE"):
@@ -45,6 +61,16 @@ class Done(msgspec.Struct, frozen=True, tag="DONE"):
     activation_code: str
     esim_status: str | None = "GOT_RESOURCE"
     smdp_status: str | None = "RELEASED"
+    supplier_ref: str | None = None
+    unit_ref: str | None = None
+
+
+class Applied(msgspec.Struct, frozen=True, tag="APPLIED"):
+    """The eSIM is recharged. mode: ADD, one volume and one end with what it had; QUEUE, after that. ends_at: when it
+    ends now, where the supplier says so; where it does not and reports none later, the period is added."""
+
+    mode: PlanMode = "ADD"
+    ends_at: datetime | None = None
     supplier_ref: str | None = None
     unit_ref: str | None = None
 
@@ -96,7 +122,7 @@ class FromStock(msgspec.Struct, frozen=True):
     """The eSIM lies in our own stock: it is taken there in the transaction that writes it onto the order."""
 
 
-Outcome = Done | Pending | Rejected | Unknown | FromStock
+Outcome = Done | Applied | Pending | Rejected | Unknown | FromStock
 
 
 class VoidUnit(msgspec.Struct, frozen=True):
@@ -134,7 +160,8 @@ VoidOutcome = VoidDone | NotVoided | Pending | Unknown
 
 class Bought(msgspec.Struct, frozen=True):
     """An eSIM in a dealer's hands: what its supplier is asked about. delivered_at: when it got its codes. data_bytes:
-    its volume, None: unlimited."""
+    its volume with all recharges, None: unlimited. added_bytes: what each of these added, the last one at
+    recharged_at."""
 
     profile_id: int
     unit_key: str
@@ -146,6 +173,8 @@ class Bought(msgspec.Struct, frozen=True):
     delivered_at: datetime | None = None
     data_bytes: int | None = None
     cancelled: bool = False
+    recharged_at: datetime | None = None
+    added_bytes: tuple[int, ...] = ()
 
 
 class Purchase(msgspec.Struct, frozen=True):
@@ -223,6 +252,7 @@ class Caps(msgspec.Struct, frozen=True):
     event_status: the HTTP status that its messages are answered with.
     reuses_iccids: it may sell an ICCID again.
     lifecycle: how its eSIMs are followed after delivery; None: not at all.
+    recharges: units may name an eSIM to recharge; they are answered with Applied.
     """
 
     parallel: int = 8
@@ -232,6 +262,7 @@ class Caps(msgspec.Struct, frozen=True):
     event_status: int = 204
     reuses_iccids: bool = True
     lifecycle: LifecycleTerms | None = LifecycleTerms()
+    recharges: bool = False
 
 
 class Supplier(Protocol):

@@ -29,6 +29,7 @@ from dealer_server.operations.orders.query import OrderQueryBatcher
 from dealer_server.operations.profiles import advance, show_qr
 from dealer_server.operations.profiles.query_usage import query_usage
 from dealer_server.operations.profiles.void import VoidBatcher
+from dealer_server.operations.recharges.request import RechargeBatcher
 from dealer_server.operations.refunds.request import RefundBatcher
 from dealer_server.operations.wallets.query_balance import BalanceBatcher
 from dealer_server.rules.esim import qr as drawing
@@ -93,7 +94,7 @@ async def _admission(stack: AsyncExitStack, shared: SharedParts) -> LocalAdmissi
 async def _parts(stack: AsyncExitStack, shared: SharedParts, call_log: CallLog) -> routes.Parts:
     """What the routes work with, opened; the stack closes it."""
     settings, database, now = shared.settings, shared.database, shared.clock.now
-    orders, refunds, voids = await _batchers(stack, shared)
+    orders, recharges, refunds, voids = await _batchers(stack, shared)
     reads = await Database.open(settings.database_url, read_timeout_seconds=settings.list_seconds)
     stack.push_async_callback(reads.close)
     report = functools.partial(lifecycle_tracker.report, usage_interval=settings.usage_interval)
@@ -110,6 +111,7 @@ async def _parts(stack: AsyncExitStack, shared: SharedParts, call_log: CallLog) 
         callbacks=callback_policy(settings),
         master_keys=settings.master_keys,
         outbound=await stack.enter_async_context(Outbound(callback_policy(settings))),
+        recharges=recharges,
         refunds=refunds,
         voids=voids,
         record_step=call_log.record_step,
@@ -120,7 +122,9 @@ async def _parts(stack: AsyncExitStack, shared: SharedParts, call_log: CallLog) 
     )
 
 
-async def _batchers(stack: AsyncExitStack, shared: SharedParts) -> tuple[OrderBatcher, RefundBatcher, VoidBatcher]:
+async def _batchers(
+    stack: AsyncExitStack, shared: SharedParts
+) -> tuple[OrderBatcher, RechargeBatcher, RefundBatcher, VoidBatcher]:
     database, now = shared.database, shared.clock.now
     # Blocks of ids need no flush of their own: what uses them is written to the same log later.
     ids = IdAllocator(await _session(stack, database, synchronous_commit="off"), now)
@@ -134,12 +138,13 @@ async def _batchers(stack: AsyncExitStack, shared: SharedParts) -> tuple[OrderBa
 
     settled = shared.signals.refund_requested
     orders = OrderBatcher(database, ids, now, shared.signals.order_placed)
+    recharges = RechargeBatcher(database, ids, now, shared.signals.order_placed)
     refunds = RefundBatcher(database, shared.data_keys, shared.links, way(True), now, settled)
     voids = VoidBatcher(database, shared.data_keys, way(False), now, settled)
-    for batcher in (orders, refunds, voids):
+    for batcher in (orders, recharges, refunds, voids):
         stack.push_async_callback(batcher.close)
         await batcher.open()
-    return orders, refunds, voids
+    return orders, recharges, refunds, voids
 
 
 async def _session(stack: AsyncExitStack, database: Database, **options: str) -> Session:

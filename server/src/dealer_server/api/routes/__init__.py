@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from dealer_server.api.routes import account, orders, packages, profiles, refunds, topups, webhooks
+from dealer_server.api.routes import account, orders, packages, profiles, recharges, refunds, topups, webhooks
 from dealer_server.api.routes.route import BoundRoute, Parts, Route
 from esim_dealer.wire import calls
 from esim_dealer.wire.operations import OPERATIONS
 
-MODULES = (account, packages, orders, refunds, profiles, topups, webhooks)
+MODULES = (account, packages, orders, recharges, refunds, profiles, topups, webhooks)
 
 
 def _declared() -> tuple[Route[Any, Any], ...]:

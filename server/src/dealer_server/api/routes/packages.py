@@ -3,6 +3,7 @@
 from dealer_server.api.routes.route import Parts, let_others_in, route
 from dealer_server.operations.cache import Caller
 from dealer_server.operations.catalogue.list_packages import parse_filter
+from dealer_server.operations.recharges.fitting import fitting
 from esim_dealer.wire import calls, operations
 
 FIELDS = {
@@ -52,6 +53,11 @@ FIELDS = {
     "networkType": "Its newest generation used, such as 5G.",
     "supportedFields": "Which optional profile fields its supplier fills.",
     "keyword": "Part of a name or code, in any case.",
+    "supportTopUpType": "1: no. 2: yes. 3: yes, for a number of days (`periodNum`).",
+    "topUpMode": "`ADD`: one volume and one end with what is left. `QUEUE`: after it.",
+    "PackageList.profileId": "Only `TOPUP` packages for this eSIM.",
+    "PackageList.iccid": "The same, by ICCID.",
+    "forPackageCode": "Only `TOPUP` packages for eSIMs of this package.",
 }
 
 
@@ -61,11 +67,14 @@ FIELDS = {
     description=(
         'Packages on sale for you, at your prices. All filters must match; `""` counts as absent. To keep a copy, ask'
         " with `updatedSince` (packages no longer on sale are then listed too, as `OFF_SALE`), or send the"
-        " `catalogVersion` you have: where nothing changed, `notModified` is true and the list is empty."
+        " `catalogVersion` you have: where nothing changed, `notModified` is true and the list is empty.\n\n"
+        "`TOPUP` packages recharge eSIMs (`/esim/topup`). Name an eSIM by `profileId` or `iccid`, or the package it was"
+        " sold with by `forPackageCode`, to list those that fit."
     ),
+    refusals=("000111", "310404"),
 )
 async def list_packages(parts: Parts, caller: Caller, call: calls.PackageList) -> bytes:
-    filters = parse_filter(call)
+    filters = parse_filter(call, await fitting(parts.database, caller.tenant_id, call))
     await let_others_in()
     prices, current = caller.access.prices, parts.cache.catalogue
     if call.catalog_version and call.catalog_version == current.version_for(prices):

@@ -14,6 +14,7 @@ from dealer_server.operations.cache import Cache, Caller
 from dealer_server.operations.orders.place import OrderBatcher
 from dealer_server.operations.orders.query import OrderQueryBatcher
 from dealer_server.operations.profiles.void import VoidBatcher
+from dealer_server.operations.recharges.request import RechargeBatcher
 from dealer_server.operations.refunds.request import RefundBatcher
 from dealer_server.operations.wallets.query_balance import BalanceBatcher
 from dealer_server.rules.orders.snapshot import Links
@@ -44,6 +45,7 @@ class Parts(msgspec.Struct, frozen=True):
     callbacks: Policy
     master_keys: MasterKeys
     outbound: Outbound
+    recharges: RechargeBatcher
     refunds: RefundBatcher
     voids: VoidBatcher
     record_step: Callable[[int, Step], None]

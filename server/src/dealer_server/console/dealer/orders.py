@@ -1,6 +1,6 @@
 """A dealer's orders: the list, one order with its eSIMs, and refunds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity, snapshot
 from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.rules.refunds import refund
+from dealer_server.rules.refunds.refund import Reason
 from dealer_server.store.console import dealer
 from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console.dealer import Span
@@ -81,11 +82,11 @@ async def show_order(context: RequestContext) -> Html:
     order = await load(context, _order_id(context))
     async with context.parts.database.connection() as connection:
         key = (connection, context.tenant_id, order.order_id)
-        voiding = await dealer.voids_waiting(*key)
+        blocked = await dealer.not_refundable(*key)
         refunds = await dealer.refunds(*key, REFUNDS)
         remark = await console_orders.remark(*key)
         deliveries = await dealer.deliveries_of(*key, DELIVERIES)
-    profiles = profile_views(context, order, voiding)
+    profiles = profile_views(context, order, blocked)
     return Html(
         order=order,
         lines=[_item_view(order, item) for item in order.items],
@@ -94,7 +95,7 @@ async def show_order(context: RequestContext) -> Html:
         refunds=refunds,
         remark=remark,
         deliveries=deliveries,
-        refundable=money.text(_refundable(order, voiding), order.currency),
+        refundable=money.text(_refundable(order, blocked), order.currency),
         moving=_is_moving(context, order),
     )
 
@@ -104,7 +105,7 @@ async def print_codes(context: RequestContext) -> Html:
     """The QR codes of an order on paper, a few to a page."""
     order = await load(context, _order_id(context))
     first = params.number(context.query, "first") or 0
-    views = profile_views(context, order, frozenset())
+    views = profile_views(context, order, refund.NOTHING)
     ready = [view for view in views if view.profile.iccid and not view.profile.cancelled]
     return Html(
         order=order,
@@ -142,15 +143,15 @@ async def load(context: RequestContext, order_id: int) -> Order:
     return orders[key]
 
 
-def profile_views(context: RequestContext, order: Order, voiding: frozenset[int]) -> Sequence[ProfileView]:
+def profile_views(context: RequestContext, order: Order, blocked: Mapping[int, Reason]) -> Sequence[ProfileView]:
     return [
         ProfileView(
             profile=profile,
             wire=snapshot.profile(profile, item, order.tenant_id, context.parts.links),
             package_code=item.package_code,
             item_no=identity.item_no(order.order_id, item.line),
-            refundable=refund.refuse(profile, voiding) is None,
-            voidable=not (profile.cancelled or profile.held or profile.profile_id in voiding),
+            refundable=refund.refuse(profile, blocked) is None,
+            voidable=not (profile.cancelled or profile.held or blocked.get(profile.profile_id) == "CANCELLED"),
         )
         for item in order.items
         for profile in item.profiles
@@ -175,13 +176,13 @@ def _item_view(order: Order, item: Item) -> ItemView:
     )
 
 
-def _refundable(order: Order, voiding: frozenset[int]) -> int:
+def _refundable(order: Order, blocked: Mapping[int, Reason]) -> int:
     """The amount that a refund of the whole order would credit."""
     return sum(
         item.price * item.period_num
         for item in order.items
         for profile in item.profiles
-        if refund.refuse(profile, voiding) is None
+        if refund.refuse(profile, blocked) is None
     )
 
 

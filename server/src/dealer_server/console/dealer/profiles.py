@@ -112,7 +112,7 @@ async def _load(context: RequestContext) -> tuple[Order, ProfileView]:
         order_id = await dealer.order_of(connection, context.tenant_id, profile_id)
         if order_id is None:
             raise NotFound
-        voiding = await dealer.voids_waiting(connection, context.tenant_id, order_id)
+        blocked = await dealer.not_refundable(connection, context.tenant_id, order_id)
     order = await load(context, order_id)
-    views = profile_views(context, order, voiding)
+    views = profile_views(context, order, blocked)
     return order, next(view for view in views if view.profile.profile_id == profile_id)

@@ -22,16 +22,17 @@ from dealer_server.fulfillment.call_pool import Answered
 from dealer_server.fulfillment.engine import Context, Decision, OrderKey, RowKey
 from dealer_server.fulfillment.faults import fault_text
 from dealer_server.fulfillment.line_engine import LINES_PER_BATCH, PROFILES_PER_BATCH, LineEngine, OrderLines, by_order
+from dealer_server.fulfillment.recharges import recharges_void
 from dealer_server.fulfillment.results import codes_of, result_of, void_of
 from dealer_server.fulfillment.supplier_calls import ask, ask_for_each, at_once, units
-from dealer_server.rules.delivery.delivery import Codes
+from dealer_server.rules.delivery.delivery import Codes, Failed
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order, Profile
 from dealer_server.store.orders import fulfillment as lines
 from dealer_server.store.orders.fulfillment import Claimed, Scheduled
 from dealer_server.store.orders.save import waits
 from dealer_server.store.refunds.void import Void
-from dealer_server.suppliers.contract import Builtin, Done, FromStock, Outcome, Unit
+from dealer_server.suppliers.contract import Applied, Builtin, Done, FromStock, Outcome, Unit
 
 log = structlog.get_logger()
 
@@ -76,6 +77,9 @@ class BuiltinLines(LineEngine[LineAnswers, LineDecision]):
                 if not taken:
                     return 0
                 failpoints.hit("fulfillment.claimed")
+                esims = {line.recharged_order for line in taken if line.recharged_order}
+                if esims and len(await store.order.lock(session, list(esims), wait=False)) < len(esims):
+                    return 0
                 answers = self._answers_at_once(taken, now)
                 if answers is None:
                     return 0
@@ -150,7 +154,9 @@ class BuiltinLines(LineEngine[LineAnswers, LineDecision]):
                     decided.voids += self._unwanted(order, line, profile, unit, outcome, now)
                 elif isinstance(outcome, FromStock):
                     from_stock.setdefault(line.package_code, []).append(_InStock(order.tenant_id, unit))
-                elif (result := result_of(outcome, unit.data_bytes)) is not None:
+                elif isinstance(outcome, Applied) and recharges_void(orders, line):
+                    decided.results[profile.profile_id] = Failed()
+                elif (result := result_of(outcome, unit)) is not None:
                     decided.results[profile.profile_id] = result
         for package_code, waiting in sorted(from_stock.items()):
             decided.results |= await self._from_stock(package_code, waiting, now)
@@ -161,7 +167,7 @@ class BuiltinLines(LineEngine[LineAnswers, LineDecision]):
     ) -> list[Void]:
         """The profile was cancelled while its supplier worked, or another worker has claimed its line since. An eSIM
         that was made for a cancelled profile is voided at its supplier, not handed out."""
-        if result_of(outcome, None) is not None:
+        if result_of(outcome, unit) is not None:
             log.warning("answer_unwanted", supplier=self.code, unit_key=unit.unit_key)
         if profile.cancelled and isinstance(outcome, Done):
             return [void_of(order, line.line, profile.profile_id, self.code, outcome.iccid, now)]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dealer_server.fulfillment.retry import retry_seconds
 from dealer_server.rules.orders.model import STOCK
 from dealer_server.store.suppliers.purchase import Answered, Claimed, Hop, New, State
-from dealer_server.suppliers.contract import Done, Outcome, Pending, Rejected, Unknown
+from dealer_server.suppliers.contract import Applied, Done, Outcome, Pending, Rejected, Unknown
 
 PARK_SECONDS = 3_600.0  # unknown for so long: an operator has to find out
 PENDING_SECONDS = 86_400.0  # pending for so long: an operator has to ask
@@ -42,7 +42,7 @@ def decide(
     ceiling: int | None = None,
 ) -> PurchaseDecision:
     """`route` is the package's; `plans_ids` as in the supplier's Caps. `ceiling`: what the unit may cost at most."""
-    if isinstance(outcome, Done):
+    if isinstance(outcome, Done | Applied):
         return PurchaseDecision(_done(purchase, outcome))
     if isinstance(outcome, Pending):
         return PurchaseDecision(_pending(purchase, outcome, now))
@@ -63,6 +63,11 @@ def first_hop(supplier: str, package_code: str, route: Sequence[Hop]) -> Hop:
     return hop or Hop(supplier, package_code, None, None)
 
 
+def own_hop(supplier: str, package_code: str, route: Sequence[Hop]) -> Hop:
+    """Where an eSIM is recharged: at the supplier that made it, and nowhere else."""
+    return next((hop for hop in route if hop.supplier == supplier), Hop(supplier, package_code, None, None))
+
+
 def dropped(purchase: Claimed) -> PurchaseDecision:
     """Nothing was asked for yet, and its profile does not need it any more."""
     return PurchaseDecision(Answered(purchase.key, "DROPPED", None, reason="not wanted any more", outcome="DROPPED"))
@@ -73,9 +78,11 @@ def put_off(purchase: Claimed, now: datetime) -> PurchaseDecision:
     return PurchaseDecision(Answered(purchase.key, "PLANNED", now + timedelta(seconds=HELD_SECONDS), outcome="HELD"))
 
 
-def kept_until_settled(purchase: Claimed, outcome: Done | Rejected, verdict: bytes, now: datetime) -> PurchaseDecision:
+def kept_until_settled(
+    purchase: Claimed, outcome: Done | Applied | Rejected, verdict: bytes, now: datetime
+) -> PurchaseDecision:
     """A clear answer about a profile that a pending refund names is kept, sealed, until the refund is settled."""
-    made = outcome if isinstance(outcome, Done) else None
+    made = outcome if isinstance(outcome, Done | Applied) else None
     return PurchaseDecision(
         Answered(
             purchase.key,
@@ -90,14 +97,14 @@ def kept_until_settled(purchase: Claimed, outcome: Done | Rejected, verdict: byt
     )
 
 
-def _done(purchase: Claimed, outcome: Done) -> Answered:
+def _done(purchase: Claimed, outcome: Done | Applied) -> Answered:
     return Answered(
         purchase.key,
         "DONE",
         None,
         supplier_ref=outcome.supplier_ref,
         unit_ref=outcome.unit_ref,
-        iccid=outcome.iccid,
+        iccid=outcome.iccid if isinstance(outcome, Done) else None,
         outcome="DONE",
     )
 
@@ -211,4 +218,5 @@ def _instead(purchase: Claimed, hop: Hop) -> New:
         line=purchase.line,
         unit_key=purchase.unit_key,
         **hop._asdict(),
+        recharges=purchase.recharges,
     )

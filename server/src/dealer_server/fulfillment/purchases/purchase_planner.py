@@ -3,19 +3,23 @@ written down before its first call."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from dealer_server import failpoints
 from dealer_server.fulfillment.call_pool import Answered
 from dealer_server.fulfillment.engine import Context, Decision, OrderKey, RowKey
 from dealer_server.fulfillment.line_engine import LineEngine, OrderLines
 from dealer_server.fulfillment.purchases import purchase_decision
-from dealer_server.fulfillment.supplier_calls import unit_key
+from dealer_server.fulfillment.recharges import recharges_void
+from dealer_server.fulfillment.supplier_calls import recharge_key, unit_key
+from dealer_server.rules.delivery.delivery import Failed
 from dealer_server.rules.orders.model import Order
 from dealer_server.store.orders.fulfillment import Claimed, Scheduled
 from dealer_server.store.suppliers import purchase as purchases
 from dealer_server.store.suppliers.purchase import Hop, New
 from dealer_server.suppliers.contract import Remote
+
+SOON_SECONDS = 1.0  # an earlier recharge of the same eSIM is not applied yet
 
 
 @dataclass
@@ -54,16 +58,24 @@ class PurchasePlanner(LineEngine[None, Plan]):
     ) -> Plan:
         lines = [(claim.claim_id, line) for claim, _ in answered for line in claim.lines if line.key in held]
         routes = await purchases.routes(self._session, sorted({line.package_code for _, line in lines}))
+        void = [line for _, line in lines if line.recharged_order and recharges_void(orders, line)]
         return Plan(
+            results={profile_id: Failed() for line in void for profile_id in line.pending},
             begun={
                 claim.order: frozenset(line.line for line in claim.lines if line.key in held) for claim, _ in answered
             },
             lines=lines,
-            purchases=[new for _, line in lines for new in self._purchases(line, routes.get(line.package_code, ()))],
+            purchases=[
+                new
+                for _, line in lines
+                if line not in void and not line.blocked
+                for new in self._purchases(line, routes.get(line.package_code, ()))
+            ],
         )
 
     def _purchases(self, line: Claimed, route: Sequence[Hop]) -> list[New]:
-        hop = purchase_decision.first_hop(self.code, line.package_code, route)
+        find_hop = purchase_decision.first_hop if line.recharges is None else purchase_decision.own_hop
+        hop = find_hop(self.code, line.package_code, route)
         return [
             New(
                 tenant_id=line.tenant_id,
@@ -71,8 +83,11 @@ class PurchasePlanner(LineEngine[None, Plan]):
                 position=0,
                 order_id=line.order_id,
                 line=line.line,
-                unit_key=unit_key(line.order_id, line.line, profile_id - line.first_profile_id + 1),
+                unit_key=unit_key(line.order_id, line.line, profile_id - line.first_profile_id + 1)
+                if line.recharges is None
+                else recharge_key(line.order_id, line.line),
                 **hop._asdict(),
+                recharges=line.recharges,
             )
             for profile_id in line.pending
         ]
@@ -84,5 +99,6 @@ class PurchasePlanner(LineEngine[None, Plan]):
             await purchases.add(self._session, decided.purchases, now)
         scheduled: dict[int | None, list[Scheduled]] = {}
         for claim_id, line in decided.lines:
-            scheduled.setdefault(claim_id, []).append(Scheduled(line.key, None, answered=True))
+            due_at = now + timedelta(seconds=SOON_SECONDS) if line.blocked else None
+            scheduled.setdefault(claim_id, []).append(Scheduled(line.key, due_at, answered=True))
         await self._reschedule(scheduled)

@@ -23,19 +23,30 @@ from dealer_server.fulfillment.purchases import purchase_decision, supplier_chan
 from dealer_server.fulfillment.purchases.breaker import Breaker, Refusals
 from dealer_server.fulfillment.purchases.purchase_decision import PurchaseDecision
 from dealer_server.fulfillment.purchases.purchase_planner import PurchasePlanner
-from dealer_server.fulfillment.results import codes_of, void_of
-from dealer_server.fulfillment.supplier_calls import outcome_of
+from dealer_server.fulfillment.results import made_of, void_of
+from dealer_server.fulfillment.supplier_calls import outcome_of, plan_seconds
 from dealer_server.rules.catalogue import margin
 from dealer_server.rules.delivery.delivery import Failed
 from dealer_server.rules.orders.model import Order, Profile
 from dealer_server.store.suppliers import purchase as purchases
 from dealer_server.store.suppliers.purchase import Claimed, Hop
-from dealer_server.suppliers.contract import CALL_SECONDS, Done, Outcome, Purchase, Rejected, Remote, Unit, Unknown
+from dealer_server.suppliers.contract import (
+    CALL_SECONDS,
+    Applied,
+    Done,
+    Outcome,
+    Purchase,
+    Recharged,
+    Rejected,
+    Remote,
+    Unit,
+    Unknown,
+)
 
 log = structlog.get_logger()
 
 LEASE_SECONDS = 75.0  # a call ends before, with time left to record
-Verdict = Done | Rejected
+Verdict = Done | Applied | Rejected
 _verdict: msgspec.json.Decoder[Verdict] = msgspec.json.Decoder(Verdict)
 
 
@@ -56,6 +67,11 @@ class PurchaseClaim(NamedTuple):
     @property
     def order(self) -> OrderKey:
         return self.purchase.tenant_id, self.purchase.order_id
+
+    @property
+    def recharged_order(self) -> OrderKey | None:
+        order_id = self.purchase.recharged_order_id
+        return None if order_id is None else (self.purchase.tenant_id, order_id)
 
 
 @dataclass
@@ -178,20 +194,27 @@ class Purchaser(FulfillmentEngine[PurchaseClaim, Outcome, PurchaseDecisions]):
         log.error("purchase_not_recorded", unit_key=claim.purchase.unit_key, supplier=self.code, error=fault)
         return Unknown(f"its answer could not be recorded: {fault}")
 
-    def _purchase(self, purchase: Claimed) -> Purchase:
-        unit = Unit(
+    def _unit(self, purchase: Claimed) -> Unit:
+        package = self._context.package(purchase.package_code)
+        return Unit(
             unit_key=purchase.unit_key,
             profile_id=purchase.profile_id,
             package_code=purchase.package_code,
             position=purchase.profile_id - purchase.first_profile_id + 1,
             quantity=purchase.quantity,
             period_num=purchase.period_num,
-            data_bytes=self._data_bytes(purchase),
+            data_bytes=None
+            if package is None or package.data_bytes is None
+            else package.data_bytes * purchase.period_num,
             paid_at=purchase.created_at,
+            plan_seconds=None if package is None else plan_seconds(package, purchase.period_num),
             remark=purchase.remark,
+            recharges=_recharged(purchase),
         )
+
+    def _purchase(self, purchase: Claimed) -> Purchase:
         return Purchase(
-            unit=unit,
+            unit=self._unit(purchase),
             sku=purchase.sku,
             step=purchase.step,
             planned_iccid=purchase.planned_iccid,
@@ -202,10 +225,6 @@ class Purchaser(FulfillmentEngine[PurchaseClaim, Outcome, PurchaseDecisions]):
             cost_currency=purchase.cost_currency,
             unknown_since=purchase.unknown_since,
         )
-
-    def _data_bytes(self, purchase: Claimed) -> int | None:
-        package = self._context.package(purchase.package_code)
-        return None if package is None or package.data_bytes is None else package.data_bytes * purchase.period_num
 
     def _opened(self, purchase: Claimed) -> Outcome:
         """What an operator found out, or an answer that was kept."""
@@ -238,9 +257,9 @@ class Purchaser(FulfillmentEngine[PurchaseClaim, Outcome, PurchaseDecisions]):
             decisions.purchases.append((purchase, decision))
             if decision.failed:
                 decisions.results[purchase.profile_id] = Failed()
-            elif decision.answered.state == "DONE" and isinstance(outcome, Done):
-                decisions.results[purchase.profile_id] = codes_of(outcome, self._data_bytes(purchase))
-                if not _wanted(profile):
+            elif decision.answered.state == "DONE" and isinstance(outcome, Done | Applied):
+                decisions.results[purchase.profile_id] = made_of(outcome, self._unit(purchase))
+                if isinstance(outcome, Done) and not _wanted(profile):
                     decisions.voids.append(
                         void_of(order, purchase.line, purchase.profile_id, self.code, outcome.iccid, now)
                     )
@@ -260,7 +279,7 @@ class Purchaser(FulfillmentEngine[PurchaseClaim, Outcome, PurchaseDecisions]):
         decision = purchase_decision.decide(
             purchase,
             outcome,
-            route if wanted else (),
+            route if wanted and purchase.recharges is None else (),
             self._caps.plans_ids and wanted,
             now,
             self._terms.patience_seconds,
@@ -329,3 +348,16 @@ def _wanted(profile: Profile) -> bool:
 def _profile(order: Order, purchase: Claimed) -> Profile:
     profiles = order.items[purchase.line].profiles
     return next(profile for profile in profiles if profile.profile_id == purchase.profile_id)
+
+
+def _recharged(purchase: Claimed) -> Recharged | None:
+    if purchase.recharges is None or purchase.recharged_iccid is None:
+        return None
+    return Recharged(
+        profile_id=purchase.recharges,
+        iccid=purchase.recharged_iccid,
+        unit_key=purchase.recharged_unit_key or "",
+        sku=purchase.recharged_sku or "",
+        supplier_ref=purchase.recharged_supplier_ref,
+        unit_ref=purchase.recharged_unit_ref,
+    )

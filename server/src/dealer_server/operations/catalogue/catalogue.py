@@ -78,7 +78,8 @@ class Catalogue:
         key = (prices, filters)
         encoded = self._pages.get(key)
         if encoded is None:
-            page = list_packages.page(self._views(prices), filters, self.version_for(prices))
+            base = self.package(filters.fits) if filters.fits is not None else None
+            page = list_packages.page(self._views(prices), filters, base, self.version_for(prices))
             encoded = self._pages[key] = envelope.encoder.encode(page)
             self._pages_bytes += len(encoded)
             while len(self._pages) > PAGES_KEPT or self._pages_bytes > PAGES_KEPT_BYTES:

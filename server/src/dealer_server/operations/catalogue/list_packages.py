@@ -11,6 +11,7 @@ from dealer_server.rules import refusal
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import snapshot
+from dealer_server.rules.recharges import recharge
 from esim_dealer.wire import calls
 
 
@@ -37,10 +38,11 @@ class PackageFilter(msgspec.Struct, frozen=True):
     page_num: int
     page_size: int
     after: tuple[int, str] | None
+    fits: str | None = None  # the package of eSIMs that are to be recharged
 
 
-def parse_filter(call: calls.PackageList) -> PackageFilter:
-    """Reads "" as absent. Raises 000108."""
+def parse_filter(call: calls.PackageList, fits: str | None = None) -> PackageFilter:
+    """Reads "" as absent. `fits`: only what recharges eSIMs of this package. Raises 000108."""
     pager = call.pager or calls.Pager()
     return PackageFilter(
         type=_one_of("type", call.type, ("BASE", "TOPUP")),
@@ -52,6 +54,7 @@ def parse_filter(call: calls.PackageList) -> PackageFilter:
         page_num=pager.page_num,
         page_size=pager.page_size,
         after=_parse_cursor(pager.after) if pager.after else None,
+        fits=fits,
     )
 
 
@@ -59,9 +62,13 @@ def position(package: Package, updated_at: datetime) -> tuple[int, str]:
     return -int(updated_at.timestamp() * 1_000_000), package.package_code
 
 
-def page(views: Sequence[DealerView], filters: PackageFilter, catalog_version: str) -> calls.Packages:
-    """`views`: all packages, in the order of their positions."""
+def page(
+    views: Sequence[DealerView], filters: PackageFilter, base: Package | None, catalog_version: str
+) -> calls.Packages:
+    """`views`: all packages, in the order of their positions. `base`: the package named by `fits`."""
     matching = [view for view in views if _matches(view, filters)]
+    if filters.fits is not None:
+        matching = [view for view in matching if base is not None and recharge.fits(view.package, base)]
     start = (filters.page_num - 1) * filters.page_size
     if filters.after is not None:
         after = filters.after
@@ -159,6 +166,7 @@ def _wire(view: DealerView) -> calls.Package:
         speed=package.speed,
         ip_export=package.ip_export,
         top_up_support=package.top_up_support,
+        support_top_up_type=package.support_top_up_type,
         max_quantity=package.max_quantity,
         networks=_networks(package),
         supported_fields=package.supported_fields,

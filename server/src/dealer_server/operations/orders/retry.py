@@ -103,7 +103,7 @@ def _plan(item: Item, supplier: str | None, route: Sequence[Hop], purchases: Pur
     hop = _hop(item, supplier, route)
     moved, waiting, left = list[Profile](), list[Profile](), list[str]()
     for profile in item.profiles:
-        if profile.iccid is not None or profile.cancelled or profile.refunded:
+        if profile.made or profile.cancelled or profile.refunded:
             continue
         last = purchases[profile.profile_id][-1] if profile.profile_id in purchases else None
         current = last.supplier if last is not None and not profile.failed else item.supplier
@@ -129,6 +129,8 @@ def _plan(item: Item, supplier: str | None, route: Sequence[Hop], purchases: Pur
 def _hop(item: Item, supplier: str | None, route: Sequence[Hop]) -> Hop:
     """The supplier's place on the package's route. Raises OperatorError where it has none."""
     code = item.supplier if supplier is None else supplier
+    if code != item.supplier and item.profiles[0].recharges is not None:
+        raise OperatorError(f"{item.package_code} recharges an eSIM of {item.supplier}: no other supplier can")
     on_route = next((hop for hop in route if hop.supplier == code), None)
     if on_route is not None:
         return on_route
@@ -143,7 +145,7 @@ def _hop(item: Item, supplier: str | None, route: Sequence[Hop]) -> Hop:
 def _require_whole(item: Item, hop: Hop, staying: Sequence[object]) -> None:
     """A line is either bought or made by a builtin supplier: a part that stays behind could be made twice. Raises
     OperatorError."""
-    if staying or any(profile.iccid is not None for profile in item.profiles):
+    if staying or any(profile.made for profile in item.profiles):
         raise OperatorError(
             f"line {item.line + 1} cannot go from {item.supplier} to {hop.supplier}: a part of it is delivered, under"
             " way or waiting"
@@ -205,6 +207,7 @@ def _next_purchase(key: tuple[int, int, int], before: Sequence[PurchaseState], h
         sku=hop.sku,
         cost=hop.cost,
         cost_currency=hop.cost_currency,
+        recharges=last.recharges,
     )
 
 

@@ -3,7 +3,7 @@
 Later refunds of the batch see orders and wallets as earlier ones left them; `write` then writes all of them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -18,7 +18,7 @@ from dealer_server.rules.money.wallet import Wallet
 from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.rules.orders.snapshot import Links
 from dealer_server.rules.refunds import refund
-from dealer_server.rules.refunds.refund import Plan, Way
+from dealer_server.rules.refunds.refund import Plan, Reason, Way
 from dealer_server.store.refunds import refund as refund_store
 from dealer_server.store.refunds.refund import Credit, NewRefund, Refund, RefundLine
 from esim_dealer.wire import calls
@@ -47,15 +47,15 @@ class RefundDecision(msgspec.Struct, frozen=True):
 
 class RefundBatch:
     """The orders, wallets and refunds of one batch while it is decided. `orders`, `wallets`: as they are locked;
-    `existing`: refunds of these orders, and of the refundTransactionIds used; `voiding`: profiles whose cancellation
-    waits for a supplier."""
+    `existing`: refunds of these orders, and of the refundTransactionIds used; `blocked`: profiles that
+    something other than their order keeps from being refunded."""
 
     def __init__(
         self,
         orders: dict[OrderKey, Order],
         wallets: dict[int, Wallet],
         existing: Sequence[Refund],
-        voiding: frozenset[int],
+        blocked: Mapping[int, Reason],
         way: WayOf,
         now: datetime,
     ):
@@ -63,7 +63,7 @@ class RefundBatch:
         self._orders = dict(orders)
         self._wallets = dict(wallets)
         self._existing = list({(row.tenant_id, row.refund_id): row for row in existing}.values())
-        self._voiding = voiding
+        self._blocked = blocked
         self._way = way
         self._now = now
         self._new: list[NewRefund] = []
@@ -84,7 +84,7 @@ class RefundBatch:
             original = self._original(request, order, scope)
             if original is not None:
                 return RefundDecision(original, order, duplicate=True)
-            plan = refund.plan(order, scope, self._way, self._voiding)
+            plan = refund.plan(order, scope, self._way, self._blocked)
         except refusal.Refusal as refused:
             return refused
         return self._accept(request, order, scope, plan, refund_id)

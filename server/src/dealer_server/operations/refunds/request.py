@@ -25,6 +25,7 @@ from dealer_server.rules.orders.model import Order
 from dealer_server.rules.orders.snapshot import Links
 from dealer_server.rules.refunds import refund
 from dealer_server.store.audit.audit_log import record_act
+from dealer_server.store.recharges import recharge as recharges
 from dealer_server.store.refunds import refund as refund_store
 from dealer_server.store.refunds.refund import Refund
 from esim_dealer.wire import calls
@@ -90,7 +91,10 @@ class RefundBatcher:
             free = [(request, key) for request, key in zip(batch, located, strict=True) if key not in held]
             existing = await _existing(session, keys, [request for request, _ in free])
             voiding = (await store.void.cancellations(session, keys)).waiting
-            refunds = RefundBatch({key: orders[key] for key in locked}, wallets, existing, voiding, self._way, now)
+            await recharges.lock_planned(session, sorted(locked))
+            blocked = await recharges.not_refundable(session, sorted(locked))
+            blocked |= dict.fromkeys(voiding, "CANCELLED")
+            refunds = RefundBatch({key: orders[key] for key in locked}, wallets, existing, blocked, self._way, now)
             first_id = await store.order.next_block(session, "refund", _first_id(now), len(batch))
             decisions = [refunds.decide(request, key, first_id + n) for n, (request, key) in enumerate(free)]
             failpoints.hit("refund.decided")

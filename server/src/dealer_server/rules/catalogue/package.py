@@ -81,9 +81,18 @@ class Package(msgspec.Struct, frozen=True, kw_only=True):
     supported_fields: tuple[str, ...]
     supplier: str
     fallback: str = ""  # who makes it where `supplier` is the stock and that is short
+    top_up_for: tuple[str, ...] = ()  # of a TOPUP package: whose eSIMs it recharges, where not all of its place
+
+    @property
+    def support_top_up_type(self) -> int:
+        """The RT family's number: 1 cannot be recharged, 2 can, 3 can for a number of days (periodNum)."""
+        if not self.top_up_support:
+            return 1
+        return 3 if sold_by_day(self.data_type) else 2
 
 
-FIELDS = frozenset(Package.__struct_fields__) - {"fallback"}  # that follows from the package's route
+# What follows from the package's route, and from its supplier's catalogue, is no field of a file.
+FIELDS = frozenset(Package.__struct_fields__) - {"fallback", "top_up_for"}
 
 
 def sold_by_day(data_type: DataType) -> bool:
@@ -201,7 +210,7 @@ RULES = (
         lambda p: _text(p.description.replace("\n", " "), 2000) and p.description == p.description.strip(),
         "must be at most 2000 characters, without control characters but line breaks",
     ),
-    Rule("type", lambda p: p.type == "BASE", "must be BASE: there are no TOPUP packages yet"),
+    Rule("type", lambda p: p.type in ("BASE", "TOPUP"), "must be BASE or TOPUP"),
     Rule("status", lambda p: p.status in ("ON_SALE", "OFF_SALE"), "must be ON_SALE or OFF_SALE"),
     Rule(
         "location_type",

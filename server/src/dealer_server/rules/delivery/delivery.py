@@ -10,7 +10,7 @@ from datetime import datetime
 import msgspec
 
 from dealer_server.rules.orders.model import Item, Order, Profile
-from esim_dealer.wire.vocabulary import DeliveryStatus, ItemStatus, OrderStatus
+from esim_dealer.wire.vocabulary import DeliveryStatus, ItemStatus, OrderStatus, PlanMode
 
 
 class Codes(msgspec.Struct, frozen=True):
@@ -24,11 +24,25 @@ class Codes(msgspec.Struct, frozen=True):
     data_total_bytes: int | None = None
 
 
+class Recharged(msgspec.Struct, frozen=True):
+    """What a supplier added to an eSIM. data_bytes: None is unlimited. seconds: how long it lasts. ends_at: when the
+    eSIM now ends, where its supplier said so."""
+
+    mode: PlanMode
+    data_bytes: int | None
+    seconds: int | None
+    ends_at: datetime | None = None
+
+
 class Failed(msgspec.Struct, frozen=True):
     """The supplier will never allocate this profile."""
 
 
-def allocate(order: Order, answers: Mapping[int, Codes | Failed], taken: frozenset[int], now: datetime) -> Order:
+Result = Codes | Recharged | Failed
+"""What a supplier's answer gives a profile."""
+
+
+def allocate(order: Order, answers: Mapping[int, Result], taken: frozenset[int], now: datetime) -> Order:
     """The order after suppliers answered for some of its profiles, by profile_id. `taken`: lines in fulfillment.
 
     A profile that is no longer PENDING, or that a refund holds, does not change: a late or repeated answer is ignored.
@@ -77,11 +91,15 @@ def settle(before: Order, items: tuple[Item, ...], now: datetime) -> Order:
     return msgspec.structs.replace(after, version=before.version + 1, updated_at=now)
 
 
-def _answered(profile: Profile, answer: Codes | Failed | None) -> Profile:
+def _answered(profile: Profile, answer: Result | None) -> Profile:
     if answer is None or profile.lifecycle_status != "PENDING" or profile.failed or profile.held:
         return profile
     if isinstance(answer, Failed):
         return msgspec.structs.replace(profile, failed=True)
+    if isinstance(answer, Recharged):
+        return msgspec.structs.replace(
+            profile, lifecycle_status="DELIVERED", plan_mode=answer.mode, data_total_bytes=answer.data_bytes
+        )
     return msgspec.structs.replace(
         profile,
         lifecycle_status="DELIVERED",
@@ -107,8 +125,8 @@ def _item_status(item: Item) -> ItemStatus:
         return item.item_status
     if all(profile.failed for profile in live):
         return "FAILED"
-    if any(profile.iccid is None for profile in live):
-        begun = item.item_status != "PAID" or any(profile.iccid or profile.failed for profile in live)
+    if any(not profile.made for profile in live):
+        begun = item.item_status != "PAID" or any(profile.made or profile.failed for profile in live)
         return "PENDING" if begun else "PAID"
     in_use = [profile for profile in live if not profile.cancelled]
     if in_use and all(profile.lifecycle_status == "ACTIVATED" for profile in in_use):
@@ -122,7 +140,7 @@ def _item_status(item: Item) -> ItemStatus:
 def _delivery_status(before: DeliveryStatus, live: list[Profile]) -> DeliveryStatus:
     if not live:
         return before
-    ready = sum(profile.iccid is not None for profile in live)
+    ready = sum(profile.made for profile in live)
     if ready == len(live):
         return "DELIVERED"
     if ready:

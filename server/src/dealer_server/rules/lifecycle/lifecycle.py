@@ -9,8 +9,8 @@ its own, so what a profile shows depends on which reports there were, not on whe
   use, and ends with the earliest report that says so; else when its supplier says; else after its period.
 - lifecycleStatus is the furthest that any one report shows. A cancelled profile keeps all but its raw words, so that a
   report that cancels is the one thing that must not come before the others.
-- A recharge begins a new generation (docs/decisions/0030-recharges.md). That the plan is over, by word or by time, holds
-  within its generation only; a report of an earlier one says what it says of use, and ends nothing.
+- A recharge begins a new generation (docs/decisions/0030-recharges.md). That the plan is over, by word or by time,
+  holds within its generation only; a report of an earlier one says what it says of use, and ends nothing.
 """
 
 from collections.abc import Mapping
@@ -140,9 +140,7 @@ def recharge(profile: Profile, life: Lifecycle, added: Recharge, now: datetime) 
     )
     if profile.cancelled:
         return profile, known
-    word = _later(
-        _ESIM_RANK, (life.live_status, life.live_at), (_live(profile.esim_status), life.esim_at)
-    )
+    word = _later(_ESIM_RANK, (life.live_status, life.live_at), (_live(profile.esim_status), life.esim_at))
     total = profile.data_total_bytes
     renewed = msgspec.structs.replace(
         profile,
@@ -227,7 +225,7 @@ def _in_its_generation(life: Lifecycle, report: Report) -> Report:
 
 
 def _live(word: str | None) -> str | None:
-    """The furthest that an eSIM which this word is said of has been while it was not over; None for one that is void."""
+    """How far an eSIM which this word is said of had come while it was not over; None for one that is void."""
     return None if _rank(_ESIM_RANK, word) == _VOID or word is None else _LIVE.get(word, word)
 
 

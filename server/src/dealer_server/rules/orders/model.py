@@ -12,6 +12,7 @@ from esim_dealer.wire.vocabulary import (
     LifecycleStatus,
     OrderStatus,
     PayStatus,
+    PlanMode,
     PlanUseStatus,
 )
 
@@ -19,8 +20,12 @@ STOCK = "stock"  # the supplier whose profiles an operator loads: they can be so
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """One eSIM bought. `failed`: fulfillment failed for good. `held`: a pending refund names it. iccid, activation_code
-    and qr_token come together."""
+    """One eSIM bought, or one recharge of an eSIM. `failed`: fulfillment failed for good. `held`: a pending refund
+    names it. iccid, activation_code and qr_token come together.
+
+    A recharge names the eSIM by `recharges` and never has codes; `plan_no` counts the plans of that eSIM, `plan_mode`
+    says how its supplier added this one, once it has, and data_total_bytes how much.
+    """
 
     profile_id: int
     lifecycle_status: LifecycleStatus = "PENDING"
@@ -39,16 +44,24 @@ class Profile(msgspec.Struct, frozen=True):
     data_total_bytes: int | None = None
     data_usage_bytes: int = 0
     held: bool = False
+    recharges: int | None = None
+    plan_no: int = 1
+    plan_mode: PlanMode | None = None
+
+    @property
+    def made(self) -> bool:
+        """Its supplier has made it: it has its codes, or is a recharge that was applied."""
+        return self.iccid is not None or self.plan_mode is not None
 
     @property
     def waiting(self) -> bool:
-        """Fulfillment owes it its codes."""
+        """Fulfillment owes it its codes, or its recharge."""
         return self.lifecycle_status == "PENDING" and not self.failed and not self.held
 
     @property
     def live(self) -> bool:
         """Neither refunded nor cancelled before delivery (specification 3.1)."""
-        return not self.refunded and not (self.cancelled and self.iccid is None)
+        return not self.refunded and not (self.cancelled and not self.made)
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -84,6 +97,11 @@ class Order(msgspec.Struct, frozen=True):
     @property
     def order_no(self) -> str:
         return identity.order_no(self.order_id)
+
+    @property
+    def recharges(self) -> int | None:
+        """The profileId of the eSIM that this order recharges; None of one that sells eSIMs."""
+        return self.items[0].profiles[0].recharges
 
     @property
     def profiles(self) -> tuple[Profile, ...]:

@@ -7,6 +7,7 @@ statuses change afterwards, up to COMPLETED, is in rules/delivery/delivery.py.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,7 +20,8 @@ from esim_dealer.wire.calls import PlaceOrder
 
 
 class OrderRequest(msgspec.Struct, frozen=True):
-    """An order that a dealer asks for. `refused`: why its lines cannot be bought, unless it is a repeat."""
+    """An order that a dealer asks for. `refused`: why its lines cannot be bought, unless it is a repeat. `recharge`:
+    the eSIM that it adds a plan to; None: it sells eSIMs."""
 
     tenant_id: int
     transaction_id: str
@@ -29,6 +31,7 @@ class OrderRequest(msgspec.Struct, frozen=True):
     lines: tuple[OrderLine, ...]
     remark: str | None = None
     refused: refusal.Refusal | None = None
+    recharge: "Recharge | None" = None
 
     @property
     def profile_count(self) -> int:
@@ -42,6 +45,14 @@ class OrderRequest(msgspec.Struct, frozen=True):
             if line.supplier == STOCK:
                 taken[line.package_code] = taken.get(line.package_code, 0) + line.quantity
         return taken
+
+
+class Recharge(NamedTuple):
+    """The eSIM that an order recharges, which plan of it that is, and the order of the eSIM."""
+
+    profile_id: int
+    plan_no: int
+    order_id: int
 
 
 class ExistingOrder(msgspec.Struct, frozen=True):
@@ -107,6 +118,9 @@ def decide(
         before = placed_before.get(key)
         if before is not None:
             decisions.append(repeat(before, request))
+            continue
+        if request.refused is not None:
+            decisions.append(request.refused)
             continue
         request = _with_fallbacks(request, free)
         taken = request.from_stock
@@ -175,7 +189,7 @@ def as_placed(placed: Placed) -> Order:
                 price=line.price,
                 first_profile_id=first_profile_id,
                 item_status="PAID",
-                profiles=tuple([Profile(first_profile_id + n) for n in range(line.quantity)]),
+                profiles=tuple([_bought(first_profile_id + n, request) for n in range(line.quantity)]),
             )
         )
         first_profile_id += line.quantity
@@ -193,6 +207,12 @@ def as_placed(placed: Placed) -> Order:
         updated_at=placed.at,
         items=tuple(items),
     )
+
+
+def _bought(profile_id: int, request: OrderRequest) -> Profile:
+    if request.recharge is None:
+        return Profile(profile_id)
+    return Profile(profile_id, recharges=request.recharge.profile_id, plan_no=request.recharge.plan_no)
 
 
 def demand(batch: Iterable[OrderRequest]) -> dict[str, int]:

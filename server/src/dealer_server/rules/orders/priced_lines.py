@@ -121,6 +121,8 @@ def _inconsistency(call: PlaceOrder, offers: Sequence[Offer]) -> str:
         first = seen.setdefault((line.package_code, line.period_num or 1), index)
         if first != index:
             return f"{name} repeats the packageCode and periodNum of items[{first}]; add the quantities up in one line"
+        if package.type == "TOPUP":
+            return f"{name}.packageCode {line.package_code} recharges eSIMs: /esim/topup sells it"
         if package.data_type == "TOTAL":
             if line.period_num not in (None, 1):
                 return f"{name}.periodNum is {line.period_num}; {line.package_code} is a fixed package: leave it out"

@@ -10,8 +10,10 @@ from dealer_server.rules.esim import activation_code
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import STOCK, Item, Order, Profile
+from dealer_server.rules.recharges import plans
 from esim_dealer.wire import snapshot as wire
 from esim_dealer.wire.events import EVENTS
+from esim_dealer.wire.vocabulary import OrderType
 
 
 class Links(msgspec.Struct, frozen=True):
@@ -25,6 +27,7 @@ class Links(msgspec.Struct, frozen=True):
 def of(order: Order, links: Links, *, duplicate: bool | None = None) -> wire.Snapshot:
     """The order as /esim/order, /esim/query and /esim/order/list answer it."""
     return wire.Snapshot(
+        order_type=_type(order),
         transaction_id=order.transaction_id,
         order_no=order.order_no,
         order_id=order.order_id,
@@ -46,6 +49,7 @@ def order_paid(order: Order) -> wire.Snapshot:
     paid_at = identity.created_at(order.order_id)
     return wire.Snapshot(
         event_type="ORDER_PAID",
+        order_type=_type(order),
         transaction_id=order.transaction_id,
         order_no=order.order_no,
         order_id=order.order_id,
@@ -74,6 +78,7 @@ def delivery_updated(order: Order, links: Links) -> wire.Snapshot:
     """The DELIVERY_UPDATED event without its hints: the order as it stands."""
     return wire.Snapshot(
         event_type="DELIVERY_UPDATED",
+        order_type=_type(order),
         transaction_id=order.transaction_id,
         order_no=order.order_no,
         order_id=order.order_id,
@@ -148,7 +153,13 @@ def whole_seconds(at: datetime) -> datetime:
 _NOTHING = Decimal(0)
 
 
+def _type(order: Order) -> OrderType:
+    return "BASE" if order.recharges is None else "TOPUP"
+
+
 def _item(order: Order, item: Item, links: Links) -> wire.OrderItem:
+    if order.recharges is not None:
+        return _recharge(order, item, order.recharges)
     return wire.OrderItem(
         item_no=identity.item_no(order.order_id, item.line),
         package_code=item.package_code,
@@ -156,4 +167,16 @@ def _item(order: Order, item: Item, links: Links) -> wire.OrderItem:
         period_num=UNSET if item.period_num == 1 else item.period_num,
         item_status=item.item_status,
         profiles=tuple([profile(each, item, order.tenant_id, links) for each in item.profiles]),
+    )
+
+
+def _recharge(order: Order, item: Item, profile_id: int) -> wire.OrderItem:
+    [added] = item.profiles
+    return wire.OrderItem(
+        item_no=identity.item_no(order.order_id, item.line),
+        package_code=item.package_code,
+        quantity=item.quantity,
+        period_num=UNSET if item.period_num == 1 else item.period_num,
+        item_status=item.item_status,
+        top_up=wire.TopUp(profile_id=str(profile_id), plan_no=added.plan_no, status=plans.status(added)),
     )

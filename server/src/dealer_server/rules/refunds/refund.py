@@ -21,7 +21,8 @@ from esim_dealer.wire.calls import RefundItem, RefundProfile
 
 Way = Literal["AT_ONCE", "SUPPLIER", "REVIEW"]
 """How a profile is voided: at once, by its supplier, or after an operator's approval."""
-Reason = Literal["REFUNDED", "CANCELLED", "PENDING_REFUND", "ACTIVATED", "INSTALLED", "USED"]
+Reason = Literal["REFUNDED", "CANCELLED", "PENDING_REFUND", "ACTIVATED", "INSTALLED", "USED", "APPLIED", "TOPPED_UP"]
+NOTHING: Mapping[int, Reason] = {}
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -106,16 +107,18 @@ def _profile_id(item: Item, named: RefundProfile, where: str) -> int:
 
 
 def plan(
-    order: Order, scope: Scope, way: Callable[[Item, Profile], Way], voiding: Collection[int] = frozenset()
+    order: Order, scope: Scope, way: Callable[[Item, Profile], Way], blocked: Mapping[int, Reason] = NOTHING
 ) -> Plan:
     """Which profiles are refunded, for how much and how. Raises 200004, 200003.
 
-    A profile of a pending refund cannot be in another one. `voiding`: profiles whose cancellation waits for a supplier.
+    A profile of a pending refund cannot be in another one. `blocked`: profiles that something other than the order
+    keeps from being refunded: their cancellation waits for a supplier (CANCELLED), they were recharged (TOPPED_UP), or
+    they are recharges that their supplier may be applying (APPLIED).
     `way`: how a profile with codes is voided; one without codes needs no supplier.
     """
     targets = [(item, profile) for item in order.items for profile in _in_scope(item, scope)]
     faults: dict[int, Reason] = {
-        profile.profile_id: reason for _, profile in targets if (reason := refuse(profile, voiding)) is not None
+        profile.profile_id: reason for _, profile in targets if (reason := refuse(profile, blocked)) is not None
     }
     if "PENDING_REFUND" in faults.values():
         raise refusal.RefundInProgress(data=_reasons(faults, {"PENDING_REFUND"}))
@@ -140,17 +143,22 @@ def plan(
 def _way(item: Item, profile: Profile, way: Callable[[Item, Profile], Way]) -> Way:
     """No supplier has to void a profile that was never allocated."""
     planned = way(item, profile)
-    return "AT_ONCE" if planned == "SUPPLIER" and profile.iccid is None else planned
+    return "AT_ONCE" if planned == "SUPPLIER" and not profile.made else planned
 
 
-def refuse(profile: Profile, voiding: Collection[int] = frozenset()) -> Reason | None:
+def refuse(profile: Profile, blocked: Mapping[int, Reason] = NOTHING) -> Reason | None:
     """Why this profile cannot be refunded, or None."""
+    reason = blocked.get(profile.profile_id)
     if profile.refunded:
         return "REFUNDED"
-    if profile.cancelled or profile.profile_id in voiding:
+    if profile.cancelled or reason == "CANCELLED":
         return "CANCELLED"
     if profile.held:
         return "PENDING_REFUND"
+    if profile.plan_mode is not None:
+        return "APPLIED"
+    if reason is not None:
+        return reason
     if profile.data_usage_bytes or profile.plan_use_status != "NOT_STARTED":
         return "USED"
     if profile.lifecycle_status in ("ACTIVATING", "ACTIVATED"):

@@ -238,6 +238,22 @@ _RELATE = (
     ),
     _order(_each(_WITH_ICCID, "profile", "t.tenant_id = of.tenant_id AND t.iccid = of.iccid", _ORDER)),
     _order(
+        _each(
+            "(SELECT * FROM pg_temp.profile WHERE recharges IS NOT NULL) of",
+            "profile",
+            "t.tenant_id = of.tenant_id AND t.profile_id = of.recharges",
+            _ORDER,
+        )
+    ),
+    _order(
+        _each(
+            "pg_temp.profile of",
+            "profile",
+            "t.tenant_id = of.tenant_id AND t.recharges = of.profile_id AND t.recharges IS NOT NULL",
+            _ORDER,
+        )
+    ),
+    _order(
         "WITH RECURSIVE followed AS ((SELECT supplier FROM profile_life WHERE supplier >= '' ORDER BY supplier, iccid"
         " LIMIT 1) UNION ALL SELECT next.supplier FROM followed of CROSS JOIN LATERAL (SELECT supplier"
         " FROM profile_life t WHERE t.supplier > of.supplier ORDER BY t.supplier, t.iccid LIMIT 1) next) "
@@ -303,7 +319,8 @@ UPDATE pg_temp.opening SET orders = opening.orders - counted.orders, profiles = 
 FROM (SELECT e.tenant_id, count(*) AS orders, coalesce(sum(p.profiles), 0) AS profiles
     FROM pg_temp.ledger_entry e JOIN pg_temp.opening USING (tenant_id)
     JOIN pg_temp.orders o ON o.tenant_id = e.tenant_id AND o.order_id = e.reference
-    LEFT JOIN (SELECT tenant_id, order_id, count(*) AS profiles FROM pg_temp.profile GROUP BY tenant_id, order_id) p
+    LEFT JOIN (SELECT tenant_id, order_id, count(*) AS profiles FROM pg_temp.profile WHERE recharges IS NULL
+        GROUP BY tenant_id, order_id) p
         ON p.tenant_id = o.tenant_id AND p.order_id = o.order_id
     WHERE e.entry_type = 'ORDER_PAY' AND e.version <= opening.version GROUP BY e.tenant_id) counted
 WHERE counted.tenant_id = opening.tenant_id

@@ -10,9 +10,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from dealer_server.db.connection import Connection
 from dealer_server.rules.orders import identity
+from dealer_server.rules.refunds.refund import Reason
 from dealer_server.store.console.pages import MAX_SCANNED, ListPage
 from dealer_server.store.orders.listing import Window
 from dealer_server.store.profiles.iccid import RANK
+from dealer_server.store.recharges import recharge
 from dealer_server.store.wallets.ledger import Entry
 from dealer_server.store.wallets.topup import Topup
 from dealer_server.store.webhooks import log
@@ -141,7 +143,8 @@ _PROFILES = """
 WITH scanned AS MATERIALIZED (
     SELECT profile_id, order_id, line, iccid, lifecycle_status, plan_use_status, failed, refunded, data_total_bytes,
         data_usage_bytes
-    FROM profile WHERE tenant_id = $1 AND profile_id >= $2 AND profile_id < $3 ORDER BY profile_id DESC LIMIT $6
+    FROM profile WHERE tenant_id = $1 AND profile_id >= $2 AND profile_id < $3 AND recharges IS NULL
+    ORDER BY profile_id DESC LIMIT $6
 )
 SELECT ends.last_scanned, ends.scanned, found.profile_id, found.order_id, i.package_code, found.iccid,
     found.lifecycle_status, found.plan_use_status, found.failed, found.refunded, found.data_total_bytes,
@@ -197,7 +200,8 @@ async def locate(connection: Connection, tenant_id: int, text: str) -> tuple[int
         " UNION ALL SELECT order_id, NULL FROM orders WHERE tenant_id = $1 AND transaction_id = $3"
         " UNION ALL (SELECT order_id, profile_id FROM profile p WHERE tenant_id = $1 AND iccid = $3"
         f"  ORDER BY {RANK} DESC LIMIT 1)"
-        " UNION ALL SELECT order_id, profile_id FROM profile WHERE tenant_id = $1 AND profile_id = $4 LIMIT 1",
+        " UNION ALL SELECT order_id, profile_id FROM profile WHERE tenant_id = $1 AND profile_id = $4"
+        "  AND recharges IS NULL LIMIT 1",
         *(tenant_id, identity.order_id(text), text, number),
     )
     return (row["order_id"], row["profile_id"]) if row else (None, None)
@@ -205,7 +209,9 @@ async def locate(connection: Connection, tenant_id: int, text: str) -> tuple[int
 
 async def order_of(connection: Connection, tenant_id: int, profile_id: int) -> int | None:
     return await connection.fetchval(
-        "SELECT order_id FROM profile WHERE tenant_id = $1 AND profile_id = $2", tenant_id, profile_id
+        "SELECT order_id FROM profile WHERE tenant_id = $1 AND profile_id = $2 AND recharges IS NULL",
+        tenant_id,
+        profile_id,
     )
 
 
@@ -220,14 +226,18 @@ async def refunds(connection: Connection, tenant_id: int, order_id: int, limit: 
     return [RefundRow(**row) for row in rows]
 
 
-async def voids_waiting(connection: Connection, tenant_id: int, order_id: int) -> frozenset[int]:
-    """Profiles whose supplier is asked to void them."""
+async def not_refundable(connection: Connection, tenant_id: int, order_id: int) -> dict[int, Reason]:
+    """Profiles that something other than their order keeps from being refunded. CANCELLED: their supplier is asked to
+    void them."""
     rows = await connection.fetch(
         "SELECT profile_id FROM void_request WHERE tenant_id = $1 AND order_id = $2 AND outcome IS NULL",
         tenant_id,
         order_id,
     )
-    return frozenset(row["profile_id"] for row in rows)
+    recharged = await recharge.not_refundable(connection, [(tenant_id, order_id)])
+    for row in rows:
+        recharged[row["profile_id"]] = "CANCELLED"
+    return recharged
 
 
 # Webhooks

@@ -89,8 +89,8 @@ WITH found AS MATERIALIZED (
     SELECT p.*, t.name FROM tenant t CROSS JOIN LATERAL (
         SELECT tenant_id, profile_id, order_id, line, iccid, lifecycle_status, plan_use_status, failed, refunded, held,
             data_total_bytes, data_usage_bytes
-        FROM profile p WHERE p.tenant_id = t.tenant_id AND {where} AND ($2::text IS NULL OR lifecycle_status = $2
-            OR $2 = 'FAILED' AND failed OR $2 = 'REFUNDED' AND refunded)
+        FROM profile p WHERE p.tenant_id = t.tenant_id AND {where} AND recharges IS NULL
+            AND ($2::text IS NULL OR lifecycle_status = $2 OR $2 = 'FAILED' AND failed OR $2 = 'REFUNDED' AND refunded)
         ORDER BY profile_id DESC LIMIT $5
     ) p
     WHERE $1::bigint IS NULL OR t.tenant_id = $1
@@ -110,7 +110,7 @@ async def owner(connection: Connection, profile_id: int) -> ProfileOwner | None:
     """profileIds are unique over all tenants."""
     row = await connection.fetchrow(
         "SELECT t.tenant_id, t.name AS dealer, p.order_id FROM tenant t JOIN LATERAL (SELECT order_id FROM profile p"
-        " WHERE p.tenant_id = t.tenant_id AND p.profile_id = $1) p ON true LIMIT 1",
+        " WHERE p.tenant_id = t.tenant_id AND p.profile_id = $1 AND p.recharges IS NULL) p ON true LIMIT 1",
         profile_id,
     )
     return ProfileOwner(**row) if row else None

@@ -58,6 +58,7 @@ async def profiles(connection: Connection, profile_id: int | None, iccid: str) -
     rows = await connection.fetch(
         "SELECT t.tenant_id, t.name AS dealer, p.order_id, p.profile_id, p.iccid FROM tenant t CROSS JOIN LATERAL ("
         "  SELECT order_id, profile_id, iccid FROM profile p WHERE p.tenant_id = t.tenant_id AND p.profile_id = $1"
+        "   AND p.recharges IS NULL"
         "  UNION SELECT order_id, profile_id, iccid FROM profile p WHERE p.tenant_id = t.tenant_id AND p.iccid = $2"
         f" ) p ORDER BY p.profile_id DESC LIMIT {MOST}",
         profile_id,

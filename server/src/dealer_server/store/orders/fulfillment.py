@@ -14,7 +14,8 @@ LineKey = tuple[int, int, int]
 
 class Claimed(NamedTuple):
     """An order line taken for fulfillment. `pending` are its profiles that still wait for codes; `claims` counts how
-    often it was claimed since its supplier last answered."""
+    often it was claimed since its supplier last answered. `recharges`: the eSIM that it adds a plan to; `blocked`: an
+    earlier recharge of that eSIM is not applied yet."""
 
     tenant_id: int
     order_id: int
@@ -26,10 +27,18 @@ class Claimed(NamedTuple):
     claims: int
     paid_at: datetime
     pending: Sequence[int]
+    recharges: int | None
+    recharges_order_id: int | None
+    recharged_iccid: str | None
+    blocked: bool
 
     @property
     def key(self) -> LineKey:
         return self.tenant_id, self.order_id, self.line
+
+    @property
+    def recharged_order(self) -> tuple[int, int] | None:
+        return None if self.recharges_order_id is None else (self.tenant_id, self.recharges_order_id)
 
 
 class Scheduled(NamedTuple):
@@ -44,7 +53,14 @@ _PAID_AND_PENDING = """(SELECT created_at FROM ledger_entry e
         WHERE e.tenant_id = i.tenant_id AND e.entry_type = 'ORDER_PAY' AND e.reference = i.order_id) AS paid_at,
     ARRAY(SELECT profile_id FROM profile p WHERE p.tenant_id = i.tenant_id
         AND p.profile_id >= i.first_profile_id AND p.profile_id < i.first_profile_id + i.quantity
-        AND p.lifecycle_status = 'PENDING' AND NOT p.failed AND NOT p.held ORDER BY profile_id) AS pending"""
+        AND p.lifecycle_status = 'PENDING' AND NOT p.failed AND NOT p.held ORDER BY profile_id) AS pending,
+    i.recharges, i.recharges_order_id,
+    CASE WHEN i.recharges IS NOT NULL THEN (SELECT e.iccid FROM profile e
+        WHERE e.tenant_id = i.tenant_id AND e.profile_id = i.recharges) END AS recharged_iccid,
+    CASE WHEN i.recharges IS NULL THEN false ELSE EXISTS (SELECT FROM profile e
+        JOIN profile p ON p.tenant_id = e.tenant_id AND p.profile_id = i.first_profile_id
+        WHERE e.tenant_id = i.tenant_id AND e.recharges = i.recharges AND e.plan_no < p.plan_no
+        AND e.lifecycle_status = 'PENDING' AND NOT e.refunded AND (NOT e.failed OR e.held)) END AS blocked"""
 
 # The profiles are those of the snapshot the claim is made on; what changes until the answers are recorded is seen then.
 _CLAIM = f"""

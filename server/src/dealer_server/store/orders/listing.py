@@ -103,7 +103,8 @@ _PROFILES = (
     " AND ($9::text[] IS NULL OR lifecycle_status = ANY($9)) AND ($10::text IS NULL OR plan_use_status = $10)"
     " AND ($11::boolean IS NULL OR cancelled = $11) AND ($12::timestamptz IS NULL OR updated_at >= $12)"
     " AND profile_id >= $13 AND profile_id < $14"
-    " AND (iccid IS NOT NULL OR profile_id = $6 OR (lifecycle_status = 'PENDING' AND lifecycle_status = ANY($9)))"
+    " AND (iccid IS NOT NULL OR recharges IS NULL AND (profile_id = $6"
+    "  OR (lifecycle_status = 'PENDING' AND lifecycle_status = ANY($9))))"
 )
 
 
@@ -150,12 +151,13 @@ async def order_total(connection: Connection, tenant_id: int) -> int:
 async def allocated_total(connection: Connection, tenant_id: int) -> int:
     """The number of the tenant's profiles that have their codes: all it has bought without the few that have none."""
     total: int | None = await connection.fetchval(
-        "SELECT profile_count - (SELECT count(*) FROM profile WHERE tenant_id = $1 AND iccid IS NULL AND cancelled)"
+        "SELECT profile_count - (SELECT count(*) FROM profile"
+        "  WHERE tenant_id = $1 AND iccid IS NULL AND cancelled AND recharges IS NULL)"
         " - (SELECT count(*) FROM orders o JOIN order_item i USING (tenant_id, order_id) JOIN profile p"
         "   ON p.tenant_id = i.tenant_id"
         "   AND p.profile_id >= i.first_profile_id AND p.profile_id < i.first_profile_id + i.quantity"
         "  WHERE o.tenant_id = $1 AND o.order_status = ANY('{PAID,FULFILLING,REFUNDING}')"
-        "   AND p.iccid IS NULL AND NOT p.cancelled)"
+        "   AND p.iccid IS NULL AND NOT p.cancelled AND p.recharges IS NULL)"
         " FROM wallet WHERE tenant_id = $1",
         tenant_id,
     )

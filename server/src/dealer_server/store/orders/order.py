@@ -35,8 +35,9 @@ WITH debit AS MATERIALIZED (
         AS placed(place, number, spent, tenant_id, order_id, transaction_id, digest, currency, amount, remark)
 ), line AS MATERIALIZED (
     SELECT * FROM unnest($16::int[], $17::bigint[], $18::bigint[], $19::smallint[], $20::text[], $21::text[],
-        $22::smallint[], $23::smallint[], $24::bigint[], $25::bigint[])
-        AS line(place, tenant_id, order_id, line, package_code, supplier, quantity, period_num, price, first_profile_id)
+        $22::smallint[], $23::smallint[], $24::bigint[], $25::bigint[]{recharge_types})
+        AS line(place, tenant_id, order_id, line, package_code, supplier, quantity, period_num, price,
+            first_profile_id{recharge_line})
 ),{free} holds AS MATERIALIZED (
     SELECT true {new}{enough} AS whole, versions, balances
     FROM (SELECT array_agg(coalesce(version, -1) ORDER BY place) AS versions,
@@ -55,12 +56,13 @@ WITH debit AS MATERIALIZED (
     FROM placed, holds WHERE whole AND versions[place] >= 0
 ), new_item AS (
     INSERT INTO order_item (tenant_id, order_id, line, package_code, supplier, quantity, period_num, price,
-        first_profile_id, due_at)
-    SELECT tenant_id, order_id, line, package_code, supplier, quantity, period_num, price, first_profile_id, $26
+        first_profile_id, due_at{recharge_item})
+    SELECT tenant_id, order_id, line, package_code, supplier, quantity, period_num, price, first_profile_id,
+        $26{recharge_item}
     FROM line, holds WHERE whole AND versions[place] >= 0
 ), new_profile AS (
-    INSERT INTO profile (tenant_id, profile_id, order_id, line, updated_at)
-    SELECT tenant_id, first_profile_id + n, order_id, line, $26
+    INSERT INTO profile (tenant_id, profile_id, order_id, line, updated_at{recharge})
+    SELECT tenant_id, first_profile_id + n, order_id, line, $26{recharge}
     FROM holds, line, generate_series(0, quantity - 1) AS n WHERE whole AND versions[place] >= 0
 ), new_event AS (
     INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, due_at, created_at,
@@ -111,12 +113,22 @@ _NONE: Mapping[str, int] = {}
 
 
 @cache
-def write_statement(*, from_stock: bool = False, checked: bool = False, wait: bool = False) -> str:
-    """`from_stock`: it takes codes from the stock. `checked`: it looks for known transactionIds. `wait`: it waits for
-    wallets that another transaction holds."""
+def write_statement(
+    *, from_stock: bool = False, recharging: bool = False, checked: bool = False, wait: bool = False
+) -> str:
+    """`from_stock`: it takes codes from the stock. `recharging`: it recharges eSIMs (never both). `checked`: it looks
+    for known transactionIds. `wait`: it waits for wallets that another transaction holds."""
     free, enough, taken = (_FREE, _ENOUGH, _TAKEN) if from_stock else ("", "", "")
     return _WRITE.format(
-        free=free, enough=enough, taken=taken, new=_NEW if checked else "", skip="" if wait else " SKIP LOCKED"
+        free=free,
+        enough=enough,
+        taken=taken,
+        new=_NEW if checked else "",
+        skip="" if wait else " SKIP LOCKED",
+        recharge_types=", $27::bigint[], $28::smallint[], $29::bigint[]" if recharging else "",
+        recharge_line=", recharges, plan_no, recharges_order_id" if recharging else "",
+        recharge_item=", recharges, recharges_order_id" if recharging else "",
+        recharge=", recharges, plan_no" if recharging else "",
     )
 
 
@@ -149,8 +161,12 @@ async def write(
     from_stock = bool(units or remaining)
     if from_stock:
         columns += [*(units or [()] * 5), list(remaining), list(remaining.values())]
+    recharging = placed[0].request.recharge is not None
+    if recharging:
+        columns += zip(*[one.request.recharge for one in placed if one.request.recharge], strict=True)
     checked = from_stock or len(placed) <= CHECKED_ORDERS
-    (row,) = await session.fetch(write_statement(from_stock=from_stock, checked=checked, wait=wait), *columns)
+    statement = write_statement(from_stock=from_stock, recharging=recharging, checked=checked, wait=wait)
+    (row,) = await session.fetch(statement, *columns)
     uncovered = frozenset(row["uncovered"] or ())
     return Written(row["whole"], uncovered, frozenset(row["missed"]) - uncovered)
 
@@ -163,7 +179,7 @@ def _debit_and_order_columns(placed: Sequence[Placed], places: Mapping[int, int]
         place = places[request.tenant_id]
         debit = debits[place - 1]
         debit[2] += 1
-        debit[3] += request.profile_count
+        debit[3] += request.profile_count if request.recharge is None else 0
         debit[4] += request.amount
         orders.append(
             (

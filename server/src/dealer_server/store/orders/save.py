@@ -27,10 +27,10 @@ class Part(NamedTuple):
 
 DELIVERY = Part(
     ("lifecycle_status", "failed", "iccid", "activation_code", "qr_token", "esim_status", "smdp_status",
-     "data_total_bytes", "held"),
+     "data_total_bytes", "plan_mode", "held"),
     guard="p.lifecycle_status = 'PENDING'",
 )  # fmt: skip
-"""Codes, or the failure, of profiles that waited for them."""
+"""Codes, a recharge, or the failure, of profiles that waited for them."""
 VOID = Part(("lifecycle_status", "cancelled", "refunded", "held"), requeues=True)
 """Refunds and cancellations."""
 LIFECYCLE = Part(

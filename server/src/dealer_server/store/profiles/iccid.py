@@ -40,7 +40,7 @@ async def locate(
     rows = await session.fetch(
         "SELECT number, p.tenant_id, p.order_id, p.profile_id"
         " FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS key(tenant_id, profile_id, number)"
-        " JOIN profile p ON p.tenant_id = key.tenant_id AND p.profile_id = key.profile_id"
+        " JOIN profile p ON p.tenant_id = key.tenant_id AND p.profile_id = key.profile_id AND p.recharges IS NULL"
         " UNION ALL SELECT number, p.tenant_id, p.order_id, p.profile_id"
         " FROM unnest($1::bigint[], $3::text[]) WITH ORDINALITY AS key(tenant_id, iccid, number)"
         " JOIN LATERAL (SELECT * FROM profile p WHERE p.tenant_id = key.tenant_id AND p.iccid = key.iccid"

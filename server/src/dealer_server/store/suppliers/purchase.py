@@ -42,11 +42,13 @@ class New(NamedTuple):
     sku: str
     cost: int | None
     cost_currency: str | None
+    recharges: int | None
 
 
 class Claimed(NamedTuple):
     """A purchase taken for its next call. `was`: the state it was found in. `wanted`: its profile still waits for
-    codes. `held`: a pending refund names it. `verdict`: what an operator found out, sealed."""
+    codes. `held`: a pending refund names it. `verdict`: what an operator found out, sealed. `recharges`: the eSIM that
+    it recharges; the fields of recharged_ are those of that eSIM, and of its purchase."""
 
     tenant_id: int
     profile_id: int
@@ -76,6 +78,13 @@ class Claimed(NamedTuple):
     wanted: bool
     held: bool
     remark: str | None
+    recharges: int | None
+    recharged_order_id: int | None
+    recharged_iccid: str | None
+    recharged_unit_key: str | None
+    recharged_sku: str | None
+    recharged_supplier_ref: str | None
+    recharged_unit_ref: str | None
 
     @property
     def key(self) -> Key:
@@ -124,6 +133,7 @@ class PurchaseState(NamedTuple):
     supplier: str
     state: State
     supplier_ref: str | None
+    recharges: int | None
 
     @property
     def key(self) -> Key:
@@ -133,7 +143,8 @@ class PurchaseState(NamedTuple):
 async def of_order(connection: Connection, order: tuple[int, int]) -> dict[int, list[PurchaseState]]:
     """An order's purchases by profileId, in their order, locked until the transaction ends. Lock the order first."""
     found = await connection.fetch(
-        "SELECT b.tenant_id, b.profile_id, b.position, b.unit_key, b.supplier, b.state, b.supplier_ref"
+        "SELECT b.tenant_id, b.profile_id, b.position, b.unit_key, b.supplier, b.state, b.supplier_ref,"
+        " b.recharges"
         " FROM profile p JOIN purchase b USING (tenant_id, profile_id) WHERE p.tenant_id = $1 AND p.profile_id = ANY("
         "  SELECT generate_series(first_profile_id, first_profile_id + quantity - 1) FROM order_item"
         "  WHERE tenant_id = $1 AND order_id = $2)"
@@ -174,11 +185,11 @@ async def add(session: Connection | Session, new: Sequence[New], now: datetime) 
     """Plans purchases; one that is planned already stays as it is."""
     await session.fetch(
         "INSERT INTO purchase (tenant_id, profile_id, position, order_id, line, unit_key, supplier, sku, cost,"
-        " cost_currency, due_at, created_at)"
-        " SELECT *, $11, $11 FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::bigint[], $5::smallint[],"
-        " $6::text[], $7::text[], $8::text[], $9::bigint[], $10::text[])"
+        " cost_currency, recharges, due_at, created_at)"
+        " SELECT *, $12, $12 FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::bigint[], $5::smallint[],"
+        " $6::text[], $7::text[], $8::text[], $9::bigint[], $10::text[], $11::bigint[])"
         " ON CONFLICT (tenant_id, profile_id, position) DO NOTHING",
-        *columns(new, 10),
+        *columns(new, 11),
         now,
     )
 
@@ -203,9 +214,13 @@ SELECT t.tenant_id, t.profile_id, t.position, t.order_id, t.line, t.unit_key, t.
     t.cost_currency, t.was, t.step, t.planned_iccid, t.planned_matching_id, t.supplier_ref, t.unit_ref, t.verdict,
     t.calls, t.failures,
     t.unknown_since, t.created_at, i.package_code, i.quantity, i.period_num, i.first_profile_id,
-    p.lifecycle_status = 'PENDING' AND NOT p.failed AND NOT p.refunded AS wanted, p.held,
-    (SELECT remark FROM orders o WHERE o.tenant_id = t.tenant_id AND o.order_id = t.order_id) AS remark
+    p.lifecycle_status = 'PENDING' AND NOT p.failed AND NOT p.refunded AND NOT coalesce(e.cancelled, false) AS wanted,
+    p.held, (SELECT remark FROM orders o WHERE o.tenant_id = t.tenant_id AND o.order_id = t.order_id) AS remark,
+    t.recharges, e.order_id AS recharged_order_id, e.iccid AS recharged_iccid, b.unit_key AS recharged_unit_key,
+    b.sku AS recharged_sku, b.supplier_ref AS recharged_supplier_ref, b.unit_ref AS recharged_unit_ref
 FROM taken t JOIN order_item i USING (tenant_id, order_id, line) JOIN profile p USING (tenant_id, profile_id)
+LEFT JOIN profile e ON e.tenant_id = t.tenant_id AND e.profile_id = t.recharges
+LEFT JOIN purchase b ON b.tenant_id = e.tenant_id AND b.profile_id = e.profile_id AND b.iccid = e.iccid
 """
 
 

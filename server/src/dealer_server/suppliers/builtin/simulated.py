@@ -14,6 +14,7 @@ from dealer_server.rules.lifecycle.lifecycle import LifecycleTerms, Report
 from dealer_server.rules.orders import identity
 from dealer_server.rules.refunds.refund import Way
 from dealer_server.suppliers.contract import (
+    Applied,
     Bought,
     Caps,
     Done,
@@ -44,6 +45,7 @@ def _first_half_at_once(unit: Unit) -> float:
 _DELAYS: dict[str, Callable[[Unit], float]] = {
     "TEST-DELAY": lambda unit: 5,
     "TEST-PARTIAL": _first_half_at_once,
+    "TEST-TOPUP-DELAY": lambda unit: 5,
 }
 
 
@@ -69,6 +71,9 @@ _SCRIPT: tuple[tuple[float, str | None, str | None, int], ...] = (
 )
 
 
+_SCRIPT_RECHARGED = tuple((seconds - 3, smdp, esim, percent) for seconds, smdp, esim, percent in _SCRIPT if seconds > 3)
+
+
 class Simulated:
     """`speed` divides the delays, so that a demonstration need not wait. Whoever knows the seed knows every code."""
 
@@ -78,7 +83,8 @@ class Simulated:
     def __init__(self, seed: bytes, speed: float = 1.0):
         assert len(seed) >= 16 and speed > 0
         terms = LifecycleTerms(plan_speed=speed, first_refresh_seconds=None, scripted_packages=SCRIPTED_PACKAGES)
-        self.caps = Caps(parallel=1, polled=True, reuses_iccids=False, lifecycle=terms)  # it answers without waiting
+        # It answers without waiting.
+        self.caps = Caps(parallel=1, polled=True, reuses_iccids=False, lifecycle=terms, recharges=True)
         self._seed = seed
         self._speed = speed
         spread = hmac.digest(seed, b"iccid", "sha256")
@@ -87,13 +93,15 @@ class Simulated:
         self._offset = int.from_bytes(spread[16:], "big") % ICCID_NUMBERS
 
     async def allocate(self, unit: Unit, now: datetime) -> Outcome:
-        if unit.package_code == "TEST-FAIL":
-            return Rejected("NOT_ALLOWED", False, "TEST-FAIL fails for good")
+        if unit.package_code in ("TEST-FAIL", "TEST-TOPUP-FAIL"):
+            return Rejected("NOT_ALLOWED", False, f"{unit.package_code} fails for good")
         delay = _DELAYS.get(unit.package_code)
         if delay is not None:
             left = delay(unit) / self._speed - (now - unit.paid_at).total_seconds()
             if left > 0:
                 return Pending(left)
+        if unit.recharges is not None:
+            return Applied("ADD")
         return Done(self._iccid(unit.profile_id), f"LPA:1${HOST}${self._matching_id(unit.unit_key)}")
 
     def way(self, package_code: str, for_refund: bool) -> Way:
@@ -128,15 +136,17 @@ class Simulated:
     def _script(self, esim: Bought) -> list[Report]:
         if esim.package_code not in SCRIPTED_PACKAGES or esim.cancelled or esim.delivered_at is None:
             return []
-        volume = esim.data_bytes or 0
+        begun, script = esim.recharged_at or esim.delivered_at, _SCRIPT_RECHARGED if esim.recharged_at else _SCRIPT
+        added = esim.added_bytes[-1] if esim.added_bytes else esim.data_bytes or 0
+        before = (esim.data_bytes or added) - added
         return [
             Report(
-                esim.delivered_at + timedelta(seconds=seconds / self._speed),
+                begun + timedelta(seconds=seconds / self._speed),
                 smdp_status=smdp_status,
                 esim_status=esim_status,
-                data_usage_bytes=-(-volume * percent // 100),
+                data_usage_bytes=before - (-added * percent // 100),
             )
-            for seconds, smdp_status, esim_status, percent in _SCRIPT
+            for seconds, smdp_status, esim_status, percent in script
         ]
 
     def _iccid(self, profile_id: int) -> str:

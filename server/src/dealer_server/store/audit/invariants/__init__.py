@@ -89,12 +89,13 @@ _BITS["ready"] = _BITS["ended"] | _BITS["in_use"]
 _BITS["live"] = _BITS["lacking"] | _BITS["ready"]
 _KIND = """CASE
     WHEN refunded THEN {refunded}
-    WHEN iccid IS NULL THEN CASE WHEN cancelled THEN {voided} WHEN failed THEN {failed} ELSE {waiting} END
+    WHEN iccid IS NULL AND plan_mode IS NULL
+        THEN CASE WHEN cancelled THEN {voided} WHEN failed THEN {failed} ELSE {waiting} END
     WHEN cancelled THEN {ended}
     ELSE CASE lifecycle_status
         WHEN 'ACTIVATING' THEN {activating} WHEN 'ACTIVATED' THEN {activated} ELSE {delivered} END
     END | CASE WHEN held THEN {held} ELSE 0 END"""
-_UNSOLD = "iccid IS NULL AND NOT refunded AND NOT cancelled AND NOT failed"
+_UNSOLD = "iccid IS NULL AND plan_mode IS NULL AND NOT refunded AND NOT cancelled AND NOT failed"
 _FRAGMENTS = {name: str(bits) for name, bits in _BITS.items()} | {
     "kind": _KIND.format(**_BITS),
     "unsold": _UNSOLD,

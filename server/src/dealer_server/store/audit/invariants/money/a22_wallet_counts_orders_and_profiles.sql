@@ -6,5 +6,6 @@ SELECT * FROM (
         coalesce(b.profiles, 0) + coalesce(p.profiles, 0) AS profiles
     FROM wallet LEFT JOIN {opening} b USING (tenant_id)
         LEFT JOIN (SELECT tenant_id, count(*) AS orders FROM orders GROUP BY tenant_id) o USING (tenant_id)
-        LEFT JOIN (SELECT tenant_id, count(*) AS profiles FROM profile GROUP BY tenant_id) p USING (tenant_id)) w
+        LEFT JOIN (SELECT tenant_id, count(*) AS profiles FROM profile WHERE recharges IS NULL
+            GROUP BY tenant_id) p USING (tenant_id)) w
 WHERE order_count <> orders OR profile_count <> profiles;

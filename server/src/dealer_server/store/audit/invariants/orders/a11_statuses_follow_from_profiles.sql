@@ -45,10 +45,10 @@ SELECT tenant_id, order_id, profile_id, lifecycle_status, plan_use_status, faile
     qr_token IS NOT NULL AS has_qr_token
 FROM profile
 WHERE cancelled <> (lifecycle_status = 'CANCELLED')
-    OR (lifecycle_status <> 'CANCELLED' AND (iccid IS NULL) <> (lifecycle_status = 'PENDING'))
+    OR (lifecycle_status <> 'CANCELLED' AND (iccid IS NULL AND plan_mode IS NULL) <> (lifecycle_status = 'PENDING'))
     OR (iccid IS NULL) <> (activation_code IS NULL) OR (iccid IS NULL) <> (qr_token IS NULL)
     OR (activated AND lifecycle_status NOT IN ('ACTIVATED', 'CANCELLED'))
     OR (NOT activated AND lifecycle_status = 'ACTIVATED')
     OR (refunded AND NOT cancelled)
-    OR (iccid IS NOT NULL AND failed)
+    OR ((iccid IS NOT NULL OR plan_mode IS NOT NULL) AND failed)
     OR (iccid IS NULL AND plan_use_status <> 'NOT_STARTED');

@@ -1,0 +1,85 @@
+"""The routes of recharges: add a plan to an eSIM, list its plans."""
+
+from dealer_server.api.routes.route import Parts, route
+from dealer_server.operations.cache import Caller
+from dealer_server.operations.orders.query import OrderLookup
+from dealer_server.operations.recharges.list_plans import list_plans
+from dealer_server.operations.recharges.request import recharge_request
+from dealer_server.rules.orders import order, snapshot
+from dealer_server.rules.orders.order import Placed, Repeated
+from esim_dealer.wire import calls, operations
+from esim_dealer.wire.snapshot import Snapshot
+
+FIELDS = {
+    "RechargeProfile.profileId": "The eSIM to recharge; or name it by `iccid`.",
+    "RechargeProfile.iccid": "The eSIM to recharge; or name it by `profileId`.",
+    "RechargeProfile.packageCode": "A `TOPUP` package that fits it.",
+    "RechargeProfile.price": "Your price of the package, of one day for `DAILY_*`.",
+    "RechargeProfile.amount": "price × periodNum.",
+    "RechargeProfile.periodNum": "Days, where the eSIM's `supportTopUpType` is 3. Otherwise 1 or absent.",
+    "orderType": "`TOPUP`: a recharge. Absent where eSIMs were sold.",
+    "topUp": "The plan that a recharge adds, instead of `profiles`.",
+    "plans": "In the order of their payment; the first is the one the eSIM was sold with.",
+    "planNo": "Counts the plans of the eSIM.",
+    "type": "`BASE`: sold with the eSIM. `TOPUP`: a recharge.",
+    "TopUp.status": "`PENDING`: paid. `QUEUED`: applied.",
+    "Plan.status": "`PENDING`: paid. `QUEUED`: applied, not in use yet. `ACTIVE`: in use.",
+    "Plan.orderNo": "The order that paid for it.",
+    "Plan.dataTotalBytes": "Its volume; null where it is unlimited; absent before it is applied.",
+    "Plan.dataUsageBytes": "Used of it.",
+    "Plan.startTime": "When the eSIM was first used.",
+    "Plan.endTime": "When the eSIM ends or ended.",
+}
+
+
+@route(
+    operations.RECHARGE,
+    summary="Recharge an eSIM",
+    description=(
+        "Adds a plan to an eSIM that you sold: a `TOPUP` package, paid from the wallet at once, as an order of its own."
+        " `/package/list` with `type` `TOPUP` and `profileId` lists what fits. An eSIM that is used up can be"
+        " recharged, one that has expired or is cancelled cannot.\n\n"
+        "`transactionId` is your idempotency key, as for `/esim/order`, whose keys it shares. The order is `DELIVERED`"
+        " once the supplier has applied it; `DELIVERY_UPDATED` tells so, of this order and of the one the eSIM was sold"
+        " with. What fails for good is refunded. Several recharges of one eSIM are applied one after the other."
+    ),
+    refusals=(
+        "310402",
+        "310404",
+        "310241",
+        "200014",
+        "200008",
+        "200022",
+        "200010",
+        "200002",
+        "200004",
+        "200015",
+        "200005",
+        "200006",
+        "200020",
+        "200007",
+        "000111",
+    ),
+)
+async def recharge(parts: Parts, caller: Caller, call: calls.RechargeProfile) -> Snapshot:
+    catalogue, prices = parts.cache.catalogue, caller.access.prices
+    decision = await parts.recharges.submit(recharge_request(caller.tenant_id, call, catalogue, prices))
+    if isinstance(decision, Placed):
+        return snapshot.of(order.as_placed(decision), parts.links, duplicate=False)
+    assert isinstance(decision, Repeated)
+    original = await parts.queries.submit(OrderLookup(caller.tenant_id, decision.order_id, None))
+    assert original is not None
+    return snapshot.of(original, parts.links, duplicate=True)
+
+
+@route(
+    operations.PLANS,
+    summary="List the plans of an eSIM",
+    description=(
+        "The plan it was sold with and its recharges. They share one volume and one end; usage counts for the first"
+        " plan until that is used up, then for the next."
+    ),
+    refusals=("000111", "310404"),
+)
+async def plans(parts: Parts, caller: Caller, call: calls.ProfilePlans) -> calls.Plans:
+    return await list_plans(parts.database, parts.data_keys, caller.tenant_id, call)

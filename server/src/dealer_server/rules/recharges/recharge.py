@@ -1,0 +1,168 @@
+"""May this eSIM be recharged? (specification 4.14, docs/decisions/0030-recharges.md)"""
+
+import hashlib
+from collections.abc import Callable
+
+import msgspec
+
+from dealer_server.rules import refusal
+from dealer_server.rules.catalogue.package import Package, sold_by_day
+from dealer_server.rules.money import money
+from dealer_server.rules.orders import priced_lines
+from dealer_server.rules.orders.priced_lines import Offer, OrderLine
+from esim_dealer.wire.calls import RechargeProfile
+
+MOST_PLANS = 100  # of one eSIM
+
+
+class Target(msgspec.Struct, frozen=True):
+    """An eSIM that is to be recharged, as it stands. `supplier`, `kind`: who made it. `voiding`: its cancellation waits
+    for that supplier. `plans`: the greatest plan_no it has."""
+
+    tenant_id: int
+    order_id: int
+    profile_id: int
+    package_code: str
+    supplier: str
+    kind: str
+    iccid: str | None
+    cancelled: bool
+    refunded: bool
+    held: bool
+    voiding: bool
+    expired: bool
+    plans: int
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """A recharge that a dealer asks for. The eSIM is named by one of the first two; `base`: finds its package;
+    `can_recharge`: whether suppliers of this kind can. `refused`: why it cannot be bought, whatever the eSIM is."""
+
+    profile_id: int | None
+    iccid: str | None
+    package: Package | None
+    period_num: int | None
+    base: Callable[[str], Package | None]
+    can_recharge: Callable[[str], bool]
+    refused: refusal.Refusal | None
+
+
+class Priced(msgspec.Struct, frozen=True):
+    """A recharge with its price. `refused`: the first refusal that depends on neither eSIM nor wallet and stands before
+    those that do; `refused_price`: one that stands behind them."""
+
+    digest: bytes
+    amount: int
+    line: OrderLine
+    refused: refusal.Refusal | None
+    refused_price: refusal.Refusal | None
+
+
+def price(call: RechargeProfile, currency: str, offer: Offer | None) -> Priced:
+    """Malformed amounts raise 000106, 000108."""
+    parsed_in = max(currency, call.currency or currency, key=lambda code: money.EXPONENTS.get(code, -1))
+    unit_price = priced_lines.read_amount("price", call.price, parsed_in)
+    amount = priced_lines.read_amount("amount", call.amount, parsed_in)
+    line = OrderLine(
+        package_code=call.package_code,
+        quantity=1,
+        period_num=call.period_num or 1,
+        price=unit_price,
+        supplier=offer.package.supplier if offer else "",
+    )
+    named = f"{call.profile_id or call.iccid}\0{call.package_code}\0{line.period_num}\0{unit_price}\0{amount}"
+    return Priced(
+        digest=hashlib.sha256(f"recharge\0{call.currency or currency}\0{named}".encode()).digest()[:16],
+        amount=amount,
+        line=line,
+        refused=_refuse_package(call, offer),
+        refused_price=None if offer is None else _refuse_price(call, currency, offer, unit_price, amount),
+    )
+
+
+def refuse(wanted: Wanted, target: Target | None) -> refusal.Refusal | None:
+    """The first refusal of an eSIM: 310404, those of the package, 200022, 200008, 000108, 200010, 200002, 200004."""
+    if target is None:
+        return refusal.ProfileNotFound()
+    if wanted.refused is not None:
+        return wanted.refused
+    assert wanted.package is not None, "an unknown package is refused"
+    return _refuse_fit(wanted, wanted.package, target) or _refuse_state(target)
+
+
+def _refuse_package(call: RechargeProfile, offer: Offer | None) -> refusal.Refusal | None:
+    if offer is None:
+        return refusal.PackageUnknown(f"packageCode {call.package_code!r} does not exist")
+    if offer.price is None:
+        return refusal.NotOnSale(f"packageCode {call.package_code} is not on sale")
+    if offer.package.type != "TOPUP":
+        return refusal.LinesInconsistent(
+            f"packageCode {call.package_code} is no TOPUP package; accepted: packages of /package/list with type TOPUP"
+        )
+    return None
+
+
+def _refuse_fit(wanted: Wanted, package: Package, target: Target) -> refusal.Refusal | None:
+    base = wanted.base(target.package_code)
+    if not wanted.can_recharge(target.kind):
+        return refusal.NotSupported("the supplier of this eSIM does not recharge")
+    if base is None or not fits(package, base):
+        return refusal.LinesInconsistent(
+            f"packageCode {package.package_code} does not fit an eSIM of {target.package_code}; accepted: what"
+            f" /package/list lists for type TOPUP and profileId {target.profile_id}"
+        )
+    days = base.support_top_up_type == 3 and sold_by_day(package.data_type)
+    if not days and wanted.period_num not in (None, 1):
+        return refusal.ParameterInvalid(f"periodNum is not accepted for {package.package_code}; leave it out")
+    if days and not package.min_period_num <= (wanted.period_num or 0) <= package.max_period_num:
+        return refusal.ParameterInvalid(
+            f"periodNum of {package.package_code} must be {package.min_period_num} to {package.max_period_num}"
+        )
+    return None
+
+
+def fits(package: Package, base: Package) -> bool:
+    """Whether eSIMs of `base` may be recharged with `package`: the same supplier offers it for the same place."""
+    return (
+        package.type == "TOPUP"
+        and base.type == "BASE"
+        and base.top_up_support
+        and package.supplier == base.supplier
+        and package.location_code == base.location_code
+        and (not package.top_up_for or base.package_code in package.top_up_for)
+    )
+
+
+def _refuse_state(target: Target) -> refusal.Refusal | None:
+    about = {"profileId": target.profile_id}
+    if target.cancelled or target.refunded or target.voiding:
+        return refusal.StatusForbids("this eSIM is cancelled", {**about, "reason": "CANCELLED"})
+    if target.iccid is None:
+        return refusal.NotAllocated()
+    if target.expired:
+        return refusal.StatusForbids("this eSIM has expired", {**about, "reason": "EXPIRED"})
+    if target.plans >= MOST_PLANS:
+        return refusal.StatusForbids(f"an eSIM has at most {MOST_PLANS} plans", {**about, "reason": "TOO_MANY_PLANS"})
+    if target.held:
+        return refusal.RefundInProgress(data={"profiles": [{**about, "reason": "PENDING_REFUND"}]})
+    return None
+
+
+def _refuse_price(
+    call: RechargeProfile, currency: str, offer: Offer, unit_price: int, amount: int
+) -> refusal.Refusal | None:
+    if call.currency not in (None, currency):
+        return refusal.CurrencyDiffers(f"currency {call.currency!r} is not the wallet's; accepted: {currency}")
+    if offer.price is None:
+        return None
+    if unit_price != offer.price:
+        text = money.text(offer.price, currency)
+        return refusal.PriceDiffers(
+            f"price is not your price of {call.package_code}; accepted: {text} {currency}", {"expectedPrice": text}
+        )
+    if amount != offer.price * (call.period_num or 1):
+        text = money.text(offer.price * (call.period_num or 1), currency)
+        return refusal.AmountDiffers(
+            f"amount is not price x periodNum; accepted: {text} {currency}", {"expectedAmount": text}
+        )
+    return None

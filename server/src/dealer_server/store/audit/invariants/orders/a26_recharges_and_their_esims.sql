@@ -1,0 +1,26 @@
+-- A26: a recharge is one plan of a delivered eSIM of its tenant, and an eSIM has what its recharges added
+
+-- Fault: the recharge names no eSIM of its tenant that was delivered
+SELECT tenant_id, order_id, profile_id, recharges FROM profile r
+WHERE recharges IS NOT NULL AND NOT EXISTS (SELECT FROM profile e
+    WHERE e.tenant_id = r.tenant_id AND e.profile_id = r.recharges AND e.recharges IS NULL AND e.iccid IS NOT NULL);
+
+-- Fault: the line and its profile name different eSIMs, or not the eSIM's order
+SELECT p.tenant_id, p.order_id, p.line, p.profile_id, p.recharges, i.recharges AS recharged_by_line, i.recharges_order_id
+FROM profile p JOIN order_item i USING (tenant_id, order_id, line)
+    LEFT JOIN profile e ON e.tenant_id = p.tenant_id AND e.profile_id = p.recharges
+WHERE p.recharges IS DISTINCT FROM i.recharges OR e.order_id IS DISTINCT FROM i.recharges_order_id;
+
+-- Fault: the plans of the eSIM are not numbered without a gap
+SELECT * FROM (
+    SELECT tenant_id, recharges AS profile_id, count(*) AS recharges, min(plan_no) AS first, max(plan_no) AS last
+    FROM profile WHERE recharges IS NOT NULL GROUP BY tenant_id, recharges) plans
+WHERE first <> 2 OR last <> recharges + 1;
+
+-- Fault: the eSIM does not have what its recharges added
+SELECT l.tenant_id, l.order_id, l.profile_id, l.added_bytes, added.bytes
+FROM profile_life l LEFT JOIN (
+    SELECT tenant_id, recharges AS profile_id, count(*) AS applied, sum(coalesce(data_total_bytes, 0)) AS bytes
+    FROM profile WHERE plan_mode IS NOT NULL GROUP BY tenant_id, recharges) added USING (tenant_id, profile_id)
+WHERE cardinality(l.added_bytes) <> coalesce(added.applied, 0)
+    OR coalesce((SELECT sum(each) FROM unnest(l.added_bytes) each), 0) <> coalesce(added.bytes, 0);

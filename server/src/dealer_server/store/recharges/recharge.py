@@ -1,0 +1,80 @@
+"""Recharges of eSIMs: profiles without codes that name the eSIM they add a plan to."""
+
+from collections.abc import Collection, Sequence
+
+from dealer_server.db.arrays import batch, columns
+from dealer_server.db.connection import Connection
+from dealer_server.db.session import Session
+from dealer_server.rules.recharges.recharge import Target
+from dealer_server.rules.refunds.refund import Reason
+
+Key = tuple[int, int]
+"""tenant_id, profile_id"""
+
+_TARGETS = f"""
+SELECT p.tenant_id, p.order_id, p.profile_id, i.package_code, coalesce(l.supplier, i.supplier) AS supplier,
+    coalesce((SELECT kind FROM supplier s WHERE s.code = coalesce(l.supplier, i.supplier)),
+        coalesce(l.supplier, i.supplier)) AS kind,
+    p.iccid, p.cancelled, p.refunded, p.held,
+    EXISTS (SELECT FROM void_request v WHERE v.tenant_id = p.tenant_id AND v.profile_id = p.profile_id
+        AND v.refund_id IS NULL AND v.outcome IS NULL) AS voiding,
+    p.plan_use_status = 'ENDED' AND p.esim_status IS DISTINCT FROM 'USED_UP' AS expired,
+    coalesce((SELECT max(r.plan_no) FROM profile r WHERE r.tenant_id = p.tenant_id AND r.recharges = p.profile_id), 1)
+        AS plans
+FROM {batch("key", tenant_id="bigint", profile_id="bigint")}
+JOIN profile p ON p.tenant_id = key.tenant_id AND p.profile_id = key.profile_id
+JOIN order_item i ON i.tenant_id = p.tenant_id AND i.order_id = p.order_id AND i.line = p.line
+LEFT JOIN profile_life l ON l.tenant_id = p.tenant_id AND l.profile_id = p.profile_id
+"""
+
+
+async def targets(session: Session | Connection, keys: Sequence[Key]) -> dict[Key, Target]:
+    """These eSIMs as they stand. Lock their orders first."""
+    rows = await session.fetch(_TARGETS, *columns(keys, 2))
+    return {(row["tenant_id"], row["profile_id"]): Target(**row) for row in rows}
+
+
+# A recharge that its supplier was asked for may be applied at any moment.
+_BLOCKED = f"""
+SELECT p.profile_id, CASE WHEN p.recharges IS NULL THEN 'TOPPED_UP' ELSE 'APPLIED' END AS reason
+FROM {batch("key", tenant_id="bigint", order_id="bigint")}
+CROSS JOIN LATERAL (SELECT * FROM order_item i
+    WHERE i.tenant_id = key.tenant_id AND i.order_id = key.order_id OFFSET 0) i
+CROSS JOIN LATERAL (SELECT * FROM profile p WHERE p.tenant_id = key.tenant_id
+    AND p.profile_id >= i.first_profile_id AND p.profile_id < i.first_profile_id + i.quantity OFFSET 0) p
+WHERE CASE WHEN p.recharges IS NULL THEN EXISTS (SELECT FROM profile r
+        WHERE r.tenant_id = p.tenant_id AND r.recharges = p.profile_id AND NOT r.refunded AND NOT r.cancelled)
+    ELSE EXISTS (SELECT FROM purchase b WHERE b.tenant_id = p.tenant_id AND b.profile_id = p.profile_id
+        AND b.state NOT IN ('PLANNED', 'REJECTED', 'DROPPED')) END
+"""
+
+
+async def lock_planned(session: Session, orders: Sequence[tuple[int, int]]) -> None:
+    """Locks the purchases of these orders' recharges that are only planned, so that none begins meanwhile."""
+    await session.fetch(
+        f"SELECT FROM {batch('key', tenant_id='bigint', order_id='bigint')}"
+        " JOIN order_item i ON i.tenant_id = key.tenant_id AND i.order_id = key.order_id AND i.recharges IS NOT NULL"
+        " JOIN purchase b ON b.tenant_id = i.tenant_id AND b.profile_id = i.first_profile_id AND b.state = 'PLANNED'"
+        " FOR NO KEY UPDATE OF b",
+        *columns(orders, 2),
+    )
+
+
+async def not_refundable(session: Session | Connection, orders: Sequence[tuple[int, int]]) -> dict[int, Reason]:
+    """Which profiles of these orders recharges keep from being refunded, by profileId."""
+    rows = await session.fetch(_BLOCKED, *columns(orders, 2))
+    return {row["profile_id"]: row["reason"] for row in rows}
+
+
+async def of_profiles(session: Session | Connection, keys: Collection[Key]) -> dict[Key, list[tuple[int, int]]]:
+    """The (order_id, profile_id) of the recharges of these eSIMs, in the order of their plans."""
+    rows = await session.fetch(
+        f"SELECT r.* FROM {batch('key', tenant_id='bigint', profile_id='bigint')} CROSS JOIN LATERAL"
+        " (SELECT tenant_id, recharges, order_id, profile_id, plan_no FROM profile r"
+        "  WHERE r.tenant_id = key.tenant_id AND r.recharges = key.profile_id OFFSET 0) r ORDER BY plan_no",
+        *columns(sorted(keys), 2),
+    )
+    found: dict[Key, list[tuple[int, int]]] = {}
+    for row in rows:
+        found.setdefault((row["tenant_id"], row["recharges"]), []).append((row["order_id"], row["profile_id"]))
+    return found

@@ -1,0 +1,258 @@
+"""Recharges of eSIMs, through the public client: /esim/topup and /esim/profile/plans (specification 4.14)."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from support.api_client import ApiClient, Reply, Service
+from support.patience import PATIENCE
+from support.refunds import bought, profiles, query, refund
+from support.webhook_fixture import Receiver, listening
+
+GB = 2**30
+
+
+@pytest.fixture(autouse=True)
+async def exact(service: Service) -> AsyncIterator[None]:
+    """The audit finds nothing after each test."""
+    yield
+    assert await service.audit() == []
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with listening(1) as [receiver]:
+        yield receiver
+
+
+async def recharge(
+    dealer: ApiClient, order: dict[str, Any] | None, package: str = "TEST-TOPUP-OK", **call: Any
+) -> Reply:
+    """Of the first eSIM of an order; what `call` says of it replaces the rest, None leaves out."""
+    named = {} if order is None else {"iccid": profiles(order)[0]["iccid"]}
+    request = {"transactionId": f"r-{secrets.token_hex(8)}", "packageCode": package, "price": "1.20", "amount": "1.20"}
+    return await dealer.post(
+        "/esim/topup", {name: value for name, value in (request | named | call).items() if value is not None}
+    )
+
+
+async def recharged(dealer: ApiClient, order: dict[str, Any], package: str = "TEST-TOPUP-OK") -> dict[str, Any]:
+    """The order of a recharge, once it is applied."""
+    reply = await recharge(dealer, order, package)
+    assert reply.code == "000000", reply
+    return await dealer.delivered(reply.data["orderNo"])
+
+
+async def advance(dealer: ApiClient, order: dict[str, Any], step: str, **call: Any) -> dict[str, Any]:
+    reply = await dealer.post("/test/profile/advance", {"iccid": profiles(order)[0]["iccid"], "step": step} | call)
+    assert reply.code == "000000", reply
+    return reply.data
+
+
+async def plans(dealer: ApiClient, order: dict[str, Any]) -> list[dict[str, Any]]:
+    reply = await dealer.post("/esim/profile/plans", {"profileId": int(profiles(order)[0]["profileId"])})
+    assert reply.code == "000000", reply
+    return reply.data["plans"]
+
+
+async def shown(dealer: ApiClient, order: dict[str, Any]) -> dict[str, Any]:
+    return profiles(await query(dealer, order))[0]
+
+
+async def balance(dealer: ApiClient) -> str:
+    return (await dealer.post("/account/balance")).data["balance"]
+
+
+async def test_a_recharge_adds_its_volume_to_the_esim(dealer: ApiClient):
+    order = await bought(dealer)
+    before = await balance(dealer)
+    placed = await recharge(dealer, order)
+    assert placed.code == "000000" and placed.data["duplicate"] is False, placed
+    assert placed.data["orderType"] == "TOPUP"
+    assert placed.data["items"][0]["topUp"] == {
+        "profileId": profiles(order)[0]["profileId"],
+        "planNo": 2,
+        "status": "PENDING",
+    }
+    assert "profiles" not in placed.data["items"][0]
+    after = await dealer.delivered(placed.data["orderNo"])
+    assert (after["deliveryStatus"], after["orderStatus"]) == ("DELIVERED", "COMPLETED")
+    assert after["items"][0]["topUp"]["status"] == "QUEUED"
+    assert float(before) - float(await balance(dealer)) == pytest.approx(1.20)
+    profile = await shown(dealer, order)
+    assert profile["remainDataBytes"] == 2 * GB
+    assert [
+        (plan["planNo"], plan["type"], plan["status"], plan["dataTotalBytes"]) for plan in await plans(dealer, order)
+    ] == [
+        (1, "BASE", "QUEUED", GB),
+        (2, "TOPUP", "QUEUED", GB),
+    ]
+
+
+async def test_an_esim_that_is_used_up_lives_on_and_its_dealer_is_told(dealer: ApiClient, receiver: Receiver):
+    await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
+    order = await bought(dealer)
+    await receiver.received(2)
+    await advance(dealer, order, "START")
+    await receiver.received(3)
+    ended = await advance(dealer, order, "USE")
+    assert ended["planUseStatus"] == "ENDED"
+    await receiver.received(4)
+    applied = await recharged(dealer, order)
+    profile = await shown(dealer, order)
+    assert (profile["planUseStatus"], profile["esimStatus"]) == ("STARTED", "IN_USE")
+    assert (profile["dataUsageBytes"], profile["remainDataBytes"]) == (GB, GB)
+    await receiver.received(7)
+    told = [request.json for request in receiver.requests if request.json["orderNo"] == order["orderNo"]][-1]
+    assert "PLAN_USE_STARTED" in told["changeHints"] and "ESIM_STATUS_CHANGED" in told["changeHints"], told
+    events = [
+        request.json["eventType"] for request in receiver.requests if request.json["orderNo"] == applied["orderNo"]
+    ]
+    assert events == ["ORDER_PAID", "DELIVERY_UPDATED"]
+    assert [(plan["status"], plan["dataUsageBytes"]) for plan in await plans(dealer, order)] == [
+        ("ENDED", GB),
+        ("ACTIVE", 0),
+    ]
+    again = await advance(dealer, order, "USE", dataUsageBytes=GB + 5)
+    assert again["remainDataBytes"] == GB - 5
+
+
+async def test_a_repeat_is_answered_with_the_same_order(dealer: ApiClient):
+    order = await bought(dealer)
+    first = await recharge(dealer, order, transactionId="same-1")
+    await dealer.delivered(first.data["orderNo"])
+    again = await recharge(dealer, order, transactionId="same-1")
+    assert again.data["duplicate"] is True and again.data["orderNo"] == first.data["orderNo"]
+    other = await recharge(dealer, order, transactionId="same-1", remark=None, package="TEST-TOPUP-DELAY")
+    assert other.code == "310402"
+    assert (await dealer.order(transactionId="same-1")).code == "310402"
+
+
+async def test_what_fails_for_good_is_refunded(dealer: ApiClient):
+    order = await bought(dealer)
+    before = await balance(dealer)
+    placed = await recharge(dealer, order, "TEST-TOPUP-FAIL")
+    async with asyncio.timeout(PATIENCE):
+        while (await query(dealer, placed.data))["orderStatus"] != "REFUNDED":
+            await asyncio.sleep(0.01)
+    assert await balance(dealer) == before
+    assert [plan["status"] for plan in await plans(dealer, order)] == ["QUEUED", "FAILED"]
+    assert (await shown(dealer, order))["remainDataBytes"] == GB
+
+
+async def test_recharges_of_one_esim_are_applied_in_the_order_of_their_payment(dealer: ApiClient):
+    order = await bought(dealer)
+    slow = await recharge(dealer, order, "TEST-TOPUP-DELAY")
+    quick = await recharge(dealer, order)
+    after = await dealer.delivered(quick.data["orderNo"])
+    assert (await query(dealer, slow.data))["deliveryStatus"] == "DELIVERED"
+    assert after["items"][0]["topUp"]["planNo"] == 3
+    assert (await shown(dealer, order))["remainDataBytes"] == 3 * GB
+
+
+async def test_an_applied_recharge_and_its_esim_are_not_refunded(dealer: ApiClient):
+    order = await bought(dealer)
+    applied = await recharged(dealer, order)
+    for one, reason in ((applied, "APPLIED"), (order, "TOPPED_UP")):
+        reply = await refund(dealer, one)
+        assert (reply.code, reply.data["profiles"][0]["reason"]) == ("200003", reason)
+
+
+async def test_a_recharge_that_waits_is_refunded_and_its_esim_may_be_then(dealer: ApiClient):
+    order = await bought(dealer)
+    waiting = await recharge(dealer, order, "TEST-TOPUP-DELAY")
+    assert (await refund(dealer, order)).code == "200003"
+    assert (await refund(dealer, waiting.data)).data["status"] == "REFUNDED"
+    assert [plan["status"] for plan in await plans(dealer, order)] == ["QUEUED", "CANCELLED"]
+    assert (await refund(dealer, order)).data["status"] == "REFUNDED"
+
+
+async def test_a_recharge_that_waits_when_its_esim_is_cancelled_is_refunded(dealer: ApiClient):
+    order = await bought(dealer)
+    waiting = await recharge(dealer, order, "TEST-TOPUP-DELAY")
+    before = await balance(dealer)
+    await dealer.post("/esim/profile/cancel", {"iccid": profiles(order)[0]["iccid"]})
+    async with asyncio.timeout(PATIENCE):
+        while (await query(dealer, waiting.data))["orderStatus"] != "REFUNDED":
+            await asyncio.sleep(0.01)
+    assert float(await balance(dealer)) - float(before) == pytest.approx(1.20)
+
+
+async def test_refusals_in_their_order(dealer: ApiClient, stranger: ApiClient):
+    order = await bought(dealer)
+    used = await recharge(dealer, order, transactionId="taken")
+    assert used.code == "000000"
+    esim = profiles(order)[0]
+    wrong: dict[str, Any] = {"currency": "EUR", "price": "9.99", "amount": "1.00"}
+    steps: list[tuple[str, dict[str, Any]]] = [
+        ("310402", {"transactionId": "taken", "iccid": "8900000000000000009", "package": "TEST-OK"}),
+        ("310404", {"iccid": "8900000000000000009", "package": "NOBODYS"}),
+        ("310241", {"package": "NOBODYS"}),
+        ("200008", {"package": "TEST-OK"}),
+        ("000108", {"periodNum": 3}),
+        ("200015", wrong),
+        ("200005", wrong | {"currency": "USD"}),
+        ("200006", wrong | {"currency": "USD", "price": "1.20"}),
+        ("000111", {"profileId": int(esim["profileId"])}),
+    ]
+    for code, call in steps:
+        reply = await recharge(dealer, order, **call)
+        assert reply.code == code, (code, call, reply)
+    assert (await recharge(stranger, order)).code == "310404"
+    assert (await recharge(dealer, None)).code == "000105"
+    unit = used.data["items"][0]["itemNo"]
+    assert (await recharge(dealer, None, profileId=int(unit[:-2]))).code == "310404"
+
+
+async def test_an_esim_that_is_not_delivered_over_or_held_is_not_recharged(dealer: ApiClient):
+    waiting = (await dealer.order("TEST-DELAY")).data
+    reply = await recharge(dealer, None, profileId=int(profiles(waiting)[0]["profileId"]))
+    assert reply.code == "200010"
+    expired = await bought(dealer)
+    await advance(dealer, expired, "START")
+    await advance(dealer, expired, "EXPIRE")
+    reply = await recharge(dealer, expired)
+    assert (reply.code, reply.data["reason"]) == ("200002", "EXPIRED")
+    cancelled = await bought(dealer)
+    await dealer.post("/esim/profile/cancel", {"iccid": profiles(cancelled)[0]["iccid"]})
+    reply = await recharge(dealer, cancelled)
+    assert (reply.code, reply.data["reason"]) == ("200002", "CANCELLED")
+    held = await bought(dealer, "TEST-REVIEW")
+    assert (await refund(dealer, held)).data["status"] == "REFUNDING"
+    assert (await recharge(dealer, held)).code == "200004"
+    await dealer.delivered(waiting["orderNo"])
+
+
+async def test_a_topup_package_is_not_sold_as_an_esim(dealer: ApiClient):
+    line = {"packageCode": "TEST-TOPUP-OK", "quantity": 1, "price": "1.20"}
+    assert (await dealer.order(items=[line], amount="1.20")).code == "200008"
+
+
+async def test_the_packages_that_fit_an_esim_are_listed(dealer: ApiClient):
+    order = await bought(dealer)
+    expected = {"TEST-TOPUP-OK", "TEST-TOPUP-DELAY", "TEST-TOPUP-FAIL"}
+    for name in ({"iccid": profiles(order)[0]["iccid"]}, {"forPackageCode": "TEST-OK"}):
+        reply = await dealer.post("/package/list", {"type": "TOPUP"} | name)
+        assert {package["packageCode"] for package in reply.data["packages"]} == expected, reply
+    assert (await dealer.post("/package/list", {"forPackageCode": "DEMO-STOCK"})).data["packages"] == []
+
+
+async def test_recharge_refund_and_cancel_at_once_leave_the_money_exact(service: Service, dealer: ApiClient):
+    for _ in range(6):
+        order = await bought(dealer)
+        named = {"iccid": profiles(order)[0]["iccid"]}
+        replies = await asyncio.gather(
+            *[recharge(dealer, order, package) for package in ("TEST-TOPUP-OK", "TEST-TOPUP-DELAY") * 4],
+            *[refund(dealer, order) for _ in range(2)],
+            *[dealer.post("/esim/profile/cancel", named) for _ in range(2)],
+        )
+        assert {reply.code for reply in replies} <= {"000000", "200002", "200003", "200004"}, replies
+        for reply in replies[:8]:
+            if reply.code == "000000":
+                async with asyncio.timeout(PATIENCE):
+                    while (await query(dealer, reply.data))["orderStatus"] not in ("COMPLETED", "REFUNDED"):
+                        await asyncio.sleep(0.01)
+        assert await service.audit() == []
