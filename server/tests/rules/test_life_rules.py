@@ -131,7 +131,7 @@ def test_a_cancelled_profile_changes_its_raw_words_only():
     report = Report(at(9), "ENABLED", "IN_USE", data_usage_bytes=5, plan_ends_at=at(99))
     profile, known = told(report, profile=void)
     assert profile == msgspec.structs.replace(void, smdp_status="ENABLED", esim_status="IN_USE")
-    assert known == msgspec.structs.replace(TERMS, smdp_at=at(9), esim_at=at(9))
+    assert known == msgspec.structs.replace(TERMS, smdp_at=at(9), esim_at=at(9), live_status="IN_USE", live_at=at(9))
 
 
 def test_what_a_cancelling_report_says_of_use_counts():

@@ -17,7 +17,7 @@ FIELDS = {
     "RechargeProfile.price": "Your price of the package, of one day for `DAILY_*`.",
     "RechargeProfile.amount": "price × periodNum.",
     "RechargeProfile.periodNum": "Days, where the eSIM's `supportTopUpType` is 3. Otherwise 1 or absent.",
-    "orderType": "`TOPUP`: a recharge. Absent where eSIMs were sold.",
+    "orderType": "`BASE`: eSIMs were sold. `TOPUP`: an eSIM was recharged.",
     "topUp": "The plan that a recharge adds, instead of `profiles`.",
     "plans": "In the order of their payment; the first is the one the eSIM was sold with.",
     "planNo": "Counts the plans of the eSIM.",
