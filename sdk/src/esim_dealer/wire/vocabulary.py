@@ -33,6 +33,7 @@ PlanUseStatus = Literal["NOT_STARTED", "STARTED", "ENDED"]
 RefundStatus = Literal["REFUNDED", "REFUNDING", "REJECTED"]
 RefundItemStatus = Literal["PENDING", "COMPLETED", "REJECTED"]
 AsyncStatus = Literal["COMPLETED", "PENDING"]
+Availability = Literal["AVAILABLE", "OUT_OF_STOCK", "NOT_ON_SALE", "NOT_FOUND"]
 
 AdvanceStep = Literal["DOWNLOAD", "INSTALL", "ENABLE", "START", "USE", "EXPIRE", "DELETE"]
 
