@@ -50,6 +50,7 @@ from esim_dealer.wire.calls import (
     Entries,
     Entry,
     Health,
+    OrderCheck,
     Orders,
     Package,
     Packages,
@@ -162,6 +163,20 @@ class Dealer:
         repetition is up to you, and InsufficientBalance, PriceChanged, OutOfStock and others where nothing was bought.
         """
         return self._perform(operations.order(transaction_id, items, amount, currency, remark))
+
+    def check_order(
+        self,
+        items: Sequence[Line],
+        transaction_id: str | None = None,
+        amount: Amount | None = None,
+        currency: str | None = None,
+    ) -> OrderCheck:
+        """What would become of an order now: prices, availability, the balance after it. Nothing is bought.
+
+        Lines may leave their price out: the check tells it, and `Line.checked` makes a line of an order from each of
+        its items. `would_refuse` is what `order` would be refused with; then nothing is raised here.
+        """
+        return self._perform(operations.order_check(items, transaction_id, amount, currency))
 
     def query(self, order_no: str | None = None, transaction_id: str | None = None) -> Snapshot:
         """The order as it is now. Raises NotFound."""
@@ -437,6 +452,16 @@ class AsyncDealer:
     ) -> Snapshot:
         """See Dealer.order. A cancelled task leaves the outcome unknown: repeat it with the same `transaction_id`."""
         return await self._perform(operations.order(transaction_id, items, amount, currency, remark))
+
+    async def check_order(
+        self,
+        items: Sequence[Line],
+        transaction_id: str | None = None,
+        amount: Amount | None = None,
+        currency: str | None = None,
+    ) -> OrderCheck:
+        """See Dealer.check_order."""
+        return await self._perform(operations.order_check(items, transaction_id, amount, currency))
 
     async def query(self, order_no: str | None = None, transaction_id: str | None = None) -> Snapshot:
         """See Dealer.query."""
