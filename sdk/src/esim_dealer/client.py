@@ -50,6 +50,7 @@ from esim_dealer.wire.calls import (
     Entries,
     Entry,
     Health,
+    OrderCheck,
     Orders,
     Package,
     Packages,
@@ -192,6 +193,20 @@ class Dealer:
     def plans(self, profile_id: int | str | None = None, iccid: str | None = None) -> Plans:
         """The plans of an eSIM: the one it was sold with, and its recharges. Raises NotFound."""
         return self._perform(operations.plans(profile_id, iccid))
+
+    def check_order(
+        self,
+        items: Sequence[Line],
+        transaction_id: str | None = None,
+        amount: Amount | None = None,
+        currency: str | None = None,
+    ) -> OrderCheck:
+        """What would become of an order now: prices, availability, the balance after it. Nothing is bought.
+
+        Lines may leave their price out: the check tells it, and `Line.checked` makes a line of an order from each of
+        its items. `would_refuse` is what `order` would be refused with; then nothing is raised here.
+        """
+        return self._perform(operations.order_check(items, transaction_id, amount, currency))
 
     def query(self, order_no: str | None = None, transaction_id: str | None = None) -> Snapshot:
         """The order as it is now. Raises NotFound."""
@@ -490,6 +505,16 @@ class AsyncDealer:
     async def plans(self, profile_id: int | str | None = None, iccid: str | None = None) -> Plans:
         """See Dealer.plans."""
         return await self._perform(operations.plans(profile_id, iccid))
+
+    async def check_order(
+        self,
+        items: Sequence[Line],
+        transaction_id: str | None = None,
+        amount: Amount | None = None,
+        currency: str | None = None,
+    ) -> OrderCheck:
+        """See Dealer.check_order."""
+        return await self._perform(operations.order_check(items, transaction_id, amount, currency))
 
     async def query(self, order_no: str | None = None, transaction_id: str | None = None) -> Snapshot:
         """See Dealer.query."""

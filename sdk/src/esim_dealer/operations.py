@@ -8,7 +8,7 @@ from typing import Any, Generic, TypedDict, TypeVar
 import msgspec
 
 from esim_dealer.errors import NotFound
-from esim_dealer.order import Amount, Line, money, on_the_wire, place_order
+from esim_dealer.order import Amount, Line, check_order, money, on_the_wire, place_order
 from esim_dealer.wire import calls
 from esim_dealer.wire import operations as wire
 from esim_dealer.wire.operations import Operation
@@ -176,6 +176,12 @@ def plans(profile_id: int | str | None, iccid: str | None) -> Call[calls.Plans]:
     """Raises ValueError unless exactly one of the two is given."""
     _one_of(profile_id, iccid)
     return Call(wire.PLANS, calls.ProfilePlans(profile_id=profile_id, iccid=iccid))
+
+
+def order_check(
+    items: Sequence[Line], transaction_id: str | None, amount: Amount | None, currency: str | None
+) -> Call[calls.OrderCheck]:
+    return Call(wire.ORDER_CHECK, check_order(items, transaction_id, amount, currency))
 
 
 def query(order_no: str | None, transaction_id: str | None) -> Call[Snapshot]:

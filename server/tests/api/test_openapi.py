@@ -239,6 +239,8 @@ def test_money_is_a_number_or_string_in_calls_and_a_string_in_answers() -> None:
         validator = Draft202012Validator(schema)
         assert all(validator.is_valid(value) for value in (1.8, 2, "1.80", "0", "12345"))
         assert not any(validator.is_valid(value) for value in ("", "1e3", "-1", "01", "1.", "1.23456", -1, None, []))
+    for name, struct in (("price", "CheckLine"), ("amount", "CheckOrder")):
+        assert schemas[struct]["properties"][name]["type"] == ["number", "string", "null"]
     assert schemas["Snapshot"]["properties"]["amount"]["type"] == "string"
     assert schemas["Snapshot"]["properties"]["refundAmount"]["type"] == "number"
 

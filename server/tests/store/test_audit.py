@@ -969,9 +969,9 @@ async def test_who_may_only_read_audits_everything_and_leaves_no_checkpoint(prep
 async def test_the_report_of_an_incremental_audit_says_what_it_covered(prepared: Prepared, dsn: str) -> None:
     report = await report_on(dsn, prepared, INCREMENTAL)
     assert report.covered and report.covered.from_checkpoint
-    assert (report.covered.orders, report.covered.deliveries) == (8, 9)
+    assert (report.covered.orders, report.covered.deliveries) == (9, 10)
     assert json.loads(report_json(report))["covered"]["entries"] == report.covered.entries
-    assert "8 orders" in report_text(report)
+    assert "9 orders" in report_text(report)
     whole = await report_on(dsn, prepared)
     assert json.loads(report_json(whole))["covered"] is None
 

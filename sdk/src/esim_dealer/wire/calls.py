@@ -20,6 +20,7 @@ from esim_dealer.wire.vocabulary import (
     AdvanceStep,
     AsyncStatus,
     AttemptError,
+    Availability,
     ChangeHint,
     DataType,
     DeliveryState,
@@ -40,6 +41,7 @@ from esim_dealer.wire.vocabulary import (
     PlanUseStatus,
     RefundItemStatus,
     RefundStatus,
+    ResultCode,
     TopupStatus,
 )
 
@@ -227,6 +229,63 @@ class PlaceOrder(Request):
     items: Annotated[tuple[OrderLine, ...], Meta(min_length=1, max_length=100)]
     currency: Currency | None = None
     remark: Remark | None = None
+
+
+# /esim/order/check
+
+
+class CheckLine(Request, kw_only=True):
+    """A line of an order. Without `price` it is checked at the dealer's price of now."""
+
+    package_code: PackageCode
+    quantity: Quantity
+    price: Money | UnsetType = UNSET
+    period_num: PeriodNumber | None = None
+
+
+class CheckOrder(Request, kw_only=True):
+    """What /esim/order takes. Without `amount` the sum of the lines is checked."""
+
+    transaction_id: TransactionId | None = None
+    amount: Money | UnsetType = UNSET
+    items: Annotated[tuple[CheckLine, ...], Meta(min_length=1, max_length=100)]
+    currency: Currency | None = None
+    remark: Remark | None = None
+
+
+class CheckedItem(Answer, kw_only=True):
+    """A line at the dealer's price of now. `price` and `amount` are absent where the package is not on sale."""
+
+    package_code: str
+    quantity: int
+    period_num: int | UnsetType = UNSET
+    price: str | UnsetType = UNSET
+    amount: str | UnsetType = UNSET
+    availability: Availability
+    stock: int | UnsetType = UNSET
+
+
+class WouldRefuse(Answer):
+    """The envelope that /esim/order would answer now."""
+
+    code: ResultCode
+    message: str
+    data: dict[str, Any]
+
+
+class OrderCheck(Answer, kw_only=True):
+    """What would become of an order now: without `wouldRefuse` it would be placed, or repeat one where `duplicate`."""
+
+    currency: str
+    amount: str | UnsetType = UNSET
+    items: tuple[CheckedItem, ...]
+    would_refuse: WouldRefuse | UnsetType = UNSET
+    duplicate: bool
+    order_no: str | UnsetType = UNSET
+    balance: str
+    credit_limit: str
+    available_balance: str
+    balance_after: str | UnsetType = UNSET
 
 
 # /esim/topup

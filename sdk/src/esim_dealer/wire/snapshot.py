@@ -53,7 +53,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     cancelled: bool = False
 
 
-class TopUp(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class AddedPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A recharge of an eSIM that was sold before: the plan it adds."""
 
     profile_id: str
@@ -72,7 +72,7 @@ class OrderItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     period_num: int | UnsetType = UNSET
     item_status: ItemStatus
     profiles: tuple[Profile, ...] | UnsetType = UNSET
-    top_up: TopUp | UnsetType = UNSET
+    top_up: AddedPlan | UnsetType = UNSET
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -36,6 +36,7 @@ PlanStatus = Literal["PENDING", "QUEUED", "ACTIVE", "ENDED", "FAILED", "CANCELLE
 RefundStatus = Literal["REFUNDED", "REFUNDING", "REJECTED"]
 RefundItemStatus = Literal["PENDING", "COMPLETED", "REJECTED"]
 AsyncStatus = Literal["COMPLETED", "PENDING"]
+Availability = Literal["AVAILABLE", "OUT_OF_STOCK", "NOT_ON_SALE", "NOT_FOUND"]
 
 AdvanceStep = Literal["DOWNLOAD", "INSTALL", "ENABLE", "START", "USE", "EXPIRE", "DELETE"]
 

@@ -22,7 +22,7 @@ FIELDS = {
     "plans": "In the order of their payment; the first is the one the eSIM was sold with.",
     "planNo": "Counts the plans of the eSIM.",
     "type": "`BASE`: sold with the eSIM. `TOPUP`: a recharge.",
-    "TopUp.status": "`PENDING`: paid. `QUEUED`: applied.",
+    "AddedPlan.status": "`PENDING`: paid. `QUEUED`: applied.",
     "Plan.status": "`PENDING`: paid. `QUEUED`: applied, not in use yet. `ACTIVE`: in use.",
     "Plan.orderNo": "The order that paid for it.",
     "Plan.dataTotalBytes": "Its volume; null where it is unlimited; absent before it is applied.",

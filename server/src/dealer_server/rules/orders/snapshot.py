@@ -178,5 +178,5 @@ def _recharge(order: Order, item: Item, profile_id: int) -> wire.OrderItem:
         quantity=item.quantity,
         period_num=UNSET if item.period_num == 1 else item.period_num,
         item_status=item.item_status,
-        top_up=wire.TopUp(profile_id=str(profile_id), plan_no=added.plan_no, status=plans.status(added)),
+        top_up=wire.AddedPlan(profile_id=str(profile_id), plan_no=added.plan_no, status=plans.status(added)),
     )
