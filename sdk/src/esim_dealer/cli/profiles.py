@@ -1,4 +1,5 @@
-"""`esim-dealer profiles | usage | cancel | advance`: eSIMs, their usage and, in the test environment, their life."""
+"""`esim-dealer profiles | usage | cancel | suspend | unsuspend | advance`: eSIMs, their usage and, in the test
+environment, their life."""
 
 import argparse
 import itertools
@@ -23,6 +24,12 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--refresh", action="store_true", help="ask its supplier first")
 
     command = commands.add("cancel", cancel, "void a profile without a refund")
+    command.add_argument("profile", metavar="ID", help="its iccid or profileId")
+
+    command = commands.add("suspend", suspend, "suspend an eSIM until unsuspend")
+    command.add_argument("profile", metavar="ID", help="its iccid or profileId")
+
+    command = commands.add("unsuspend", unsuspend, "let a suspended eSIM work again")
     command.add_argument("profile", metavar="ID", help="its iccid or profileId")
 
     command = commands.add("advance", advance, "move an eSIM through its life, in the test environment")
@@ -61,6 +68,14 @@ def usage(session: Session, options: argparse.Namespace) -> None:
 
 def cancel(session: Session, options: argparse.Namespace) -> None:
     session.show(session.dealer.cancel(**profile_name(options.profile)))
+
+
+def suspend(session: Session, options: argparse.Namespace) -> None:
+    session.show(session.dealer.suspend(**profile_name(options.profile)))
+
+
+def unsuspend(session: Session, options: argparse.Namespace) -> None:
+    session.show(session.dealer.unsuspend(**profile_name(options.profile)))
 
 
 def advance(session: Session, options: argparse.Namespace) -> None:

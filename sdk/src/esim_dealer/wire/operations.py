@@ -37,6 +37,8 @@ PROFILE_LIST = Operation("/esim/profile/list", calls.ProfileList, calls.Profiles
 REFUND = Operation("/esim/refund", calls.RefundOrder, calls.Refund, writes=True)
 CANCEL = Operation("/esim/profile/cancel", calls.VoidProfile, calls.Voided, writes=True)
 REVOKE = Operation("/esim/profile/revoke", calls.VoidProfile, calls.Voided, writes=True)
+SUSPEND = Operation("/esim/profile/suspend", calls.SuspendProfile, calls.Suspended, writes=True)
+UNSUSPEND = Operation("/esim/profile/unsuspend", calls.SuspendProfile, calls.Suspended, writes=True)
 USAGE = Operation("/esim/profile/usage", calls.ProfileUsage, calls.Usage)
 STATEMENT = Operation("/account/statement", calls.Statement, calls.Entries)
 TOPUP = Operation("/account/topup", calls.RequestTopup, calls.Topup, writes=True)

@@ -24,6 +24,7 @@ NAMED_BY: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "RefundOrder": ("anyOf", ("orderNo", "transactionId")),
     "RefundProfile": ("anyOf", ("profileId", "iccid")),
     "VoidProfile": ("oneOf", ("profileId", "iccid")),
+    "SuspendProfile": ("oneOf", ("profileId", "iccid")),
     "ProfileUsage": ("oneOf", ("profileId", "iccid")),
     "AdvanceProfile": ("oneOf", ("profileId", "iccid")),
     "QueryTopup": ("anyOf", ("topupNo", "transactionId")),

@@ -13,6 +13,7 @@ from dealer_server.db.sealing import DataKeys, MasterKeys
 from dealer_server.operations.cache import Cache, Caller
 from dealer_server.operations.orders.place import OrderBatcher
 from dealer_server.operations.orders.query import OrderQueryBatcher
+from dealer_server.operations.profiles.suspend import Suspender
 from dealer_server.operations.profiles.void import VoidBatcher
 from dealer_server.operations.refunds.request import RefundBatcher
 from dealer_server.operations.wallets.query_balance import BalanceBatcher
@@ -46,6 +47,7 @@ class Parts(msgspec.Struct, frozen=True):
     outbound: Outbound
     refunds: RefundBatcher
     voids: VoidBatcher
+    suspender: Suspender
     record_step: Callable[[int, Step], None]
     usage: Callable[[int, calls.ProfileUsage], Awaitable[calls.Usage]]
     advance: Callable[[int, calls.AdvanceProfile], Awaitable[Profile]]

@@ -7,6 +7,8 @@ its own, so what a profile shows depends on which reports there were, not on whe
   know has the lowest rank: it is shown until a word comes that we know to be further on.
 - usage, the volume and the end of validity: the greatest that was reported. A plan begins with the earliest sign of
   use, and ends with the earliest report that says so; else when its supplier says; else after its period.
+- Whether an eSIM is suspended goes by the latest word of it. That lies on top of all else: it stops no clock and holds
+  up no end.
 - lifecycleStatus is the furthest that any one report shows. A cancelled profile keeps all but its raw words, so that a
   report that cancels is the one thing that must not come before the others.
 """
@@ -27,7 +29,8 @@ class Report(msgspec.Struct, frozen=True):
     """A supplier's report on one eSIM, in its raw words. None: it says nothing of this.
 
     `at` is when it was so (the device's or the supplier's time). plan_started_at, plan_ends_at: where the supplier
-    gives them itself. data_usage_bytes counts from the beginning of the plan.
+    gives them itself. data_usage_bytes counts from the beginning of the plan. suspended: None where esim_status alone
+    says it (SUSPENDED: it is; IN_USE: it is not). suspended_at: since when, where that is known.
     """
 
     at: datetime
@@ -38,6 +41,8 @@ class Report(msgspec.Struct, frozen=True):
     data_total_bytes: int | None = None
     plan_started_at: datetime | None = None
     plan_ends_at: datetime | None = None
+    suspended: bool | None = None
+    suspended_at: datetime | None = None
 
 
 class Lifecycle(msgspec.Struct, frozen=True):
@@ -45,7 +50,8 @@ class Lifecycle(msgspec.Struct, frozen=True):
 
     unused_until: when it expires unless it is used. plan_seconds: how long its plan lasts. smdp_at, esim_at: since when
     the words shown are so; None: since the delivery, or because time made it so. ended_at: the earliest word that the
-    plan is over. valid_until: when the supplier says that it will be.
+    plan is over. valid_until: when the supplier says that it will be. suspended_word_at, resumed_word_at: the latest
+    words that it is suspended, and that it is not.
     """
 
     unused_until: datetime | None = None
@@ -55,6 +61,8 @@ class Lifecycle(msgspec.Struct, frozen=True):
     ended_at: datetime | None = None
     valid_until: datetime | None = None
     eid: str | None = None
+    suspended_word_at: datetime | None = None
+    resumed_word_at: datetime | None = None
 
 
 POLL_SECONDS, POLL_JITTER = 900.0, 0.1
@@ -92,6 +100,7 @@ _ESIM_RANK: Mapping[str, int] = {
     "REVOKED": 3,
 }
 _OVER, _VOID = 2, 3
+_SAYS_SUSPENDED: Mapping[str, bool] = {"SUSPENDED": True, "IN_USE": False}
 _IN_USE = ("IN_USE", "USED_UP", "USED_EXPIRED")
 _LIFECYCLE: tuple[LifecycleStatus, ...] = ("DELIVERED", "ACTIVATING", "ACTIVATED")
 _ALWAYS = datetime.min.replace(tzinfo=UTC)
@@ -104,8 +113,19 @@ def apply(profile: Profile, life: Lifecycle, report: Report) -> tuple[Profile, L
     shown, known = _with_words(profile, life, report)
     if profile.cancelled:
         return shown, known
-    used, known = _with_use(shown, known, report)
+    used, known = _with_suspension(*_with_use(shown, known, report), report)
     return (_cancelled(used) if _rank(_ESIM_RANK, report.esim_status) == _VOID else used), known
+
+
+def not_after(report: Report, now: datetime) -> Report:
+    """The report as of now where it is of later."""
+    since = report.suspended_at
+    return msgspec.structs.replace(report, at=min(report.at, now), suspended_at=since and min(since, now))
+
+
+def suspension(suspended: bool, at: datetime) -> Report:
+    """The report that an eSIM is suspended, or works again, from this moment on."""
+    return Report(at, suspended=suspended, suspended_at=at if suspended else None)
 
 
 def by_time(profile: Profile, life: Lifecycle, now: datetime) -> tuple[Profile, Lifecycle]:
@@ -167,6 +187,31 @@ def _with_use(profile: Profile, life: Lifecycle, report: Report) -> tuple[Profil
         data_usage_bytes=max(profile.data_usage_bytes, report.data_usage_bytes or 0),
     )
     return _with_plan(moved, known), known
+
+
+def _with_suspension(profile: Profile, life: Lifecycle, report: Report) -> tuple[Profile, Lifecycle]:
+    """It is suspended while the latest word that says so is later than the latest that says otherwise. What is told of
+    since when holds only if it is later than that, too."""
+    said = _says_suspended(report)
+    suspended = _greater(life.suspended_word_at, _greater(report.suspended_at, report.at if said else None))
+    resumed = _greater(life.resumed_word_at, report.at if said is False else None)
+    since = _greater(profile.suspended_at, report.suspended_at)
+    return (
+        msgspec.structs.replace(
+            profile, suspended=_is_after(suspended, resumed), suspended_at=since if _is_after(since, resumed) else None
+        ),
+        msgspec.structs.replace(life, suspended_word_at=suspended, resumed_word_at=resumed),
+    )
+
+
+def _says_suspended(report: Report) -> bool | None:
+    if report.suspended is not None:
+        return report.suspended
+    return _SAYS_SUSPENDED.get(report.esim_status or "")
+
+
+def _is_after(at: datetime | None, other: datetime | None) -> bool:
+    return at is not None and (other is None or at > other)
 
 
 def _with_plan(profile: Profile, life: Lifecycle) -> Profile:

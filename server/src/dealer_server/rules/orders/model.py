@@ -20,7 +20,7 @@ STOCK = "stock"  # the supplier whose profiles an operator loads: they can be so
 
 class Profile(msgspec.Struct, frozen=True):
     """One eSIM bought. `failed`: fulfillment failed for good. `held`: a pending refund names it. iccid, activation_code
-    and qr_token come together."""
+    and qr_token come together. `suspended`: by the latest word of it; `suspended_at`: since when, if told."""
 
     profile_id: int
     lifecycle_status: LifecycleStatus = "PENDING"
@@ -39,11 +39,23 @@ class Profile(msgspec.Struct, frozen=True):
     data_total_bytes: int | None = None
     data_usage_bytes: int = 0
     held: bool = False
+    suspended: bool = False
+    suspended_at: datetime | None = None
 
     @property
     def waiting(self) -> bool:
         """Fulfillment owes it its codes."""
         return self.lifecycle_status == "PENDING" and not self.failed and not self.held
+
+    @property
+    def shows_suspended(self) -> bool:
+        """Whether it is suspended and not over: the end outranks it."""
+        return self.suspended and not self.over
+
+    @property
+    def over(self) -> bool:
+        """It is void, or its plan has ended."""
+        return self.cancelled or self.plan_use_status == "ENDED"
 
     @property
     def live(self) -> bool:

@@ -35,7 +35,7 @@ VOID = Part(("lifecycle_status", "cancelled", "refunded", "held"), requeues=True
 """Refunds and cancellations."""
 LIFECYCLE = Part(
     ("lifecycle_status", "activated", "cancelled", "esim_status", "smdp_status", "plan_use_status",
-     "plan_use_start_at", "plan_use_end_at", "data_total_bytes", "data_usage_bytes"),
+     "plan_use_start_at", "plan_use_end_at", "data_total_bytes", "data_usage_bytes", "suspended", "suspended_at"),
     guard="p.iccid IS NOT NULL",
 )  # fmt: skip
 """What suppliers report of profiles with codes, and what time does to them."""
@@ -51,6 +51,8 @@ _TYPES = {
     "plan_use_end_at": "timestamptz",
     "data_total_bytes": "bigint",
     "data_usage_bytes": "bigint",
+    "suspended": "bool",
+    "suspended_at": "timestamptz",
 }  # every other column is text
 
 
