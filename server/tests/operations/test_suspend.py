@@ -9,7 +9,7 @@ import pytest
 
 from dealer_server.operations.catalogue.load_stock import load_stock
 from dealer_server.store.tenants import data_key
-from support.api_client import ApiClient, Reply, Service, running_service
+from support.api_client import ApiClient, Reply, Service
 from support.refunds import bought, profiles, query, refund
 from support.store_fixture import stock_csv
 from support.webhook_fixture import Receiver, listening
@@ -160,46 +160,31 @@ async def test_who_is_no_profile_of_this_dealer_is_unknown(dealer: ApiClient, st
 
 
 @pytest.mark.parametrize("path", BOTH)
-@pytest.mark.parametrize("who", ["dealer", "stranger"])
-async def test_what_is_void_or_over_or_held_is_refused(request: pytest.FixtureRequest, path: str, who: str):
-    client: ApiClient = request.getfixturevalue(who)
-    order = await bought(client, quantity=3)
-    await client.post(CANCEL, name(order))
-    await client.post("/test/profile/advance", name(order, 1) | {"step": "EXPIRE"})
-    await refund(client, order, items=[
-        {"itemNo": order["items"][0]["itemNo"], "profiles": [name(order, 2)]}
-    ])  # fmt: skip
-    for number in range(3):
-        await refused(await client.post(path, name(order, number)), "200002", 409)
-    held = await bought(client, "TEST-REVIEW")
-    assert (await refund(client, held)).data["status"] == "REFUNDING"
-    await refused(await client.post(path, name(held)), "200004", 409)
-    waiting = await bought(client, "TEST-ASYNC")
-    assert (await client.post(CANCEL, name(waiting))).data["asyncStatus"] == "PENDING"
-    await refused(await client.post(path, name(waiting)), "200002", 409)
+async def test_what_is_void_or_over_or_held_is_refused(dealer: ApiClient, stranger: ApiClient, path: str):
+    for client in (dealer, stranger):
+        order = await bought(client, quantity=3)
+        await client.post(CANCEL, name(order))
+        await client.post("/test/profile/advance", name(order, 1) | {"step": "EXPIRE"})
+        await refund(client, order, items=[{"itemNo": order["items"][0]["itemNo"], "profiles": [name(order, 2)]}])
+        for number in range(3):
+            await refused(await client.post(path, name(order, number)), "200002", 409)
+        held = await bought(client, "TEST-REVIEW")
+        assert (await refund(client, held)).data["status"] == "REFUNDING"
+        await refused(await client.post(path, name(held)), "200004", 409)
+        waiting = await bought(client, "TEST-ASYNC")
+        assert (await client.post(CANCEL, name(waiting))).data["asyncStatus"] == "PENDING"
+        await refused(await client.post(path, name(waiting)), "200002", 409)
 
 
 @pytest.mark.parametrize("path", BOTH)
 async def test_stock_is_not_suspended(service: Service, dealer: ApiClient, path: str):
     async with service.database.connection() as connection:
         keys = await data_key.load(connection, service.settings.master_keys)
-        first = await connection.fetchval("SELECT count(*) FROM stock_profile")
+        first: int = await connection.fetchval("SELECT count(*) FROM stock_profile") or 0
     await load_stock(service.database, keys, "DEMO-STOCK", stock_csv(1, first), "test")
     placed = await dealer.order(items=[{"packageCode": "DEMO-STOCK", "quantity": 1, "price": "2.50"}], amount="2.50")
     order = await dealer.delivered(placed.data["orderNo"])
     await refused(await dealer.post(path, name(order)), "200022", 501)
-
-
-@pytest.mark.parametrize("path", BOTH)
-async def test_a_profile_without_codes_is_not_suspended(database_url: str, path: str):
-    async with (
-        running_service(database_url, worker=False) as idle,
-        idle.client(await idle.tenant(balance="100", qps=0)) as dealer,
-    ):
-        placed = (await dealer.order()).data
-        await refused(await dealer.post(path, name(placed)), "200010", 409)
-        await dealer.post(CANCEL, name(placed))
-        await refused(await dealer.post(path, name(placed)), "200002", 409)
 
 
 # Races

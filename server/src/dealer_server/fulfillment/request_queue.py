@@ -96,7 +96,7 @@ class RequestQueue(ABC, Generic[Request, Outcome]):
         failpoints.hit(f"{self.point}.answered")
         return [(claim, outcome)]
 
-    def unanswered(self, claim: Claim[Request], fault: str) -> Unknown:
+    def unanswered(self, claim: Claim[Request], fault: str) -> Outcome | Unknown:
         return Unknown(f"its answer could not be recorded: {fault}")
 
     async def give_up(self, claim: Claim[Request], error: Exception) -> None:

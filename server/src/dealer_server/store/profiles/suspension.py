@@ -99,8 +99,8 @@ async def add(
     tenant_id, order_id, profile_id = profile
     await connection.execute(
         "INSERT INTO suspension (tenant_id, profile_id, order_id, suspended, supplier, created_at, due_at, outcome,"
-        " finished_at) VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $7::text IS NULL THEN $6 END, $7,"
-        " CASE WHEN $7::text IS NOT NULL THEN $6 END)",
+        " finished_at) VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $7::text IS NULL THEN $6::timestamptz END, $7,"
+        " CASE WHEN $7::text IS NOT NULL THEN $6::timestamptz END)",
         *(tenant_id, profile_id, order_id, suspended, supplier, now, outcome),
     )
 
