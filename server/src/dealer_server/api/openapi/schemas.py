@@ -30,6 +30,7 @@ NAMED_BY: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "QueryTopup": ("anyOf", ("topupNo", "transactionId")),
     "CancelTopup": ("anyOf", ("topupNo", "transactionId")),
 }
+TIMES = ("Time", "time", "At")  # how the name of every time ends
 _CITATION = re.compile(r"\s*\((?:specification|decisions)[^)]*\)")
 
 
@@ -102,7 +103,7 @@ def _corrected(field: str, schema: Json) -> Json:
         return {"type": "number", "minimum": 0}
     if schema == {"type": "string"} and field in _AMOUNTS:
         return dict(_MONEY_ANSWERED)
-    if schema == {"type": "string"} and field.endswith(("Time", "time")):  # msgspec takes it without an offset too
+    if schema == {"type": "string"} and field.endswith(TIMES):  # msgspec takes it without an offset too
         return {"type": "string", "format": "date-time"}
     return _ecma(schema)
 
