@@ -273,8 +273,8 @@ def test_times_are_marked_as_such() -> None:
             hint = get_type_hints(struct)[field.name]
             if datetime in (hint, *get_args(hint)):
                 assert field.encode_name.endswith(schemas.TIMES)
-                if struct.__name__ in (schemas := DOCUMENT["components"]["schemas"]):
-                    schema = schemas[struct.__name__]["properties"][field.encode_name]
+                if struct.__name__ in (described := DOCUMENT["components"]["schemas"]):
+                    schema = described[struct.__name__]["properties"][field.encode_name]
                     assert schema["format"] == "date-time"
 
 
