@@ -528,6 +528,21 @@ async def test_a_profile_is_cancelled_by_one_of_its_names(dealer: Either, servic
     assert service.bodies("/esim/profile/cancel") == [{"profileId": 7}]
 
 
+async def test_a_profile_is_suspended_and_unsuspended(dealer: Either, service: Service):
+    answer = {"orderNo": "D1", "itemNo": "1", "profileId": 7, "iccid": "8900051033665037321", "cancelled": False}
+    answer |= {"lifecycleStatus": "ACTIVATED"}
+    service.answers("/esim/profile/suspend", success(answer | {"asyncStatus": "PENDING", "suspended": False}))
+    service.answers("/esim/profile/unsuspend", success(answer | {"asyncStatus": "COMPLETED", "suspended": False}))
+    assert (await dealer.suspend(7)).async_status == "PENDING"
+    assert (await dealer.unsuspend(iccid="8900051033665037321")).suspended is False
+    for wrong in ({}, {"profile_id": 7, "iccid": "8900051033665037321"}):
+        for call in (dealer.suspend, dealer.unsuspend):
+            with pytest.raises(ValueError):
+                await call(**wrong)
+    assert service.bodies("/esim/profile/suspend") == [{"profileId": 7}]
+    assert service.bodies("/esim/profile/unsuspend") == [{"iccid": "8900051033665037321"}]
+
+
 async def test_statement_and_topups(dealer: Either, service: Service):
     entry = {"entryNo": "1", "entryType": "ADJUST", "amount": "10.00", "balanceAfter": "10.00", "currency": "USD"}
     entries = [entry | {"createTime": "2025-12-31T12:00:00Z"}]

@@ -60,6 +60,7 @@ from esim_dealer.wire.calls import (
     Refund,
     Regions,
     Request,
+    Suspended,
     Topup,
     Usage,
     Voided,
@@ -290,6 +291,18 @@ class Dealer:
         Repeating it is success. `async_status` PENDING: its supplier has to be asked. Raises NotFound, Conflict.
         """
         return self._perform(operations.cancel(profile_id, iccid))
+
+    def suspend(self, profile_id: int | str | None = None, iccid: str | None = None) -> Suspended:
+        """Suspend a profile until `unsuspend` (specification 4.13).
+
+        Repeating it is success. `async_status` PENDING: its supplier has to be asked; repeat it to learn what came of
+        that. Raises NotFound, Conflict, NotSupported where its supplier suspends none.
+        """
+        return self._perform(operations.suspend(profile_id, iccid))
+
+    def unsuspend(self, profile_id: int | str | None = None, iccid: str | None = None) -> Suspended:
+        """Let a suspended profile work again; as `suspend` in all else."""
+        return self._perform(operations.unsuspend(profile_id, iccid))
 
     def usage(self, profile_id: int | str | None = None, iccid: str | None = None, *, refresh: bool = False) -> Usage:
         """What is used of a profile's plan, as last heard.
@@ -578,6 +591,14 @@ class AsyncDealer:
     async def cancel(self, profile_id: int | str | None = None, iccid: str | None = None) -> Voided:
         """See Dealer.cancel."""
         return await self._perform(operations.cancel(profile_id, iccid))
+
+    async def suspend(self, profile_id: int | str | None = None, iccid: str | None = None) -> Suspended:
+        """See Dealer.suspend."""
+        return await self._perform(operations.suspend(profile_id, iccid))
+
+    async def unsuspend(self, profile_id: int | str | None = None, iccid: str | None = None) -> Suspended:
+        """See Dealer.unsuspend."""
+        return await self._perform(operations.unsuspend(profile_id, iccid))
 
     async def usage(
         self, profile_id: int | str | None = None, iccid: str | None = None, *, refresh: bool = False

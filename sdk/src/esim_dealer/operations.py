@@ -236,6 +236,18 @@ def cancel(profile_id: int | str | None, iccid: str | None) -> Call[calls.Voided
     return Call(wire.CANCEL, calls.VoidProfile(profile_id=profile_id, iccid=iccid))
 
 
+def suspend(profile_id: int | str | None, iccid: str | None) -> Call[calls.Suspended]:
+    """Raises ValueError unless exactly one of the two is given."""
+    _one_of(profile_id, iccid)
+    return Call(wire.SUSPEND, calls.SuspendProfile(profile_id=profile_id, iccid=iccid))
+
+
+def unsuspend(profile_id: int | str | None, iccid: str | None) -> Call[calls.Suspended]:
+    """Raises ValueError unless exactly one of the two is given."""
+    _one_of(profile_id, iccid)
+    return Call(wire.UNSUSPEND, calls.SuspendProfile(profile_id=profile_id, iccid=iccid))
+
+
 def usage(profile_id: int | str | None, iccid: str | None, refresh: bool) -> Call[calls.Usage]:
     """Raises ValueError unless exactly one of the first two is given."""
     _one_of(profile_id, iccid)

@@ -147,12 +147,13 @@ async def test_what_the_pace_leaves_no_time_for_is_not_taken_for_asked(two: Two)
     ]
     settings = ChainSettings(base_url=two.a.url, app_key=two.at_a.app_key, app_secret=two.at_a.app_secret)
     async with opened(Chain("chain:a", settings, refresh_seconds=0)) as hurried:
-        seen, *left = await hurried.refresh(bought, clock.now())
-    assert isinstance(seen, ProfileReport) and seen.iccid == bought[0].iccid
-    assert left == [Unasked(2), Unasked(3)]
+        told = await hurried.refresh(bought, clock.now())
+    assert {one.iccid for one in told if isinstance(one, ProfileReport)} == {bought[0].iccid}
+    assert [one for one in told if isinstance(one, Unasked)] == [Unasked(2), Unasked(3)]
     async with opened(Chain("chain:a", settings)) as patient:
         told = await patient.refresh(bought, clock.now())
-    assert [one.iccid for one in told if isinstance(one, ProfileReport)] == [one.iccid for one in bought]
+    assert {one.iccid for one in told if isinstance(one, ProfileReport)} == {one.iccid for one in bought}
+    assert not any(isinstance(one, Unasked) for one in told)
 
 
 async def test_a_cancellation_is_passed_on_without_money(two: Two):
@@ -162,6 +163,49 @@ async def test_a_cancellation_is_passed_on_without_money(two: Two):
     await two.until(data["orderNo"], lambda order: only(order)["cancelled"])
     assert only(await two.bought())["cancelled"]
     assert await two.balances() == ("998.20", "998.20")
+    assert await two.audits() == []
+
+
+async def test_a_suspension_is_passed_on_and_ended_again(two: Two):
+    data, _ = await two.delivered()
+    named = {"profileId": int(only(data)["profileId"])}
+    asked = await two.client.post("/esim/profile/suspend", named)
+    assert (asked.data["asyncStatus"], asked.data["suspended"]) == ("PENDING", False)
+    seen = only(await two.until(data["orderNo"], lambda order: only(order).get("suspended", False)))
+    assert only(await two.bought())["suspended"] and seen["esimStatus"] == "GOT_RESOURCE"
+    assert (await two.client.post("/esim/profile/suspend", named)).data["asyncStatus"] == "COMPLETED"
+    assert (await two.client.post("/esim/profile/unsuspend", named)).data["asyncStatus"] == "PENDING"
+    await two.until(data["orderNo"], lambda order: "suspended" not in only(order))
+    assert "suspended" not in only(await two.bought())
+    assert await two.audits() == []
+
+
+async def test_a_suspension_at_a_is_seen_at_b_and_can_be_ended_there(two: Two):
+    data, bought = await two.delivered()
+    there = {"profileId": int(only(bought)["profileId"])}
+    for step in ("ENABLE", "START"):
+        assert (await two.at_a.post("/test/profile/advance", there | {"step": step})).code == "000000"
+    assert (await two.at_a.post("/esim/profile/suspend", there)).code == "000000"
+    seen = only(await two.until(data["orderNo"], lambda order: only(order).get("suspended", False)))
+    assert (seen["esimStatus"], seen["planUseStatus"]) == ("IN_USE", "STARTED")
+    assert seen["suspendedAt"] == only(await two.bought())["suspendedAt"]
+    assert (await two.client.post("/esim/profile/unsuspend", {"iccid": seen["iccid"]})).data["asyncStatus"] == "PENDING"
+    await two.until(data["orderNo"], lambda order: "suspended" not in only(order))
+    assert "suspended" not in only(await two.bought())
+    assert await two.audits() == []
+
+
+async def test_a_suspension_that_a_refuses_is_refused_at_b(two: Two):
+    data, bought = await two.delivered()
+    assert (await two.at_a.post("/webhook/set", {"callbackUrl": ""})).code == "000000"
+    over = {"profileId": int(only(bought)["profileId"]), "step": "EXPIRE"}
+    assert (await two.at_a.post("/test/profile/advance", over)).code == "000000"
+    named = {"profileId": int(only(data)["profileId"])}
+    assert (await two.client.post("/esim/profile/suspend", named)).data["asyncStatus"] == "PENDING"
+    async with asyncio.timeout(PATIENCE):
+        while (refused := await two.client.post("/esim/profile/suspend", named)).code == "000000":
+            await asyncio.sleep(0.02)
+    assert (refused.code, refused.data["reason"]) == ("200002", "REFUSED_BY_SUPPLIER")
     assert await two.audits() == []
 
 

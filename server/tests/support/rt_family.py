@@ -144,12 +144,15 @@ class Upstream:
         self._allowed = allowed
         self._faults: dict[str, deque[Fault]] = {}
         self._times: deque[float] = deque()
+        self._before: dict[str, str] = {}  # by esimTranNo: the status that an eSIM had before it was suspended
         self._messages = itertools.cycle(("errorMsg", "errorMessage"))
         self._operations: dict[str, Callable[[Any], Any]] = {
             "esim/order": self._order,
             "esim/query": self._query,
             "esim/cancel": self._cancel,
             "esim/revoke": self._revoke,
+            "esim/suspend": self._suspend,
+            "esim/unsuspend": self._unsuspend,
             "esim/usage/query": self._usage,
             "balance/query": lambda _: {"balance": self.book.balance},
             "package/list": lambda _: {"packageList": list(self.book.packages.values())},
@@ -311,6 +314,20 @@ class Upstream:
         if esim.esimStatus in ("CANCEL", "REVOKE"):
             raise Refused("200002", "Not allowed in this status")
         esim.esimStatus = "REVOKE"
+        return {}
+
+    def _suspend(self, content: Mapping[str, Any]) -> Any:
+        _, esim = self._named(content)
+        if esim.esimStatus not in ("GOT_RESOURCE", "IN_USE"):
+            raise Refused("200002", "Not allowed in this status")
+        self._before[esim.esimTranNo], esim.esimStatus = esim.esimStatus, "SUSPENDED"
+        return {}
+
+    def _unsuspend(self, content: Mapping[str, Any]) -> Any:
+        _, esim = self._named(content)
+        if esim.esimStatus != "SUSPENDED":
+            raise Refused("200002", "Not allowed in this status")
+        esim.esimStatus = self._before.pop(esim.esimTranNo, "IN_USE")
         return {}
 
     def _named(self, content: Mapping[str, Any]) -> tuple[Order, Esim]:

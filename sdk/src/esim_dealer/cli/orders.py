@@ -35,7 +35,7 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--period", type=int, metavar="N", help="days, where the package is sold by the day")
     command.add_argument("--transaction-id", metavar="ID", help="your idempotency key (default: a new one, printed)")
     command.add_argument("--price", type=money, metavar="P", help="unit price (default: looked up)")
-    _add_wait(command, "wait until it is applied (default: 300 s)")
+    _add_wait(command.add_argument, "wait until it is applied (default: 300 s)")
 
     command = commands.add("query", query, "show an order")
     command.add_argument("order_no", nargs="?", metavar="ORDER_NO")

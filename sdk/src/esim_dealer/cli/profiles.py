@@ -1,5 +1,5 @@
-"""`esim-dealer profiles | plans | usage | cancel | advance`: eSIMs, their plans and usage, and their life in the test
-environment."""
+"""`esim-dealer profiles | plans | usage | cancel | suspend | unsuspend | advance`: eSIMs, their plans and usage, and
+their life in the test environment."""
 
 import argparse
 import itertools
@@ -27,6 +27,12 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--refresh", action="store_true", help="ask its supplier first")
 
     command = commands.add("cancel", cancel, "void a profile without a refund")
+    command.add_argument("profile", metavar="ID", help="its iccid or profileId")
+
+    command = commands.add("suspend", suspend, "suspend an eSIM until unsuspend")
+    command.add_argument("profile", metavar="ID", help="its iccid or profileId")
+
+    command = commands.add("unsuspend", unsuspend, "let a suspended eSIM work again")
     command.add_argument("profile", metavar="ID", help="its iccid or profileId")
 
     command = commands.add("advance", advance, "move an eSIM through its life, in the test environment")
@@ -81,6 +87,14 @@ def usage(session: Session, options: argparse.Namespace) -> None:
 
 def cancel(session: Session, options: argparse.Namespace) -> None:
     session.show(session.dealer.cancel(**profile_name(options.profile)))
+
+
+def suspend(session: Session, options: argparse.Namespace) -> None:
+    session.show(session.dealer.suspend(**profile_name(options.profile)))
+
+
+def unsuspend(session: Session, options: argparse.Namespace) -> None:
+    session.show(session.dealer.unsuspend(**profile_name(options.profile)))
 
 
 def advance(session: Session, options: argparse.Namespace) -> None:

@@ -547,6 +547,27 @@ class Voided(Answer, kw_only=True):
     lifecycle_status: LifecycleStatus
 
 
+# /esim/profile/suspend, /esim/profile/unsuspend
+
+
+class SuspendProfile(Request):
+    """Exactly one of the two."""
+
+    profile_id: int | Annotated[str, Meta(min_length=1, max_length=20)] | None = None
+    iccid: Iccid | None = None
+
+
+class Suspended(Answer, kw_only=True):
+    order_no: str
+    item_no: str
+    profile_id: int
+    iccid: str
+    async_status: AsyncStatus
+    cancelled: bool
+    lifecycle_status: LifecycleStatus
+    suspended: bool
+
+
 # /esim/profile/usage
 
 

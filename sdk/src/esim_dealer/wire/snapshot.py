@@ -51,6 +51,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     usage_percent: float | UnsetType = UNSET
     activated: bool = False
     cancelled: bool = False
+    suspended: bool | UnsetType = UNSET
+    suspended_at: datetime | UnsetType = UNSET
 
 
 class AddedPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

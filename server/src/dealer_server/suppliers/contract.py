@@ -158,6 +158,19 @@ class NotVoided(msgspec.Struct, frozen=True):
 VoidOutcome = VoidDone | NotVoided | Pending | Unknown
 
 
+class SuspensionDone(msgspec.Struct, frozen=True):
+    """The eSIM is as was asked, also where it was so before."""
+
+
+class SuspensionRefused(msgspec.Struct, frozen=True):
+    """Surely it stays what it is. `message` is for the operator and holds no secret."""
+
+    message: str
+
+
+SuspensionOutcome = SuspensionDone | SuspensionRefused | Pending | Unknown
+
+
 class Bought(msgspec.Struct, frozen=True):
     """An eSIM in a dealer's hands: what its supplier is asked about. delivered_at: when it got its codes. data_bytes:
     its volume with all recharges, None: unlimited. added_bytes: what each of these added, the last one at
@@ -253,6 +266,7 @@ class Caps(msgspec.Struct, frozen=True):
     reuses_iccids: it may sell an ICCID again.
     lifecycle: how its eSIMs are followed after delivery; None: not at all.
     recharges: units may name an eSIM to recharge; they are answered with Applied.
+    suspend: its eSIMs can be suspended; a Builtin needs to do nothing for that.
     """
 
     parallel: int = 8
@@ -263,6 +277,7 @@ class Caps(msgspec.Struct, frozen=True):
     reuses_iccids: bool = True
     lifecycle: LifecycleTerms | None = LifecycleTerms()
     recharges: bool = False
+    suspend: bool = False
 
 
 class Supplier(Protocol):
@@ -336,6 +351,10 @@ class Remote(Supplier, Protocol):
     async def refresh(self, bought: Sequence[Bought], now: datetime) -> Sequence[ProfileReport | Unasked]:
         """The state and usage of these eSIMs; those it knows nothing of are missing. It asks about at least one, so
         that fewer are left for the next time. Not called unless `polled`."""
+        ...
+
+    async def set_suspended(self, esim: Bought, suspended: bool, now: datetime) -> SuspensionOutcome:
+        """Suspends the eSIM, or lets it work again; asked again, it does no harm. Not called unless `caps.suspend`."""
         ...
 
     def parse_event(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Event:

@@ -17,14 +17,17 @@ from dealer_server.suppliers.rt.upstream import RtSettings, RtUpstream
 
 
 class Kind(NamedTuple):
+    """`suspend`: whether its eSIMs can be suspended, as `Caps.suspend` says, for processes that make no suppliers."""
+
     settings: type[msgspec.Struct]
     make: Callable[[str, Any], Remote]
+    suspend: bool = False
 
 
 KINDS: dict[str, Kind] = {
     "es2plus": Kind(Es2PlusSettings, Es2Plus),
-    "rt_upstream": Kind(RtSettings, RtUpstream),
-    "chain": Kind(ChainSettings, Chain),
+    "rt_upstream": Kind(RtSettings, RtUpstream, suspend=True),
+    "chain": Kind(ChainSettings, Chain, suspend=True),
 }
 BUILTIN = (simulated.CODE, Stock.code)
 

@@ -28,6 +28,7 @@ from dealer_server.operations.orders.place import OrderBatcher
 from dealer_server.operations.orders.query import OrderQueryBatcher
 from dealer_server.operations.profiles import advance, show_qr
 from dealer_server.operations.profiles.query_usage import query_usage
+from dealer_server.operations.profiles.suspend import Suspender
 from dealer_server.operations.profiles.void import VoidBatcher
 from dealer_server.operations.recharges.request import RechargeBatcher
 from dealer_server.operations.refunds.request import RefundBatcher
@@ -114,6 +115,9 @@ async def _parts(stack: AsyncExitStack, shared: SharedParts, call_log: CallLog) 
         recharges=recharges,
         refunds=refunds,
         voids=voids,
+        suspender=Suspender(
+            database, shared.data_keys, suppliers_of(shared), report, now, shared.signals.refund_requested
+        ),
         record_step=call_log.record_step,
         usage=functools.partial(query_usage, database, now, shared.signals.lifecycle.set),
         advance=functools.partial(

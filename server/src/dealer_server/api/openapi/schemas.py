@@ -33,11 +33,13 @@ NAMED_BY: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "RefundOrder": ("anyOf", ("orderNo", "transactionId")),
     "RefundProfile": ("anyOf", ("profileId", "iccid")),
     "VoidProfile": ("oneOf", ("profileId", "iccid")),
+    "SuspendProfile": ("oneOf", ("profileId", "iccid")),
     "ProfileUsage": ("oneOf", ("profileId", "iccid")),
     "AdvanceProfile": ("oneOf", ("profileId", "iccid")),
     "QueryTopup": ("anyOf", ("topupNo", "transactionId")),
     "CancelTopup": ("anyOf", ("topupNo", "transactionId")),
 }
+TIMES = ("Time", "time", "At")  # how the name of every time ends
 _CITATION = re.compile(r"\s*\((?:specification|decisions)[^)]*\)")
 
 
@@ -111,7 +113,7 @@ def _corrected(field: str, schema: Json, required: bool) -> Json:
         return {"type": "number", "minimum": 0}
     if schema == {"type": "string"} and field in _AMOUNTS:
         return dict(_MONEY_ANSWERED)
-    if schema == {"type": "string"} and field.endswith(("Time", "time")):  # msgspec takes it without an offset too
+    if schema == {"type": "string"} and field.endswith(TIMES):  # msgspec takes it without an offset too
         return {"type": "string", "format": "date-time"}
     return _ecma(schema)
 

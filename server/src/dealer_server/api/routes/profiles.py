@@ -1,4 +1,4 @@
-"""The routes of eSIM profiles: list, void, read the usage, and move one on in the test environment."""
+"""The routes of eSIM profiles: list, void, suspend, read the usage, and move one on in the test environment."""
 
 from dealer_server.api.routes.route import Parts, route
 from dealer_server.operations.cache import Caller
@@ -32,6 +32,9 @@ FIELDS = {
     "usagePercent": "Used, of the whole.",
     "activated": "Whether it was ever activated.",
     "cancelled": "Whether it is void.",
+    "suspended": "Whether it is suspended, by the latest word of it; absent where it is not.",
+    "Suspended.suspended": "Whether it is suspended now.",
+    "suspendedAt": "Since when it is suspended; absent where its supplier did it and does not say.",
     "ProfileList.cancelled": "Only void ones, or only the others.",
     "asyncStatus": "`PENDING`: its supplier has to be asked.",
     "refresh": "Whether its supplier is asked first.",
@@ -42,6 +45,7 @@ FIELDS = {
     "AdvanceProfile.dataUsageBytes": "With `USE` only: the total used by then. Without it, everything.",
 }
 VOID_REFUSALS: tuple[ResultCode, ...] = ("000111", "310404", "200004", "200002")
+SUSPEND_REFUSALS: tuple[ResultCode, ...] = ("000111", "310404", "200022", "200010", "200002", "200004")
 
 
 @route(
@@ -79,6 +83,30 @@ async def cancel_profile(parts: Parts, caller: Caller, call: calls.VoidProfile) 
 )
 async def revoke_profile(parts: Parts, caller: Caller, call: calls.VoidProfile) -> calls.Voided:
     return await parts.voids.void(caller.tenant_id, call)
+
+
+@route(
+    operations.SUSPEND,
+    summary="Suspend a profile",
+    description=(
+        "Suspends a profile, named by `profileId` or `iccid`: it has no service until `/esim/profile/unsuspend`, and"
+        " its plan runs on. Repeating it is success. `asyncStatus` `PENDING`: its supplier has to be asked; wait for"
+        " `DELIVERY_UPDATED`, or repeat the call, which is refused with `200002` if the supplier refused."
+    ),
+    refusals=SUSPEND_REFUSALS,
+)
+async def suspend_profile(parts: Parts, caller: Caller, call: calls.SuspendProfile) -> calls.Suspended:
+    return await parts.suspender.suspend(caller.tenant_id, call)
+
+
+@route(
+    operations.UNSUSPEND,
+    summary="Let a suspended profile work again",
+    description="Ends what `/esim/profile/suspend` began. Everything else is as there.",
+    refusals=SUSPEND_REFUSALS,
+)
+async def unsuspend_profile(parts: Parts, caller: Caller, call: calls.SuspendProfile) -> calls.Suspended:
+    return await parts.suspender.unsuspend(caller.tenant_id, call)
 
 
 @route(

@@ -1,4 +1,4 @@
-"""A dealer's eSIMs: the list, one profile with its QR code and usage, and cancelling it."""
+"""A dealer's eSIMs: the list, one profile with its QR code and usage, cancelling and suspending it."""
 
 from collections.abc import AsyncIterator
 from typing import get_args
@@ -58,7 +58,9 @@ async def _span(connection: Connection, context: RequestContext) -> Span:
 async def show_profile(context: RequestContext) -> Html:
     order, view = await _load(context)
     supplier = next(item.supplier for item in order.items if view.profile in item.profiles)
-    return Html(order=order, view=view, reported=supplier != STOCK)
+    async with context.parts.database.connection() as connection:
+        suspension = await context.parts.suspender.offer(connection, order, view.profile.profile_id)
+    return Html(order=order, view=view, reported=supplier != STOCK, suspension=suspension)
 
 
 @download("/console/profiles/{profile_id}/qr.svg", DEALER_DEVELOPERS)
@@ -83,6 +85,27 @@ async def cancel(context: RequestContext) -> Redirect:
     result = await context.parts.voids.void(context.tenant_id, request, actor)
     done = result.async_status == "COMPLETED"
     return Redirect(_address(context), "The eSIM is cancelled" if done else "The supplier is asked to cancel it")
+
+
+@action("/console/profiles/{profile_id}/suspend", DEALER_FINANCE)
+async def suspend(context: RequestContext) -> Redirect:
+    """As /esim/profile/suspend does."""
+    result = await context.parts.suspender.suspend(context.tenant_id, *_suspension(context))
+    done = result.async_status == "COMPLETED"
+    return Redirect(_address(context), "The eSIM is suspended" if done else "The supplier is asked to suspend it")
+
+
+@action("/console/profiles/{profile_id}/unsuspend", DEALER_FINANCE)
+async def unsuspend(context: RequestContext) -> Redirect:
+    """As /esim/profile/unsuspend does."""
+    result = await context.parts.suspender.unsuspend(context.tenant_id, *_suspension(context))
+    done = result.async_status == "COMPLETED"
+    return Redirect(_address(context), "The eSIM works again" if done else "The supplier is asked to let it work again")
+
+
+def _suspension(context: RequestContext) -> tuple[calls.SuspendProfile, Actor]:
+    request = call(calls.SuspendProfile, profileId=context.path["profile_id"])
+    return request, Actor.current(context.author, params.text(context.form, "reason"))
 
 
 @action("/console/profiles/{profile_id}/usage", DEALERS)

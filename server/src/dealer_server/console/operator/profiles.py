@@ -12,6 +12,7 @@ from dealer_server.console.shared.permissions import CODE_VIEWERS, OPERATOR_SUPP
 from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.operations.profiles.reveal_activation_code import reveal_activation_code
+from dealer_server.operations.profiles.suspend import Offer
 from dealer_server.rules.esim import activation_code, qr
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import STOCK, Item, Profile
@@ -38,6 +39,7 @@ class ProfileView(NamedTuple):
     life: Lifecycle | None
     bought: Purchase | None
     voiding: bool
+    suspension: Offer
     events: list[timeline.Event]
 
     @property
@@ -129,6 +131,7 @@ async def _view(connection: Connection, context: RequestContext, owner: ProfileO
         calls=await orders.calls(connection, tenant_id, span, EVENTS),
         lives=await orders.lives(connection, tenant_id, span, EVENTS),
         voids=[void] if void else (),
+        suspensions=await orders.suspensions(connection, tenant_id, span, EVENTS),
         refunds=[row for row in refunds if any(line.profile_id == profile_id for line in row.lines)],
         deliveries=(),
         attempts={},
@@ -141,6 +144,7 @@ async def _view(connection: Connection, context: RequestContext, owner: ProfileO
         life=await console_profiles.lifecycle(connection, tenant_id, profile_id),
         bought=purchases[-1] if purchases else None,
         voiding=void is not None and void.outcome is None,
+        suspension=await context.parts.suspender.offer(connection, order, profile_id),
         events=[event._replace(title=_title(event.title, profile_id)) for event in timeline.events(history)],
     )
 

@@ -142,6 +142,8 @@ def profile(of: Profile, item: Item, tenant_id: int, links: Links) -> wire.Profi
         usage_percent=UNSET if not total else round(min(used / total, 1) * 100, 2),
         activated=of.activated,
         cancelled=of.cancelled,
+        suspended=of.shows_suspended or UNSET,
+        suspended_at=whole_seconds(of.suspended_at) if of.shows_suspended and of.suspended_at else UNSET,
     )
 
 

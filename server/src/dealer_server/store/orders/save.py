@@ -36,7 +36,7 @@ VOID = Part(("lifecycle_status", "cancelled", "refunded", "held"), requeues=True
 """Refunds and cancellations."""
 LIFECYCLE = Part(
     ("lifecycle_status", "activated", "cancelled", "esim_status", "smdp_status", "plan_use_status",
-     "plan_use_start_at", "plan_use_end_at", "data_total_bytes", "data_usage_bytes"),
+     "plan_use_start_at", "plan_use_end_at", "data_total_bytes", "data_usage_bytes", "suspended", "suspended_at"),
     guard="p.iccid IS NOT NULL",
 )  # fmt: skip
 """What suppliers report of profiles with codes, and what time does to them."""
@@ -52,6 +52,8 @@ _TYPES = {
     "plan_use_end_at": "timestamptz",
     "data_total_bytes": "bigint",
     "data_usage_bytes": "bigint",
+    "suspended": "bool",
+    "suspended_at": "timestamptz",
 }  # every other column is text
 
 
@@ -85,7 +87,8 @@ async def _look_at_recharges(session: Connection | Session, void: Sequence[tuple
     await session.fetch(
         "UPDATE order_item i SET due_at = least(i.due_at, $1)"
         f" FROM {batch('key', 2, tenant_id='bigint', profile_id='bigint')}"
-        " CROSS JOIN LATERAL (SELECT r.order_id, r.line FROM profile r WHERE r.tenant_id = key.tenant_id AND r.recharges = key.profile_id"
+        " CROSS JOIN LATERAL (SELECT r.order_id, r.line FROM profile r"
+        "  WHERE r.tenant_id = key.tenant_id AND r.recharges = key.profile_id"
         "  AND r.lifecycle_status = 'PENDING' OFFSET 0) r"
         " WHERE i.tenant_id = key.tenant_id AND i.order_id = r.order_id AND i.line = r.line AND i.due_at IS NOT NULL",
         now,

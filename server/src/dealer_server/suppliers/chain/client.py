@@ -7,7 +7,7 @@ lost. Its webhooks are signed; still they are only a reason to ask, so that its 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import closing
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, TypeVar
 
@@ -30,6 +30,9 @@ from dealer_server.suppliers.contract import (
     Purchase,
     Rejected,
     RejectedCode,
+    SuspensionDone,
+    SuspensionOutcome,
+    SuspensionRefused,
     Unasked,
     Unknown,
     VoidDone,
@@ -73,7 +76,7 @@ class Chain:
 
     def __init__(self, code: str, settings: ChainSettings, refresh_seconds: float = REFRESH_SECONDS):
         self.code = code
-        self.caps = Caps(parallel=settings.parallel, polled=True, own_plan_end=True)
+        self.caps = Caps(parallel=settings.parallel, polled=True, own_plan_end=True, suspend=True)
         self._settings = settings
         self._refresh_seconds = refresh_seconds
         self._rate_limiter = RateLimiter(settings.per_second)
@@ -112,8 +115,7 @@ class Chain:
         """A refund is passed on as a refund, so that the money comes back to us too; a cancellation as one."""
         try:
             if not unit.for_refund:
-                named = {"iccid": unit.iccid} if unit.unit_ref is None else {"profile_id": unit.unit_ref}
-                voided = await self._limited(self._dealer.cancel(**named))
+                voided = await self._limited(self._dealer.cancel(**_named(unit)))
                 return VoidDone() if voided.async_status == "COMPLETED" else Pending(POLL_SECONDS[0])
             refund = await self._limited(
                 self._dealer.refund(
@@ -128,6 +130,16 @@ class Chain:
             return VoidDone()
         return Pending(POLL_SECONDS[0]) if refund.status == "REFUNDING" else NotVoided("its refund was rejected")
 
+    async def set_suspended(self, esim: Bought, suspended: bool, now: datetime) -> SuspensionOutcome:
+        try:
+            call = self._dealer.suspend if suspended else self._dealer.unsuspend
+            answer = await self._limited(call(**_named(esim)))
+        except (errors.Conflict, errors.NotFound, errors.NotSupported, errors.InvalidRequest) as error:
+            return SuspensionRefused(_words(error))
+        except DealerError as error:
+            return Unknown(_words(error))
+        return SuspensionDone() if answer.async_status == "COMPLETED" else Pending(POLL_SECONDS[0])
+
     async def refresh(self, bought: Sequence[Bought], now: datetime) -> list[ProfileReport | Unasked]:
         """One by one, for as long as there is time; the others are Unasked."""
         answers: list[ProfileReport | Unasked] = []
@@ -140,7 +152,7 @@ class Chain:
         return answers
 
     async def _reported(self, esim: Bought, now: datetime) -> list[ProfileReport]:
-        """The report on one eSIM, if there is one."""
+        """The reports on one eSIM, if there are any."""
         try:
             snapshot = await self._limited(self._dealer.query(transaction_id=esim.unit_key))
         except DealerError:
@@ -148,7 +160,8 @@ class Chain:
         profile = _profile(snapshot)
         if profile is None:
             return []
-        return [ProfileReport(_report(profile, snapshot, now), iccid=esim.iccid, unit_key=esim.unit_key)]
+        reports = _report(profile, snapshot, now), _suspension(profile, now)
+        return [ProfileReport(report, iccid=esim.iccid, unit_key=esim.unit_key) for report in reports]
 
     def parse_event(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Event:
         try:
@@ -232,6 +245,10 @@ def _read(snapshot: Snapshot, purchase: Purchase, now: datetime) -> Outcome:
     return Pending(poll, "QUERY", snapshot.order_no)
 
 
+def _named(esim: Bought | VoidUnit) -> dict[str, str]:
+    return {"iccid": esim.iccid} if esim.unit_ref is None else {"profile_id": esim.unit_ref}
+
+
 def _profile(snapshot: Snapshot) -> Profile | None:
     items: Sequence[OrderItem] = snapshot.items or ()
     profiles = [profile for item in items for profile in item.profiles or ()]
@@ -248,7 +265,17 @@ def _report(profile: Profile, snapshot: Snapshot, now: datetime) -> Report:
         data_total_bytes=None if used is UNSET or remain is UNSET else used + remain,
         plan_started_at=profile.plan_use_start_time or None,
         plan_ends_at=profile.plan_use_end_time or None,
+        suspended=profile.suspended is True,
     )
+
+
+def _suspension(profile: Profile, now: datetime) -> Report:
+    """That it is suspended, or not, as of now: updateTime is in whole seconds, so that two words of one second would
+    count as one. For the same reason since when it is so is put as late in its second as it can be."""
+    since = profile.suspended_at or None
+    if since is not None:
+        since = max(since, min(since + timedelta(microseconds=999_999), now))
+    return Report(now, suspended=profile.suspended is True, suspended_at=since)
 
 
 _CLASSES: tuple[tuple[type[DealerError], RejectedCode, bool], ...] = (

@@ -38,6 +38,8 @@ from dealer_server.suppliers.contract import (
     Purchase,
     Rejected,
     RejectedCode,
+    SuspensionOutcome,
+    SuspensionRefused,
     Unknown,
     VoidDone,
     VoidOutcome,
@@ -243,6 +245,9 @@ class Es2Plus:
         if burnt:
             return VoidDone()
         return NotVoided(f"the SM-DP+ does not cancel the profile, which may be downloaded already: {refused.message}")
+
+    async def set_suspended(self, esim: Bought, suspended: bool, now: datetime) -> SuspensionOutcome:
+        return SuspensionRefused("ES2+ suspends no profile")
 
     async def refresh(self, bought: Sequence[Bought], now: datetime) -> list[ProfileReport]:
         """By getProfileStatus; an eSIM whose call failed is missing."""

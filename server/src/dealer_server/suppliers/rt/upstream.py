@@ -27,6 +27,9 @@ from dealer_server.suppliers.contract import (
     Purchase,
     Rejected,
     RejectedCode,
+    SuspensionDone,
+    SuspensionOutcome,
+    SuspensionRefused,
     Unknown,
     VoidDone,
     VoidOutcome,
@@ -70,7 +73,7 @@ class RtUpstream:
 
     def __init__(self, code: str, settings: RtSettings):
         self.code = code
-        self.caps = Caps(settings.parallel, polled=True, own_plan_end=True, event_status=200)
+        self.caps = Caps(settings.parallel, polled=True, own_plan_end=True, event_status=200, suspend=True)
         self.senders = settings.sender_ips
         self._settings = settings
         self._calls = Calls(settings)
@@ -98,6 +101,15 @@ class RtUpstream:
         try:
             async with asyncio.timeout(METHOD_SECONDS):
                 return await self._void(unit)
+        except (NotSent, NoAnswer, ValueError) as error:
+            return Unknown(str(error))
+        except TimeoutError:
+            return Unknown("no answer in time")
+
+    async def set_suspended(self, esim: Bought, suspended: bool, now: datetime) -> SuspensionOutcome:
+        try:
+            async with asyncio.timeout(METHOD_SECONDS):
+                return await self._set_suspended(esim, suspended)
         except (NotSent, NoAnswer, ValueError) as error:
             return Unknown(str(error))
         except TimeoutError:
@@ -251,6 +263,21 @@ class RtUpstream:
             after = await self._profile(unit)
             return VoidDone() if after and after.is_void else NotVoided(said.words)
         return Unknown(said.words)
+
+    # Suspending
+
+    async def _set_suspended(self, esim: Bought, suspended: bool) -> SuspensionOutcome:
+        """A refusal may mean that it was done already, by a call whose answer was lost."""
+        named = {"esimTranNo": esim.unit_ref} if esim.unit_ref else {"iccid": esim.iccid}
+        said = await self._calls.call("esim/suspend" if suspended else "esim/unsuspend", named)
+        if not said.code:
+            return SuspensionDone()
+        if said.code != _NOT_IN_THIS_STATUS:
+            return Unknown(said.words)
+        profile = await self._profile(esim)
+        if profile and not profile.is_void and profile.is_suspended == suspended:
+            return SuspensionDone()
+        return SuspensionRefused(said.words)
 
     # Asking
 
