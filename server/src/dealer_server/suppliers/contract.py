@@ -132,6 +132,43 @@ class NotVoided(msgspec.Struct, frozen=True):
 VoidOutcome = VoidDone | NotVoided | Pending | Unknown
 
 
+class Sms(msgspec.Struct, frozen=True):
+    """A text for the device in which an eSIM is installed. `sms_key`: the same whenever this one is asked for.
+    asked_before: an earlier call may have sent it; so only where `Caps.sms_repeatable`."""
+
+    sms_key: str
+    iccid: str
+    message: str
+    unit_ref: str | None = None
+    asked_before: bool = False
+
+    def __repr__(self) -> str:
+        return f"Sms(sms_key={self.sms_key!r})"  # the text stays out of logs
+
+
+class SmsSent(msgspec.Struct, frozen=True):
+    """The supplier has sent it."""
+
+
+class SmsFailed(msgspec.Struct, frozen=True):
+    """It is not tried again. `detail` is for the operator and holds no word of the text, which suppliers may repeat in
+    their own. maybe_sent: nobody knows whether it was sent; else surely not."""
+
+    detail: str
+    maybe_sent: bool = False
+
+
+class SmsWaits(msgspec.Struct, frozen=True):
+    """Not sent so far: ask again after a while. maybe_sent: the supplier has taken it, so that it may send it yet; else
+    this call surely did nothing."""
+
+    seconds: float
+    maybe_sent: bool = False
+
+
+SmsOutcome = SmsSent | SmsFailed | SmsWaits | Unknown
+
+
 class Bought(msgspec.Struct, frozen=True):
     """An eSIM in a dealer's hands: what its supplier is asked about. delivered_at: when it got its codes. data_bytes:
     its volume, None: unlimited."""
@@ -223,6 +260,7 @@ class Caps(msgspec.Struct, frozen=True):
     event_status: the HTTP status that its messages are answered with.
     reuses_iccids: it may sell an ICCID again.
     lifecycle: how its eSIMs are followed after delivery; None: not at all.
+    sms: it sends SMS. sms_repeatable: once, however often it is asked with the same sms_key.
     """
 
     parallel: int = 8
@@ -232,6 +270,8 @@ class Caps(msgspec.Struct, frozen=True):
     event_status: int = 204
     reuses_iccids: bool = True
     lifecycle: LifecycleTerms | None = LifecycleTerms()
+    sms: bool = False
+    sms_repeatable: bool = False
 
 
 class Supplier(Protocol):
@@ -270,7 +310,8 @@ class ReportSource(Protocol):
 
 
 class Builtin(Supplier, Protocol):
-    """A supplier in this process. It needs no network, and its answer follows from the unit and the time alone."""
+    """A supplier in this process. It needs no network, and its answer follows from the unit and the time alone. With
+    `Caps.sms` an SMS is sent once it is written down."""
 
     @property
     def reports(self) -> ReportSource | None:
@@ -305,6 +346,10 @@ class Remote(Supplier, Protocol):
     async def refresh(self, bought: Sequence[Bought], now: datetime) -> Sequence[ProfileReport | Unasked]:
         """The state and usage of these eSIMs; those it knows nothing of are missing. It asks about at least one, so
         that fewer are left for the next time. Not called unless `polled`."""
+        ...
+
+    async def send_sms(self, sms: Sms, now: datetime) -> SmsOutcome:
+        """Sends a text to the device of an eSIM. Not called unless `sms`."""
         ...
 
     def parse_event(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Event:

@@ -27,6 +27,7 @@ async def console_app(shared: SharedParts, parts: routes.Parts) -> AsyncIterator
             settings=shared.settings,
             refunds=parts.refunds,
             voids=parts.voids,
+            sms=parts.sms,
             outbound=parts.outbound,
             callbacks=parts.callbacks,
             passwords=Passwords(),

@@ -25,6 +25,7 @@ NAMED_BY: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "RefundProfile": ("anyOf", ("profileId", "iccid")),
     "VoidProfile": ("oneOf", ("profileId", "iccid")),
     "ProfileUsage": ("oneOf", ("profileId", "iccid")),
+    "SendSms": ("oneOf", ("profileId", "iccid")),
     "AdvanceProfile": ("oneOf", ("profileId", "iccid")),
     "QueryTopup": ("anyOf", ("topupNo", "transactionId")),
     "CancelTopup": ("anyOf", ("topupNo", "transactionId")),

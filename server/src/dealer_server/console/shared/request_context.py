@@ -12,6 +12,7 @@ import msgspec
 
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys, MasterKeys
+from dealer_server.operations.profiles.send_sms import SmsSender
 from dealer_server.operations.profiles.void import VoidBatcher
 from dealer_server.operations.refunds.request import RefundBatcher
 from dealer_server.operations.users.password import Passwords
@@ -50,6 +51,7 @@ class Parts(NamedTuple):
     settings: Settings
     refunds: RefundBatcher
     voids: VoidBatcher
+    sms: SmsSender
     outbound: Outbound
     callbacks: Policy
     passwords: Passwords

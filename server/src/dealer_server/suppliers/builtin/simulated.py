@@ -78,7 +78,8 @@ class Simulated:
     def __init__(self, seed: bytes, speed: float = 1.0):
         assert len(seed) >= 16 and speed > 0
         terms = LifecycleTerms(plan_speed=speed, first_refresh_seconds=None, scripted_packages=SCRIPTED_PACKAGES)
-        self.caps = Caps(parallel=1, polled=True, reuses_iccids=False, lifecycle=terms)  # it answers without waiting
+        # parallel: it answers without waiting.
+        self.caps = Caps(parallel=1, polled=True, reuses_iccids=False, lifecycle=terms, sms=True)
         self._seed = seed
         self._speed = speed
         spread = hmac.digest(seed, b"iccid", "sha256")
