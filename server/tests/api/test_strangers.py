@@ -26,6 +26,7 @@ NAMING = ("orderNo", "transactionId", "itemNo", "profileId", "iccid")
 BESIDE: Mapping[str, Json] = {
     "/esim/order": {"amount": "1.80", "items": [LINE]},
     "/test/profile/advance": {"step": "DOWNLOAD"},
+    "/esim/profile/sms": {"message": "hello"},
     "/webhook/set": {"callbackUrl": "https://example.com/hooks"},
 }
 

@@ -67,6 +67,8 @@ VOCABULARY = {
     "accountType": "AccountType",
     "entryType": "EntryType",
     "Top-up status": "TopupStatus",
+    "SMS status": "SmsStatus",
+    "failReason": "SmsFailReason",
     "payMethod": "PayMethod",
     "Package type": "PackageType",
     "Package status": "PackageStatus",
