@@ -10,7 +10,7 @@ from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.console.operator_pages import acts
 from support.refunds import bought, profiles
-from support.sms import SMS, TEXT, installed, new, rows
+from support.suppliers.sms import SMS, TEXT, installed, new, rows
 
 EVIL = '"><script>alert(1)</script>'
 FORM = re.compile(r'name="transaction_id" value="(console-[0-9a-f]{16})"')

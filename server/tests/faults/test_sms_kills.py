@@ -12,9 +12,9 @@ from support.api_client import ApiClient, Service, running_service
 from support.processes import environment, running
 from support.refunds import bought, profiles
 from support.rt_family import running_upstream
-from support.sms import SMS, a_minute_passes, installed, new, rows, sent
 from support.supplier_setup import Source, fresh, hop, set_up
 from support.suppliers.purchases import routed
+from support.suppliers.sms import SMS, a_minute_passes, installed, new, rows, sent
 
 KILLED = -9
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from support.patience import PATIENCE
-from support.sms import SMS, TEXT, new, rows, sent, tables_with
 from support.suppliers.purchases import PurchaseFixture, purchase_fixture
+from support.suppliers.sms import SMS, TEXT, new, rows, sent, tables_with
 
 
 @pytest.fixture

@@ -27,9 +27,9 @@ from dealer_server.suppliers.contract import (
 )
 from support.api_client import ApiClient, Service, running_service
 from support.patience import PATIENCE
-from support.sms import SMS, a_minute_passes, new, rows, sent
 from support.supplier_setup import free_address, fresh
 from support.suppliers.purchases import routed
+from support.suppliers.sms import SMS, a_minute_passes, new, rows, sent
 
 
 @dataclass

@@ -22,10 +22,14 @@ async def read_sms(
     connection: Connection, data_keys: DataKeys, tenant_id: int, profile_id: int, limit: int
 ) -> list[SmsText]:
     """The profile's latest SMS, newest first."""
-    return [
-        SmsText(sms, sms.message and data_keys.open(sms.message, sms_context(tenant_id, sms.sms_id)).decode())
-        for sms in await sms_store.of_profile(connection, tenant_id, profile_id, limit)
-    ]
+    found = await sms_store.of_profile(connection, tenant_id, profile_id, limit)
+    return [SmsText(sms, _text(data_keys, tenant_id, sms)) for sms in found]
+
+
+def _text(data_keys: DataKeys, tenant_id: int, sms: Sms) -> str | None:
+    if sms.message is None:
+        return None
+    return data_keys.open(sms.message, sms_context(tenant_id, sms.sms_id)).decode()
 
 
 async def reveal_sms(

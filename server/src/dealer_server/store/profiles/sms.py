@@ -144,7 +144,8 @@ async def record(
     sms_id)."""
     rows = await session.fetch(
         "UPDATE sms s SET status = new.status, fail_reason = new.fail_reason, detail = new.detail, due_at = new.due_at,"
-        " in_doubt = new.in_doubt, claim = NULL, finished_at = CASE WHEN new.status <> 'PENDING' THEN $1 END"
+        " in_doubt = new.in_doubt, claim = NULL,"
+        " finished_at = CASE WHEN new.status <> 'PENDING' THEN $1::timestamptz END"
         " FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::timestamptz[],"
         " $9::bool[]) AS new(claim, tenant_id, sms_id, status, fail_reason, detail, due_at, in_doubt)"
         " WHERE s.tenant_id = new.tenant_id AND s.sms_id = new.sms_id AND s.claim = new.claim"
