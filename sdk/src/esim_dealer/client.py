@@ -60,6 +60,7 @@ from esim_dealer.wire.calls import (
     Refund,
     Regions,
     Request,
+    Sms,
     Suspended,
     Topup,
     Usage,
@@ -311,6 +312,18 @@ class Dealer:
         Raises NotFound, Conflict where the profile has no codes yet, NotSupported where nobody reports on it.
         """
         return self._perform(operations.usage(profile_id, iccid, refresh))
+
+    def sms(
+        self, transaction_id: str, message: str, *, profile_id: int | str | None = None, iccid: str | None = None
+    ) -> Sms:
+        """Send a text of 1 to 500 characters to the device in which the profile is installed; one a minute.
+
+        `transaction_id` is your idempotency key: with the same one and the same text nothing is sent again, and
+        `duplicate` is true; that is also how you learn what became of one whose `status` was PENDING. FAILED with
+        `fail_reason` UNKNOWN: it may have been sent. Raises NotFound, Conflict, NotSupported, RateLimited,
+        TransactionIdReused.
+        """
+        return self._perform(operations.sms(transaction_id, message, profile_id, iccid))
 
     def advance(
         self,
@@ -605,6 +618,12 @@ class AsyncDealer:
     ) -> Usage:
         """See Dealer.usage."""
         return await self._perform(operations.usage(profile_id, iccid, refresh))
+
+    async def sms(
+        self, transaction_id: str, message: str, *, profile_id: int | str | None = None, iccid: str | None = None
+    ) -> Sms:
+        """See Dealer.sms."""
+        return await self._perform(operations.sms(transaction_id, message, profile_id, iccid))
 
     async def advance(
         self,

@@ -254,6 +254,13 @@ def usage(profile_id: int | str | None, iccid: str | None, refresh: bool) -> Cal
     return Call(wire.USAGE, calls.ProfileUsage(profile_id=profile_id, iccid=iccid, refresh=refresh or None))
 
 
+def sms(transaction_id: str, message: str, profile_id: int | str | None, iccid: str | None) -> Call[calls.Sms]:
+    """Raises ValueError unless exactly one of profile_id and iccid is given."""
+    _one_of(profile_id, iccid)
+    request = calls.SendSms(transaction_id=transaction_id, profile_id=profile_id, iccid=iccid, message=message)
+    return Call(wire.SMS, request)
+
+
 def advance(
     step: AdvanceStep, profile_id: int | str | None, iccid: str | None, data_usage_bytes: int | None
 ) -> Call[Profile]:

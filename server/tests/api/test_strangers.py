@@ -27,6 +27,7 @@ BESIDE: Mapping[str, Json] = {
     "/esim/order": {"amount": "1.80", "items": [LINE]},
     "/esim/order/check": {"items": [LINE]},
     "/test/profile/advance": {"step": "DOWNLOAD"},
+    "/esim/profile/sms": {"message": "hello"},
     "/webhook/set": {"callbackUrl": "https://example.com/hooks"},
 }
 

@@ -68,6 +68,8 @@ VOCABULARY = {
     "accountType": "AccountType",
     "entryType": "EntryType",
     "Top-up status": "TopupStatus",
+    "SMS status": "SmsStatus",
+    "failReason": "SmsFailReason",
     "payMethod": "PayMethod",
     "Package type": "PackageType",
     "Package status": "PackageStatus",

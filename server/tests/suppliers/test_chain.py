@@ -29,6 +29,7 @@ from support.api_client import ApiClient, Service, running_service
 from support.patience import PATIENCE
 from support.supplier_setup import free_address, fresh
 from support.suppliers.purchases import routed
+from support.suppliers.sms import SMS, a_minute_passes, new, rows, sent
 
 
 @dataclass
@@ -135,6 +136,51 @@ async def test_use_at_a_is_seen_at_b(two: Two):
     assert (seen["lifecycleStatus"], seen["planUseStatus"], seen["usagePercent"]) == ("ACTIVATED", "STARTED", 50)
     assert seen["planUseEndTime"] == only(await two.bought())["planUseEndTime"]
     assert await two.audits() == []
+
+
+async def test_an_sms_at_b_is_sent_at_a_once_and_b_knows_what_became_of_it(two: Two):
+    data, bought = await two.delivered()
+    there = only(bought)["profileId"]
+    assert (await two.at_a.post("/test/profile/advance", {"profileId": there, "step": "ENABLE"})).code == "000000"
+    await two.until(data["orderNo"], lambda order: only(order)["lifecycleStatus"] == "ACTIVATED")
+    call = new(only(data))
+    assert (await two.client.post(SMS, call)).data["status"] == "PENDING"
+    done = (await sent(two.client, call)).data
+    assert (done["status"], done["duplicate"]) == ("SENT", True)
+    [(sms_id,)] = await rows(two.b, "SELECT sms_id FROM sms")
+    at_a = await rows(two.a, "SELECT profile_id, status, transaction_id FROM sms")
+    assert at_a == [(int(there), "SENT", f"m-{sms_id}")]
+    assert await two.audits() == []
+
+
+async def test_an_sms_that_a_refuses_failed_at_b_and_was_surely_not_sent(two: Two):
+    data, bought = await two.delivered()
+    there = only(bought)["profileId"]
+    await two.at_a.post("/test/profile/advance", {"profileId": there, "step": "ENABLE"})
+    await two.until(data["orderNo"], lambda order: only(order)["lifecycleStatus"] == "ACTIVATED")
+    await rows(two.a, "UPDATE profile SET plan_use_status = 'ENDED' WHERE profile_id = $1", int(there))
+    done = (await sent(two.client, new(only(data)))).data
+    assert (done["status"], done["failReason"]) == ("FAILED", "NOT_SENT")
+    assert await rows(two.b, "SELECT detail FROM sms") == [("refused with 200002",)]
+    assert await rows(two.a, "SELECT count(*) FROM sms") == [(0,)]
+
+
+async def test_an_sms_waits_until_a_takes_one_more(two: Two):
+    data, bought = await two.delivered()
+    there = only(bought)["profileId"]
+    await two.at_a.post("/test/profile/advance", {"profileId": there, "step": "ENABLE"})
+    await two.until(data["orderNo"], lambda order: only(order)["lifecycleStatus"] == "ACTIVATED")
+    assert (await two.at_a.post(SMS, new(only(bought)))).code == "000000"
+    call = new(only(data))
+    await two.client.post(SMS, call)
+    async with asyncio.timeout(PATIENCE):
+        while await rows(two.b, "SELECT claims, claim, in_doubt FROM sms") != [(1, None, False)]:
+            await asyncio.sleep(0.02)
+    assert (await two.client.post(SMS, call)).data["status"] == "PENDING"
+    await a_minute_passes(two.a)
+    await rows(two.b, "UPDATE sms SET due_at = now()")
+    assert (await sent(two.client, call)).data["status"] == "SENT"
+    assert await rows(two.a, "SELECT count(*) FROM sms") == [(2,)]
 
 
 async def test_what_the_pace_leaves_no_time_for_is_not_taken_for_asked(two: Two):

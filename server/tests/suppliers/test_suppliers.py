@@ -53,8 +53,8 @@ def test_what_the_registry_says_of_a_kind_its_suppliers_say_too():
     }
     for name, kind in registry.KINDS.items():
         if (given := settings[name]) is not None:
-            assert kind.make(name, given).caps.suspend == kind.suspend, name
-    assert not registry.KINDS["es2plus"].suspend
+            assert kind.make(name, given).caps.suspend == kind.caps.suspend, name
+    assert not registry.KINDS["es2plus"].caps.suspend
     assert Simulated(SEED).caps.suspend and not Stock.caps.suspend
 
 

@@ -70,6 +70,7 @@ PAGES: tuple[Seen, ...] = (
     *_of("operator", "/console/profiles", "/console/regions"),
     Seen("operator", "/console/profiles/{number}", things=PROFILE),
     Seen("operator", "/console/profiles/{number}/code", things=PROFILE),
+    Seen("operator", "/console/profiles/{number}/sms", things=PROFILE),
     Seen("operator", "/console/packages/{code}/stock", things={"code": "DEMO-STOCK"}),
     Seen("operator", "/console/suppliers/{code}", "totals=1", {"code": "rt:near"}),
     Seen("operator", "/console/search", "q=Meridian"),
@@ -155,6 +156,12 @@ async def _life(
     await _refunds(client)
     profile = order["items"][0]["profiles"][0]
     await client.post("/test/profile/advance", {"iccid": profile["iccid"], "step": "USE", "dataUsageBytes": 2**29})
+    sms = {
+        "transactionId": "sms-2026-0001",
+        "iccid": profile["iccid"],
+        "message": "Welcome to Lyon. Switch roaming on.",
+    }
+    await client.post("/esim/profile/sms", sms)
     await park(service, client)
     await _topups(client, people["operator"])
     await _refused(client)

@@ -127,7 +127,8 @@ def package(code: str, **more: Any) -> dict[str, Any]:
 class Upstream:
     """`duplicates` is what becomes of a transactionId that comes twice: refused with that code; "FIRST" answers with
     the first order, "SECOND" sells another. `not_yet` is how it says that an order is not allocated, `slow` after how
-    many queries it is. `careless`: a query lists everything."""
+    many queries it is. `careless`: a query lists everything.
+    `sms`: the esimTranNos and the texts that were sent."""
 
     def __init__(self, per_second: float, allowed: int | None):
         self.book = Book()
@@ -137,6 +138,7 @@ class Upstream:
         self.slow = 0
         self.careless = False
         self.page_size = 500
+        self.sms: list[tuple[str, str]] = []
         self.let_go, self.hanging = asyncio.Event(), asyncio.Event()
         self.leave: Callable[[], Awaitable[None]]
         self.over = 0  # calls refused as too many
@@ -154,6 +156,7 @@ class Upstream:
             "esim/suspend": self._suspend,
             "esim/unsuspend": self._unsuspend,
             "esim/usage/query": self._usage,
+            "esim/sendSms": self._send_sms,
             "balance/query": lambda _: {"balance": self.book.balance},
             "package/list": lambda _: {"packageList": list(self.book.packages.values())},
         }
@@ -328,6 +331,13 @@ class Upstream:
         if esim.esimStatus != "SUSPENDED":
             raise Refused("200002", "Not allowed in this status")
         esim.esimStatus = self._before.pop(esim.esimTranNo, "IN_USE")
+        return {}
+
+    def _send_sms(self, content: Mapping[str, Any]) -> Any:
+        _, esim = self._named(content)
+        if esim.smdpStatus != "ENABLED":
+            raise Refused("200002", f"Not allowed in this status: {content['message']}")
+        self.sms.append((esim.esimTranNo, content["message"]))
         return {}
 
     def _named(self, content: Mapping[str, Any]) -> tuple[Order, Esim]:

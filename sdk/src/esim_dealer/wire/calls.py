@@ -42,6 +42,8 @@ from esim_dealer.wire.vocabulary import (
     RefundItemStatus,
     RefundStatus,
     ResultCode,
+    SmsFailReason,
+    SmsStatus,
     TopupStatus,
 )
 
@@ -594,6 +596,30 @@ class Usage(Answer, kw_only=True):
     usage_percent: float | UnsetType = UNSET
     real_time: bool
     last_update_time: datetime
+
+
+# /esim/profile/sms
+
+
+class SendSms(Request, kw_only=True):
+    """`profileId` or `iccid`, exactly one of the two."""
+
+    transaction_id: TransactionId
+    profile_id: int | Annotated[str, Meta(min_length=1, max_length=20)] | None = None
+    iccid: Iccid | None = None
+    message: Annotated[str, Meta(min_length=1, max_length=500)]
+
+    def __repr__(self) -> str:
+        return f"SendSms(transaction_id={self.transaction_id!r})"  # the text stays out of logs
+
+
+class Sms(Answer, kw_only=True):
+    """`failReason` where `status` is FAILED."""
+
+    sms_no: str
+    status: SmsStatus
+    fail_reason: SmsFailReason | UnsetType = UNSET
+    duplicate: bool
 
 
 # /test/profile/advance

@@ -43,6 +43,7 @@ REVOKE = Operation("/esim/profile/revoke", calls.VoidProfile, calls.Voided, writ
 SUSPEND = Operation("/esim/profile/suspend", calls.SuspendProfile, calls.Suspended, writes=True)
 UNSUSPEND = Operation("/esim/profile/unsuspend", calls.SuspendProfile, calls.Suspended, writes=True)
 USAGE = Operation("/esim/profile/usage", calls.ProfileUsage, calls.Usage)
+SMS = Operation("/esim/profile/sms", calls.SendSms, calls.Sms, writes=True)
 STATEMENT = Operation("/account/statement", calls.Statement, calls.Entries)
 TOPUP = Operation("/account/topup", calls.RequestTopup, calls.Topup, writes=True)
 TOPUP_QUERY = Operation("/account/topup/query", calls.QueryTopup, calls.Topup)

@@ -70,6 +70,8 @@ AttemptError = Literal[
     "INTERNAL",
 ]
 EndpointState = Literal["ACTIVE", "DISABLED", "NOT_SET"]
+SmsStatus = Literal["PENDING", "SENT", "FAILED"]
+SmsFailReason = Literal["NOT_SENT", "UNKNOWN"]
 
 # Raw words of the eSIM and of the SM-DP+ (specification 3.6). Others that suppliers send are passed on as they are.
 SMDP_STATUSES = ("RELEASED", "DOWNLOAD", "INSTALLATION", "ENABLED", "DISABLED", "DELETED")

@@ -28,6 +28,7 @@ async def console_app(shared: SharedParts, parts: routes.Parts) -> AsyncIterator
             refunds=parts.refunds,
             voids=parts.voids,
             suspender=parts.suspender,
+            sms=parts.sms,
             outbound=parts.outbound,
             callbacks=parts.callbacks,
             passwords=Passwords(),

@@ -15,6 +15,7 @@ from dealer_server.fulfillment.health_monitor import HealthMonitor
 from dealer_server.fulfillment.lifecycle_tracker import LifecycleTracker, PollingSource
 from dealer_server.fulfillment.purchases.purchaser import Purchaser, PurchaseTerms
 from dealer_server.fulfillment.refund_settler import RefundSettler
+from dealer_server.fulfillment.sms_queue import SmsQueue
 from dealer_server.fulfillment.supervisor import SupplierLoop, SupplierSupervisor
 from dealer_server.fulfillment.supplier_event_handler import SupplierEventHandler
 from dealer_server.fulfillment.suspension_queue import SuspensionQueue
@@ -113,6 +114,7 @@ def supervisor_of(shared: SharedParts, settle: Callable[[], None]) -> SupplierSu
             ),
             VoidQueue(remote, database.session(), shared.data_keys, clock.now, signals.webhook.set, settle),
             *([suspensions] if remote.caps.suspend else []),
+            *([SmsQueue(remote, database.session(), shared.data_keys, clock.now)] if remote.caps.sms else []),
         ]
 
     return SupplierSupervisor(database, shared.data_keys, loops)

@@ -35,6 +35,7 @@ NAMED_BY: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "VoidProfile": ("oneOf", ("profileId", "iccid")),
     "SuspendProfile": ("oneOf", ("profileId", "iccid")),
     "ProfileUsage": ("oneOf", ("profileId", "iccid")),
+    "SendSms": ("oneOf", ("profileId", "iccid")),
     "AdvanceProfile": ("oneOf", ("profileId", "iccid")),
     "QueryTopup": ("anyOf", ("topupNo", "transactionId")),
     "CancelTopup": ("anyOf", ("topupNo", "transactionId")),

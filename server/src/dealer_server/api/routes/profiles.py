@@ -1,4 +1,5 @@
-"""The routes of eSIM profiles: list, void, suspend, read the usage, and move one on in the test environment."""
+"""The routes of eSIM profiles: list, void, suspend, read the usage, send an SMS, and move one on in the test
+environment."""
 
 from dealer_server.api.routes.route import Parts, route
 from dealer_server.operations.cache import Caller
@@ -41,6 +42,12 @@ FIELDS = {
     "dataTotalBytes": "The whole volume; null where it is unlimited.",
     "realTime": "Whether the supplier was asked within the last minute, and has answered since.",
     "lastUpdateTime": "When its supplier last reported on it.",
+    "SendSms.transactionId": "Your idempotency key of this SMS; those of orders are others.",
+    "SendSms.message": "The text.",
+    "smsNo": "Names the SMS.",
+    "Sms.status": "What became of it.",
+    "failReason": "`NOT_SENT`: surely not sent. `UNKNOWN`: it may have been sent. Present where `status` is `FAILED`.",
+    "Sms.duplicate": "Whether an earlier SMS was found under this transactionId.",
     "step": "What happens to it.",
     "AdvanceProfile.dataUsageBytes": "With `USE` only: the total used by then. Without it, everything.",
 }
@@ -120,6 +127,20 @@ async def unsuspend_profile(parts: Parts, caller: Caller, call: calls.SuspendPro
 )
 async def read_usage(parts: Parts, caller: Caller, call: calls.ProfileUsage) -> calls.Usage:
     return await parts.usage(caller.tenant_id, call)
+
+
+@route(
+    operations.SMS,
+    summary="Send an SMS to a profile",
+    description=(
+        "Sends a text to the device in which a profile is installed, free of charge: at most one a minute to each"
+        " profile (`101013`, with `Retry-After`). Call again with the same `transactionId` to learn what became of it:"
+        " nothing is sent twice. `FAILED` with `failReason` `UNKNOWN`: it may have been sent, and is not repeated."
+    ),
+    refusals=("000111", "310402", "310404", "200022", "200010", "200002"),
+)
+async def send_sms(parts: Parts, caller: Caller, call: calls.SendSms) -> calls.Sms:
+    return await parts.sms.send(caller.tenant_id, call)
 
 
 @route(

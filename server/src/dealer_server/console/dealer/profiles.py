@@ -1,5 +1,6 @@
-"""A dealer's eSIMs: the list, one profile with its QR code and usage, cancelling and suspending it."""
+"""A dealer's eSIMs: the list, one profile with its QR code, usage and SMS, cancelling and suspending it."""
 
+import secrets
 from collections.abc import AsyncIterator
 from typing import get_args
 
@@ -14,6 +15,7 @@ from dealer_server.console.shared.permissions import DEALER_DEVELOPERS, DEALER_F
 from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.operations.profiles.query_usage import query_usage
+from dealer_server.operations.profiles.read_sms import read_sms
 from dealer_server.rules.esim import qr
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import STOCK, Order
@@ -25,6 +27,7 @@ from esim_dealer.wire.vocabulary import LifecycleStatus, PlanUseStatus
 
 LIFECYCLE = get_args(LifecycleStatus)
 PLAN_USE = get_args(PlanUseStatus)
+LATEST_SMS = 10
 
 
 PROFILES = "/console/profiles"
@@ -58,9 +61,20 @@ async def _span(connection: Connection, context: RequestContext) -> Span:
 async def show_profile(context: RequestContext) -> Html:
     order, view = await _load(context)
     supplier = next(item.supplier for item in order.items if view.profile in item.profiles)
-    async with context.parts.database.connection() as connection:
-        suspension = await context.parts.suspender.offer(connection, order, view.profile.profile_id)
-    return Html(order=order, view=view, reported=supplier != STOCK, suspension=suspension)
+    parts, named = context.parts, (context.tenant_id, view.profile.profile_id)
+    async with parts.database.connection() as connection:
+        suspension = await parts.suspender.offer(connection, order, view.profile.profile_id)
+        possible = await parts.sms.possible(connection, *named)
+        sent = await read_sms(connection, parts.data_keys, *named, LATEST_SMS)
+    return Html(
+        order=order,
+        view=view,
+        reported=supplier != STOCK,
+        suspension=suspension,
+        sms=sent,
+        sms_possible=possible,
+        transaction_id=f"console-{secrets.token_hex(8)}",
+    )
 
 
 @download("/console/profiles/{profile_id}/qr.svg", DEALER_DEVELOPERS)
@@ -116,6 +130,20 @@ async def refresh(context: RequestContext) -> Redirect:
     return Redirect(
         _address(context), "The usage is as of now" if result.real_time else "The supplier is asked for the usage"
     )
+
+
+@action("/console/profiles/{profile_id}/sms", DEALER_DEVELOPERS)
+async def send_sms(context: RequestContext) -> Redirect:
+    """As /esim/profile/sms does. The form holds its transactionId, so that sending it twice sends one SMS."""
+    form = context.form
+    request = call(
+        calls.SendSms,
+        transactionId=form.get("transaction_id", ""),
+        profileId=context.path["profile_id"],
+        message=form.get("message", "").replace("\r\n", "\n"),
+    )
+    made = await context.parts.sms.send(context.tenant_id, request, context.author)
+    return Redirect(_address(context), f"SMS {made.sms_no} is {'sent' if made.status == 'SENT' else 'on its way'}")
 
 
 def _no_wake() -> None:

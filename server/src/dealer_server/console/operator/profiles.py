@@ -1,6 +1,8 @@
-"""eSIMs of all dealers: the list, one profile with its timeline, and its code for those who may see codes."""
+"""eSIMs of all dealers: the list, and one profile with its timeline; for those who may see them its code and the texts
+of its SMS."""
 
 from base64 import b64encode
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from dealer_server.console.operator import timeline
@@ -11,6 +13,7 @@ from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import CODE_VIEWERS, OPERATOR_SUPPORT, OPERATORS
 from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
+from dealer_server.operations.profiles.read_sms import SmsText, reveal_sms
 from dealer_server.operations.profiles.reveal_activation_code import reveal_activation_code
 from dealer_server.operations.profiles.suspend import Offer
 from dealer_server.rules.esim import activation_code, qr
@@ -22,11 +25,13 @@ from dealer_server.store.console import profiles as console_profiles
 from dealer_server.store.console.orders import Purchase
 from dealer_server.store.console.profiles import Lifecycle, ProfileFilter, ProfileOwner
 from dealer_server.store.orders import order as store_order
+from dealer_server.store.profiles import sms as sms_store
 from dealer_server.store.refunds import refund
 
 PROFILES, PROFILE, TEMPLATE = "/console/profiles", "/console/profiles/{number}", "operator/profile.html"
 STATES = ("PENDING", "DELIVERED", "ACTIVATING", "ACTIVATED", "CANCELLED", "FAILED", "REFUNDED")
 EVENTS = 200
+LATEST_SMS = 20
 
 
 class ProfileView(NamedTuple):
@@ -41,6 +46,7 @@ class ProfileView(NamedTuple):
     voiding: bool
     suspension: Offer
     events: list[timeline.Event]
+    sms: list[SmsText]
 
     @property
     def reported(self) -> bool:
@@ -98,11 +104,21 @@ async def show_code(context: RequestContext) -> Html:
     return await _profile(context, Code(text, *activation_code.fields(text), picture))
 
 
-async def _profile(context: RequestContext, code: Code | None = None) -> Html:
+@page(f"{PROFILE}/sms", CODE_VIEWERS, TEMPLATE)
+async def show_sms(context: RequestContext) -> Html:
+    """The same with the texts of its SMS; the audit log records who saw them."""
+    parts, (owner, profile_id) = context.parts, await _owner(context)
+    named = (owner.tenant_id, profile_id, LATEST_SMS)
+    sms = await reveal_sms(parts.database, parts.data_keys, *named, context.author)
+    return await _profile(context, sms=sms)
+
+
+async def _profile(context: RequestContext, code: Code | None = None, sms: Sequence[SmsText] | None = None) -> Html:
+    """With its code, with the texts of its SMS, or without."""
     owner, profile_id = await _owner(context)
     async with context.parts.database.connection() as connection:
         view = await _view(connection, context, owner, profile_id)
-    return Html(view=view, profile=view.profile, code=code)
+    return Html(view=view, profile=view.profile, code=code, sms=view.sms if sms is None else sms, texts=sms is not None)
 
 
 async def _owner(context: RequestContext) -> tuple[ProfileOwner, int]:
@@ -145,6 +161,7 @@ async def _view(connection: Connection, context: RequestContext, owner: ProfileO
         bought=purchases[-1] if purchases else None,
         voiding=void is not None and void.outcome is None,
         suspension=await context.parts.suspender.offer(connection, order, profile_id),
+        sms=[SmsText(sms, None) for sms in await sms_store.of_profile(connection, tenant_id, profile_id, LATEST_SMS)],
         events=[event._replace(title=_title(event.title, profile_id)) for event in timeline.events(history)],
     )
 

@@ -145,6 +145,7 @@ def environment() -> Environment:
         "order_no": identity.order_no,
         "topup_no": identity.topup_no,
         "refund_no": identity.refund_no,
+        "sms_no": identity.sms_no,
         "created_at": identity.created_at,
         "choices": choices,
     }

@@ -12,6 +12,7 @@ import msgspec
 
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys, MasterKeys
+from dealer_server.operations.profiles.send_sms import SmsSender
 from dealer_server.operations.profiles.suspend import Suspender
 from dealer_server.operations.profiles.void import VoidBatcher
 from dealer_server.operations.refunds.request import RefundBatcher
@@ -52,6 +53,7 @@ class Parts(NamedTuple):
     refunds: RefundBatcher
     voids: VoidBatcher
     suspender: Suspender
+    sms: SmsSender
     outbound: Outbound
     callbacks: Policy
     passwords: Passwords

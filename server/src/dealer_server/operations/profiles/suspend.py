@@ -154,7 +154,7 @@ class Suspender:
     def _supported(self, found: _Located) -> bool:
         """Which remote supplier it will come from is open until it has codes."""
         if found.seller is not None:
-            return registry.KINDS[found.seller.kind].suspend
+            return registry.KINDS[found.seller.kind].caps.suspend
         builtin = self._suppliers.get(found.item.supplier)
         return found.profile.iccid is None if builtin is None else builtin.caps.suspend
 

@@ -84,7 +84,7 @@ class Simulated:
         assert len(seed) >= 16 and speed > 0
         terms = LifecycleTerms(plan_speed=speed, first_refresh_seconds=None, scripted_packages=SCRIPTED_PACKAGES)
         self.caps = Caps(  # it answers without waiting
-            parallel=1, polled=True, reuses_iccids=False, lifecycle=terms, suspend=True, recharges=True
+            parallel=1, polled=True, reuses_iccids=False, lifecycle=terms, suspend=True, recharges=True, sms=True
         )
         self._seed = seed
         self._speed = speed

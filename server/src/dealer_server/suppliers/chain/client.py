@@ -30,6 +30,11 @@ from dealer_server.suppliers.contract import (
     Purchase,
     Rejected,
     RejectedCode,
+    Sms,
+    SmsFailed,
+    SmsOutcome,
+    SmsSent,
+    SmsWaits,
     SuspensionDone,
     SuspensionOutcome,
     SuspensionRefused,
@@ -49,6 +54,7 @@ ONCE = RetryPolicy(retries=0)  # the purchase is asked for again, not the call
 READ_SECONDS = 30.0
 REFRESH_SECONDS = CALL_SECONDS - READ_SECONDS
 POLL_SECONDS = (2, 4, 8, 15, 30, 60)
+SMS_AGAIN_SECONDS = 15.0
 MARK = "via:"
 MARKS_AT_MOST = 12
 
@@ -73,10 +79,11 @@ class ChainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
 
 class Chain:
     kind = "chain"
+    CAPS = Caps(polled=True, own_plan_end=True, suspend=True, sms=True, sms_repeatable=True)
 
     def __init__(self, code: str, settings: ChainSettings, refresh_seconds: float = REFRESH_SECONDS):
         self.code = code
-        self.caps = Caps(parallel=settings.parallel, polled=True, own_plan_end=True, suspend=True)
+        self.caps = msgspec.structs.replace(self.CAPS, parallel=settings.parallel)
         self._settings = settings
         self._refresh_seconds = refresh_seconds
         self._rate_limiter = RateLimiter(settings.per_second)
@@ -162,6 +169,20 @@ class Chain:
             return []
         reports = _report(profile, snapshot, now), _suspension(profile, now)
         return [ProfileReport(report, iccid=esim.iccid, unit_key=esim.unit_key) for report in reports]
+
+    async def send_sms(self, sms: Sms, now: datetime) -> SmsOutcome:
+        """Passed on under our key, which is its transactionId there: a repeat sends nothing and says what became of
+        it."""
+        named = {"iccid": sms.iccid} if sms.unit_ref is None else {"profile_id": sms.unit_ref}
+        try:
+            said = await self._limited(self._dealer.sms(sms.sms_key, sms.message, **named))
+        except DealerError as error:
+            return _sms_outcome(error, sms)
+        if said.status == "PENDING":
+            return SmsWaits(POLL_SECONDS[0], maybe_sent=True)
+        if said.status == "FAILED":
+            return SmsFailed(f"{said.sms_no} there: FAILED", said.fail_reason == "UNKNOWN")
+        return SmsSent()
 
     def parse_event(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Event:
         try:
@@ -306,6 +327,16 @@ def _outcome(error: DealerError, purchase: Purchase) -> Rejected | Unknown:
         if isinstance(error, kind):
             return Rejected(code, elsewhere, _words(error), isinstance(error, _ALL_REFUSED), _asks(error, purchase))
     return Unknown(_words(error))
+
+
+def _sms_outcome(error: DealerError, sms: Sms) -> SmsOutcome:
+    """By the code alone: a message might repeat the text."""
+    code = error.code or type(error).__name__
+    if error.unsettled:
+        return Unknown(f"answered with {code}")
+    if isinstance(error, (errors.RateLimited, errors.ServiceUnavailable, errors.ConnectionFailed)):
+        return SmsWaits(error.retry_after or SMS_AGAIN_SECONDS)
+    return SmsFailed(f"refused with {code}", sms.asked_before and isinstance(error, _BEFORE_LOOKUP))
 
 
 def _asks(error: DealerError, purchase: Purchase) -> int | None:

@@ -38,6 +38,9 @@ from dealer_server.suppliers.contract import (
     Purchase,
     Rejected,
     RejectedCode,
+    Sms,
+    SmsFailed,
+    SmsOutcome,
     SuspensionOutcome,
     SuspensionRefused,
     Unknown,
@@ -258,6 +261,9 @@ class Es2Plus:
             if isinstance(answer, Executed):
                 reports += [_report(status, now) for esim in some if (status := _of(esim.iccid, answer))]
         return reports
+
+    async def send_sms(self, sms: Sms, now: datetime) -> SmsOutcome:
+        return SmsFailed("ES2+ has no SMS")
 
     def parse_event(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Event:
         try:
