@@ -149,10 +149,7 @@ async def test_refusals_in_their_order(dealer: ApiClient, stranger: ApiClient):
     assert (await recharge(dealer, None, profileId=int(unit[:-2]))).code == "310404"
 
 
-async def test_an_esim_that_is_not_delivered_over_or_held_is_not_recharged(dealer: ApiClient):
-    waiting = (await dealer.order("TEST-DELAY")).data
-    reply = await recharge(dealer, None, profileId=int(profiles(waiting)[0]["profileId"]))
-    assert reply.code == "200010"
+async def test_an_esim_that_is_over_or_held_is_not_recharged(dealer: ApiClient):
     expired = await bought(dealer)
     await advance(dealer, expired, "START")
     await advance(dealer, expired, "EXPIRE")
@@ -165,7 +162,6 @@ async def test_an_esim_that_is_not_delivered_over_or_held_is_not_recharged(deale
     held = await bought(dealer, "TEST-REVIEW")
     assert (await refund(dealer, held)).data["status"] == "REFUNDING"
     assert (await recharge(dealer, held)).code == "200004"
-    await dealer.delivered(waiting["orderNo"])
 
 
 async def test_a_topup_package_is_not_sold_as_an_esim(dealer: ApiClient):
@@ -198,3 +194,24 @@ async def test_recharge_refund_and_cancel_at_once_leave_the_money_exact(service:
                     while (await query(dealer, reply.data))["orderStatus"] not in ("COMPLETED", "REFUNDED"):
                         await asyncio.sleep(0.01)
         assert await service.audit() == []
+
+
+async def test_a_scripted_esim_that_is_used_up_is_recharged_and_used_up_again(dealer: ApiClient, receiver: Receiver):
+    await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
+    order = await bought(dealer, "TEST-LIFECYCLE")
+
+    async def ended(used: int) -> dict[str, Any]:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                profile = await shown(dealer, order)
+                if profile["planUseStatus"] == "ENDED" and profile["dataUsageBytes"] == used:
+                    return profile
+                await asyncio.sleep(0.01)
+
+    await ended(GB)
+    await recharged(dealer, order)
+    profile = await ended(2 * GB)
+    assert (profile["esimStatus"], profile["remainDataBytes"], profile["usagePercent"]) == ("USED_UP", 0, 100.0)
+    assert [(plan["status"], plan["dataUsageBytes"]) for plan in await plans(dealer, order)] == [("ENDED", GB)] * 2
+    assert (await recharged(dealer, order))["items"][0]["topUp"]["planNo"] == 3
+    await ended(3 * GB)

@@ -1,4 +1,4 @@
-"""Recharges that their supplier has not applied yet: TEST-TOPUP-DELAY takes minutes here."""
+"""Recharges that their supplier has not applied yet: TEST-TOPUP-DELAY takes most of a minute here."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from support.refunds import bought, profiles, query, refund
 
 @pytest.fixture(scope="module")
 async def service(database_url: str) -> AsyncIterator[Service]:
-    async with running_service(database_url, supplier_speed=0.01) as service:
+    async with running_service(database_url, supplier_speed=0.1) as service:
         yield service
 
 
@@ -42,3 +42,10 @@ async def test_a_recharge_that_waits_when_its_esim_is_cancelled_is_refunded(deal
         while (await query(dealer, waiting.data))["orderStatus"] != "REFUNDED":
             await asyncio.sleep(0.01)
     assert float(await balance(dealer)) - float(before) == pytest.approx(1.20)
+
+
+async def test_an_esim_that_waits_for_its_codes_is_not_recharged(dealer: ApiClient):
+    waiting = (await dealer.order("TEST-DELAY")).data
+    reply = await recharge(dealer, None, profileId=int(profiles(waiting)[0]["profileId"]))
+    assert reply.code == "200010"
+    assert (await refund(dealer, waiting)).data["status"] == "REFUNDED"
