@@ -184,6 +184,7 @@ async def test_the_whole_catalogue_in_the_wallets_currency_is_on_sale_at_the_def
         "ipExport": "US",
         "topUpSupport": True,
         "supportTopUpType": 2,
+        "topUpMode": "ADD",
         "maxQuantity": 100,
         "networks": [
             {

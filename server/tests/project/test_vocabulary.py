@@ -69,6 +69,9 @@ VOCABULARY = {
     "entryType": "EntryType",
     "Top-up status": "TopupStatus",
     "SMS status": "SmsStatus",
+    "orderType": "OrderType",
+    "topUpMode": "PlanMode",
+    "Plan status": "PlanStatus",
     "failReason": "SmsFailReason",
     "payMethod": "PayMethod",
     "Package type": "PackageType",
@@ -245,7 +248,8 @@ def test_moves_use_the_words_of_their_field() -> None:
 
 def test_scripted_packages_are_those_of_the_test_catalogue() -> None:
     catalogue = {package.package_code for package in generate.catalogue("test")}
-    assert set(words("packageCode")) == {code for code in catalogue if code.startswith("TEST-")}
+    scripted = set(words("packageCode")) | set(words("TOPUP packageCode"))
+    assert scripted == {code for code in catalogue if code.startswith("TEST-")}
 
 
 def test_limits_are_those_of_the_code() -> None:
