@@ -1,16 +1,18 @@
 """A dealer's eSIMs: the list, one profile with its QR code and usage, and cancelling it."""
 
+import secrets
 from collections.abc import AsyncIterator
 from typing import get_args
 
 from dealer_server.audit_context import Actor
-from dealer_server.console.dealer import search
+from dealer_server.console.dealer import recharges, search
 from dealer_server.console.dealer.calls import call
 from dealer_server.console.dealer.orders import ProfileView, load, profile_views, span_of
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import DEALER_DEVELOPERS, DEALER_FINANCE, DEALERS
+from dealer_server.console.shared.recharges import plans_of
 from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.operations.profiles.query_usage import query_usage
@@ -58,7 +60,15 @@ async def _span(connection: Connection, context: RequestContext) -> Span:
 async def show_profile(context: RequestContext) -> Html:
     order, view = await _load(context)
     supplier = next(item.supplier for item in order.items if view.profile in item.profiles)
-    return Html(order=order, view=view, reported=supplier != STOCK)
+    profile_id = view.profile.profile_id
+    return Html(
+        order=order,
+        view=view,
+        reported=supplier != STOCK,
+        plans=await plans_of(context, context.tenant_id, profile_id),
+        offers=await recharges.offers_of(context, profile_id),
+        transaction_id=f"console-{secrets.token_hex(8)}",
+    )
 
 
 @download("/console/profiles/{profile_id}/qr.svg", DEALER_DEVELOPERS)

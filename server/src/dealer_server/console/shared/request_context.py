@@ -12,7 +12,9 @@ import msgspec
 
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys, MasterKeys
+from dealer_server.operations.catalogue.catalogue import Catalogue
 from dealer_server.operations.profiles.void import VoidBatcher
+from dealer_server.operations.recharges.request import RechargeBatcher
 from dealer_server.operations.refunds.request import RefundBatcher
 from dealer_server.operations.users.password import Passwords
 from dealer_server.rules.orders.snapshot import Links
@@ -48,6 +50,8 @@ class Parts(NamedTuple):
     master_keys: MasterKeys
     links: Links
     settings: Settings
+    catalogue: Callable[[], Catalogue]
+    recharges: RechargeBatcher
     refunds: RefundBatcher
     voids: VoidBatcher
     outbound: Outbound
