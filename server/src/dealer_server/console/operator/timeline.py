@@ -157,7 +157,7 @@ def _recharges(history: History) -> Iterator[Event]:
         facts = [("order", order_no), ("plan", str(recharge.plan_no)), ("package", recharge.package_code)]
         if recharge.order_id != history.order.order_id:
             title = f"{subject} recharge paid, {_amount(recharge.amount, recharge.currency)}"
-            yield Event(identity.created_at(recharge.order_id), "shopping-cart", title, "PAID", "", facts)
+            yield Event(recharge.paid_at, "shopping-cart", title, "PAID", "", facts)
         if recharge.applied:
             yield Event(recharge.ended_at, "plus", f"{subject} recharge applied", "DELIVERED", "", facts)
         elif recharge.failed:

@@ -19,6 +19,7 @@ class RechargeTimes(NamedTuple):
     applied: bool
     failed: bool
     cancelled: bool
+    paid_at: datetime
     ended_at: datetime
 
 
@@ -26,6 +27,8 @@ class RechargeTimes(NamedTuple):
 _TIMES = """
 SELECT r.recharges AS profile_id, r.order_id, r.plan_no, i.package_code, o.currency, o.amount,
     r.plan_mode IS NOT NULL AS applied, r.failed, r.cancelled,
+    (SELECT created_at FROM ledger_entry e WHERE e.tenant_id = r.tenant_id AND e.entry_type = 'ORDER_PAY'
+        AND e.reference = r.order_id) AS paid_at,
     coalesce((SELECT max(finished_at) FROM purchase b WHERE b.tenant_id = r.tenant_id AND b.profile_id = r.profile_id),
         (SELECT min(created_at) FROM refund f WHERE f.tenant_id = r.tenant_id AND f.order_id = r.order_id AND r.failed),
         o.updated_at) AS ended_at
