@@ -7,7 +7,7 @@ from decimal import Decimal
 import httpx2
 import pytest
 
-from esim_dealer import AsyncDealer, Dealer, Delivery, Line, RetryPolicy, WebhookTest, errors
+from esim_dealer import AsyncDealer, Dealer, Delivery, Line, OrderCheck, RetryPolicy, WebhookTest, errors
 from esim_dealer.wire.snapshot import Snapshot
 
 from .conftest import (
@@ -124,6 +124,44 @@ async def test_order_is_the_snapshot(dealer: Either, service: Service):
             "remark": "é",
         }
     ]
+
+
+def check(**changed: object) -> dict[str, object]:
+    """A check of two TEST-OK; `changed` replaces or adds fields."""
+    item = {"packageCode": "TEST-OK", "quantity": 2, "price": "1.80", "amount": "3.60", "availability": "AVAILABLE"}
+    wallet = {"balance": "10.00", "creditLimit": "0.00", "availableBalance": "10.00"}
+    return {"currency": "USD", "amount": "3.60", "items": [item], "duplicate": False, **wallet, **changed}
+
+
+async def test_a_check_learns_the_prices_that_the_order_then_sends(dealer: Either, service: Service):
+    service.answers("/esim/order/check", success(check(balanceAfter="6.40")))
+    service.answers("/esim/order", success(snapshot()))
+    told = await dealer.check_order([Line("TEST-OK", 2)])
+    assert isinstance(told, OrderCheck)
+    assert (told.amount, told.balance_after, bool(told.would_refuse)) == ("3.60", "6.40", False)
+    assert service.bodies("/esim/order/check") == [{"items": [{"packageCode": "TEST-OK", "quantity": 2}]}]
+    await dealer.order("T1", [Line.checked(item) for item in told.items])
+    [sent] = service.bodies("/esim/order")
+    assert (sent["amount"], sent["items"]) == (
+        "3.60",
+        [{"packageCode": "TEST-OK", "quantity": 2, "price": "1.80"}],
+    )
+
+
+async def test_a_check_sends_what_the_order_would_and_raises_no_refusal(dealer: Either, service: Service):
+    refused = {"code": "200099", "message": "a later one", "data": {"expectedAmount": "3.60"}}
+    service.answers("/esim/order/check", success(check(wouldRefuse=refused)))
+    told = await dealer.check_order([Line("TEST-OK", 2, "1.70", 1)], "T1", "3.40", "USD")
+    assert told.would_refuse and told.would_refuse.code == "200099"
+    line = {"packageCode": "TEST-OK", "quantity": 2, "price": "1.70", "periodNum": 1}
+    wanted = {"transactionId": "T1", "amount": "3.40", "items": [line], "currency": "USD"}
+    assert service.bodies("/esim/order/check") == [wanted]
+
+
+async def test_an_order_without_a_price_is_refused_here(dealer: Either):
+    for amount in (None, "1.80"):
+        with pytest.raises(ValueError, match="the line of TEST-OK has no price"):
+            await dealer.order("T1", [Line("TEST-OK", 1)], amount)
 
 
 async def test_query_needs_one_of_both_names(dealer: Either, service: Service):
@@ -488,6 +526,21 @@ async def test_a_profile_is_cancelled_by_one_of_its_names(dealer: Either, servic
         with pytest.raises(ValueError):
             await dealer.cancel(**wrong)
     assert service.bodies("/esim/profile/cancel") == [{"profileId": 7}]
+
+
+async def test_a_profile_is_suspended_and_unsuspended(dealer: Either, service: Service):
+    answer = {"orderNo": "D1", "itemNo": "1", "profileId": 7, "iccid": "8900051033665037321", "cancelled": False}
+    answer |= {"lifecycleStatus": "ACTIVATED"}
+    service.answers("/esim/profile/suspend", success(answer | {"asyncStatus": "PENDING", "suspended": False}))
+    service.answers("/esim/profile/unsuspend", success(answer | {"asyncStatus": "COMPLETED", "suspended": False}))
+    assert (await dealer.suspend(7)).async_status == "PENDING"
+    assert (await dealer.unsuspend(iccid="8900051033665037321")).suspended is False
+    for wrong in ({}, {"profile_id": 7, "iccid": "8900051033665037321"}):
+        for call in (dealer.suspend, dealer.unsuspend):
+            with pytest.raises(ValueError):
+                await call(**wrong)
+    assert service.bodies("/esim/profile/suspend") == [{"profileId": 7}]
+    assert service.bodies("/esim/profile/unsuspend") == [{"iccid": "8900051033665037321"}]
 
 
 async def test_statement_and_topups(dealer: Either, service: Service):

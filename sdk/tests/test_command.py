@@ -115,6 +115,55 @@ def test_query_in_json_keeps_the_refund_a_number(service: Service, run: Callable
     assert json.loads(out)["refundAmount"] == 1.8
 
 
+CHECKED = {
+    "currency": "USD",
+    "amount": "3.60",
+    "items": [
+        {"packageCode": "TEST-OK", "quantity": 2, "price": "1.80", "amount": "3.60", "availability": "AVAILABLE"}
+    ],
+    "duplicate": False,
+    "balance": "10.00",
+    "creditLimit": "0.00",
+    "availableBalance": "10.00",
+}
+
+
+def test_order_check_buys_nothing_and_shows_what_would_become_of_it(service: Service, run: Callable):
+    service.answers("/package/list", success(packages(package())))
+    service.answers("/esim/order/check", success(CHECKED | {"balanceAfter": "6.40"}))
+    status, out, err = run("order", "TEST-OK", "--quantity", "2", "--check")
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [
+        "PACKAGE  QUANTITY  DAYS  PRICE  AMOUNT       AVAILABILITY  STOCK",
+        "TEST-OK         2  -      1.80    3.60  USD  AVAILABLE     -",
+        "",
+        "would be placed for 3.60 USD",
+        "balance 10.00 USD, 10.00 available, 6.40 after it",
+    ]
+    [sent] = service.bodies("/esim/order/check")
+    assert sent == {"items": [{"packageCode": "TEST-OK", "quantity": 2, "price": "1.80"}]}
+    assert service.bodies("/esim/order") == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "status", "told"),
+    [
+        ({"wouldRefuse": {"code": "200020", "message": "frozen", "data": {}}}, 1, "would be refused: 200020 frozen"),
+        ({"duplicate": True, "orderNo": "D1", "balanceAfter": "10.00"}, 0, "would repeat order D1: nothing"),
+    ],
+)
+def test_order_check_exits_with_1_where_the_order_would_be_refused(
+    service: Service, run: Callable, changed: dict[str, object], status: int, told: str
+):
+    service.answers("/esim/order/check", success(CHECKED | changed))
+    found, out, _ = run("order", "TEST-OK", "--price", "1.80", "--check", "--transaction-id", "T1")
+    assert found == status and told in out
+    service.answers("/esim/order/check", success(CHECKED | changed))
+    found, out, _ = run("--json", "order", "TEST-OK", "--price", "1.80", "--check", "--transaction-id", "T1")
+    assert (found, json.loads(out)) == (status, CHECKED | changed)
+    assert service.bodies("/esim/order/check")[0]["transactionId"] == "T1"
+
+
 def test_orders_and_profiles_are_tables_without_activation_codes(service: Service, run: Callable):
     pager = {"pageNum": 1, "pageSize": 50, "total": 1}
     profile = snapshot()["items"][0]["profiles"][0]
@@ -156,7 +205,15 @@ def test_what_is_not_configured_is_named(run: Callable):
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["dance"], ["order"], ["order", "P", "--price", "1.8O"], ["packages", "--limit", "0"]]
+    "arguments",
+    [
+        [],
+        ["dance"],
+        ["order"],
+        ["order", "P", "--price", "1.8O"],
+        ["order", "P", "--check", "--wait"],
+        ["packages", "--limit", "0"],
+    ],
 )
 def test_wrong_usage_exits_with_two(run: Callable, arguments: list[str]):
     with pytest.raises(SystemExit) as refused:

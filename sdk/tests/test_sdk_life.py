@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from esim_dealer import errors
 from esim_dealer.cli.__main__ import main
+from esim_dealer.wire.calls import SendSms
 
 from .conftest import APP_KEY, APP_SECRET, URL, Either, FakeClock, Service, refusal, success
 
@@ -122,3 +123,35 @@ def test_the_command_moves_a_profile(service: Service, run: Callable):
     assert service.bodies("/test/profile/advance")[0] == {"iccid": ICCID, "step": "USE", "dataUsageBytes": 5}
     with pytest.raises(SystemExit):
         run("advance", "7", "FLY")
+
+
+SMS = {"smsNo": "M260101120000000001", "status": "PENDING", "duplicate": False}
+
+
+async def test_an_sms_is_sent_and_asked_for_again(dealer: Either, service: Service):
+    failed = SMS | {"status": "FAILED", "failReason": "UNKNOWN", "duplicate": True}
+    service.answers("/esim/profile/sms", success(SMS), success(failed))
+    first = await dealer.sms("s-1", "hello", iccid=ICCID)
+    assert (first.sms_no, first.status, first.fail_reason, first.duplicate) == (SMS["smsNo"], "PENDING", UNSET, False)
+    again = await dealer.sms("s-1", "hello", profile_id=7)
+    assert (again.status, again.fail_reason, again.duplicate) == ("FAILED", "UNKNOWN", True)
+    call = {"transactionId": "s-1", "message": "hello"}
+    assert service.bodies("/esim/profile/sms") == [call | {"iccid": ICCID}, call | {"profileId": 7}]
+    for wrong in ({}, {"profile_id": 7, "iccid": ICCID}):
+        with pytest.raises(ValueError, match="one of them"):
+            await dealer.sms("s-1", "hello", **wrong)
+
+
+def test_the_command_sends_an_sms_and_prints_its_key(service: Service, run: Callable):
+    service.answers("/esim/profile/sms", success(SMS))
+    status, out, err = run("sms", ICCID, "--message", "hello")
+    assert status == 0 and "PENDING" in out and "--transaction-id cli-" in err
+    status, out, _ = run("sms", "7", "--message", "hello", "--transaction-id", "s-1", "--json")
+    assert status == 0 and json.loads(out) == SMS
+    assert service.bodies("/esim/profile/sms")[1] == {"transactionId": "s-1", "profileId": "7", "message": "hello"}
+    with pytest.raises(SystemExit):
+        run("sms", ICCID)
+
+
+def test_a_text_stands_in_no_repr():
+    assert "secret" not in repr(SendSms(transaction_id="s-1", iccid=ICCID, message="secret"))

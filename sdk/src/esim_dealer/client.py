@@ -50,6 +50,7 @@ from esim_dealer.wire.calls import (
     Entries,
     Entry,
     Health,
+    OrderCheck,
     Orders,
     Package,
     Packages,
@@ -59,6 +60,8 @@ from esim_dealer.wire.calls import (
     Refund,
     Regions,
     Request,
+    Sms,
+    Suspended,
     Topup,
     Usage,
     Voided,
@@ -193,6 +196,20 @@ class Dealer:
         """The plans of an eSIM: the one it was sold with, and its recharges. Raises NotFound."""
         return self._perform(operations.plans(profile_id, iccid))
 
+    def check_order(
+        self,
+        items: Sequence[Line],
+        transaction_id: str | None = None,
+        amount: Amount | None = None,
+        currency: str | None = None,
+    ) -> OrderCheck:
+        """What would become of an order now: prices, availability, the balance after it. Nothing is bought.
+
+        Lines may leave their price out: the check tells it, and `Line.checked` makes a line of an order from each of
+        its items. `would_refuse` is what `order` would be refused with; then nothing is raised here.
+        """
+        return self._perform(operations.order_check(items, transaction_id, amount, currency))
+
     def query(self, order_no: str | None = None, transaction_id: str | None = None) -> Snapshot:
         """The order as it is now. Raises NotFound."""
         return self._perform(operations.query(order_no, transaction_id))
@@ -276,6 +293,18 @@ class Dealer:
         """
         return self._perform(operations.cancel(profile_id, iccid))
 
+    def suspend(self, profile_id: int | str | None = None, iccid: str | None = None) -> Suspended:
+        """Suspend a profile until `unsuspend` (specification 4.13).
+
+        Repeating it is success. `async_status` PENDING: its supplier has to be asked; repeat it to learn what came of
+        that. Raises NotFound, Conflict, NotSupported where its supplier suspends none.
+        """
+        return self._perform(operations.suspend(profile_id, iccid))
+
+    def unsuspend(self, profile_id: int | str | None = None, iccid: str | None = None) -> Suspended:
+        """Let a suspended profile work again; as `suspend` in all else."""
+        return self._perform(operations.unsuspend(profile_id, iccid))
+
     def usage(self, profile_id: int | str | None = None, iccid: str | None = None, *, refresh: bool = False) -> Usage:
         """What is used of a profile's plan, as last heard.
 
@@ -283,6 +312,18 @@ class Dealer:
         Raises NotFound, Conflict where the profile has no codes yet, NotSupported where nobody reports on it.
         """
         return self._perform(operations.usage(profile_id, iccid, refresh))
+
+    def sms(
+        self, transaction_id: str, message: str, *, profile_id: int | str | None = None, iccid: str | None = None
+    ) -> Sms:
+        """Send a text of 1 to 500 characters to the device in which the profile is installed; one a minute.
+
+        `transaction_id` is your idempotency key: with the same one and the same text nothing is sent again, and
+        `duplicate` is true; that is also how you learn what became of one whose `status` was PENDING. FAILED with
+        `fail_reason` UNKNOWN: it may have been sent. Raises NotFound, Conflict, NotSupported, RateLimited,
+        TransactionIdReused.
+        """
+        return self._perform(operations.sms(transaction_id, message, profile_id, iccid))
 
     def advance(
         self,
@@ -491,6 +532,16 @@ class AsyncDealer:
         """See Dealer.plans."""
         return await self._perform(operations.plans(profile_id, iccid))
 
+    async def check_order(
+        self,
+        items: Sequence[Line],
+        transaction_id: str | None = None,
+        amount: Amount | None = None,
+        currency: str | None = None,
+    ) -> OrderCheck:
+        """See Dealer.check_order."""
+        return await self._perform(operations.order_check(items, transaction_id, amount, currency))
+
     async def query(self, order_no: str | None = None, transaction_id: str | None = None) -> Snapshot:
         """See Dealer.query."""
         return await self._perform(operations.query(order_no, transaction_id))
@@ -554,11 +605,25 @@ class AsyncDealer:
         """See Dealer.cancel."""
         return await self._perform(operations.cancel(profile_id, iccid))
 
+    async def suspend(self, profile_id: int | str | None = None, iccid: str | None = None) -> Suspended:
+        """See Dealer.suspend."""
+        return await self._perform(operations.suspend(profile_id, iccid))
+
+    async def unsuspend(self, profile_id: int | str | None = None, iccid: str | None = None) -> Suspended:
+        """See Dealer.unsuspend."""
+        return await self._perform(operations.unsuspend(profile_id, iccid))
+
     async def usage(
         self, profile_id: int | str | None = None, iccid: str | None = None, *, refresh: bool = False
     ) -> Usage:
         """See Dealer.usage."""
         return await self._perform(operations.usage(profile_id, iccid, refresh))
+
+    async def sms(
+        self, transaction_id: str, message: str, *, profile_id: int | str | None = None, iccid: str | None = None
+    ) -> Sms:
+        """See Dealer.sms."""
+        return await self._perform(operations.sms(transaction_id, message, profile_id, iccid))
 
     async def advance(
         self,

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypedDict, TypeVar
 import msgspec
 
 from esim_dealer.errors import NotFound
-from esim_dealer.order import Amount, Line, money, on_the_wire, place_order
+from esim_dealer.order import Amount, Line, check_order, money, on_the_wire, place_order
 from esim_dealer.wire import calls
 from esim_dealer.wire import operations as wire
 from esim_dealer.wire.operations import Operation
@@ -178,6 +178,12 @@ def plans(profile_id: int | str | None, iccid: str | None) -> Call[calls.Plans]:
     return Call(wire.PLANS, calls.ProfilePlans(profile_id=profile_id, iccid=iccid))
 
 
+def order_check(
+    items: Sequence[Line], transaction_id: str | None, amount: Amount | None, currency: str | None
+) -> Call[calls.OrderCheck]:
+    return Call(wire.ORDER_CHECK, check_order(items, transaction_id, amount, currency))
+
+
 def query(order_no: str | None, transaction_id: str | None) -> Call[Snapshot]:
     """Raises ValueError where neither is given."""
     if not (order_no or transaction_id):
@@ -230,10 +236,29 @@ def cancel(profile_id: int | str | None, iccid: str | None) -> Call[calls.Voided
     return Call(wire.CANCEL, calls.VoidProfile(profile_id=profile_id, iccid=iccid))
 
 
+def suspend(profile_id: int | str | None, iccid: str | None) -> Call[calls.Suspended]:
+    """Raises ValueError unless exactly one of the two is given."""
+    _one_of(profile_id, iccid)
+    return Call(wire.SUSPEND, calls.SuspendProfile(profile_id=profile_id, iccid=iccid))
+
+
+def unsuspend(profile_id: int | str | None, iccid: str | None) -> Call[calls.Suspended]:
+    """Raises ValueError unless exactly one of the two is given."""
+    _one_of(profile_id, iccid)
+    return Call(wire.UNSUSPEND, calls.SuspendProfile(profile_id=profile_id, iccid=iccid))
+
+
 def usage(profile_id: int | str | None, iccid: str | None, refresh: bool) -> Call[calls.Usage]:
     """Raises ValueError unless exactly one of the first two is given."""
     _one_of(profile_id, iccid)
     return Call(wire.USAGE, calls.ProfileUsage(profile_id=profile_id, iccid=iccid, refresh=refresh or None))
+
+
+def sms(transaction_id: str, message: str, profile_id: int | str | None, iccid: str | None) -> Call[calls.Sms]:
+    """Raises ValueError unless exactly one of profile_id and iccid is given."""
+    _one_of(profile_id, iccid)
+    request = calls.SendSms(transaction_id=transaction_id, profile_id=profile_id, iccid=iccid, message=message)
+    return Call(wire.SMS, request)
 
 
 def advance(

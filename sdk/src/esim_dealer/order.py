@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 import msgspec
+from msgspec import UNSET
 
-from esim_dealer.wire.calls import OrderLine, Package, PlaceOrder
+from esim_dealer.wire.calls import CheckedItem, CheckLine, CheckOrder, OrderLine, Package, PlaceOrder
 
 Amount = Decimal | str | int
 
@@ -35,16 +36,18 @@ def literal(value: Decimal) -> str:
 class Line:
     """One line of an order: `price` is the unit dealer price, of one day for DAILY_* packages.
 
-    `period_num` is the number of days of a DAILY_* package and stays None for others (specification 4.2).
+    `period_num` is the number of days of a DAILY_* package and stays None for others (specification 4.2). A line to be
+    checked needs no price.
     """
 
     package_code: str
     quantity: int
-    price: Amount
+    price: Amount | None = None
     period_num: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "price", money(self.price))
+        if self.price is not None:
+            object.__setattr__(self, "price", money(self.price))
 
     @classmethod
     def of(cls, package: Package, quantity: int = 1, period_num: int | None = None) -> "Line":
@@ -53,10 +56,22 @@ class Line:
             period_num = package.min_period_num
         return cls(package.package_code, quantity, package.price, period_num)
 
+    @classmethod
+    def checked(cls, item: CheckedItem) -> "Line":
+        """A line at the price that a check found."""
+        return cls(item.package_code, item.quantity, item.price or None, item.period_num or None)
+
     @property
     def amount(self) -> Decimal:
-        """price × quantity × periodNum."""
-        return money(self.price) * self.quantity * (self.period_num or 1)
+        """price × quantity × periodNum. Raises ValueError where it has no price."""
+        return self.unit_price * self.quantity * (self.period_num or 1)
+
+    @property
+    def unit_price(self) -> Decimal:
+        """Its price. Raises ValueError where it has none."""
+        if self.price is None:
+            raise ValueError(f"the line of {self.package_code} has no price; check_order tells it")
+        return money(self.price)
 
 
 def place_order(
@@ -71,13 +86,33 @@ def place_order(
             OrderLine(
                 package_code=line.package_code,
                 quantity=line.quantity,
-                price=on_the_wire(money(line.price)),
+                price=on_the_wire(line.unit_price),
                 period_num=line.period_num,
             )
             for line in lines
         ),
         currency=currency,
         remark=remark,
+    )
+
+
+def check_order(
+    lines: Sequence[Line], transaction_id: str | None, amount: Amount | None, currency: str | None
+) -> CheckOrder:
+    """The request of /esim/order/check. What is not given is left out, and the service fills it in."""
+    return CheckOrder(
+        transaction_id=transaction_id,
+        amount=UNSET if amount is None else on_the_wire(money(amount)),
+        items=tuple(
+            CheckLine(
+                package_code=line.package_code,
+                quantity=line.quantity,
+                price=UNSET if line.price is None else on_the_wire(line.unit_price),
+                period_num=line.period_num,
+            )
+            for line in lines
+        ),
+        currency=currency,
     )
 
 

@@ -121,6 +121,7 @@ class Settings(BaseSettings):
         default=90, description="how long a webhook is kept that was delivered or given up"
     )
     supplier_log_days: Days = Field(default=30, description="how long calls to suppliers and their messages are kept")
+    sms_days: Days = Field(default=30, description="how long the texts of SMS are kept")
     supplier_patience_seconds: float = Field(
         default=3_600.0,
         ge=0,
@@ -205,6 +206,7 @@ class Settings(BaseSettings):
             "webhook_delivery": self.webhook_delivery_days,
             "supplier_call": self.supplier_log_days,
             "supplier_event": self.supplier_log_days,
+            "sms": self.sms_days,
         }
         return {kind: timedelta(days=count) for kind, count in days.items() if count}
 

@@ -239,6 +239,8 @@ def test_money_is_a_number_or_string_in_calls_and_a_string_in_answers() -> None:
         validator = Draft202012Validator(schema)
         assert all(validator.is_valid(value) for value in (1.8, 2, "1.80", "0", "12345"))
         assert not any(validator.is_valid(value) for value in ("", "1e3", "-1", "01", "1.", "1.23456", -1, None, []))
+    for name, struct in (("price", "CheckLine"), ("amount", "CheckOrder")):
+        assert schemas[struct]["properties"][name]["type"] == ["number", "string", "null"]
     assert schemas["Snapshot"]["properties"]["amount"]["type"] == "string"
     assert schemas["Snapshot"]["properties"]["refundAmount"]["type"] == "number"
 
@@ -267,14 +269,14 @@ def test_texts_cite_no_document_by_number() -> None:
 
 
 def test_times_are_marked_as_such() -> None:
-    """Answers name every time `...Time` or `time`, by which the document knows it for one."""
+    """Answers name every time `...Time`, `time` or `...At`, by which the document knows it for one."""
     for struct in {route.operation.answer for route in ROUTES} | {Snapshot} | set(calls.Answer.__subclasses__()):
         for field in msgspec.structs.fields(struct):
             hint = get_type_hints(struct)[field.name]
             if datetime in (hint, *get_args(hint)):
-                assert field.encode_name.endswith(("Time", "time"))
-                if struct.__name__ in (schemas := DOCUMENT["components"]["schemas"]):
-                    schema = schemas[struct.__name__]["properties"][field.encode_name]
+                assert field.encode_name.endswith(schemas.TIMES)
+                if struct.__name__ in (described := DOCUMENT["components"]["schemas"]):
+                    schema = described[struct.__name__]["properties"][field.encode_name]
                     assert schema["format"] == "date-time"
 
 

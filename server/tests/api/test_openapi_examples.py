@@ -23,7 +23,7 @@ from dealer_server.rules.delivery.delivery import Codes
 from dealer_server.rules.lifecycle import lifecycle
 from dealer_server.rules.lifecycle.lifecycle import Lifecycle, Report
 from dealer_server.rules.money.wallet import Wallet
-from dealer_server.rules.orders import order, priced_lines, pricing, snapshot
+from dealer_server.rules.orders import check, order, priced_lines, pricing, snapshot
 from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.rules.orders.order import ExistingOrder
 from dealer_server.rules.orders.priced_lines import Offer
@@ -152,6 +152,27 @@ def test_the_examples_of_the_catalogue_are_what_it_answers() -> None:
     assert example("/package/list", "notModified") == on_the_wire(msgspec.Raw(current.not_modified(PRICES, filters)))
     regions = current.regions(PRICES, calls.RegionList(type="REGION", keyword="benelux"))
     assert example("/region/list", "regions") == on_the_wire(msgspec.Raw(regions))
+
+
+def checked(package: Package, balance: int = 10_000_000) -> calls.OrderCheck:
+    """The check of one; nothing is in stock."""
+    line = calls.CheckLine(package_code=package.package_code, quantity=1)
+    call = calls.CheckOrder(transaction_id=TRANSACTION_ID, items=(line,))
+    offers, wallet = [Offer(package, package.price)], Wallet(TENANT_ID, "USD", balance, 0, 1, False)
+    request = order.order_request(TENANT_ID, call, priced_lines.price_check(call, "USD", offers))
+    return check.answer(call, offers, order.check(request, None, wallet, {}), None, wallet, {})
+
+
+@pytest.mark.parametrize(
+    ("case", "made"),
+    [
+        ("allowed", lambda: checked(PACKAGE)),
+        ("refused", lambda: checked(PACKAGE, balance=12_000)),
+        ("outOfStock", lambda: checked(PACKAGES["DEMO-STOCK"])),
+    ],
+)
+def test_the_example_of_a_check_is_what_the_rules_make(case: str, made: Callable[[], calls.OrderCheck]) -> None:
+    assert example("/esim/order/check", case) == on_the_wire(made())
 
 
 # Refusals

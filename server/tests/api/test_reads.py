@@ -182,7 +182,8 @@ async def test_the_whole_catalogue_in_the_wallets_currency_is_on_sale_at_the_def
         "activationType": TEST_OK.activation_type,
         "speed": "5G",
         "ipExport": "US",
-        "topUpSupport": False,
+        "topUpSupport": True,
+        "supportTopUpType": 2,
         "maxQuantity": 100,
         "networks": [
             {
@@ -208,8 +209,8 @@ def named_in(package: Package, keyword: str) -> bool:
 
 PACKAGE_FILTERS: list[tuple[str, Any, Callable[[Package], bool]]] = [
     # field, value, which packages it means
-    ("type", "BASE", lambda p: True),
-    ("type", "TOPUP", lambda p: False),
+    ("type", "BASE", lambda p: p.type == "BASE"),
+    ("type", "TOPUP", lambda p: p.type == "TOPUP"),
     ("type", "", lambda p: True),
     ("type", None, lambda p: True),
     ("locationCode", "FR", lambda p: p.location_code == "FR" or "FR" in p.locations),

@@ -25,7 +25,9 @@ NAMING = ("orderNo", "transactionId", "itemNo", "profileId", "iccid")
 # What an operation asks for beside the ids, so that it gets as far as looking for them.
 BESIDE: Mapping[str, Json] = {
     "/esim/order": {"amount": "1.80", "items": [LINE]},
+    "/esim/order/check": {"items": [LINE]},
     "/test/profile/advance": {"step": "DOWNLOAD"},
+    "/esim/profile/sms": {"message": "hello"},
     "/webhook/set": {"callbackUrl": "https://example.com/hooks"},
 }
 

@@ -271,6 +271,22 @@ async def test_an_esim_is_cancelled_without_money_back(service: Service, people:
     assert await acts(service, dealer.tenant_id) == ["profile.cancel"]
 
 
+async def test_an_esim_is_suspended_and_works_again(service: Service, people: People, dealer: ApiClient):
+    order = await bought(dealer)
+    finance, path = people["finance"], f"/console/profiles/{profiles_of(order)[0]['profileId']}"
+    before = await finance.get(path)
+    assert "dialog-suspend" in before and "dialog-unsuspend" not in before and "SUSPENDED" not in before
+    text = await finance.post(f"{path}/suspend", {"reason": "lost phone"})
+    assert "The eSIM is suspended" in text and "SUSPENDED" in text and "Suspended since" in text
+    assert "dialog-unsuspend" in text and "dialog-suspend" not in text
+    text = await finance.post(f"{path}/unsuspend", {"reason": EVIL})
+    assert "The eSIM works again" in text and "SUSPENDED" not in text and EVIL not in text
+    assert await acts(service, dealer.tenant_id) == ["profile.suspend", "profile.unsuspend"]
+    await dealer.post("/esim/profile/cancel", {"profileId": profiles_of(order)[0]["profileId"]})
+    assert "dialog-suspend" not in await finance.get(path)
+    assert await service.audit() == []
+
+
 async def test_usage_stands_on_the_page_of_an_esim(people: People, dealer: ApiClient):
     order = await bought(dealer)
     [profile] = profiles_of(order)
@@ -370,7 +386,8 @@ async def test_a_developer_writes_nothing_that_is_money(people: People, dealer: 
     for page in (path, profile, "/console/wallet"):
         text = await developer.get(page)
         assert "dialog-refund" not in text and "dialog-cancel" not in text and "dialog-topup" not in text
-    for write in (f"{path}/refund", f"{profile}/cancel", "/console/wallet/topups", "/console/wallet/threshold"):
+    acts_on_profile = [f"{profile}/{act}" for act in ("cancel", "suspend", "unsuspend")]
+    for write in (f"{path}/refund", *acts_on_profile, "/console/wallet/topups", "/console/wallet/threshold"):
         await developer.post(write, status=403)
     assert (await query(dealer, order))["refundAmount"] == 0
 

@@ -27,7 +27,7 @@ from support.screenshots import FOLDER, PHONE, THEMES, VIEWS, WIDE, Picture
 
 NEW = bool(os.environ.get("NEW_LOOKS"))
 AT_ONCE = 3  # pages under way
-WRITTEN_DOWN = ("/{app_key}", "/secret", "/code")  # pages of secrets: who opens them stands in the audit log
+WRITTEN_DOWN = ("/{app_key}", "/secret", "/code", "/sms")  # pages of secrets: who opens them stands in the audit log
 NARROW = (
     "color-contrast",
     "target-size",

@@ -236,6 +236,20 @@ async def test_each_of_many_who_cancel_at_once_stands_in_the_audit_log_with_the_
         }
 
 
+async def test_suspensions_stand_on_the_page_and_in_the_history(dealer: ApiClient, admin: Browser):
+    profile = await one_bought(dealer)
+    page, named = f"/console/profiles/{profile['profileId']}", {"iccid": profile["iccid"]}
+    assert (await dealer.post("/esim/profile/suspend", named)).code == "000000"
+    text = await see(admin, page)
+    assert "SUSPENDED" in text and "Suspended since" in text and "simulated was asked to suspend it" in text
+    assert (await dealer.post("/esim/profile/unsuspend", named)).code == "000000"
+    text = await see(admin, page)
+    assert "SUSPENDED" not in text and "simulated was asked to unsuspend it" in text
+    history = await see(admin, f"/console/orders/{profile['orderNo']}")
+    assert f"simulated was asked to suspend profile {profile['profileId']}" in history
+    assert f"simulated was asked to unsuspend profile {profile['profileId']}" in history
+
+
 async def test_a_supplier_that_has_a_say_is_asked(service: Service, dealer: ApiClient, admin: Browser):
     profile = await one_bought(dealer, "TEST-ASYNC")
     page = f"/console/profiles/{profile['profileId']}"

@@ -16,6 +16,7 @@ from support.supplier_setup import fresh
 from support.suppliers.purchases import routed
 
 KILLED = -9
+SUSPENSION_POINTS = [Failpoint(f"suspension.{name}") for name in ("claimed", "answered", "written", "recorded")]
 LIFE_POINTS = [Failpoint("life.claimed"), Failpoint("life.asked")]
 ORDERS = 4
 
@@ -56,8 +57,22 @@ class ChainedService:
         async with asyncio.timeout(PATIENCE):
             while await self.lanes() & dead:
                 await asyncio.sleep(0.02)
-        for table in ("order_item", "purchase", "profile_life"):
+        for table in ("order_item", "purchase", "profile_life", "suspension"):
             await self.rows(self.service, f"UPDATE {table} SET due_at = now() WHERE due_at IS NOT NULL AND claim <> 0")
+
+    async def asks(self, path: str) -> None:
+        """For the first eSIM bought."""
+        [[profile_id]] = await self.rows(self.service, "SELECT min(profile_id) FROM profile")
+        answer = await self.client.post(path, {"profileId": profile_id})
+        assert answer.code == "000000", answer
+
+    async def becomes(self, suspended: bool) -> None:
+        """Both instances say that the first eSIM is suspended, or not."""
+        sql = "SELECT suspended FROM profile ORDER BY profile_id LIMIT 1"
+        async with asyncio.timeout(PATIENCE):
+            for service in (self.service, self.upstream):
+                while await self.rows(service, sql) != [(suspended,)]:
+                    await asyncio.sleep(0.02)
 
     async def all_is_exact(self) -> None:
         """All is delivered; the upstream sold exactly the profiles that the dealers hold."""
@@ -107,6 +122,23 @@ async def test_each_esim_is_bought_once_when_the_worker_is_killed_at_any_failpoi
         await workload.all_is_exact()
     for point in LIFE_POINTS:
         await dies_at(workload, point)
+    async with running("work", env=workload.env):
+        await workload.all_is_exact()
+
+
+async def test_a_suspension_is_carried_out_when_the_worker_is_killed_at_any_failpoint(workload: ChainedService):
+    await workload.buy(1)
+    async with running("work", env=workload.env):
+        await workload.all_is_exact()
+    for number, point in enumerate(SUSPENSION_POINTS):
+        suspended, others = number % 2 == 0, await workload.lanes()
+        async with running("work", env=workload.env, kill_at=str(point)) as work:
+            await workload.asks("/esim/profile/suspend" if suspended else "/esim/profile/unsuspend")
+            dead = await workload.lanes() - others
+            assert await work.ended() == KILLED, work.said
+        await workload.leases_run_out(dead)
+        async with running("work", env=workload.env):
+            await workload.becomes(suspended)
     async with running("work", env=workload.env):
         await workload.all_is_exact()
 

@@ -1,7 +1,6 @@
 """Recharges of eSIMs, through the public client: /esim/topup and /esim/profile/plans (specification 4.14)."""
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,8 +10,9 @@ from dealer_server import clock
 from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.orders.retry import retry_order
 from dealer_server.store.tenants import data_key
-from support.api_client import ApiClient, Reply, Service, running_service
+from support.api_client import ApiClient, Service, running_service
 from support.patience import PATIENCE
+from support.recharges import advance, balance, plans, recharge, recharged, shown
 from support.refunds import bought, profiles, query, refund
 from support.supplier_setup import fresh
 from support.webhook_fixture import Receiver, listening
@@ -31,44 +31,6 @@ async def exact(service: Service) -> AsyncIterator[None]:
 async def receiver() -> AsyncIterator[Receiver]:
     async with listening(1) as [receiver]:
         yield receiver
-
-
-async def recharge(
-    dealer: ApiClient, order: dict[str, Any] | None, package: str = "TEST-TOPUP-OK", **call: Any
-) -> Reply:
-    """Of the first eSIM of an order; what `call` says of it replaces the rest, None leaves out."""
-    named = {} if order is None else {"iccid": profiles(order)[0]["iccid"]}
-    request = {"transactionId": f"r-{secrets.token_hex(8)}", "packageCode": package, "price": "1.20", "amount": "1.20"}
-    return await dealer.post(
-        "/esim/topup", {name: value for name, value in (request | named | call).items() if value is not None}
-    )
-
-
-async def recharged(dealer: ApiClient, order: dict[str, Any], package: str = "TEST-TOPUP-OK") -> dict[str, Any]:
-    """The order of a recharge, once it is applied."""
-    reply = await recharge(dealer, order, package)
-    assert reply.code == "000000", reply
-    return await dealer.delivered(reply.data["orderNo"])
-
-
-async def advance(dealer: ApiClient, order: dict[str, Any], step: str, **call: Any) -> dict[str, Any]:
-    reply = await dealer.post("/test/profile/advance", {"iccid": profiles(order)[0]["iccid"], "step": step} | call)
-    assert reply.code == "000000", reply
-    return reply.data
-
-
-async def plans(dealer: ApiClient, order: dict[str, Any]) -> list[dict[str, Any]]:
-    reply = await dealer.post("/esim/profile/plans", {"profileId": int(profiles(order)[0]["profileId"])})
-    assert reply.code == "000000", reply
-    return reply.data["plans"]
-
-
-async def shown(dealer: ApiClient, order: dict[str, Any]) -> dict[str, Any]:
-    return profiles(await query(dealer, order))[0]
-
-
-async def balance(dealer: ApiClient) -> str:
-    return (await dealer.post("/account/balance")).data["balance"]
 
 
 async def test_a_recharge_adds_its_volume_to_the_esim(dealer: ApiClient):
@@ -188,26 +150,6 @@ async def test_an_applied_recharge_and_its_esim_are_not_refunded(dealer: ApiClie
     for one, reason in ((applied, "APPLIED"), (order, "TOPPED_UP")):
         reply = await refund(dealer, one)
         assert (reply.code, reply.data["profiles"][0]["reason"]) == ("200003", reason)
-
-
-async def test_a_recharge_that_waits_is_refunded_and_its_esim_may_be_then(dealer: ApiClient):
-    order = await bought(dealer)
-    waiting = await recharge(dealer, order, "TEST-TOPUP-DELAY")
-    assert (await refund(dealer, order)).code == "200003"
-    assert (await refund(dealer, waiting.data)).data["status"] == "REFUNDED"
-    assert [plan["status"] for plan in await plans(dealer, order)] == ["QUEUED", "CANCELLED"]
-    assert (await refund(dealer, order)).data["status"] == "REFUNDED"
-
-
-async def test_a_recharge_that_waits_when_its_esim_is_cancelled_is_refunded(dealer: ApiClient):
-    order = await bought(dealer)
-    waiting = await recharge(dealer, order, "TEST-TOPUP-DELAY")
-    before = await balance(dealer)
-    await dealer.post("/esim/profile/cancel", {"iccid": profiles(order)[0]["iccid"]})
-    async with asyncio.timeout(PATIENCE):
-        while (await query(dealer, waiting.data))["orderStatus"] != "REFUNDED":
-            await asyncio.sleep(0.01)
-    assert float(await balance(dealer)) - float(before) == pytest.approx(1.20)
 
 
 async def test_refusals_in_their_order(dealer: ApiClient, stranger: ApiClient):

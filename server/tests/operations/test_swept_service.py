@@ -116,6 +116,7 @@ async def test_command_shows_what_is_kept(service: Service, dealer: ApiClient):
         ("webhook_delivery", 0),
         ("supplier_call", 30),
         ("supplier_event", 30),
+        ("sms", 30),
     ]
     assert shown[1]["oldestAt"] and shown[1]["sweptAt"] and shown[1]["sizeBytes"] > 0
     assert "for ever" in (await run("retention", env=env)).out
@@ -129,4 +130,4 @@ def test_settings_out_of_bounds_are_named(days: str):
 
 def test_empty_setting_keeps_for_ever():
     settings = test_settings("postgresql://localhost/x", webhook_delivery_days="", webhook_attempt_days=0)
-    assert set(settings.retention) == {"supplier_call", "supplier_event"}
+    assert set(settings.retention) == {"supplier_call", "supplier_event", "sms"}

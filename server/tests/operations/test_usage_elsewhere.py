@@ -49,8 +49,8 @@ async def test_plans_and_unused_profiles_expire_on_time(database_url: str):
         assert await fast.audit() == []
 
 
-@pytest.mark.parametrize("path", PATHS)
-async def test_a_profile_without_codes_has_no_usage(database_url: str, path: str):
+@pytest.mark.parametrize("path", [*PATHS, "/esim/profile/suspend", "/esim/profile/unsuspend"])
+async def test_a_profile_without_codes_has_no_usage_and_is_not_suspended(database_url: str, path: str):
     async with (
         running_service(database_url, worker=False) as idle,
         idle.client(await idle.tenant(balance="100", qps=0)) as dealer,

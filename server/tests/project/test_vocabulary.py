@@ -63,10 +63,13 @@ VOCABULARY = {
     "Refund status": "RefundStatus",
     "refundStatus": "RefundItemStatus",
     "asyncStatus": "AsyncStatus",
+    "availability": "Availability",
     "step": "AdvanceStep",
     "accountType": "AccountType",
     "entryType": "EntryType",
     "Top-up status": "TopupStatus",
+    "SMS status": "SmsStatus",
+    "failReason": "SmsFailReason",
     "payMethod": "PayMethod",
     "Package type": "PackageType",
     "Package status": "PackageStatus",
@@ -165,6 +168,8 @@ def test_fields_are_those_of_the_contract() -> None:
         calls.Package,
         calls.Balance,
         calls.Region,
+        calls.OrderCheck,
+        calls.CheckedItem,
     ):
         fields = {field.encode_name for field in msgspec.structs.fields(struct)}
         documented = [{name for row in rows for name in row[0].split(", ")} for rows in tables_of_fields]

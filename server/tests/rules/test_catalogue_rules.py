@@ -20,6 +20,7 @@ from dealer_server.rules.catalogue import importing, package
 from dealer_server.rules.catalogue.countries import BUNDLES, CONTINENTS, COUNTRIES
 from dealer_server.rules.catalogue.package import FIELDS, GB, MB, Network, Operator, Package
 from dealer_server.rules.money import money
+from dealer_server.rules.recharges import recharge
 from esim_dealer.wire.vocabulary import DataType
 from support import paths
 
@@ -135,7 +136,7 @@ def test_the_sample_is_good():
         ("description", {"description": "a\x00b"}),
         ("description", {"description": "a" * 2001}),
         ("description", {"description": "a\n"}),
-        ("type", {"type": "TOPUP"}),
+        ("type", {"type": "GIFT"}),
         ("status", {"status": "on_sale"}),
         ("location_type", {"location_type": "REGION"}),
         ("location_type", {"location_type": "COUNTRY", "location_code": "EU-35"}),
@@ -341,17 +342,26 @@ def test_production_differs_from_test_by_the_scripted_and_the_demo_packages_only
     assert {p.package_code for p in TEST[: -len(PRODUCTION)]} == {
         *("TEST-OK", "TEST-DELAY", "TEST-PARTIAL", "TEST-FAIL", "TEST-STOCKOUT"),
         *("TEST-ASYNC", "TEST-REVIEW", "TEST-REJECT", "TEST-LIFECYCLE", "DEMO-STOCK"),
+        *("TEST-TOPUP-OK", "TEST-TOPUP-DELAY", "TEST-TOPUP-FAIL"),
     }
     assert {p.supplier for p in PRODUCTION} == {"simulated"}
 
 
 def test_scripted_packages_are_as_decided():
-    scripted = [p for p in TEST if p.package_code.startswith("TEST-")]
+    scripted = [p for p in TEST if p.package_code.startswith("TEST-") and p.type == "BASE"]
     assert len(scripted) == 9
     assert {
         (p.type, p.status, p.data_type, p.data_bytes, p.duration, p.price, p.currency, p.max_quantity) for p in scripted
     } == {("BASE", "ON_SALE", "TOTAL", GB, 7, 18_000, "USD", 100)}
     assert [p.package_code for p in scripted if p.supplier != "simulated"] == ["TEST-STOCKOUT"]
+
+
+def test_scripted_recharges_fit_the_scripted_packages_that_are_delivered_by_the_simulated_supplier():
+    recharges = [p for p in TEST if p.type == "TOPUP"]
+    assert [(p.data_bytes, p.duration, p.price, p.supplier) for p in recharges] == [(GB, 7, 12_000, "simulated")] * 3
+    for base in TEST:
+        expected = base.package_code.startswith("TEST-") and base.supplier == "simulated" and base.type == "BASE"
+        assert [recharge.fits(one, base) for one in recharges] == [expected] * 3, base.package_code
 
 
 def test_the_demo_package_is_sold_from_stock():
@@ -543,7 +553,7 @@ def test_an_unknown_column_is_a_fault_of_the_header(name: str, column: str, mess
         ("packageCode", "A B", "must be 1 to 64 letters, digits or any of . _ : @ -, not 'A B'"),
         ("packageName", "a\x00b", "must be 1 to 200 characters in one line, not 'a\\x00b'"),
         ("slug", "A", "must be small letters and digits joined by single dashes, at most 100 characters, not 'A'"),
-        ("type", "TOPUP", "must be BASE: there are no TOPUP packages yet, not 'TOPUP'"),
+        ("type", "GIFT", "must be BASE or TOPUP, not 'GIFT'"),
         ("status", "SOLD", "must be ON_SALE or OFF_SALE, not 'SOLD'"),
         ("locationType", "REGION", "must be COUNTRY when locationCode is a country's, and only then, not 'REGION'"),
         (

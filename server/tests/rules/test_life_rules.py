@@ -131,7 +131,7 @@ def test_a_cancelled_profile_changes_its_raw_words_only():
     report = Report(at(9), "ENABLED", "IN_USE", data_usage_bytes=5, plan_ends_at=at(99))
     profile, known = told(report, profile=void)
     assert profile == msgspec.structs.replace(void, smdp_status="ENABLED", esim_status="IN_USE")
-    assert known == msgspec.structs.replace(TERMS, smdp_at=at(9), esim_at=at(9))
+    assert known == msgspec.structs.replace(TERMS, smdp_at=at(9), esim_at=at(9), live_status="IN_USE", live_at=at(9))
 
 
 def test_what_a_cancelling_report_says_of_use_counts():
@@ -142,6 +142,66 @@ def test_what_a_cancelling_report_says_of_use_counts():
 def test_nothing_is_told_of_a_profile_without_codes():
     pending = Profile(1)
     assert told(Report(at(9), "ENABLED", "IN_USE"), profile=pending, known=Lifecycle()) == (pending, Lifecycle())
+
+
+# Suspended
+
+
+def shown(*reports: Report) -> tuple[bool, datetime | None]:
+    profile, _ = told(*reports)
+    return profile.shows_suspended, profile.suspended_at if profile.shows_suspended else None
+
+
+SUSPENDED, RESUMED = life.suspension(True, at(100)), life.suspension(False, at(200))
+
+
+@pytest.mark.parametrize(
+    ("reports", "expected"),
+    [
+        ([SUSPENDED], (True, at(100))),
+        ([SUSPENDED, RESUMED], (False, None)),
+        ([SUSPENDED, esim("IN_USE", 101)], (False, None)),
+        ([SUSPENDED, esim("IN_USE", 99)], (True, at(100))),
+        ([SUSPENDED, esim("SUSPENDED", 150)], (True, at(100))),  # the supplier's own word does not move it
+        ([SUSPENDED, used(5, 150)], (True, at(100))),
+        ([SUSPENDED, smdp("DISABLED", 150)], (True, at(100))),
+        ([esim("SUSPENDED", 50)], (True, None)),  # since when is not known
+        ([esim("SUSPENDED", 50), esim("IN_USE", 60)], (False, None)),
+        ([SUSPENDED, RESUMED, esim("SUSPENDED", 250)], (True, None)),
+        ([SUSPENDED, RESUMED, life.suspension(True, at(300))], (True, at(300))),
+        ([SUSPENDED, Report(at(150), esim_status="IN_USE", suspended=True)], (True, at(100))),
+        ([SUSPENDED, Report(at(150), esim_status="GOT_RESOURCE", suspended=False)], (False, None)),
+        ([SUSPENDED, esim("USED_UP", 150)], (False, None)),
+        ([esim("USED_UP", 50), SUSPENDED], (False, None)),
+        ([SUSPENDED, esim("CANCEL", 150)], (False, None)),
+    ],
+)
+def test_the_latest_word_says_whether_it_is_suspended(reports: list[Report], expected: tuple[bool, datetime | None]):
+    for order in itertools.permutations(reports):
+        if not any(report.esim_status == "CANCEL" for report in order[:-1]):  # what comes after it does not count
+            assert shown(*order) == expected
+
+
+def test_a_suspension_stops_no_clock():
+    used_up = told(esim("IN_USE", 60), SUSPENDED)
+    assert life.over_at(*used_up) == at(7 * DAY + 60)
+    ended, _ = life.by_time(*used_up, at(7 * DAY + 60))
+    assert (ended.plan_use_status, ended.esim_status, ended.shows_suspended) == ("ENDED", "USED_EXPIRED", False)
+    unused, _ = life.by_time(*told(SUSPENDED), at(180 * DAY))
+    assert (unused.plan_use_status, unused.shows_suspended) == ("ENDED", False)
+
+
+def test_a_suspension_changes_nothing_else():
+    before, _ = told(esim("IN_USE", 60), used(5, 70))
+    after, _ = told(esim("IN_USE", 60), used(5, 70), SUSPENDED)
+    assert after == msgspec.structs.replace(before, suspended=True, suspended_at=at(100))
+
+
+def test_a_report_from_the_future_counts_as_of_now():
+    late = life.not_after(Report(at(900), suspended=True, suspended_at=at(800)), at(100))
+    assert late == SUSPENDED
+    early = Report(at(50), suspended=True, suspended_at=at(40))
+    assert life.not_after(early, at(100)) == early
 
 
 # Time
@@ -209,6 +269,8 @@ REPORTS = st.builds(
     data_total_bytes=st.none() | st.integers(GB, 2 * GB),
     plan_started_at=st.none() | SECONDS,
     plan_ends_at=st.none() | SECONDS.map(lambda then: then + timedelta(days=3)),
+    suspended=st.none() | st.booleans(),
+    suspended_at=st.none() | SECONDS,
 )
 STORY = [
     smdp("DOWNLOAD", 10),
@@ -258,6 +320,14 @@ def lived(story: list[tuple[int, Report]]) -> wire.Snapshot:
         items = (msgspec.structs.replace(order.items[0], profiles=tuple(profiles)),)
         order = delivery.settle(order, items, DELIVERED_AT)
     return snapshot.of(order, Links("https://esim.example.com"))
+
+
+@given(st.permutations([*STORY, SUSPENDED]), st.lists(st.sampled_from([*STORY, SUSPENDED]), max_size=10))
+def test_the_end_outranks_a_suspension_whichever_came_first(story: list[Report], again: list[Report]):
+    lived, known = told(*story, *again)
+    assert lived.suspended and not lived.shows_suspended
+    assert msgspec.structs.replace(lived, suspended=False, suspended_at=None) == told(*STORY)[0]
+    assert (known.suspended_word_at, known.resumed_word_at) == (at(100), at(40))
 
 
 @given(st.permutations(STORY[:8]), st.integers(0, 8))

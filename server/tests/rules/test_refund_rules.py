@@ -72,7 +72,7 @@ def test_a_profile_is_refundable_or_has_a_reason(changed: dict[str, object], rea
 
 
 def test_a_profile_that_is_being_cancelled_is_not_refunded():
-    assert refund.refuse(delivered(FIRST), {FIRST}) == "CANCELLED"
+    assert refund.refuse(delivered(FIRST), {FIRST: "CANCELLED"}) == "CANCELLED"
 
 
 def test_the_amount_is_the_unit_price_paid_times_the_period():

@@ -39,6 +39,8 @@ async def test_a_refund_with_the_sdk_from_order_to_credit(dealer: ApiClient):
         with pytest.raises(Conflict):
             await sdk.refund(order.order_no, items={item.item_no: [first.iccid or ""]}, refund_transaction_id="r-2")
         second = (item.profiles or ())[1]
+        assert (await sdk.suspend(second.profile_id)).suspended
+        assert not (await sdk.unsuspend(second.profile_id)).suspended
         assert (await sdk.cancel(iccid=second.iccid or "")).async_status == "PENDING"
         entries = [entry async for entry in sdk.iter_statement()]
         assert [entry.entry_type for entry in entries] == ["REFUND", "ORDER_PAY", "ADJUST"]
@@ -50,6 +52,9 @@ async def test_the_command_refunds_cancels_and_shows_the_wallet(dealer: ApiClien
     iccid = (await dealer.delivered(two))["items"][0]["profiles"][0]["iccid"]
     status, out, err = await command(dealer, "refund", one, "--wait")
     assert status == 0 and "1.80 USD credited" in out and "--refund-transaction-id" in err, err
+    for name, suspended in (("suspend", True), ("unsuspend", False)):
+        status, out, _ = await command(dealer, name, iccid, "--json")
+        assert status == 0 and json.loads(out)["suspended"] is suspended
     status, out, _ = await command(dealer, "cancel", iccid, "--json")
     assert json.loads(out)["cancelled"] is True
     status, out, _ = await command(dealer, "statement")

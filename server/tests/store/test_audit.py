@@ -11,6 +11,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
+import msgspec
 import pytest
 
 from dealer_server import store
@@ -32,10 +33,10 @@ from dealer_server.operations.orders.place import OrderBatcher
 from dealer_server.operations.tenants.create import create_tenant
 from dealer_server.operations.tenants.set_terms import Terms, set_tenant
 from dealer_server.rules.delivery import delivery
-from dealer_server.rules.delivery.delivery import Codes, Failed
+from dealer_server.rules.delivery.delivery import Codes, Failed, Recharged, Result
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
-from dealer_server.rules.orders.order import STOCK, OrderRequest, Placed
+from dealer_server.rules.orders.order import STOCK, OrderRequest, Placed, Recharge
 from dealer_server.rules.orders.priced_lines import OrderLine
 from dealer_server.store.audit.audit_log import ACT
 from dealer_server.store.audit.invariants import QUERIES
@@ -102,8 +103,26 @@ async def prepared(database_url: str) -> Prepared:
         for name in ("a-delivered", "a-partial", "a-stock", "b-delivered", "b-failed"):
             await fulfil(connection, keys, ids[name[0]], ids[name], name)
         await tell(connection, keys, ids["a"], ids["a-delivered"])
+    ids |= await recharge(database, keys, ids["a"], ids["a-delivered"])
     await database.close()
     return Prepared(database_url, keys, ids)
+
+
+async def recharge(database: Database, keys: DataKeys, tenant_id: int, order_id: int) -> dict[str, int]:
+    """The first eSIM of an order is recharged."""
+    async with database.connection() as connection:
+        esim = (await store.order.load(connection, [(tenant_id, order_id)], keys))[tenant_id, order_id].profiles[0]
+        await connection.execute(
+            "INSERT INTO profile_life (tenant_id, profile_id, order_id, line, supplier, iccid, created_at, added_bytes)"
+            " VALUES ($1, $2, $3, 0, 'simulated', $4, $5, '{1024}')",
+            *(tenant_id, esim.profile_id, order_id, esim.iccid, begun_at()),
+        )
+    added = Recharge(esim.profile_id, 2, order_id)
+    order = msgspec.structs.replace(wanted(tenant_id, "a-recharge", line("PLAIN", 1)), recharge=added)
+    ids = await place(database, [order])
+    async with database.connection() as connection:
+        await fulfil(connection, keys, tenant_id, ids["a-recharge"], "a-recharge")
+    return ids
 
 
 async def dealer(database: Database, name: str) -> int:
@@ -155,12 +174,14 @@ async def place(database: Database, orders: list[OrderRequest], clock: Clock = c
 async def fulfil(connection: Connection, keys: DataKeys, tenant_id: int, order_id: int, name: str) -> None:
     """Writes what the rule makes of suppliers' answers."""
     order = (await store.order.load(connection, [(tenant_id, order_id)], keys))[tenant_id, order_id]
-    answers: dict[int, Codes | Failed] = {}
+    answers: dict[int, Result] = {}
     for profile in order.profiles[: 1 if name == "a-partial" else None]:
         iccid = STOCK_ICCIDS[0] if name == "a-stock" else f"89852{profile.profile_id:015}"
         answers[profile.profile_id] = (
             Failed() if name == "b-failed" else Codes(iccid, CODE.format(profile.profile_id), "token")
         )
+        if name == "a-recharge":
+            answers[profile.profile_id] = Recharged("ADD", 1024, None)
     after = delivery.allocate(order, answers, frozenset(item.line for item in order.items), begun_at())
     await write(connection, keys, after)
     if name == "a-stock":
@@ -180,7 +201,7 @@ async def write(connection: Connection, keys: DataKeys, order: Order) -> None:
         *(order.tenant_id, order.order_id, order.delivery_status, order.order_status, order.version),
     )
     for item in order.items:
-        done = not any(profile.iccid is None and not profile.failed for profile in item.profiles)
+        done = not any(not profile.made and not profile.failed for profile in item.profiles)
         await connection.execute(
             "UPDATE order_item SET item_status = $4, due_at = CASE WHEN NOT $5 THEN due_at END"
             " WHERE tenant_id = $1 AND order_id = $2 AND line = $3",
@@ -190,10 +211,10 @@ async def write(connection: Connection, keys: DataKeys, order: Order) -> None:
         code = profile.activation_code
         sealed = code and keys.seal(code.encode(), profile_context(order.tenant_id, profile.profile_id))
         await connection.execute(
-            "UPDATE profile SET lifecycle_status = $3, failed = $4, iccid = $5, activation_code = $6, qr_token = $7"
-            " WHERE tenant_id = $1 AND profile_id = $2",
+            "UPDATE profile SET lifecycle_status = $3, failed = $4, iccid = $5, activation_code = $6, qr_token = $7,"
+            " plan_mode = $8, data_total_bytes = $9 WHERE tenant_id = $1 AND profile_id = $2",
             *(order.tenant_id, profile.profile_id, profile.lifecycle_status, profile.failed),
-            *(profile.iccid, sealed, profile.qr_token),
+            *(profile.iccid, sealed, profile.qr_token, profile.plan_mode, profile.data_total_bytes),
         )
 
 
@@ -268,7 +289,7 @@ async def report_on(dsn: str, prepared: Prepared, scope: Scope = WHOLE) -> Audit
 async def test_a_clean_database_has_no_violation(prepared: Prepared, dsn: str) -> None:
     report = await report_on(dsn, prepared)
     assert report.violated == []
-    assert [one.code for one in report.invariants] == [f"A{number}" for number in range(1, 26)]
+    assert [one.code for one in report.invariants] == [f"A{number}" for number in range(1, 27)]
     assert all(one.checked for one in report.invariants)
     for tenant in ("a", "b"):
         assert (await report_on(dsn, prepared, Scope(prepared.ids[tenant]))).violated == []
@@ -651,6 +672,35 @@ FAULTS = (
         "a-paid",
     ),
     Fault("an eSIM bought for nobody", purchase("DONE", "'8999'", "NULL"), "A17", "a", "a-paid"),
+    Fault(
+        "a recharge bought for nobody",
+        purchase("WRITTEN_OFF", "NULL", "NULL") + "; UPDATE purchase SET state = 'DONE', recharges = 1",
+        "A17",
+        "a",
+        "a-paid",
+    ),
+    Fault(
+        "a recharge of nobody's eSIM",
+        "UPDATE profile SET recharges = 1 WHERE order_id = {a_recharge}",
+        "A26",
+        "a",
+        "a-recharge",
+    ),
+    Fault(
+        "a line that recharges another eSIM",
+        "UPDATE order_item SET recharges_order_id = 1 WHERE order_id = {a_recharge}",
+        "A26",
+        "a",
+        "a-recharge",
+    ),
+    Fault("a plan is missing", "UPDATE profile SET plan_no = 4 WHERE order_id = {a_recharge}", "A26", "a"),
+    Fault(
+        "an eSIM without what its recharge added",
+        "UPDATE profile_life SET added_bytes = '{{}}' WHERE order_id = {a_delivered}",
+        "A26",
+        "a",
+        "a-delivered",
+    ),
     Fault("a purchase that waits since long", purchase("PLANNED", "NULL", LONG_AGO), "A16", "a", "a-paid"),
     Fault(
         "codes that were never bought",
@@ -919,9 +969,9 @@ async def test_who_may_only_read_audits_everything_and_leaves_no_checkpoint(prep
 async def test_the_report_of_an_incremental_audit_says_what_it_covered(prepared: Prepared, dsn: str) -> None:
     report = await report_on(dsn, prepared, INCREMENTAL)
     assert report.covered and report.covered.from_checkpoint
-    assert (report.covered.orders, report.covered.deliveries) == (8, 9)
+    assert (report.covered.orders, report.covered.deliveries) == (9, 10)
     assert json.loads(report_json(report))["covered"]["entries"] == report.covered.entries
-    assert "8 orders" in report_text(report)
+    assert "9 orders" in report_text(report)
     whole = await report_on(dsn, prepared)
     assert json.loads(report_json(whole))["covered"] is None
 

@@ -33,6 +33,7 @@ PARTIAL_INDEXES = {
     "refund_pending",
     "refund_due",
     "void_request_due",
+    "suspension_due",
     "stock_profile_free",
 }
 MANY = 20_000

@@ -29,6 +29,7 @@ from support.api_client import ApiClient, Service, running_service
 from support.patience import PATIENCE
 from support.supplier_setup import free_address, fresh
 from support.suppliers.purchases import routed
+from support.suppliers.sms import SMS, a_minute_passes, new, rows, sent
 
 
 @dataclass
@@ -137,6 +138,51 @@ async def test_use_at_a_is_seen_at_b(two: Two):
     assert await two.audits() == []
 
 
+async def test_an_sms_at_b_is_sent_at_a_once_and_b_knows_what_became_of_it(two: Two):
+    data, bought = await two.delivered()
+    there = only(bought)["profileId"]
+    assert (await two.at_a.post("/test/profile/advance", {"profileId": there, "step": "ENABLE"})).code == "000000"
+    await two.until(data["orderNo"], lambda order: only(order)["lifecycleStatus"] == "ACTIVATED")
+    call = new(only(data))
+    assert (await two.client.post(SMS, call)).data["status"] == "PENDING"
+    done = (await sent(two.client, call)).data
+    assert (done["status"], done["duplicate"]) == ("SENT", True)
+    [(sms_id,)] = await rows(two.b, "SELECT sms_id FROM sms")
+    at_a = await rows(two.a, "SELECT profile_id, status, transaction_id FROM sms")
+    assert at_a == [(int(there), "SENT", f"m-{sms_id}")]
+    assert await two.audits() == []
+
+
+async def test_an_sms_that_a_refuses_failed_at_b_and_was_surely_not_sent(two: Two):
+    data, bought = await two.delivered()
+    there = only(bought)["profileId"]
+    await two.at_a.post("/test/profile/advance", {"profileId": there, "step": "ENABLE"})
+    await two.until(data["orderNo"], lambda order: only(order)["lifecycleStatus"] == "ACTIVATED")
+    await rows(two.a, "UPDATE profile SET plan_use_status = 'ENDED' WHERE profile_id = $1", int(there))
+    done = (await sent(two.client, new(only(data)))).data
+    assert (done["status"], done["failReason"]) == ("FAILED", "NOT_SENT")
+    assert await rows(two.b, "SELECT detail FROM sms") == [("refused with 200002",)]
+    assert await rows(two.a, "SELECT count(*) FROM sms") == [(0,)]
+
+
+async def test_an_sms_waits_until_a_takes_one_more(two: Two):
+    data, bought = await two.delivered()
+    there = only(bought)["profileId"]
+    await two.at_a.post("/test/profile/advance", {"profileId": there, "step": "ENABLE"})
+    await two.until(data["orderNo"], lambda order: only(order)["lifecycleStatus"] == "ACTIVATED")
+    assert (await two.at_a.post(SMS, new(only(bought)))).code == "000000"
+    call = new(only(data))
+    await two.client.post(SMS, call)
+    async with asyncio.timeout(PATIENCE):
+        while await rows(two.b, "SELECT claims, claim, in_doubt FROM sms") != [(1, None, False)]:
+            await asyncio.sleep(0.02)
+    assert (await two.client.post(SMS, call)).data["status"] == "PENDING"
+    await a_minute_passes(two.a)
+    await rows(two.b, "UPDATE sms SET due_at = now()")
+    assert (await sent(two.client, call)).data["status"] == "SENT"
+    assert await rows(two.a, "SELECT count(*) FROM sms") == [(2,)]
+
+
 async def test_what_the_pace_leaves_no_time_for_is_not_taken_for_asked(two: Two):
     for _ in range(3):
         await two.delivered()
@@ -147,12 +193,13 @@ async def test_what_the_pace_leaves_no_time_for_is_not_taken_for_asked(two: Two)
     ]
     settings = ChainSettings(base_url=two.a.url, app_key=two.at_a.app_key, app_secret=two.at_a.app_secret)
     async with opened(Chain("chain:a", settings, refresh_seconds=0)) as hurried:
-        seen, *left = await hurried.refresh(bought, clock.now())
-    assert isinstance(seen, ProfileReport) and seen.iccid == bought[0].iccid
-    assert left == [Unasked(2), Unasked(3)]
+        told = await hurried.refresh(bought, clock.now())
+    assert {one.iccid for one in told if isinstance(one, ProfileReport)} == {bought[0].iccid}
+    assert [one for one in told if isinstance(one, Unasked)] == [Unasked(2), Unasked(3)]
     async with opened(Chain("chain:a", settings)) as patient:
         told = await patient.refresh(bought, clock.now())
-    assert [one.iccid for one in told if isinstance(one, ProfileReport)] == [one.iccid for one in bought]
+    assert {one.iccid for one in told if isinstance(one, ProfileReport)} == {one.iccid for one in bought}
+    assert not any(isinstance(one, Unasked) for one in told)
 
 
 async def test_a_cancellation_is_passed_on_without_money(two: Two):
@@ -162,6 +209,49 @@ async def test_a_cancellation_is_passed_on_without_money(two: Two):
     await two.until(data["orderNo"], lambda order: only(order)["cancelled"])
     assert only(await two.bought())["cancelled"]
     assert await two.balances() == ("998.20", "998.20")
+    assert await two.audits() == []
+
+
+async def test_a_suspension_is_passed_on_and_ended_again(two: Two):
+    data, _ = await two.delivered()
+    named = {"profileId": int(only(data)["profileId"])}
+    asked = await two.client.post("/esim/profile/suspend", named)
+    assert (asked.data["asyncStatus"], asked.data["suspended"]) == ("PENDING", False)
+    seen = only(await two.until(data["orderNo"], lambda order: only(order).get("suspended", False)))
+    assert only(await two.bought())["suspended"] and seen["esimStatus"] == "GOT_RESOURCE"
+    assert (await two.client.post("/esim/profile/suspend", named)).data["asyncStatus"] == "COMPLETED"
+    assert (await two.client.post("/esim/profile/unsuspend", named)).data["asyncStatus"] == "PENDING"
+    await two.until(data["orderNo"], lambda order: "suspended" not in only(order))
+    assert "suspended" not in only(await two.bought())
+    assert await two.audits() == []
+
+
+async def test_a_suspension_at_a_is_seen_at_b_and_can_be_ended_there(two: Two):
+    data, bought = await two.delivered()
+    there = {"profileId": int(only(bought)["profileId"])}
+    for step in ("ENABLE", "START"):
+        assert (await two.at_a.post("/test/profile/advance", there | {"step": step})).code == "000000"
+    assert (await two.at_a.post("/esim/profile/suspend", there)).code == "000000"
+    seen = only(await two.until(data["orderNo"], lambda order: only(order).get("suspended", False)))
+    assert (seen["esimStatus"], seen["planUseStatus"]) == ("IN_USE", "STARTED")
+    assert seen["suspendedAt"] == only(await two.bought())["suspendedAt"]
+    assert (await two.client.post("/esim/profile/unsuspend", {"iccid": seen["iccid"]})).data["asyncStatus"] == "PENDING"
+    await two.until(data["orderNo"], lambda order: "suspended" not in only(order))
+    assert "suspended" not in only(await two.bought())
+    assert await two.audits() == []
+
+
+async def test_a_suspension_that_a_refuses_is_refused_at_b(two: Two):
+    data, bought = await two.delivered()
+    assert (await two.at_a.post("/webhook/set", {"callbackUrl": ""})).code == "000000"
+    over = {"profileId": int(only(bought)["profileId"]), "step": "EXPIRE"}
+    assert (await two.at_a.post("/test/profile/advance", over)).code == "000000"
+    named = {"profileId": int(only(data)["profileId"])}
+    assert (await two.client.post("/esim/profile/suspend", named)).data["asyncStatus"] == "PENDING"
+    async with asyncio.timeout(PATIENCE):
+        while (refused := await two.client.post("/esim/profile/suspend", named)).code == "000000":
+            await asyncio.sleep(0.02)
+    assert (refused.code, refused.data["reason"]) == ("200002", "REFUSED_BY_SUPPLIER")
     assert await two.audits() == []
 
 

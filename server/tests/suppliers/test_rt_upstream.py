@@ -30,6 +30,8 @@ from dealer_server.suppliers.contract import (
     Purchase,
     Rejected,
     Remote,
+    SuspensionDone,
+    SuspensionRefused,
     Unit,
     Unknown,
     VoidDone,
@@ -526,6 +528,50 @@ async def test_an_esim_they_do_not_list_is_unknown():
     async with fixture() as (_, remote):
         lost = VoidUnit(1, "JP-1GB", "89000123456789012341", False, datetime.now(UTC))
         assert isinstance(await remote.void(lost, datetime.now(UTC)), Unknown)
+
+
+# Suspending
+
+
+def esim_of(done: Done, with_ref: bool = True) -> Bought:
+    refs = (done.supplier_ref, done.unit_ref) if with_ref else (None, None)
+    return Bought(1, KEY, "JC016", done.iccid, *refs)
+
+
+@pytest.mark.parametrize("with_ref", [True, False])
+async def test_an_esim_is_suspended_and_works_again_however_often_it_is_asked(with_ref: bool):
+    async with fixture() as (upstream, remote):
+        esim = esim_of(await bought(remote), with_ref)
+        [sold] = upstream.book.esims()
+        for suspended, word in [(True, "SUSPENDED")] * 2 + [(False, "GOT_RESOURCE")] * 2:
+            assert await remote.set_suspended(esim, suspended, datetime.now(UTC)) == SuspensionDone()
+            assert sold.esimStatus == word
+        named = {"esimTranNo": sold.esimTranNo} if with_ref else {"iccid": sold.iccid}
+        assert upstream.calls_of("esim/suspend") == upstream.calls_of("esim/unsuspend") == [named, named]
+
+
+@pytest.mark.parametrize("word", ["USED_UP", "CANCEL", "REVOKE"])
+@pytest.mark.parametrize("suspended", [True, False])
+async def test_what_is_over_is_not_suspended(word: str, suspended: bool):
+    """One that is used up is not suspended, either."""
+    async with fixture() as (upstream, remote):
+        esim = esim_of(await bought(remote))
+        upstream.book.esims()[0].esimStatus = word
+        outcome = await remote.set_suspended(esim, suspended, datetime.now(UTC))
+        if word == "USED_UP" and not suspended:
+            assert outcome == SuspensionDone()
+        else:
+            assert isinstance(outcome, SuspensionRefused) and "200002" in outcome.message
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, "101003"])
+async def test_a_suspension_without_an_answer_that_counts_is_unknown_and_asked_again(fault: str):
+    async with fixture() as (upstream, remote):
+        esim = esim_of(await bought(remote))
+        upstream.fault("esim/suspend", fault)
+        assert isinstance(await remote.set_suspended(esim, True, datetime.now(UTC)), Unknown)
+        assert await remote.set_suspended(esim, True, datetime.now(UTC)) == SuspensionDone()
+        assert upstream.book.esims()[0].esimStatus == "SUSPENDED"
 
 
 # State and usage

@@ -11,9 +11,12 @@ from dealer_server.dev import catalogue
 from dealer_server.rules.catalogue.package import GB
 from dealer_server.rules.esim import activation_code, iccid
 from dealer_server.rules.orders import identity
+from dealer_server.suppliers import registry
 from dealer_server.suppliers.builtin.simulated import Simulated
 from dealer_server.suppliers.builtin.stock import Stock
+from dealer_server.suppliers.chain.client import ChainSettings
 from dealer_server.suppliers.contract import Builtin, Done, FromStock, Outcome, Pending, Rejected, Unit
+from dealer_server.suppliers.rt.upstream import RtSettings
 
 SEED = bytes(range(32))
 PAID = datetime(2026, 11, 20, 8, 15, 30, 400_000, tzinfo=UTC)
@@ -40,6 +43,19 @@ async def test_a_unit_gets_the_same_esim_however_often_and_whenever_it_is_asked_
     first = await codes(unit())
     assert await answer(unit(), 86_400) == first
     assert await answer(unit(), supplier=Simulated(SEED, speed=100)) == first
+
+
+def test_what_the_registry_says_of_a_kind_its_suppliers_say_too():
+    settings = {
+        "es2plus": None,
+        "rt_upstream": RtSettings("http://127.0.0.1", "code", "secret"),
+        "chain": ChainSettings("http://127.0.0.1", "ak_test_1", "sk_test_0001"),
+    }
+    for name, kind in registry.KINDS.items():
+        if (given := settings[name]) is not None:
+            assert kind.make(name, given).caps.suspend == kind.caps.suspend, name
+    assert not registry.KINDS["es2plus"].caps.suspend
+    assert Simulated(SEED).caps.suspend and not Stock.caps.suspend
 
 
 async def test_codes_are_what_a_phone_takes():

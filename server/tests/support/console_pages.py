@@ -70,6 +70,7 @@ PAGES: tuple[Seen, ...] = (
     *_of("operator", "/console/profiles", "/console/regions", "/console/orders/{recharge_no}"),
     Seen("operator", "/console/profiles/{number}", things=PROFILE),
     Seen("operator", "/console/profiles/{number}/code", things=PROFILE),
+    Seen("operator", "/console/profiles/{number}/sms", things=PROFILE),
     Seen("operator", "/console/packages/{code}/stock", things={"code": "DEMO-STOCK"}),
     Seen("operator", "/console/suppliers/{code}", "totals=1", {"code": "rt:near"}),
     Seen("operator", "/console/search", "q=Meridian"),
@@ -158,6 +159,12 @@ async def _life(
     recharge_no = await _recharged(client, profile["iccid"], "TEST-TOPUP-OK", "COMPLETED")
     used = {"iccid": profile["iccid"], "step": "USE", "dataUsageBytes": 2**30 + 2**28}
     await client.post("/test/profile/advance", used)
+    sms = {
+        "transactionId": "sms-2026-0001",
+        "iccid": profile["iccid"],
+        "message": "Welcome to Lyon. Switch roaming on.",
+    }
+    await client.post("/esim/profile/sms", sms)
     await park(service, client)
     await park(service, client, await _recharged(client, profile["iccid"], "TEST-TOPUP-FAIL", "REFUNDED"))
     await _topups(client, people["operator"])

@@ -127,7 +127,8 @@ def package(code: str, **more: Any) -> dict[str, Any]:
 class Upstream:
     """`duplicates` is what becomes of a transactionId that comes twice: refused with that code; "FIRST" answers with
     the first order, "SECOND" sells another. `not_yet` is how it says that an order is not allocated, `slow` after how
-    many queries it is. `careless`: a query lists everything."""
+    many queries it is. `careless`: a query lists everything.
+    `sms`: the esimTranNos and the texts that were sent."""
 
     def __init__(self, per_second: float, allowed: int | None):
         self.book = Book()
@@ -137,6 +138,7 @@ class Upstream:
         self.slow = 0
         self.careless = False
         self.page_size = 500
+        self.sms: list[tuple[str, str]] = []
         self.let_go, self.hanging = asyncio.Event(), asyncio.Event()
         self.leave: Callable[[], Awaitable[None]]
         self.over = 0  # calls refused as too many
@@ -144,13 +146,17 @@ class Upstream:
         self._allowed = allowed
         self._faults: dict[str, deque[Fault]] = {}
         self._times: deque[float] = deque()
+        self._before: dict[str, str] = {}  # by esimTranNo: the status that an eSIM had before it was suspended
         self._messages = itertools.cycle(("errorMsg", "errorMessage"))
         self._operations: dict[str, Callable[[Any], Any]] = {
             "esim/order": self._order,
             "esim/query": self._query,
             "esim/cancel": self._cancel,
             "esim/revoke": self._revoke,
+            "esim/suspend": self._suspend,
+            "esim/unsuspend": self._unsuspend,
             "esim/usage/query": self._usage,
+            "esim/sendSms": self._send_sms,
             "balance/query": lambda _: {"balance": self.book.balance},
             "package/list": lambda _: {"packageList": list(self.book.packages.values())},
         }
@@ -311,6 +317,27 @@ class Upstream:
         if esim.esimStatus in ("CANCEL", "REVOKE"):
             raise Refused("200002", "Not allowed in this status")
         esim.esimStatus = "REVOKE"
+        return {}
+
+    def _suspend(self, content: Mapping[str, Any]) -> Any:
+        _, esim = self._named(content)
+        if esim.esimStatus not in ("GOT_RESOURCE", "IN_USE"):
+            raise Refused("200002", "Not allowed in this status")
+        self._before[esim.esimTranNo], esim.esimStatus = esim.esimStatus, "SUSPENDED"
+        return {}
+
+    def _unsuspend(self, content: Mapping[str, Any]) -> Any:
+        _, esim = self._named(content)
+        if esim.esimStatus != "SUSPENDED":
+            raise Refused("200002", "Not allowed in this status")
+        esim.esimStatus = self._before.pop(esim.esimTranNo, "IN_USE")
+        return {}
+
+    def _send_sms(self, content: Mapping[str, Any]) -> Any:
+        _, esim = self._named(content)
+        if esim.smdpStatus != "ENABLED":
+            raise Refused("200002", f"Not allowed in this status: {content['message']}")
+        self.sms.append((esim.esimTranNo, content["message"]))
         return {}
 
     def _named(self, content: Mapping[str, Any]) -> tuple[Order, Esim]:

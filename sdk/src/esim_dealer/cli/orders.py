@@ -4,13 +4,14 @@ import argparse
 import itertools
 import sys
 import uuid
+from collections.abc import Callable
 from typing import get_args
 
 from esim_dealer.cli.arguments import Commands, add_limit, filters, page_size, profile_name
 from esim_dealer.cli.output import print_json, print_table
 from esim_dealer.cli.session import Session
 from esim_dealer.order import Line, money
-from esim_dealer.wire.calls import Refund
+from esim_dealer.wire.calls import OrderCheck, Refund
 from esim_dealer.wire.snapshot import Profile, Snapshot
 from esim_dealer.wire.vocabulary import OrderStatus
 
@@ -24,7 +25,9 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--period", type=int, metavar="N", help="days of a DAILY_* package (default: its minimum)")
     command.add_argument("--transaction-id", metavar="ID", help="your idempotency key (default: a new one, printed)")
     command.add_argument("--price", type=money, metavar="P", help="unit price (default: looked up)")
-    _add_wait(command, "wait for delivery (default: 300 s)")
+    then = command.add_mutually_exclusive_group()
+    then.add_argument("--check", action="store_true", help="buy nothing: show what would become of the order now")
+    _add_wait(then.add_argument, "wait for delivery (default: 300 s)")
 
     command = commands.add("recharge", recharge, "add a plan to an eSIM, paid from the wallet")
     command.add_argument("profile", metavar="ID", help="its iccid or profileId")
@@ -32,7 +35,7 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--period", type=int, metavar="N", help="days, where the package is sold by the day")
     command.add_argument("--transaction-id", metavar="ID", help="your idempotency key (default: a new one, printed)")
     command.add_argument("--price", type=money, metavar="P", help="unit price (default: looked up)")
-    _add_wait(command, "wait until it is applied (default: 300 s)")
+    _add_wait(command.add_argument, "wait until it is applied (default: 300 s)")
 
     command = commands.add("query", query, "show an order")
     command.add_argument("order_no", nargs="?", metavar="ORDER_NO")
@@ -50,21 +53,26 @@ def add_commands(commands: Commands) -> None:
         "--refund-transaction-id", metavar="ID", help="your idempotency key (default: a new one, printed)"
     )
     command.add_argument("--remark")
-    _add_wait(command, "wait for the credit (default: 300 s)")
+    _add_wait(command.add_argument, "wait for the credit (default: 300 s)")
 
 
-def order(session: Session, options: argparse.Namespace) -> None:
+def order(session: Session, options: argparse.Namespace) -> int | None:
     dealer = session.dealer
-    transaction_id = options.transaction_id or f"cli-{uuid.uuid4()}"
     if options.price is None:
         line = Line.of(dealer.package(options.package), options.quantity, options.period)
     else:
         line = Line(options.package, options.quantity, options.price, options.period)
+    if options.check:
+        checked = dealer.check_order([line], options.transaction_id)
+        _show_check(session, checked)
+        return 1 if checked.would_refuse else 0
+    transaction_id = options.transaction_id or f"cli-{uuid.uuid4()}"
     print(f"ordering for {line.amount}, --transaction-id {transaction_id}", file=sys.stderr)
     placed = dealer.order(transaction_id, [line])
     if options.wait is not None:
         placed = dealer.wait_for_delivery(placed.order_no, timeout=options.wait)
     _show_order(session, placed)
+    return None
 
 
 def recharge(session: Session, options: argparse.Namespace) -> None:
@@ -119,8 +127,8 @@ def refund(session: Session, options: argparse.Namespace) -> None:
     _show_refund(session, refunded)
 
 
-def _add_wait(command: argparse.ArgumentParser, text: str) -> None:
-    command.add_argument("--wait", nargs="?", type=float, const=WAIT_SECONDS, metavar="SECONDS", help=text)
+def _add_wait(add_argument: Callable[..., object], text: str) -> None:
+    add_argument("--wait", nargs="?", type=float, const=WAIT_SECONDS, metavar="SECONDS", help=text)
 
 
 def _refunded_items(item_no: str | None, profiles: list[str] | tuple[()]) -> dict[str, list[int | str] | None] | None:
@@ -143,6 +151,37 @@ def _show_refund(session: Session, refund: Refund) -> None:
     for item in refund.items:
         names = ", ".join(item.iccids or map(str, item.profile_ids))
         print(f"  item {item.item_no}: {item.refund_status}  {names}")
+
+
+def _show_check(session: Session, check: OrderCheck) -> None:
+    if session.as_json:
+        print_json(check)
+        return
+    print_table(
+        ("PACKAGE", "QUANTITY", "DAYS", "PRICE", "AMOUNT", "", "AVAILABILITY", "STOCK"),
+        [
+            (
+                item.package_code,
+                item.quantity,
+                item.period_num,
+                item.price,
+                item.amount,
+                check.currency,
+                item.availability,
+                item.stock,
+            )
+            for item in check.items
+        ],
+    )
+    print()
+    if check.duplicate:
+        print(f"would repeat order {check.order_no}: nothing would be charged")
+    elif check.would_refuse:
+        print(f"would be refused: {check.would_refuse.code} {check.would_refuse.message}")
+    else:
+        print(f"would be placed for {check.amount} {check.currency}")
+    after = f", {check.balance_after} after it" if check.balance_after else ""
+    print(f"balance {check.balance} {check.currency}, {check.available_balance} available{after}")
 
 
 def _show_order(session: Session, snapshot: Snapshot) -> None:

@@ -1,8 +1,10 @@
-"""`esim-dealer profiles | plans | usage | cancel | advance`: eSIMs, their plans and usage, and their life in the test
-environment."""
+"""`esim-dealer profiles | plans | usage | cancel | suspend | unsuspend | sms | advance`: eSIMs, their plans and usage,
+messages to them, and their life in the test environment."""
 
 import argparse
 import itertools
+import sys
+import uuid
 from typing import get_args
 
 from esim_dealer.cli.arguments import Commands, add_limit, filters, page_size, profile_name
@@ -28,6 +30,17 @@ def add_commands(commands: Commands) -> None:
 
     command = commands.add("cancel", cancel, "void a profile without a refund")
     command.add_argument("profile", metavar="ID", help="its iccid or profileId")
+
+    command = commands.add("suspend", suspend, "suspend an eSIM until unsuspend")
+    command.add_argument("profile", metavar="ID", help="its iccid or profileId")
+
+    command = commands.add("unsuspend", unsuspend, "let a suspended eSIM work again")
+    command.add_argument("profile", metavar="ID", help="its iccid or profileId")
+
+    command = commands.add("sms", sms, "send an SMS to the device of an eSIM")
+    command.add_argument("profile", metavar="ID", help="its iccid or profileId")
+    command.add_argument("--message", required=True, metavar="TEXT", help="1 to 500 characters")
+    command.add_argument("--transaction-id", metavar="ID", help="your idempotency key (default: a new one, printed)")
 
     command = commands.add("advance", advance, "move an eSIM through its life, in the test environment")
     command.add_argument("profile", metavar="ID", help="its iccid or profileId")
@@ -81,6 +94,20 @@ def usage(session: Session, options: argparse.Namespace) -> None:
 
 def cancel(session: Session, options: argparse.Namespace) -> None:
     session.show(session.dealer.cancel(**profile_name(options.profile)))
+
+
+def suspend(session: Session, options: argparse.Namespace) -> None:
+    session.show(session.dealer.suspend(**profile_name(options.profile)))
+
+
+def unsuspend(session: Session, options: argparse.Namespace) -> None:
+    session.show(session.dealer.unsuspend(**profile_name(options.profile)))
+
+
+def sms(session: Session, options: argparse.Namespace) -> None:
+    transaction_id = options.transaction_id or f"cli-{uuid.uuid4()}"
+    print(f"sending, --transaction-id {transaction_id}", file=sys.stderr)
+    session.show(session.dealer.sms(transaction_id, options.message, **profile_name(options.profile)))
 
 
 def advance(session: Session, options: argparse.Namespace) -> None:

@@ -20,6 +20,7 @@ from esim_dealer.wire.vocabulary import (
     AdvanceStep,
     AsyncStatus,
     AttemptError,
+    Availability,
     ChangeHint,
     DataType,
     DeliveryState,
@@ -40,6 +41,9 @@ from esim_dealer.wire.vocabulary import (
     PlanUseStatus,
     RefundItemStatus,
     RefundStatus,
+    ResultCode,
+    SmsFailReason,
+    SmsStatus,
     TopupStatus,
 )
 
@@ -227,6 +231,63 @@ class PlaceOrder(Request):
     items: Annotated[tuple[OrderLine, ...], Meta(min_length=1, max_length=100)]
     currency: Currency | None = None
     remark: Remark | None = None
+
+
+# /esim/order/check
+
+
+class CheckLine(Request, kw_only=True):
+    """A line of an order. Without `price` it is checked at the dealer's price of now."""
+
+    package_code: PackageCode
+    quantity: Quantity
+    price: Money | UnsetType = UNSET
+    period_num: PeriodNumber | None = None
+
+
+class CheckOrder(Request, kw_only=True):
+    """What /esim/order takes. Without `amount` the sum of the lines is checked."""
+
+    transaction_id: TransactionId | None = None
+    amount: Money | UnsetType = UNSET
+    items: Annotated[tuple[CheckLine, ...], Meta(min_length=1, max_length=100)]
+    currency: Currency | None = None
+    remark: Remark | None = None
+
+
+class CheckedItem(Answer, kw_only=True):
+    """A line at the dealer's price of now. `price` and `amount` are absent where the package is not on sale."""
+
+    package_code: str
+    quantity: int
+    period_num: int | UnsetType = UNSET
+    price: str | UnsetType = UNSET
+    amount: str | UnsetType = UNSET
+    availability: Availability
+    stock: int | UnsetType = UNSET
+
+
+class WouldRefuse(Answer):
+    """The envelope that /esim/order would answer now."""
+
+    code: ResultCode
+    message: str
+    data: dict[str, Any]
+
+
+class OrderCheck(Answer, kw_only=True):
+    """What would become of an order now: without `wouldRefuse` it would be placed, or repeat one where `duplicate`."""
+
+    currency: str
+    amount: str | UnsetType = UNSET
+    items: tuple[CheckedItem, ...]
+    would_refuse: WouldRefuse | UnsetType = UNSET
+    duplicate: bool
+    order_no: str | UnsetType = UNSET
+    balance: str
+    credit_limit: str
+    available_balance: str
+    balance_after: str | UnsetType = UNSET
 
 
 # /esim/topup
@@ -488,6 +549,27 @@ class Voided(Answer, kw_only=True):
     lifecycle_status: LifecycleStatus
 
 
+# /esim/profile/suspend, /esim/profile/unsuspend
+
+
+class SuspendProfile(Request):
+    """Exactly one of the two."""
+
+    profile_id: int | Annotated[str, Meta(min_length=1, max_length=20)] | None = None
+    iccid: Iccid | None = None
+
+
+class Suspended(Answer, kw_only=True):
+    order_no: str
+    item_no: str
+    profile_id: int
+    iccid: str
+    async_status: AsyncStatus
+    cancelled: bool
+    lifecycle_status: LifecycleStatus
+    suspended: bool
+
+
 # /esim/profile/usage
 
 
@@ -514,6 +596,30 @@ class Usage(Answer, kw_only=True):
     usage_percent: float | UnsetType = UNSET
     real_time: bool
     last_update_time: datetime
+
+
+# /esim/profile/sms
+
+
+class SendSms(Request, kw_only=True):
+    """`profileId` or `iccid`, exactly one of the two."""
+
+    transaction_id: TransactionId
+    profile_id: int | Annotated[str, Meta(min_length=1, max_length=20)] | None = None
+    iccid: Iccid | None = None
+    message: Annotated[str, Meta(min_length=1, max_length=500)]
+
+    def __repr__(self) -> str:
+        return f"SendSms(transaction_id={self.transaction_id!r})"  # the text stays out of logs
+
+
+class Sms(Answer, kw_only=True):
+    """`failReason` where `status` is FAILED."""
+
+    sms_no: str
+    status: SmsStatus
+    fail_reason: SmsFailReason | UnsetType = UNSET
+    duplicate: bool
 
 
 # /test/profile/advance

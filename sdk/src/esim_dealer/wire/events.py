@@ -33,6 +33,7 @@ _CARDDATA = "LPA%3A1%24smdp.example.com%24TN2026-11200815-30AB41"
 _ITEM = OrderItem(item_no="21732573000004100", package_code="TEST-OK", quantity=1, item_status="PAID")
 _PAID = Snapshot(
     event_type="ORDER_PAID",
+    order_type="BASE",
     transaction_id="shop-20261120-0001",
     order_no="D261120081530000041",
     order_id=217325730000041,
@@ -68,6 +69,7 @@ _PROFILE = Profile(
 _DELIVERED = replace(
     _PAID,
     event_type="DELIVERY_UPDATED",
+    order_type="BASE",
     delivery_status="DELIVERED",
     order_status="COMPLETED",
     change_hints=(
@@ -89,6 +91,7 @@ _REFUND_HINTS: tuple[ChangeHint, ...] = ("REFUND_COMPLETED", "REFUND_AMOUNT_UPDA
 _REFUNDED = replace(
     _DELIVERED,
     event_type="REFUND_COMPLETED",
+    order_type="BASE",
     pay_status="REFUNDED",
     order_status="REFUNDED",
     refund_amount=Decimal("1.80"),

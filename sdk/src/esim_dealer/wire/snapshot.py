@@ -51,9 +51,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     usage_percent: float | UnsetType = UNSET
     activated: bool = False
     cancelled: bool = False
+    suspended: bool | UnsetType = UNSET
+    suspended_at: datetime | UnsetType = UNSET
 
 
-class TopUp(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class AddedPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A recharge of an eSIM that was sold before: the plan it adds."""
 
     profile_id: str
@@ -72,7 +74,7 @@ class OrderItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     period_num: int | UnsetType = UNSET
     item_status: ItemStatus
     profiles: tuple[Profile, ...] | UnsetType = UNSET
-    top_up: TopUp | UnsetType = UNSET
+    top_up: AddedPlan | UnsetType = UNSET
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

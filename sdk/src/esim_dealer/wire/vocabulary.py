@@ -36,6 +36,7 @@ PlanStatus = Literal["PENDING", "QUEUED", "ACTIVE", "ENDED", "FAILED", "CANCELLE
 RefundStatus = Literal["REFUNDED", "REFUNDING", "REJECTED"]
 RefundItemStatus = Literal["PENDING", "COMPLETED", "REJECTED"]
 AsyncStatus = Literal["COMPLETED", "PENDING"]
+Availability = Literal["AVAILABLE", "OUT_OF_STOCK", "NOT_ON_SALE", "NOT_FOUND"]
 
 AdvanceStep = Literal["DOWNLOAD", "INSTALL", "ENABLE", "START", "USE", "EXPIRE", "DELETE"]
 
@@ -69,6 +70,8 @@ AttemptError = Literal[
     "INTERNAL",
 ]
 EndpointState = Literal["ACTIVE", "DISABLED", "NOT_SET"]
+SmsStatus = Literal["PENDING", "SENT", "FAILED"]
+SmsFailReason = Literal["NOT_SENT", "UNKNOWN"]
 
 # Raw words of the eSIM and of the SM-DP+ (specification 3.6). Others that suppliers send are passed on as they are.
 SMDP_STATUSES = ("RELEASED", "DOWNLOAD", "INSTALLATION", "ENABLED", "DISABLED", "DELETED")

@@ -25,9 +25,10 @@ from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost
 from dealer_server.operations.cache import Cache
 from dealer_server.rules.access import access
-from dealer_server.rules.refusal import AppKeyUnknown, Refusal
+from dealer_server.rules.refusal import AppKeyUnknown, RateExceeded, Refusal
 from dealer_server.store.console import api_log
 from dealer_server.store.console.api_log import UNSIGNED, RefusedCall, Step
+from esim_dealer.wire.operations import SMS
 
 PER_KEY = 50  # calls whose signature was checked, and as many others
 MAX_WAITING = 1_000  # likewise
@@ -61,7 +62,7 @@ log = structlog.get_logger(__name__)
 
 def check_of(why: Refusal, *, query: bool) -> str:
     """Which check of specification 5.4 refused it. `query`: the call has a query string, which is refused early."""
-    if why.code == "101013":
+    if isinstance(why, RateExceeded):
         return "QPS" if isinstance(why, TooManyCalls) else "failed authentications"
     if why.code == "000108" and query:
         return "query string"
@@ -95,7 +96,7 @@ def described(
         message=_text(why.message.encode(), TEXT_LENGTH),
         data=_text(msgspec.json.encode(why.data), 4 * TEXT_LENGTH),
         headers=_headers(scope["headers"]),
-        body_head=None if body is None else _hidden(body[:HEAD_BYTES]),
+        body_head=None if body is None else _body_head(scope["raw_path"], body),
         body_bytes=None if body is None else len(body),
         body_sha256=None if body is None else hashlib.sha256(body).hexdigest(),
     )
@@ -217,6 +218,11 @@ def _headers(received: Sequence[tuple[bytes, bytes]]) -> str:
 def _text(value: bytes, length: int) -> str:
     """As text that PostgreSQL can hold, and without a secret that stands where none belongs."""
     return _hidden(value)[:length].decode("utf-8", "backslashreplace").replace("\0", "\\0")
+
+
+def _body_head(path: bytes, body: bytes) -> bytes:
+    """Nothing of an SMS: its text stands in no log."""
+    return b"" if path.endswith(SMS.path.encode()) else _hidden(body[:HEAD_BYTES])
 
 
 def _hidden(value: bytes) -> bytes:

@@ -99,7 +99,11 @@ RESULT_CODES: Mapping[ResultCode, Described] = {
     "101004": _described(401, "RT-RequestID was already used", refusal.RequestIdUsed()),
     "101005": _described(401, "the AppKey is unknown in this environment", refusal.AppKeyUnknown()),
     "101006": _described(403, "the tenant or its credential is disabled", refusal.TenantDisabled()),
-    "101013": _described(429, "too many calls a second", refusal.RateExceeded("more than 10 calls a second")),
+    "101013": _described(
+        429,
+        "too many calls a second, or a second SMS to a profile within a minute",
+        refusal.RateExceeded("more than 10 calls a second"),
+    ),
     "900001": _described(
         503,
         "busy or in maintenance; nothing was done unless `data.outcome` is `UNKNOWN`",

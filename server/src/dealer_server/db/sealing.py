@@ -123,5 +123,9 @@ def supplier_context(code: str) -> bytes:
     return f"supplier|{code}".encode()
 
 
+def sms_context(tenant_id: int, sms_id: int) -> bytes:
+    return b"sms|%d|%d" % (tenant_id, sms_id)
+
+
 def delivery_context(tenant_id: int, delivery_id: int) -> bytes:
     return b"delivery|%d|%d" % (tenant_id, delivery_id)

@@ -97,7 +97,7 @@ def _after_reports(
     """A report from the future, by a clock that is wrong, counts as of now: it would outlast all that follow."""
     profile, life = _profile(orders[stored.order], stored.profile_id), stored.life
     for each in reports:
-        profile, life = lifecycle.apply(profile, life, msgspec.structs.replace(each, at=min(each.at, now)))
+        profile, life = lifecycle.apply(profile, life, lifecycle.not_after(each, now))
     return ProfileAfter(stored, life, profile)
 
 

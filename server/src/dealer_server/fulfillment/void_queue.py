@@ -1,14 +1,7 @@
-"""Has suppliers void profiles: each is asked until it answers, with no transaction open.
+"""Has suppliers void profiles. Until one has answered clearly nothing is credited, and nothing is shown as void."""
 
-Only a clear answer counts. A timeout, a reset or nonsense is Unknown: the supplier is asked again, and until then
-nothing is credited and nothing is shown as void.
-"""
-
-import asyncio
-import secrets
-from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 
 import structlog
 
@@ -17,19 +10,16 @@ from dealer_server.clock import Clock
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
 from dealer_server.db.session import Session
-from dealer_server.fulfillment.call_pool import Answered, CallPool
-from dealer_server.fulfillment.faults import fault_text
-from dealer_server.fulfillment.retry import retry_seconds
+from dealer_server.fulfillment.call_pool import Answered
+from dealer_server.fulfillment.request_queue import Claim, RequestQueue, ask_again_at
 from dealer_server.rules.refunds import refund
 from dealer_server.store.orders.save import VOID, save
 from dealer_server.store.profiles import lifecycle
-from dealer_server.store.refunds import void as void_requests
 from dealer_server.store.refunds.void import Void, Voided
 from dealer_server.store.webhooks import enqueue
 from dealer_server.suppliers.contract import (
     Builtin,
     NotVoided,
-    Pending,
     Supplier,
     Unknown,
     VoidDone,
@@ -39,22 +29,13 @@ from dealer_server.suppliers.contract import (
 
 log = structlog.get_logger()
 
-LEASE_SECONDS = 60.0  # a call ends before, with time left to record
-ASK_SECONDS = 45.0
+VoidClaim = Claim[Void]
 
 
-class VoidClaim(NamedTuple):
-    claim_id: int
-    void: Void
-
-
-class VoidQueue:
+class VoidQueue(RequestQueue[Void, VoidOutcome]):
     """Works off the voids that wait for one supplier; `settle` is called when a refund may go on."""
 
-    poll_seconds = 0.2
-    interval_seconds = 0.0
-    grace_seconds = 5.0
-    keeps_locked = True
+    point = "void"
 
     def __init__(
         self,
@@ -65,77 +46,33 @@ class VoidQueue:
         changed: Callable[[], None],
         settle: Callable[[], None],
     ):
-        self.name = f"voids at {supplier.code}"
-        self.parallel = supplier.caps.parallel
-        self.wake = asyncio.Event()
+        super().__init__("voids", supplier, session, data_keys, clock, changed)
         self._supplier = supplier
-        self._session = session
-        self._data_keys = data_keys
-        self._clock = clock
-        self._changed = changed
         self._settle = settle
-        self._pool = CallPool[VoidClaim, VoidOutcome](self)
 
-    async def run(self) -> None:
-        """Until cancelled; see CallPool."""
-        try:
-            await self._pool.run()
-        finally:
-            await self._session.close()
+    async def _claim(self, claim_id: int, now: datetime, until: datetime, room: int) -> Sequence[Void]:
+        return await store.void.claim_voids(self._session, self._code, claim_id, now, until, room)
 
-    async def run_once(self) -> int:
-        """As many as may be asked for at a time; how many there were."""
-        return await self._pool.run_once()
-
-    async def begin(self, room: int) -> int:
-        if not room:
-            return 0
-        now, claim_id = self._clock(), secrets.randbits(62)
-        until = now + timedelta(seconds=LEASE_SECONDS)
-        voids = await void_requests.claim_voids(self._session, self._supplier.code, claim_id, now, until, room)
-        if voids:
-            failpoints.hit("void.claimed")
-        for void in voids:
-            claim = VoidClaim(claim_id, void)
-            self._pool.start([claim], self._ask(claim))
-        return len(voids)
-
-    async def _ask(self, claim: VoidClaim) -> Answered[VoidClaim, VoidOutcome]:
-        void = claim.void
+    async def _ask(self, request: Void) -> VoidOutcome:
         unit = VoidUnit(
-            profile_id=void.profile_id,
-            package_code=void.package_code,
-            iccid=void.iccid,
-            for_refund=void.refund_id is not None,
-            asked_at=void.created_at,
-            asked_before=void.claims > 1,
-            unit_key=void.unit_key,
-            sku=void.sku,
-            matching_id=void.matching_id,
-            supplier_ref=void.supplier_ref,
-            unit_ref=void.unit_ref,
+            profile_id=request.profile_id,
+            package_code=request.package_code,
+            iccid=request.iccid,
+            for_refund=request.refund_id is not None,
+            asked_at=request.created_at,
+            asked_before=request.claims > 1,
+            unit_key=request.unit_key,
+            sku=request.sku,
+            matching_id=request.matching_id,
+            supplier_ref=request.supplier_ref,
+            unit_ref=request.unit_ref,
         )
-        try:
-            async with asyncio.timeout(ASK_SECONDS):
-                outcome = await self._supplier.void(unit, self._clock())
-        except asyncio.CancelledError:
-            return [(claim, Unknown("this worker ended before the answer came"))]
-        except Exception as error:
-            outcome = Unknown(fault_text(error))
-        failpoints.hit("void.answered")
-        return [(claim, outcome)]
-
-    def unanswered(self, claim: VoidClaim, fault: str) -> VoidOutcome:
-        return Unknown(f"its answer could not be recorded: {fault}")
-
-    async def give_up(self, claim: VoidClaim, error: Exception) -> None:
-        """It is recorded as unknown, so that the supplier is asked again."""
-        await self.record([(claim, self.unanswered(claim, fault_text(error)))])
+        return await self._supplier.void(unit, self._clock())
 
     async def record(self, answered: Answered[VoidClaim, VoidOutcome]) -> None:
         session, now = self._session, self._clock()
-        voids = [claim.void for claim, _ in answered]
-        voided = [_voided(claim.claim_id, claim.void, outcome, now) for claim, outcome in answered]
+        voids = [claim.request for claim, _ in answered]
+        voided = [_voided(claim.claim_id, claim.request, outcome, now) for claim, outcome in answered]
         gone = {(void.tenant_id, void.profile_id) for void in voided if void.outcome == "VOIDED"}
         cancelled = {
             (void.tenant_id, void.order_id)
@@ -190,13 +127,10 @@ def _voided(claim_id: int, void: Void, outcome: VoidOutcome, now: datetime) -> V
         log.warning("void_refused", tenant_id=void.tenant_id, profile_id=void.profile_id, supplier=void.supplier,
                     message=outcome.message)  # fmt: skip
         return waiting._replace(outcome="REFUSED", reason=outcome.message)
-    if isinstance(outcome, Pending):
-        seconds = min(max(outcome.poll_after_seconds, 0.05), 3_600.0)
-    else:
-        seconds = retry_seconds(void.claims)
+    if isinstance(outcome, Unknown):
         log.warning("void_unknown", tenant_id=void.tenant_id, profile_id=void.profile_id, supplier=void.supplier,
                     reason=outcome.reason)  # fmt: skip
-    return waiting._replace(due_at=now + timedelta(seconds=seconds))
+    return waiting._replace(due_at=ask_again_at(outcome, void.claims, now))
 
 
 def queues(

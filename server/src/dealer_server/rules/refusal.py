@@ -116,6 +116,10 @@ class RateExceeded(Refusal):
     code = "101013"
 
 
+class SmsTooSoon(Refusal):
+    code = "101013"
+
+
 class Busy(Refusal):
     """The service is busy; nothing was done. Please retry."""
 

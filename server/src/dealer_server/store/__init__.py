@@ -3,6 +3,7 @@
 from dealer_server.store.audit import audit_log
 from dealer_server.store.catalogue import package
 from dealer_server.store.orders import listing, order
+from dealer_server.store.profiles import suspension
 from dealer_server.store.refunds import refund, void
 from dealer_server.store.suppliers import purchase, stock, supplier
 from dealer_server.store.tenants import data_key, serve_lock, tenant
@@ -20,6 +21,7 @@ __all__ = [
     "serve_lock",
     "stock",
     "supplier",
+    "suspension",
     "tenant",
     "topup",
     "void",

@@ -158,6 +158,56 @@ class NotVoided(msgspec.Struct, frozen=True):
 VoidOutcome = VoidDone | NotVoided | Pending | Unknown
 
 
+class SuspensionDone(msgspec.Struct, frozen=True):
+    """The eSIM is as was asked, also where it was so before."""
+
+
+class SuspensionRefused(msgspec.Struct, frozen=True):
+    """Surely it stays what it is. `message` is for the operator and holds no secret."""
+
+    message: str
+
+
+SuspensionOutcome = SuspensionDone | SuspensionRefused | Pending | Unknown
+
+
+class Sms(msgspec.Struct, frozen=True):
+    """A text for the device in which an eSIM is installed. `sms_key`: the same whenever this one is asked for.
+    asked_before: an earlier call may have sent it; so only where `Caps.sms_repeatable`."""
+
+    sms_key: str
+    iccid: str
+    message: str
+    unit_ref: str | None = None
+    asked_before: bool = False
+
+    def __repr__(self) -> str:
+        return f"Sms(sms_key={self.sms_key!r})"  # the text stays out of logs
+
+
+class SmsSent(msgspec.Struct, frozen=True):
+    """The supplier has sent it."""
+
+
+class SmsFailed(msgspec.Struct, frozen=True):
+    """It is not tried again. `detail` is for the operator and holds no word of the text, which suppliers may repeat in
+    their own. maybe_sent: nobody knows whether it was sent; else surely not."""
+
+    detail: str
+    maybe_sent: bool = False
+
+
+class SmsWaits(msgspec.Struct, frozen=True):
+    """Not sent so far: ask again after a while. maybe_sent: the supplier has taken it, so that it may send it yet; else
+    this call surely did nothing."""
+
+    seconds: float
+    maybe_sent: bool = False
+
+
+SmsOutcome = SmsSent | SmsFailed | SmsWaits | Unknown
+
+
 class Bought(msgspec.Struct, frozen=True):
     """An eSIM in a dealer's hands: what its supplier is asked about. delivered_at: when it got its codes. data_bytes:
     its volume with all recharges, None: unlimited. added_bytes: what each of these added, the last one at
@@ -253,6 +303,8 @@ class Caps(msgspec.Struct, frozen=True):
     reuses_iccids: it may sell an ICCID again.
     lifecycle: how its eSIMs are followed after delivery; None: not at all.
     recharges: units may name an eSIM to recharge; they are answered with Applied.
+    suspend: its eSIMs can be suspended; a Builtin needs to do nothing for that.
+    sms: it sends SMS. sms_repeatable: once, however often it is asked with the same sms_key.
     """
 
     parallel: int = 8
@@ -263,6 +315,9 @@ class Caps(msgspec.Struct, frozen=True):
     reuses_iccids: bool = True
     lifecycle: LifecycleTerms | None = LifecycleTerms()
     recharges: bool = False
+    suspend: bool = False
+    sms: bool = False
+    sms_repeatable: bool = False
 
 
 class Supplier(Protocol):
@@ -301,7 +356,8 @@ class ReportSource(Protocol):
 
 
 class Builtin(Supplier, Protocol):
-    """A supplier in this process. It needs no network, and its answer follows from the unit and the time alone."""
+    """A supplier in this process. It needs no network, and its answer follows from the unit and the time alone. With
+    `Caps.sms` an SMS is sent once it is written down."""
 
     @property
     def reports(self) -> ReportSource | None:
@@ -336,6 +392,14 @@ class Remote(Supplier, Protocol):
     async def refresh(self, bought: Sequence[Bought], now: datetime) -> Sequence[ProfileReport | Unasked]:
         """The state and usage of these eSIMs; those it knows nothing of are missing. It asks about at least one, so
         that fewer are left for the next time. Not called unless `polled`."""
+        ...
+
+    async def set_suspended(self, esim: Bought, suspended: bool, now: datetime) -> SuspensionOutcome:
+        """Suspends the eSIM, or lets it work again; asked again, it does no harm. Not called unless `caps.suspend`."""
+        ...
+
+    async def send_sms(self, sms: Sms, now: datetime) -> SmsOutcome:
+        """Sends a text to the device of an eSIM. Not called unless `sms`."""
         ...
 
     def parse_event(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Event:

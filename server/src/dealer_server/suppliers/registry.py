@@ -11,20 +11,23 @@ import msgspec
 from dealer_server.suppliers.builtin import simulated
 from dealer_server.suppliers.builtin.stock import Stock
 from dealer_server.suppliers.chain.client import Chain, ChainSettings
-from dealer_server.suppliers.contract import Remote
+from dealer_server.suppliers.contract import Caps, Remote
 from dealer_server.suppliers.es2plus.client import Es2Plus, Es2PlusSettings
 from dealer_server.suppliers.rt.upstream import RtSettings, RtUpstream
 
 
 class Kind(NamedTuple):
+    """`caps`: what is known of its suppliers whatever their settings, for those who do not call them."""
+
     settings: type[msgspec.Struct]
     make: Callable[[str, Any], Remote]
+    caps: Caps = Caps()
 
 
 KINDS: dict[str, Kind] = {
     "es2plus": Kind(Es2PlusSettings, Es2Plus),
-    "rt_upstream": Kind(RtSettings, RtUpstream),
-    "chain": Kind(ChainSettings, Chain),
+    "rt_upstream": Kind(RtSettings, RtUpstream, RtUpstream.CAPS),
+    "chain": Kind(ChainSettings, Chain, Chain.CAPS),
 }
 BUILTIN = (simulated.CODE, Stock.code)
 

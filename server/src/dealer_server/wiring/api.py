@@ -28,6 +28,8 @@ from dealer_server.operations.orders.place import OrderBatcher
 from dealer_server.operations.orders.query import OrderQueryBatcher
 from dealer_server.operations.profiles import advance, show_qr
 from dealer_server.operations.profiles.query_usage import query_usage
+from dealer_server.operations.profiles.send_sms import SmsSender
+from dealer_server.operations.profiles.suspend import Suspender
 from dealer_server.operations.profiles.void import VoidBatcher
 from dealer_server.operations.recharges.request import RechargeBatcher
 from dealer_server.operations.refunds.request import RefundBatcher
@@ -114,7 +116,11 @@ async def _parts(stack: AsyncExitStack, shared: SharedParts, call_log: CallLog) 
         recharges=recharges,
         refunds=refunds,
         voids=voids,
+        suspender=Suspender(
+            database, shared.data_keys, suppliers_of(shared), report, now, shared.signals.refund_requested
+        ),
         record_step=call_log.record_step,
+        sms=SmsSender(database, shared.data_keys, suppliers_of(shared), now, shared.signals.lifecycle.set),
         usage=functools.partial(query_usage, database, now, shared.signals.lifecycle.set),
         advance=functools.partial(
             advance.advance_profile, database, shared.data_keys, shared.links, report, now, shared.signals.webhook.set

@@ -29,6 +29,8 @@ async def console_app(shared: SharedParts, parts: routes.Parts) -> AsyncIterator
             recharges=parts.recharges,
             refunds=parts.refunds,
             voids=parts.voids,
+            suspender=parts.suspender,
+            sms=parts.sms,
             outbound=parts.outbound,
             callbacks=parts.callbacks,
             passwords=Passwords(),

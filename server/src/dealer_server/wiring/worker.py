@@ -15,8 +15,10 @@ from dealer_server.fulfillment.health_monitor import HealthMonitor
 from dealer_server.fulfillment.lifecycle_tracker import LifecycleTracker, PollingSource
 from dealer_server.fulfillment.purchases.purchaser import Purchaser, PurchaseTerms
 from dealer_server.fulfillment.refund_settler import RefundSettler
+from dealer_server.fulfillment.sms_queue import SmsQueue
 from dealer_server.fulfillment.supervisor import SupplierLoop, SupplierSupervisor
 from dealer_server.fulfillment.supplier_event_handler import SupplierEventHandler
+from dealer_server.fulfillment.suspension_queue import SuspensionQueue
 from dealer_server.fulfillment.void_queue import VoidQueue, queues
 from dealer_server.operations.retention.sweep import Sweeper
 from dealer_server.store.suppliers.supplier import Supplier as SupplierRow
@@ -98,6 +100,7 @@ def supervisor_of(shared: SharedParts, settle: Callable[[], None]) -> SupplierSu
             PurchaseTerms(settings.supplier_patience_seconds, settings.margin_floor_basis_points),
             supplier.paused_reason,
         )
+        suspensions = SuspensionQueue(remote, database, shared.data_keys, clock.now, signals.webhook.set)
         return [
             purchaser,
             HealthMonitor(database, remote, clock.now, purchaser.answers_again),
@@ -110,6 +113,8 @@ def supervisor_of(shared: SharedParts, settle: Callable[[], None]) -> SupplierSu
                 usage_interval=settings.usage_interval,
             ),
             VoidQueue(remote, database.session(), shared.data_keys, clock.now, signals.webhook.set, settle),
+            *([suspensions] if remote.caps.suspend else []),
+            *([SmsQueue(remote, database.session(), shared.data_keys, clock.now)] if remote.caps.sms else []),
         ]
 
     return SupplierSupervisor(database, shared.data_keys, loops)

@@ -17,18 +17,30 @@ SCHEMAS = "#/components/schemas/"
 _MONEY = r"^(0|[1-9][0-9]{0,11})(\.[0-9]{1,4})?$"
 _MONEY_SENT: Json = {"type": ["number", "string"], "pattern": _MONEY, "minimum": 0, "exclusiveMaximum": 10**12}
 _MONEY_ANSWERED: Json = {"type": "string", "pattern": r"^-?(0|[1-9][0-9]*)(\.[0-9]{1,4})?$"}
-_AMOUNTS = {"amount", "price", "retailPrice", "balance", "creditLimit", "availableBalance", "lowBalanceThreshold"}
+_AMOUNTS = {
+    "amount",
+    "price",
+    "retailPrice",
+    "balance",
+    "balanceAfter",
+    "creditLimit",
+    "availableBalance",
+    "lowBalanceThreshold",
+}
 # Calls that name one thing by one of several parameters: oneOf where they exclude each other, else anyOf.
 NAMED_BY: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "QueryOrder": ("anyOf", ("orderNo", "transactionId")),
     "RefundOrder": ("anyOf", ("orderNo", "transactionId")),
     "RefundProfile": ("anyOf", ("profileId", "iccid")),
     "VoidProfile": ("oneOf", ("profileId", "iccid")),
+    "SuspendProfile": ("oneOf", ("profileId", "iccid")),
     "ProfileUsage": ("oneOf", ("profileId", "iccid")),
+    "SendSms": ("oneOf", ("profileId", "iccid")),
     "AdvanceProfile": ("oneOf", ("profileId", "iccid")),
     "QueryTopup": ("anyOf", ("topupNo", "transactionId")),
     "CancelTopup": ("anyOf", ("topupNo", "transactionId")),
 }
+TIMES = ("Time", "time", "At")  # how the name of every time ends
 _CITATION = re.compile(r"\s*\((?:specification|decisions)[^)]*\)")
 
 
@@ -75,7 +87,8 @@ def requires_body(request: type) -> bool:
 
 def _as_on_the_wire(name: str, schema: Json) -> Json:
     properties = {
-        field: _described(f"{name}.{field}", _corrected(field, inner)) for field, inner in schema["properties"].items()
+        field: _described(f"{name}.{field}", _corrected(field, inner, field in schema["required"]))
+        for field, inner in schema["properties"].items()
     }
     corrected = {**schema, "properties": properties}
     if name in NAMED_BY:
@@ -91,17 +104,17 @@ def _given(parameter: str) -> Json:
     return {"required": [parameter], "properties": {parameter: {"not": {"type": "null"}}}}
 
 
-def _corrected(field: str, schema: Json) -> Json:
+def _corrected(field: str, schema: Json, required: bool) -> Json:
     """A field's schema where msgspec's says less, or other, than what is sent."""
-    if not schema:  # msgspec.Raw: the literal of an amount
-        return dict(_MONEY_SENT)
+    if not schema:  # msgspec.Raw: the literal of an amount; null counts as left out
+        return dict(_MONEY_SENT) if required else {**_MONEY_SENT, "type": [*_MONEY_SENT["type"], "null"]}
     if "type" not in schema and schema.get("description") == calls.NOT_ACCEPTED:
         return {**schema, "type": "null"}
     if schema.get("format") == "decimal":  # Decimal is a number on the wire (wire/envelope.py)
         return {"type": "number", "minimum": 0}
     if schema == {"type": "string"} and field in _AMOUNTS:
         return dict(_MONEY_ANSWERED)
-    if schema == {"type": "string"} and field.endswith(("Time", "time")):  # msgspec takes it without an offset too
+    if schema == {"type": "string"} and field.endswith(TIMES):  # msgspec takes it without an offset too
         return {"type": "string", "format": "date-time"}
     return _ecma(schema)
 

@@ -3,6 +3,7 @@
 from dealer_server.api.routes.route import Parts, route
 from dealer_server.operations.cache import Caller
 from dealer_server.operations.orders import list as listing
+from dealer_server.operations.orders.check import check_order
 from dealer_server.operations.orders.query import OrderLookup, query_order
 from dealer_server.rules.orders import order, snapshot
 from dealer_server.rules.orders.order import Placed, Repeated
@@ -16,6 +17,26 @@ FIELDS = {
     "Snapshot.amount": "What was paid.",
     "PlaceOrder.items": "One line per package; at most 500 profiles in all.",
     "Snapshot.items": "One per line.",
+    "CheckOrder.transactionId": "The one the order shall have: an order that has it already is told of.",
+    "CheckOrder.currency": "If given, it must be the wallet's.",
+    "CheckOrder.amount": "What you would send with the order. Left out: the sum of the lines.",
+    "CheckOrder.items": "As those of an order; the prices may be left out.",
+    "CheckLine.price": "What you would send with the order. Left out: your price of now.",
+    "CheckLine.periodNum": "Days of a `DAILY_*` package, where it is required. Otherwise 1 or absent.",
+    "OrderCheck.amount": "What the order costs now; absent where a line has no price.",
+    "OrderCheck.items": "One per line, in the order of the call.",
+    "OrderCheck.duplicate": "Whether it would repeat the order `orderNo`; then nothing would be charged.",
+    "OrderCheck.orderNo": "The order that has this transactionId, where there is one.",
+    "wouldRefuse": "What `/esim/order` would answer now; absent where it would not refuse.",
+    "WouldRefuse.code": "The result code.",
+    "WouldRefuse.message": "What is wrong and what is accepted.",
+    "WouldRefuse.data": "What else a program can use; often empty.",
+    "OrderCheck.balanceAfter": "What the wallet would hold after the order; absent where the order would be refused.",
+    "CheckedItem.periodNum": "As in the call.",
+    "CheckedItem.price": "Your price now, of one unit, of one day for `DAILY_*`; absent where you have none.",
+    "CheckedItem.amount": "price × quantity × periodNum.",
+    "availability": "Whether this line can be had now.",
+    "stock": "Profiles left, counted to 500, of a package that comes from stock only. Else absent.",
     "quantity": "How many profiles.",
     "OrderLine.price": "Your price of one unit, of one day for `DAILY_*`.",
     "OrderLine.periodNum": "Days of a `DAILY_*` package, where it is required. Otherwise 1 or absent.",
@@ -74,6 +95,22 @@ async def place_order(parts: Parts, caller: Caller, call: calls.PlaceOrder) -> S
     original = await parts.queries.submit(OrderLookup(caller.tenant_id, decision.order_id, None))
     assert original is not None
     return snapshot.of(original, parts.links, duplicate=True)
+
+
+@route(
+    operations.ORDER_CHECK,
+    summary="Check an order",
+    description=(
+        "Takes what `/esim/order` takes and answers what would become of it now: your price and the availability of"
+        " each line, the amount, the balance before and after, and as `wouldRefuse` the refusal that `/esim/order`"
+        " would give. Nothing is bought, reserved or locked: price, stock and balance may change until you order.\n\n"
+        "`transactionId`, `amount` and each `price` may be left out. Where `wouldRefuse` is absent, `currency`,"
+        " `amount` and `items` of the answer can be sent to `/esim/order` as they are, with a `transactionId`. A call"
+        " that is malformed is refused as `/esim/order` refuses it."
+    ),
+)
+async def check(parts: Parts, caller: Caller, call: calls.CheckOrder) -> calls.OrderCheck:
+    return await check_order(parts.reads, parts.cache.catalogue, caller.access.prices, caller.tenant_id, call)
 
 
 @route(

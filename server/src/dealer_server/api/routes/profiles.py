@@ -1,4 +1,5 @@
-"""The routes of eSIM profiles: list, void, read the usage, and move one on in the test environment."""
+"""The routes of eSIM profiles: list, void, suspend, read the usage, send an SMS, and move one on in the test
+environment."""
 
 from dealer_server.api.routes.route import Parts, route
 from dealer_server.operations.cache import Caller
@@ -32,16 +33,26 @@ FIELDS = {
     "usagePercent": "Used, of the whole.",
     "activated": "Whether it was ever activated.",
     "cancelled": "Whether it is void.",
+    "suspended": "Whether it is suspended, by the latest word of it; absent where it is not.",
+    "Suspended.suspended": "Whether it is suspended now.",
+    "suspendedAt": "Since when it is suspended; absent where its supplier did it and does not say.",
     "ProfileList.cancelled": "Only void ones, or only the others.",
     "asyncStatus": "`PENDING`: its supplier has to be asked.",
     "refresh": "Whether its supplier is asked first.",
     "dataTotalBytes": "The whole volume; null where it is unlimited.",
     "realTime": "Whether the supplier was asked within the last minute, and has answered since.",
     "lastUpdateTime": "When its supplier last reported on it.",
+    "SendSms.transactionId": "Your idempotency key of this SMS; those of orders are others.",
+    "SendSms.message": "The text.",
+    "smsNo": "Names the SMS.",
+    "Sms.status": "What became of it.",
+    "failReason": "`NOT_SENT`: surely not sent. `UNKNOWN`: it may have been sent. Present where `status` is `FAILED`.",
+    "Sms.duplicate": "Whether an earlier SMS was found under this transactionId.",
     "step": "What happens to it.",
     "AdvanceProfile.dataUsageBytes": "With `USE` only: the total used by then. Without it, everything.",
 }
 VOID_REFUSALS: tuple[ResultCode, ...] = ("000111", "310404", "200004", "200002")
+SUSPEND_REFUSALS: tuple[ResultCode, ...] = ("000111", "310404", "200022", "200010", "200002", "200004")
 
 
 @route(
@@ -82,6 +93,30 @@ async def revoke_profile(parts: Parts, caller: Caller, call: calls.VoidProfile) 
 
 
 @route(
+    operations.SUSPEND,
+    summary="Suspend a profile",
+    description=(
+        "Suspends a profile, named by `profileId` or `iccid`: it has no service until `/esim/profile/unsuspend`, and"
+        " its plan runs on. Repeating it is success. `asyncStatus` `PENDING`: its supplier has to be asked; wait for"
+        " `DELIVERY_UPDATED`, or repeat the call, which is refused with `200002` if the supplier refused."
+    ),
+    refusals=SUSPEND_REFUSALS,
+)
+async def suspend_profile(parts: Parts, caller: Caller, call: calls.SuspendProfile) -> calls.Suspended:
+    return await parts.suspender.suspend(caller.tenant_id, call)
+
+
+@route(
+    operations.UNSUSPEND,
+    summary="Let a suspended profile work again",
+    description="Ends what `/esim/profile/suspend` began. Everything else is as there.",
+    refusals=SUSPEND_REFUSALS,
+)
+async def unsuspend_profile(parts: Parts, caller: Caller, call: calls.SuspendProfile) -> calls.Suspended:
+    return await parts.suspender.unsuspend(caller.tenant_id, call)
+
+
+@route(
     operations.USAGE,
     summary="Read a profile's usage",
     description=(
@@ -92,6 +127,20 @@ async def revoke_profile(parts: Parts, caller: Caller, call: calls.VoidProfile) 
 )
 async def read_usage(parts: Parts, caller: Caller, call: calls.ProfileUsage) -> calls.Usage:
     return await parts.usage(caller.tenant_id, call)
+
+
+@route(
+    operations.SMS,
+    summary="Send an SMS to a profile",
+    description=(
+        "Sends a text to the device in which a profile is installed, free of charge: at most one a minute to each"
+        " profile (`101013`, with `Retry-After`). Call again with the same `transactionId` to learn what became of it:"
+        " nothing is sent twice. `FAILED` with `failReason` `UNKNOWN`: it may have been sent, and is not repeated."
+    ),
+    refusals=("000111", "310402", "310404", "200022", "200010", "200002"),
+)
+async def send_sms(parts: Parts, caller: Caller, call: calls.SendSms) -> calls.Sms:
+    return await parts.sms.send(caller.tenant_id, call)
 
 
 @route(

@@ -13,6 +13,8 @@ from dealer_server.db.sealing import DataKeys, MasterKeys
 from dealer_server.operations.cache import Cache, Caller
 from dealer_server.operations.orders.place import OrderBatcher
 from dealer_server.operations.orders.query import OrderQueryBatcher
+from dealer_server.operations.profiles.send_sms import SmsSender
+from dealer_server.operations.profiles.suspend import Suspender
 from dealer_server.operations.profiles.void import VoidBatcher
 from dealer_server.operations.recharges.request import RechargeBatcher
 from dealer_server.operations.refunds.request import RefundBatcher
@@ -48,7 +50,9 @@ class Parts(msgspec.Struct, frozen=True):
     recharges: RechargeBatcher
     refunds: RefundBatcher
     voids: VoidBatcher
+    suspender: Suspender
     record_step: Callable[[int, Step], None]
+    sms: SmsSender
     usage: Callable[[int, calls.ProfileUsage], Awaitable[calls.Usage]]
     advance: Callable[[int, calls.AdvanceProfile], Awaitable[Profile]]
 

@@ -1,4 +1,4 @@
-"""A dealer's eSIMs: the list, one profile with its QR code and usage, and cancelling it."""
+"""A dealer's eSIMs: the list, one profile with its QR code, usage and SMS, cancelling and suspending it."""
 
 import secrets
 from collections.abc import AsyncIterator
@@ -16,6 +16,7 @@ from dealer_server.console.shared.recharges import plans_of
 from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.operations.profiles.query_usage import query_usage
+from dealer_server.operations.profiles.read_sms import read_sms
 from dealer_server.rules.esim import qr
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import STOCK, Order
@@ -27,6 +28,7 @@ from esim_dealer.wire.vocabulary import LifecycleStatus, PlanUseStatus
 
 LIFECYCLE = get_args(LifecycleStatus)
 PLAN_USE = get_args(PlanUseStatus)
+LATEST_SMS = 10
 
 
 PROFILES = "/console/profiles"
@@ -60,13 +62,20 @@ async def _span(connection: Connection, context: RequestContext) -> Span:
 async def show_profile(context: RequestContext) -> Html:
     order, view = await _load(context)
     supplier = next(item.supplier for item in order.items if view.profile in item.profiles)
-    profile_id = view.profile.profile_id
+    parts, named = context.parts, (context.tenant_id, view.profile.profile_id)
+    async with parts.database.connection() as connection:
+        suspension = await parts.suspender.offer(connection, order, view.profile.profile_id)
+        possible = await parts.sms.possible(connection, *named)
+        sent = await read_sms(connection, parts.data_keys, *named, LATEST_SMS)
     return Html(
         order=order,
         view=view,
         reported=supplier != STOCK,
-        plans=await plans_of(context, context.tenant_id, profile_id),
-        offers=await recharges.offers_of(context, profile_id),
+        plans=await plans_of(context, *named),
+        offers=await recharges.offers_of(context, view.profile.profile_id),
+        suspension=suspension,
+        sms=sent,
+        sms_possible=possible,
         transaction_id=f"console-{secrets.token_hex(8)}",
     )
 
@@ -95,6 +104,27 @@ async def cancel(context: RequestContext) -> Redirect:
     return Redirect(_address(context), "The eSIM is cancelled" if done else "The supplier is asked to cancel it")
 
 
+@action("/console/profiles/{profile_id}/suspend", DEALER_FINANCE)
+async def suspend(context: RequestContext) -> Redirect:
+    """As /esim/profile/suspend does."""
+    result = await context.parts.suspender.suspend(context.tenant_id, *_suspension(context))
+    done = result.async_status == "COMPLETED"
+    return Redirect(_address(context), "The eSIM is suspended" if done else "The supplier is asked to suspend it")
+
+
+@action("/console/profiles/{profile_id}/unsuspend", DEALER_FINANCE)
+async def unsuspend(context: RequestContext) -> Redirect:
+    """As /esim/profile/unsuspend does."""
+    result = await context.parts.suspender.unsuspend(context.tenant_id, *_suspension(context))
+    done = result.async_status == "COMPLETED"
+    return Redirect(_address(context), "The eSIM works again" if done else "The supplier is asked to let it work again")
+
+
+def _suspension(context: RequestContext) -> tuple[calls.SuspendProfile, Actor]:
+    request = call(calls.SuspendProfile, profileId=context.path["profile_id"])
+    return request, Actor.current(context.author, params.text(context.form, "reason"))
+
+
 @action("/console/profiles/{profile_id}/usage", DEALERS)
 async def refresh(context: RequestContext) -> Redirect:
     """Asks the supplier for the usage, as /esim/profile/usage does; the page renews itself when it answers."""
@@ -103,6 +133,20 @@ async def refresh(context: RequestContext) -> Redirect:
     return Redirect(
         _address(context), "The usage is as of now" if result.real_time else "The supplier is asked for the usage"
     )
+
+
+@action("/console/profiles/{profile_id}/sms", DEALER_DEVELOPERS)
+async def send_sms(context: RequestContext) -> Redirect:
+    """As /esim/profile/sms does. The form holds its transactionId, so that sending it twice sends one SMS."""
+    form = context.form
+    request = call(
+        calls.SendSms,
+        transactionId=form.get("transaction_id", ""),
+        profileId=context.path["profile_id"],
+        message=form.get("message", "").replace("\r\n", "\n"),
+    )
+    made = await context.parts.sms.send(context.tenant_id, request, context.author)
+    return Redirect(_address(context), f"SMS {made.sms_no} is {'sent' if made.status == 'SENT' else 'on its way'}")
 
 
 def _no_wake() -> None:

@@ -149,6 +149,7 @@ async def _history(connection: Connection, context: RequestContext, owner: Owner
         recharges=await console_recharges.of_profiles(connection, tenant_id, span, EVENTS),
         lives=await console_orders.lives(connection, tenant_id, span, EVENTS),
         voids=await console_orders.voids(connection, tenant_id, order_id, EVENTS),
+        suspensions=await console_orders.suspensions(connection, tenant_id, span, EVENTS),
         refunds=await refund.of_orders(connection, [(tenant_id, order_id)]),
         deliveries=deliveries,
         attempts=await log.attempts(connection, tenant_id, ids),

@@ -1,6 +1,8 @@
-"""eSIMs of all dealers: the list, one profile with its timeline, and its code for those who may see codes."""
+"""eSIMs of all dealers: the list, and one profile with its timeline; for those who may see them its code and the texts
+of its SMS."""
 
 from base64 import b64encode
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from dealer_server.console.operator import timeline
@@ -12,7 +14,9 @@ from dealer_server.console.shared.permissions import CODE_VIEWERS, OPERATOR_SUPP
 from dealer_server.console.shared.recharges import plans_of
 from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
+from dealer_server.operations.profiles.read_sms import SmsText, reveal_sms
 from dealer_server.operations.profiles.reveal_activation_code import reveal_activation_code
+from dealer_server.operations.profiles.suspend import Offer
 from dealer_server.rules.esim import activation_code, qr
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import STOCK, Item, Profile
@@ -23,11 +27,13 @@ from dealer_server.store.console import recharges as console_recharges
 from dealer_server.store.console.orders import Purchase
 from dealer_server.store.console.profiles import Lifecycle, ProfileFilter, ProfileOwner
 from dealer_server.store.orders import order as store_order
+from dealer_server.store.profiles import sms as sms_store
 from dealer_server.store.refunds import refund
 
 PROFILES, PROFILE, TEMPLATE = "/console/profiles", "/console/profiles/{number}", "operator/profile.html"
 STATES = ("PENDING", "DELIVERED", "ACTIVATING", "ACTIVATED", "CANCELLED", "FAILED", "REFUNDED")
 EVENTS = 200
+LATEST_SMS = 20
 
 
 class ProfileView(NamedTuple):
@@ -40,7 +46,9 @@ class ProfileView(NamedTuple):
     life: Lifecycle | None
     bought: Purchase | None
     voiding: bool
+    suspension: Offer
     events: list[timeline.Event]
+    sms: list[SmsText]
 
     @property
     def reported(self) -> bool:
@@ -98,12 +106,28 @@ async def show_code(context: RequestContext) -> Html:
     return await _profile(context, Code(text, *activation_code.fields(text), picture))
 
 
-async def _profile(context: RequestContext, code: Code | None = None) -> Html:
+@page(f"{PROFILE}/sms", CODE_VIEWERS, TEMPLATE)
+async def show_sms(context: RequestContext) -> Html:
+    """The same with the texts of its SMS; the audit log records who saw them."""
+    parts, (owner, profile_id) = context.parts, await _owner(context)
+    named = (owner.tenant_id, profile_id, LATEST_SMS)
+    sms = await reveal_sms(parts.database, parts.data_keys, *named, context.author)
+    return await _profile(context, sms=sms)
+
+
+async def _profile(context: RequestContext, code: Code | None = None, sms: Sequence[SmsText] | None = None) -> Html:
+    """With its code, with the texts of its SMS, or without."""
     owner, profile_id = await _owner(context)
     async with context.parts.database.connection() as connection:
         view = await _view(connection, context, owner, profile_id)
-    plans = await plans_of(context, owner.tenant_id, profile_id)
-    return Html(view=view, profile=view.profile, code=code, plans=plans)
+    return Html(
+        view=view,
+        profile=view.profile,
+        code=code,
+        plans=await plans_of(context, owner.tenant_id, profile_id),
+        sms=view.sms if sms is None else sms,
+        texts=sms is not None,
+    )
 
 
 async def _owner(context: RequestContext) -> tuple[ProfileOwner, int]:
@@ -133,6 +157,7 @@ async def _view(connection: Connection, context: RequestContext, owner: ProfileO
         recharges=await console_recharges.of_profiles(connection, tenant_id, span, EVENTS),
         lives=await orders.lives(connection, tenant_id, span, EVENTS),
         voids=[void] if void else (),
+        suspensions=await orders.suspensions(connection, tenant_id, span, EVENTS),
         refunds=[row for row in refunds if any(line.profile_id == profile_id for line in row.lines)],
         deliveries=(),
         attempts={},
@@ -145,6 +170,8 @@ async def _view(connection: Connection, context: RequestContext, owner: ProfileO
         life=await console_profiles.lifecycle(connection, tenant_id, profile_id),
         bought=purchases[-1] if purchases else None,
         voiding=void is not None and void.outcome is None,
+        suspension=await context.parts.suspender.offer(connection, order, profile_id),
+        sms=[SmsText(sms, None) for sms in await sms_store.of_profile(connection, tenant_id, profile_id, LATEST_SMS)],
         events=[event._replace(title=_title(event.title, profile_id)) for event in timeline.events(history)],
     )
 

@@ -10,7 +10,7 @@ from dealer_server.console.shared.rendering import grouped
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
-from dealer_server.store.console.orders import Movement, ProfileTimes, Purchase, SupplierCall, VoidRequest
+from dealer_server.store.console.orders import Movement, ProfileTimes, Purchase, SupplierCall, Suspension, VoidRequest
 from dealer_server.store.console.recharges import RechargeTimes
 from dealer_server.store.refunds.refund import Refund
 from dealer_server.store.webhooks.log import Attempt, Delivery
@@ -43,6 +43,7 @@ class History(NamedTuple):
     lives: Sequence[ProfileTimes]
     recharges: Sequence[RechargeTimes]
     voids: Sequence[VoidRequest]
+    suspensions: Sequence[Suspension]
     refunds: Sequence[Refund]
     deliveries: Sequence[Delivery]
     attempts: Mapping[int, Sequence[Attempt]]
@@ -60,6 +61,7 @@ def events(history: History) -> list[Event]:
         *_purchases(history),
         *_profiles(history.lives),
         *_voids(history.voids),
+        *_suspensions(history.suspensions),
         *_deliveries(history),
     )
     return sorted(unsorted, key=lambda event: event.at)
@@ -170,6 +172,13 @@ def _voids(voids: Sequence[VoidRequest]) -> Iterator[Event]:
     for void in voids:
         title = f"{void.supplier} was asked to void profile {void.profile_id}"
         yield Event(void.created_at, "ban", title, void.outcome or "PENDING")
+
+
+def _suspensions(suspensions: Sequence[Suspension]) -> Iterator[Event]:
+    for act in suspensions:
+        symbol, asked = ("player-pause", "suspend") if act.suspended else ("player-play", "unsuspend")
+        title = f"{act.supplier} was asked to {asked} profile {act.profile_id}"
+        yield Event(act.created_at, symbol, title, act.outcome or "PENDING")
 
 
 def _refunds(history: History) -> Iterator[Event]:

@@ -24,7 +24,7 @@ _TONES = {
     " HEALTHY BOUGHT DONE ON ON_SALE LISTED IN_USE ACTIVATED",
     "busy": "PENDING PROCESSING DELIVERING IN_FLIGHT QUEUED REFUNDING PARTIALLY_DELIVERED PARTIAL_DELIVERED WAITING"
     " RUNNING DUE CREATED NOT_STARTED REQUESTED ASKED SENT CALLING RELEASED PARTIALLY_REFUNDED PARTIAL_REFUNDED",
-    "warning": "PAUSED FROZEN PARKED UNKNOWN REVIEW DEGRADED PROBING LOW OVERDUE RETRY RETRYING IN_REVIEW",
+    "warning": "PAUSED SUSPENDED FROZEN PARKED UNKNOWN REVIEW DEGRADED PROBING LOW OVERDUE RETRY RETRYING IN_REVIEW",
     "bad": "FAILED REJECTED DISABLED GIVEN_UP DEAD DOWN REFUSED ERROR EXHAUSTED BROKEN",
 }
 TONE = {word: tone for tone, words in _TONES.items() for word in words.split()}
@@ -145,6 +145,7 @@ def environment() -> Environment:
         "order_no": identity.order_no,
         "topup_no": identity.topup_no,
         "refund_no": identity.refund_no,
+        "sms_no": identity.sms_no,
         "created_at": identity.created_at,
         "choices": choices,
     }

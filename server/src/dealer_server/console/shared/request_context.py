@@ -13,6 +13,8 @@ import msgspec
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys, MasterKeys
 from dealer_server.operations.catalogue.catalogue import Catalogue
+from dealer_server.operations.profiles.send_sms import SmsSender
+from dealer_server.operations.profiles.suspend import Suspender
 from dealer_server.operations.profiles.void import VoidBatcher
 from dealer_server.operations.recharges.request import RechargeBatcher
 from dealer_server.operations.refunds.request import RefundBatcher
@@ -54,6 +56,8 @@ class Parts(NamedTuple):
     recharges: RechargeBatcher
     refunds: RefundBatcher
     voids: VoidBatcher
+    suspender: Suspender
+    sms: SmsSender
     outbound: Outbound
     callbacks: Policy
     passwords: Passwords

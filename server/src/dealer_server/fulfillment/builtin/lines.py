@@ -32,7 +32,7 @@ from dealer_server.store.orders import fulfillment as lines
 from dealer_server.store.orders.fulfillment import Claimed, Scheduled
 from dealer_server.store.orders.save import waits
 from dealer_server.store.refunds.void import Void
-from dealer_server.suppliers.contract import Applied, Builtin, Done, FromStock, Outcome, Unit
+from dealer_server.suppliers.contract import Builtin, Done, FromStock, Outcome, Unit
 
 log = structlog.get_logger()
 
@@ -154,7 +154,7 @@ class BuiltinLines(LineEngine[LineAnswers, LineDecision]):
                     decided.voids += self._unwanted(order, line, profile, unit, outcome, now)
                 elif isinstance(outcome, FromStock):
                     from_stock.setdefault(line.package_code, []).append(_InStock(order.tenant_id, unit))
-                elif isinstance(outcome, Applied) and recharges_void(orders, line):
+                elif line.recharges is not None and recharges_void(orders, line):
                     decided.results[profile.profile_id] = Failed()
                 elif (result := result_of(outcome, unit)) is not None:
                     decided.results[profile.profile_id] = result

@@ -17,7 +17,7 @@ from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost, LockTimeout
 from dealer_server.db.session import Session
 from dealer_server.rules.retention.retention import Kind, deletable
-from dealer_server.store.retention import progress, suppliers, webhooks
+from dealer_server.store.retention import progress, sms, suppliers, webhooks
 from dealer_server.store.retention.progress import Left, Subject
 
 log = structlog.get_logger()
@@ -42,12 +42,14 @@ _SOURCES: Mapping[Kind, Source] = {
     "webhook_delivery": Source(webhooks.after, webhooks.find),
     "supplier_call": Source(suppliers.bought_after, suppliers.bought_for),
     "supplier_event": Source(suppliers.events_after, suppliers.events),
+    "sms": Source(sms.after, sms.find),
 }
 # Deliveries are not here: which of them go depends on the others of their order.
 _DELETES: Mapping[Kind, Delete] = {
     "webhook_attempt": webhooks.delete_attempts,
     "supplier_call": suppliers.delete_calls,
     "supplier_event": suppliers.delete_events,
+    "sms": sms.delete_texts,
 }
 
 

@@ -7,6 +7,8 @@ its own, so what a profile shows depends on which reports there were, not on whe
   know has the lowest rank: it is shown until a word comes that we know to be further on.
 - usage, the volume and the end of validity: the greatest that was reported. A plan begins with the earliest sign of
   use, and ends with the earliest report that says so; else when its supplier says; else after its period.
+- Whether an eSIM is suspended goes by the latest word of it. That lies on top of all else: it stops no clock and holds
+  up no end.
 - lifecycleStatus is the furthest that any one report shows. A cancelled profile keeps all but its raw words, so that a
   report that cancels is the one thing that must not come before the others.
 - A recharge begins a new generation (docs/decisions/0030-recharges.md). That the plan is over, by word or by time,
@@ -30,7 +32,8 @@ class Report(msgspec.Struct, frozen=True):
 
     `at` is when it was so (the device's or the supplier's time). plan_started_at, plan_ends_at: where the supplier
     gives them itself. data_usage_bytes counts from the beginning of the first plan. generation: the one in which the
-    supplier was asked; None where it reported by itself: `at` tells.
+    supplier was asked; None where it reported by itself: `at` tells. suspended: None where esim_status alone says it
+    (SUSPENDED: it is; IN_USE: it is not). suspended_at: since when, where that is known.
     """
 
     at: datetime
@@ -41,6 +44,8 @@ class Report(msgspec.Struct, frozen=True):
     data_total_bytes: int | None = None
     plan_started_at: datetime | None = None
     plan_ends_at: datetime | None = None
+    suspended: bool | None = None
+    suspended_at: datetime | None = None
     generation: int | None = None
 
 
@@ -58,8 +63,9 @@ class Lifecycle(msgspec.Struct, frozen=True):
 
     unused_until: when it expires unless it is used. plan_seconds: how long its plan lasts. smdp_at, esim_at: since when
     the words shown are so; None: since the delivery, or because time made it so. ended_at: the earliest word that the
-    plan is over. valid_until: when the supplier says that it will be. live_status, live_at: the furthest word that does
-    not say that it is over. added_bytes: what each recharge added. recharged_at: when the last one was applied.
+    plan is over. valid_until: when the supplier says that it will be. suspended_word_at, resumed_word_at: the latest
+    words that it is suspended, and that it is not. live_status, live_at: the furthest word that does not say that it is
+    over. added_bytes: what each recharge added. recharged_at: when the last one was applied.
     """
 
     unused_until: datetime | None = None
@@ -69,6 +75,8 @@ class Lifecycle(msgspec.Struct, frozen=True):
     ended_at: datetime | None = None
     valid_until: datetime | None = None
     eid: str | None = None
+    suspended_word_at: datetime | None = None
+    resumed_word_at: datetime | None = None
     live_status: str | None = None
     live_at: datetime | None = None
     added_bytes: tuple[int, ...] = ()
@@ -115,6 +123,7 @@ _ESIM_RANK: Mapping[str, int] = {
     "REVOKED": 3,
 }
 _OVER, _VOID = 2, 3
+_SAYS_SUSPENDED: Mapping[str, bool] = {"SUSPENDED": True, "IN_USE": False}
 _IN_USE = ("IN_USE", "USED_UP", "USED_EXPIRED")
 _LIVE = {"USED_UP": "IN_USE", "USED_EXPIRED": "IN_USE", "UNUSED_EXPIRED": "GOT_RESOURCE"}
 _LIFECYCLE: tuple[LifecycleStatus, ...] = ("DELIVERED", "ACTIVATING", "ACTIVATED")
@@ -125,11 +134,11 @@ def apply(profile: Profile, life: Lifecycle, report: Report) -> tuple[Profile, L
     """The profile after a report on it. Without codes there is nothing to report on: it stays what it is."""
     if profile.iccid is None:
         return profile, life
-    report = _in_its_generation(life, report)
-    shown, known = _with_words(profile, life, report)
+    present = _in_its_generation(life, report)
+    shown, known = _with_words(profile, life, present)
     if profile.cancelled:
         return shown, known
-    used, known = _with_use(shown, known, report)
+    used, known = _with_suspension(*_with_use(shown, known, present), report)
     return (_cancelled(used) if _rank(_ESIM_RANK, report.esim_status) == _VOID else used), known
 
 
@@ -157,6 +166,17 @@ def recharge(profile: Profile, life: Lifecycle, added: Recharge, now: datetime) 
         valid_until=_greater(life.valid_until, added.ends_at),
     )
     return _with_plan(renewed, known), known
+
+
+def not_after(report: Report, now: datetime) -> Report:
+    """The report as of now where it is of later."""
+    since = report.suspended_at
+    return msgspec.structs.replace(report, at=min(report.at, now), suspended_at=since and min(since, now))
+
+
+def suspension(suspended: bool, at: datetime) -> Report:
+    """The report that an eSIM is suspended, or works again, from this moment on."""
+    return Report(at, suspended=suspended, suspended_at=at if suspended else None)
 
 
 def by_time(profile: Profile, life: Lifecycle, now: datetime) -> tuple[Profile, Lifecycle]:
@@ -247,6 +267,31 @@ def _with_use(profile: Profile, life: Lifecycle, report: Report) -> tuple[Profil
         data_usage_bytes=max(profile.data_usage_bytes, report.data_usage_bytes or 0),
     )
     return _with_plan(moved, known), known
+
+
+def _with_suspension(profile: Profile, life: Lifecycle, report: Report) -> tuple[Profile, Lifecycle]:
+    """It is suspended while the latest word that says so is later than the latest that says otherwise. What is told of
+    since when holds only if it is later than that, too."""
+    said = _says_suspended(report)
+    suspended = _greater(life.suspended_word_at, _greater(report.suspended_at, report.at if said else None))
+    resumed = _greater(life.resumed_word_at, report.at if said is False else None)
+    since = _greater(profile.suspended_at, report.suspended_at)
+    return (
+        msgspec.structs.replace(
+            profile, suspended=_is_after(suspended, resumed), suspended_at=since if _is_after(since, resumed) else None
+        ),
+        msgspec.structs.replace(life, suspended_word_at=suspended, resumed_word_at=resumed),
+    )
+
+
+def _says_suspended(report: Report) -> bool | None:
+    if report.suspended is not None:
+        return report.suspended
+    return _SAYS_SUSPENDED.get(report.esim_status or "")
+
+
+def _is_after(at: datetime | None, other: datetime | None) -> bool:
+    return at is not None and (other is None or at > other)
 
 
 def _with_plan(profile: Profile, life: Lifecycle) -> Profile:

@@ -1,4 +1,4 @@
-"""How are orders, lines, profiles, refunds and top-ups numbered? (specification 10)
+"""How are orders, lines, profiles, refunds, top-ups and SMS numbered? (specification 10)
 
 An orderId is seconds since 2020 x 10^6 + a sequence, handed out in blocks by the database, so it is unique over all
 tenants by construction, grows with time, and holds the order's createTime. orderNo and itemNo are computed from it.
@@ -84,6 +84,11 @@ def topup_no(topup_id: int) -> str:
 
 def topup_id(topup_no: str) -> int | None:
     return order_id(f"D{topup_no[1:]}") if topup_no[:1] == "T" else None
+
+
+def sms_no(sms_id: int) -> str:
+    """`M` + yyMMddHHmmss + 6 digits."""
+    return f"M{order_no(sms_id)[1:]}"
 
 
 def item_no(order_id: int, line: int) -> str:

@@ -21,7 +21,8 @@ STOCK = "stock"  # the supplier whose profiles an operator loads: they can be so
 
 class Profile(msgspec.Struct, frozen=True):
     """One eSIM bought, or one recharge of an eSIM. `failed`: fulfillment failed for good. `held`: a pending refund
-    names it. iccid, activation_code and qr_token come together.
+    names it. iccid, activation_code and qr_token come together. `suspended`: by the latest word of it; `suspended_at`:
+    since when, if told.
 
     A recharge names the eSIM by `recharges` and never has codes; `plan_no` counts the plans of that eSIM, `plan_mode`
     says how its supplier added this one, once it has, and data_total_bytes how much.
@@ -44,6 +45,8 @@ class Profile(msgspec.Struct, frozen=True):
     data_total_bytes: int | None = None
     data_usage_bytes: int = 0
     held: bool = False
+    suspended: bool = False
+    suspended_at: datetime | None = None
     recharges: int | None = None
     plan_no: int = 1
     plan_mode: PlanMode | None = None
@@ -57,6 +60,16 @@ class Profile(msgspec.Struct, frozen=True):
     def waiting(self) -> bool:
         """Fulfillment owes it its codes, or its recharge."""
         return self.lifecycle_status == "PENDING" and not self.failed and not self.held
+
+    @property
+    def shows_suspended(self) -> bool:
+        """Whether it is suspended and not over: the end outranks it."""
+        return self.suspended and not self.over
+
+    @property
+    def over(self) -> bool:
+        """It is void, or its plan has ended."""
+        return self.cancelled or self.plan_use_status == "ENDED"
 
     @property
     def live(self) -> bool:

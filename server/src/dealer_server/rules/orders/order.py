@@ -16,7 +16,7 @@ from dealer_server.rules.money import wallet as wallet_rules
 from dealer_server.rules.money.wallet import Wallet
 from dealer_server.rules.orders.model import STOCK, Item, Order, Profile
 from dealer_server.rules.orders.priced_lines import OrderLine, PricedLines
-from esim_dealer.wire.calls import PlaceOrder
+from esim_dealer.wire.calls import CheckOrder, PlaceOrder
 
 
 class OrderRequest(msgspec.Struct, frozen=True):
@@ -80,10 +80,11 @@ class Repeated(msgspec.Struct, frozen=True):
 Decision = Placed | Repeated | refusal.Refusal
 
 
-def order_request(tenant_id: int, call: PlaceOrder, priced: PricedLines) -> OrderRequest:
+def order_request(tenant_id: int, call: PlaceOrder | CheckOrder, priced: PricedLines) -> OrderRequest:
+    """`transaction_id` is empty where a check leaves it out: no order has that."""
     return OrderRequest(
         tenant_id=tenant_id,
-        transaction_id=call.transaction_id,
+        transaction_id=call.transaction_id or "",
         digest=priced.digest,
         currency=priced.currency,
         amount=priced.amount,
@@ -137,6 +138,18 @@ def decide(
         placed_before[key] = ExistingOrder(order_id, request.digest)
         decisions.append(Placed(request=request, order_id=order_id, first_profile_id=first_profile_id, at=now))
     return decisions
+
+
+def check(
+    request: OrderRequest, before: ExistingOrder | None, wallet: Wallet, stock: Mapping[str, int]
+) -> Repeated | refusal.Refusal | None:
+    """What `decide` would make of an order now, were it the only one: None where it would be placed."""
+    if before is not None:
+        return repeat(before, request)
+    if request.refused is not None:
+        return request.refused
+    supplied = _with_fallbacks(request, stock)
+    return _refuse_payment(supplied, wallet, wallet.balance, supplied.from_stock, stock)
 
 
 def _with_fallbacks(request: OrderRequest, free: Mapping[str, int]) -> OrderRequest:

@@ -8,11 +8,14 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from dealer_server.rules import refusal
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.money import money
-from esim_dealer.wire.calls import MAX_PROFILES_PER_ORDER, PlaceOrder
+from esim_dealer.wire.calls import MAX_PROFILES_PER_ORDER, CheckOrder, Money, PlaceOrder
+
+Call = PlaceOrder | CheckOrder
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -50,10 +53,38 @@ def price_lines(call: PlaceOrder, currency: str, offer: Callable[[str], Offer | 
 
     Malformed amounts raise 000105, 000106, 000108. Any other refusal is kept in `refused`: a repeat of an earlier order
     is answered with that order, whatever the catalogue says today."""
-    # An amount may have as many decimals as either currency: the refusal is about the currency, not about decimals.
-    parsed_in = max(currency, call.currency or currency, key=lambda code: money.EXPONENTS.get(code, -1))
-    prices, amount = _amounts(call, parsed_in)
-    offers = [offer(line.package_code) for line in call.items]
+    prices, amount = _amounts(call, _parsed_in(call, currency))
+    return _priced(call, currency, [offer(line.package_code) for line in call.items], prices, amount)
+
+
+def price_check(call: CheckOrder, currency: str, offers: Sequence[Offer | None]) -> PricedLines:
+    """The same of a check. What it leaves out is as an order would have it now: the dealer's price of a line (0 where
+    it has none, and is refused), and the sum of the lines as the amount. `offers`: one per line."""
+    parsed_in = _parsed_in(call, currency)
+    prices = []
+    for index, (line, offered) in enumerate(zip(call.items, offers, strict=True)):
+        price, own = _given(f"items[{index}].price", line.price, parsed_in), offered.price if offered else None
+        prices.append((own or 0) if price is None else price)
+    amount = _given("amount", call.amount, parsed_in)
+    if amount is None:
+        literal = f'"{money.text(_sum(call, prices), parsed_in)}"'
+        amount = read_amount("amount", msgspec.Raw(literal.encode()), parsed_in)
+    return _priced(call, currency, offers, prices, amount)
+
+
+def _given(name: str, literal: Money | UnsetType, currency: str) -> int | None:
+    """An amount that may be left out, as null too; None where it is. Raises 000106, 000108."""
+    return None if literal is UNSET or bytes(literal) == b"null" else read_amount(name, literal, currency)
+
+
+def _parsed_in(call: Call, currency: str) -> str:
+    """An amount may have as many decimals as either currency: the refusal is about the currency, not about decimals."""
+    return max(currency, call.currency or currency, key=lambda code: money.EXPONENTS.get(code, -1))
+
+
+def _priced(
+    call: Call, currency: str, offers: Sequence[Offer | None], prices: Sequence[int], amount: int
+) -> PricedLines:
     for index, (line, offered) in enumerate(zip(call.items, offers, strict=True)):
         if offered is not None and offered.package.data_type != "TOTAL" and line.period_num is None:
             raise refusal.ParameterMissing(
@@ -80,7 +111,7 @@ def price_lines(call: PlaceOrder, currency: str, offer: Callable[[str], Offer | 
     )
 
 
-def digest(currency: str, amount: int, call: PlaceOrder, prices: Sequence[int]) -> bytes:
+def digest(currency: str, amount: int, call: Call, prices: Sequence[int]) -> bytes:
     """16 bytes over currency, amount and lines, whatever the order and spelling of the lines."""
     lines = sorted(
         [
@@ -92,7 +123,7 @@ def digest(currency: str, amount: int, call: PlaceOrder, prices: Sequence[int]) 
 
 
 def _refuse_lines(
-    call: PlaceOrder, currency: str, offers: Sequence[Offer | None], prices: Sequence[int], amount: int
+    call: Call, currency: str, offers: Sequence[Offer | None], prices: Sequence[int], amount: int
 ) -> refusal.Refusal | None:
     """The first refusal that needs no wallet, in the order of specification 4.2."""
     existing = [offer for offer in offers if offer is not None]
@@ -113,7 +144,7 @@ def _refuse_lines(
     return _refuse_amount(call, currency, prices, amount)
 
 
-def _inconsistency(call: PlaceOrder, offers: Sequence[Offer]) -> str:
+def _inconsistency(call: Call, offers: Sequence[Offer]) -> str:
     """How the lines do not fit their packages (200008), or ""."""
     seen: dict[tuple[str, int], int] = {}
     for index, (line, offer) in enumerate(zip(call.items, offers, strict=True)):
@@ -158,16 +189,18 @@ def _refuse_prices(currency: str, offers: Sequence[Offer], prices: Sequence[int]
     )
 
 
-def _refuse_amount(call: PlaceOrder, currency: str, prices: Sequence[int], amount: int) -> refusal.Refusal | None:
-    expected = sum(
-        [price * line.quantity * (line.period_num or 1) for price, line in zip(prices, call.items, strict=True)]
-    )
+def _refuse_amount(call: Call, currency: str, prices: Sequence[int], amount: int) -> refusal.Refusal | None:
+    expected = _sum(call, prices)
     if amount == expected:
         return None
     text = money.text(expected, currency)
     return refusal.AmountDiffers(
         f"amount is not the sum of price x quantity x periodNum; accepted: {text} {currency}", {"expectedAmount": text}
     )
+
+
+def _sum(call: Call, prices: Sequence[int]) -> int:
+    return sum([price * line.quantity * (line.period_num or 1) for price, line in zip(prices, call.items, strict=True)])
 
 
 def _amounts(call: PlaceOrder, currency: str) -> tuple[tuple[int, ...], int]:

@@ -142,6 +142,8 @@ def profile(of: Profile, item: Item, tenant_id: int, links: Links) -> wire.Profi
         usage_percent=UNSET if not total else round(min(used / total, 1) * 100, 2),
         activated=of.activated,
         cancelled=of.cancelled,
+        suspended=of.shows_suspended or UNSET,
+        suspended_at=whole_seconds(of.suspended_at) if of.shows_suspended and of.suspended_at else UNSET,
     )
 
 
@@ -178,5 +180,5 @@ def _recharge(order: Order, item: Item, profile_id: int) -> wire.OrderItem:
         quantity=item.quantity,
         period_num=UNSET if item.period_num == 1 else item.period_num,
         item_status=item.item_status,
-        top_up=wire.TopUp(profile_id=str(profile_id), plan_no=added.plan_no, status=plans.status(added)),
+        top_up=wire.AddedPlan(profile_id=str(profile_id), plan_no=added.plan_no, status=plans.status(added)),
     )

@@ -6,8 +6,8 @@ from typing import Literal, NamedTuple
 
 from esim_dealer.wire.vocabulary import EventType
 
-Kind = Literal["webhook_attempt", "webhook_delivery", "supplier_call", "supplier_event"]
-"""The table whose rows go."""
+Kind = Literal["webhook_attempt", "webhook_delivery", "supplier_call", "supplier_event", "sms"]
+"""The table whose rows go; of `sms` the text alone, so that its transactionId is known for ever."""
 
 
 class PastDelivery(NamedTuple):

@@ -33,11 +33,17 @@ def change_hints(before: Snapshot | None, after: Snapshot) -> tuple[ChangeHint, 
 def comparable(snapshot: Snapshot) -> Snapshot:
     """A snapshot without the fields that do not count as a change.
 
-    changeHints and eventType describe the event. amount and createTime never change, and a later updateTime alone is no
-    change (specification 6.3); older snapshots lack these three.
+    changeHints and eventType describe the event. orderType, amount and createTime never change, and a later updateTime
+    alone is no change (specification 6.3); older snapshots lack these four.
     """
     return msgspec.structs.replace(
-        snapshot, change_hints=UNSET, event_type=UNSET, amount=UNSET, create_time=UNSET, update_time=UNSET
+        snapshot,
+        change_hints=UNSET,
+        event_type=UNSET,
+        order_type=UNSET,
+        amount=UNSET,
+        create_time=UNSET,
+        update_time=UNSET,
     )
 
 

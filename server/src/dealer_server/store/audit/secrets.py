@@ -78,6 +78,13 @@ SECRETS = (
         "SELECT code, settings FROM supplier WHERE $1::bigint IS NULL OR true",
     ),
     Secrets(
+        "the text of an SMS",
+        False,
+        sealing.sms_context,
+        "SELECT tenant_id, sms_id, message FROM sms"
+        " WHERE message IS NOT NULL AND ($1::bigint IS NULL OR tenant_id = $1)",
+    ),
+    Secrets(
         "the webhook body",
         False,
         bodies.context,

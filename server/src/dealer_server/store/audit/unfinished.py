@@ -10,4 +10,5 @@ WORK = (
     "SELECT tenant_id, order_id FROM refund WHERE status = 'REFUNDING'",
     "SELECT tenant_id, order_id FROM refund WHERE due_at IS NOT NULL",
     "SELECT tenant_id, order_id FROM void_request WHERE due_at IS NOT NULL",
+    "SELECT tenant_id, order_id FROM suspension WHERE due_at IS NOT NULL",
 )

@@ -166,6 +166,16 @@ class VoidRequest(NamedTuple):
     outcome: str | None
 
 
+class Suspension(NamedTuple):
+    """suspended: whether it was to be suspended, or to work again."""
+
+    profile_id: int
+    supplier: str
+    suspended: bool
+    created_at: datetime
+    outcome: str | None
+
+
 async def movements(connection: Connection, tenant_id: int, order_id: int) -> list[Movement]:
     rows = await connection.fetch(
         "SELECT entry_type, reference, amount, balance_after, created_at FROM ledger_entry"
@@ -217,6 +227,16 @@ async def voids(connection: Connection, tenant_id: int, order_id: int, limit: in
         *(tenant_id, order_id, limit),
     )
     return [VoidRequest(**row) for row in rows]
+
+
+async def suspensions(connection: Connection, tenant_id: int, profiles: range, limit: int) -> list[Suspension]:
+    rows = await connection.fetch(
+        "SELECT profile_id, supplier, suspended, created_at, outcome FROM suspension"
+        " WHERE tenant_id = $1 AND profile_id >= $2 AND profile_id < $3"
+        " ORDER BY profile_id, suspension_id DESC LIMIT $4",
+        *(tenant_id, profiles.start, profiles.stop, limit),
+    )
+    return [Suspension(**row) for row in rows]
 
 
 async def remark(connection: Connection, tenant_id: int, order_id: int) -> str | None:

@@ -2,6 +2,7 @@
 orders here."""
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.db.arrays import batch, columns
@@ -35,7 +36,7 @@ VOID = Part(("lifecycle_status", "cancelled", "refunded", "held"), requeues=True
 """Refunds and cancellations."""
 LIFECYCLE = Part(
     ("lifecycle_status", "activated", "cancelled", "esim_status", "smdp_status", "plan_use_status",
-     "plan_use_start_at", "plan_use_end_at", "data_total_bytes", "data_usage_bytes"),
+     "plan_use_start_at", "plan_use_end_at", "data_total_bytes", "data_usage_bytes", "suspended", "suspended_at"),
     guard="p.iccid IS NOT NULL",
 )  # fmt: skip
 """What suppliers report of profiles with codes, and what time does to them."""
@@ -51,6 +52,8 @@ _TYPES = {
     "plan_use_end_at": "timestamptz",
     "data_total_bytes": "bigint",
     "data_usage_bytes": "bigint",
+    "suspended": "bool",
+    "suspended_at": "timestamptz",
 }  # every other column is text
 
 
@@ -68,6 +71,29 @@ async def save(
         await _save_items(session, items)
     if profiles := list(changed_profiles(changes)):
         await _save_profiles(session, profiles, part, data_keys, changes)
+    if void := [key for change in changes for key in _newly_void(*change)]:
+        await _look_at_recharges(session, void, max(after.updated_at for _, after in changes))
+
+
+def _newly_void(before: Order, after: Order) -> Iterator[tuple[int, int]]:
+    """(tenant_id, profile_id) of the eSIMs that became void."""
+    for old, new in zip(before.profiles, after.profiles, strict=True):
+        if new.cancelled and not old.cancelled and new.iccid is not None:
+            yield after.tenant_id, new.profile_id
+
+
+async def _look_at_recharges(session: Connection | Session, void: Sequence[tuple[int, int]], now: datetime) -> None:
+    """Recharges of void eSIMs that wait are due now: they fail."""
+    await session.fetch(
+        "UPDATE order_item i SET due_at = least(i.due_at, $1)"
+        f" FROM {batch('key', 2, tenant_id='bigint', profile_id='bigint')}"
+        " CROSS JOIN LATERAL (SELECT r.order_id, r.line FROM profile r"
+        "  WHERE r.tenant_id = key.tenant_id AND r.recharges = key.profile_id"
+        "  AND r.lifecycle_status = 'PENDING' OFFSET 0) r"
+        " WHERE i.tenant_id = key.tenant_id AND i.order_id = r.order_id AND i.line = r.line AND i.due_at IS NOT NULL",
+        now,
+        *columns(void, 2),
+    )
 
 
 def waits(item: Item) -> bool:

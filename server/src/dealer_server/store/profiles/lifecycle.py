@@ -108,8 +108,8 @@ class FollowedProfile(NamedTuple):
 _COLUMNS = """l.tenant_id, l.profile_id, l.order_id, l.line, l.supplier, l.iccid, i.package_code, p.data_total_bytes,
     p.cancelled, l.created_at, l.due_at, l.claim, l.claims, coalesce(b.unit_key, '') AS unit_key,
     coalesce(b.sku, i.package_code) AS sku, b.supplier_ref, b.unit_ref,
-    l.unused_until, l.plan_seconds, l.smdp_at, l.esim_at, l.ended_at, l.valid_until, l.eid, l.live_status, l.live_at,
-    l.added_bytes, l.recharged_at"""
+    l.unused_until, l.plan_seconds, l.smdp_at, l.esim_at, l.ended_at, l.valid_until, l.eid, l.suspended_word_at,
+    l.resumed_word_at, l.live_status, l.live_at, l.added_bytes, l.recharged_at"""
 _JOINED = """JOIN order_item i ON i.tenant_id = l.tenant_id AND i.order_id = l.order_id AND i.line = l.line
     JOIN profile p ON p.tenant_id = l.tenant_id AND p.profile_id = l.profile_id
     LEFT JOIN purchase b ON b.tenant_id = l.tenant_id AND b.profile_id = l.profile_id AND b.iccid = l.iccid"""
@@ -204,28 +204,31 @@ class Written(NamedTuple):
 async def record(connection: Connection | Session, written: Sequence[Written], now: datetime) -> None:
     done = await connection.fetch(
         "UPDATE profile_life l SET smdp_at = new.smdp_at, esim_at = new.esim_at, ended_at = new.ended_at,"
-        " valid_until = new.valid_until, eid = new.eid, plan_seconds = new.plan_seconds,"
+        " valid_until = new.valid_until, eid = new.eid, suspended_word_at = new.suspended_word_at,"
+        " resumed_word_at = new.resumed_word_at, plan_seconds = new.plan_seconds,"
         " live_status = new.live_status, live_at = new.live_at, recharged_at = new.recharged_at,"
         " added_bytes = string_to_array(new.added_bytes, ',')::bigint[],"
         " due_at = new.due_at, claim = new.claim, claims = new.claims,"
         " reported_at = CASE WHEN new.reported THEN greatest($1, l.asked_at) ELSE l.reported_at END,"
         " asked_at = CASE WHEN new.asked THEN l.asked_at END"
         " FROM unnest($2::bigint[], $3::bigint[], $4::timestamptz[], $5::timestamptz[], $6::timestamptz[],"
-        " $7::timestamptz[], $8::text[], $9::timestamptz[], $10::bigint[], $11::int[], $12::bool[], $13::bool[],"
-        " $14::bigint[], $15::text[], $16::timestamptz[], $17::timestamptz[], $18::text[])"
-        " AS new(tenant_id, profile_id, smdp_at, esim_at, ended_at, valid_until, eid, due_at, claim, claims, reported,"
-        " asked, plan_seconds, live_status, live_at, recharged_at, added_bytes)"
+        " $7::timestamptz[], $8::text[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::bigint[],"
+        " $13::int[], $14::bool[], $15::bool[], $16::bigint[], $17::text[], $18::timestamptz[], $19::timestamptz[],"
+        " $20::text[])"
+        " AS new(tenant_id, profile_id, smdp_at, esim_at, ended_at, valid_until, eid, suspended_word_at,"
+        " resumed_word_at, due_at, claim, claims, reported, asked, plan_seconds, live_status, live_at, recharged_at,"
+        " added_bytes)"
         " WHERE l.tenant_id = new.tenant_id AND l.profile_id = new.profile_id RETURNING 1",
         now,
         *columns(
             [
                 (*one.key, one.life.smdp_at, one.life.esim_at, one.life.ended_at, one.life.valid_until, one.life.eid,
-                 one.due_at, one.claim, one.claims, one.reported, one.asked, one.life.plan_seconds,
-                 one.life.live_status, one.life.live_at, one.life.recharged_at,
+                 one.life.suspended_word_at, one.life.resumed_word_at, one.due_at, one.claim, one.claims, one.reported,
+                 one.asked, one.life.plan_seconds, one.life.live_status, one.life.live_at, one.life.recharged_at,
                  ",".join(map(str, one.life.added_bytes)))
                 for one in written
             ],
-            17,
+            19,
         ),
     )  # fmt: skip
     assert len(done) == len(written), "a followed profile is gone"

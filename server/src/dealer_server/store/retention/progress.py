@@ -133,6 +133,8 @@ _FIRST: dict[Kind, str] = {
     "supplier_call": "SELECT first.sent_at AS at FROM tenant t CROSS JOIN LATERAL (SELECT sent_at"
     " FROM supplier_call c WHERE c.tenant_id = t.tenant_id ORDER BY profile_id, position, number LIMIT 1) first",
     "supplier_event": "(SELECT received_at AS at FROM supplier_event ORDER BY event_id LIMIT 1)",
+    "sms": "SELECT first.created_at AS at FROM tenant t CROSS JOIN LATERAL (SELECT created_at FROM sms s"
+    " WHERE s.tenant_id = t.tenant_id AND message IS NOT NULL ORDER BY sms_id LIMIT 1) first",
 }
 
 KINDS = tuple(_FIRST)

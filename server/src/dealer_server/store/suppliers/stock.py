@@ -89,6 +89,20 @@ async def count_free(connection: Connection, package_code: str) -> int:
     return rows[0]["count"]
 
 
+async def count_up_to(connection: Connection, package_codes: Sequence[str], most: int) -> dict[str, int]:
+    """How many profiles of each package can still be sold; where it is more than `most`, that."""
+    if not package_codes:
+        return {}
+    rows = await connection.fetch(
+        "SELECT package_code, (SELECT count(*) FROM (SELECT FROM stock_profile s"
+        " WHERE s.package_code = wanted.package_code AND taken_by IS NULL LIMIT $2) free) AS free"
+        " FROM unnest($1::text[]) AS wanted(package_code)",
+        package_codes,
+        most,
+    )
+    return {row["package_code"]: row["free"] for row in rows}
+
+
 async def lock_free(connection: Connection | Session, package_code: str, count: int) -> list[tuple[str, bytes]]:
     """Up to `count` free ICCIDs with their sealed codes, locked; without those that another transaction holds."""
     rows = await connection.fetch(

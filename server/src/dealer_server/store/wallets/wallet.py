@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.db.connection import Connection
-from dealer_server.db.rows import as_values, columns_of
+from dealer_server.db.rows import as_value, as_values, columns_of
 from dealer_server.db.session import Session
 from dealer_server.rules.money.wallet import Wallet
 
@@ -38,6 +38,11 @@ async def lock(session: Session | Connection, tenant_ids: Sequence[int], *, wait
         tenant_ids,
     )
     return {wallet.tenant_id: wallet for wallet in as_values(Wallet, rows)}
+
+
+async def load(connection: Connection, tenant_id: int) -> Wallet:
+    rows = await connection.fetch(f"SELECT {columns_of(Wallet)} FROM wallet WHERE tenant_id = $1", tenant_id)
+    return as_value(Wallet, rows[0])
 
 
 async def accounts(session: Session, tenant_ids: Sequence[int]) -> dict[int, Account]:

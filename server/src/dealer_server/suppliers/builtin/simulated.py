@@ -83,8 +83,9 @@ class Simulated:
     def __init__(self, seed: bytes, speed: float = 1.0):
         assert len(seed) >= 16 and speed > 0
         terms = LifecycleTerms(plan_speed=speed, first_refresh_seconds=None, scripted_packages=SCRIPTED_PACKAGES)
-        # It answers without waiting.
-        self.caps = Caps(parallel=1, polled=True, reuses_iccids=False, lifecycle=terms, recharges=True)
+        self.caps = Caps(  # it answers without waiting
+            parallel=1, polled=True, reuses_iccids=False, lifecycle=terms, suspend=True, recharges=True, sms=True
+        )
         self._seed = seed
         self._speed = speed
         spread = hmac.digest(seed, b"iccid", "sha256")

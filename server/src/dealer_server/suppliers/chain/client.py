@@ -7,7 +7,7 @@ lost. Its webhooks are signed; still they are only a reason to ask, so that its 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import closing
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, TypeVar
 
@@ -30,6 +30,14 @@ from dealer_server.suppliers.contract import (
     Purchase,
     Rejected,
     RejectedCode,
+    Sms,
+    SmsFailed,
+    SmsOutcome,
+    SmsSent,
+    SmsWaits,
+    SuspensionDone,
+    SuspensionOutcome,
+    SuspensionRefused,
     Unasked,
     Unknown,
     VoidDone,
@@ -46,6 +54,7 @@ ONCE = RetryPolicy(retries=0)  # the purchase is asked for again, not the call
 READ_SECONDS = 30.0
 REFRESH_SECONDS = CALL_SECONDS - READ_SECONDS
 POLL_SECONDS = (2, 4, 8, 15, 30, 60)
+SMS_AGAIN_SECONDS = 15.0
 MARK = "via:"
 MARKS_AT_MOST = 12
 
@@ -70,10 +79,11 @@ class ChainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
 
 class Chain:
     kind = "chain"
+    CAPS = Caps(polled=True, own_plan_end=True, suspend=True, sms=True, sms_repeatable=True)
 
     def __init__(self, code: str, settings: ChainSettings, refresh_seconds: float = REFRESH_SECONDS):
         self.code = code
-        self.caps = Caps(parallel=settings.parallel, polled=True, own_plan_end=True)
+        self.caps = msgspec.structs.replace(self.CAPS, parallel=settings.parallel)
         self._settings = settings
         self._refresh_seconds = refresh_seconds
         self._rate_limiter = RateLimiter(settings.per_second)
@@ -112,8 +122,7 @@ class Chain:
         """A refund is passed on as a refund, so that the money comes back to us too; a cancellation as one."""
         try:
             if not unit.for_refund:
-                named = {"iccid": unit.iccid} if unit.unit_ref is None else {"profile_id": unit.unit_ref}
-                voided = await self._limited(self._dealer.cancel(**named))
+                voided = await self._limited(self._dealer.cancel(**_named(unit)))
                 return VoidDone() if voided.async_status == "COMPLETED" else Pending(POLL_SECONDS[0])
             refund = await self._limited(
                 self._dealer.refund(
@@ -128,6 +137,16 @@ class Chain:
             return VoidDone()
         return Pending(POLL_SECONDS[0]) if refund.status == "REFUNDING" else NotVoided("its refund was rejected")
 
+    async def set_suspended(self, esim: Bought, suspended: bool, now: datetime) -> SuspensionOutcome:
+        try:
+            call = self._dealer.suspend if suspended else self._dealer.unsuspend
+            answer = await self._limited(call(**_named(esim)))
+        except (errors.Conflict, errors.NotFound, errors.NotSupported, errors.InvalidRequest) as error:
+            return SuspensionRefused(_words(error))
+        except DealerError as error:
+            return Unknown(_words(error))
+        return SuspensionDone() if answer.async_status == "COMPLETED" else Pending(POLL_SECONDS[0])
+
     async def refresh(self, bought: Sequence[Bought], now: datetime) -> list[ProfileReport | Unasked]:
         """One by one, for as long as there is time; the others are Unasked."""
         answers: list[ProfileReport | Unasked] = []
@@ -140,7 +159,7 @@ class Chain:
         return answers
 
     async def _reported(self, esim: Bought, now: datetime) -> list[ProfileReport]:
-        """The report on one eSIM, if there is one."""
+        """The reports on one eSIM, if there are any."""
         try:
             snapshot = await self._limited(self._dealer.query(transaction_id=esim.unit_key))
         except DealerError:
@@ -148,7 +167,22 @@ class Chain:
         profile = _profile(snapshot)
         if profile is None:
             return []
-        return [ProfileReport(_report(profile, snapshot, now), iccid=esim.iccid, unit_key=esim.unit_key)]
+        reports = _report(profile, snapshot, now), _suspension(profile, now)
+        return [ProfileReport(report, iccid=esim.iccid, unit_key=esim.unit_key) for report in reports]
+
+    async def send_sms(self, sms: Sms, now: datetime) -> SmsOutcome:
+        """Passed on under our key, which is its transactionId there: a repeat sends nothing and says what became of
+        it."""
+        named = {"iccid": sms.iccid} if sms.unit_ref is None else {"profile_id": sms.unit_ref}
+        try:
+            said = await self._limited(self._dealer.sms(sms.sms_key, sms.message, **named))
+        except DealerError as error:
+            return _sms_outcome(error, sms)
+        if said.status == "PENDING":
+            return SmsWaits(POLL_SECONDS[0], maybe_sent=True)
+        if said.status == "FAILED":
+            return SmsFailed(f"{said.sms_no} there: FAILED", said.fail_reason == "UNKNOWN")
+        return SmsSent()
 
     def parse_event(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Event:
         try:
@@ -232,6 +266,10 @@ def _read(snapshot: Snapshot, purchase: Purchase, now: datetime) -> Outcome:
     return Pending(poll, "QUERY", snapshot.order_no)
 
 
+def _named(esim: Bought | VoidUnit) -> dict[str, str]:
+    return {"iccid": esim.iccid} if esim.unit_ref is None else {"profile_id": esim.unit_ref}
+
+
 def _profile(snapshot: Snapshot) -> Profile | None:
     items: Sequence[OrderItem] = snapshot.items or ()
     profiles = [profile for item in items for profile in item.profiles or ()]
@@ -248,7 +286,17 @@ def _report(profile: Profile, snapshot: Snapshot, now: datetime) -> Report:
         data_total_bytes=None if used is UNSET or remain is UNSET else used + remain,
         plan_started_at=profile.plan_use_start_time or None,
         plan_ends_at=profile.plan_use_end_time or None,
+        suspended=profile.suspended is True,
     )
+
+
+def _suspension(profile: Profile, now: datetime) -> Report:
+    """That it is suspended, or not, as of now: updateTime is in whole seconds, so that two words of one second would
+    count as one. For the same reason since when it is so is put as late in its second as it can be."""
+    since = profile.suspended_at or None
+    if since is not None:
+        since = max(since, min(since + timedelta(microseconds=999_999), now))
+    return Report(now, suspended=profile.suspended is True, suspended_at=since)
 
 
 _CLASSES: tuple[tuple[type[DealerError], RejectedCode, bool], ...] = (
@@ -279,6 +327,16 @@ def _outcome(error: DealerError, purchase: Purchase) -> Rejected | Unknown:
         if isinstance(error, kind):
             return Rejected(code, elsewhere, _words(error), isinstance(error, _ALL_REFUSED), _asks(error, purchase))
     return Unknown(_words(error))
+
+
+def _sms_outcome(error: DealerError, sms: Sms) -> SmsOutcome:
+    """By the code alone: a message might repeat the text."""
+    code = error.code or type(error).__name__
+    if error.unsettled:
+        return Unknown(f"answered with {code}")
+    if isinstance(error, (errors.RateLimited, errors.ServiceUnavailable, errors.ConnectionFailed)):
+        return SmsWaits(error.retry_after or SMS_AGAIN_SECONDS)
+    return SmsFailed(f"refused with {code}", sms.asked_before and isinstance(error, _BEFORE_LOOKUP))
 
 
 def _asks(error: DealerError, purchase: Purchase) -> int | None:

@@ -38,6 +38,11 @@ from dealer_server.suppliers.contract import (
     Purchase,
     Rejected,
     RejectedCode,
+    Sms,
+    SmsFailed,
+    SmsOutcome,
+    SuspensionOutcome,
+    SuspensionRefused,
     Unknown,
     VoidDone,
     VoidOutcome,
@@ -244,6 +249,9 @@ class Es2Plus:
             return VoidDone()
         return NotVoided(f"the SM-DP+ does not cancel the profile, which may be downloaded already: {refused.message}")
 
+    async def set_suspended(self, esim: Bought, suspended: bool, now: datetime) -> SuspensionOutcome:
+        return SuspensionRefused("ES2+ suspends no profile")
+
     async def refresh(self, bought: Sequence[Bought], now: datetime) -> list[ProfileReport]:
         """By getProfileStatus; an eSIM whose call failed is missing."""
         reports: list[ProfileReport] = []
@@ -253,6 +261,9 @@ class Es2Plus:
             if isinstance(answer, Executed):
                 reports += [_report(status, now) for esim in some if (status := _of(esim.iccid, answer))]
         return reports
+
+    async def send_sms(self, sms: Sms, now: datetime) -> SmsOutcome:
+        return SmsFailed("ES2+ has no SMS")
 
     def parse_event(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Event:
         try:

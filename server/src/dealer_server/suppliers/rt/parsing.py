@@ -60,6 +60,10 @@ class RtProfile(msgspec.Struct, frozen=True, rename="camel"):
         return self.esim_status in VOID
 
     @property
+    def is_suspended(self) -> bool:
+        return self.esim_status == "SUSPENDED"
+
+    @property
     def is_refundable(self) -> bool:
         """Whether the supplier cancels it and gives the money back."""
         return self.esim_status == "GOT_RESOURCE" and self.smdp_status == "RELEASED"

@@ -13,6 +13,8 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+import msgspec
+
 from dealer_server.suppliers.contract import (
     BadEvent,
     Bought,
@@ -27,6 +29,14 @@ from dealer_server.suppliers.contract import (
     Purchase,
     Rejected,
     RejectedCode,
+    Sms,
+    SmsFailed,
+    SmsOutcome,
+    SmsSent,
+    SmsWaits,
+    SuspensionDone,
+    SuspensionOutcome,
+    SuspensionRefused,
     Unknown,
     VoidDone,
     VoidOutcome,
@@ -45,6 +55,7 @@ POLL_LATER_SECONDS = 60
 CLOCKS_DIFFER = timedelta(minutes=5)
 PAGE_SIZE = 100
 USAGES_PER_CALL = 10
+SMS_AGAIN_SECONDS = 15.0
 
 # Errors after which surely nothing was ordered; all of them may be different elsewhere. Every other is Unknown. So is
 # 900001 without status 429: "busy" does not say whether the order had been taken by then.
@@ -67,10 +78,11 @@ _AS_IF_THERE = ("200008",)
 
 class RtUpstream:
     kind = "rt_upstream"
+    CAPS = Caps(polled=True, own_plan_end=True, event_status=200, suspend=True, sms=True)
 
     def __init__(self, code: str, settings: RtSettings):
         self.code = code
-        self.caps = Caps(settings.parallel, polled=True, own_plan_end=True, event_status=200)
+        self.caps = msgspec.structs.replace(self.CAPS, parallel=settings.parallel)
         self.senders = settings.sender_ips
         self._settings = settings
         self._calls = Calls(settings)
@@ -103,6 +115,15 @@ class RtUpstream:
         except TimeoutError:
             return Unknown("no answer in time")
 
+    async def set_suspended(self, esim: Bought, suspended: bool, now: datetime) -> SuspensionOutcome:
+        try:
+            async with asyncio.timeout(METHOD_SECONDS):
+                return await self._set_suspended(esim, suspended)
+        except (NotSent, NoAnswer, ValueError) as error:
+            return Unknown(str(error))
+        except TimeoutError:
+            return Unknown("no answer in time")
+
     async def refresh(self, bought: Sequence[Bought], now: datetime) -> list[ProfileReport]:
         """One call for each eSIM's state and one for the usage of ten; an eSIM without an answer in time is missing."""
         states = await _in_time([self._state(esim) for esim in bought], STATES_SECONDS)
@@ -119,6 +140,20 @@ class RtUpstream:
             )
             for esim, profile in seen
         ]
+
+    async def send_sms(self, sms: Sms, now: datetime) -> SmsOutcome:
+        """A repeat is not documented to be known as one, so it is sent once."""
+        named = {"esimTranNo": sms.unit_ref} if sms.unit_ref else {"iccid": sms.iccid}
+        try:
+            async with asyncio.timeout(METHOD_SECONDS):
+                said = await self._calls.call("esim/sendSms", {**named, "message": sms.message})
+        except NotSent:
+            return SmsWaits(SMS_AGAIN_SECONDS)
+        except (NoAnswer, TimeoutError):
+            return Unknown("esim/sendSms: no answer that says what came of it")
+        if said.code == BUSY:
+            return SmsWaits(SMS_AGAIN_SECONDS)
+        return SmsFailed(f"esim/sendSms: refused with {said.code}") if said.code else SmsSent()
 
     def parse_event(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Event:
         """The messages are not signed: none is more than a reason to ask."""
@@ -251,6 +286,21 @@ class RtUpstream:
             after = await self._profile(unit)
             return VoidDone() if after and after.is_void else NotVoided(said.words)
         return Unknown(said.words)
+
+    # Suspending
+
+    async def _set_suspended(self, esim: Bought, suspended: bool) -> SuspensionOutcome:
+        """A refusal may mean that it was done already, by a call whose answer was lost."""
+        named = {"esimTranNo": esim.unit_ref} if esim.unit_ref else {"iccid": esim.iccid}
+        said = await self._calls.call("esim/suspend" if suspended else "esim/unsuspend", named)
+        if not said.code:
+            return SuspensionDone()
+        if said.code != _NOT_IN_THIS_STATUS:
+            return Unknown(said.words)
+        profile = await self._profile(esim)
+        if profile and not profile.is_void and profile.is_suspended == suspended:
+            return SuspensionDone()
+        return SuspensionRefused(said.words)
 
     # Asking
 

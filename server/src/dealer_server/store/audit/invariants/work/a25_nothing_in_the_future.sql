@@ -18,11 +18,14 @@ WHERE due_at > $2::timestamptz + CASE WHEN claim IS NULL THEN interval '1 minute
 SELECT tenant_id, order_id, line, profile_id, supplier, state, due_at, calls FROM purchase
 WHERE due_at > $2::timestamptz + interval '15 minutes';
 
--- Fault: the refund or the void is due later than its longest wait
+-- Fault: the refund, the void or the suspension is due later than its longest wait
 SELECT tenant_id, order_id, refund_id, NULL::bigint AS profile_id, due_at FROM refund
 WHERE due_at > $2::timestamptz + interval '15 minutes'
 UNION ALL
 SELECT tenant_id, order_id, refund_id, profile_id, due_at FROM void_request
+WHERE due_at > $2::timestamptz + interval '61 minutes'
+UNION ALL
+SELECT tenant_id, order_id, NULL, profile_id, due_at FROM suspension
 WHERE due_at > $2::timestamptz + interval '61 minutes';
 
 -- Fault: the delivery is due later than its first attempt or its lease can be

@@ -1,0 +1,44 @@
+"""Recharges that their supplier has not applied yet: TEST-TOPUP-DELAY takes minutes here."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from support.api_client import ApiClient, Service, running_service
+from support.patience import PATIENCE
+from support.recharges import balance, plans, recharge
+from support.refunds import bought, profiles, query, refund
+
+
+@pytest.fixture(scope="module")
+async def service(database_url: str) -> AsyncIterator[Service]:
+    async with running_service(database_url, supplier_speed=0.01) as service:
+        yield service
+
+
+@pytest.fixture(autouse=True)
+async def exact(service: Service) -> AsyncIterator[None]:
+    """The audit finds nothing after each test."""
+    yield
+    assert await service.audit() == []
+
+
+async def test_a_recharge_that_waits_is_refunded_and_its_esim_may_be_then(dealer: ApiClient):
+    order = await bought(dealer)
+    waiting = await recharge(dealer, order, "TEST-TOPUP-DELAY")
+    assert (await refund(dealer, order)).code == "200003"
+    assert (await refund(dealer, waiting.data)).data["status"] == "REFUNDED"
+    assert [plan["status"] for plan in await plans(dealer, order)] == ["QUEUED", "CANCELLED"]
+    assert (await refund(dealer, order)).data["status"] == "REFUNDED"
+
+
+async def test_a_recharge_that_waits_when_its_esim_is_cancelled_is_refunded(dealer: ApiClient):
+    order = await bought(dealer)
+    waiting = await recharge(dealer, order, "TEST-TOPUP-DELAY")
+    before = await balance(dealer)
+    await dealer.post("/esim/profile/cancel", {"iccid": profiles(order)[0]["iccid"]})
+    async with asyncio.timeout(PATIENCE):
+        while (await query(dealer, waiting.data))["orderStatus"] != "REFUNDED":
+            await asyncio.sleep(0.01)
+    assert float(await balance(dealer)) - float(before) == pytest.approx(1.20)
