@@ -162,6 +162,8 @@ async def test_a_supplier_is_paused_and_resumed(operator: Operator):
 
 async def test_only_what_waits_can_be_resolved(operator: Operator):
     await operator.sets_up()
-    assert "does not wait" in await operator.refused("resolve", "u-1-0-1", "--not-bought")
+    for outcome in ("--not-bought", "--applied"):
+        assert "does not wait" in await operator.refused("resolve", "u-1-0-1", outcome)
+    assert "exactly one" in await operator.refused("resolve", "u-1-0-1", "--applied", "--not-bought")
     assert "exactly one" in await operator.refused("resolve", "u-1-0-1")
     assert "--iccid" in await operator.refused("resolve", "u-1-0-1", "--bought")

@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
-from support.api_client import ApiClient, Service
+from dealer_server import clock
+from dealer_server.operations.errors import OperatorError
+from dealer_server.operations.orders.retry import retry_order
+from dealer_server.store.tenants import data_key
+from support.api_client import ApiClient, Service, running_service
 from support.patience import PATIENCE
 from support.recharges import advance, balance, plans, recharge, recharged, shown
 from support.refunds import bought, profiles, query, refund
+from support.supplier_setup import fresh
 from support.webhook_fixture import Receiver, listening
 
 GB = 2**30
@@ -103,6 +108,30 @@ async def test_what_fails_for_good_is_refunded(dealer: ApiClient):
     assert await balance(dealer) == before
     assert [plan["status"] for plan in await plans(dealer, order)] == ["QUEUED", "FAILED"]
     assert (await shown(dealer, order))["remainDataBytes"] == GB
+
+
+async def test_a_failed_recharge_is_retried_at_its_own_supplier_and_nowhere_else(postgres: str, template: str):
+    async with fresh(postgres, template) as url, running_service(url, refund_failed=False) as service:
+        async with service.client(await service.tenant(balance="1000", qps=0)) as dealer:
+            order = await bought(dealer)
+            failed = await recharged(dealer, order, "TEST-TOPUP-FAIL")
+            assert failed["items"][0]["topUp"]["status"] == "FAILED"
+            async with service.database.connection() as connection:
+                keys = await data_key.load(connection, service.settings.master_keys)
+                # From here on its supplier can.
+                await connection.execute(
+                    "UPDATE order_item SET package_code = 'TEST-TOPUP-OK' WHERE order_id = $1", failed["orderId"]
+                )
+            retry = service.database, keys, failed["orderNo"], None
+            with pytest.raises(OperatorError, match="recharges an eSIM of simulated: no other supplier can"):
+                await retry_order(*retry, "stock", "ann", clock.now)
+            assert (await retry_order(*retry, None, "ann", clock.now)).retried == 1
+            after = await dealer.delivered(failed["orderNo"])
+            assert after["items"][0]["topUp"]["status"] == "QUEUED"
+            assert (await shown(dealer, order))["remainDataBytes"] == 2 * GB
+            with pytest.raises(OperatorError, match="failed or waits"):
+                await retry_order(*retry, None, "ann", clock.now)
+        assert await service.audit() == []
 
 
 async def test_recharges_of_one_esim_are_applied_in_the_order_of_their_payment(dealer: ApiClient):

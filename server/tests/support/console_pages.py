@@ -67,7 +67,7 @@ PAGES: tuple[Seen, ...] = (
     *_of("operator", "/console/orders", "/console/orders/{order_no}", "/console/topups", "/console/refunds"),
     *_of("operator", "/console/packages", "/console/packages/import", "/console/suppliers", "/console/webhooks"),
     *_of("operator", "/console/webhooks/failed", "/console/deliveries/{tenant_id}/{delivery_id}"),
-    *_of("operator", "/console/profiles", "/console/regions"),
+    *_of("operator", "/console/profiles", "/console/regions", "/console/orders/{recharge_no}"),
     Seen("operator", "/console/profiles/{number}", things=PROFILE),
     Seen("operator", "/console/profiles/{number}/code", things=PROFILE),
     Seen("operator", "/console/profiles/{number}/sms", things=PROFILE),
@@ -84,6 +84,7 @@ PAGES: tuple[Seen, ...] = (
     *_of("reader", "/console", "/console/topups", "/console/dealers/{tenant_id}", "/console/orders/{order_no}"),
     *_of("dealer", "/console", "/console/orders", "/console/orders/{order_no}", "/console/orders/{order_no}/print"),
     *_of("dealer", "/console/profiles", "/console/profiles/{profile_id}", "/console/wallet", "/console/wallet/topups"),
+    *_of("dealer", "/console/orders/{recharge_no}"),
     *_of("dealer", "/console/webhooks", "/console/webhooks/{delivery_id}", "/console/credentials"),
     *_of("dealer", "/console/credentials/{app_key}/secret", "/console/api-log", "/console/api-log/{number}"),
     *_of("dealer", "/console/account", "/console/account/totp", "/console/users"),
@@ -155,7 +156,9 @@ async def _life(
     await receiver.received(2)
     await _refunds(client)
     profile = order["items"][0]["profiles"][0]
-    await client.post("/test/profile/advance", {"iccid": profile["iccid"], "step": "USE", "dataUsageBytes": 2**29})
+    recharge_no = await _recharged(client, profile["iccid"], "TEST-TOPUP-OK", "COMPLETED")
+    used = {"iccid": profile["iccid"], "step": "USE", "dataUsageBytes": 2**30 + 2**28}
+    await client.post("/test/profile/advance", used)
     sms = {
         "transactionId": "sms-2026-0001",
         "iccid": profile["iccid"],
@@ -163,6 +166,7 @@ async def _life(
     }
     await client.post("/esim/profile/sms", sms)
     await park(service, client)
+    await park(service, client, await _recharged(client, profile["iccid"], "TEST-TOPUP-FAIL", "REFUNDED"))
     await _topups(client, people["operator"])
     await _refused(client)
     receiver.answers = [answer(500, body=b'{"error": "the database of the fixture is away"}')]
@@ -172,6 +176,7 @@ async def _life(
         "tenant_id": str(client.tenant_id),
         "app_key": client.app_key,
         "order_no": order["orderNo"],
+        "recharge_no": recharge_no,
         "profile_id": profile["profileId"],
         "delivery_id": delivery_id,
         "number": await _number(people["dealer"]),
@@ -192,6 +197,16 @@ async def _bought(client: ApiClient, *lines: tuple[str, int], **call: Any) -> di
     amount = f"{sum(quantity for _, quantity in lines) * 1.8:.2f}"
     placed = await client.order(items=items, amount=amount, transactionId=f"shop-2026-{secrets.token_hex(4)}", **call)
     return await client.delivered(placed.data["orderNo"])
+
+
+async def _recharged(client: ApiClient, iccid: str, package: str, status: str) -> str:
+    """The orderNo of a recharge that has come to this."""
+    call = {"transactionId": f"more-2026-{secrets.token_hex(4)}", "iccid": iccid, "packageCode": package}
+    placed = await client.post("/esim/topup", call | {"price": "1.20", "amount": "1.20"})
+    async with asyncio.timeout(PATIENCE):
+        while (await client.post("/esim/query", {"orderNo": placed.data["orderNo"]})).data["orderStatus"] != status:
+            await asyncio.sleep(0.02)
+    return placed.data["orderNo"]
 
 
 async def _refunds(client: ApiClient) -> None:

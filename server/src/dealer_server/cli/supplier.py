@@ -176,6 +176,7 @@ async def resolve_purchase(
     unit_key: str,
     *,
     bought: Annotated[bool, Parameter(negative="")] = False,
+    applied: Annotated[bool, Parameter(negative="")] = False,
     not_bought: Annotated[bool, Parameter(negative="")] = False,
     iccid: str | None = None,
     activation_code: str | None = None,
@@ -187,21 +188,24 @@ async def resolve_purchase(
     Args:
         unit_key: As `supplier show` lists it.
         bought: It was bought; --iccid and --activation-code are what the supplier gave.
+        applied: It recharges an eSIM, and was applied.
         ref: The supplier's own id of the eSIM (esimTranNo, profileId); needed for an ICCID that it sold before.
-        not_bought: It was certainly not bought: the next supplier is asked, or the dealer is refunded.
+        not_bought: It was certainly not bought or applied: the next supplier is asked, or the dealer is refunded.
     """
-    from dealer_server.operations.suppliers.resolve import resolve_bought, resolve_not_bought
+    from dealer_server.operations.suppliers.resolve import resolve_applied, resolve_bought, resolve_not_bought
 
-    if bought == not_bought:
-        raise SettingsError("exactly one of --bought and --not-bought is needed")
+    if bought + applied + not_bought != 1:
+        raise SettingsError("exactly one of --bought, --applied and --not-bought is needed")
     database, keys, author, clock = context.database, await context.data_keys(), context.author, context.clock
     if not_bought:
         await resolve_not_bought(database, keys, unit_key, author, clock)
+    elif applied:
+        await resolve_applied(database, keys, unit_key, author, clock)
     elif iccid and activation_code:
         await resolve_bought(database, keys, unit_key, iccid, activation_code, author, clock, ref=ref)
     else:
         raise SettingsError("--bought needs --iccid and --activation-code")
-    print(f"{unit_key} is resolved: {'bought' if bought else 'not bought'}")
+    print(f"{unit_key} is resolved: {'bought' if bought else 'applied' if applied else 'not bought'}")
 
 
 def _hop(text: str, currency: str) -> "Hop":

@@ -25,6 +25,8 @@ async def console_app(shared: SharedParts, parts: routes.Parts) -> AsyncIterator
             master_keys=shared.settings.master_keys,
             links=shared.links,
             settings=shared.settings,
+            catalogue=lambda: shared.cache.catalogue,
+            recharges=parts.recharges,
             refunds=parts.refunds,
             voids=parts.voids,
             suspender=parts.suspender,

@@ -65,15 +65,17 @@ async def failed_for_good(service: Service, dealer: ApiClient, receiver: Receive
     return order_no
 
 
-async def park(service: Service, client: ApiClient) -> tuple[str, str]:
-    """A purchase that nobody knows about: its order's number and its unit."""
-    order = (await client.order()).data
+async def park(service: Service, client: ApiClient, order_no: str | None = None) -> tuple[str, str]:
+    """A purchase that nobody knows about, of a new order or of this one: its order's number and its unit."""
+    order_no = order_no or (await client.order()).data["orderNo"]
+    order_id = identity.order_id(order_no)
     async with service.database.connection() as connection:
         await connection.execute(
             "INSERT INTO purchase (tenant_id, profile_id, position, order_id, line, unit_key, supplier, sku, state,"
-            " reason, unknown_since, created_at) SELECT tenant_id, profile_id, 0, order_id, 0, 'U-' || profile_id,"
-            " 'rt:near', 'SKU', 'PARKED', 'no answer that counts', now(), now() FROM profile WHERE order_id = $1",
-            identity.order_id(order["orderNo"]),
+            " reason, unknown_since, created_at, recharges) SELECT tenant_id, profile_id, 0, order_id, 0,"
+            " 'U-' || profile_id, 'rt:near', 'SKU', 'PARKED', 'no answer that counts', now(), now(), recharges"
+            " FROM profile WHERE order_id = $1",
+            order_id,
         )
-        unit: str = await connection.fetchval("SELECT unit_key FROM purchase WHERE state = 'PARKED'")
-    return order["orderNo"], unit
+        unit: str = await connection.fetchval("SELECT unit_key FROM purchase WHERE order_id = $1", order_id)
+    return order_no, unit

@@ -11,6 +11,7 @@ from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import DEALER_DEVELOPERS, DEALER_FINANCE, DEALERS
+from dealer_server.console.shared.recharges import recharged_by
 from dealer_server.console.shared.request_context import Answer, Html, NotFound, Redirect, RequestContext
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity, snapshot
@@ -92,6 +93,7 @@ async def show_order(context: RequestContext) -> Html:
         lines=[_item_view(order, item) for item in order.items],
         profiles=profiles[:PROFILES],
         profile_count=len(profiles),
+        recharged=await recharged_by(context, order),
         refunds=refunds,
         remark=remark,
         deliveries=deliveries,

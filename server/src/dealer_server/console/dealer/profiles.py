@@ -5,13 +5,14 @@ from collections.abc import AsyncIterator
 from typing import get_args
 
 from dealer_server.audit_context import Actor
-from dealer_server.console.dealer import search
+from dealer_server.console.dealer import recharges, search
 from dealer_server.console.dealer.calls import call
 from dealer_server.console.dealer.orders import ProfileView, load, profile_views, span_of
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import DEALER_DEVELOPERS, DEALER_FINANCE, DEALERS
+from dealer_server.console.shared.recharges import plans_of
 from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.operations.profiles.query_usage import query_usage
@@ -70,6 +71,8 @@ async def show_profile(context: RequestContext) -> Html:
         order=order,
         view=view,
         reported=supplier != STOCK,
+        plans=await plans_of(context, *named),
+        offers=await recharges.offers_of(context, view.profile.profile_id),
         suspension=suspension,
         sms=sent,
         sms_possible=possible,

@@ -8,6 +8,7 @@ from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATOR_SUPPORT, OPERATORS, permissions
+from dealer_server.console.shared.recharges import recharged_by
 from dealer_server.console.shared.request_context import Download, Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.operations.webhooks import resend
@@ -17,6 +18,7 @@ from dealer_server.rules.orders.model import Order
 from dealer_server.rules.orders.snapshot import whole_seconds
 from dealer_server.store.console import dealers as console_dealers
 from dealer_server.store.console import orders as console_orders
+from dealer_server.store.console import recharges as console_recharges
 from dealer_server.store.console.orders import OrderFilter, OrderRow, Owner
 from dealer_server.store.orders import order as store_order
 from dealer_server.store.orders.listing import Window
@@ -33,7 +35,7 @@ PROFILES = 100
 RECENT = timedelta(minutes=10)
 ORDERS, ORDER = "/console/orders", "/console/orders/{order_no}"
 COLUMNS = ("orderNo", "createTime", "tenantId", "dealer", "transactionId", "packages", "currency", "amount",
-           "refundAmount", "payStatus", "deliveryStatus", "orderStatus")  # fmt: skip
+           "refundAmount", "payStatus", "deliveryStatus", "orderStatus", "orderType")  # fmt: skip
 
 
 @page(ORDERS, OPERATORS, "operator/orders.html", MenuEntry("Orders", "shopping-cart", 20))
@@ -93,7 +95,7 @@ def _cells(row: OrderRow) -> tuple[str, ...]:
         row.currency,
         money.text(row.amount, row.currency),
         money.text(row.refund_amount, row.currency),
-        *(row.pay_status, row.delivery_status, row.order_status),
+        *(row.pay_status, row.delivery_status, row.order_status, "TOPUP" if row.recharge else "BASE"),
     )
 
 
@@ -110,6 +112,7 @@ async def show_order(context: RequestContext) -> Html:
         dealer=owner.dealer,
         remark=remark,
         events=timeline.events(history),
+        recharged=await recharged_by(context, order),
         profiles=[(item, profile) for item in order.items for profile in item.profiles][:PROFILES],
         profile_count=len(order.profiles),
         moving=_is_moving(order, context),
@@ -143,6 +146,7 @@ async def _history(connection: Connection, context: RequestContext, owner: Owner
         movements=await console_orders.movements(connection, tenant_id, order_id),
         purchases=await console_orders.purchases(connection, tenant_id, span, EVENTS),
         calls=await console_orders.calls(connection, tenant_id, span, EVENTS),
+        recharges=await console_recharges.of_profiles(connection, tenant_id, span, EVENTS),
         lives=await console_orders.lives(connection, tenant_id, span, EVENTS),
         voids=await console_orders.voids(connection, tenant_id, order_id, EVENTS),
         suspensions=await console_orders.suspensions(connection, tenant_id, span, EVENTS),

@@ -11,6 +11,7 @@ from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import CODE_VIEWERS, OPERATOR_SUPPORT, OPERATORS
+from dealer_server.console.shared.recharges import plans_of
 from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.operations.profiles.read_sms import SmsText, reveal_sms
@@ -22,6 +23,7 @@ from dealer_server.rules.orders.model import STOCK, Item, Profile
 from dealer_server.store.console import dealers as console_dealers
 from dealer_server.store.console import orders
 from dealer_server.store.console import profiles as console_profiles
+from dealer_server.store.console import recharges as console_recharges
 from dealer_server.store.console.orders import Purchase
 from dealer_server.store.console.profiles import Lifecycle, ProfileFilter, ProfileOwner
 from dealer_server.store.orders import order as store_order
@@ -118,7 +120,14 @@ async def _profile(context: RequestContext, code: Code | None = None, sms: Seque
     owner, profile_id = await _owner(context)
     async with context.parts.database.connection() as connection:
         view = await _view(connection, context, owner, profile_id)
-    return Html(view=view, profile=view.profile, code=code, sms=view.sms if sms is None else sms, texts=sms is not None)
+    return Html(
+        view=view,
+        profile=view.profile,
+        code=code,
+        plans=await plans_of(context, owner.tenant_id, profile_id),
+        sms=view.sms if sms is None else sms,
+        texts=sms is not None,
+    )
 
 
 async def _owner(context: RequestContext) -> tuple[ProfileOwner, int]:
@@ -145,6 +154,7 @@ async def _view(connection: Connection, context: RequestContext, owner: ProfileO
         movements=(),
         purchases=purchases,
         calls=await orders.calls(connection, tenant_id, span, EVENTS),
+        recharges=await console_recharges.of_profiles(connection, tenant_id, span, EVENTS),
         lives=await orders.lives(connection, tenant_id, span, EVENTS),
         voids=[void] if void else (),
         suspensions=await orders.suspensions(connection, tenant_id, span, EVENTS),

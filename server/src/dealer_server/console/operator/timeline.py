@@ -11,6 +11,7 @@ from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
 from dealer_server.store.console.orders import Movement, ProfileTimes, Purchase, SupplierCall, Suspension, VoidRequest
+from dealer_server.store.console.recharges import RechargeTimes
 from dealer_server.store.refunds.refund import Refund
 from dealer_server.store.webhooks.log import Attempt, Delivery
 
@@ -40,6 +41,7 @@ class History(NamedTuple):
     purchases: Sequence[Purchase]
     calls: Sequence[SupplierCall]
     lives: Sequence[ProfileTimes]
+    recharges: Sequence[RechargeTimes]
     voids: Sequence[VoidRequest]
     suspensions: Sequence[Suspension]
     refunds: Sequence[Refund]
@@ -52,6 +54,7 @@ def events(history: History) -> list[Event]:
     """The oldest first."""
     # Events of the same moment keep this order.
     unsorted = (
+        *_recharges(history),
         *_refunds(history),
         *_money(history),
         *_calls(history),
@@ -84,7 +87,7 @@ def _amount(amount: int, currency: str) -> str:
 def _purchases(history: History) -> Iterator[Event]:
     """How purchases ended or why they are parked; their calls are events of their own."""
     for purchase in history.purchases:
-        facts = [("unit", purchase.unit_key), ("profile", str(purchase.profile_id))]
+        facts = [("unit", purchase.unit_key), ("profile", _esim(history, purchase.profile_id))]
         state, reason = purchase.state, purchase.reason or ""
         if purchase.finished_at is not None and state != "DONE":
             title = f"Purchase at {purchase.supplier} ended"
@@ -95,16 +98,26 @@ def _purchases(history: History) -> Iterator[Event]:
 
 
 _CALL_TITLES = {"ALLOCATE": "was asked for a profile", "PROBE": "was asked for the outcome"}
+_RECHARGE_TITLES = _CALL_TITLES | {"ALLOCATE": "was asked for the recharge"}
 
 
 def _calls(history: History) -> Iterator[Event]:
+    titles = _CALL_TITLES if history.order.recharges is None else _RECHARGE_TITLES
     for call in history.calls:
-        facts = [("profile", str(call.profile_id)), ("call", f"{call.position}.{call.number} {call.step}".strip())]
+        facts = [
+            ("profile", _esim(history, call.profile_id)),
+            ("call", f"{call.position}.{call.number} {call.step}".strip()),
+        ]
         if call.answered_at is not None:
             facts.append(("took", duration_text((call.answered_at - call.sent_at).total_seconds())))
-        title = f"{call.supplier} {_CALL_TITLES.get(call.kind, call.kind)}"
+        title = f"{call.supplier} {titles.get(call.kind, call.kind)}"
         state = (call.outcome or "answered") if call.answered_at else "NO_ANSWER"
         yield Event(call.sent_at, "link", title, state, call.message or "", facts)
+
+
+def _esim(history: History, profile_id: int) -> str:
+    """The eSIM that is meant: a recharge has a profileId that nobody else knows."""
+    return str(history.order.recharges or profile_id)
 
 
 class _Step(NamedTuple):
@@ -138,6 +151,23 @@ def _profiles(profiles: Sequence[ProfileTimes]) -> Iterator[Event]:
         yield Event(together[0].at, symbol, f"{subject}: {title}", facts=facts)
 
 
+def _recharges(history: History) -> Iterator[Event]:
+    """Of the eSIMs of the order, or of the eSIM that the order recharges: its payment is told of already then."""
+    for recharge in history.recharges:
+        subject = f"Profile {recharge.profile_id}:"
+        order_no = identity.order_no(recharge.order_id)
+        facts = [("order", order_no), ("plan", str(recharge.plan_no)), ("package", recharge.package_code)]
+        if recharge.order_id != history.order.order_id:
+            title = f"{subject} recharge paid, {_amount(recharge.amount, recharge.currency)}"
+            yield Event(recharge.paid_at, "shopping-cart", title, "PAID", "", facts)
+        if recharge.applied:
+            yield Event(recharge.ended_at, "plus", f"{subject} recharge applied", "DELIVERED", "", facts)
+        elif recharge.failed:
+            yield Event(recharge.ended_at, "alert-circle", f"{subject} recharge failed", "FAILED", "", facts)
+        elif recharge.cancelled:
+            yield Event(recharge.ended_at, "ban", f"{subject} recharge cancelled", "CANCELLED", "", facts)
+
+
 def _voids(voids: Sequence[VoidRequest]) -> Iterator[Event]:
     for void in voids:
         title = f"{void.supplier} was asked to void profile {void.profile_id}"
@@ -155,7 +185,7 @@ def _refunds(history: History) -> Iterator[Event]:
     for refund in history.refunds:
         number, amount = identity.refund_no(refund.refund_id), _amount(refund.amount, history.order.currency)
         waiting = sum(line.way == "REVIEW" and line.status == "PENDING" for line in refund.lines)
-        facts = [("refund", number), ("profiles", _some([str(line.profile_id) for line in refund.lines]))]
+        facts = [("refund", number), ("profiles", _some([_esim(history, line.profile_id) for line in refund.lines]))]
         text = f"{waiting} of {len(refund.lines)} profiles wait for an operator" if waiting else ""
         state = refund.status if refund.settled_at is None else ""
         yield Event(refund.created_at, "receipt-refund", f"Refund of {amount} requested", state, text, facts)

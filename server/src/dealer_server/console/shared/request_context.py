@@ -12,9 +12,11 @@ import msgspec
 
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys, MasterKeys
+from dealer_server.operations.catalogue.catalogue import Catalogue
 from dealer_server.operations.profiles.send_sms import SmsSender
 from dealer_server.operations.profiles.suspend import Suspender
 from dealer_server.operations.profiles.void import VoidBatcher
+from dealer_server.operations.recharges.request import RechargeBatcher
 from dealer_server.operations.refunds.request import RefundBatcher
 from dealer_server.operations.users.password import Passwords
 from dealer_server.rules.orders.snapshot import Links
@@ -50,6 +52,8 @@ class Parts(NamedTuple):
     master_keys: MasterKeys
     links: Links
     settings: Settings
+    catalogue: Callable[[], Catalogue]
+    recharges: RechargeBatcher
     refunds: RefundBatcher
     voids: VoidBatcher
     suspender: Suspender

@@ -16,6 +16,7 @@ from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.orders import priced_lines, pricing
 from dealer_server.rules.orders.priced_lines import Offer, PricedLines
 from dealer_server.rules.orders.pricing import OwnPrice, PriceList
+from dealer_server.rules.recharges import recharge
 from esim_dealer.wire import calls, envelope
 
 PAGES_KEPT = 512
@@ -68,6 +69,13 @@ class Catalogue:
         """The package as this dealer may buy it, or None where it does not exist."""
         package = self._by_code.get(package_code)
         return Offer(package, pricing.price(package, prices, self._own(prices))) if package else None
+
+    def recharging(self, base: Package, prices: PriceList) -> list[Offer]:
+        """What recharges eSIMs of `base`, by packageCode; also what is not on sale for this dealer."""
+        own = self._own(prices)
+        fitting = [listed.package for listed in self._packages if recharge.fits(listed.package, base)]
+        fitting.sort(key=lambda package: package.package_code)
+        return [Offer(package, pricing.price(package, prices, own)) for package in fitting]
 
     def version_for(self, prices: PriceList) -> str:
         """The catalogVersion a dealer sees. It changes with the catalogue and with the dealer's own prices."""

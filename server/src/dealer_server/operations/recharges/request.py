@@ -6,11 +6,12 @@ recharges; the worker has its supplier apply it.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from dealer_server import failpoints, store
+from dealer_server import audit_context, failpoints, store
+from dealer_server.audit_context import Actor
 from dealer_server.clock import Clock
 from dealer_server.db.batcher import Answer
 from dealer_server.db.database import Database
@@ -21,11 +22,13 @@ from dealer_server.operations.catalogue.catalogue import Catalogue
 from dealer_server.operations.orders.id_allocator import IdAllocator
 from dealer_server.operations.profiles.profile_key import profile_key
 from dealer_server.rules import refusal
-from dealer_server.rules.orders import order
-from dealer_server.rules.orders.order import Decision, OrderRequest, Recharge
+from dealer_server.rules.money import money
+from dealer_server.rules.orders import identity, order
+from dealer_server.rules.orders.order import Decision, OrderRequest, Placed, Recharge
 from dealer_server.rules.orders.pricing import PriceList
 from dealer_server.rules.recharges import recharge
 from dealer_server.rules.recharges.recharge import Target, Wanted
+from dealer_server.store.audit.audit_log import record_act
 from dealer_server.store.profiles import iccid as iccids
 from dealer_server.store.recharges import recharge as recharges
 from esim_dealer.wire import calls
@@ -35,11 +38,13 @@ RECHARGING_KINDS = frozenset({"simulated"})  # of suppliers
 
 
 class RechargeRequest(msgspec.Struct, frozen=True):
-    """A recharge that a dealer asks for. `refused`: a refusal of the price, which comes after those of the eSIM."""
+    """A recharge that a dealer asks for. `refused`: a refusal of the price, which comes after those of the eSIM.
+    `act`: the person who asks at the console, for the audit log."""
 
     order: OrderRequest
     wanted: Wanted
     refused: refusal.Refusal | None
+    act: Actor | None = None
 
     @property
     def tenant_id(self) -> int:
@@ -98,6 +103,7 @@ class RechargeBatcher:
                 placed = order.placements(decisions)
                 if placed:
                     await store.order.write(session, placed)
+                    await _record_acts(session, zip([request for request, _ in free], decisions, strict=True))
                 failpoints.hit("recharge.written")
             failpoints.hit("recharge.committed")
         except DatabaseLost as lost:
@@ -110,8 +116,30 @@ class RechargeBatcher:
         return [decided.get(id(request)) or self._batcher.wait_for_lock(request) for request in batch]
 
 
+async def _record_acts(session: Session, decided: Iterable[tuple[RechargeRequest, Decision]]) -> None:
+    """Records the recharges that people asked for."""
+    for request, decision in decided:
+        if request.act is None or not isinstance(decision, Placed):
+            continue
+        added = decision.request.recharge
+        assert added is not None, "a recharge that is placed names its eSIM"
+        detail = {
+            "profileId": added.profile_id,
+            "orderNo": identity.order_no(decision.order_id),
+            "packageCode": request.order.lines[0].package_code,
+            "amount": money.text(request.order.amount, request.order.currency),
+        }
+        # The batch runs in a task of its own, which has the source of no request.
+        audit_context.source.set(request.act.source)
+        await record_act(session, request.act.author, "profile.recharge", request.tenant_id, detail)
+
+
 def recharge_request(
-    tenant_id: int, call: calls.RechargeProfile, catalogue: Catalogue, prices: PriceList
+    tenant_id: int,
+    call: calls.RechargeProfile,
+    catalogue: Catalogue,
+    prices: PriceList,
+    act: Actor | None = None,
 ) -> RechargeRequest:
     """The call at this dealer's prices. Raises 000105, 000106, 000108, 000111."""
     profile_id, iccid = profile_key(call.profile_id, call.iccid)
@@ -135,7 +163,7 @@ def recharge_request(
         lines=(priced.line,),
         remark=call.remark,
     )
-    return RechargeRequest(placed, wanted, priced.refused_price)
+    return RechargeRequest(placed, wanted, priced.refused_price, act)
 
 
 def _with_targets(

@@ -16,7 +16,7 @@ from dealer_server.rules.esim import activation_code, iccid
 from dealer_server.store.audit.audit_log import record_act
 from dealer_server.store.suppliers import purchase as purchase_store
 from dealer_server.store.suppliers.supplier import Parked
-from dealer_server.suppliers.contract import Done, Rejected
+from dealer_server.suppliers.contract import Applied, Done, Rejected
 
 
 async def list_parked(database: Database, code: str | None = None) -> list[Parked]:
@@ -45,8 +45,14 @@ async def resolve_bought(
     await _resolve(database, keys, unit_key, verdict, {"outcome": "bought", "iccid": verdict.iccid}, author, clock())
 
 
+async def resolve_applied(database: Database, keys: DataKeys, unit_key: str, author: str, clock: Clock) -> None:
+    """The purchase of a recharge was made: its plan is added to the eSIM. Raises OperatorError."""
+    await _resolve(database, keys, unit_key, Applied(), {"outcome": "applied"}, author, clock())
+
+
 async def resolve_not_bought(database: Database, keys: DataKeys, unit_key: str, author: str, clock: Clock) -> None:
-    """The purchase was not made: the next supplier is asked, or the profile fails for good. Raises OperatorError."""
+    """The purchase was not made: the next supplier is asked, or the profile fails for good, as a recharge does. Raises
+    OperatorError."""
     verdict = Rejected("NOT_ALLOWED", True, "an operator found out that it was not bought")
     await _resolve(database, keys, unit_key, verdict, {"outcome": "not bought"}, author, clock())
 
@@ -55,7 +61,7 @@ async def _resolve(
     database: Database,
     keys: DataKeys,
     unit_key: str,
-    verdict: Done | Rejected,
+    verdict: Done | Applied | Rejected,
     detail: Mapping[str, object],
     author: str,
     now: datetime,
@@ -63,6 +69,8 @@ async def _resolve(
     async def work(connection: Connection) -> None:
         parked = {purchase.unit_key: purchase for purchase in await store.supplier.parked(connection)}
         purchase = parked.get(unit_key)
+        if purchase is not None:
+            _require_same_kind(purchase, verdict)
         if purchase is not None and isinstance(verdict, Done):
             await _require_unused(connection, purchase.supplier, verdict)
         sealed = purchase_store.seal_verdict(keys, unit_key, msgspec.json.encode(verdict))
@@ -71,6 +79,14 @@ async def _resolve(
         await record_act(connection, author, "supplier.resolve", purchase.tenant_id, {"unitKey": unit_key, **detail})
 
     await database.run(work)
+
+
+def _require_same_kind(purchase: Parked, verdict: Done | Applied | Rejected) -> None:
+    """An eSIM is bought, a recharge is applied. Raises OperatorError."""
+    if isinstance(verdict, Done) and purchase.recharges is not None:
+        raise OperatorError(f"{purchase.unit_key} recharges an eSIM, which has its codes: say that it was applied")
+    if isinstance(verdict, Applied) and purchase.recharges is None:
+        raise OperatorError(f"{purchase.unit_key} buys an eSIM: say that it was bought, with its ICCID and code")
 
 
 async def _require_unused(connection: Connection, supplier: str, made: Done) -> None:

@@ -114,7 +114,8 @@ class Order(msgspec.Struct, frozen=True):
     @property
     def recharges(self) -> int | None:
         """The profileId of the eSIM that this order recharges; None of one that sells eSIMs."""
-        return self.items[0].profiles[0].recharges
+        profiles = self.items[0].profiles  # none in the order of a trial webhook
+        return profiles[0].recharges if profiles else None
 
     @property
     def profiles(self) -> tuple[Profile, ...]:

@@ -87,7 +87,7 @@ def refuse(wanted: Wanted, target: Target | None) -> refusal.Refusal | None:
     if wanted.refused is not None:
         return wanted.refused
     assert wanted.package is not None, "an unknown package is refused"
-    return _refuse_fit(wanted, wanted.package, target) or _refuse_state(target)
+    return _refuse_fit(wanted, wanted.package, target) or refuse_state(target)
 
 
 def _refuse_package(call: RechargeProfile, offer: Offer | None) -> refusal.Refusal | None:
@@ -111,7 +111,7 @@ def _refuse_fit(wanted: Wanted, package: Package, target: Target) -> refusal.Ref
             f"packageCode {package.package_code} does not fit an eSIM of {target.package_code}; accepted: what"
             f" /package/list lists for type TOPUP and profileId {target.profile_id}"
         )
-    days = base.support_top_up_type == 3 and sold_by_day(package.data_type)
+    days = by_day(package, base)
     if not days and wanted.period_num not in (None, 1):
         return refusal.ParameterInvalid(f"periodNum is not accepted for {package.package_code}; leave it out")
     if days and not package.min_period_num <= (wanted.period_num or 0) <= package.max_period_num:
@@ -133,7 +133,13 @@ def fits(package: Package, base: Package) -> bool:
     )
 
 
-def _refuse_state(target: Target) -> refusal.Refusal | None:
+def by_day(package: Package, base: Package) -> bool:
+    """Whether eSIMs of `base` are recharged with `package` for a number of days."""
+    return base.support_top_up_type == 3 and sold_by_day(package.data_type)
+
+
+def refuse_state(target: Target) -> refusal.Refusal | None:
+    """The first refusal that no package changes: 200010, 200002, 200004."""
     about = {"profileId": target.profile_id}
     if target.cancelled or target.refunded or target.voiding:
         return refusal.StatusForbids("this eSIM is cancelled", {**about, "reason": "CANCELLED"})

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class OrderRow(NamedTuple):
-    """An order in a list; amounts in ten-thousandths."""
+    """An order in a list; amounts in ten-thousandths. `recharge`: it recharges an eSIM."""
 
     order_id: int
     transaction_id: str
@@ -35,6 +35,7 @@ class OrderRow(NamedTuple):
     pay_status: str
     delivery_status: str
     order_status: str
+    recharge: bool
 
 
 class ProfileRow(NamedTuple):
@@ -116,7 +117,8 @@ WITH scanned AS MATERIALIZED (
     SELECT order_id, transaction_id, currency, amount, refund_amount, pay_status, delivery_status, order_status
     FROM orders WHERE tenant_id = $1 AND order_id >= $2 AND order_id < $3 ORDER BY order_id DESC LIMIT $5
 )
-SELECT ends.last_scanned, ends.scanned, found.*
+SELECT ends.last_scanned, ends.scanned, found.*, EXISTS (SELECT FROM order_item i
+    WHERE i.tenant_id = $1 AND i.order_id = found.order_id AND i.recharges IS NOT NULL) AS recharge
 FROM (SELECT min(order_id) AS last_scanned, count(*) AS scanned FROM scanned) ends
 LEFT JOIN LATERAL (
     SELECT * FROM scanned WHERE $4::text IS NULL OR order_status = $4 OR delivery_status = $4

@@ -23,7 +23,7 @@ class OrderFilter(NamedTuple):
 
 
 class OrderRow(NamedTuple):
-    """An order in a list. `lines`: (packageCode, quantity)."""
+    """An order in a list. `lines`: (packageCode, quantity). `recharge`: it recharges an eSIM."""
 
     tenant_id: int
     order_id: int
@@ -36,6 +36,7 @@ class OrderRow(NamedTuple):
     delivery_status: str
     order_status: str
     lines: Sequence[tuple[str, int]]
+    recharge: bool
 
 
 class Owner(NamedTuple):
@@ -75,9 +76,9 @@ WITH found AS MATERIALIZED (
     ORDER BY order_id DESC LIMIT $5
 )
 SELECT f.tenant_id, f.order_id, f.name AS dealer, f.transaction_id, f.currency, f.amount, f.refund_amount, f.pay_status,
-    f.delivery_status, f.order_status, i.lines
+    f.delivery_status, f.order_status, i.lines, i.recharge
 FROM found f CROSS JOIN LATERAL (
-    SELECT array_agg((package_code, quantity::int) ORDER BY line) AS lines
+    SELECT array_agg((package_code, quantity::int) ORDER BY line) AS lines, bool_or(recharges IS NOT NULL) AS recharge
     FROM order_item i WHERE i.tenant_id = f.tenant_id AND i.order_id = f.order_id
 ) i ORDER BY f.order_id DESC
 """

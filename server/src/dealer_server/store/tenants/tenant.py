@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dealer_server.db.connection import Connection
 from dealer_server.db.rows import as_values
@@ -44,26 +44,42 @@ class Tenant(NamedTuple):
     credential_status: str
 
 
+_PRICES = """w.currency, t.markup_basis_points, t.markup_updated_at,
+    (SELECT array_agg((p.package_code, p.price, p.updated_at) ORDER BY p.package_code)
+        FROM price p WHERE p.tenant_id = t.tenant_id) AS prices"""
+
+
 async def load_access(connection: Connection, app_key: str) -> Access | None:
     row = await connection.fetchrow(
         "SELECT t.tenant_id, c.app_key, t.name, t.status = 'ACTIVE' AND c.status = 'ACTIVE' AS active, t.qps,"
-        " t.ip_allow, c.secret_version, c.sealed_secret, c.previous_secret, c.previous_until, w.currency,"
-        " t.markup_basis_points, t.markup_updated_at,"
-        " (SELECT array_agg((p.package_code, p.price, p.updated_at) ORDER BY p.package_code)"
-        "  FROM price p WHERE p.tenant_id = t.tenant_id) AS prices"
+        f" t.ip_allow, c.secret_version, c.sealed_secret, c.previous_secret, c.previous_until, {_PRICES}"
         " FROM credential c JOIN tenant t USING (tenant_id) JOIN wallet w USING (tenant_id) WHERE c.app_key = $1",
         app_key,
     )
     if row is None:
         return None
     columns = dict(row)
-    prices = PriceList(
+    prices = _price_list(columns)
+    return Access(**columns | {"ip_allow": tuple(columns["ip_allow"]), "prices": prices})
+
+
+async def load_prices(connection: Connection, tenant_id: int) -> PriceList:
+    """The prices of a dealer, whichever credentials it has."""
+    row = await connection.fetchrow(
+        f"SELECT {_PRICES} FROM tenant t JOIN wallet w USING (tenant_id) WHERE t.tenant_id = $1", tenant_id
+    )
+    assert row is not None, "a dealer has a wallet"
+    return _price_list(dict(row))
+
+
+def _price_list(columns: dict[str, Any]) -> PriceList:
+    """Takes the columns of _PRICES out of a row."""
+    return PriceList(
         currency=columns.pop("currency"),
         markup_basis_points=columns.pop("markup_basis_points"),
         markup_updated_at=columns.pop("markup_updated_at"),
         single=tuple((code, OwnPrice(price, at)) for code, price, at in columns.pop("prices") or ()),
     )
-    return Access(**columns | {"ip_allow": tuple(columns["ip_allow"]), "prices": prices})
 
 
 async def create(connection: Connection, name: str, qps: int) -> int:

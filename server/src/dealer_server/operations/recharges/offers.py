@@ -1,0 +1,43 @@
+"""With what can an eSIM be recharged, and at which price? For the console; the API's answer is /package/list."""
+
+from typing import NamedTuple
+
+from dealer_server import store
+from dealer_server.db.connection import Connection
+from dealer_server.operations.catalogue.catalogue import Catalogue
+from dealer_server.operations.recharges.request import RECHARGING_KINDS
+from dealer_server.rules.recharges import recharge
+from dealer_server.store.recharges import recharge as recharges
+
+
+class RechargeOffer(NamedTuple):
+    """A package that fits, at the dealer's price, in ten-thousandths; that of a day where it is sold for `days`."""
+
+    package_code: str
+    package_name: str
+    price: int
+    currency: str
+    days: range | None
+
+
+async def recharge_offers(
+    connection: Connection, catalogue: Catalogue, tenant_id: int, profile_id: int
+) -> list[RechargeOffer]:
+    """What this eSIM can be recharged with now; nothing where it cannot be recharged at all."""
+    key = (tenant_id, profile_id)
+    target = (await recharges.targets(connection, [key])).get(key)
+    base = None if target is None else catalogue.package(target.package_code)
+    if target is None or base is None or target.kind not in RECHARGING_KINDS or recharge.refuse_state(target):
+        return []
+    prices = await store.tenant.load_prices(connection, tenant_id)
+    return [
+        RechargeOffer(
+            package_code=package.package_code,
+            package_name=package.package_name,
+            price=price,
+            currency=prices.currency,
+            days=range(package.min_period_num, package.max_period_num + 1) if recharge.by_day(package, base) else None,
+        )
+        for package, price in ((offer.package, offer.price) for offer in catalogue.recharging(base, prices))
+        if price is not None
+    ]
