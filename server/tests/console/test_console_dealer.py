@@ -26,9 +26,9 @@ from dealer_server.store.console import dealer as console_dealer
 from dealer_server.store.console.dealer import Span
 from support.api_client import ApiClient, Service
 from support.browser import PASSWORDS
+from support.money.refunds import bought, query, settled
+from support.money.refunds import profiles as profiles_of
 from support.patience import PATIENCE
-from support.refunds import bought, query, settled
-from support.refunds import profiles as profiles_of
 from support.webhook_fixture import Receiver, answer, listening
 
 ROLES = ("admin", "developer", "finance")

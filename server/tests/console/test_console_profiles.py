@@ -18,9 +18,9 @@ from dealer_server.store.console.profiles import ProfileFilter
 from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.console.operator_pages import acts, does, fill, see
+from support.money.refunds import bought, query
+from support.money.refunds import profiles as profiles_of
 from support.patience import PATIENCE
-from support.refunds import bought, query
-from support.refunds import profiles as profiles_of
 
 ROLES = ("admin", "finance", "support", "readonly")
 EVIL = '"><script>alert(1)</script>'

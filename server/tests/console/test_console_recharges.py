@@ -20,8 +20,8 @@ from dealer_server.store.console.audit import Act
 from support.api_client import ApiClient, Service, running_service
 from support.browser import Browser, said, signed_in
 from support.console.operator_pages import acts, does, park, see, text_of
+from support.money.refunds import bought, profiles, query
 from support.patience import PATIENCE
-from support.refunds import bought, profiles, query
 from support.supplier_setup import Source, fresh, set_up
 
 GB = 2**30

@@ -9,7 +9,7 @@ import pytest
 from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.console.operator_pages import acts
-from support.refunds import bought, profiles
+from support.money.refunds import bought, profiles
 from support.suppliers.sms import SMS, TEXT, installed, new, rows
 
 EVIL = '"><script>alert(1)</script>'

@@ -14,8 +14,8 @@ import pytest
 from dealer_server.failpoints import Failpoint
 from support.api_client import ApiClient
 from support.faults.refund_kills import KILLED, RefundingDealer, refunding_dealer
+from support.money.refunds import profiles, query
 from support.processes import environment, running
-from support.refunds import profiles, query
 
 WORK_POINTS = [
     Failpoint("life.claimed"),

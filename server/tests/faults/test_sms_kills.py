@@ -9,8 +9,8 @@ import httpx2
 import pytest
 
 from support.api_client import ApiClient, Service, running_service
+from support.money.refunds import bought, profiles
 from support.processes import environment, running
-from support.refunds import bought, profiles
 from support.rt_family import running_upstream
 from support.supplier_setup import Source, fresh, hop, set_up
 from support.suppliers.purchases import routed

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.api_client import ApiClient, Reply
-from support.refunds import bought, profiles, query, refund
+from support.money.refunds import bought, profiles, query, refund
 from support.rt_family import Esim
 from support.suppliers.purchases import PurchaseFixture, purchase_fixture
 

@@ -11,8 +11,8 @@ from dealer_server.rules.refunds.refund import Way
 from dealer_server.store.tenants import data_key
 from dealer_server.suppliers.contract import Caps, Outcome, Unit, Unknown, VoidDone, VoidOutcome, VoidUnit
 from support.api_client import Service, running_service
+from support.money.refunds import bought, profiles
 from support.patience import PATIENCE
-from support.refunds import bought, profiles
 from support.supplier_setup import fresh
 
 

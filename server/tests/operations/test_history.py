@@ -12,9 +12,9 @@ import pytest
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from support.api_client import ApiClient, Reply, Service
+from support.money.refunds import bought, named, profiles
+from support.money.wallet_history import NEVER, Call, Entry, Movement, Shown, faults
 from support.patience import PATIENCE
-from support.refunds import bought, named, profiles
-from support.wallet_history import NEVER, Call, Entry, Movement, Shown, faults
 
 CLIENTS, CALLS = 32, 12
 PRICE = 18_000

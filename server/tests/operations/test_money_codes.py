@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from support.api_client import ApiClient, Service, running_service
+from support.money.refunds import bought, profiles, refund
 from support.operations import ROUTES
-from support.refunds import bought, profiles, refund
 
 Json = Mapping[str, Any]
 REFUND, CANCEL, REVOKE = "/esim/refund", "/esim/profile/cancel", "/esim/profile/revoke"

@@ -25,11 +25,11 @@ from dealer_server.operations.catalogue.import_packages import put_packages
 from dealer_server.operations.refunds.review import approve_refund, reject_refund
 from dealer_server.operations.tenants import credentials
 from dealer_server.operations.topups.review import approve_topup, reject_topup
-from support import refunds as refund_calls
 from support.api_client import ApiClient, Service, running_service, test_settings
+from support.money import refunds as refund_calls
+from support.money.refunds import named, profiles, query, refund
 from support.patience import PATIENCE
 from support.processes import Process, environment, running
-from support.refunds import named, profiles, query, refund
 from support.supplier_setup import fresh
 
 PRICE = Decimal("1.80")

@@ -14,8 +14,8 @@ from dealer_server.operations.catalogue.import_packages import put_packages
 from dealer_server.operations.refunds.review import approve_refund, reject_refund
 from dealer_server.store.refunds import refund as refunds
 from support.api_client import ApiClient, Service, running_service
+from support.money.refunds import PRICE, bought, named, profiles, query, refund, settled
 from support.patience import PATIENCE
-from support.refunds import PRICE, bought, named, profiles, query, refund, settled
 from support.supplier_setup import fresh
 from support.webhook_fixture import Receiver, listening
 

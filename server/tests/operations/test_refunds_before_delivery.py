@@ -7,7 +7,7 @@ import pytest
 from dealer_server.operations.catalogue.load_stock import load_stock
 from dealer_server.store.tenants import data_key
 from support.api_client import Service, running_service
-from support.refunds import profiles, query, refund
+from support.money.refunds import profiles, query, refund
 from support.store_fixture import stock_csv
 
 STOCK = {"packageCode": "DEMO-STOCK", "quantity": 1, "price": "2.50"}

@@ -12,7 +12,7 @@ from dealer_server.rules.refunds.refund import Way
 from dealer_server.store.tenants import data_key
 from dealer_server.suppliers.contract import Caps, NotVoided, Outcome, Unit, Unknown, VoidOutcome, VoidUnit
 from support.api_client import ApiClient, Service, running_service
-from support.refunds import bought, profiles, query, refund, settled
+from support.money.refunds import bought, profiles, query, refund, settled
 
 CANCEL = "/esim/profile/cancel"
 REFUSED = {"reason": "REFUSED_BY_SUPPLIER"}

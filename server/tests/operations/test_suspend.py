@@ -10,7 +10,7 @@ import pytest
 from dealer_server.operations.catalogue.load_stock import load_stock
 from dealer_server.store.tenants import data_key
 from support.api_client import ApiClient, Reply, Service
-from support.refunds import bought, profiles, query, refund
+from support.money.refunds import bought, profiles, query, refund
 from support.store_fixture import stock_csv
 from support.webhook_fixture import Receiver, listening
 

@@ -11,8 +11,8 @@ from dealer_server.operations.retention.sweep import Sweeper
 from dealer_server.settings import SettingsError
 from support.api_client import ApiClient, Service, test_settings
 from support.browser import Browser, signed_in
+from support.money.refunds import bought, refund
 from support.processes import environment, run
-from support.refunds import bought, refund
 from support.webhook_fixture import listening
 
 DELIVERY_DAYS = 90

@@ -11,8 +11,8 @@ import pytest
 from dealer_server.operations.catalogue.load_stock import load_stock
 from dealer_server.store.tenants import data_key
 from support.api_client import ApiClient, Reply, Service, running_service
+from support.money.refunds import bought, named, profiles, query, refund
 from support.patience import PATIENCE
-from support.refunds import bought, named, profiles, query, refund
 from support.store_fixture import stock_csv
 from support.webhook_fixture import Receiver, listening
 

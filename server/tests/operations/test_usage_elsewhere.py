@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from support.api_client import running_service
+from support.money.refunds import bought, profiles
 from support.patience import PATIENCE
-from support.refunds import bought, profiles
 from support.webhook_fixture import listening
 
 PATHS = ("/esim/profile/usage", "/test/profile/advance")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dealer_server.rules.orders import plans
 from dealer_server.rules.orders.model import Profile
-from dealer_server.rules.recharges import plans
 from rules.test_life_rules import GB, NEW
 
 VOLUMES = st.lists(st.integers(1, 3 * GB), min_size=1, max_size=5)

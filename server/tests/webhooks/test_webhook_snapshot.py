@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from support.api_client import ApiClient
-from support.refunds import bought, query, refund
+from support.money.refunds import bought, query, refund
 from support.webhook_fixture import Receiver, listening
 
 NEW = ("amount", "createTime", "updateTime")

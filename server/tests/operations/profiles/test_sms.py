@@ -15,7 +15,7 @@ from dealer_server.operations.retention.sweep import Sweeper
 from dealer_server.store.tenants import data_key
 from support.api_client import PREFIX, ApiClient, Service, running_service
 from support.console.refused_calls import kept
-from support.refunds import bought, profiles
+from support.money.refunds import bought, profiles
 from support.store_fixture import stock_csv
 from support.supplier_setup import fresh
 from support.suppliers.sms import SMS, TEXT, a_minute_passes, installed, new, rows, tables_with

@@ -5,8 +5,8 @@ import secrets
 from typing import Any
 
 from support.api_client import ApiClient, Reply, Service
+from support.money.refunds import bought, profiles
 from support.patience import PATIENCE
-from support.refunds import bought, profiles
 
 SMS = "/esim/profile/sms"
 TEXT = "The canary's one-time code is 271828"

@@ -7,9 +7,8 @@ from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
 from dealer_server.operations.profiles.profile_key import profile_key
 from dealer_server.rules import refusal
-from dealer_server.rules.orders import snapshot
+from dealer_server.rules.orders import plans, snapshot
 from dealer_server.rules.orders.model import Item, Order
-from dealer_server.rules.recharges import plans
 from dealer_server.store.profiles import iccid as iccids
 from dealer_server.store.recharges import recharge as recharges
 from esim_dealer.wire import calls

@@ -8,9 +8,8 @@ from msgspec import UNSET
 
 from dealer_server.rules.esim import activation_code
 from dealer_server.rules.money import money
-from dealer_server.rules.orders import identity
+from dealer_server.rules.orders import identity, plans
 from dealer_server.rules.orders.model import STOCK, Item, Order, Profile
-from dealer_server.rules.recharges import plans
 from esim_dealer.wire import snapshot as wire
 from esim_dealer.wire.events import EVENTS
 from esim_dealer.wire.vocabulary import OrderType

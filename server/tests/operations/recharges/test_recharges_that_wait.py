@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from support.api_client import ApiClient, Service, running_service
+from support.money.recharges import balance, plans, recharge
+from support.money.refunds import bought, profiles, query, refund
 from support.patience import PATIENCE
-from support.recharges import balance, plans, recharge
-from support.refunds import bought, profiles, query, refund
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.orders.retry import retry_order
 from dealer_server.store.tenants import data_key
 from support.api_client import ApiClient, Service, running_service
+from support.money.recharges import advance, balance, plans, recharge, recharged, shown
+from support.money.refunds import bought, profiles, query, refund
 from support.patience import PATIENCE
-from support.recharges import advance, balance, plans, recharge, recharged, shown
-from support.refunds import bought, profiles, query, refund
 from support.supplier_setup import fresh
 from support.webhook_fixture import Receiver, listening
 

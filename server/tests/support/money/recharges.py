@@ -4,7 +4,7 @@ import secrets
 from typing import Any
 
 from support.api_client import ApiClient, Reply
-from support.refunds import profiles, query
+from support.money.refunds import profiles, query
 
 
 async def recharge(
