@@ -186,11 +186,11 @@ async def resolve_purchase(
 
     Args:
         unit_key: As `supplier show` lists it.
-        bought: It was bought; --iccid and --activation-code are what the supplier gave.
+        bought: It was bought; --iccid and --activation-code are what the supplier gave, nothing where it recharges.
         ref: The supplier's own id of the eSIM (esimTranNo, profileId); needed for an ICCID that it sold before.
         not_bought: It was certainly not bought: the next supplier is asked, or the dealer is refunded.
     """
-    from dealer_server.operations.suppliers.resolve import resolve_bought, resolve_not_bought
+    from dealer_server.operations.suppliers.resolve import resolve_applied, resolve_bought, resolve_not_bought
 
     if bought == not_bought:
         raise SettingsError("exactly one of --bought and --not-bought is needed")
@@ -199,8 +199,10 @@ async def resolve_purchase(
         await resolve_not_bought(database, keys, unit_key, author, clock)
     elif iccid and activation_code:
         await resolve_bought(database, keys, unit_key, iccid, activation_code, author, clock, ref=ref)
+    elif iccid or activation_code:
+        raise SettingsError("--bought needs --iccid and --activation-code, or neither for a recharge")
     else:
-        raise SettingsError("--bought needs --iccid and --activation-code")
+        await resolve_applied(database, keys, unit_key, author, clock)
     print(f"{unit_key} is resolved: {'bought' if bought else 'not bought'}")
 
 

@@ -17,16 +17,22 @@ from dealer_server.suppliers.rt.upstream import RtSettings, RtUpstream
 
 
 class Kind(NamedTuple):
+    """recharges: as in its Caps."""
+
     settings: type[msgspec.Struct]
     make: Callable[[str, Any], Remote]
+    recharges: bool = False
 
 
 KINDS: dict[str, Kind] = {
     "es2plus": Kind(Es2PlusSettings, Es2Plus),
-    "rt_upstream": Kind(RtSettings, RtUpstream),
-    "chain": Kind(ChainSettings, Chain),
+    "rt_upstream": Kind(RtSettings, RtUpstream, recharges=True),
+    "chain": Kind(ChainSettings, Chain, recharges=True),
 }
-BUILTIN = (simulated.CODE, Stock.code)
+BUILTIN = {simulated.CODE: True, Stock.code: Stock.caps.recharges}  # whether it recharges
+RECHARGING = frozenset(
+    [code for code, recharges in BUILTIN.items() if recharges] + [kind for kind, row in KINDS.items() if row.recharges]
+)
 
 
 class BadSettings(Exception):

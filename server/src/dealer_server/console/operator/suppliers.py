@@ -8,7 +8,7 @@ from dealer_server.console.shared.permissions import OPERATOR_ADMINS, OPERATOR_S
 from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
 from dealer_server.operations.suppliers.configure import set_supplier_status
 from dealer_server.operations.suppliers.describe import check_health, show_suppliers
-from dealer_server.operations.suppliers.resolve import list_parked, resolve_bought, resolve_not_bought
+from dealer_server.operations.suppliers.resolve import list_parked, resolve_applied, resolve_bought, resolve_not_bought
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.suppliers.supplier import free_iccids
 from dealer_server.suppliers.contract import Health
@@ -89,6 +89,8 @@ async def resolve(context: RequestContext) -> Redirect:
             *(form.get("code", "").strip(), context.author, lambda: context.now),
             ref=form.get("ref", "").strip() or None,
         )
+    elif form.get("outcome") == "applied":
+        await resolve_applied(parts.database, parts.data_keys, unit_key, context.author, lambda: context.now)
     else:
         await resolve_not_bought(parts.database, parts.data_keys, unit_key, context.author, lambda: context.now)
     return Redirect(SUPPLIERS, f"{unit_key} is resolved: {form.get('outcome', 'not bought')}")

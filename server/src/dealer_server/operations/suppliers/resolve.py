@@ -16,7 +16,7 @@ from dealer_server.rules.esim import activation_code, iccid
 from dealer_server.store.audit.audit_log import record_act
 from dealer_server.store.suppliers import purchase as purchase_store
 from dealer_server.store.suppliers.supplier import Parked
-from dealer_server.suppliers.contract import Done, Rejected
+from dealer_server.suppliers.contract import Applied, Done, Rejected
 
 
 async def list_parked(database: Database, code: str | None = None) -> list[Parked]:
@@ -45,6 +45,11 @@ async def resolve_bought(
     await _resolve(database, keys, unit_key, verdict, {"outcome": "bought", "iccid": verdict.iccid}, author, clock())
 
 
+async def resolve_applied(database: Database, keys: DataKeys, unit_key: str, author: str, clock: Clock) -> None:
+    """The eSIM was recharged. Raises OperatorError."""
+    await _resolve(database, keys, unit_key, Applied(), {"outcome": "applied"}, author, clock())
+
+
 async def resolve_not_bought(database: Database, keys: DataKeys, unit_key: str, author: str, clock: Clock) -> None:
     """The purchase was not made: the next supplier is asked, or the profile fails for good. Raises OperatorError."""
     verdict = Rejected("NOT_ALLOWED", True, "an operator found out that it was not bought")
@@ -55,7 +60,7 @@ async def _resolve(
     database: Database,
     keys: DataKeys,
     unit_key: str,
-    verdict: Done | Rejected,
+    verdict: Done | Applied | Rejected,
     detail: Mapping[str, object],
     author: str,
     now: datetime,
@@ -63,6 +68,8 @@ async def _resolve(
     async def work(connection: Connection) -> None:
         parked = {purchase.unit_key: purchase for purchase in await store.supplier.parked(connection)}
         purchase = parked.get(unit_key)
+        if purchase is not None and isinstance(verdict, Done | Applied):
+            _require_kind(purchase, verdict)
         if purchase is not None and isinstance(verdict, Done):
             await _require_unused(connection, purchase.supplier, verdict)
         sealed = purchase_store.seal_verdict(keys, unit_key, msgspec.json.encode(verdict))
@@ -71,6 +78,14 @@ async def _resolve(
         await record_act(connection, author, "supplier.resolve", purchase.tenant_id, {"unitKey": unit_key, **detail})
 
     await database.run(work)
+
+
+def _require_kind(purchase: Parked, made: Done | Applied) -> None:
+    """Raises OperatorError."""
+    if purchase.recharges is None and isinstance(made, Applied):
+        raise OperatorError(f"{purchase.unit_key} buys an eSIM: its ICCID and its activation code are needed")
+    if purchase.recharges is not None and isinstance(made, Done):
+        raise OperatorError(f"{purchase.unit_key} recharges an eSIM: it has no ICCID and no activation code")
 
 
 async def _require_unused(connection: Connection, supplier: str, made: Done) -> None:

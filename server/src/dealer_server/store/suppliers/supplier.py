@@ -34,7 +34,7 @@ class Totals(NamedTuple):
 
 
 class Parked(NamedTuple):
-    """A purchase whose outcome an operator has to find out."""
+    """A purchase whose outcome an operator has to find out. `recharges`: the eSIM that it recharges."""
 
     tenant_id: int
     profile_id: int
@@ -47,6 +47,7 @@ class Parked(NamedTuple):
     planned_iccid: str | None
     reason: str | None
     unknown_since: datetime | None
+    recharges: int | None
 
     @property
     def key(self) -> Key:

@@ -6,7 +6,7 @@ lost. Its webhooks are signed; still they are only a reason to ask, so that its 
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any, TypeVar
@@ -17,6 +17,7 @@ from msgspec import UNSET, Meta
 from dealer_server.rules.lifecycle.lifecycle import Report
 from dealer_server.suppliers.contract import (
     CALL_SECONDS,
+    Applied,
     BadEvent,
     Bought,
     Caps,
@@ -28,6 +29,7 @@ from dealer_server.suppliers.contract import (
     Pending,
     ProfileReport,
     Purchase,
+    Recharged,
     Rejected,
     RejectedCode,
     Unasked,
@@ -73,7 +75,7 @@ class Chain:
 
     def __init__(self, code: str, settings: ChainSettings, refresh_seconds: float = REFRESH_SECONDS):
         self.code = code
-        self.caps = Caps(parallel=settings.parallel, polled=True, own_plan_end=True)
+        self.caps = Caps(parallel=settings.parallel, polled=True, own_plan_end=True, recharges=True)
         self._settings = settings
         self._refresh_seconds = refresh_seconds
         self._rate_limiter = RateLimiter(settings.per_second)
@@ -98,22 +100,30 @@ class Chain:
         except LoopError as error:
             return Rejected("NOT_ALLOWED", True, str(error))
         try:
-            line = await self._line(purchase)
-            placed = await self._limited(self._dealer.order(purchase.unit.unit_key, [line], remark=remark))
+            placed = await self._place(purchase, await self._line(purchase), remark)
         except errors.TransactionIdReused:  # it is there already, bought at another price
             return await self._query(purchase, now)
         except DealerError as error:
             if again and isinstance(error, _BEFORE_LOOKUP):
                 return await self._query(purchase, now)
             return _outcome(error, purchase)
-        return _read(placed, purchase, now)
+        return await self._read(placed, purchase, now)
+
+    async def _place(self, purchase: Purchase, line: Line, remark: str) -> Snapshot:
+        key, esim = purchase.unit.unit_key, purchase.unit.recharges
+        if esim is None:
+            return await self._limited(self._dealer.order(key, [line], remark=remark))
+        return await self._limited(
+            self._dealer.recharge(
+                key, line.package_code, line.price, **_named(esim), period_num=line.period_num, remark=remark
+            )
+        )
 
     async def void(self, unit: VoidUnit, now: datetime) -> VoidOutcome:
         """A refund is passed on as a refund, so that the money comes back to us too; a cancellation as one."""
         try:
             if not unit.for_refund:
-                named = {"iccid": unit.iccid} if unit.unit_ref is None else {"profile_id": unit.unit_ref}
-                voided = await self._limited(self._dealer.cancel(**named))
+                voided = await self._limited(self._dealer.cancel(**_named(unit)))
                 return VoidDone() if voided.async_status == "COMPLETED" else Pending(POLL_SECONDS[0])
             refund = await self._limited(
                 self._dealer.refund(
@@ -176,9 +186,23 @@ class Chain:
     async def _query(self, purchase: Purchase, now: datetime) -> Outcome:
         try:
             snapshot = await self._limited(self._dealer.query(transaction_id=purchase.unit.unit_key))
-            return _read(snapshot, purchase, now)
+            return await self._read(snapshot, purchase, now)
         except DealerError as error:
             return Unknown(_words(error))
+
+    async def _read(self, snapshot: Snapshot, purchase: Purchase, now: datetime) -> Outcome:
+        """What an order there says of our unit."""
+        if purchase.unit.recharges is not None and snapshot.delivery_status == "DELIVERED":
+            ends_at = await self._ends_at(purchase.unit.recharges)
+            return Applied(ends_at=ends_at, supplier_ref=snapshot.order_no)
+        return _read(snapshot, purchase, now)
+
+    async def _ends_at(self, esim: Recharged) -> datetime | None:
+        """When the plan of an eSIM that was recharged ends; None where nothing is said of it."""
+        with suppress(DealerError):
+            profile = _profile(await self._limited(self._dealer.query(transaction_id=esim.unit_key)))
+            return (profile and profile.plan_use_end_time) or None
+        return None
 
     async def _line(self, purchase: Purchase) -> Line:
         """At the price that was agreed; where none was, at today's price there."""
@@ -213,8 +237,12 @@ def marks_in(remark: str | None) -> list[str]:
     return remark.removeprefix(MARK).split(",") if remark and remark.startswith(MARK) else []
 
 
+def _named(esim: VoidUnit | Recharged) -> dict[str, Any]:
+    return {"iccid": esim.iccid} if esim.unit_ref is None else {"profile_id": esim.unit_ref}
+
+
 def _read(snapshot: Snapshot, purchase: Purchase, now: datetime) -> Outcome:
-    """The outcome of our unit: the order there has one line and one eSIM."""
+    """The outcome of our unit: the order there has one line, and one eSIM or one that it recharges."""
     profile = _profile(snapshot)
     if profile is not None and profile.iccid and profile.activation_code:
         return Done(
@@ -266,6 +294,7 @@ _CLASSES: tuple[tuple[type[DealerError], RejectedCode, bool], ...] = (
 )
 
 
+_MAY_PASS = ("200004", "200010")  # a refund holds the eSIM; it has no codes yet
 _ALL_REFUSED = (errors.AuthenticationError, errors.PermissionDenied)
 # What may be refused before the transactionId is looked up, or while the package is read.
 _BEFORE_LOOKUP = (*_ALL_REFUSED, errors.InvalidRequest, errors.NotFound)
@@ -278,6 +307,8 @@ def _outcome(error: DealerError, purchase: Purchase) -> Rejected | Unknown:
     for kind, code, elsewhere in _CLASSES:
         if isinstance(error, kind):
             return Rejected(code, elsewhere, _words(error), isinstance(error, _ALL_REFUSED), _asks(error, purchase))
+    if purchase.unit.recharges is not None and isinstance(error, errors.NotSupported | errors.Conflict):
+        return Rejected("TEMPORARY" if error.code in _MAY_PASS else "NOT_ALLOWED", False, _words(error))
     return Unknown(_words(error))
 
 
