@@ -261,10 +261,10 @@ async def recharged(two: Two, data: dict[str, Any], package: str = "TEST-TOPUP-O
 @pytest.mark.parametrize("package", ["TEST-TOPUP-OK", "TEST-TOPUP-DELAY"])
 async def test_a_recharge_at_b_is_applied_at_a_once(two: Two, package: str):
     data, _ = await two.delivered()
-    order = await recharged(two, data, package)
+    await recharged(two, data, package)
     there = await two.bought()
     assert (there["orderType"], there["items"][0]["topUp"]["planNo"]) == ("TOPUP", 2)
-    assert there["transactionId"].startswith("t-") and there["orderNo"] != order["orderNo"]
+    assert there["transactionId"].startswith("t-")
     assert only((await two.client.post("/esim/query", {"orderNo": data["orderNo"]})).data)["remainDataBytes"] == 2 * GB
     assert await two.balances() == ("997.00", "997.00")
     assert await two.audits() == []
@@ -285,8 +285,8 @@ async def test_use_and_end_of_what_was_recharged_are_told_through_both(two: Two)
     at_a = only((await two.at_a.post("/esim/query", {"orderNo": bought["orderNo"]})).data)
     for field in ("esimStatus", "dataUsageBytes", "remainDataBytes", "planUseEndTime"):
         assert found[field] == at_a[field], field
-    await advance("USE", dataUsageBytes=GB + 5)
-    await two.until(data["orderNo"], lambda order: only(order)["remainDataBytes"] == GB - 5)
+    await advance("USE", dataUsageBytes=2 * GB - 5)
+    await two.until(data["orderNo"], lambda order: only(order)["remainDataBytes"] == 5)
     await advance("USE")
     ended = only(await two.until(data["orderNo"], lambda order: only(order)["planUseStatus"] == "ENDED"))
     assert (ended["esimStatus"], ended["remainDataBytes"]) == ("USED_UP", 0)
@@ -324,3 +324,14 @@ async def test_a_recharge_whose_answer_was_lost_is_found_by_its_transaction_id(t
             while not isinstance(await chain.probe(lost, clock.now()), Applied):
                 await asyncio.sleep(0.02)
     assert (await two.balances())[1] == "997.00"
+
+
+async def test_the_price_that_a_asks_for_a_recharge_now_is_told(two: Two):
+    _, bought = await two.delivered()
+    esim = Recharged(1, only(bought)["iccid"], bought["transactionId"], unit_ref=only(bought)["profileId"])
+    unit = Unit("t-price-1", 1, "TEST-TOPUP-OK", 1, 1, 1, GB, clock.now(), recharges=esim)
+    settings = ChainSettings(base_url=two.a.url, app_key=two.at_a.app_key, app_secret=two.at_a.app_secret)
+    async with opened(Chain("chain:a", settings)) as chain:
+        dear = Purchase(unit, "TEST-TOPUP-OK", cost=13_000, cost_currency="USD")
+        refused = await chain.allocate(dear, clock.now())
+    assert isinstance(refused, Rejected) and (refused.code, refused.asks) == ("CONFIG", 12_000)

@@ -10,7 +10,7 @@ from dealer_server.operations.tenants.create import Created
 from support.api_client import ApiClient, Service, running_service
 from support.patience import PATIENCE
 from support.rt_family import TOP_UP_PRICE, Upstream, running_upstream
-from support.supplier_setup import Source, SupplierSetup, free_address, fresh, hop, set_up
+from support.supplier_setup import COST, Source, SupplierSetup, free_address, fresh, hop, set_up
 
 
 @dataclass
@@ -77,5 +77,7 @@ async def routed(database_url: str, base_url: str, account: Created, code: str =
     settings = {"baseUrl": base_url, "appKey": account.app_key, "appSecret": account.app_secret, "perSecond": 1000}
     packages = [f"TEST-{kind}{what}" for kind in ("", "TOPUP-") for what in ("OK", "DELAY", "FAIL")]
     return await set_up(
-        database_url, [Source(code, "chain", settings)], {package: [hop(code, package)] for package in packages}
+        database_url,
+        [Source(code, "chain", settings)],
+        {package: [hop(code, package, TOP_UP_PRICE if "TOPUP" in package else COST)] for package in packages},
     )

@@ -106,7 +106,7 @@ class Chain:
         except DealerError as error:
             if again and isinstance(error, _BEFORE_LOOKUP):
                 return await self._query(purchase, now)
-            return _outcome(error, purchase)
+            return _outcome(error, purchase, await self._asks(error, purchase))
         return await self._read(placed, purchase, now)
 
     async def _place(self, purchase: Purchase, line: Line, remark: str) -> Snapshot:
@@ -213,6 +213,17 @@ class Chain:
             price = Decimal(package.price) if price is None else price
         return Line(purchase.sku, 1, price, purchase.unit.period_num if self._by_day[purchase.sku] else None)
 
+    async def _asks(self, error: DealerError, purchase: Purchase) -> int | None:
+        """The price there now, if it was refused for that and is in the currency of our cost."""
+        if not isinstance(error, errors.PriceChanged):
+            return None
+        prices = [(line.price, line.currency) for line in error.lines]
+        with suppress(DealerError):
+            if purchase.unit.recharges is not None:
+                package = await self._limited(self._dealer.package(purchase.sku))
+                prices = [(Decimal(package.price), package.currency)]
+        return next((int(price * 10_000) for price, currency in prices if currency == purchase.cost_currency), None)
+
     async def _limited(self, call: Coroutine[Any, Any, T]) -> T:
         with closing(call):  # also where its turn never comes
             await self._rate_limiter.wait()
@@ -300,22 +311,17 @@ _ALL_REFUSED = (errors.AuthenticationError, errors.PermissionDenied)
 _BEFORE_LOOKUP = (*_ALL_REFUSED, errors.InvalidRequest, errors.NotFound)
 
 
-def _outcome(error: DealerError, purchase: Purchase) -> Rejected | Unknown:
-    """The refusal of a new order is certain; `_BEFORE_LOOKUP` says nothing about one that was sent before."""
+def _outcome(error: DealerError, purchase: Purchase, asks: int | None) -> Rejected | Unknown:
+    """The refusal of a new order is certain; `_BEFORE_LOOKUP` says nothing about one that was sent before. `asks`: as
+    in Rejected."""
     if error.unsettled:
         return Unknown(_words(error))
     for kind, code, elsewhere in _CLASSES:
         if isinstance(error, kind):
-            return Rejected(code, elsewhere, _words(error), isinstance(error, _ALL_REFUSED), _asks(error, purchase))
+            return Rejected(code, elsewhere, _words(error), isinstance(error, _ALL_REFUSED), asks)
     if purchase.unit.recharges is not None and isinstance(error, errors.NotSupported | errors.Conflict):
         return Rejected("TEMPORARY" if error.code in _MAY_PASS else "NOT_ALLOWED", False, _words(error))
     return Unknown(_words(error))
-
-
-def _asks(error: DealerError, purchase: Purchase) -> int | None:
-    """The price there now, if it is in the currency of our cost."""
-    lines = error.lines if isinstance(error, errors.PriceChanged) else ()
-    return next((int(line.price * 10_000) for line in lines if line.currency == purchase.cost_currency), None)
 
 
 def _words(error: DealerError) -> str:
