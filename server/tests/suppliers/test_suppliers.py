@@ -11,9 +11,12 @@ from dealer_server.dev import catalogue
 from dealer_server.rules.catalogue.package import GB
 from dealer_server.rules.esim import activation_code, iccid
 from dealer_server.rules.orders import identity
+from dealer_server.suppliers import registry
 from dealer_server.suppliers.builtin.simulated import Simulated
 from dealer_server.suppliers.builtin.stock import Stock
+from dealer_server.suppliers.chain.client import Chain, ChainSettings
 from dealer_server.suppliers.contract import Builtin, Done, FromStock, Outcome, Pending, Rejected, Unit
+from dealer_server.suppliers.rt.upstream import RtSettings, RtUpstream
 
 SEED = bytes(range(32))
 PAID = datetime(2026, 11, 20, 8, 15, 30, 400_000, tzinfo=UTC)
@@ -123,3 +126,12 @@ async def test_speed_divides_the_delays():
 async def test_stock_sends_to_the_shelf_and_never_knows_more():
     assert await answer(unit("DEMO-STOCK"), supplier=Stock()) == FromStock()
     assert Stock().code == "stock"
+
+
+async def test_the_registry_says_which_kinds_recharge():
+    rt, chain = RtSettings("http://rt.example", "code", "secret"), ChainSettings("http://a.example", "ak", "sk-secret")
+    for remote in (RtUpstream("rt:a", rt), Chain("chain:a", chain)):
+        assert registry.KINDS[remote.kind].recharges and remote.caps.recharges
+        await remote.close()
+    assert {one.code: one.caps.recharges for one in (Simulated(SEED), Stock())} == registry.BUILTIN
+    assert sorted(registry.RECHARGING) == ["chain", "rt_upstream", "simulated"]
