@@ -133,10 +133,14 @@ async def test_what_a_reseller_lists_is_sold_at_a_margin_once_it_was_seen(operat
     operator.upstream.book.packages["BAD"] = package("BAD", duration=0)
     preview = json.loads(await operator.done("import", "rt:ea", "--markup", "50", "--prefix", "EA-", "--json"))
     kinds = {one["sku"]: (one["kind"], one["packageCode"]) for one in preview}
-    assert kinds == {"JC016": ("ADDED", "EA-JC016"), "BAD": ("LEFT_OUT", None)}
+    assert kinds == {
+        "JC016": ("ADDED", "EA-JC016"),
+        "TOPUP_JC016": ("ADDED", "EA-TOPUP_JC016"),
+        "BAD": ("LEFT_OUT", None),
+    }
     assert "no package" in await operator.refused("route", "EA-JC016", "rt:ea=JC016"), "nothing is written by looking"
     ended = await operator.types("import", "rt:ea", "--markup", "50", "--prefix", "EA-", "--yes")
-    assert "1 packages are written" in ended.err and "duration" in ended.out
+    assert "2 packages are written" in ended.err and "duration" in ended.out
     assert {one["sku"] for one in json.loads(await operator.done("import", "rt:ea", "--markup", "50", "--prefix", "EA-",
                                                                  "--json"))} == {"BAD"}  # fmt: skip
     assert "percent" in await operator.refused("import", "rt:ea", "--markup", "lots")
@@ -166,4 +170,5 @@ async def test_only_what_waits_can_be_resolved(operator: Operator):
         assert "does not wait" in await operator.refused("resolve", "u-1-0-1", outcome)
     assert "exactly one" in await operator.refused("resolve", "u-1-0-1", "--applied", "--not-bought")
     assert "exactly one" in await operator.refused("resolve", "u-1-0-1")
-    assert "--iccid" in await operator.refused("resolve", "u-1-0-1", "--bought")
+    assert "--iccid" in await operator.refused("resolve", "u-1-0-1", "--bought", "--iccid", "8944538532008160222")
+    assert "does not wait" in await operator.refused("resolve", "t-1-0-1", "--bought")

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dealer_server.rules.catalogue.margin import Change, Margin, Offer, preview, price_of
+from dealer_server.rules.catalogue.margin import Change, Margin, Offer, preview, price_of, rechargeable
 from dealer_server.rules.catalogue.package import GB, Network, Operator, faults
 from dealer_server.rules.money import money
+from dealer_server.rules.recharges.recharge import fits
 from support.rt_family import package
 
 RULE = Margin(basis_points=2_000, minimum=5_000, prefix="EA-")
@@ -184,3 +185,27 @@ def test_two_packages_never_share_an_address():
 )
 def test_no_list_makes_it_raise(listed: list[dict[str, Any]]):
     assert all(change.kind in ("ADDED", "LEFT_OUT") for change in seen(*listed))
+
+
+def test_what_esims_of_a_package_are_recharged_with_is_a_package_of_its_own():
+    base, other, plain = package("JC016", supportTopUpType=2), package("JC017", supportTopUpType="3"), package("JC018")
+    for one in (other, plain):
+        one["slug"] = one["packageCode"]
+    assert rechargeable([base, other, plain]) == ["JC016", "JC017"]
+    top_up = package("TOPUP_JC016", price=12_000)
+    recharges = {"JC016": [top_up], "JC017": [top_up]}
+    changes = preview([base, other, plain], RULE, (), "rt:ea", recharges)
+    ours = {change.sku: change.offer.package for change in changes if change.offer is not None}
+    assert [(one.type, one.top_up_support) for one in ours.values()] == [
+        ("BASE", True),
+        ("BASE", True),
+        ("BASE", False),
+        ("TOPUP", False),
+    ]
+    added = ours["TOPUP_JC016"]
+    assert (added.package_code, added.top_up_for) == ("EA-TOPUP_JC016", ("EA-JC016", "EA-JC017"))
+    assert [fits(added, ours[sku]) for sku in ("JC016", "JC017", "JC018")] == [True, True, False]
+    existing = tuple(change.offer for change in changes if change.offer is not None)
+    assert preview([base, other, plain], RULE, existing, "rt:ea", recharges) == []
+    gone = preview([base, other, plain], RULE, existing, "rt:ea", {"JC016": [], "JC017": []})
+    assert [(change.kind, change.sku) for change in gone] == [("GONE", "TOPUP_JC016")]

@@ -8,18 +8,22 @@ from typing import Any
 
 import msgspec
 import pytest
+from operations.test_recharges import recharge
 
 from dealer_server import clock
 from dealer_server.db.sealing import DataKeys
 from dealer_server.operations.catalogue.set_status import set_package_status
 from dealer_server.operations.suppliers.describe import show_suppliers
+from dealer_server.rules.catalogue.package import GB
 from dealer_server.suppliers.chain.client import Chain, ChainSettings
 from dealer_server.suppliers.contract import (
+    Applied,
     Bought,
     Done,
     Pending,
     ProfileReport,
     Purchase,
+    Recharged,
     Rejected,
     Unasked,
     Unit,
@@ -335,3 +339,89 @@ async def test_an_order_that_would_come_back_to_where_it_came_from_is_refused(po
             async with b.database.connection() as connection:
                 reasons = await connection.fetch("SELECT reason FROM purchase ORDER BY created_at")
             assert ["a loop of instances" in row[0] for row in reasons] == [False, True]
+
+
+async def recharged(two: Two, data: dict[str, Any], package: str = "TEST-TOPUP-OK") -> dict[str, Any]:
+    """The order of a recharge at B, once it is applied."""
+    reply = await recharge(two.client, data, package)
+    assert reply.code == "000000", reply
+    return await two.client.delivered(reply.data["orderNo"])
+
+
+@pytest.mark.parametrize("package", ["TEST-TOPUP-OK", "TEST-TOPUP-DELAY"])
+async def test_a_recharge_at_b_is_applied_at_a_once(two: Two, package: str):
+    data, _ = await two.delivered()
+    await recharged(two, data, package)
+    there = await two.bought()
+    assert (there["orderType"], there["items"][0]["topUp"]["planNo"]) == ("TOPUP", 2)
+    assert there["transactionId"].startswith("t-")
+    assert only((await two.client.post("/esim/query", {"orderNo": data["orderNo"]})).data)["remainDataBytes"] == 2 * GB
+    assert await two.balances() == ("997.00", "997.00")
+    assert await two.audits() == []
+
+
+async def test_use_and_end_of_what_was_recharged_are_told_through_both(two: Two):
+    data, bought = await two.delivered()
+    there = int(only(bought)["profileId"])
+
+    async def advance(step: str, **call: Any) -> None:
+        reply = await two.at_a.post("/test/profile/advance", {"profileId": there, "step": step} | call)
+        assert reply.code == "000000", reply
+
+    await advance("USE")
+    await two.until(data["orderNo"], lambda order: only(order)["planUseStatus"] == "ENDED")
+    await recharged(two, data)
+    found = only(await two.until(data["orderNo"], lambda order: only(order)["planUseStatus"] == "STARTED"))
+    at_a = only((await two.at_a.post("/esim/query", {"orderNo": bought["orderNo"]})).data)
+    for field in ("esimStatus", "dataUsageBytes", "remainDataBytes", "planUseEndTime"):
+        assert found[field] == at_a[field], field
+    await advance("USE", dataUsageBytes=2 * GB - 5)
+    await two.until(data["orderNo"], lambda order: only(order)["remainDataBytes"] == 5)
+    await advance("USE")
+    ended = only(await two.until(data["orderNo"], lambda order: only(order)["planUseStatus"] == "ENDED"))
+    assert (ended["esimStatus"], ended["remainDataBytes"]) == ("USED_UP", 0)
+    assert await two.audits() == []
+
+
+async def test_a_recharge_that_fails_at_a_is_given_back_twice(two: Two):
+    data, _ = await two.delivered()
+    reply = await recharge(two.client, data, "TEST-TOPUP-FAIL")
+    await two.until(reply.data["orderNo"], lambda order: order["orderStatus"] == "REFUNDED")
+    assert await two.balances() == ("998.20", "998.20")
+    assert await two.audits() == []
+
+
+async def test_an_esim_that_a_does_not_recharge_costs_nothing(two: Two):
+    """It was cancelled at A, and B has not heard of it."""
+    data, bought = await two.delivered()
+    assert (await two.at_a.post("/webhook/set", {"callbackUrl": ""})).code == "000000"
+    assert (await two.at_a.post("/esim/profile/cancel", {"iccid": only(bought)["iccid"]})).code == "000000"
+    reply = await recharge(two.client, data)
+    await two.until(reply.data["orderNo"], lambda order: order["orderStatus"] == "REFUNDED")
+    assert await two.balances() == ("998.20", "998.20")
+    assert await two.audits() == []
+
+
+async def test_a_recharge_whose_answer_was_lost_is_found_by_its_transaction_id(two: Two):
+    _, bought = await two.delivered()
+    esim = Recharged(1, only(bought)["iccid"], bought["transactionId"], unit_ref=only(bought)["profileId"])
+    unit = Unit("t-lost-1", 1, "TEST-TOPUP-OK", 1, 1, 1, GB, clock.now(), recharges=esim)
+    lost = Purchase(unit, "TEST-TOPUP-OK", cost=12_000, cost_currency="USD")
+    settings = ChainSettings(base_url=two.a.url, app_key=two.at_a.app_key, app_secret=two.at_a.app_secret)
+    async with opened(Chain("chain:a", settings)) as chain:
+        assert isinstance(await chain.allocate(lost, clock.now()), Pending | Applied)
+        async with asyncio.timeout(PATIENCE):
+            while not isinstance(await chain.probe(lost, clock.now()), Applied):
+                await asyncio.sleep(0.02)
+    assert (await two.balances())[1] == "997.00"
+
+
+async def test_the_price_that_a_asks_for_a_recharge_now_is_told(two: Two):
+    _, bought = await two.delivered()
+    esim = Recharged(1, only(bought)["iccid"], bought["transactionId"], unit_ref=only(bought)["profileId"])
+    unit = Unit("t-price-1", 1, "TEST-TOPUP-OK", 1, 1, 1, GB, clock.now(), recharges=esim)
+    settings = ChainSettings(base_url=two.a.url, app_key=two.at_a.app_key, app_secret=two.at_a.app_secret)
+    async with opened(Chain("chain:a", settings)) as chain:
+        dear = Purchase(unit, "TEST-TOPUP-OK", cost=13_000, cost_currency="USD")
+        refused = await chain.allocate(dear, clock.now())
+    assert isinstance(refused, Rejected) and (refused.code, refused.asks) == ("CONFIG", 12_000)

@@ -53,9 +53,12 @@ def test_what_the_registry_says_of_a_kind_its_suppliers_say_too():
     }
     for name, kind in registry.KINDS.items():
         if (given := settings[name]) is not None:
-            assert kind.make(name, given).caps.suspend == kind.caps.suspend, name
+            made = kind.make(name, given).caps
+            assert (made.suspend, made.recharges) == (kind.caps.suspend, kind.caps.recharges), name
+    assert sorted(registry.RECHARGING) == ["chain", "rt_upstream", "simulated"]
     assert not registry.KINDS["es2plus"].caps.suspend
     assert Simulated(SEED).caps.suspend and not Stock.caps.suspend
+    assert Simulated(SEED).caps.recharges and not Stock.caps.recharges
 
 
 async def test_codes_are_what_a_phone_takes():

@@ -3,6 +3,7 @@
 It keeps the family's quirks: `success` is the string "true", the message is errorMsg or errorMessage in turn, money is
 in ten-thousandths, eSIMs are allocated some queries after their order, webhooks are unsigned and may lack the
 transactionId, signatures pass in either case of letters and may be missing, and so many calls a second are allowed.
+A recharge raises no event, and one that has a known transactionId is the first one.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import aiohttp
@@ -25,7 +26,8 @@ from dealer_server.rules.esim import iccid
 from dealer_server.suppliers.rt.upstream import RtSettings
 
 CODE, SECRET = "test-access-code", "canary-rt-secret"
-PRICE, BALANCE = 18_000, 1_000_000_000
+PRICE, TOP_UP_PRICE, BALANCE = 18_000, 12_000, 1_000_000_000
+TIME = "%Y-%m-%dT%H:%M:%S%z"
 # LOST_BEFORE: the connection ends and nothing was done; LOST_AFTER: it was. HANG answers when `upstream.let_go` is set.
 # GONE: refused for lack of stock, and nobody listens afterwards. What is six digits is refused with that code, with
 # _AFTER behind it although it was done. In the others the text says what comes instead of an answer.
@@ -47,6 +49,7 @@ class Esim:
     activateTime: str | None = None
     expiredTime: str = "2027-05-20T00:00:00+0000"
     totalVolume: int = 1_073_741_824
+    totalDuration: int = 7
     orderUsage: int = 0
 
 
@@ -60,6 +63,14 @@ class Order:
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
+@dataclass
+class Recharge:
+    transaction_id: str
+    esim: Esim
+    package_code: str
+    price: int
+
+
 class Refused(Exception):
     """An answer that is no success: the code and its message."""
 
@@ -70,7 +81,10 @@ class Book:
     def __init__(self) -> None:
         self.orders: list[Order] = []
         self.balance = BALANCE
-        self.packages: dict[str, dict[str, Any]] = {"JC016": package("JC016")}
+        self.recharges: list[Recharge] = []
+        self.packages: dict[str, dict[str, Any]] = {"JC016": package("JC016", supportTopUpType=2)}
+        self.top_ups: dict[str, dict[str, Any]] = {"TOPUP_JC016": package("TOPUP_JC016", price=TOP_UP_PRICE)}
+        self.fits: dict[str, tuple[str, ...]] = {"TOPUP_JC016": ("JC016",)}  # whose eSIMs they recharge
         self.reused: deque[str] = deque()  # ICCIDs that the next eSIMs sold have again
         self._numbers = itertools.count(1)
 
@@ -90,6 +104,22 @@ class Book:
         self.orders.append(order)
         self.balance -= order.price
         return order
+
+    def recharge(self, transaction_id: str, esim: Esim, code: str, days: int) -> Recharge:
+        added = self.top_ups[code]
+        if added["price"] * days > self.balance:
+            raise Refused("200007", "Insufficient account balance")
+        made = Recharge(transaction_id, esim, code, added["price"] * days)
+        self.recharges.append(made)
+        self.balance -= made.price
+        esim.totalVolume += added["volume"] * days
+        esim.totalDuration += added["duration"] * days
+        if esim.esimStatus == "USED_UP":
+            esim.esimStatus = "IN_USE"
+        if esim.esimStatus == "IN_USE":
+            ends = datetime.strptime(esim.expiredTime, TIME) + timedelta(days=added["duration"] * days)
+            esim.expiredTime = ends.strftime(TIME)
+        return made
 
     def _esim(self, order_no: str, transaction_id: str, code: str, number: int) -> Esim:
         digits = f"8901000{number:012}"
@@ -127,8 +157,8 @@ def package(code: str, **more: Any) -> dict[str, Any]:
 class Upstream:
     """`duplicates` is what becomes of a transactionId that comes twice: refused with that code; "FIRST" answers with
     the first order, "SECOND" sells another. `not_yet` is how it says that an order is not allocated, `slow` after how
-    many queries it is. `careless`: a query lists everything.
-    `sms`: the esimTranNos and the texts that were sent."""
+    many queries it is. `careless`: a query lists everything. Of recharges: `repeats` as `duplicates`; `late` is how
+    many answers more say USED_UP of an eSIM that was recharged. `sms`: the esimTranNos and the texts that were sent."""
 
     def __init__(self, per_second: float, allowed: int | None):
         self.book = Book()
@@ -137,6 +167,7 @@ class Upstream:
         self.not_yet: Literal["200010", "EMPTY", "NO_CODES"] = "200010"
         self.slow = 0
         self.careless = False
+        self.repeats, self.late = "FIRST", 0
         self.page_size = 500
         self.sms: list[tuple[str, str]] = []
         self.let_go, self.hanging = asyncio.Event(), asyncio.Event()
@@ -151,6 +182,7 @@ class Upstream:
         self._operations: dict[str, Callable[[Any], Any]] = {
             "esim/order": self._order,
             "esim/query": self._query,
+            "esim/topup": self._topup,
             "esim/cancel": self._cancel,
             "esim/revoke": self._revoke,
             "esim/suspend": self._suspend,
@@ -158,7 +190,7 @@ class Upstream:
             "esim/usage/query": self._usage,
             "esim/sendSms": self._send_sms,
             "balance/query": lambda _: {"balance": self.book.balance},
-            "package/list": lambda _: {"packageList": list(self.book.packages.values())},
+            "package/list": self._packages,
         }
 
     def fault(self, operation: str, *faults: Fault) -> None:
@@ -280,6 +312,43 @@ class Upstream:
         order = self.book.sell(transaction_id, line["packageCode"], line["count"], price * days, self.slow)
         return {"orderNo": order.order_no}
 
+    def _topup(self, content: Mapping[str, Any]) -> Any:
+        _, esim = self._named(content)
+        known = [one for one in self.book.recharges if one.transaction_id == content["transactionId"]]
+        if known and self.repeats not in ("FIRST", "SECOND"):
+            raise Refused(self.repeats, "transactionId exists")
+        if not known or self.repeats == "SECOND":
+            self._recharge(esim, content)
+        return {
+            "transactionId": content["transactionId"],
+            "iccid": esim.iccid,
+            "expiredTime": esim.expiredTime,
+            "totalVolume": esim.totalVolume,
+            "totalDuration": esim.totalDuration,
+            "orderUsage": esim.orderUsage,
+            "topUpEsimTranNo": f"T{esim.esimTranNo}-{len(self.book.recharges)}",
+        }
+
+    def _recharge(self, esim: Esim, content: Mapping[str, Any]) -> None:
+        code, days = content["packageCode"], content.get("periodNum", 1)
+        if esim.packageCode not in self.book.fits.get(code, ()):
+            raise Refused("310241", "packageCode does not exist")
+        if esim.esimStatus in ("CANCEL", "REVOKE"):
+            raise Refused("200002", "Not allowed in this status")
+        amount = self.book.top_ups[code]["price"] * days
+        if content.get("amount", amount) != amount:
+            raise Refused("200006", "Wrong total amount")
+        self.book.recharge(content["transactionId"], esim, code, days)
+
+    def _packages(self, content: Mapping[str, Any]) -> Any:
+        """The recharges for an eSIM, or for those of a packageCode, or the whole eSIMs."""
+        if content.get("type") != "TOPUP":
+            return {"packageList": list(self.book.packages.values())}
+        bases = {esim.packageCode for esim in self.book.esims() if esim.iccid == content.get("iccid")}
+        bases |= {content.get("packageCode")}
+        fitting = [code for code, fits in self.book.fits.items() if bases.intersection(fits)]
+        return {"packageList": [self.book.top_ups[code] for code in fitting]}
+
     def _query(self, content: Mapping[str, Any]) -> Any:
         if "pager" not in content:
             raise Refused("000105", "pager is mandatory")
@@ -300,9 +369,15 @@ class Upstream:
         size = min(pager["pageSize"], self.page_size)
         begin = (pager["pageNum"] - 1) * size
         return {
-            "esimList": [asdict(esim) for esim in esims[begin : begin + size]],
+            "esimList": [self._listed(esim) for esim in esims[begin : begin + size]],
             "pager": {**pager, "total": len(esims)},
         }
+
+    def _listed(self, esim: Esim) -> dict[str, Any]:
+        if self.late and any(one.esim is esim for one in self.book.recharges):
+            self.late -= 1
+            return asdict(esim) | {"esimStatus": "USED_UP"}
+        return asdict(esim)
 
     def _cancel(self, content: Mapping[str, Any]) -> Any:
         order, esim = self._named(content)
@@ -368,7 +443,7 @@ def _asked_for(order: Order, content: Mapping[str, Any]) -> bool:
         return content["orderNo"] == order.order_no
     if content.get("iccid"):
         return content["iccid"] in [esim.iccid for esim in order.esims]
-    begin, end = (datetime.strptime(content[name], "%Y-%m-%dT%H:%M:%S%z") for name in ("startTime", "endTime"))
+    begin, end = (datetime.strptime(content[name], TIME) for name in ("startTime", "endTime"))
     return begin <= order.at <= end
 
 

@@ -94,10 +94,13 @@ async def report(
 def _after_reports(
     reports: Sequence[Report], stored: FollowedProfile, orders: Mapping[OrderKey, Order], now: datetime
 ) -> ProfileAfter:
-    """A report from the future, by a clock that is wrong, counts as of now: it would outlast all that follow."""
+    """A report from the future, by a clock that is wrong, counts as of now: it would outlast all that follow. A volume
+    told while its supplier recharges the eSIM is left out: it may have been added there already, and is added here."""
     profile, life = _profile(orders[stored.order], stored.profile_id), stored.life
     for each in reports:
-        profile, life = lifecycle.apply(profile, life, lifecycle.not_after(each, now))
+        total = None if stored.recharging else each.data_total_bytes
+        counted = msgspec.structs.replace(lifecycle.not_after(each, now), data_total_bytes=total)
+        profile, life = lifecycle.apply(profile, life, counted)
     return ProfileAfter(stored, life, profile)
 
 
@@ -282,6 +285,7 @@ class LifecycleTracker:
         async with session.transaction():
             await store.order.lock(session, orders)
             held = await profiles.lock(session, [stored.key for stored in due], claim_id)
+            reports = _still_told(reports, due, held)
             before = await store.order.load(session, orders, self._data_keys)
             followed = [
                 self._after_reports_and_time(stored, before, (reports or {}).get(stored.profile_id, ()), now)
@@ -329,6 +333,20 @@ class LifecycleTracker:
 def _in_generation(report: Report, asked: FollowedProfile) -> Report:
     """It answers what was asked before a recharge that was applied meanwhile."""
     return msgspec.structs.replace(report, generation=asked.life.generation)
+
+
+def _still_told(
+    reports: Reports | None, asked: Sequence[FollowedProfile], held: Mapping[int, FollowedProfile]
+) -> Reports | None:
+    """Without what was told of eSIMs that were recharged since they were asked about: they are asked about anew."""
+    if reports is None:
+        return None
+    recharged = {
+        stored.profile_id
+        for stored in asked
+        if stored.profile_id in held and held[stored.profile_id].life.generation != stored.life.generation
+    }
+    return {profile_id: told for profile_id, told in reports.items() if profile_id not in recharged}
 
 
 def _is_about(report: ProfileReport, stored: FollowedProfile) -> bool:

@@ -84,5 +84,5 @@ def _written(stored: FollowedProfile, life: Lifecycle, now: datetime) -> Written
         claim=stored.claim,
         claims=stored.claims,
         reported=False,
-        asked=False,
+        asked=True,
     )

@@ -30,6 +30,8 @@ KINDS: dict[str, Kind] = {
     "chain": Kind(ChainSettings, Chain, Chain.CAPS),
 }
 BUILTIN = (simulated.CODE, Stock.code)
+RECHARGING = frozenset({simulated.CODE, *[kind for kind, row in KINDS.items() if row.caps.recharges]})
+"""The kinds of suppliers, remote and built in, that recharge eSIMs."""
 
 
 class BadSettings(Exception):

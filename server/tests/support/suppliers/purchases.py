@@ -9,8 +9,8 @@ from typing import Any
 from dealer_server.operations.tenants.create import Created
 from support.api_client import ApiClient, Service, running_service
 from support.patience import PATIENCE
-from support.rt_family import Upstream, running_upstream
-from support.supplier_setup import Source, SupplierSetup, free_address, fresh, hop, set_up
+from support.rt_family import TOP_UP_PRICE, Upstream, running_upstream
+from support.supplier_setup import COST, Source, SupplierSetup, free_address, fresh, hop, set_up
 
 
 @dataclass
@@ -59,7 +59,10 @@ async def purchase_fixture(postgres: str, template: str, **changed: object) -> A
         setup = await set_up(
             url,
             [Source("rt:near", "rt_upstream", near.settings), Source("rt:far", "rt_upstream", far.settings)],
-            {"TEST-OK": [hop("rt:near", "JC016"), hop("rt:far", "JC016")]},
+            {
+                "TEST-OK": [hop("rt:near", "JC016"), hop("rt:far", "JC016")],
+                "TEST-TOPUP-OK": [hop(code, "TOPUP_JC016", TOP_UP_PRICE) for code in ("rt:near", "rt:far")],
+            },
         )
         events = free_address()
         async with (
@@ -70,9 +73,11 @@ async def purchase_fixture(postgres: str, template: str, **changed: object) -> A
 
 
 async def routed(database_url: str, base_url: str, account: Created, code: str = "chain:a") -> SupplierSetup:
-    """TEST-OK, TEST-DELAY and TEST-FAIL of this database are bought there."""
+    """TEST-OK, TEST-DELAY and TEST-FAIL of this database are bought there, and the recharges of their eSIMs."""
     settings = {"baseUrl": base_url, "appKey": account.app_key, "appSecret": account.app_secret, "perSecond": 1000}
-    packages = ("TEST-OK", "TEST-DELAY", "TEST-FAIL")
+    packages = [f"TEST-{kind}{what}" for kind in ("", "TOPUP-") for what in ("OK", "DELAY", "FAIL")]
     return await set_up(
-        database_url, [Source(code, "chain", settings)], {package: [hop(code, package)] for package in packages}
+        database_url,
+        [Source(code, "chain", settings)],
+        {package: [hop(code, package, TOP_UP_PRICE if "TOPUP" in package else COST)] for package in packages},
     )

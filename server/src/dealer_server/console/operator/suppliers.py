@@ -8,12 +8,7 @@ from dealer_server.console.shared.permissions import OPERATOR_ADMINS, OPERATOR_S
 from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
 from dealer_server.operations.suppliers.configure import set_supplier_status
 from dealer_server.operations.suppliers.describe import check_health, show_suppliers
-from dealer_server.operations.suppliers.resolve import (
-    list_parked,
-    resolve_applied,
-    resolve_bought,
-    resolve_not_bought,
-)
+from dealer_server.operations.suppliers.resolve import list_parked, resolve_applied, resolve_bought, resolve_not_bought
 from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.suppliers.supplier import free_iccids
 from dealer_server.suppliers.contract import Health

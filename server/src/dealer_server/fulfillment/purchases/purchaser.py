@@ -351,11 +351,11 @@ def _profile(order: Order, purchase: Claimed) -> Profile:
 
 
 def _recharged(purchase: Claimed) -> Recharged | None:
-    if purchase.recharges is None or purchase.recharged_iccid is None:
+    if purchase.recharges is None:
         return None
     return Recharged(
         profile_id=purchase.recharges,
-        iccid=purchase.recharged_iccid,
+        iccid=purchase.recharged_iccid or "",
         unit_key=purchase.recharged_unit_key or "",
         sku=purchase.recharged_sku or "",
         supplier_ref=purchase.recharged_supplier_ref,

@@ -5,9 +5,9 @@ from typing import NamedTuple
 from dealer_server import store
 from dealer_server.db.connection import Connection
 from dealer_server.operations.catalogue.catalogue import Catalogue
-from dealer_server.operations.recharges.request import RECHARGING_KINDS
 from dealer_server.rules.recharges import recharge
 from dealer_server.store.recharges import recharge as recharges
+from dealer_server.suppliers import registry
 
 
 class RechargeOffer(NamedTuple):
@@ -27,7 +27,7 @@ async def recharge_offers(
     key = (tenant_id, profile_id)
     target = (await recharges.targets(connection, [key])).get(key)
     base = None if target is None else catalogue.package(target.package_code)
-    if target is None or base is None or target.kind not in RECHARGING_KINDS or recharge.refuse_state(target):
+    if target is None or base is None or target.kind not in registry.RECHARGING or recharge.refuse_state(target):
         return []
     prices = await store.tenant.load_prices(connection, tenant_id)
     return [

@@ -31,10 +31,10 @@ from dealer_server.rules.recharges.recharge import Target, Wanted
 from dealer_server.store.audit.audit_log import record_act
 from dealer_server.store.profiles import iccid as iccids
 from dealer_server.store.recharges import recharge as recharges
+from dealer_server.suppliers import registry
 from esim_dealer.wire import calls
 
 RECHARGES_PER_BATCH = 200
-RECHARGING_KINDS = frozenset({"simulated"})  # of suppliers
 
 
 class RechargeRequest(msgspec.Struct, frozen=True):
@@ -151,7 +151,7 @@ def recharge_request(
         package=offer.package if offer else None,
         period_num=call.period_num,
         base=catalogue.package,
-        can_recharge=RECHARGING_KINDS.__contains__,
+        can_recharge=registry.RECHARGING.__contains__,
         refused=priced.refused,
     )
     placed = OrderRequest(

@@ -33,12 +33,13 @@ async def compare_catalogue(database: Database, keys: DataKeys, code: str, rule:
         if not isinstance(remote, RtUpstream):
             raise OperatorError(f"{code} is a {supplier.kind}: it has no list of packages that can be read")
         listed = await remote.packages()
+        recharges = await remote.recharges(margin.rechargeable(listed))
     except (NotSent, NoAnswer) as error:
         raise OperatorError(f"{code} did not give its list: {error}") from None
     finally:
         await remote.close()
     existing = [Offer(_decoder.decode(document), sku, cost) for document, sku, cost in documents]
-    return margin.preview(listed, rule, existing, code)
+    return margin.preview(listed, rule, existing, code, recharges)
 
 
 async def import_catalogue(database: Database, code: str, changes: Sequence[Change], author: str, clock: Clock) -> None:

@@ -6,6 +6,7 @@ whether it is on sale.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import msgspec
@@ -93,6 +94,7 @@ class _Listed(msgspec.Struct, rename="camel"):
     speed: str | None = None
     ip_export: str | None = None
     fup_policy: str | None = None
+    support_top_up_type: int | None = None
     location_network_list: list[_Network] | None = None
 
 
@@ -100,7 +102,7 @@ _DATA_TYPES: dict[int, DataType] = {1: "TOTAL", 2: "DAILY_REDUCED", 3: "DAILY_CU
 _ACTIVATION: dict[int, ActivationType] = {1: "FIRST_INSTALL", 2: "FIRST_NETWORK"}
 _CODES = {country.name.casefold(): country.code for country in COUNTRIES.values()}
 _KEPT = ("package_code", "slug", "package_name", "description", "location_type", "location_code", "location_name",
-         "continent", "status", "top_up_support", "max_quantity", "min_period_num", "max_period_num")  # fmt: skip
+         "continent", "status", "max_quantity", "min_period_num", "max_period_num")  # fmt: skip
 
 
 class _Place(NamedTuple):
@@ -110,22 +112,48 @@ class _Place(NamedTuple):
     continent: str
 
 
+def rechargeable(listed: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Whose eSIMs may be recharged, of the packages that a supplier lists."""
+    return [_sku(one) for one in listed if str(one.get("supportTopUpType")) in ("2", "3") and _sku(one)]
+
+
 def preview(
-    listed: Sequence[Mapping[str, Any]], rule: Margin, existing: Sequence[Offer], supplier: str
+    listed: Sequence[Mapping[str, Any]],
+    rule: Margin,
+    existing: Sequence[Offer],
+    supplier: str,
+    recharges: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
 ) -> list[Change]:
-    """What to change so that we sell what `supplier` lists, given what we sell of it; what stays is not mentioned."""
+    """What to change so that we sell what `supplier` lists, given what we sell of it; what stays is not mentioned.
+    `recharges`: what eSIMs of each of its packages may be recharged with."""
     known = {offer.sku: offer for offer in existing}
     names = {name: offer.sku for offer in existing for name in _names(offer)}
+    ours = {_sku(one): known[_sku(one)].package.package_code if _sku(one) in known else rule.prefix + _sku(one)
+            for one in listed}  # fmt: skip
+    fitting = _fitting(recharges, ours)
     changes, seen = list[Change](), set[str]()
-    for one in listed:
+    for one, top_up_for in [*((one, ()) for one in listed), *fitting]:
         sku = _sku(one)
-        made = ("packageCode comes twice",) if sku in seen else _offer(one, rule, supplier, known.get(sku))
+        made = ("packageCode comes twice",) if sku in seen else _offer(one, rule, supplier, known.get(sku), top_up_for)
         seen.add(sku)
         if isinstance(made, Offer) and any(names.setdefault(name, sku) != sku for name in _names(made)):
             made = (f"slug {made.package.slug} is that of another package",)
         if made != known.get(sku):
             changes.append(_change(sku, known.get(sku), made))
     return [*changes, *(_gone(offer) for offer in existing if offer.sku not in seen and _on_sale(offer))]
+
+
+def _fitting(
+    recharges: Mapping[str, Sequence[Mapping[str, Any]]], ours: Mapping[str, str]
+) -> list[tuple[Mapping[str, Any], tuple[str, ...]]]:
+    """Each recharge once, with our codes of the packages whose eSIMs it fits."""
+    found = dict[str, Mapping[str, Any]]()
+    fits = dict[str, list[str]]()
+    for base, listed in recharges.items():
+        for one in listed:
+            found.setdefault(_sku(one), one)
+            fits.setdefault(_sku(one), []).append(ours[base])
+    return [(one, tuple(sorted(fits[sku]))) for sku, one in found.items()]
 
 
 def price_of(cost: int, rule: Margin, currency: str) -> int:
@@ -163,8 +191,10 @@ def _on_sale(offer: Offer) -> bool:
     return offer.package.status == "ON_SALE"
 
 
-def _offer(one: Mapping[str, Any], rule: Margin, supplier: str, before: Offer | None) -> Offer | tuple[str, ...]:
-    """Ours for theirs, or why there is none."""
+def _offer(
+    one: Mapping[str, Any], rule: Margin, supplier: str, before: Offer | None, top_up_for: tuple[str, ...]
+) -> Offer | tuple[str, ...]:
+    """Ours for theirs, or why there is none. `top_up_for`: it recharges eSIMs of these packages; empty: it is one."""
     try:
         listed = msgspec.convert(one, _Listed, strict=False)
         price = price_of(listed.price, rule, listed.currency_code)
@@ -172,9 +202,13 @@ def _offer(one: Mapping[str, Any], rule: Margin, supplier: str, before: Offer | 
         return (f"not a package of the family: {error}",)
     except ValueError as error:
         return (f"currencyCode {error}",)
-    if listed.package_code.startswith("TOPUP"):
-        return ("a top-up: only whole eSIMs are sold",)
+    if listed.package_code.startswith("TOPUP") and not top_up_for:
+        return ("a top-up that is listed for no package",)
     package = _package(listed, price, rule, supplier)
+    if top_up_for:
+        package = msgspec.structs.replace(
+            package, type="TOPUP", top_up_for=top_up_for, top_up_support=False, max_quantity=1
+        )
     if before is not None:
         kept = {field: getattr(before.package, field) for field in _KEPT}
         package = msgspec.structs.replace(package, **kept)
@@ -215,7 +249,7 @@ def _package(listed: _Listed, price: int, rule: Margin, supplier: str) -> Packag
         activation_type=_ACTIVATION[listed.active_type],
         speed=(listed.speed or "").strip(),
         ip_export=_export(listed),
-        top_up_support=False,
+        top_up_support=listed.support_top_up_type in (2, 3),
         max_quantity=100,
         networks=tuple(_networks(listed, locations)),
         supported_fields=OPTIONAL_PROFILE_FIELDS,

@@ -75,7 +75,8 @@ async def begin(
 
 class FollowedProfile(NamedTuple):
     """A delivered profile as it is stored here. unit_key, sku, supplier_ref and unit_ref are those of its purchase, if
-    it has one. `claims` counts how often it was claimed since its supplier last answered."""
+    it has one. `claims` counts how often it was claimed since its supplier last answered. `recharging`: its supplier is
+    asked for a recharge of it, or may have made one."""
 
     tenant_id: int
     profile_id: int
@@ -94,6 +95,7 @@ class FollowedProfile(NamedTuple):
     sku: str
     supplier_ref: str | None
     unit_ref: str | None
+    recharging: bool
     life: Lifecycle
 
     @property
@@ -108,6 +110,9 @@ class FollowedProfile(NamedTuple):
 _COLUMNS = """l.tenant_id, l.profile_id, l.order_id, l.line, l.supplier, l.iccid, i.package_code, p.data_total_bytes,
     p.cancelled, l.created_at, l.due_at, l.claim, l.claims, coalesce(b.unit_key, '') AS unit_key,
     coalesce(b.sku, i.package_code) AS sku, b.supplier_ref, b.unit_ref,
+    EXISTS (SELECT FROM profile r JOIN purchase a ON a.tenant_id = r.tenant_id AND a.profile_id = r.profile_id
+        WHERE r.tenant_id = l.tenant_id AND r.recharges = l.profile_id AND r.plan_mode IS NULL
+        AND a.state IN ('SENT', 'PENDING', 'UNKNOWN', 'PARKED')) AS recharging,
     l.unused_until, l.plan_seconds, l.smdp_at, l.esim_at, l.ended_at, l.valid_until, l.eid, l.suspended_word_at,
     l.resumed_word_at, l.live_status, l.live_at, l.added_bytes, l.recharged_at"""
 _JOINED = """JOIN order_item i ON i.tenant_id = l.tenant_id AND i.order_id = l.order_id AND i.line = l.line

@@ -6,7 +6,7 @@ lost. Its webhooks are signed; still they are only a reason to ask, so that its 
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, TypeVar
@@ -17,6 +17,7 @@ from msgspec import UNSET, Meta
 from dealer_server.rules.lifecycle.lifecycle import Report
 from dealer_server.suppliers.contract import (
     CALL_SECONDS,
+    Applied,
     BadEvent,
     Bought,
     Caps,
@@ -28,6 +29,7 @@ from dealer_server.suppliers.contract import (
     Pending,
     ProfileReport,
     Purchase,
+    Recharged,
     Rejected,
     RejectedCode,
     Sms,
@@ -79,7 +81,7 @@ class ChainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
 
 class Chain:
     kind = "chain"
-    CAPS = Caps(polled=True, own_plan_end=True, suspend=True, sms=True, sms_repeatable=True)
+    CAPS = Caps(polled=True, own_plan_end=True, recharges=True, suspend=True, sms=True, sms_repeatable=True)
 
     def __init__(self, code: str, settings: ChainSettings, refresh_seconds: float = REFRESH_SECONDS):
         self.code = code
@@ -108,15 +110,25 @@ class Chain:
         except LoopError as error:
             return Rejected("NOT_ALLOWED", True, str(error))
         try:
-            line = await self._line(purchase)
-            placed = await self._limited(self._dealer.order(purchase.unit.unit_key, [line], remark=remark))
+            placed = await self._place(purchase, await self._line(purchase), remark)
         except errors.TransactionIdReused:  # it is there already, bought at another price
             return await self._query(purchase, now)
         except DealerError as error:
             if again and isinstance(error, _BEFORE_LOOKUP):
                 return await self._query(purchase, now)
-            return _outcome(error, purchase)
-        return _read(placed, purchase, now)
+            return _outcome(error, purchase, await self._asks(error, purchase))
+        return await self._read(placed, purchase, now)
+
+    async def _place(self, purchase: Purchase, line: Line, remark: str) -> Snapshot:
+        key, esim = purchase.unit.unit_key, purchase.unit.recharges
+        if esim is None:
+            return await self._limited(self._dealer.order(key, [line], remark=remark))
+        assert line.price is not None, "a purchase has its cost"
+        return await self._limited(
+            self._dealer.recharge(
+                key, line.package_code, line.price, **_named(esim), period_num=line.period_num, remark=remark
+            )
+        )
 
     async def void(self, unit: VoidUnit, now: datetime) -> VoidOutcome:
         """A refund is passed on as a refund, so that the money comes back to us too; a cancellation as one."""
@@ -210,9 +222,23 @@ class Chain:
     async def _query(self, purchase: Purchase, now: datetime) -> Outcome:
         try:
             snapshot = await self._limited(self._dealer.query(transaction_id=purchase.unit.unit_key))
-            return _read(snapshot, purchase, now)
+            return await self._read(snapshot, purchase, now)
         except DealerError as error:
             return Unknown(_words(error))
+
+    async def _read(self, snapshot: Snapshot, purchase: Purchase, now: datetime) -> Outcome:
+        """What an order there says of our unit."""
+        if purchase.unit.recharges is not None and snapshot.delivery_status == "DELIVERED":
+            ends_at = await self._ends_at(purchase.unit.recharges)
+            return Applied(ends_at=ends_at, supplier_ref=snapshot.order_no)
+        return _read(snapshot, purchase, now)
+
+    async def _ends_at(self, esim: Recharged) -> datetime | None:
+        """When the plan of an eSIM that was recharged ends; None where nothing is said of it."""
+        with suppress(DealerError):
+            profile = _profile(await self._limited(self._dealer.query(transaction_id=esim.unit_key)))
+            return (profile and profile.plan_use_end_time) or None
+        return None
 
     async def _line(self, purchase: Purchase) -> Line:
         """At the price that was agreed; where none was, at today's price there."""
@@ -222,6 +248,17 @@ class Chain:
             self._by_day[purchase.sku] = package.data_type.startswith("DAILY")
             price = Decimal(package.price) if price is None else price
         return Line(purchase.sku, 1, price, purchase.unit.period_num if self._by_day[purchase.sku] else None)
+
+    async def _asks(self, error: DealerError, purchase: Purchase) -> int | None:
+        """The price there now, if it was refused for that and is in the currency of our cost."""
+        if not isinstance(error, errors.PriceChanged):
+            return None
+        prices = [(line.price, line.currency) for line in error.lines]
+        with suppress(DealerError):
+            if purchase.unit.recharges is not None:
+                package = await self._limited(self._dealer.package(purchase.sku))
+                prices = [(Decimal(package.price), package.currency)]
+        return next((int(price * 10_000) for price, currency in prices if currency == purchase.cost_currency), None)
 
     async def _limited(self, call: Coroutine[Any, Any, T]) -> T:
         with closing(call):  # also where its turn never comes
@@ -247,8 +284,12 @@ def marks_in(remark: str | None) -> list[str]:
     return remark.removeprefix(MARK).split(",") if remark and remark.startswith(MARK) else []
 
 
+def _named(esim: Bought | VoidUnit | Recharged) -> dict[str, Any]:
+    return {"iccid": esim.iccid} if esim.unit_ref is None else {"profile_id": esim.unit_ref}
+
+
 def _read(snapshot: Snapshot, purchase: Purchase, now: datetime) -> Outcome:
-    """The outcome of our unit: the order there has one line and one eSIM."""
+    """The outcome of our unit: the order there has one line, and one eSIM or one that it recharges."""
     profile = _profile(snapshot)
     if profile is not None and profile.iccid and profile.activation_code:
         return Done(
@@ -264,10 +305,6 @@ def _read(snapshot: Snapshot, purchase: Purchase, now: datetime) -> Outcome:
     age = (now - purchase.unit.paid_at).total_seconds()
     poll = next((seconds for seconds in POLL_SECONDS if age < 4 * seconds), 60 if age < 600 else 300)
     return Pending(poll, "QUERY", snapshot.order_no)
-
-
-def _named(esim: Bought | VoidUnit) -> dict[str, str]:
-    return {"iccid": esim.iccid} if esim.unit_ref is None else {"profile_id": esim.unit_ref}
 
 
 def _profile(snapshot: Snapshot) -> Profile | None:
@@ -314,18 +351,22 @@ _CLASSES: tuple[tuple[type[DealerError], RejectedCode, bool], ...] = (
 )
 
 
+_MAY_PASS = ("200004", "200010")  # a refund holds the eSIM; it has no codes yet
 _ALL_REFUSED = (errors.AuthenticationError, errors.PermissionDenied)
 # What may be refused before the transactionId is looked up, or while the package is read.
 _BEFORE_LOOKUP = (*_ALL_REFUSED, errors.InvalidRequest, errors.NotFound)
 
 
-def _outcome(error: DealerError, purchase: Purchase) -> Rejected | Unknown:
-    """The refusal of a new order is certain; `_BEFORE_LOOKUP` says nothing about one that was sent before."""
+def _outcome(error: DealerError, purchase: Purchase, asks: int | None) -> Rejected | Unknown:
+    """The refusal of a new order is certain; `_BEFORE_LOOKUP` says nothing about one that was sent before. `asks`: as
+    in Rejected."""
     if error.unsettled:
         return Unknown(_words(error))
     for kind, code, elsewhere in _CLASSES:
         if isinstance(error, kind):
-            return Rejected(code, elsewhere, _words(error), isinstance(error, _ALL_REFUSED), _asks(error, purchase))
+            return Rejected(code, elsewhere, _words(error), isinstance(error, _ALL_REFUSED), asks)
+    if purchase.unit.recharges is not None and isinstance(error, errors.NotSupported | errors.Conflict):
+        return Rejected("TEMPORARY" if error.code in _MAY_PASS else "NOT_ALLOWED", False, _words(error))
     return Unknown(_words(error))
 
 
@@ -337,12 +378,6 @@ def _sms_outcome(error: DealerError, sms: Sms) -> SmsOutcome:
     if isinstance(error, (errors.RateLimited, errors.ServiceUnavailable, errors.ConnectionFailed)):
         return SmsWaits(error.retry_after or SMS_AGAIN_SECONDS)
     return SmsFailed(f"refused with {code}", sms.asked_before and isinstance(error, _BEFORE_LOOKUP))
-
-
-def _asks(error: DealerError, purchase: Purchase) -> int | None:
-    """The price there now, if it is in the currency of our cost."""
-    lines = error.lines if isinstance(error, errors.PriceChanged) else ()
-    return next((int(line.price * 10_000) for line in lines if line.currency == purchase.cost_currency), None)
 
 
 def _words(error: DealerError) -> str:

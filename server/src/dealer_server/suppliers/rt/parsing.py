@@ -17,7 +17,7 @@ from dealer_server.rules.lifecycle.lifecycle import Report
 T = TypeVar("T")
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{0,64}$")]
 VOID = ("CANCEL", "REVOKE", "REVOKED")
-_NOT_STARTED = "GOT_RESOURCE"
+_NOT_STARTED, _USED_UP = "GOT_RESOURCE", "USED_UP"
 _NO_ERROR = ("", "0", "000000")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 
@@ -49,6 +49,7 @@ class RtProfile(msgspec.Struct, frozen=True, rename="camel"):
     activate_time: str | None = None
     expired_time: str | None = None
     total_volume: int | None = None
+    total_duration: int | None = None
     order_usage: int | None = None
 
     @property
@@ -67,6 +68,15 @@ class RtProfile(msgspec.Struct, frozen=True, rename="camel"):
     def is_refundable(self) -> bool:
         """Whether the supplier cancels it and gives the money back."""
         return self.esim_status == "GOT_RESOURCE" and self.smdp_status == "RELEASED"
+
+    @property
+    def plan_ends_at(self) -> datetime | None:
+        """None before its first use: `expiredTime` is then when it expires unused."""
+        return time_of(self.expired_time) if self.is_started else None
+
+    @property
+    def is_started(self) -> bool:
+        return self.esim_status not in (None, _NOT_STARTED)
 
 
 class RtUsage(msgspec.Struct, frozen=True, rename="camel"):
@@ -127,6 +137,10 @@ class _Ordered(msgspec.Struct, rename="camel"):
     order_no: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
 
+class _ToppedUp(msgspec.Struct, rename="camel"):
+    expired_time: str | None = None
+
+
 class _UsagePage(msgspec.Struct, rename="camel"):
     esim_usage_list: list[RtUsage] | None = None
 
@@ -151,6 +165,14 @@ def read(body: bytes) -> RtAnswer:
 def order_no(obj: Any) -> str:
     """The number in an answer to esim/order. Raises ValueError."""
     return _taken(obj, _Ordered).order_no
+
+
+def recharged_until(obj: Any) -> datetime | None:
+    """When an eSIM expires, by an answer to esim/topup; None where it does not say."""
+    try:
+        return time_of(_taken(obj, _ToppedUp).expired_time)
+    except ValueError:
+        return None
 
 
 def profiles(obj: Any) -> list[RtProfile]:
@@ -208,22 +230,24 @@ def time_text(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S+0000")
 
 
-def report(profile: RtProfile, usage: RtUsage | None, now: datetime) -> Report:
+def report(profile: RtProfile, usage: RtUsage | None, now: datetime, *, recharged: bool = False) -> Report:
     """A report on an eSIM, with the supplier's raw words.
 
-    Its usage is the higher of two figures, as both only grow. `expiredTime` of an eSIM that has not been used is when
-    it expires unused, and not when its plan ends.
+    Its usage is the higher of two figures, as both only grow. `recharged`: the word USED_UP may be of the time before,
+    until the figures say so too.
     """
-    started = profile.esim_status not in (None, _NOT_STARTED)
+    used = _highest(profile.order_usage, usage.data_usage if usage else None)
+    total = profile.total_volume or (usage.total_data if usage else None)
+    late = recharged and profile.esim_status == _USED_UP and (used or 0) < (total or 0)
     return Report(
         at=now,
         smdp_status=profile.smdp_status or None,
-        esim_status=profile.esim_status or None,
+        esim_status=None if late else profile.esim_status or None,
         eid=profile.eid or None,
-        data_usage_bytes=_highest(profile.order_usage, usage.data_usage if usage else None),
-        data_total_bytes=profile.total_volume or (usage.total_data if usage else None),
-        plan_started_at=time_of(profile.activate_time) if started else None,
-        plan_ends_at=time_of(profile.expired_time) if started else None,
+        data_usage_bytes=used,
+        data_total_bytes=total,
+        plan_started_at=time_of(profile.activate_time) if profile.is_started else None,
+        plan_ends_at=profile.plan_ends_at,
     )
 
 

@@ -27,6 +27,7 @@ from dealer_server.suppliers.contract import (
     Pending,
     ProfileReport,
     Purchase,
+    Recharged,
     Rejected,
     RejectedCode,
     Sms,
@@ -45,10 +46,11 @@ from dealer_server.suppliers.contract import (
 from dealer_server.suppliers.rt import parsing
 from dealer_server.suppliers.rt.calls import BUSY, Calls, NoAnswer, NotSent, RtSettings
 from dealer_server.suppliers.rt.parsing import RtAnswer, RtProfile, RtUsage
+from dealer_server.suppliers.rt.recharges import PRICE_SECONDS, Recharges
+from dealer_server.suppliers.rt.refusals import ALL_REFUSED, AS_IF_THERE, NOT_IN_THIS_STATUS, NOT_YET, PRICE, REFUSALS
 
 T = TypeVar("T")
 METHOD_SECONDS = 40.0  # ends before CALL_SECONDS
-PRICE_SECONDS = 5.0
 STATES_SECONDS, USAGES_SECONDS = 30.0, 10.0
 POLL_SECONDS = (2, 4, 8, 15, 30)
 POLL_LATER_SECONDS = 60
@@ -57,28 +59,10 @@ PAGE_SIZE = 100
 USAGES_PER_CALL = 10
 SMS_AGAIN_SECONDS = 15.0
 
-# Errors after which surely nothing was ordered; all of them may be different elsewhere. Every other is Unknown. So is
-# 900001 without status 429: "busy" does not say whether the order had been taken by then.
-_REFUSALS: dict[str, RejectedCode] = {
-    BUSY: "TEMPORARY",
-    "200007": "INSUFFICIENT_FUNDS",
-    "200011": "OUT_OF_STOCK",
-    **dict.fromkeys(("200005", "310201", "310211", "310221", "310231", "310241", "310243", "310251"), "CONFIG"),
-    **dict.fromkeys(("101001", "101002", "101003", "101005"), "CONFIG"),
-    **dict.fromkeys(("000101", "000102", "000103", "000104", "000105", "000106", "000107"), "BAD_REQUEST"),
-    **dict.fromkeys(("200006", "200008"), "BAD_REQUEST"),
-}
-_ALL_REFUSED = ("101001", "101002", "101003", "101005")  # our clock, address or credentials: whatever is asked for
-_PRICE = "200005"
-_NOT_YET = "200010"
-_NOT_IN_THIS_STATUS = "200002"
-# What a transactionId that is there already may be refused with.
-_AS_IF_THERE = ("200008",)
-
 
 class RtUpstream:
     kind = "rt_upstream"
-    CAPS = Caps(polled=True, own_plan_end=True, event_status=200, suspend=True, sms=True)
+    CAPS = Caps(polled=True, own_plan_end=True, event_status=200, recharges=True, suspend=True, sms=True)
 
     def __init__(self, code: str, settings: RtSettings):
         self.code = code
@@ -87,8 +71,11 @@ class RtUpstream:
         self._settings = settings
         self._calls = Calls(settings)
         self._asking = asyncio.Semaphore(max(1, settings.parallel // 2))  # a refresh keeps no purchase waiting
+        self._recharges = Recharges(self._calls, self._profile, settings.settle_seconds)
 
     async def allocate(self, purchase: Purchase, now: datetime) -> Outcome:
+        if purchase.unit.recharges is not None:
+            return await self._recharges.allocate(purchase, purchase.unit.recharges)
         if purchase.supplier_ref is not None:
             return await self._status_of(purchase, purchase.supplier_ref, now)
         return await self._order(purchase, now, again=False)
@@ -98,6 +85,8 @@ class RtUpstream:
             return await self._status_of(purchase, purchase.supplier_ref, now)
         try:
             async with asyncio.timeout(METHOD_SECONDS):
+                if purchase.unit.recharges is not None:
+                    return await self._recharges.probe(purchase, purchase.unit.recharges, now)
                 return await self._find(purchase, now) or await self._order_again(purchase, now)
         except (NotSent, NoAnswer, ValueError) as error:
             return Unknown(f"looking for it: {error}")
@@ -134,7 +123,9 @@ class RtUpstream:
         used = {usage.esim_tran_no: usage for answer in usages for usage in answer or ()}
         return [
             ProfileReport(
-                parsing.report(profile, used.get(profile.esim_tran_no or ""), now),
+                parsing.report(
+                    profile, used.get(profile.esim_tran_no or ""), now, recharged=esim.recharged_at is not None
+                ),
                 esim.iccid,
                 unit_key=esim.unit_key or None,
             )
@@ -181,7 +172,17 @@ class RtUpstream:
 
     async def packages(self) -> list[Mapping[str, Any]]:
         """The supplier's whole list, as it is written there, for rules.catalogue.margin. Raises NotSent, NoAnswer."""
-        said = await self._calls.call("package/list", {"type": "BASE"})
+        return await self._listed({"type": "BASE"})
+
+    async def recharges(self, package_codes: Sequence[str]) -> dict[str, list[Mapping[str, Any]]]:
+        """What eSIMs of each of these packages may be recharged with, as `packages`. Raises NotSent, NoAnswer."""
+        lists = await asyncio.gather(
+            *[self._listed({"type": "TOPUP", "packageCode": package_code}) for package_code in package_codes]
+        )
+        return dict(zip(package_codes, lists, strict=True))
+
+    async def _listed(self, asked: Mapping[str, str]) -> list[Mapping[str, Any]]:
+        said = await self._calls.call("package/list", asked)
         listed: Any = said.obj.get("packageList") if isinstance(said.obj, dict) else None
         if said.code or not isinstance(listed, list):
             raise NoAnswer(said.words if said.code else "no packageList")
@@ -201,7 +202,7 @@ class RtUpstream:
             return Rejected("TEMPORARY", True, str(error))
         except (NoAnswer, ValueError) as error:
             return Unknown(str(error))
-        refusal = _REFUSALS.get(said.code)
+        refusal = REFUSALS.get(said.code)
         if refusal and not again:
             return await self._refused(refusal, purchase, said)
         return await self._refused_again(purchase, said, now)
@@ -213,12 +214,12 @@ class RtUpstream:
                 return found
         except (NotSent, NoAnswer, ValueError) as error:
             return Unknown(f"{said.words}; looking for it: {error}")
-        refusal = None if said.code in _AS_IF_THERE else _REFUSALS.get(said.code)
+        refusal = None if said.code in AS_IF_THERE else REFUSALS.get(said.code)
         return await self._refused(refusal, purchase, said) if refusal else Unknown(said.words)
 
     async def _refused(self, code: RejectedCode, purchase: Purchase, said: RtAnswer) -> Rejected:
-        asks = await self._price(purchase) if said.code == _PRICE else None
-        return Rejected(code, True, said.words, said.code in _ALL_REFUSED, asks)
+        asks = await self._price(purchase) if said.code == PRICE else None
+        return Rejected(code, True, said.words, said.code in ALL_REFUSED, asks)
 
     async def _price(self, purchase: Purchase) -> int | None:
         """The price in the supplier's list now; None where there is none, or in another currency."""
@@ -238,7 +239,7 @@ class RtUpstream:
         """The state of an order that the supplier has acknowledged. A missing answer does not put it in doubt."""
         try:
             said = await self._query({"orderNo": order_no})
-            if said.code not in ("", _NOT_YET, BUSY):
+            if said.code not in ("", NOT_YET, BUSY):
                 return Unknown(said.words)
             listed = (
                 [] if said.code else [profile for profile in parsing.profiles(said.obj) if profile.order_no == order_no]
@@ -259,7 +260,7 @@ class RtUpstream:
         listed = dict[tuple[str | None, ...], RtProfile]()
         for number in itertools.count(1):
             said = await self._query(window, number)
-            if said.code not in ("", _NOT_YET):
+            if said.code not in ("", NOT_YET):
                 raise NoAnswer(said.words)
             page = {} if said.code else {profile.names: profile for profile in parsing.profiles(said.obj)}
             if page.keys() <= listed.keys():  # pages may be shorter than was asked for; the last brings nothing new
@@ -282,7 +283,7 @@ class RtUpstream:
         said = await self._calls.call("esim/cancel" if profile.is_refundable else "esim/revoke", _named(profile))
         if not said.code:
             return VoidDone()
-        if said.code == _NOT_IN_THIS_STATUS:
+        if said.code == NOT_IN_THIS_STATUS:
             after = await self._profile(unit)
             return VoidDone() if after and after.is_void else NotVoided(said.words)
         return Unknown(said.words)
@@ -295,7 +296,7 @@ class RtUpstream:
         said = await self._calls.call("esim/suspend" if suspended else "esim/unsuspend", named)
         if not said.code:
             return SuspensionDone()
-        if said.code != _NOT_IN_THIS_STATUS:
+        if said.code != NOT_IN_THIS_STATUS:
             return Unknown(said.words)
         profile = await self._profile(esim)
         if profile and not profile.is_void and profile.is_suspended == suspended:
@@ -304,7 +305,7 @@ class RtUpstream:
 
     # Asking
 
-    async def _profile(self, esim: Bought | VoidUnit) -> RtProfile | None:
+    async def _profile(self, esim: Bought | VoidUnit | Recharged) -> RtProfile | None:
         """Raises NotSent, NoAnswer, ValueError."""
         said = await self._query(_by(esim))
         if said.code:
@@ -387,12 +388,12 @@ def _age_seconds(purchase: Purchase, now: datetime) -> float:
     return (now - purchase.unit.paid_at).total_seconds()
 
 
-def _by(esim: Bought | VoidUnit) -> dict[str, str]:
+def _by(esim: Bought | VoidUnit | Recharged) -> dict[str, str]:
     """How an eSIM is queried: each order has one eSIM."""
     return {"orderNo": esim.supplier_ref} if esim.supplier_ref else {"iccid": esim.iccid}
 
 
-def _alike(found: Sequence[RtProfile], esim: Bought | VoidUnit) -> Sequence[RtProfile]:
+def _alike(found: Sequence[RtProfile], esim: Bought | VoidUnit | Recharged) -> Sequence[RtProfile]:
     """Of eSIMs with the same ICCID those with our references; all, where none has them, as if bought by hand."""
     ours = [each for each in found if esim.unit_ref is not None and each.esim_tran_no == esim.unit_ref]
     return ours or [each for each in found if each.transaction_id == esim.unit_key] or found
