@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from operations.test_recharges import recharge
-from support.refunds import bought
 
 from dealer_server.failpoints import Failpoint
 from faults.test_purchase_kills import KILLED, replace_times
 from support.api_client import ApiClient, Service, running_service
 from support.faults.purchase_kills import POINTS
+from support.money.recharges import recharge
+from support.money.refunds import bought
 from support.patience import PATIENCE
 from support.processes import environment, running
 from support.rt_family import BALANCE, PRICE, TOP_UP_PRICE, Upstream, running_upstream

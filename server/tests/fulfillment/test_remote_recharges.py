@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from operations.test_recharges import balance, plans, recharge, shown
-from support.refunds import bought, profiles, refund
 
 from dealer_server import clock
 from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.suppliers.resolve import list_parked, resolve_applied, resolve_bought
 from dealer_server.rules.catalogue.package import GB
 from fulfillment.test_purchases import locked_out
+from support.money.recharges import balance, plans, recharge, shown
+from support.money.refunds import bought, profiles, refund
 from support.patience import PATIENCE
 from support.rt_family import BALANCE, FAULTS, PRICE, TOP_UP_PRICE
 from support.suppliers.purchases import PurchaseFixture, purchase_fixture

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from operations.test_recharges import recharge
 
 from dealer_server import clock
 from dealer_server.db.sealing import DataKeys
@@ -30,6 +29,7 @@ from dealer_server.suppliers.contract import (
     Unknown,
 )
 from support.api_client import ApiClient, Service, running_service
+from support.money.recharges import recharge
 from support.patience import PATIENCE
 from support.supplier_setup import free_address, fresh
 from support.suppliers.purchases import routed

@@ -78,13 +78,13 @@ class Claimed(NamedTuple):
     wanted: bool
     held: bool
     remark: str | None
-    recharges: int | None
-    recharged_order_id: int | None
-    recharged_iccid: str | None
-    recharged_unit_key: str | None
-    recharged_sku: str | None
-    recharged_supplier_ref: str | None
-    recharged_unit_ref: str | None
+    recharges: int | None = None
+    recharged_order_id: int | None = None
+    recharged_iccid: str | None = None
+    recharged_unit_key: str | None = None
+    recharged_sku: str | None = None
+    recharged_supplier_ref: str | None = None
+    recharged_unit_ref: str | None = None
 
     @property
     def key(self) -> Key:
