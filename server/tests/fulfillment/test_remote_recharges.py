@@ -204,7 +204,7 @@ async def test_an_operator_says_that_a_parked_recharge_was_applied(market: Purch
     [waiting] = await list_parked(market.service.database)
     known = market.service.database, market.setup.keys, waiting.unit_key
     [esim] = market.near.book.esims()
-    with pytest.raises(OperatorError, match="has no ICCID"):
+    with pytest.raises(OperatorError, match="say that it was applied"):
         await resolve_bought(*known, esim.iccid, esim.ac, "ann", clock.now)
     await resolve_applied(*known, "ann", clock.now)
     await market.client.delivered(data["orderNo"])
