@@ -200,7 +200,7 @@ class Package(Answer, kw_only=True):
     speed: str
     ip_export: str
     top_up_support: bool
-    support_top_up_type: int
+    support_top_up_type: int | UnsetType = UNSET
     top_up_mode: PlanMode | UnsetType = UNSET
     max_quantity: int
     networks: tuple[Network, ...]
