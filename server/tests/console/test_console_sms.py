@@ -13,7 +13,7 @@ from support.money.refunds import bought, profiles
 from support.suppliers.sms import SMS, TEXT, installed, new, rows
 
 EVIL = '"><script>alert(1)</script>'
-FORM = re.compile(r'name="transaction_id" value="(console-[0-9a-f]{16})"')
+FORM = re.compile(r'/sms"(?:(?!</form>).)*?name="transaction_id" value="(console-[0-9a-f]{16})"', re.DOTALL)
 
 
 async def seen(browser: Browser, path: str) -> str:
