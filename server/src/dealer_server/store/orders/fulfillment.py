@@ -60,7 +60,7 @@ _PAID_AND_PENDING = """(SELECT created_at FROM ledger_entry e
     CASE WHEN i.recharges IS NULL THEN false ELSE EXISTS (SELECT FROM profile e
         JOIN profile p ON p.tenant_id = e.tenant_id AND p.profile_id = i.first_profile_id
         WHERE e.tenant_id = i.tenant_id AND e.recharges = i.recharges AND e.plan_no < p.plan_no
-        AND e.lifecycle_status = 'PENDING' AND NOT e.refunded AND (NOT e.failed OR e.held)) END AS blocked"""
+        AND e.lifecycle_status = 'PENDING' AND NOT e.refunded AND (NOT e.failed OR e.held) OFFSET 0) END AS blocked"""
 
 # The profiles are those of the snapshot the claim is made on; what changes until the answers are recorded is seen then.
 _CLAIM = f"""

@@ -112,7 +112,7 @@ _COLUMNS = """l.tenant_id, l.profile_id, l.order_id, l.line, l.supplier, l.iccid
     coalesce(b.sku, i.package_code) AS sku, b.supplier_ref, b.unit_ref,
     EXISTS (SELECT FROM profile r JOIN purchase a ON a.tenant_id = r.tenant_id AND a.profile_id = r.profile_id
         WHERE r.tenant_id = l.tenant_id AND r.recharges = l.profile_id AND r.plan_mode IS NULL
-        AND a.state IN ('SENT', 'PENDING', 'UNKNOWN', 'PARKED')) AS recharging,
+        AND a.state IN ('SENT', 'PENDING', 'UNKNOWN', 'PARKED') OFFSET 0) AS recharging,
     l.unused_until, l.plan_seconds, l.smdp_at, l.esim_at, l.ended_at, l.valid_until, l.eid, l.suspended_word_at,
     l.resumed_word_at, l.live_status, l.live_at, l.added_bytes, l.recharged_at"""
 _JOINED = """JOIN order_item i ON i.tenant_id = l.tenant_id AND i.order_id = l.order_id AND i.line = l.line

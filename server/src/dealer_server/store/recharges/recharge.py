@@ -17,7 +17,7 @@ SELECT p.tenant_id, p.order_id, p.profile_id, i.package_code, coalesce(l.supplie
         coalesce(l.supplier, i.supplier)) AS kind,
     p.iccid, p.cancelled, p.refunded, p.held,
     EXISTS (SELECT FROM void_request v WHERE v.tenant_id = p.tenant_id AND v.profile_id = p.profile_id
-        AND v.refund_id IS NULL AND v.outcome IS NULL) AS voiding,
+        AND v.refund_id IS NULL AND v.outcome IS NULL OFFSET 0) AS voiding,
     p.plan_use_status = 'ENDED' AND p.esim_status IS DISTINCT FROM 'USED_UP' AS expired,
     coalesce((SELECT max(r.plan_no) FROM profile r WHERE r.tenant_id = p.tenant_id AND r.recharges = p.profile_id), 1)
         AS plans
@@ -43,9 +43,10 @@ CROSS JOIN LATERAL (SELECT * FROM order_item i
 CROSS JOIN LATERAL (SELECT * FROM profile p WHERE p.tenant_id = key.tenant_id
     AND p.profile_id >= i.first_profile_id AND p.profile_id < i.first_profile_id + i.quantity OFFSET 0) p
 WHERE CASE WHEN p.recharges IS NULL THEN EXISTS (SELECT FROM profile r
-        WHERE r.tenant_id = p.tenant_id AND r.recharges = p.profile_id AND NOT r.refunded AND NOT r.cancelled)
+        WHERE r.tenant_id = p.tenant_id AND r.recharges = p.profile_id AND NOT r.refunded AND NOT r.cancelled
+        OFFSET 0)
     ELSE EXISTS (SELECT FROM purchase b WHERE b.tenant_id = p.tenant_id AND b.profile_id = p.profile_id
-        AND b.state NOT IN ('PLANNED', 'REJECTED', 'DROPPED')) END
+        AND b.state NOT IN ('PLANNED', 'REJECTED', 'DROPPED') OFFSET 0) END
 """
 
 
