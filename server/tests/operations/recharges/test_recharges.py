@@ -74,7 +74,7 @@ async def test_an_esim_that_is_used_up_lives_on_and_its_dealer_is_told(dealer: A
     assert (profile["dataUsageBytes"], profile["remainDataBytes"]) == (GB, GB)
     await receiver.received(7)
     told = [request.json for request in receiver.requests if request.json["orderNo"] == order["orderNo"]][-1]
-    assert "PLAN_USE_STARTED" in told["changeHints"] and "ESIM_STATUS_CHANGED" in told["changeHints"], told
+    assert told["changeHints"] == ["ESIM_STATUS_CHANGED", "PLAN_USE_STARTED", "USAGE_UPDATED"], told
     events = [
         request.json["eventType"] for request in receiver.requests if request.json["orderNo"] == applied["orderNo"]
     ]

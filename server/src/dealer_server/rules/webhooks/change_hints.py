@@ -79,7 +79,8 @@ def _profile_hints(known: Profile | None, after: Profile) -> Iterator[ChangeHint
             yield "PLAN_USE_STARTED"
         elif after.plan_use_status == "ENDED":
             yield "PLAN_USE_ENDED"
-    if (after.data_usage_bytes or 0) != (before.data_usage_bytes or 0):
+    recharged = before.remain_data_bytes is not UNSET and after.remain_data_bytes != before.remain_data_bytes
+    if (after.data_usage_bytes or 0) != (before.data_usage_bytes or 0) or recharged:
         yield "USAGE_UPDATED"
 
 
