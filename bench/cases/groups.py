@@ -3,7 +3,21 @@ machine that drifts disturbs all of them alike."""
 
 from collections.abc import Callable
 
-from bench.cases import console, dead, dev, life, locked, memory, orders, processes, reads, refunds, statements, stored
+from bench.cases import (
+    console,
+    dead,
+    dev,
+    life,
+    locked,
+    memory,
+    orders,
+    processes,
+    reads,
+    recharges,
+    refunds,
+    statements,
+    stored,
+)
 from bench.cases.suite import Bench
 from bench.cases.webhooks import group as webhooks
 
@@ -12,6 +26,7 @@ GROUPS: dict[str, Callable[[Bench], None]] = {
     "locked": locked.run,
     "processes": processes.run,
     "refunds": refunds.run,
+    "recharges": recharges.run,
     "reads": reads.run,
     "life": life.run,
     "statements": statements.run,

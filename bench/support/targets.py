@@ -100,6 +100,7 @@ _PLAIN = (
         lambda medians: medians["orders.locked"]["p99_ms"] / medians["orders.quiet"]["p99_ms"],
     ),
     Target("refunds, one dealer ÷ pgbench one by one", True, 3, _rate("refunds.hot.64", "pgbench.refunds")),
+    Target("recharges ÷ orders, one dealer", True, 0.90, _rate("recharges.hot.64", "orders.hot.64.beside")),
     Target("audit of 1 000 000 orders", False, 60, _value("audit", "seconds"), " s"),
     Target("stored: memory of that audit", False, 300, _value("audit", "rss_mb"), " MB"),
     Target("webhooks: deliveries, ordered", True, 3000, _value("webhooks.ours", "per_second"), "/s"),

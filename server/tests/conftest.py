@@ -13,6 +13,7 @@ from dealer_server.store import schema
 from support.api_client import ApiClient, Service, running_service
 from support.browser import Browser, browser, signed_in
 from support.databases import database_named
+from support.webhook_fixture import Receiver, listening
 
 _numbers = itertools.count(1)
 
@@ -58,6 +59,13 @@ async def service(database_url: str) -> AsyncIterator[Service]:
 
 
 @pytest.fixture
+async def exact(service: Service) -> AsyncIterator[None]:
+    """The audit finds nothing after each test. For `pytest.mark.usefixtures`."""
+    yield
+    assert await service.audit() == []
+
+
+@pytest.fixture
 async def dealer(service: Service) -> AsyncIterator[ApiClient]:
     """A fresh dealer with 1 000 USD and no limit of calls."""
     async with service.client(await service.tenant(balance="1000", qps=0)) as client:
@@ -82,4 +90,11 @@ async def admin(service: Service) -> AsyncIterator[Browser]:
 async def visitor(service: Service) -> AsyncIterator[Browser]:
     """A browser in which nobody has signed in."""
     async with browser(service) as one:
+        yield one
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    """A dealer's own server, to which webhooks are sent."""
+    async with listening(1) as [one]:
         yield one

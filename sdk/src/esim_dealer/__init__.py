@@ -57,7 +57,6 @@ if TYPE_CHECKING:
         Health,
         OrderCheck,
         Package,
-        Plan,
         Plans,
         ProfileRecord,
         Refund,
@@ -69,7 +68,7 @@ if TYPE_CHECKING:
         Voided,
         WebhookTest,
     )
-    from esim_dealer.wire.snapshot import OrderItem, Profile, Snapshot
+    from esim_dealer.wire.snapshot import OrderItem, Plan, Profile, Snapshot
     from esim_dealer.wire.vocabulary import ChangeHint, EventType
 
 # Imported when first asked for: who needs only the contract, as a server does, need not load an HTTP client.
@@ -124,7 +123,6 @@ _HOMES = {
         "Refund",
         "Region",
         "Sms",
-        "Plan",
         "Plans",
         "Suspended",
         "Topup",
@@ -132,7 +130,7 @@ _HOMES = {
         "Voided",
         "WebhookTest",
     ],
-    "esim_dealer.wire.snapshot": ["OrderItem", "Profile", "Snapshot"],
+    "esim_dealer.wire.snapshot": ["OrderItem", "Plan", "Profile", "Snapshot"],
     "esim_dealer.wire.vocabulary": ["ChangeHint", "EventType"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

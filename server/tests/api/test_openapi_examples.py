@@ -21,7 +21,8 @@ from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.delivery import delivery
 from dealer_server.rules.delivery.delivery import Codes
 from dealer_server.rules.lifecycle import lifecycle
-from dealer_server.rules.lifecycle.lifecycle import Lifecycle, Report
+from dealer_server.rules.lifecycle.lifecycle import Lifecycle
+from dealer_server.rules.lifecycle.report import Report
 from dealer_server.rules.money.wallet import Wallet
 from dealer_server.rules.orders import check, order, priced_lines, pricing, snapshot
 from dealer_server.rules.orders.model import Item, Order, Profile

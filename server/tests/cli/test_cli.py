@@ -509,6 +509,9 @@ async def test_dev_runs_everything_and_its_line_says_how_to_reach_it(folder: Pat
         assert await ok("migrate", env=env) == "the schema is up to date\n"
         assert json.loads(await ok("audit", "--json", env=env))["violated"] == []
         json.loads(await ok("tenant", "create", "--name", "second", "--json", env=env))
+        connection = await asyncpg.connect(env["DATABASE_URL"])  # as a folder of an older version
+        await connection.execute("DELETE FROM package WHERE package_code = 'TEST-TOPUP-OK'")
+        await connection.close()
         second = await run("dev", "--port", "0", "--data", str(data), env=environment(None))
         assert refusal(second) == f"data folder {data} is in use by process {process.pid}"
         await stopped(process, signal.SIGTERM, postgres_process(data))
@@ -518,6 +521,9 @@ async def test_dev_runs_everything_and_its_line_says_how_to_reach_it(folder: Pat
         same = ("appKey", "appSecret", "tenantId", "operator", "dealer")
         assert {name: again[name] for name in same} == {name: said[name] for name in same}
         assert len(await listed(environment(None) | again["env"])) == 2
+        connection = await asyncpg.connect(again["env"]["DATABASE_URL"])
+        assert await connection.fetchval("SELECT count(*) FROM package WHERE package_code = 'TEST-TOPUP-OK'") == 1
+        await connection.close()
         await stopped(process, signal.SIGINT, postgres_process(data))
 
     async with dev(data, "--fresh") as (process, fresh):

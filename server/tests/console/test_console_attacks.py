@@ -3,7 +3,6 @@
 import asyncio
 import re
 import secrets
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -28,7 +27,7 @@ from support.api_client import ApiClient, Service
 from support.browser import PASSWORDS, Browser, said, signed_in
 from support.console.refused_calls import kept, refuse
 from support.patience import PATIENCE
-from support.webhook_fixture import Receiver, Request, answer, listening
+from support.webhook_fixture import Receiver, Request, answer
 
 FORM = "application/x-www-form-urlencoded"
 BOMBS = {
@@ -46,12 +45,6 @@ BOMBS = {
 async def no_tries(service: Service) -> None:
     """Whatever the test before tried, this one's tries are the first of its address."""
     await value(service, "DELETE FROM console_try")
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with listening(1) as [one]:
-        yield one
 
 
 async def value(service: Service, sql: str, *args: object) -> Any:

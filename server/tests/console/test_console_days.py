@@ -21,7 +21,7 @@ from support.chromium import needs_chromium, opened, page_faults
 from support.console.people import PHONE, WORD, sign_in
 from support.patience import PATIENCE
 from support.store_fixture import stock_csv
-from support.webhook_fixture import Receiver, answer, listening
+from support.webhook_fixture import Receiver, answer
 
 EVIL = """'"><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7 * 7 }}"""
 SONS = f"{EVIL} & Sons"
@@ -42,12 +42,6 @@ async def service(database_url: str) -> AsyncIterator[Service]:
 async def chromium() -> AsyncIterator[Chromium]:
     async with opened() as browser:
         yield browser
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with listening(1) as [one]:
-        yield one
 
 
 @asynccontextmanager

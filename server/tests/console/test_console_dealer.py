@@ -29,7 +29,7 @@ from support.browser import PASSWORDS
 from support.money.refunds import bought, query, settled
 from support.money.refunds import profiles as profiles_of
 from support.patience import PATIENCE
-from support.webhook_fixture import Receiver, answer, listening
+from support.webhook_fixture import Receiver, answer
 
 ROLES = ("admin", "developer", "finance")
 PAGES = [page for page in routing.declared_pages() if page.kinds == {"dealer"}]
@@ -78,12 +78,6 @@ async def people(service: Service, dealer: ApiClient) -> AsyncIterator[People]:
             await stack.enter_async_context(http)
             found[role] = await signed_in(service, dealer.tenant_id, role, http)
         yield found
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with listening(1) as [receiver]:
-        yield receiver
 
 
 async def until(browser: Browser, path: str, word: str) -> str:

@@ -6,7 +6,6 @@ import io
 import json
 import re
 import secrets
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -32,13 +31,6 @@ from support.supplier_setup import Source, fresh, set_up
 from support.webhook_fixture import Receiver, answer
 
 ROLES = ("admin", "finance", "support", "readonly")
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    one = await Receiver().start()
-    yield one
-    await one.close()
 
 
 # Orders

@@ -11,7 +11,7 @@ from support.api_client import ApiClient, Service
 from support.browser import Browser
 from support.chromium import needs_chromium, opened
 from support.console.operator_pages import failed_for_good, park
-from support.webhook_fixture import Receiver, listening
+from support.webhook_fixture import Receiver
 
 PHONE = {"width": 390, "height": 844}
 THUMB = 32  # CSS pixels
@@ -23,12 +23,6 @@ pytestmark = needs_chromium
 async def chromium() -> AsyncIterator[Chromium]:
     async with opened() as browser:
         yield browser
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with listening(1) as [receiver]:
-        yield receiver
 
 
 @pytest.fixture

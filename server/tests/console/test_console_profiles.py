@@ -18,7 +18,7 @@ from dealer_server.store.console.profiles import ProfileFilter
 from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.console.operator_pages import acts, does, fill, see
-from support.money.refunds import bought, query
+from support.money.refunds import bought, query, settled
 from support.money.refunds import profiles as profiles_of
 from support.patience import PATIENCE
 
@@ -179,6 +179,7 @@ async def test_a_void_or_undelivered_profile_has_no_code_and_looking_is_no_act(
 ):
     failed = (await dealer.order("TEST-FAIL")).data
     await dealer.delivered(failed["orderNo"])
+    assert (await settled(dealer, failed))["orderStatus"] == "REFUNDED"
     void = await one_bought(dealer)
     await dealer.post("/esim/profile/cancel", {"iccid": void["iccid"]})
     for profile in (profiles_of(failed)[0], void):

@@ -24,15 +24,10 @@ from support.money.refunds import bought, profiles, query
 from support.patience import PATIENCE
 from support.supplier_setup import Source, fresh, set_up
 
+pytestmark = pytest.mark.usefixtures("exact")
+
 GB = 2**30
 SETTINGS = {"baseUrl": "http://127.0.0.1:9", "accessCode": "ours", "secretKey": "hush hush"}
-
-
-@pytest.fixture(autouse=True)
-async def exact(service: Service) -> AsyncIterator[None]:
-    """The audit finds nothing after each test."""
-    yield
-    assert await service.audit() == []
 
 
 @pytest.fixture

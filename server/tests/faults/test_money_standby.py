@@ -121,6 +121,8 @@ async def test_a_refund_is_invisible_until_the_standby_has_it_and_is_credited_on
         await Watch(bank.look).somebody_waits()
         assert (await bank.entries("REFUND"), await bank.balance()) == (credited, balance) and not again.done()
     reply = await again
+    if reply.code == "900001":  # it waited for the lock for as long as a call may: the dealer asks again
+        reply = await refund(bank.client, sent.names)
     assert (reply.code, reply.data["status"], reply.data["duplicate"]) == ("000000", "REFUNDED", True)
     assert await bank.entries("REFUND") == credited + 1
     assert float(await bank.balance()) == pytest.approx(float(balance) + 1.80)

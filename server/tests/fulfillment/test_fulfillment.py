@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from dealer_server.db.session import Session
+from dealer_server.fulfillment.builtin.fulfiller import Fulfiller
 from dealer_server.fulfillment.builtin.lines import BuiltinLines
 from dealer_server.fulfillment.engine import Context
 from dealer_server.fulfillment.retry import lock_retry_seconds, retry_seconds
@@ -498,7 +499,7 @@ async def test_a_worker_told_to_stop_records_what_it_knows(fixture: StoreFixture
             await asyncio.Event().wait()
         return real
 
-    running = asyncio.create_task(fixture.fulfiller(Network(hangs_at_the_second)).run(asyncio.Event()))
+    running = asyncio.create_task(fixture.fulfiller(Network(hangs_at_the_second)).run())
     await asyncio.wait_for(hanging.wait(), PATIENCE)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -559,25 +560,26 @@ async def test_a_poisonous_order_fails_alone_and_is_tried_ever_later(fixture: St
 
 
 @contextlib.asynccontextmanager
-async def running(
-    fixture: StoreFixture, wake: asyncio.Event, changed: asyncio.Event, *suppliers: Builtin
-) -> AsyncIterator[None]:
-    task = asyncio.create_task(fixture.fulfiller(*suppliers, changed=changed.set).run(wake))
+async def running(fixture: StoreFixture, changed: asyncio.Event, *suppliers: Builtin) -> AsyncIterator[Fulfiller]:
+    fulfiller = fixture.fulfiller(*suppliers, changed=changed.set)
+    task = asyncio.create_task(fulfiller.run())
     try:
-        yield
+        yield fulfiller
     finally:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
 
-@pytest.mark.parametrize("woken", [True, False])
-async def test_the_loop_finds_new_work_with_or_without_being_woken(fixture: StoreFixture, dealer: int, woken: bool):
-    wake, changed = asyncio.Event(), asyncio.Event()
-    async with running(fixture, wake, changed):
+@pytest.mark.parametrize("woken", ["simulated", "", "stock", None])
+async def test_the_loop_finds_new_work_with_or_without_being_woken(
+    fixture: StoreFixture, dealer: int, woken: str | None
+):
+    changed = asyncio.Event()
+    async with running(fixture, changed) as fulfiller:
         order_id = await fixture.order(dealer, ("TEST-OK", 1))
-        if woken:
-            wake.set()
+        if woken is not None:
+            fulfiller.wake(woken)
         await asyncio.wait_for(changed.wait(), PATIENCE)
     assert statuses(await fixture.load(dealer, order_id))[0] == "COMPLETED"
 
@@ -585,17 +587,17 @@ async def test_the_loop_finds_new_work_with_or_without_being_woken(fixture: Stor
 async def test_a_supplier_that_hangs_holds_up_no_other(fixture: StoreFixture, dealer: int):
     await fixture.load_stock(1)
     stuck = await fixture.order(dealer, ("TEST-OK", 1))
-    hanging, wake, changed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    hanging, changed = asyncio.Event(), asyncio.Event()
 
     async def hangs(unit: Unit, real: Outcome) -> Outcome:
         hanging.set()
         await asyncio.Event().wait()
         return real
 
-    async with running(fixture, wake, changed, Network(hangs)):
+    async with running(fixture, changed, Network(hangs)) as fulfiller:
         await asyncio.wait_for(hanging.wait(), PATIENCE)
         order_id = await fixture.order(dealer, ("DEMO-STOCK", 1))
-        wake.set()
+        fulfiller.wake("stock")
         await asyncio.wait_for(changed.wait(), PATIENCE)
         assert statuses(await fixture.load(dealer, order_id))[0] == "COMPLETED"
         assert statuses(await fixture.load(dealer, stuck))[0] == "PAID"
@@ -629,6 +631,6 @@ async def test_lines_of_a_supplier_not_set_up_are_told_of(
     await fixture.load_stock(1)
     await fixture.order(dealer, ("DEMO-STOCK", 1))
     changed = asyncio.Event()
-    async with running(fixture, asyncio.Event(), changed):
+    async with running(fixture, changed):
         await asyncio.wait_for(changed.wait(), PATIENCE)
     assert "es2:gone" in "".join(capfd.readouterr())

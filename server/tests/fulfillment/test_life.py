@@ -15,7 +15,7 @@ from dealer_server.fulfillment.lifecycle_tracker import (
     LifecycleTracker,
     PollingSource,
 )
-from dealer_server.rules.lifecycle.lifecycle import Report
+from dealer_server.rules.lifecycle.report import Report
 from dealer_server.rules.orders.model import Profile
 from dealer_server.suppliers.builtin.simulated import Simulated
 from dealer_server.suppliers.contract import (

@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import json
 import secrets
-from collections.abc import AsyncIterator
 from decimal import Decimal
 from typing import Any
 
@@ -16,14 +15,10 @@ from dealer_server.operations.topups.review import approve_topup, reject_topup
 from support.api_client import ApiClient, Service
 from support.processes import environment, run
 
+pytestmark = pytest.mark.usefixtures("exact")
+
 STATEMENT, TOPUP, QUERY = "/account/statement", "/account/topup", "/account/topup/query"
 CANCEL = "/account/topup/cancel"
-
-
-@pytest.fixture(autouse=True)
-async def exact(service: Service) -> AsyncIterator[None]:
-    yield
-    assert await service.audit() == []
 
 
 async def request_topup(dealer: ApiClient, amount: str = "50", **call: Any) -> dict[str, Any]:

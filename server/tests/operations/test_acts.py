@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
@@ -18,11 +17,7 @@ from support.api_client import ApiClient, Service
 from support.databases import database_named
 from support.processes import Done, environment, run
 
-
-@pytest.fixture(autouse=True)
-async def exact(service: Service) -> AsyncIterator[None]:
-    yield
-    assert await service.audit() == []
+pytestmark = pytest.mark.usefixtures("exact")
 
 
 async def acts(service: Service, dealer: ApiClient) -> list[dict[str, Any]]:

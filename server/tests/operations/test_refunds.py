@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
 from decimal import Decimal
 from typing import Any
 
@@ -17,14 +16,9 @@ from support.api_client import ApiClient, Service, running_service
 from support.money.refunds import PRICE, bought, named, profiles, query, refund, settled
 from support.patience import PATIENCE
 from support.supplier_setup import fresh
-from support.webhook_fixture import Receiver, listening
+from support.webhook_fixture import Receiver
 
-
-@pytest.fixture(autouse=True)
-async def exact(service: Service) -> AsyncIterator[None]:
-    """The audit finds nothing after each test."""
-    yield
-    assert await service.audit() == []
+pytestmark = pytest.mark.usefixtures("exact")
 
 
 async def balance(dealer: ApiClient) -> Decimal:
@@ -479,9 +473,3 @@ async def test_a_cancellation_completes_when_the_supplier_is_slow(dealer: ApiCli
         while not profiles(await query(dealer, order))[0]["cancelled"]:
             await asyncio.sleep(0.02)
     assert (await dealer.post("/esim/profile/cancel", {"iccid": iccid})).data["asyncStatus"] == "COMPLETED"
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with listening(1) as [receiver]:
-        yield receiver

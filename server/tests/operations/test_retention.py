@@ -17,7 +17,6 @@ from support.webhook_fixture import (
     Receiver,
     WebhookFixture,
     deliver_all,
-    listening,
     webhook_fixture,
 )
 
@@ -35,12 +34,6 @@ RETENTION: dict[Kind, timedelta] = {
 async def webhooks(database_url: str) -> AsyncIterator[WebhookFixture]:
     async with webhook_fixture(database_url) as webhooks:
         yield webhooks
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with listening(1) as [receiver]:
-        yield receiver
 
 
 @asynccontextmanager

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,24 +11,13 @@ from dealer_server.store.tenants import data_key
 from support.api_client import ApiClient, Reply, Service
 from support.money.refunds import bought, profiles, query, refund
 from support.store_fixture import stock_csv
-from support.webhook_fixture import Receiver, listening
+from support.webhook_fixture import Receiver
+
+pytestmark = pytest.mark.usefixtures("exact")
 
 SUSPEND, UNSUSPEND, CANCEL = "/esim/profile/suspend", "/esim/profile/unsuspend", "/esim/profile/cancel"
 BOTH = (SUSPEND, UNSUSPEND)
 NOBODYS = "8900000000000000009"
-
-
-@pytest.fixture(autouse=True)
-async def exact(service: Service) -> AsyncIterator[None]:
-    """The audit finds nothing after each test."""
-    yield
-    assert await service.audit() == []
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with listening(1) as [receiver]:
-        yield receiver
 
 
 def name(order: dict[str, Any], number: int = 0) -> dict[str, int]:

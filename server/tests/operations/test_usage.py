@@ -2,7 +2,6 @@
 the dealer is told of it."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,25 +13,14 @@ from support.api_client import ApiClient, Reply, Service, running_service
 from support.money.refunds import bought, named, profiles, query, refund
 from support.patience import PATIENCE
 from support.store_fixture import stock_csv
-from support.webhook_fixture import Receiver, listening
+from support.webhook_fixture import Receiver
+
+pytestmark = pytest.mark.usefixtures("exact")
 
 GB = 2**30
 STEPS = ("DOWNLOAD", "INSTALL", "ENABLE", "START", "USE", "EXPIRE", "DELETE")
 PATHS = ("/esim/profile/usage", "/test/profile/advance")
 NOBODYS = "8900000000000000009"
-
-
-@pytest.fixture(autouse=True)
-async def exact(service: Service) -> AsyncIterator[None]:
-    """The audit finds nothing after each test."""
-    yield
-    assert await service.audit() == []
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with listening(1) as [receiver]:
-        yield receiver
 
 
 def iccid(order: dict[str, Any], number: int = 0) -> str:

@@ -342,7 +342,7 @@ def test_production_differs_from_test_by_the_scripted_and_the_demo_packages_only
     assert {p.package_code for p in TEST[: -len(PRODUCTION)]} == {
         *("TEST-OK", "TEST-DELAY", "TEST-PARTIAL", "TEST-FAIL", "TEST-STOCKOUT"),
         *("TEST-ASYNC", "TEST-REVIEW", "TEST-REJECT", "TEST-LIFECYCLE", "DEMO-STOCK"),
-        *("TEST-TOPUP-OK", "TEST-TOPUP-DELAY", "TEST-TOPUP-FAIL"),
+        *[f"TEST-TOPUP-{what}" for what in ("OK", "DELAY", "FAIL", "QUEUE", "ASYNC")],
     }
     assert {p.supplier for p in PRODUCTION} == {"simulated"}
 
@@ -358,10 +358,10 @@ def test_scripted_packages_are_as_decided():
 
 def test_scripted_recharges_fit_the_scripted_packages_that_are_delivered_by_the_simulated_supplier():
     recharges = [p for p in TEST if p.type == "TOPUP"]
-    assert [(p.data_bytes, p.duration, p.price, p.supplier) for p in recharges] == [(GB, 7, 12_000, "simulated")] * 3
+    assert [(p.data_bytes, p.duration, p.price, p.supplier) for p in recharges] == [(GB, 7, 12_000, "simulated")] * 5
     for base in TEST:
         expected = base.package_code.startswith("TEST-") and base.supplier == "simulated" and base.type == "BASE"
-        assert [recharge.fits(one, base) for one in recharges] == [expected] * 3, base.package_code
+        assert [recharge.fits(one, base) for one in recharges] == [expected] * 5, base.package_code
 
 
 def test_the_demo_package_is_sold_from_stock():
@@ -513,7 +513,7 @@ def test_an_empty_file_is_a_fault(text: str):
         (FRANCE, "the first line must be the header: packageCode,packageName,"),
         (HEADER.replace(",", ";"), "cells are separated by semicolons; save the file with commas"),
         (HEADER.replace(",", "\t"), "cells are separated by tabs; save the file with commas"),
-        (HEADER + "," * 5_000, "the header has 5008 columns; there are 30"),
+        (HEADER + "," * 5_000, "the header has 5008 columns; there are 31"),
         ("\x00\x01PK\x03", "the first line must be the header"),
         ('"packageCode', "cannot be read as CSV: a quotation mark is never closed"),
     ],

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from dealer_server.rules.delivery import delivery
 from dealer_server.rules.lifecycle import lifecycle as life
-from dealer_server.rules.lifecycle.lifecycle import Lifecycle, Report
+from dealer_server.rules.lifecycle.lifecycle import Lifecycle
+from dealer_server.rules.lifecycle.report import Report
 from dealer_server.rules.orders import snapshot
 from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.rules.orders.snapshot import Links

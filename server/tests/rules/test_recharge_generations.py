@@ -9,20 +9,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dealer_server.rules.lifecycle import lifecycle as life
-from dealer_server.rules.lifecycle.lifecycle import Lifecycle, Recharge, Report
-from dealer_server.rules.orders.model import Profile
+from dealer_server.rules.lifecycle.lifecycle import Lifecycle
+from dealer_server.rules.lifecycle.report import Report
+from dealer_server.rules.orders import plans
+from dealer_server.rules.orders.model import AppliedPlan, Profile
 from rules.test_life_rules import DAY, GB, NEW, REPORTS, TERMS, at, esim, told, used
 
 RECHARGED = at(DAY)
-ADDED = Recharge(data_bytes=GB, seconds=7 * DAY)
+ADDED = AppliedPlan(2, "ADD", 72, "MORE", data_bytes=GB, seconds=7 * DAY, applied_at=RECHARGED)
 State = tuple[Profile, Lifecycle]
 FIRST = st.lists(REPORTS.map(lambda report: msgspec.structs.replace(report, generation=1)), max_size=6)
 SECOND = st.lists(REPORTS.map(lambda report: msgspec.structs.replace(report, generation=2)), max_size=6)
 
 
-def recharged(*before: Report, after: tuple[Report, ...] = (), added: Recharge = ADDED) -> State:
-    profile, known = life.recharge(*told(*before), added, RECHARGED)
+def recharged(*before: Report, after: tuple[Report, ...] = (), added: AppliedPlan = ADDED) -> State:
+    profile, known = recharge(*told(*before), added)
     return told(*after, profile=profile, known=known)
+
+
+def recharge(profile: Profile, known: Lifecycle, added: AppliedPlan = ADDED) -> State:
+    return life.recharge(plans.with_first(profile, 71, "PLAIN"), known, added)
 
 
 @given(FIRST, SECOND, st.data())
@@ -67,7 +73,7 @@ def test_what_was_never_used_waits_for_its_first_use():
 def test_what_time_ended_lives_on_for_the_period_added():
     profile, known = life.by_time(*told(esim("IN_USE", 0)), at(8 * DAY))
     assert profile.plan_use_status == "ENDED"
-    profile, known = life.recharge(profile, known, ADDED, at(8 * DAY))
+    profile, known = recharge(profile, known, msgspec.structs.replace(ADDED, applied_at=at(8 * DAY)))
     assert profile.plan_use_status == "STARTED"
     assert life.by_time(profile, known, at(13 * DAY)) == (profile, known)
     assert life.by_time(profile, known, at(14 * DAY))[0].plan_use_status == "ENDED"
@@ -75,20 +81,21 @@ def test_what_time_ended_lives_on_for_the_period_added():
 
 def test_unlimited_stays_unlimited_and_makes_unlimited():
     unlimited = msgspec.structs.replace(NEW, data_total_bytes=None)
-    assert life.recharge(unlimited, TERMS, ADDED, RECHARGED)[0].data_total_bytes is None
-    assert recharged(added=Recharge(None, DAY))[0].data_total_bytes is None
+    assert recharge(unlimited, TERMS)[0].data_total_bytes is None
+    assert recharged(added=msgspec.structs.replace(ADDED, data_bytes=None))[0].data_total_bytes is None
 
 
 def test_a_supplier_that_says_the_new_end_is_believed():
     end = at(40 * DAY)
-    profile, _ = recharged(esim("IN_USE", 1), added=Recharge(GB, None, ends_at=end))
+    profile, _ = recharged(esim("IN_USE", 1), added=msgspec.structs.replace(ADDED, seconds=None, ends_at=end))
     assert profile.plan_use_end_at == end
 
 
 def test_nothing_is_added_to_what_is_cancelled():
     cancelled = told(esim("CANCEL"))[0]
-    profile, known = recharged(esim("CANCEL"))
-    assert (profile, known.generation) == (cancelled, 2)
+    profile, _ = recharged(esim("CANCEL"))
+    assert profile == msgspec.structs.replace(cancelled, plans=profile.plans)
+    assert [plan.status for plan in plans.applied(profile)] == ["CANCELLED", "CANCELLED"]
 
 
 def test_a_cancellation_counts_in_whatever_generation_it_was_told():

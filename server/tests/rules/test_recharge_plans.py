@@ -7,37 +7,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dealer_server.rules.lifecycle import lifecycle
+from dealer_server.rules.lifecycle.report import Report
 from dealer_server.rules.orders import plans
-from dealer_server.rules.orders.model import Profile
-from rules.test_life_rules import GB, NEW
+from dealer_server.rules.orders.model import AppliedPlan, Profile
+from rules.test_life_rules import DELIVERED_AT, GB, NEW, TERMS
 
 VOLUMES = st.lists(st.integers(1, 3 * GB), min_size=1, max_size=5)
 
 
-def recharge(plan_no: int, volume: int | None = GB, **changed: Any) -> Profile:
-    made = Profile(
-        100 + plan_no,
-        "DELIVERED",
-        recharges=NEW.profile_id,
-        plan_no=plan_no,
-        plan_mode="ADD",
-        data_total_bytes=volume,
-    )
-    return msgspec.structs.replace(made, **changed)
-
-
 def pending(plan_no: int, **changed: Any) -> Profile:
-    return recharge(plan_no, None, lifecycle_status="PENDING", plan_mode=None, **changed)
+    return msgspec.structs.replace(Profile(100 + plan_no, recharges=NEW.profile_id, plan_no=plan_no), **changed)
 
 
-def esim(total: int | None, used: int = 0, **changed: Any) -> Profile:
-    return msgspec.structs.replace(NEW, data_total_bytes=total, data_usage_bytes=used, **changed)
+def made(plan_no: int, **changed: Any) -> Profile:
+    return pending(plan_no, lifecycle_status="DELIVERED", plan_mode="ADD", data_total_bytes=GB, **changed)
+
+
+def esim(first: int | None, *added: int | None, used: int = 0, **changed: Any) -> Profile:
+    """An eSIM that was sold with the first volume, to which the others were added."""
+    volumes = (first, *added)
+    total = None if None in volumes else sum(volume or 0 for volume in volumes)
+    applied = [
+        AppliedPlan(number, "ADD" if number > 1 else None, 70 + number, "MORE", volume, begun_at=DELIVERED_AT)
+        for number, volume in enumerate(volumes, 1)
+    ]
+    return msgspec.structs.replace(NEW, data_total_bytes=total, data_usage_bytes=used, plans=tuple(applied), **changed)
 
 
 @given(VOLUMES, st.integers(0, 20 * GB), st.sampled_from(["STARTED", "ENDED"]))
 def test_usage_of_all_plans_is_the_counter(volumes: list[int], used: int, status: str):
-    base = esim(sum(volumes), used, plan_use_status=status)
-    found = plans.of(base, [recharge(number, volume) for number, volume in enumerate(volumes[1:], 2)])
+    found = plans.applied(esim(*volumes, used=used, plan_use_status=status))
     assert [plan.total_bytes for plan in found] == volumes
     assert sum(plan.used_bytes for plan in found) == used
     assert all(plan.used_bytes <= (plan.total_bytes or 0) for plan in found[:-1])
@@ -46,7 +46,7 @@ def test_usage_of_all_plans_is_the_counter(volumes: list[int], used: int, status
 
 
 def test_an_unlimited_plan_takes_all_usage_that_follows():
-    found = plans.of(esim(None, 5 * GB, plan_use_status="STARTED"), [recharge(2), recharge(3)])
+    found = plans.applied(esim(None, GB, GB, used=5 * GB, plan_use_status="STARTED"))
     assert [(plan.total_bytes, plan.used_bytes) for plan in found] == [(None, 5 * GB), (GB, 0), (GB, 0)]
 
 
@@ -58,26 +58,27 @@ def test_an_unlimited_plan_takes_all_usage_that_follows():
         (pending(2, failed=True), "FAILED"),
         (pending(2, failed=True, refunded=True, cancelled=True), "FAILED"),
         (pending(2, refunded=True, cancelled=True), "CANCELLED"),
-        (recharge(2), "QUEUED"),
+        (made(2), "QUEUED"),
+        (made(2, cancelled=True, refunded=True), "CANCELLED"),
     ],
 )
 def test_the_status_of_a_recharge_by_itself(profile: Profile, status: str):
     assert plans.status(profile) == status
-    assert plans.of(esim(2 * GB), [profile])[1].status == status
 
 
-def test_one_that_waits_between_others_takes_no_usage():
-    found = plans.of(
-        esim(2 * GB, GB + 1, plan_use_status="STARTED"), [pending(2), recharge(3), pending(4, failed=True)]
-    )
-    assert [(plan.status, plan.used_bytes) for plan in found] == [
-        ("ENDED", GB),
-        ("PENDING", 0),
-        ("ACTIVE", 1),
-        ("FAILED", 0),
-    ]
+def test_what_a_supplier_tells_beyond_the_recharges_is_the_first_plans():
+    for generation, told in ((1, 3 * GB), (2, 4 * GB)):
+        report = Report(DELIVERED_AT, data_total_bytes=told, generation=generation)
+        profile, _ = lifecycle.apply(esim(GB, GB), TERMS, report)
+        assert [plan.total_bytes for plan in plans.applied(profile)] == [3 * GB, GB]
+        assert profile.data_total_bytes == 4 * GB
+
+
+def test_a_plan_that_is_used_up_is_over():
+    found = plans.applied(esim(GB, GB, used=GB + 1, plan_use_status="STARTED"))
+    assert [(plan.status, plan.used_bytes) for plan in found] == [("ENDED", GB), ("ACTIVE", 1)]
 
 
 def test_the_plans_of_a_void_esim_are_void():
-    void = esim(2 * GB, 5, plan_use_status="STARTED", cancelled=True, lifecycle_status="CANCELLED")
-    assert [plan.status for plan in plans.of(void, [recharge(2)])] == ["CANCELLED", "CANCELLED"]
+    void = esim(GB, GB, used=5, plan_use_status="STARTED", cancelled=True, lifecycle_status="CANCELLED")
+    assert [plan.status for plan in plans.applied(void)] == ["CANCELLED", "CANCELLED"]

@@ -33,13 +33,14 @@ from dealer_server.operations.orders.place import OrderBatcher
 from dealer_server.operations.tenants.create import create_tenant
 from dealer_server.operations.tenants.set_terms import Terms, set_tenant
 from dealer_server.rules.delivery import delivery
-from dealer_server.rules.delivery.delivery import Codes, Failed, Recharged, Result
-from dealer_server.rules.orders import identity
-from dealer_server.rules.orders.model import Order
-from dealer_server.rules.orders.order import STOCK, OrderRequest, Placed, Recharge
+from dealer_server.rules.delivery.delivery import AddedPlan, Codes, Failed, Result
+from dealer_server.rules.orders import identity, plans
+from dealer_server.rules.orders.model import AppliedPlan, Order
+from dealer_server.rules.orders.order import STOCK, NextPlan, OrderRequest, Placed
 from dealer_server.rules.orders.priced_lines import OrderLine
 from dealer_server.store.audit.audit_log import ACT
 from dealer_server.store.audit.invariants import QUERIES
+from dealer_server.store.profiles.plans import written
 from dealer_server.store.suppliers.stock import Loaded
 from dealer_server.store.tenants import data_key
 
@@ -111,17 +112,23 @@ async def prepared(database_url: str) -> Prepared:
 async def recharge(database: Database, keys: DataKeys, tenant_id: int, order_id: int) -> dict[str, int]:
     """The first eSIM of an order is recharged."""
     async with database.connection() as connection:
-        esim = (await store.order.load(connection, [(tenant_id, order_id)], keys))[tenant_id, order_id].profiles[0]
+        sold = (await store.order.load(connection, [(tenant_id, order_id)], keys))[tenant_id, order_id]
+        esim = sold.profiles[0]
         await connection.execute(
-            "INSERT INTO profile_life (tenant_id, profile_id, order_id, line, supplier, iccid, created_at, added_bytes)"
-            " VALUES ($1, $2, $3, 0, 'simulated', $4, $5, '{1024}')",
+            "INSERT INTO profile_life (tenant_id, profile_id, order_id, line, supplier, iccid, created_at)"
+            " VALUES ($1, $2, $3, 0, 'simulated', $4, $5)",
             *(tenant_id, esim.profile_id, order_id, esim.iccid, begun_at()),
         )
-    added = Recharge(esim.profile_id, 2, order_id)
+    added = NextPlan(esim.profile_id, 2, order_id, sold.version)
     order = msgspec.structs.replace(wanted(tenant_id, "a-recharge", line("PLAIN", 1)), recharge=added)
     ids = await place(database, [order])
     async with database.connection() as connection:
         await fulfil(connection, keys, tenant_id, ids["a-recharge"], "a-recharge")
+        plan = AppliedPlan(2, "ADD", ids["a-recharge"], "PLAIN", 1024, applied_at=begun_at(), begun_at=begun_at())
+        recharged = msgspec.structs.replace(esim, plans=(*plans.with_first(esim, order_id, "PLAIN").plans, plan))
+        await connection.execute(
+            "UPDATE profile SET plans = $1 WHERE profile_id = $2", written(recharged.plans), esim.profile_id
+        )
     return ids
 
 
@@ -181,7 +188,7 @@ async def fulfil(connection: Connection, keys: DataKeys, tenant_id: int, order_i
             Failed() if name == "b-failed" else Codes(iccid, CODE.format(profile.profile_id), "token")
         )
         if name == "a-recharge":
-            answers[profile.profile_id] = Recharged("ADD", 1024, None)
+            answers[profile.profile_id] = AddedPlan("ADD", 1024, None)
     after = delivery.allocate(order, answers, frozenset(item.line for item in order.items), begun_at())
     await write(connection, keys, after)
     if name == "a-stock":
@@ -694,13 +701,18 @@ FAULTS = (
         "a-recharge",
     ),
     Fault("a plan is missing", "UPDATE profile SET plan_no = 4 WHERE order_id = {a_recharge}", "A26", "a"),
-    Fault(
-        "an eSIM without what its recharge added",
-        "UPDATE profile_life SET added_bytes = '{{}}' WHERE order_id = {a_delivered}",
-        "A26",
-        "a",
-        "a-delivered",
-    ),
+    *[
+        Fault(what, f"UPDATE profile SET plans = {value} WHERE order_id = {{a_delivered}}", "A26", "a", "a-delivered")
+        for what, value in (
+            ("an eSIM without what its recharge added", "NULL"),
+            ("an eSIM without the plan it was sold with", "plans - 0"),
+            ("a plan of another volume", "jsonb_set(plans, '{{1,data_bytes}}', '1')"),
+            ("a plan of another order", "jsonb_set(plans, '{{1,order_id}}', '1')"),
+            ("a plan that is queued at the eSIM alone", "jsonb_set(plans, '{{1,mode}}', '\"QUEUE\"')"),
+            ("a plan that a refund holds at the eSIM alone", "jsonb_set(plans, '{{1,held}}', 'true')"),
+            ("a plan that is cancelled at the eSIM alone", "jsonb_set(plans, '{{1,cancelled}}', 'true')"),
+        )
+    ],
     Fault("a purchase that waits since long", purchase("PLANNED", "NULL", LONG_AGO), "A16", "a", "a-paid"),
     Fault(
         "codes that were never bought",
@@ -1137,21 +1149,23 @@ async def test_the_report_is_json_for_programs_and_text_for_people(prepared: Pre
 @pytest.mark.parametrize("scope", (WHOLE, INCREMENTAL), ids=("whole", "incremental"))
 async def test_an_audit_beside_orders_sees_them_whole(prepared: Prepared, dsn: str, scope: Scope) -> None:
     database = await Database.open(dsn)
-    orders = [wanted(prepared.ids["ab"[n % 2]], f"beside-{n}", line("PLAIN", 2)) for n in range(100)]
+    stop = asyncio.Event()
 
-    async def fixture() -> None:
-        for start in range(0, len(orders), 10):
-            await place(database, orders[start : start + 10])
+    async def order_on() -> int:
+        batches = 0
+        while not stop.is_set():
+            orders = [wanted(prepared.ids["ab"[n % 2]], f"beside-{batches}-{n}", line("PLAIN", 2)) for n in range(10)]
+            await place(database, orders)
+            batches += 1
+        return batches
 
-    shopping = asyncio.create_task(fixture())
-    audited = 0
-    while not shopping.done():
+    shopping = asyncio.create_task(order_on())
+    for _ in range(3):
         assert (await check_invariants(database, MASTER_KEYS, prepared.data_keys, begun_at(), scope)).violated == []
-        audited += 1
-    await shopping
+    stop.set()
+    assert await shopping > 1
     assert (await check_invariants(database, MASTER_KEYS, prepared.data_keys, begun_at(), scope)).violated == []
     await database.close()
-    assert audited > 1
 
 
 # lifecycle_status, failed, refunded, cancelled, has codes

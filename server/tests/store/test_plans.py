@@ -16,6 +16,8 @@ from dealer_server.operations.retention.sweep import Sweeper
 from dealer_server.rules.retention.retention import Kind
 from support.api_client import ApiClient, Service, running_service
 from support.databases import database_named
+from support.money.recharges import plans, recharged
+from support.money.refunds import refund
 from support.webhook_fixture import Receiver
 
 GROWING = {"orders", "order_item", "profile", "profile_life", "ledger_entry", "webhook_delivery", "webhook_attempt"}
@@ -108,14 +110,18 @@ async def test_every_statement_of_the_sweep_finds_its_rows_by_key(database_url: 
 
 
 async def _trade(dealer: ApiClient, receiver: Receiver) -> None:
-    """Orders with both webhooks, a repeated order, a refund, a cancellation."""
+    """Orders with both webhooks, a repeated order, a refund, a cancellation, recharges and the refund of one."""
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     placed = await asyncio.gather(*[dealer.order() for _ in range(12)])
     orders = [await dealer.delivered(reply.data["orderNo"]) for reply in placed]
     assert (await dealer.order(transactionId=orders[0]["transactionId"])).data["duplicate"]
-    await dealer.post("/esim/refund", {"orderNo": orders[0]["orderNo"]})
+    await refund(dealer, orders[0])
     profile = orders[1]["items"][0]["profiles"][0]
     await dealer.post("/esim/profile/cancel", {"profileId": profile["profileId"]})
+    await recharged(dealer, orders[2])
+    queued = await recharged(dealer, orders[2], "TEST-TOPUP-QUEUE")
+    assert (await refund(dealer, queued)).code == "000000"
+    assert len(await plans(dealer, orders[2])) == 3
     await receiver.received(2 * len(orders) + 1)
 
 

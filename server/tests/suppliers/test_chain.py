@@ -22,7 +22,7 @@ from dealer_server.suppliers.contract import (
     Pending,
     ProfileReport,
     Purchase,
-    Recharged,
+    RechargedEsim,
     Rejected,
     Unasked,
     Unit,
@@ -233,12 +233,15 @@ async def test_a_suspension_is_passed_on_and_ended_again(two: Two):
 async def test_a_suspension_at_a_is_seen_at_b_and_can_be_ended_there(two: Two):
     data, bought = await two.delivered()
     there = {"profileId": int(only(bought)["profileId"])}
-    for step in ("ENABLE", "START"):
-        assert (await two.at_a.post("/test/profile/advance", there | {"step": step})).code == "000000"
+    assert (await two.at_a.post("/test/profile/advance", there | {"step": "START"})).code == "000000"
     assert (await two.at_a.post("/esim/profile/suspend", there)).code == "000000"
     seen = only(await two.until(data["orderNo"], lambda order: only(order).get("suspended", False)))
     assert (seen["esimStatus"], seen["planUseStatus"]) == ("IN_USE", "STARTED")
     assert seen["suspendedAt"] == only(await two.bought())["suspendedAt"]
+    await asyncio.sleep(1.1)  # updateTime is in whole seconds
+    assert (await two.at_a.post("/test/profile/advance", there | {"step": "ENABLE"})).code == "000000"
+    seen = only(await two.until(data["orderNo"], lambda order: only(order).get("smdpStatus") == "ENABLED"))
+    assert seen["esimStatus"] == "IN_USE" and seen["suspendedAt"] == only(await two.bought())["suspendedAt"]
     assert (await two.client.post("/esim/profile/unsuspend", {"iccid": seen["iccid"]})).data["asyncStatus"] == "PENDING"
     await two.until(data["orderNo"], lambda order: "suspended" not in only(order))
     assert "suspended" not in only(await two.bought())
@@ -404,7 +407,7 @@ async def test_an_esim_that_a_does_not_recharge_costs_nothing(two: Two):
 
 async def test_a_recharge_whose_answer_was_lost_is_found_by_its_transaction_id(two: Two):
     _, bought = await two.delivered()
-    esim = Recharged(1, only(bought)["iccid"], bought["transactionId"], unit_ref=only(bought)["profileId"])
+    esim = RechargedEsim(1, only(bought)["iccid"], bought["transactionId"], unit_ref=only(bought)["profileId"])
     unit = Unit("t-lost-1", 1, "TEST-TOPUP-OK", 1, 1, 1, GB, clock.now(), recharges=esim)
     lost = Purchase(unit, "TEST-TOPUP-OK", cost=12_000, cost_currency="USD")
     settings = ChainSettings(base_url=two.a.url, app_key=two.at_a.app_key, app_secret=two.at_a.app_secret)
@@ -418,10 +421,48 @@ async def test_a_recharge_whose_answer_was_lost_is_found_by_its_transaction_id(t
 
 async def test_the_price_that_a_asks_for_a_recharge_now_is_told(two: Two):
     _, bought = await two.delivered()
-    esim = Recharged(1, only(bought)["iccid"], bought["transactionId"], unit_ref=only(bought)["profileId"])
+    esim = RechargedEsim(1, only(bought)["iccid"], bought["transactionId"], unit_ref=only(bought)["profileId"])
     unit = Unit("t-price-1", 1, "TEST-TOPUP-OK", 1, 1, 1, GB, clock.now(), recharges=esim)
     settings = ChainSettings(base_url=two.a.url, app_key=two.at_a.app_key, app_secret=two.at_a.app_secret)
     async with opened(Chain("chain:a", settings)) as chain:
         dear = Purchase(unit, "TEST-TOPUP-OK", cost=13_000, cost_currency="USD")
         refused = await chain.allocate(dear, clock.now())
     assert isinstance(refused, Rejected) and (refused.code, refused.asks) == ("CONFIG", 12_000)
+
+
+async def test_a_recharge_that_a_queues_begins_here_when_it_begins_there(two: Two):
+    data, bought = await two.delivered()
+    there = int(only(bought)["profileId"])
+
+    async def use(**call: Any) -> None:
+        reply = await two.at_a.post("/test/profile/advance", {"profileId": there, "step": "USE"} | call)
+        assert reply.code == "000000", reply
+
+    await recharged(two, data, "TEST-TOPUP-QUEUE")
+    await use(dataUsageBytes=GB // 2)
+    found = only(await two.until(data["orderNo"], lambda order: only(order)["dataUsageBytes"] == GB // 2))
+    assert [(plan["status"], plan["dataUsageBytes"]) for plan in found["plans"]] == [("ACTIVE", GB // 2), ("QUEUED", 0)]
+    await use()
+    begun = only(await two.until(data["orderNo"], lambda order: only(order)["plans"][1]["status"] == "ACTIVE"))
+    await use(dataUsageBytes=GB * 4 // 5)
+    found = only(await two.until(data["orderNo"], lambda order: only(order)["dataUsageBytes"] == GB * 4 // 5))
+    at_a = only((await two.at_a.post("/esim/query", {"orderNo": bought["orderNo"]})).data)
+    for field in ("esimStatus", "planUseStatus", "planUseStartTime", "planUseEndTime", "remainDataBytes"):
+        assert found[field] == at_a[field], field
+    assert begun["planUseStatus"] == "STARTED"
+    assert [plan["dataUsageBytes"] for plan in found["plans"]] == [GB, GB * 4 // 5]
+    assert await two.audits() == []
+
+
+@pytest.mark.parametrize("package", ["TEST-TOPUP-QUEUE", "TEST-TOPUP-ASYNC"])
+async def test_a_queued_recharge_is_given_back_at_both(two: Two, package: str):
+    data, bought = await two.delivered()
+    order = await recharged(two, data, package)
+    refunded = await two.client.post("/esim/refund", {"orderNo": order["orderNo"]})
+    assert (refunded.code, refunded.data["status"]) == ("000000", "REFUNDING"), refunded
+    await two.until(order["orderNo"], lambda order: order["orderStatus"] == "REFUNDED")
+    assert await two.balances() == ("998.20", "998.20")
+    for client, number in ((two.client, data["orderNo"]), (two.at_a, bought["orderNo"])):
+        esim = only((await client.post("/esim/query", {"orderNo": number})).data)
+        assert [plan["status"] for plan in esim["plans"]] == ["QUEUED", "CANCELLED"]
+    assert await two.audits() == []

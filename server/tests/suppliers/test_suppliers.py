@@ -56,10 +56,13 @@ def test_what_the_registry_says_of_a_kind_its_suppliers_say_too():
         if (given := settings[name]) is not None:
             made = kind.make(name, given).caps
             assert (made.suspend, made.recharges) == (kind.caps.suspend, kind.caps.recharges), name
-    assert sorted(registry.RECHARGING) == ["chain", "rt_upstream", "simulated"]
-    assert not registry.KINDS["es2plus"].caps.suspend
-    assert Simulated(SEED).caps.suspend and not Stock.caps.suspend
-    assert Simulated(SEED).caps.recharges and not Stock.caps.recharges
+    builtin = {"simulated": Simulated(SEED).caps, "stock": Stock.caps}
+    for name, caps in builtin.items():
+        known = registry.caps_of(name)
+        assert (caps.suspend, caps.recharges, caps.sms) == (known.suspend, known.recharges, known.sms), name
+    kinds = [*registry.KINDS, *builtin, "of a later release"]
+    assert [name for name in kinds if registry.caps_of(name).recharges] == ["rt_upstream", "chain", "simulated"]
+    assert [name for name in kinds if registry.caps_of(name).suspend] == ["rt_upstream", "chain", "simulated"]
 
 
 async def test_codes_are_what_a_phone_takes():

@@ -4,7 +4,7 @@ import json
 import secrets
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
 import asyncpg
@@ -75,6 +75,9 @@ async def fresh(postgres: str, template: str) -> AsyncIterator[str]:
 
 
 def free_address() -> str:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{taken.getsockname()[1]}"
+    """An address for a server that is started later. Its port is none that the system gives to others meanwhile."""
+    while True:
+        port = 10_000 + secrets.randbelow(20_000)
+        with socket.socket() as taken, suppress(OSError):
+            taken.bind(("127.0.0.1", port))
+            return f"127.0.0.1:{port}"

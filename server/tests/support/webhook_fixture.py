@@ -126,6 +126,12 @@ class Receiver:
             await self._arrived.wait_for(lambda: len(self.requests) >= count)
         return self.requests
 
+    async def until(self, holds: Callable[["Request"], bool]) -> Request:
+        """The first request of which this holds, once there is one."""
+        async with asyncio.timeout(PATIENCE), self._arrived:
+            await self._arrived.wait_for(lambda: any(map(holds, self.requests)))
+        return next(filter(holds, self.requests))
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open.add(writer)
         self.connections += 1

@@ -22,7 +22,6 @@ from support.webhook_fixture import (
     answer,
     deliver_all,
     eventually,
-    listening,
     webhook_fixture,
 )
 
@@ -42,12 +41,6 @@ WAYS = {
 async def webhooks(database_url: str) -> AsyncIterator[WebhookFixture]:
     async with webhook_fixture(database_url) as webhooks:
         yield webhooks
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with listening(1) as [receiver]:
-        yield receiver
 
 
 class Held:

@@ -39,12 +39,6 @@ async def webhooks(database_url: str) -> AsyncIterator[WebhookFixture]:
 
 
 @pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with listening(1) as [receiver]:
-        yield receiver
-
-
-@pytest.fixture
 async def other() -> AsyncIterator[Receiver]:
     async with listening(1) as [receiver]:
         yield receiver

@@ -166,12 +166,6 @@ async def webhooks(database_url: str) -> AsyncIterator[WebhookFixture]:
         yield webhooks
 
 
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with listening(1) as [receiver]:
-        yield receiver
-
-
 async def set_url(webhooks: WebhookFixture, tenant_id: int, url: str | None, policy: Policy = LOOPBACK):
     return await webhook.set_webhook(
         webhooks.database, policy, tenant_id, SetWebhook(callback_url=url), webhooks.clock()

@@ -24,7 +24,6 @@ from support.webhook_fixture import (
     WebhookFixture,
     deliver_all,
     eventually,
-    listening,
     webhook_fixture,
 )
 
@@ -43,12 +42,6 @@ async def session(webhooks: WebhookFixture) -> AsyncIterator[Session]:
     session = webhooks.database.session()
     yield session
     await session.close()
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with listening(1) as [receiver]:
-        yield receiver
 
 
 async def claimed_by(webhooks: WebhookFixture, session: Session, dealer: Dealer) -> list[Claimed]:
@@ -101,7 +94,7 @@ def result(
 async def record(webhooks: WebhookFixture, session: Session, one: DeliveryResult) -> None:
     """Records one result as the worker does."""
     await order_queue.lock_unfinished(session, [(one.tenant_id, one.order_id)])
-    _, waiting = await results.record(session, [one], webhooks.clock())
+    waiting = (await results.record(session, [one], webhooks.clock())).waiting
     await order_queue.make_next_ready(session, waiting, webhooks.clock())
 
 
@@ -327,7 +320,7 @@ async def test_result_of_a_lost_claim_is_ignored(webhooks: WebhookFixture, sessi
     async with session.transaction():
         [one] = await claimed_by(webhooks, session, dealer)
         await freeze(webhooks, session, [one], 1)
-    assert await results.record(session, [result(webhooks, one, 2)], webhooks.clock()) == (set(), [])
+    assert await results.record(session, [result(webhooks, one, 2)], webhooks.clock()) == (set(), [], set())
     assert await webhooks.states(dealer) == [("ORDER_PAID", "IN_FLIGHT")]
     assert await webhooks.attempts(dealer) == []
 

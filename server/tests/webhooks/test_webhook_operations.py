@@ -3,23 +3,16 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
 
 from support.api_client import ApiClient, Service
 from support.processes import environment, run, running
-from support.webhook_fixture import OK, Receiver, answer, eventually, hang, listening
+from support.webhook_fixture import OK, Receiver, answer, eventually, hang
 
 LOG = "/webhook/delivery/list"
 RESEND = "/webhook/delivery/resend"
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with listening(1) as [receiver]:
-        yield receiver
 
 
 async def bought(dealer: ApiClient, receiver: Receiver) -> str:

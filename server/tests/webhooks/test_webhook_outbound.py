@@ -11,7 +11,6 @@ import ssl
 import threading
 import time
 import tracemalloc
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,12 +30,6 @@ from support.webhooks.tls_server import tls_server
 
 NOW = datetime(2026, 11, 20, 8, 15, 30, tzinfo=UTC)
 HEADERS = {"Content-Type": "application/json", "X-Signature": "00"}
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with listening(1) as [receiver]:
-        yield receiver
 
 
 async def post(url: str, policy: Policy = LOOPBACK, **options: Any) -> Answer:

@@ -22,7 +22,6 @@ from support.webhook_fixture import (
     WebhookFixture,
     deliver_all,
     eventually,
-    listening,
     webhook_fixture,
 )
 
@@ -32,12 +31,6 @@ async def webhooks(database_url: str) -> AsyncIterator[WebhookFixture]:
     async with webhook_fixture(database_url) as webhooks:
         await webhooks.execute("TRUNCATE webhook_job")
         yield webhooks
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with listening(1) as [receiver]:
-        yield receiver
 
 
 async def resend(webhooks: WebhookFixture, dealer: Dealer, *delivery_ids: int) -> int:

@@ -1,21 +1,12 @@
 """Do webhooks show an order as /esim/query does? (specification 2.3)"""
 
-from collections.abc import AsyncIterator
 from typing import Any
-
-import pytest
 
 from support.api_client import ApiClient
 from support.money.refunds import bought, query, refund
-from support.webhook_fixture import Receiver, listening
+from support.webhook_fixture import Receiver
 
 NEW = ("amount", "createTime", "updateTime")
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with listening(1) as [receiver]:
-        yield receiver
 
 
 def as_answered(event: dict[str, Any]) -> dict[str, Any]:

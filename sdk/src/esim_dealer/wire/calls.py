@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from esim_dealer.wire.snapshot import Profile, Snapshot
+from esim_dealer.wire.snapshot import Plan, Profile, Snapshot
 from esim_dealer.wire.vocabulary import (
     AccountType,
     ActivationType,
@@ -37,7 +37,6 @@ from esim_dealer.wire.vocabulary import (
     PackageType,
     PayMethod,
     PlanMode,
-    PlanStatus,
     PlanUseStatus,
     RefundItemStatus,
     RefundStatus,
@@ -59,6 +58,7 @@ TransactionId = Annotated[
 PackageCode = Annotated[str, Meta(min_length=1, max_length=64)]
 OrderNo = Annotated[str, Meta(min_length=1, max_length=64)]
 ItemNo = Annotated[str, Meta(min_length=1, max_length=64)]
+ProfileId = int | Annotated[str, Meta(min_length=1, max_length=20)]
 Iccid = Annotated[str, Meta(min_length=1, pattern=r"^[0-9]{18,20}\Z")]
 Remark = Annotated[str, Meta(max_length=255)]
 Currency = Annotated[str, Meta(min_length=1, max_length=3)]
@@ -74,6 +74,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The `data` of a successful answer."""
+
+
+class OneProfile(Request):
+    """A profile, named by either."""
+
+    profile_id: ProfileId | None = None
+    iccid: Iccid | None = None
 
 
 class Pager(Request):
@@ -159,7 +166,7 @@ class PackageList(Request):
     data_type: Annotated[str, Meta(max_length=64)] | None = None
     updated_since: Annotated[str, Meta(max_length=64)] | None = None
     catalog_version: Annotated[str, Meta(max_length=64)] | None = None
-    profile_id: int | Annotated[str, Meta(min_length=1, max_length=20)] | None = None
+    profile_id: ProfileId | None = None
     iccid: Iccid | None = None
     for_package_code: Annotated[str, Meta(max_length=64)] | None = None
     pager: Pager | None = None
@@ -298,7 +305,7 @@ class RechargeProfile(Request):
     package_code: PackageCode
     price: Money
     amount: Money
-    profile_id: int | Annotated[str, Meta(min_length=1, max_length=20)] | None = None
+    profile_id: ProfileId | None = None
     iccid: Iccid | None = None
     period_num: PeriodNumber | None = None
     currency: Currency | None = None
@@ -308,23 +315,8 @@ class RechargeProfile(Request):
 # /esim/profile/plans
 
 
-class ProfilePlans(Request):
-    profile_id: int | Annotated[str, Meta(min_length=1, max_length=20)] | None = None
-    iccid: Iccid | None = None
-
-
-class Plan(Answer, kw_only=True):
-    """One plan of an eSIM: the one it was sold with, or a recharge."""
-
-    plan_no: int
-    type: PackageType
-    package_code: str
-    order_no: str
-    status: PlanStatus
-    data_total_bytes: int | UnsetType | None = UNSET
-    data_usage_bytes: int
-    start_time: datetime | UnsetType = UNSET
-    end_time: datetime | UnsetType = UNSET
+class ProfilePlans(OneProfile):
+    pass
 
 
 class Plans(Answer, kw_only=True):
@@ -364,7 +356,7 @@ class ProfileList(Request):
     order_no: OrderNo | None = None
     transaction_id: TransactionId | None = None
     item_no: ItemNo | None = None
-    profile_id: int | Annotated[str, Meta(min_length=1, max_length=20)] | None = None
+    profile_id: ProfileId | None = None
     iccid: Iccid | None = None
     package_code: PackageCode | None = None
     lifecycle_status: LifecycleStatus | tuple[LifecycleStatus, ...] | None = None
@@ -480,11 +472,9 @@ NOT_ACCEPTED = "Not accepted here: 000111"
 NotAccepted = Annotated[Any, Meta(description=NOT_ACCEPTED)]
 
 
-class RefundProfile(Request):
+class RefundProfile(OneProfile):
     """`profileId`, `iccid`, or both where they agree."""
 
-    profile_id: int | Annotated[str, Meta(min_length=1, max_length=20)] | None = None
-    iccid: Iccid | None = None
     esim_tran_no: NotAccepted = UNSET
 
 
@@ -532,11 +522,8 @@ class Refund(Answer):
 # /esim/profile/cancel, /esim/profile/revoke
 
 
-class VoidProfile(Request):
+class VoidProfile(OneProfile):
     """Exactly one of the two."""
-
-    profile_id: int | Annotated[str, Meta(min_length=1, max_length=20)] | None = None
-    iccid: Iccid | None = None
 
 
 class Voided(Answer, kw_only=True):
@@ -552,11 +539,8 @@ class Voided(Answer, kw_only=True):
 # /esim/profile/suspend, /esim/profile/unsuspend
 
 
-class SuspendProfile(Request):
+class SuspendProfile(OneProfile):
     """Exactly one of the two."""
-
-    profile_id: int | Annotated[str, Meta(min_length=1, max_length=20)] | None = None
-    iccid: Iccid | None = None
 
 
 class Suspended(Answer, kw_only=True):
@@ -573,11 +557,9 @@ class Suspended(Answer, kw_only=True):
 # /esim/profile/usage
 
 
-class ProfileUsage(Request):
+class ProfileUsage(OneProfile):
     """Exactly one of the first two. `refresh` has the supplier asked, at most once a minute."""
 
-    profile_id: int | Annotated[str, Meta(min_length=1, max_length=20)] | None = None
-    iccid: Iccid | None = None
     refresh: bool | None = None
 
 
@@ -605,7 +587,7 @@ class SendSms(Request, kw_only=True):
     """`profileId` or `iccid`, exactly one of the two."""
 
     transaction_id: TransactionId
-    profile_id: int | Annotated[str, Meta(min_length=1, max_length=20)] | None = None
+    profile_id: ProfileId | None = None
     iccid: Iccid | None = None
     message: Annotated[str, Meta(min_length=1, max_length=500)]
 
@@ -625,11 +607,9 @@ class Sms(Answer, kw_only=True):
 # /test/profile/advance
 
 
-class AdvanceProfile(Request, kw_only=True):
+class AdvanceProfile(OneProfile, kw_only=True):
     """Exactly one of the first two. `dataUsageBytes` is for USE: the total used by then; without it, everything."""
 
-    profile_id: int | Annotated[str, Meta(min_length=1, max_length=20)] | None = None
-    iccid: Iccid | None = None
     step: AdvanceStep
     data_usage_bytes: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
 

@@ -17,7 +17,9 @@ from esim_dealer.wire.vocabulary import (
     LifecycleStatus,
     OrderStatus,
     OrderType,
+    PackageType,
     PayStatus,
+    PlanMode,
     PlanStatus,
     PlanUseStatus,
 )
@@ -28,6 +30,21 @@ class InstallUrls(msgspec.Struct, frozen=True, rename="camel"):
 
     ios: str
     android: str
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One plan of an eSIM: the one it was sold with, or a recharge (specification 4.14)."""
+
+    plan_no: int
+    type: PackageType
+    mode: PlanMode | UnsetType = UNSET
+    package_code: str
+    order_no: str
+    status: PlanStatus
+    data_total_bytes: int | UnsetType | None = UNSET
+    data_usage_bytes: int = 0
+    start_time: datetime | UnsetType = UNSET
+    end_time: datetime | UnsetType = UNSET
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -53,6 +70,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     cancelled: bool = False
     suspended: bool | UnsetType = UNSET
     suspended_at: datetime | UnsetType = UNSET
+    plans: tuple[Plan, ...] | UnsetType = UNSET
 
 
 class AddedPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -34,7 +34,8 @@ def _words_of(hint: Any) -> tuple[str, ...]:
 
 _WORDS = {
     field.encode_name: words
-    for request in calls.Request.__subclasses__()
+    for request in vars(calls).values()
+    if isinstance(request, type) and issubclass(request, calls.Request)
     for field in msgspec.structs.fields(request)
     if (words := _words_of(field.type))
 }

@@ -12,7 +12,8 @@ from dealer_server.db.database import Database
 from dealer_server.db.errors import UNREACHABLE, DatabaseLost
 
 CHANNEL = "esim_dealer_work"
-INTERVAL_SECONDS = 0.004  # between two messages of a process; what comes meanwhile is told together
+ANSWER_SECONDS = 0.001  # before a message: the answers to the calls that it tells of go out first
+INTERVAL_SECONDS = 0.02  # between two messages of a process; a worker that was told looks by itself for as long
 RECONNECT_SECONDS = 1.0
 
 
@@ -37,6 +38,7 @@ class Notifier:
 
     async def _send(self) -> None:
         try:
+            await asyncio.sleep(ANSWER_SECONDS)
             while self._topics:
                 topics, self._topics = list(self._topics), set()
                 await self._session.fetch(

@@ -21,6 +21,7 @@ from dealer_server.rules.catalogue.package import (
     speed_of,
 )
 from dealer_server.rules.money import money
+from dealer_server.suppliers.builtin import simulated
 from esim_dealer.wire.vocabulary import DataType, LocationType
 
 Environment = Literal["production", "test"]
@@ -106,8 +107,8 @@ _LOWEST, _HIGHEST = 9, 13_800
 def catalogue(environment: Environment) -> tuple[Package, ...]:
     """Every package generated for an environment; the scripted ones and the demo's only in "test"."""
     assert environment in ("production", "test")
-    scripted = (*_scripted(), *_recharges(), _demo_stock()) if environment == "test" else ()
-    return (*scripted, *_country_packages(), *_bundle_packages())
+    of_test = (*scripted(), _demo_stock()) if environment == "test" else ()
+    return (*of_test, *_country_packages(), *_bundle_packages())
 
 
 def _country_packages() -> list[Package]:
@@ -246,6 +247,11 @@ _SCRIPTS = {
 """What happens to an order of each scripted package (specification 11)."""
 
 
+def scripted() -> list[Package]:
+    """The packages of the test environment that are played (specification 11)."""
+    return [*_scripted(), *_recharges()]
+
+
 def _scripted() -> list[Package]:
     """TEST-STOCKOUT is sold from a stock that is never loaded."""
     return [
@@ -258,6 +264,8 @@ _RECHARGES = {
     "TEST-TOPUP-OK": "applied at once",
     "TEST-TOPUP-DELAY": "applied after 5 s",
     "TEST-TOPUP-FAIL": "fails for good: FAILED, then the automatic refund",
+    "TEST-TOPUP-QUEUE": "begins when the plan before it ends",
+    "TEST-TOPUP-ASYNC": "begins when the plan before it ends; its refund is asynchronous, done after 3 s",
 }
 """What happens to a recharge with each scripted package."""
 
@@ -269,6 +277,7 @@ def _recharges() -> list[Package]:
             type="TOPUP",
             package_name=f"{code} adds 1 GB and 7 days",
             top_up_support=False,
+            top_up_mode="QUEUE" if code in simulated.QUEUED else "ADD",
             max_quantity=1,
         )
         for code, script in _RECHARGES.items()

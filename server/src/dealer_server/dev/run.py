@@ -115,6 +115,7 @@ async def _seeded(opened: Settings) -> Demo:
         demo_dealers = [dealer for dealer in await list_tenants(database) if dealer.name == DEMO_NAME]
         if demo_dealers:
             app_key = demo_dealers[0].app_key
+            await _put_new_scripts(database)
         else:
             app_key = await _seed(database, opened)
         async with database.connection() as connection:
@@ -156,6 +157,19 @@ async def _seed(database: Database, opened: Settings) -> str:
     terms = Terms(name=DEMO_NAME, balance="1000", qps=100)
     created = await create_tenant(database, opened.master_keys, opened.environment, "USD", terms, "dev", clock.now)
     return created.app_key
+
+
+async def _put_new_scripts(database: Database) -> None:
+    """A data folder of an older version lacks scripted packages of this one, or has them without recharges."""
+    async with database.connection() as connection:
+        _, stored = await store.package.load(connection)
+    known = {package.package_code: package for package, _ in stored}
+    wanted = []
+    for package in catalogue.scripted():
+        kept = known.get(package.package_code, package)
+        wanted.append(msgspec.structs.replace(kept, top_up_support=package.top_up_support))
+    if changed := [package for package in wanted if known.get(package.package_code) != package]:
+        await put_packages(database, changed, "dev", clock.now)
 
 
 def _stock_file() -> str:

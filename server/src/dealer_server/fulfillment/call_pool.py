@@ -58,12 +58,15 @@ class CalledWork(Protocol[AnyClaim, Answer]):
 
 
 class CallPool(Generic[Claim, Answer]):
+    """`woken`: whether the turn that is under way was asked for by `wake`."""
+
     def __init__(self, work: CalledWork[Claim, Answer]):
         self._work = work
         self._running: dict[asyncio.Task[Answered[Claim, Answer]], Sequence[Claim]] = {}
         self._ended: dict[int, tuple[Claim, Answer]] = {}  # numbered; not recorded yet
         self._locked_out: list[int] = []  # of the ended: not recorded because of a lock
         self._numbers = itertools.count()
+        self.woken = False
 
     def start(self, claims: Sequence[Claim], call: Call[Claim, Answer]) -> None:
         """One call, which brings the answers to all these claims."""
@@ -102,6 +105,8 @@ class CallPool(Generic[Claim, Answer]):
         pause, begun_at = self._work.poll_seconds, asyncio.get_running_loop().time()
         try:
             recorded = await self._uncancelled(self._record_ended())
+            self.woken = self._work.wake.is_set()
+            self._work.wake.clear()
             begun = await self._uncancelled(self._work.begin(self._room()))
             if recorded or begun:
                 await pause_until(begun_at + self._work.interval_seconds)
@@ -130,7 +135,6 @@ class CallPool(Generic[Claim, Answer]):
             await asyncio.wait([waking, *self._running], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waking.cancel()
-        wake.clear()
 
     async def _end(self) -> None:
         if self._running:

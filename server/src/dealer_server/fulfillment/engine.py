@@ -33,7 +33,8 @@ RowKey = tuple[int, int, int]
 
 class Context(NamedTuple):
     """What an engine works with. session: its only connection. `package` finds a package by its code; `changed` is
-    called after each commit that changed an order. refund_failed: what fails for good is refunded automatically."""
+    called after each commit that changed an order, `settle` after each that left a refund or a void to be settled.
+    refund_failed: what fails for good is refunded automatically."""
 
     session: Session
     data_keys: DataKeys
@@ -41,6 +42,7 @@ class Context(NamedTuple):
     clock: Clock
     changed: Callable[[], None]
     refund_failed: bool = True
+    settle: Callable[[], None] = lambda: None
 
 
 class Claimed(Protocol):
@@ -127,8 +129,8 @@ class FulfillmentEngine(ABC, Generic[Claim, Answer, Decided]):
 
     async def _write_answers(
         self, answered: Answered[Claim, Answer], held: Collection[RowKey], now: datetime
-    ) -> tuple[Decided, bool]:
-        """Inside the transaction, which holds the orders: what was decided, and whether it changed any order."""
+    ) -> tuple[Decided, Sequence[Order]]:
+        """Inside the transaction, which holds the orders: what was decided, and the orders that it changed."""
         session = self._session
         before = await store.order.load(session, _orders(answered), self._data_keys)
         decided = await self._decide(answered, held, before, now)
@@ -147,11 +149,13 @@ class FulfillmentEngine(ABC, Generic[Claim, Answer, Decided]):
         if decided.voids:
             await store.void.add_voids(session, decided.voids)
         failpoints.hit(f"{self.point}.written")
-        return decided, bool(decided.voids) or any(after[key] is not before[key] for key in before)
+        return decided, [order for key, order in after.items() if order is not before[key]]
 
-    async def _committed(self, decided: Decided, changed: bool) -> None:
+    async def _committed(self, decided: Decided, changed: Sequence[Order]) -> None:
         if changed:
             self._context.changed()
+        if decided.voids or any(profile.held for order in changed for profile in order.profiles):
+            self._context.settle()
         await self._recorded(decided)
         failpoints.hit(f"{self.point}.recorded")
 

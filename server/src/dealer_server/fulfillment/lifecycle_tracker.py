@@ -26,7 +26,8 @@ from dealer_server.fulfillment.retry import retry_seconds
 from dealer_server.fulfillment.worker_loop import keep_working
 from dealer_server.rules.delivery import delivery
 from dealer_server.rules.lifecycle import lifecycle, usage
-from dealer_server.rules.lifecycle.lifecycle import Lifecycle, Report
+from dealer_server.rules.lifecycle.lifecycle import Lifecycle
+from dealer_server.rules.lifecycle.report import Report
 from dealer_server.rules.orders.model import Order, Profile
 from dealer_server.store.orders.save import LIFECYCLE, save
 from dealer_server.store.profiles import lifecycle as profiles
@@ -126,7 +127,9 @@ async def _write(
 ) -> list[Changed]:
     """Writes the orders whose profiles are shown otherwise, with the events that say so."""
     by_id = {each.profile.profile_id: each.profile for each in followed}
-    changes = [(order, after) for order in before.values() if (after := _settled(order, by_id, now)) is not order]
+    changes = [
+        (order, after) for order in before.values() if (after := delivery.with_profiles(order, by_id, now)) is not order
+    ]
     if not changes:
         return []
     await save(session, changes, LIFECYCLE)
@@ -139,16 +142,6 @@ async def _write(
         for old, new in zip(was.profiles, after.profiles, strict=True)
         if new != old
     ]
-
-
-def _settled(order: Order, by_id: Mapping[int, Profile], now: datetime) -> Order:
-    items = tuple(
-        msgspec.structs.replace(
-            item, profiles=tuple(by_id.get(profile.profile_id, profile) for profile in item.profiles)
-        )
-        for item in order.items
-    )
-    return delivery.settle(order, items, now)
 
 
 def _only_usage(changes: Sequence[tuple[Order, Order]]) -> Collection[OrderKey]:
@@ -198,8 +191,7 @@ def _bought(stored: FollowedProfile) -> Bought:
         delivered_at=stored.created_at,
         data_bytes=stored.data_total_bytes,
         cancelled=stored.cancelled,
-        recharged_at=stored.life.recharged_at,
-        added_bytes=stored.life.added_bytes,
+        plans=stored.plans,
     )
 
 
@@ -309,6 +301,8 @@ class LifecycleTracker:
         fails is no reason to let a plan run on."""
         stored = followed.stored
         refresh_at, claims = self._next_refresh(stored, reports, now)
+        if self._source.polled and followed.profile.generation != stored.generation:
+            refresh_at = now  # a plan has begun, of which it was not asked yet
         return Written(
             key=stored.key,
             life=followed.life,
@@ -331,8 +325,11 @@ class LifecycleTracker:
 
 
 def _in_generation(report: Report, asked: FollowedProfile) -> Report:
-    """It answers what was asked before a recharge that was applied meanwhile."""
-    return msgspec.structs.replace(report, generation=asked.life.generation)
+    """It answers what was asked before a recharge that was applied meanwhile, unless its supplier says which plan it is
+    about."""
+    if report.generation is not None:
+        return report
+    return msgspec.structs.replace(report, generation=asked.generation)
 
 
 def _still_told(
@@ -344,7 +341,7 @@ def _still_told(
     recharged = {
         stored.profile_id
         for stored in asked
-        if stored.profile_id in held and held[stored.profile_id].life.generation != stored.life.generation
+        if stored.profile_id in held and held[stored.profile_id].generation != stored.generation
     }
     return {profile_id: told for profile_id, told in reports.items() if profile_id not in recharged}
 

@@ -7,9 +7,9 @@ from dealer_server import store
 from dealer_server.db.sealing import DataKeys
 from dealer_server.db.session import Session
 from dealer_server.fulfillment import recharges
-from dealer_server.fulfillment.recharges import Applied
+from dealer_server.fulfillment.recharges import Recharged
 from dealer_server.rules.delivery import delivery
-from dealer_server.rules.delivery.delivery import Recharged, Result
+from dealer_server.rules.delivery.delivery import AddedPlan, Result
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
 from dealer_server.rules.refunds import refund
@@ -49,7 +49,7 @@ async def put(
     changes = [(before[key], after[key]) for key in before if after[key] is not before[key]]
     if changes:
         await _write(session, changes, data_keys, supplier, caps)
-        recharged = await recharges.apply(session, _applied(changes, results), after, caps, now)
+        recharged = await recharges.apply(session, _recharged(changes, results), after, caps, now)
         after |= recharged
         changed = {(order.tenant_id, order.order_id): order.version for _, order in changes}
         changed |= {key: order.version for key, order in recharged.items()}
@@ -57,14 +57,14 @@ async def put(
     return after
 
 
-def _applied(changes: Sequence[tuple[Order, Order]], results: Mapping[int, Result]) -> list[Applied]:
+def _recharged(changes: Sequence[tuple[Order, Order]], results: Mapping[int, Result]) -> list[Recharged]:
     """The recharges that were made by these changes."""
     return [
-        Applied(after.tenant_id, profile.recharges, result)
+        Recharged(after, result)
         for before, after in changes
         for old, profile in zip(before.profiles, after.profiles, strict=True)
         if profile.recharges is not None and profile.made and not old.made
-        if isinstance(result := results[profile.profile_id], Recharged)
+        if isinstance(result := results[profile.profile_id], AddedPlan)
     ]
 
 

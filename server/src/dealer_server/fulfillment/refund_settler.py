@@ -18,12 +18,16 @@ from dealer_server.db.sealing import DataKeys
 from dealer_server.fulfillment.faults import fault_text
 from dealer_server.fulfillment.retry import retry_seconds
 from dealer_server.fulfillment.worker_loop import keep_working
+from dealer_server.rules.lifecycle import generations
 from dealer_server.rules.money import wallet
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
 from dealer_server.rules.orders.snapshot import Links
+from dealer_server.rules.recharges import recharge
 from dealer_server.rules.refunds import refund
 from dealer_server.rules.refunds.refund import Part
+from dealer_server.store.profiles import lifecycle
+from dealer_server.store.recharges import recharge as recharges
 from dealer_server.store.refunds import refund as rows
 from dealer_server.store.refunds.refund import Credit, Due, Refund
 from dealer_server.store.webhooks import resend
@@ -99,10 +103,12 @@ class RefundSettler:
     async def _settle(self, due: Sequence[Due]) -> None:
         session, now = self._session, self._clock()
         keys = sorted({(refund_due.tenant_id, refund_due.order_id) for refund_due in due})
+        esims = await recharges.of_esims(session, keys)
+        both = sorted({*keys, *esims.values()})
         async with session.transaction():
             wallets = await store.wallet.lock(session, sorted({tenant_id for tenant_id, _ in keys}))
-            await store.order.lock(session, keys)
-            before = await store.order.load(session, keys, self._data_keys)
+            await store.order.lock(session, both)
+            before = await store.order.load(session, both, self._data_keys)
             taken = await rows.lock_due(
                 session, [(refund_due.tenant_id, refund_due.refund_id) for refund_due in due], now
             )
@@ -112,6 +118,8 @@ class RefundSettler:
                 key = (row.tenant_id, row.order_id)
                 parts = given(row)
                 orders[key] = settled(orders[key], row, parts, now)
+                if (esim := esims.get(key)) is not None:
+                    orders[esim] = recharge.with_refund(orders[esim], orders[key], now)
                 if parts:
                     wallets[row.tenant_id] = paid = wallet.credited(wallets[row.tenant_id], amount_of(parts))
                     credits.append(
@@ -128,12 +136,24 @@ class RefundSettler:
                     released.append(key)
             changes = [(before[key], after) for key, after in orders.items() if after is not before[key]]
             await rows.settle(session, changes, credits, credited, self._data_keys, self._links, now)
+            await lifecycle.follow_again(
+                session, [esim for key in esims.values() for esim in _to_begin(orders[key])], now
+            )
             await rows.mark_settled(
                 session, [(row.tenant_id, row.refund_id, amount_of(given(row)), bool(given(row))) for row in taken], now
             )
             for tenant_id, order_id in dict.fromkeys(released):
                 await resend.sync(session, tenant_id, [order_id], now)
             failpoints.hit("refund.settled")
+
+
+def _to_begin(order: Order) -> list[tuple[int, int]]:
+    """(tenant_id, profile_id) of the eSIMs of the order whose next plan a refund kept from beginning."""
+    return [
+        (order.tenant_id, profile.profile_id)
+        for profile in order.profiles
+        if profile.plan_use_status == "ENDED" and generations.following(profile)
+    ]
 
 
 def given(row: Refund) -> list[Part]:

@@ -22,6 +22,7 @@ from dealer_server.suppliers.contract import Pending, Supplier, Unknown
 LEASE_SECONDS = 60.0  # a call ends before, with time left to record
 ASK_SECONDS = 45.0
 
+AnySupplier = TypeVar("AnySupplier", bound=Supplier)
 Request = TypeVar("Request")
 Outcome = TypeVar("Outcome")
 
@@ -31,12 +32,14 @@ class Claim(NamedTuple, Generic[Request]):
     request: Request
 
 
-class RequestQueue(ABC, Generic[Request, Outcome]):
+class RequestQueue(ABC, Generic[AnySupplier, Request, Outcome]):
     """Works off the requests that wait for one supplier. `changed` is called after each commit that changed an order.
 
-    point: how the names of its failpoints begin. The other attributes are those of `call_pool.CalledWork`.
+    requests: what they are, for its name. point: how the names of its failpoints begin. The other attributes are those
+    of `call_pool.CalledWork`.
     """
 
+    requests = "requests"
     point = "request"
     poll_seconds = 0.2
     interval_seconds = 0.0
@@ -45,16 +48,16 @@ class RequestQueue(ABC, Generic[Request, Outcome]):
 
     def __init__(
         self,
-        name: str,
-        supplier: Supplier,
+        supplier: AnySupplier,
         session: Session,
         data_keys: DataKeys,
         clock: Clock,
-        changed: Callable[[], None],
+        changed: Callable[[], None] = lambda: None,
     ):
-        self.name = f"{name} at {supplier.code}"
+        self.name = f"{self.requests} at {supplier.code}"
         self.parallel = supplier.caps.parallel
         self.wake = asyncio.Event()
+        self._supplier = supplier
         self._code = supplier.code
         self._session = session
         self._data_keys = data_keys

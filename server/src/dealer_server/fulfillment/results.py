@@ -4,7 +4,7 @@ yet."""
 import secrets
 from datetime import datetime
 
-from dealer_server.rules.delivery.delivery import Codes, Failed, Recharged, Result
+from dealer_server.rules.delivery.delivery import AddedPlan, Codes, Failed, Result
 from dealer_server.rules.orders.model import Order
 from dealer_server.store.refunds.void import Void
 from dealer_server.suppliers.contract import Applied, Done, Outcome, Rejected, Unit
@@ -17,10 +17,10 @@ def result_of(outcome: Outcome, unit: Unit) -> Result | None:
     return Failed() if isinstance(outcome, Rejected) and outcome.code != "TEMPORARY" else None
 
 
-def made_of(outcome: Done | Applied, unit: Unit) -> Codes | Recharged:
+def made_of(outcome: Done | Applied, unit: Unit) -> Codes | AddedPlan:
     if isinstance(outcome, Done):
         return codes_of(outcome, unit.data_bytes)
-    return Recharged(outcome.mode, unit.data_bytes, unit.plan_seconds, outcome.ends_at)
+    return AddedPlan(outcome.mode, unit.data_bytes, unit.plan_seconds, outcome.ends_at)
 
 
 def codes_of(outcome: Done, data_bytes: int | None) -> Codes:

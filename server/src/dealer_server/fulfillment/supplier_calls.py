@@ -13,7 +13,7 @@ from dealer_server.fulfillment.faults import fault_text
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.esim import activation_code, iccid
 from dealer_server.store.orders.fulfillment import Claimed
-from dealer_server.suppliers.contract import Builtin, Done, Outcome, Recharged, Rejected, Unit, Unknown
+from dealer_server.suppliers.contract import Builtin, Done, Outcome, RechargedEsim, Rejected, Unit, Unknown
 
 log = structlog.get_logger()
 
@@ -48,7 +48,7 @@ def units(line: Claimed, package: Package) -> list[Unit]:
             data_bytes=data_bytes,
             paid_at=line.paid_at,
             plan_seconds=plan_seconds(package, line.period_num),
-            recharges=None if line.recharges is None else Recharged(line.recharges, line.recharged_iccid or ""),
+            recharges=None if line.recharges is None else RechargedEsim(line.recharges, line.recharged_iccid or ""),
         )
         for position in positions
     ]

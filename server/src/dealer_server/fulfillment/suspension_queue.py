@@ -1,14 +1,11 @@
 """Has a supplier suspend eSIMs, or let them work again, as their dealers asked (docs/decisions/0011-lives.md)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 import structlog
 
 from dealer_server import failpoints, store
-from dealer_server.clock import Clock
-from dealer_server.db.database import Database
-from dealer_server.db.sealing import DataKeys
 from dealer_server.fulfillment import lifecycle_tracker
 from dealer_server.fulfillment.call_pool import Answered
 from dealer_server.fulfillment.request_queue import Claim, RequestQueue, ask_again_at
@@ -29,16 +26,11 @@ log = structlog.get_logger()
 Claimed = Claim[Suspension]
 
 
-class SuspensionQueue(RequestQueue[Suspension, SuspensionOutcome]):
+class SuspensionQueue(RequestQueue[Remote, Suspension, SuspensionOutcome]):
     """Works off the suspensions that wait for one supplier, and their ends."""
 
+    requests = "suspensions"
     point = "suspension"
-
-    def __init__(
-        self, remote: Remote, database: Database, data_keys: DataKeys, clock: Clock, changed: Callable[[], None]
-    ):
-        super().__init__("suspensions", remote, database.session(), data_keys, clock, changed)
-        self._remote = remote
 
     async def _claim(self, claim_id: int, now: datetime, until: datetime, room: int) -> Sequence[Suspension]:
         return await store.suspension.claim(self._session, self._code, claim_id, now, until, room)
@@ -46,7 +38,7 @@ class SuspensionQueue(RequestQueue[Suspension, SuspensionOutcome]):
     async def _ask(self, request: Suspension) -> SuspensionOutcome:
         if request.void:
             return SuspensionRefused("the profile is void by now")
-        return await self._remote.set_suspended(_bought(request), request.suspended, self._clock())
+        return await self._supplier.set_suspended(_bought(request), request.suspended, self._clock())
 
     async def record(self, answered: Answered[Claimed, SuspensionOutcome | Unknown]) -> None:
         """What was done is a report of the supplier like any other, as of now."""

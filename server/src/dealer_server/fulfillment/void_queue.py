@@ -32,9 +32,10 @@ log = structlog.get_logger()
 VoidClaim = Claim[Void]
 
 
-class VoidQueue(RequestQueue[Void, VoidOutcome]):
+class VoidQueue(RequestQueue[Supplier, Void, VoidOutcome]):
     """Works off the voids that wait for one supplier; `settle` is called when a refund may go on."""
 
+    requests = "voids"
     point = "void"
 
     def __init__(
@@ -46,8 +47,7 @@ class VoidQueue(RequestQueue[Void, VoidOutcome]):
         changed: Callable[[], None],
         settle: Callable[[], None],
     ):
-        super().__init__("voids", supplier, session, data_keys, clock, changed)
-        self._supplier = supplier
+        super().__init__(supplier, session, data_keys, clock, changed)
         self._settle = settle
 
     async def _claim(self, claim_id: int, now: datetime, until: datetime, room: int) -> Sequence[Void]:

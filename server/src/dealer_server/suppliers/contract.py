@@ -17,12 +17,14 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from dealer_server.rules.lifecycle.lifecycle import LifecycleTerms, Report
+from dealer_server.rules.lifecycle.lifecycle import LifecycleTerms
+from dealer_server.rules.lifecycle.report import Report
+from dealer_server.rules.orders.model import AppliedPlan
 from dealer_server.rules.refunds.refund import Way
 from esim_dealer.wire.vocabulary import PlanMode
 
 
-class Recharged(msgspec.Struct, frozen=True):
+class RechargedEsim(msgspec.Struct, frozen=True):
     """The eSIM that a unit recharges, as its supplier knows it. What stands below iccid is known of eSIMs bought from a
     Remote."""
 
@@ -48,7 +50,7 @@ class Unit(msgspec.Struct, frozen=True):
     paid_at: datetime
     plan_seconds: int | None = None
     remark: str | None = None  # the order's, as its dealer gave it
-    recharges: Recharged | None = None
+    recharges: RechargedEsim | None = None
 
 
 class Done(msgspec.Struct, frozen=True, tag="DONE"):
@@ -210,8 +212,7 @@ SmsOutcome = SmsSent | SmsFailed | SmsWaits | Unknown
 
 class Bought(msgspec.Struct, frozen=True):
     """An eSIM in a dealer's hands: what its supplier is asked about. delivered_at: when it got its codes. data_bytes:
-    its volume with all recharges, None: unlimited. added_bytes: what each of these added, the last one at
-    recharged_at."""
+    the volume of the plans in use, None: unlimited. plans: as in Profile."""
 
     profile_id: int
     unit_key: str
@@ -223,8 +224,7 @@ class Bought(msgspec.Struct, frozen=True):
     delivered_at: datetime | None = None
     data_bytes: int | None = None
     cancelled: bool = False
-    recharged_at: datetime | None = None
-    added_bytes: tuple[int, ...] = ()
+    plans: tuple[AppliedPlan, ...] = ()
 
 
 class Purchase(msgspec.Struct, frozen=True):

@@ -30,12 +30,19 @@ KINDS: dict[str, Kind] = {
     "chain": Kind(ChainSettings, Chain, Chain.CAPS),
 }
 BUILTIN = (simulated.CODE, Stock.code)
-RECHARGING = frozenset({simulated.CODE, *[kind for kind, row in KINDS.items() if row.caps.recharges]})
-"""The kinds of suppliers, remote and built in, that recharge eSIMs."""
+_CAPS = {simulated.CODE: simulated.Simulated.CAPS, Stock.code: Stock.caps} | {
+    kind: row.caps for kind, row in KINDS.items()
+}
+_NONE = Caps(lifecycle=None)  # of a kind that this release does not have
 
 
 class BadSettings(Exception):
     """One line that names the setting, what was wrong and what is accepted; it holds no value."""
+
+
+def caps_of(kind: str) -> Caps:
+    """What suppliers of a kind, remote or built in, can do whatever their settings."""
+    return _CAPS.get(kind, _NONE)
 
 
 def read(kind: str, text: bytes) -> msgspec.Struct:

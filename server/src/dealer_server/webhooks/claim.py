@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dealer_server import failpoints
 from dealer_server.clock import Clock
 from dealer_server.db.session import Session
-from dealer_server.store.webhooks import circuit_breaker, claim, signer
+from dealer_server.store.webhooks import circuit_breaker, claim
 from dealer_server.store.webhooks.claim import Claimed, TenantQuota
 from dealer_server.store.webhooks.signer import Signer
 from dealer_server.webhooks.in_flight import ByTenant
@@ -65,7 +65,7 @@ class Claimer:
         """Claims and freezes at most `limit` deliveries. Raises DatabaseLost; asyncpg.UniqueViolationError and
         asyncpg.DeadlockDetectedError if another worker claimed a delivery of the same order at the same time."""
         now = self._clock()
-        shares = await self._shares(limit, now)
+        shares, signers = await self._shares(limit, now)
         claim_id = secrets.randbits(62)
         if not shares:
             return ClaimedBatch(claim_id, [], [])
@@ -76,7 +76,6 @@ class Claimer:
             if not claimed:
                 return ClaimedBatch(claim_id, [], [])
             failpoints.hit("webhook.claimed")
-            signers = await signer.load(session, list({delivery.tenant_id for delivery in claimed}))
             contents = await self._preparer.prepare(
                 session, [delivery for delivery in claimed if delivery.tenant_id in signers]
             )
@@ -87,8 +86,8 @@ class Claimer:
         failpoints.hit("webhook.frozen")
         return _batch(claim_id, contents, signers, begun + self._lease_seconds / 2)
 
-    async def _shares(self, limit: int, now: datetime) -> list[TenantQuota]:
-        """The tenants whose turn it is, and an equal share of the batch for each."""
+    async def _shares(self, limit: int, now: datetime) -> tuple[list[TenantQuota], dict[int, Signer]]:
+        """The tenants whose turn it is, with an equal share of the batch for each, and who signs for each."""
         wrapped = self._after_tenant == 0
         while True:
             visited = await claim.tenants_waiting(self._session, self._after_tenant, TENANTS_PER_VISIT, now)
@@ -104,10 +103,13 @@ class Claimer:
                 self._after_tenant = visited[-1].tenant_id if len(visited) == TENANTS_PER_VISIT else 0
             if waiting:
                 share = -(-limit // len(waiting))
-                return [TenantQuota(tenant.tenant_id, min(tenant.quota, share)) for tenant in waiting]
+                return (
+                    [TenantQuota(tenant.tenant_id, min(tenant.quota, share)) for tenant in waiting],
+                    {tenant.tenant_id: tenant.signer for tenant in visited if tenant.signer is not None},
+                )
             if self._after_tenant == 0:
                 if wrapped:
-                    return []
+                    return [], {}
                 wrapped = True
 
     async def _allowed(self, claimed: list[Claimed], now: datetime) -> list[Claimed]:

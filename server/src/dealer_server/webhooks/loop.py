@@ -32,6 +32,7 @@ SLOW_SECONDS = 1.0  # an attempt under way for longer is slow
 ATTEMPTS_PER_CLAIM = 200  # small enough that one batch is prepared while the last one is posted
 ATTEMPTS_PER_TURN = 16
 POLL_SECONDS = 0.15  # orders and refunds wake it
+BUSY_SECONDS = 0.03  # after a claim it looks without being woken: messages come 20 ms apart (db/notifications.py)
 BATCH_SECONDS = 0.008  # from one claim to the next at least, unless enough attempts ended, so that batches form
 RETRY_SECONDS = 0.25  # after a failed claim
 # A worker that is stopped inside a transaction must not hold its locks for ever. Claims are flushed before the posts;
@@ -96,15 +97,17 @@ class Deliverer:
     async def run(self) -> None:
         """Delivers until cancelled; then lets attempts under way end for a few seconds, and records them."""
         upkeep = asyncio.create_task(self.upkeep.run())
+        now, busy_until = asyncio.get_running_loop().time, 0.0
         try:
             while True:
                 self._wake.clear()
                 self.recorder.enough_ended.clear()
-                next_at = asyncio.get_running_loop().time() + BATCH_SECONDS
-                started = await self._run_once_or_log()
-                if not started:
+                begun_at = now()
+                if await self._run_once_or_log():
+                    busy_until = begun_at + BUSY_SECONDS
+                elif now() > busy_until:
                     await wait_for(self._wake, POLL_SECONDS)
-                if (seconds := next_at - asyncio.get_running_loop().time()) > 0:
+                if (seconds := begun_at + BATCH_SECONDS - now()) > 0:
                     await wait_for(self.recorder.enough_ended, seconds)
         finally:
             upkeep.cancel()

@@ -70,14 +70,21 @@ class Recorder:
         changes: list[EndpointChange] = []
         async with session.transaction():
             await order_queue.lock_unfinished(session, [(result.tenant_id, result.order_id) for result in batch])
-            recorded, waiting = await results.record(session, batch, now)
-            if waiting:
-                await order_queue.make_next_ready(session, waiting, now)
+            recorded = await results.record(session, batch, now)
+            if recorded.waiting:
+                await order_queue.make_next_ready(session, recorded.waiting, now)
             counted = [
-                outcome for outcome in outcomes if (outcome.result.tenant_id, outcome.result.delivery_id) in recorded
+                outcome
+                for outcome in outcomes
+                if (outcome.result.tenant_id, outcome.result.delivery_id) in recorded.deliveries
             ]
-            if by_endpoint := endpoint_results(counted):
-                changes = await circuit_breaker.record(session, by_endpoint, now)
+            news = [
+                endpoint
+                for endpoint in endpoint_results(counted)
+                if endpoint.failures or endpoint.tenant_id in recorded.success_counts
+            ]
+            if news:
+                changes = await circuit_breaker.record(session, news, now)
         failpoints.hit("webhook.recorded")
         metrics.webhook_ended([outcome.result.state for outcome in counted])
         for change in changes:

@@ -36,7 +36,7 @@ async def send(
     """/webhook/test. Sends to a disabled endpoint too. Raises 200002 if no callback URL is set."""
     async with database.connection() as connection:
         endpoint = await endpoints.find(connection, tenant_id)
-        signer = (await webhook_signer.load(connection, [tenant_id])).get(tenant_id)
+        signer = await webhook_signer.load(connection, tenant_id)
     if endpoint is None or not endpoint.url or signer is None:
         raise StatusForbids("no callback URL is set, so there is nowhere to send to; use /webhook/set")
     body = encoder.encode(sample(currency, now))

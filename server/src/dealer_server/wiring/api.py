@@ -31,7 +31,7 @@ from dealer_server.operations.profiles.query_usage import query_usage
 from dealer_server.operations.profiles.send_sms import SmsSender
 from dealer_server.operations.profiles.suspend import Suspender
 from dealer_server.operations.profiles.void import VoidBatcher
-from dealer_server.operations.recharges.request import RechargeBatcher
+from dealer_server.operations.recharges.place import RechargeBatcher
 from dealer_server.operations.refunds.request import RefundBatcher
 from dealer_server.operations.wallets.query_balance import BalanceBatcher
 from dealer_server.rules.esim import qr as drawing

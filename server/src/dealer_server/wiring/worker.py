@@ -45,9 +45,11 @@ async def run(shared: SharedParts, events: socket.socket | None) -> None:
         data_keys=shared.data_keys,
         package=lambda code: shared.cache.catalogue.package(code),
         clock=clock.now,
-        changed=signals.refund_requested,
+        changed=signals.webhook.set,
         refund_failed=settings.refund_failed,
+        settle=signals.refund_requested,
     )
+    signals.fulfill = fulfiller.wake
     voids = queues(shared.database, suppliers, shared.data_keys, clock.now, signals.webhook.set, settler.wake.set)
     sources = [supplier.reports for supplier in suppliers.values() if supplier.reports is not None]
     trackers = lifecycle_tracker.trackers(
@@ -65,7 +67,7 @@ async def run(shared: SharedParts, events: socket.socket | None) -> None:
         )
         resender = Resender(shared.database, clock.now, signals.webhook)
         await _run_all(
-            fulfiller.run(signals.fulfillment),
+            fulfiller.run(),
             deliverer.run(),
             resender.run(),
             Sweeper(shared.database, clock.now, settings.retention).run(),
@@ -94,13 +96,14 @@ def supervisor_of(shared: SharedParts, settle: Callable[[], None]) -> SupplierSu
                 shared.data_keys,
                 lambda code: shared.cache.catalogue.package(code),
                 clock.now,
-                signals.refund_requested,
+                signals.webhook.set,
                 settings.refund_failed,
+                signals.refund_requested,
             ),
             PurchaseTerms(settings.supplier_patience_seconds, settings.margin_floor_basis_points),
             supplier.paused_reason,
         )
-        suspensions = SuspensionQueue(remote, database, shared.data_keys, clock.now, signals.webhook.set)
+        suspensions = SuspensionQueue(remote, database.session(), shared.data_keys, clock.now, signals.webhook.set)
         return [
             purchaser,
             HealthMonitor(database, remote, clock.now, purchaser.answers_again),

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import json
 import os
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -20,14 +19,9 @@ from support.store_fixture import stock_csv
 from support.supplier_setup import fresh
 from support.suppliers.sms import SMS, TEXT, a_minute_passes, installed, new, rows, tables_with
 
+pytestmark = pytest.mark.usefixtures("exact")
+
 NOBODYS = "8900000000000000009"
-
-
-@pytest.fixture(autouse=True)
-async def exact(service: Service) -> AsyncIterator[None]:
-    """The audit finds nothing after each test."""
-    yield
-    assert await service.audit() == []
 
 
 async def advance(dealer: ApiClient, profile: dict[str, Any], step: str) -> None:

@@ -1,7 +1,6 @@
 """Recharges of eSIMs, through the public client: /esim/topup and /esim/profile/plans (specification 4.14)."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,26 +10,15 @@ from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.orders.retry import retry_order
 from dealer_server.store.tenants import data_key
 from support.api_client import ApiClient, Service, running_service
-from support.money.recharges import advance, balance, plans, recharge, recharged, shown
+from support.money.recharges import advance, balance, over, plans, recharge, recharged, shown
 from support.money.refunds import bought, profiles, query, refund
 from support.patience import PATIENCE
 from support.supplier_setup import fresh
-from support.webhook_fixture import Receiver, listening
+from support.webhook_fixture import Receiver
+
+pytestmark = pytest.mark.usefixtures("exact")
 
 GB = 2**30
-
-
-@pytest.fixture(autouse=True)
-async def exact(service: Service) -> AsyncIterator[None]:
-    """The audit finds nothing after each test."""
-    yield
-    assert await service.audit() == []
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with listening(1) as [receiver]:
-        yield receiver
 
 
 async def test_a_recharge_adds_its_volume_to_the_esim(dealer: ApiClient):
@@ -200,7 +188,7 @@ async def test_a_topup_package_is_not_sold_as_an_esim(dealer: ApiClient):
 
 async def test_the_packages_that_fit_an_esim_are_listed(dealer: ApiClient):
     order = await bought(dealer)
-    expected = {"TEST-TOPUP-OK", "TEST-TOPUP-DELAY", "TEST-TOPUP-FAIL"}
+    expected = {f"TEST-TOPUP-{what}" for what in ("OK", "DELAY", "FAIL", "QUEUE", "ASYNC")}
     for name in ({"iccid": profiles(order)[0]["iccid"]}, {"forPackageCode": "TEST-OK"}):
         reply = await dealer.post("/package/list", {"type": "TOPUP"} | name)
         assert {package["packageCode"] for package in reply.data["packages"]} == expected, reply
@@ -219,9 +207,7 @@ async def test_recharge_refund_and_cancel_at_once_leave_the_money_exact(service:
         assert {reply.code for reply in replies} <= {"000000", "200002", "200003", "200004"}, replies
         for reply in replies[:8]:
             if reply.code == "000000":
-                async with asyncio.timeout(PATIENCE):
-                    while (await query(dealer, reply.data))["orderStatus"] not in ("COMPLETED", "REFUNDED"):
-                        await asyncio.sleep(0.01)
+                await over(dealer, reply.data)
         assert await service.audit() == []
 
 

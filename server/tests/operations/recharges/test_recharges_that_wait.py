@@ -10,18 +10,13 @@ from support.money.recharges import balance, plans, recharge
 from support.money.refunds import bought, profiles, query, refund
 from support.patience import PATIENCE
 
+pytestmark = pytest.mark.usefixtures("exact")
+
 
 @pytest.fixture(scope="module")
 async def service(database_url: str) -> AsyncIterator[Service]:
     async with running_service(database_url, supplier_speed=0.1) as service:
         yield service
-
-
-@pytest.fixture(autouse=True)
-async def exact(service: Service) -> AsyncIterator[None]:
-    """The audit finds nothing after each test."""
-    yield
-    assert await service.audit() == []
 
 
 async def test_a_recharge_that_waits_is_refunded_and_its_esim_may_be_then(dealer: ApiClient):

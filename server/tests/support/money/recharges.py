@@ -1,10 +1,12 @@
 """Recharges through the public client."""
 
+import asyncio
 import secrets
 from typing import Any
 
 from support.api_client import ApiClient, Reply
 from support.money.refunds import profiles, query
+from support.patience import PATIENCE
 
 
 async def recharge(
@@ -39,6 +41,13 @@ async def plans(dealer: ApiClient, order: dict[str, Any]) -> list[dict[str, Any]
 
 async def shown(dealer: ApiClient, order: dict[str, Any]) -> dict[str, Any]:
     return profiles(await query(dealer, order))[0]
+
+
+async def over(dealer: ApiClient, order: dict[str, Any]) -> None:
+    """Once the order is complete or refunded."""
+    async with asyncio.timeout(PATIENCE):
+        while (await query(dealer, order))["orderStatus"] not in ("COMPLETED", "REFUNDED"):
+            await asyncio.sleep(0.01)
 
 
 async def balance(dealer: ApiClient) -> str:

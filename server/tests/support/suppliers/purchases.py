@@ -76,6 +76,7 @@ async def routed(database_url: str, base_url: str, account: Created, code: str =
     """TEST-OK, TEST-DELAY and TEST-FAIL of this database are bought there, and the recharges of their eSIMs."""
     settings = {"baseUrl": base_url, "appKey": account.app_key, "appSecret": account.app_secret, "perSecond": 1000}
     packages = [f"TEST-{kind}{what}" for kind in ("", "TOPUP-") for what in ("OK", "DELAY", "FAIL")]
+    packages += ["TEST-TOPUP-QUEUE", "TEST-TOPUP-ASYNC"]
     return await set_up(
         database_url,
         [Source(code, "chain", settings)],

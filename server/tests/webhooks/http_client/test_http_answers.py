@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -58,12 +58,6 @@ ANSWERS = {
     "NUL in a field": (LINE + b"X: \x00\r\nContent-Length: 2\r\n\r\nok", Answer("PROTOCOL")),
     "chunk without a size": (CHUNKED + b"x\r\nok\r\n0\r\n\r\n", Answer("PROTOCOL", 200, "", FOUND)),
 }
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with listening(1) as [receiver]:
-        yield receiver
 
 
 async def post(client: Outbound, url: str, body: bytes = b"{}") -> Answer:

@@ -28,12 +28,6 @@ NOW = datetime(2026, 11, 20, 8, 15, 30, tzinfo=UTC)
 HERE, ELSEWHERE = "127.0.0.1", "127.0.0.2"  # nobody listens elsewhere, unless a test does
 
 
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with listening(1) as [receiver]:
-        yield receiver
-
-
 async def post(url: str, *addresses: str, policy: Policy = LOOPBACK, **options: Any) -> Answer:
     """To the port of this URL, at these addresses."""
     named = url.replace(HERE, "dealer.example")

@@ -6,7 +6,7 @@ from dealer_server.operations.orders import list as listing
 from dealer_server.operations.orders.check import check_order
 from dealer_server.operations.orders.query import OrderLookup, query_order
 from dealer_server.rules.orders import order, snapshot
-from dealer_server.rules.orders.order import Placed, Repeated
+from dealer_server.rules.orders.order import Decision, Placed, Repeated
 from esim_dealer.wire import calls, operations
 from esim_dealer.wire.snapshot import Snapshot
 
@@ -89,6 +89,11 @@ FIELDS = {
 async def place_order(parts: Parts, caller: Caller, call: calls.PlaceOrder) -> Snapshot:
     priced_lines = parts.cache.catalogue.price_lines(call, caller.access.prices)
     decision = await parts.orders.submit(order.order_request(caller.tenant_id, call, priced_lines))
+    return await placed_or_repeated(parts, caller, decision)
+
+
+async def placed_or_repeated(parts: Parts, caller: Caller, decision: Decision) -> Snapshot:
+    """The answer to a call that places an order: as it was placed or, where it repeats one, as that stands now."""
     if isinstance(decision, Placed):
         return snapshot.of(order.as_placed(decision), parts.links, duplicate=False)
     assert isinstance(decision, Repeated)

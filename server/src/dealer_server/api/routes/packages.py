@@ -54,7 +54,7 @@ FIELDS = {
     "supportedFields": "Which optional profile fields its supplier fills.",
     "keyword": "Part of a name or code, in any case.",
     "supportTopUpType": "1: no. 2: yes. 3: yes, for a number of days (`periodNum`).",
-    "topUpMode": "`ADD`: one volume and one end with what is left. `QUEUE`: after it.",
+    "topUpMode": "`ADD`: one volume and one end with what is left. `QUEUE`: begins after it.",
     "PackageList.profileId": "Only `TOPUP` packages for this eSIM.",
     "PackageList.iccid": "The same, by ICCID.",
     "forPackageCode": "Only `TOPUP` packages for eSIMs of this package.",

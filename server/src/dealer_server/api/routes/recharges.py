@@ -1,12 +1,10 @@
 """The routes of recharges: add a plan to an eSIM, list its plans."""
 
+from dealer_server.api.routes.orders import placed_or_repeated
 from dealer_server.api.routes.route import Parts, route
 from dealer_server.operations.cache import Caller
-from dealer_server.operations.orders.query import OrderLookup
 from dealer_server.operations.recharges.list_plans import list_plans
 from dealer_server.operations.recharges.request import recharge_request
-from dealer_server.rules.orders import order, snapshot
-from dealer_server.rules.orders.order import Placed, Repeated
 from esim_dealer.wire import calls, operations
 from esim_dealer.wire.snapshot import Snapshot
 
@@ -23,12 +21,13 @@ FIELDS = {
     "planNo": "Counts the plans of the eSIM.",
     "type": "`BASE`: sold with the eSIM. `TOPUP`: a recharge.",
     "AddedPlan.status": "`PENDING`: paid. `QUEUED`: applied.",
-    "Plan.status": "`PENDING`: paid. `QUEUED`: applied, not in use yet. `ACTIVE`: in use.",
+    "Plan.status": "`PENDING`: paid. `QUEUED`: applied, not in use yet. `ACTIVE`: in use. `ENDED`: used up or over.",
     "Plan.orderNo": "The order that paid for it.",
     "Plan.dataTotalBytes": "Its volume; null where it is unlimited; absent before it is applied.",
     "Plan.dataUsageBytes": "Used of it.",
-    "Plan.startTime": "When the eSIM was first used.",
-    "Plan.endTime": "When the eSIM ends or ended.",
+    "Plan.mode": "How a recharge was added; absent before it is applied.",
+    "Plan.startTime": "When its use began; absent before.",
+    "Plan.endTime": "When it ends or ended; absent before its use.",
 }
 
 
@@ -64,20 +63,15 @@ FIELDS = {
 async def recharge(parts: Parts, caller: Caller, call: calls.RechargeProfile) -> Snapshot:
     catalogue, prices = parts.cache.catalogue, caller.access.prices
     decision = await parts.recharges.submit(recharge_request(caller.tenant_id, call, catalogue, prices))
-    if isinstance(decision, Placed):
-        return snapshot.of(order.as_placed(decision), parts.links, duplicate=False)
-    assert isinstance(decision, Repeated)
-    original = await parts.queries.submit(OrderLookup(caller.tenant_id, decision.order_id, None))
-    assert original is not None
-    return snapshot.of(original, parts.links, duplicate=True)
+    return await placed_or_repeated(parts, caller, decision)
 
 
 @route(
     operations.PLANS,
     summary="List the plans of an eSIM",
     description=(
-        "The plan it was sold with and its recharges. They share one volume and one end; usage counts for the first"
-        " plan until that is used up, then for the next."
+        "The plan it was sold with and its recharges. Those that were added share one volume and one end; usage counts"
+        " for the first until that is used up, then for the next. A queued one begins when the plan before it ends."
     ),
     refusals=("000111", "310404"),
 )

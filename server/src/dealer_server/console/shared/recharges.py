@@ -7,6 +7,7 @@ from dealer_server.console.shared.request_context import RequestContext
 from dealer_server.operations.recharges.list_plans import list_plans
 from dealer_server.rules.orders.model import Order
 from esim_dealer.wire import calls
+from esim_dealer.wire.snapshot import Plan
 
 
 class Recharged(NamedTuple):
@@ -14,11 +15,11 @@ class Recharged(NamedTuple):
 
     profile_id: int
     iccid: str
-    plan: calls.Plan
+    plan: Plan
     plans: int
 
 
-async def plans_of(context: RequestContext, tenant_id: int, profile_id: int) -> Sequence[calls.Plan]:
+async def plans_of(context: RequestContext, tenant_id: int, profile_id: int) -> Sequence[Plan]:
     return (await _list(context, tenant_id, profile_id)).plans
 
 

@@ -16,7 +16,7 @@ from dealer_server.operations.catalogue.catalogue import Catalogue
 from dealer_server.operations.profiles.send_sms import SmsSender
 from dealer_server.operations.profiles.suspend import Suspender
 from dealer_server.operations.profiles.void import VoidBatcher
-from dealer_server.operations.recharges.request import RechargeBatcher
+from dealer_server.operations.recharges.place import RechargeBatcher
 from dealer_server.operations.refunds.request import RefundBatcher
 from dealer_server.operations.users.password import Passwords
 from dealer_server.rules.orders.snapshot import Links

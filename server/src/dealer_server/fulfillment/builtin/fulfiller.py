@@ -25,7 +25,8 @@ UNSERVED_SECONDS = 60.0
 class Fulfiller:
     """One engine for each supplier, so that a slow one delays no other.
 
-    `package` finds a package by its code; `changed` is called after each commit that changed an order.
+    `package` finds a package by its code; `changed` is called after each commit that changed an order, `settle` after
+    each that left a refund or a void to be settled.
     """
 
     def __init__(
@@ -37,10 +38,13 @@ class Fulfiller:
         clock: Clock,
         changed: Callable[[], None] = lambda: None,
         refund_failed: bool = True,
+        settle: Callable[[], None] = lambda: None,
     ):
         assert all(code == supplier.code for code, supplier in suppliers.items())
         self._engines = [
-            BuiltinLines(supplier, Context(database.session(), data_keys, package, clock, changed, refund_failed))
+            BuiltinLines(
+                supplier, Context(database.session(), data_keys, package, clock, changed, refund_failed, settle)
+            )
             for supplier in suppliers.values()
         ]
         self._session = database.session()
@@ -50,18 +54,19 @@ class Fulfiller:
         """One batch of each supplier; how many lines there were."""
         return sum([await engine.run_once() for engine in self._engines])
 
-    async def run(self, wake: asyncio.Event) -> None:
-        """Works until cancelled, then finishes what is begun. `wake` set: there is new work."""
+    def wake(self, supplier: str = "") -> None:
+        """There are new lines of this supplier, or of any."""
+        for engine in self._engines:
+            if supplier in ("", engine.code):
+                engine.wake.set()
+
+    async def run(self) -> None:
+        """Works until cancelled, then finishes what is begun."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 for engine in self._engines:
                     tasks.create_task(engine.run())
                 tasks.create_task(self._log_unserved())
-                while True:
-                    await wake.wait()
-                    wake.clear()
-                    for engine in self._engines:
-                        engine.wake.set()
         finally:
             await self.close()
 

@@ -63,13 +63,16 @@ class BuiltinLines(LineEngine[LineAnswers, LineDecision]):
         self._supplier = supplier
 
     async def begin(self, room: int) -> int:
-        if not room or not await lines.any_due(self._session, self.code, self._clock()):
+        woken = self._pool.woken  # then something is due, and looking for it first would be a statement more
+        if not room or not (woken or await lines.any_due(self._session, self.code, self._clock())):
             return 0
-        waits = self._caps.parallel > 1
-        return (0 if waits else await self._fulfill_free()) or await self._claim_and_ask()
+        free = None if self._caps.parallel > 1 else await self._fulfill_free()
+        if free is None or not (free or woken):
+            return await self._claim_and_ask()
+        return free
 
-    async def _fulfill_free(self) -> int:
-        """Fulfills what is free and answered without waiting, in one transaction: all of a batch, or nothing."""
+    async def _fulfill_free(self) -> int | None:
+        """Fulfills what is free and answered without waiting, in one transaction: all of a batch, or nothing (None)."""
         session, now = self._session, self._clock()
         try:
             async with session.transaction():
@@ -79,10 +82,10 @@ class BuiltinLines(LineEngine[LineAnswers, LineDecision]):
                 failpoints.hit("fulfillment.claimed")
                 esims = {line.recharged_order for line in taken if line.recharged_order}
                 if esims and len(await store.order.lock(session, list(esims), wait=False)) < len(esims):
-                    return 0
+                    return None
                 answers = self._answers_at_once(taken, now)
                 if answers is None:
-                    return 0
+                    return None
                 failpoints.hit("fulfillment.answered")
                 answered = [(claim, answers) for claim in by_order(None, taken)]
                 written = await self._write_answers(answered, {line.key for line in taken}, now)
@@ -90,7 +93,7 @@ class BuiltinLines(LineEngine[LineAnswers, LineDecision]):
             raise
         except Exception as error:
             log.info("batch_not_fulfilled_at_once", supplier=self.code, error=fault_text(error))
-            return 0
+            return None
         await self._committed(*written)
         return len(taken)
 

@@ -36,7 +36,7 @@ from dealer_server.suppliers.contract import (
     Done,
     Outcome,
     Purchase,
-    Recharged,
+    RechargedEsim,
     Rejected,
     Remote,
     Unit,
@@ -350,10 +350,10 @@ def _profile(order: Order, purchase: Claimed) -> Profile:
     return next(profile for profile in profiles if profile.profile_id == purchase.profile_id)
 
 
-def _recharged(purchase: Claimed) -> Recharged | None:
+def _recharged(purchase: Claimed) -> RechargedEsim | None:
     if purchase.recharges is None:
         return None
-    return Recharged(
+    return RechargedEsim(
         profile_id=purchase.recharges,
         iccid=purchase.recharged_iccid or "",
         unit_key=purchase.recharged_unit_key or "",

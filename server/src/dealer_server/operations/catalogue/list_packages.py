@@ -167,7 +167,7 @@ def _wire(view: DealerView) -> calls.Package:
         ip_export=package.ip_export,
         top_up_support=package.top_up_support,
         support_top_up_type=package.support_top_up_type,
-        top_up_mode="ADD" if package.top_up_support or package.type == "TOPUP" else UNSET,
+        top_up_mode=package.top_up_mode if package.top_up_support or package.type == "TOPUP" else UNSET,
         max_quantity=package.max_quantity,
         networks=_networks(package),
         supported_fields=package.supported_fields,

@@ -8,7 +8,7 @@ wallet that another transaction holds wait for it apart from all others (docs/de
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import asyncpg
 import structlog
@@ -37,14 +37,15 @@ SETTINGS = {"enable_sort": "off"}
 
 
 class OrderBatcher:
-    """Decides and writes the orders that arrive together as one batch. One per process."""
+    """Decides and writes the orders that arrive together as one batch. One per process. `placed` is called after each
+    commit, with the suppliers of the orders' lines."""
 
     def __init__(
         self,
         database: Database,
         ids: IdAllocator,
         clock: Clock,
-        placed: Callable[[], None] = lambda: None,
+        placed: Callable[[Collection[str]], None] = lambda suppliers: None,
     ):
         self._session = database.session(lock_timeout=SHARED_LOCK_TIMEOUT, **SETTINGS)
         self._lookups = database.session()
@@ -225,7 +226,7 @@ class OrderBatcher:
         self._recent.add([placement.request for placement in placed])
         self._uncovered.difference_update([placement.request.tenant_id for placement in placed])
         if placed:
-            self._placed()
+            self._placed({line.supplier for placement in placed for line in placement.request.lines})
 
     async def _after_loss(
         self, session: Session, lost: DatabaseLost, placed: Sequence[Placed]

@@ -13,7 +13,7 @@ from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
 from dealer_server.operations.profiles.profile_key import profile_key
 from dealer_server.rules import refusal
-from dealer_server.rules.lifecycle.lifecycle import Report
+from dealer_server.rules.lifecycle.report import Report
 from dealer_server.rules.orders import snapshot
 from dealer_server.rules.orders.model import Item, Profile
 from dealer_server.rules.orders.snapshot import Links
@@ -83,19 +83,26 @@ def _report(item: Item, profile: Profile, call: calls.AdvanceProfile, now: datet
     if profile.held:
         raise refusal.RefundInProgress("a refund of this profile is in progress")
     if call.step == "START":
-        return Report(now, esim_status="IN_USE")
+        return Report(now, esim_status="IN_USE", generation=profile.generation)
     if call.step == "EXPIRE":
         unused = profile.plan_use_status == "NOT_STARTED"
-        return Report(now, esim_status="UNUSED_EXPIRED" if unused else "USED_EXPIRED")
+        word = "UNUSED_EXPIRED" if unused else "USED_EXPIRED"
+        return Report(now, esim_status=word, generation=profile.generation)
     if call.step == "USE":
-        return _usage_report(profile.data_total_bytes, call.data_usage_bytes, now)
+        return _usage_report(profile, call.data_usage_bytes, now)
     return Report(now, smdp_status=_SMDP_STATUS[call.step])
 
 
-def _usage_report(total: int | None, used: int | None, now: datetime) -> Report:
+def _usage_report(profile: Profile, used: int | None, now: datetime) -> Report:
     """`used` None: all of the plan's data."""
+    total = profile.data_total_bytes
     used = total if used is None else used
     if used is None:
         raise refusal.ParameterMissing("dataUsageBytes is required: this plan is unlimited, so it cannot be used up")
     used_up = total is not None and used >= total
-    return Report(now, esim_status="USED_UP" if used_up else "IN_USE" if used else None, data_usage_bytes=used)
+    return Report(
+        now,
+        esim_status="USED_UP" if used_up else "IN_USE" if used else None,
+        data_usage_bytes=profile.used_before + used,
+        generation=profile.generation,
+    )

@@ -130,9 +130,8 @@ class SmsSender:
 
     def _sends(self, recipient: Recipient) -> bool:
         """Whether its supplier sends SMS."""
-        if recipient.supplier in self._suppliers:
-            return self._suppliers[recipient.supplier].caps.sms
-        return recipient.kind in registry.KINDS and registry.KINDS[recipient.kind].caps.sms
+        builtin = recipient.supplier in self._suppliers
+        return registry.caps_of(recipient.supplier if builtin else recipient.kind or "").sms
 
     def _digest(self, profile_id: int, message: str) -> bytes:
         """16 bytes that two calls share when they ask for the same. Keyed: texts are short enough to be guessed."""

@@ -153,10 +153,9 @@ class Suspender:
 
     def _supported(self, found: _Located) -> bool:
         """Which remote supplier it will come from is open until it has codes."""
-        if found.seller is not None:
-            return registry.KINDS[found.seller.kind].caps.suspend
-        builtin = self._suppliers.get(found.item.supplier)
-        return found.profile.iccid is None if builtin is None else builtin.caps.suspend
+        if found.seller is None and found.item.supplier not in self._suppliers:
+            return found.profile.iccid is None
+        return registry.caps_of(found.item.supplier if found.seller is None else found.seller.kind).suspend
 
     async def _carry_out(
         self, connection: Connection, found: _Located, acts: list[Act], suspended: bool, now: datetime

@@ -11,13 +11,15 @@ from dealer_server.suppliers import registry
 
 
 class RechargeOffer(NamedTuple):
-    """A package that fits, at the dealer's price, in ten-thousandths; that of a day where it is sold for `days`."""
+    """A package that fits, at the dealer's price, in ten-thousandths; that of a day where it is sold for `days`.
+    `queued`: it begins when the plan in use ends."""
 
     package_code: str
     package_name: str
     price: int
     currency: str
     days: range | None
+    queued: bool
 
 
 async def recharge_offers(
@@ -27,7 +29,7 @@ async def recharge_offers(
     key = (tenant_id, profile_id)
     target = (await recharges.targets(connection, [key])).get(key)
     base = None if target is None else catalogue.package(target.package_code)
-    if target is None or base is None or target.kind not in registry.RECHARGING or recharge.refuse_state(target):
+    if target is None or base is None or not registry.caps_of(target.kind).recharges or recharge.refuse_state(target):
         return []
     prices = await store.tenant.load_prices(connection, tenant_id)
     return [
@@ -37,6 +39,7 @@ async def recharge_offers(
             price=price,
             currency=prices.currency,
             days=range(package.min_period_num, package.max_period_num + 1) if recharge.by_day(package, base) else None,
+            queued=package.top_up_mode == "QUEUE",
         )
         for package, price in ((offer.package, offer.price) for offer in catalogue.recharging(base, prices))
         if price is not None

@@ -17,6 +17,7 @@ from dealer_server.rules.money import wallet
 from dealer_server.rules.money.wallet import Wallet
 from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.rules.orders.snapshot import Links
+from dealer_server.rules.recharges import recharge
 from dealer_server.rules.refunds import refund
 from dealer_server.rules.refunds.refund import Plan, Reason, Way
 from dealer_server.store.refunds import refund as refund_store
@@ -47,12 +48,13 @@ class RefundDecision(msgspec.Struct, frozen=True):
 
 class RefundBatch:
     """The orders, wallets and refunds of one batch while it is decided. `orders`, `wallets`: as they are locked;
-    `existing`: refunds of these orders, and of the refundTransactionIds used; `blocked`: profiles that
-    something other than their order keeps from being refunded."""
+    `esims`: by order that of the eSIM which it recharges, locked, too; `existing`: refunds of these orders, and of the
+    refundTransactionIds used; `blocked`: profiles that something other than their order keeps from being refunded."""
 
     def __init__(
         self,
         orders: dict[OrderKey, Order],
+        esims: Mapping[OrderKey, OrderKey],
         wallets: dict[int, Wallet],
         existing: Sequence[Refund],
         blocked: Mapping[int, Reason],
@@ -61,6 +63,7 @@ class RefundBatch:
     ):
         self._orders_before = orders
         self._orders = dict(orders)
+        self._esims = esims
         self._wallets = dict(wallets)
         self._existing = list({(row.tenant_id, row.refund_id): row for row in existing}.values())
         self._blocked = blocked
@@ -84,10 +87,17 @@ class RefundBatch:
             original = self._original(request, order, scope)
             if original is not None:
                 return RefundDecision(original, order, duplicate=True)
-            plan = refund.plan(order, scope, self._way, self._blocked)
+            plan = refund.plan(order, scope, self._way, {**self._blocked, **self._blocked_recharge(order)})
         except refusal.Refusal as refused:
             return refused
         return self._accept(request, order, scope, plan, refund_id)
+
+    def _blocked_recharge(self, order: Order) -> Mapping[int, Reason]:
+        if order.recharges is None:
+            return {}
+        esim = self._orders[self._esims[order.tenant_id, order.order_id]]
+        reason = recharge.not_refundable(order, esim)
+        return {} if reason is None else {order.profiles[0].profile_id: reason}
 
     def _original(self, request: RefundRequest, order: Order, scope: refund.Scope) -> Refund | None:
         """The refund that this call repeats. Raises 310402."""
@@ -126,6 +136,9 @@ class RefundBatch:
         else:
             after = refund.hold(order, [part.profile_id for part in plan.parts], self._now)
         self._orders[tenant_id, order.order_id] = after
+        if order.recharges is not None:
+            key = self._esims[tenant_id, order.order_id]
+            self._orders[key] = recharge.with_refund(self._orders[key], after, self._now)
         new = NewRefund(
             tenant_id=tenant_id,
             refund_id=refund_id,

@@ -83,18 +83,21 @@ class RefundBatcher:
         keys = sorted({key for key in located if key is not None})
         if not keys:
             return [refusal.OrderNotFound() for _ in batch]
+        esims = await recharges.of_esims(session, keys)
+        both = sorted({*keys, *esims.values()})
         async with session.transaction():
             wallets = await store.wallet.lock(session, sorted({tenant_id for tenant_id, _ in keys}), wait=wait)
-            locked = await store.order.lock(session, [key for key in keys if key[0] in wallets], wait=wait)
-            orders = await store.order.load(session, keys, self._data_keys)
-            held = orders.keys() - locked
+            locked = await store.order.lock(session, [key for key in both if key[0] in wallets], wait=wait)
+            orders = await store.order.load(session, both, self._data_keys)
+            held = {key for key in orders if not {key, esims.get(key, key)} <= locked}
             free = [(request, key) for request, key in zip(batch, located, strict=True) if key not in held]
             existing = await _existing(session, keys, [request for request, _ in free])
             voiding = (await store.void.cancellations(session, keys)).waiting
             await recharges.lock_planned(session, sorted(locked))
             blocked = await recharges.not_refundable(session, sorted(locked))
             blocked |= dict.fromkeys(voiding, "CANCELLED")
-            refunds = RefundBatch({key: orders[key] for key in locked}, wallets, existing, blocked, self._way, now)
+            of_locked = {key: orders[key] for key in locked}
+            refunds = RefundBatch(of_locked, esims, wallets, existing, blocked, self._way, now)
             first_id = await store.order.next_block(session, "refund", _first_id(now), len(batch))
             decisions = [refunds.decide(request, key, first_id + n) for n, (request, key) in enumerate(free)]
             failpoints.hit("refund.decided")

@@ -3,13 +3,21 @@
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import msgspec
 
 from dealer_server.rules.catalogue.countries import CONTINENTS, COUNTRIES
 from dealer_server.rules.money import money
-from esim_dealer.wire.vocabulary import ActivationType, DataType, DurationUnit, LocationType, PackageStatus, PackageType
+from esim_dealer.wire.vocabulary import (
+    ActivationType,
+    DataType,
+    DurationUnit,
+    LocationType,
+    PackageStatus,
+    PackageType,
+    PlanMode,
+)
 
 KB, MB, GB, TB = 2**10, 2**20, 2**30, 2**40
 """Data volume is binary: 1 GB is 1 073 741 824 bytes (specification 10)."""
@@ -81,6 +89,7 @@ class Package(msgspec.Struct, frozen=True, kw_only=True):
     supported_fields: tuple[str, ...]
     supplier: str
     fallback: str = ""  # who makes it where `supplier` is the stock and that is short
+    top_up_mode: PlanMode = "ADD"  # how its supplier adds a TOPUP package, or adds to the eSIMs of another one
     top_up_for: tuple[str, ...] = ()  # of a TOPUP package: whose eSIMs it recharges, where not all of its place
 
     @property
@@ -328,6 +337,7 @@ RULES = (
         "must be at most 32 characters such as 3G/4G/5G, or - for none",
     ),
     Rule("ip_export", lambda p: p.ip_export in ("", *COUNTRIES), "must be an ISO 3166-1 alpha-2 code or empty"),
+    Rule("top_up_mode", lambda p: p.top_up_mode in get_args(PlanMode), "must be ADD or QUEUE"),
     Rule("max_quantity", lambda p: 1 <= p.max_quantity <= 100, "must be 1 to 100"),
     Rule(
         "networks",

@@ -24,9 +24,9 @@ class Codes(msgspec.Struct, frozen=True):
     data_total_bytes: int | None = None
 
 
-class Recharged(msgspec.Struct, frozen=True):
-    """What a supplier added to an eSIM. data_bytes: None is unlimited. seconds: how long it lasts. ends_at: when the
-    eSIM now ends, where its supplier said so."""
+class AddedPlan(msgspec.Struct, frozen=True):
+    """The plan that a supplier applied to an eSIM, for one recharge. data_bytes: None is unlimited. seconds: how long
+    it lasts. ends_at: when the eSIM ends then, where its supplier said so."""
 
     mode: PlanMode
     data_bytes: int | None
@@ -38,7 +38,7 @@ class Failed(msgspec.Struct, frozen=True):
     """The supplier will never allocate this profile."""
 
 
-Result = Codes | Recharged | Failed
+Result = Codes | AddedPlan | Failed
 """What a supplier's answer gives a profile."""
 
 
@@ -75,6 +75,17 @@ def retry(order: Order, profile_ids: frozenset[int], now: datetime) -> Order:
     return settle(order, items, now)
 
 
+def with_profiles(order: Order, changed: Mapping[int, Profile], now: datetime) -> Order:
+    """The order with these of its profiles, by profileId, and its statuses derived from them."""
+    items = tuple(
+        msgspec.structs.replace(
+            item, profiles=tuple(changed.get(profile.profile_id, profile) for profile in item.profiles)
+        )
+        for item in order.items
+    )
+    return settle(order, items, now)
+
+
 def settle(before: Order, items: tuple[Item, ...], now: datetime) -> Order:
     """The order with these items and every status derived from them; `before` itself if nothing changed."""
     items = tuple(_settled(item) for item in items)
@@ -96,7 +107,7 @@ def _answered(profile: Profile, answer: Result | None) -> Profile:
         return profile
     if isinstance(answer, Failed):
         return msgspec.structs.replace(profile, failed=True)
-    if isinstance(answer, Recharged):
+    if isinstance(answer, AddedPlan):
         return msgspec.structs.replace(
             profile, lifecycle_status="DELIVERED", plan_mode=answer.mode, data_total_bytes=answer.data_bytes
         )

@@ -11,8 +11,9 @@ its own, so what a profile shows depends on which reports there were, not on whe
   up no end.
 - lifecycleStatus is the furthest that any one report shows. A cancelled profile keeps all but its raw words, so that a
   report that cancels is the one thing that must not come before the others.
-- A recharge begins a new generation (docs/decisions/0030-recharges.md). That the plan is over, by word or by time,
-  holds within its generation only; a report of an earlier one says what it says of use, and ends nothing.
+- A recharge begins a new generation (docs/decisions/0030-recharges.md): at once where its supplier adds to the plan,
+  and when the plan before it ends where it queues. That a plan is over, by word or by time, holds within its generation
+  only; a report of an earlier one says what it says of use, and ends nothing (generations.py).
 """
 
 from collections.abc import Mapping
@@ -21,41 +22,12 @@ from typing import TypeVar
 
 import msgspec
 
-from dealer_server.rules.orders.model import Profile
+from dealer_server.rules.lifecycle import generations
+from dealer_server.rules.lifecycle.report import Report
+from dealer_server.rules.orders.model import AppliedPlan, Profile
 from esim_dealer.wire.vocabulary import LifecycleStatus, PlanUseStatus
 
 T = TypeVar("T", datetime, str)
-
-
-class Report(msgspec.Struct, frozen=True):
-    """A supplier's report on one eSIM, in its raw words. None: it says nothing of this.
-
-    `at` is when it was so (the device's or the supplier's time). plan_started_at, plan_ends_at: where the supplier
-    gives them itself. data_usage_bytes counts from the beginning of the first plan. generation: the one in which the
-    supplier was asked; None where it reported by itself: `at` tells. suspended: None where esim_status alone says it
-    (SUSPENDED: it is; IN_USE: it is not). suspended_at: since when, where that is known.
-    """
-
-    at: datetime
-    smdp_status: str | None = None
-    esim_status: str | None = None
-    eid: str | None = None
-    data_usage_bytes: int | None = None
-    data_total_bytes: int | None = None
-    plan_started_at: datetime | None = None
-    plan_ends_at: datetime | None = None
-    suspended: bool | None = None
-    suspended_at: datetime | None = None
-    generation: int | None = None
-
-
-class Recharge(msgspec.Struct, frozen=True):
-    """What a supplier added to an eSIM. data_bytes: None is unlimited. seconds: how much longer the plan lasts; None
-    where its supplier says when it ends. ends_at: what it said of that as it recharged."""
-
-    data_bytes: int | None
-    seconds: int | None
-    ends_at: datetime | None = None
 
 
 class Lifecycle(msgspec.Struct, frozen=True):
@@ -65,7 +37,7 @@ class Lifecycle(msgspec.Struct, frozen=True):
     the words shown are so; None: since the delivery, or because time made it so. ended_at: the earliest word that the
     plan is over. valid_until: when the supplier says that it will be. suspended_word_at, resumed_word_at: the latest
     words that it is suspended, and that it is not. live_status, live_at: the furthest word that does not say that it is
-    over. added_bytes: what each recharge added. recharged_at: when the last one was applied.
+    over.
     """
 
     unused_until: datetime | None = None
@@ -79,13 +51,6 @@ class Lifecycle(msgspec.Struct, frozen=True):
     resumed_word_at: datetime | None = None
     live_status: str | None = None
     live_at: datetime | None = None
-    added_bytes: tuple[int, ...] = ()
-    recharged_at: datetime | None = None
-
-    @property
-    def generation(self) -> int:
-        """How many plans it has had: 1, and one for each recharge."""
-        return 1 + len(self.added_bytes)
 
 
 POLL_SECONDS, POLL_JITTER = 900.0, 0.1
@@ -134,38 +99,76 @@ def apply(profile: Profile, life: Lifecycle, report: Report) -> tuple[Profile, L
     """The profile after a report on it. Without codes there is nothing to report on: it stays what it is."""
     if profile.iccid is None:
         return profile, life
-    present = _in_its_generation(life, report)
+    generation = generations.of(profile, report)
+    if not profile.cancelled:
+        while generation > profile.generation:  # what it is about has begun, though nothing told of the end before it
+            profile, life = _with_next_plan(profile, life, report.at)
+        over = _rank(_ESIM_RANK, report.esim_status) == _OVER
+        profile = generations.with_report(profile, report, generation, _started_at(report), over=over)
+    present = _in_present(profile, report, generation)
     shown, known = _with_words(profile, life, present)
     if profile.cancelled:
         return shown, known
-    used, known = _with_suspension(*_with_use(shown, known, present), report)
-    return (_cancelled(used) if _rank(_ESIM_RANK, report.esim_status) == _VOID else used), known
+    used, known = _with_suspension(*_with_use(shown, known, present, _reached(report)), report)
+    if _rank(_ESIM_RANK, report.esim_status) == _VOID:
+        return _cancelled(used), known
+    return _with_plans_that_follow(used, known)
 
 
-def recharge(profile: Profile, life: Lifecycle, added: Recharge, now: datetime) -> tuple[Profile, Lifecycle]:
-    """The profile once its supplier has recharged it: whatever was over is not. Nothing is added to a cancelled one."""
-    known = msgspec.structs.replace(
-        life, added_bytes=(*life.added_bytes, added.data_bytes or 0), recharged_at=_greater(life.recharged_at, now)
-    )
+def recharge(profile: Profile, life: Lifecycle, added: AppliedPlan) -> tuple[Profile, Lifecycle]:
+    """The profile, which has its first plan in `plans`, once its supplier has applied another one: whatever was over is
+    not. Nothing changes of a cancelled one."""
+    assert profile.plans and added.applied_at is not None, "a plan is added to those that were applied before"
     if profile.cancelled:
-        return profile, known
-    word = _later(_ESIM_RANK, (life.live_status, life.live_at), (_live(profile.esim_status), life.esim_at))
+        return msgspec.structs.replace(profile, plans=(*profile.plans, added)), life
+    if added.mode == "QUEUE":
+        queued = msgspec.structs.replace(profile, plans=(*profile.plans, added))
+        return _with_plans_that_follow(queued, life)
+    word = _live_word(profile, life)
     total = profile.data_total_bytes
     renewed = msgspec.structs.replace(
         profile,
+        plans=generations.with_begun(profile, added, added.applied_at),
         esim_status=word[0],
         plan_use_status="NOT_STARTED",
         data_total_bytes=None if total is None or added.data_bytes is None else total + added.data_bytes,
     )
     seconds = None if life.plan_seconds is None else life.plan_seconds + (added.seconds or 0)
     known = msgspec.structs.replace(
-        known,
+        life,
         esim_at=word[1],
         ended_at=None,
         plan_seconds=seconds,
         valid_until=_greater(life.valid_until, added.ends_at),
     )
     return _with_plan(renewed, known), known
+
+
+def _with_plans_that_follow(profile: Profile, life: Lifecycle) -> tuple[Profile, Lifecycle]:
+    """The profile with the plan that begins as the one in use is over. One that was never used has none."""
+    while profile.plan_use_status == "ENDED" and profile.plan_use_start_at and generations.following(profile):
+        assert profile.plan_use_end_at is not None, "a plan that was used and is over has its end"
+        profile, life = _with_next_plan(profile, life, profile.plan_use_end_at)
+    return profile, life
+
+
+def _with_next_plan(profile: Profile, life: Lifecycle, at: datetime) -> tuple[Profile, Lifecycle]:
+    """The profile as its next plan begins: at `at`, or when the plan before it ended if that was earlier."""
+    plan = generations.next_plan(profile)
+    word = _live_word(profile, life)
+    begun = msgspec.structs.replace(
+        profile,
+        plans=generations.with_begun(profile, plan, _lesser(at, life.ended_at) or at),
+        esim_status=word[0],
+        plan_use_status="STARTED",
+        plan_use_start_at=None,
+        data_total_bytes=plan.data_bytes,
+        data_usage_bytes=0,
+    )
+    known = msgspec.structs.replace(
+        life, esim_at=word[1], ended_at=None, plan_seconds=plan.seconds, valid_until=plan.ends_at
+    )
+    return _with_plan(generations.with_start(begun), known), known
 
 
 def not_after(report: Report, now: datetime) -> Report:
@@ -180,15 +183,15 @@ def suspension(suspended: bool, at: datetime) -> Report:
 
 
 def by_time(profile: Profile, life: Lifecycle, now: datetime) -> tuple[Profile, Lifecycle]:
-    """The profile once its plan's period, or the time it may lie unused, is over."""
-    over = over_at(profile, life)
-    if over is None or over > now:
-        return profile, life
-    word = "UNUSED_EXPIRED" if profile.plan_use_status == "NOT_STARTED" else "USED_EXPIRED"
-    esim_status, esim_at = _later(_ESIM_RANK, (profile.esim_status, life.esim_at), (word, None))
-    ended = msgspec.structs.replace(profile, esim_status=esim_status, plan_use_status="ENDED")
-    known = msgspec.structs.replace(life, esim_at=esim_at)
-    return _with_plan(ended, known), known
+    """The profile once its plan's period, or the time it may lie unused, is over; with the plan that begins then."""
+    profile, life = _with_plans_that_follow(profile, life)  # one that a refund kept from beginning
+    while (over := over_at(profile, life)) is not None and over <= now:
+        word = "UNUSED_EXPIRED" if profile.plan_use_status == "NOT_STARTED" else "USED_EXPIRED"
+        esim_status, esim_at = _later(_ESIM_RANK, (profile.esim_status, life.esim_at), (word, None))
+        ended = msgspec.structs.replace(profile, esim_status=esim_status, plan_use_status="ENDED")
+        life = msgspec.structs.replace(life, esim_at=esim_at)
+        profile, life = _with_plans_that_follow(_with_plan(ended, life), life)
+    return profile, life
 
 
 def over_at(profile: Profile, life: Lifecycle) -> datetime | None:
@@ -228,20 +231,26 @@ def _with_words(profile: Profile, life: Lifecycle, report: Report) -> tuple[Prof
     )
 
 
-def _in_its_generation(life: Lifecycle, report: Report) -> Report:
-    """What a report of an earlier generation says of the present one."""
-    generation = report.generation
-    if generation is None:
-        before = life.recharged_at is not None and report.at < life.recharged_at
-        generation = life.generation - before
-    if generation >= life.generation:
-        return report
-    added = sum(life.added_bytes[generation - 1 :])
+def _in_present(profile: Profile, report: Report, generation: int) -> Report:
+    """What a report of this generation says of the present one. What it says of usage counts from the beginning of the
+    plans in use."""
+    used = None if report.data_usage_bytes is None else max(report.data_usage_bytes - profile.used_before, 0)
+    if generation == profile.generation:
+        return msgspec.structs.replace(report, data_usage_bytes=used)
+    word, added = report.esim_status, generations.added_since(profile, generation)
+    shared = added is not None  # else another volume, another time
     return msgspec.structs.replace(
         report,
-        esim_status=_live(report.esim_status) if _rank(_ESIM_RANK, report.esim_status) <= _OVER else report.esim_status,
-        data_total_bytes=None if report.data_total_bytes is None else report.data_total_bytes + added,
+        esim_status=_live(word) if _rank(_ESIM_RANK, word) <= _OVER else word,
+        data_usage_bytes=used,
+        data_total_bytes=report.data_total_bytes + added if shared and report.data_total_bytes is not None else None,
+        plan_ends_at=report.plan_ends_at if shared else None,
     )
+
+
+def _live_word(profile: Profile, life: Lifecycle) -> "Word":
+    """The furthest word of it that does not say that it is over."""
+    return _later(_ESIM_RANK, (life.live_status, life.live_at), (_live(profile.esim_status), life.esim_at))
 
 
 def _live(word: str | None) -> str | None:
@@ -249,20 +258,20 @@ def _live(word: str | None) -> str | None:
     return None if _rank(_ESIM_RANK, word) == _VOID or word is None else _LIVE.get(word, word)
 
 
-def _with_use(profile: Profile, life: Lifecycle, report: Report) -> tuple[Profile, Lifecycle]:
+def _with_use(profile: Profile, life: Lifecycle, report: Report, told: LifecycleStatus) -> tuple[Profile, Lifecycle]:
+    """`told`: how far it has come by the report, whichever plan that is about."""
     over = _rank(_ESIM_RANK, report.esim_status) == _OVER
     known = msgspec.structs.replace(
         life,
         ended_at=_lesser(life.ended_at, report.at if over else None),
         valid_until=_greater(life.valid_until, report.plan_ends_at),
     )
-    reached = max(profile.lifecycle_status, _reached(report), key=_LIFECYCLE.index)
+    reached = max(profile.lifecycle_status, told, key=_LIFECYCLE.index)
     total = profile.data_total_bytes  # None is unlimited, whatever a supplier says of fair use
     moved = msgspec.structs.replace(
         profile,
         lifecycle_status=reached,
         activated=profile.activated or reached == "ACTIVATED",
-        plan_use_start_at=_lesser(profile.plan_use_start_at, _started_at(report)),
         data_total_bytes=None if total is None else max(total, report.data_total_bytes or 0),
         data_usage_bytes=max(profile.data_usage_bytes, report.data_usage_bytes or 0),
     )

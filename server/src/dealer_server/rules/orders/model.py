@@ -1,6 +1,6 @@
 """What is an order, as the rules see it? Frozen values, loaded by store and changed by copying."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
@@ -19,13 +19,48 @@ from esim_dealer.wire.vocabulary import (
 STOCK = "stock"  # the supplier whose profiles an operator loads: they can be sold out, and have no reports
 
 
+class AppliedPlan(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One plan of an eSIM that was recharged: number 1 is the one it was sold with, the others its supplier applied.
+
+    mode: ADD shares volume and end with the plan before it, QUEUE begins when that ends; None of number 1. order_id,
+    package_code: by which it was bought. data_bytes: its volume, None is unlimited. seconds: how long it lasts.
+    ends_at: when its eSIM ends, where its supplier said so as it applied it. begun_at: None while it waits.
+    used_before: the eSIM's counter when it began. held: a pending refund names it, it does not begin meanwhile.
+    cancelled: it was refunded before it began.
+    """
+
+    plan_no: int
+    mode: PlanMode | None
+    order_id: int
+    package_code: str
+    data_bytes: int | None = None
+    seconds: int | None = None
+    ends_at: datetime | None = None
+    applied_at: datetime | None = None
+    begun_at: datetime | None = None
+    used_before: int = 0
+    held: bool = False
+    cancelled: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """It is to begin when the plan before it ends."""
+        return self.mode == "QUEUE" and self.begun_at is None and not self.cancelled
+
+
+def generation(plans: Sequence[AppliedPlan]) -> int:
+    """How many plans of an eSIM have begun, the one it was sold with among them."""
+    return 1 + sum([plan.begun_at is not None for plan in plans[1:]])
+
+
 class Profile(msgspec.Struct, frozen=True):
     """One eSIM bought, or one recharge of an eSIM. `failed`: fulfillment failed for good. `held`: a pending refund
     names it. iccid, activation_code and qr_token come together. `suspended`: by the latest word of it; `suspended_at`:
     since when, if told.
 
     A recharge names the eSIM by `recharges` and never has codes; `plan_no` counts the plans of that eSIM, `plan_mode`
-    says how its supplier added this one, once it has, and data_total_bytes how much.
+    says how its supplier added this one, once it has, and data_total_bytes how much. `plans` of an eSIM: () until it
+    was recharged; then in the order in which they begin. Its volume and usage are those of the plans in use.
     """
 
     profile_id: int
@@ -50,6 +85,16 @@ class Profile(msgspec.Struct, frozen=True):
     recharges: int | None = None
     plan_no: int = 1
     plan_mode: PlanMode | None = None
+    plans: tuple[AppliedPlan, ...] = ()
+
+    @property
+    def generation(self) -> int:
+        return generation(self.plans)
+
+    @property
+    def used_before(self) -> int:
+        """Its supplier's counter when the plans in use began."""
+        return next((plan.used_before for plan in reversed(self.plans) if plan.mode == "QUEUE" and plan.begun_at), 0)
 
     @property
     def made(self) -> bool:

@@ -31,7 +31,7 @@ class OrderRequest(msgspec.Struct, frozen=True):
     lines: tuple[OrderLine, ...]
     remark: str | None = None
     refused: refusal.Refusal | None = None
-    recharge: "Recharge | None" = None
+    recharge: "NextPlan | None" = None
 
     @property
     def profile_count(self) -> int:
@@ -47,12 +47,14 @@ class OrderRequest(msgspec.Struct, frozen=True):
         return taken
 
 
-class Recharge(NamedTuple):
-    """The eSIM that an order recharges, which plan of it that is, and the order of the eSIM."""
+class NextPlan(NamedTuple):
+    """What an order adds to an eSIM: the eSIM, which plan of it that will be, and the order of the eSIM with the
+    version that was looked at."""
 
     profile_id: int
     plan_no: int
     order_id: int
+    version: int
 
 
 class ExistingOrder(msgspec.Struct, frozen=True):

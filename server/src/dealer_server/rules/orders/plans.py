@@ -1,6 +1,7 @@
-"""Which plans does an eSIM have? The one it was sold with, and one for each recharge.
+"""Which plans does an eSIM have, and how does each stand? The one it was sold with, and those that recharges added.
 
-Plans share one volume and one end. Usage counts for the first until that is used up, then for the next.
+Plans that were added (ADD) share one volume and one end: usage counts for the first until that is used up, then for the
+next. A plan that was queued (QUEUE) begins with a volume and a time of its own.
 """
 
 from collections.abc import Sequence
@@ -8,15 +9,18 @@ from datetime import datetime
 
 import msgspec
 
-from dealer_server.rules.orders.model import Profile
-from esim_dealer.wire.vocabulary import PlanStatus
+from dealer_server.rules.orders.model import AppliedPlan, Order, Profile
+from esim_dealer.wire.vocabulary import PlanMode, PlanStatus
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """`profile`: the eSIM itself, or a recharge of it. total_bytes: None is unlimited, or not known yet. started_at,
-    ends_at: those of the eSIM."""
+    """mode: None of the plan that the eSIM was sold with, and of one that is not applied. total_bytes: None is
+    unlimited. started_at, ends_at: where it is or was in use."""
 
-    profile: Profile
+    plan_no: int
+    mode: PlanMode | None
+    order_id: int
+    package_code: str
     status: PlanStatus
     total_bytes: int | None = None
     used_bytes: int = 0
@@ -24,25 +28,39 @@ class Plan(msgspec.Struct, frozen=True):
     ends_at: datetime | None = None
 
 
-def of(base: Profile, recharges: Sequence[Profile]) -> list[Plan]:
-    """In the order of plan_no."""
-    made = [each for each in recharges if each.plan_mode is not None]
-    shares = _shares(base, made)
-    plans, active = [], False
-    for number, profile in enumerate((base, *recharges)):
-        if number and profile.plan_mode is None:
-            plans.append(Plan(profile, status(profile)))
-            continue
-        total, used = shares.pop(0)
-        spent = bool(shares) and total is not None and used >= total
-        shown = _status_of_made(base, spent=spent, active=active)
-        active = active or shown == "ACTIVE"
-        plans.append(Plan(profile, shown, total, used, base.plan_use_start_at, base.plan_use_end_at))
-    return plans
+def with_first(profile: Profile, order_id: int, package_code: str) -> Profile:
+    """An eSIM of this order with the plan that it was sold with in its `plans`."""
+    if profile.plans:
+        return profile
+    return msgspec.structs.replace(
+        profile,
+        plans=(
+            AppliedPlan(1, None, order_id, package_code, profile.data_total_bytes, begun_at=profile.plan_use_start_at),
+        ),
+    )
+
+
+def applied(profile: Profile) -> list[Plan]:
+    """The plans of an eSIM that has its first one in `plans`, in the order of their payment."""
+    plans = profile.plans
+    begun = [plan for at, plan in enumerate(plans) if at == 0 or plan.begun_at is not None]
+    heads = [at for at, plan in enumerate(begun) if plan.mode != "ADD"]
+    found = [_waiting(plan, profile) for plan in plans[1:] if plan.begun_at is None]
+    for head, until in zip(heads, [*heads[1:], None], strict=True):
+        shared = begun[head:until]
+        found += _in_use(shared, profile) if until is None else _over(shared, begun[until])
+    return sorted(found, key=lambda plan: plan.plan_no)
+
+
+def pending(order: Order) -> Plan:
+    """The plan that this recharge adds, which its supplier has not applied."""
+    [item] = order.items
+    [recharge] = item.profiles
+    return Plan(recharge.plan_no, None, order.order_id, item.package_code, status(recharge))
 
 
 def status(recharge: Profile) -> PlanStatus:
-    """Of a recharge by itself: QUEUED once it is applied. Whether it is in use, `of` its eSIM tells."""
+    """Of a recharge by itself: QUEUED once it is applied. Whether it is in use, its eSIM's plans tell."""
     if recharge.plan_mode is not None:
         return "CANCELLED" if recharge.cancelled else "QUEUED"
     if recharge.failed:
@@ -50,25 +68,71 @@ def status(recharge: Profile) -> PlanStatus:
     return "CANCELLED" if recharge.refunded or recharge.cancelled else "PENDING"
 
 
-def _shares(base: Profile, made: Sequence[Profile]) -> list[tuple[int | None, int]]:
-    """What each plan that is applied holds, and what of it is used. The last one has what no other holds."""
-    added = [each.data_total_bytes for each in made]
-    total = base.data_total_bytes
-    first = None if total is None or None in added else total - sum(volume or 0 for volume in added)
-    shares, left = [], base.data_usage_bytes
-    for number, volume in enumerate((first, *added)):
-        used = left if volume is None or number == len(added) else min(left, volume)
-        shares.append((volume, used))
-        left -= used
+def _waiting(plan: AppliedPlan, profile: Profile) -> Plan:
+    over = profile.plan_use_status == "ENDED" and not plan.held and plan.mode == "QUEUE"
+    shown = "CANCELLED" if plan.cancelled or profile.cancelled else "ENDED" if over else "QUEUED"
+    return _plan(plan, shown, plan.data_bytes)
+
+
+def _over(shared: Sequence[AppliedPlan], following: AppliedPlan) -> list[Plan]:
+    """Plans that shared one volume until the following one began."""
+    used = following.used_before - shared[0].used_before
+    started = shared[0].begun_at
+    return [
+        _plan(plan, "ENDED", total, share, started, following.begun_at)
+        for plan, (total, share) in zip(shared, _shares([plan.data_bytes for plan in shared], used), strict=True)
+    ]
+
+
+def _in_use(shared: Sequence[AppliedPlan], profile: Profile) -> list[Plan]:
+    """The plans that share the volume shown."""
+    shares = _shares([plan.data_bytes for plan in shared], profile.data_usage_bytes)
+    found, active = [], False
+    for at, (plan, (volume, used)) in enumerate(zip(shared, shares, strict=True)):
+        spent = at + 1 < len(shared) and volume is not None and used >= volume
+        shown = _status_of_used(profile, spent=spent, active=active)
+        active = active or shown == "ACTIVE"
+        begun = shown in ("ACTIVE", "ENDED")
+        found.append(
+            _plan(
+                plan,
+                shown,
+                volume,
+                used,
+                profile.plan_use_start_at if begun else None,
+                profile.plan_use_end_at if begun else None,
+            )
+        )
+    return found
+
+
+def _shares(volumes: Sequence[int | None], used: int) -> list[tuple[int | None, int]]:
+    """What each plan holds, and what of it is used. What is used beyond all is the last one's."""
+    shares, left = [], used
+    for number, volume in enumerate(volumes, 1):
+        share = left if volume is None or number == len(volumes) else min(left, volume)
+        shares.append((volume, share))
+        left -= share
     return shares
 
 
-def _status_of_made(base: Profile, *, spent: bool, active: bool) -> PlanStatus:
+def _status_of_used(profile: Profile, *, spent: bool, active: bool) -> PlanStatus:
     """`spent`: another plan follows, and this one is used up. `active`: one before it is in use."""
-    if base.iccid is None:
-        return status(base)
-    if base.plan_use_status == "ENDED" or spent:
+    if profile.iccid is None:
+        return status(profile)
+    if profile.plan_use_status == "ENDED" or spent:
         return "ENDED"
-    if base.cancelled:
+    if profile.cancelled:
         return "CANCELLED"
-    return "ACTIVE" if base.plan_use_status == "STARTED" and not active else "QUEUED"
+    return "ACTIVE" if profile.plan_use_status == "STARTED" and not active else "QUEUED"
+
+
+def _plan(
+    plan: AppliedPlan,
+    shown: PlanStatus,
+    total: int | None,
+    used: int = 0,
+    started: datetime | None = None,
+    ends: datetime | None = None,
+) -> Plan:
+    return Plan(plan.plan_no, plan.mode, plan.order_id, plan.package_code, shown, total, used, started, ends)

@@ -143,6 +143,24 @@ def profile(of: Profile, item: Item, tenant_id: int, links: Links) -> wire.Profi
         cancelled=of.cancelled,
         suspended=of.shows_suspended or UNSET,
         suspended_at=whole_seconds(of.suspended_at) if of.shows_suspended and of.suspended_at else UNSET,
+        plans=tuple([plan(each) for each in plans.applied(of)]) if of.plans else UNSET,
+    )
+
+
+def plan(of: plans.Plan) -> wire.Plan:
+    """One plan of an eSIM. Volume and times are absent while nothing is known of them."""
+    made = of.status not in ("PENDING", "FAILED")
+    return wire.Plan(
+        plan_no=of.plan_no,
+        type="BASE" if of.plan_no == 1 else "TOPUP",
+        mode=of.mode or UNSET,
+        package_code=of.package_code,
+        order_no=identity.order_no(of.order_id),
+        status=of.status,
+        data_total_bytes=of.total_bytes if made else UNSET,
+        data_usage_bytes=of.used_bytes,
+        start_time=whole_seconds(of.started_at) if of.started_at else UNSET,
+        end_time=whole_seconds(of.ends_at) if of.ends_at else UNSET,
     )
 
 

@@ -1,15 +1,19 @@
-"""May this eSIM be recharged? (specification 4.14, docs/decisions/0030-recharges.md)"""
+"""May this eSIM be recharged, and the recharge refunded? (specification 4.14, docs/decisions/0030-recharges.md)"""
 
 import hashlib
 from collections.abc import Callable
+from datetime import datetime
 
 import msgspec
 
 from dealer_server.rules import refusal
 from dealer_server.rules.catalogue.package import Package, sold_by_day
+from dealer_server.rules.delivery import delivery
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import priced_lines
+from dealer_server.rules.orders.model import AppliedPlan, Order, Profile
 from dealer_server.rules.orders.priced_lines import Offer, OrderLine
+from dealer_server.rules.refunds.refund import Reason
 from esim_dealer.wire.calls import RechargeProfile
 
 MOST_PLANS = 100  # of one eSIM
@@ -17,7 +21,7 @@ MOST_PLANS = 100  # of one eSIM
 
 class Target(msgspec.Struct, frozen=True):
     """An eSIM that is to be recharged, as it stands. `supplier`, `kind`: who made it. `voiding`: its cancellation waits
-    for that supplier. `plans`: the greatest plan_no it has."""
+    for that supplier. `plans`: the greatest plan_no it has. `version`: that of its order."""
 
     tenant_id: int
     order_id: int
@@ -32,18 +36,18 @@ class Target(msgspec.Struct, frozen=True):
     voiding: bool
     expired: bool
     plans: int
+    version: int
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """A recharge that a dealer asks for. The eSIM is named by one of the first two; `base`: finds its package;
-    `can_recharge`: whether suppliers of this kind can. `refused`: why it cannot be bought, whatever the eSIM is."""
+    """A recharge that a dealer asks for. The eSIM is named by one of the first two; `base`: finds its package.
+    `refused`: why it cannot be bought, whatever the eSIM is."""
 
     profile_id: int | None
     iccid: str | None
     package: Package | None
     period_num: int | None
     base: Callable[[str], Package | None]
-    can_recharge: Callable[[str], bool]
     refused: refusal.Refusal | None
 
 
@@ -80,13 +84,16 @@ def price(call: RechargeProfile, currency: str, offer: Offer | None) -> Priced:
     )
 
 
-def refuse(wanted: Wanted, target: Target | None) -> refusal.Refusal | None:
-    """The first refusal of an eSIM: 310404, those of the package, 200022, 200008, 000108, 200010, 200002, 200004."""
+def refuse(wanted: Wanted, target: Target | None, supported: Callable[[str], bool]) -> refusal.Refusal | None:
+    """The first refusal of an eSIM: 310404, those of the package, 200022, 200008, 000108, 200010, 200002, 200004.
+    `supported`: whether suppliers of this kind recharge."""
     if target is None:
         return refusal.ProfileNotFound()
     if wanted.refused is not None:
         return wanted.refused
     assert wanted.package is not None, "an unknown package is refused"
+    if not supported(target.kind):
+        return refusal.NotSupported("the supplier of this eSIM does not recharge")
     return _refuse_fit(wanted, wanted.package, target) or refuse_state(target)
 
 
@@ -104,8 +111,6 @@ def _refuse_package(call: RechargeProfile, offer: Offer | None) -> refusal.Refus
 
 def _refuse_fit(wanted: Wanted, package: Package, target: Target) -> refusal.Refusal | None:
     base = wanted.base(target.package_code)
-    if not wanted.can_recharge(target.kind):
-        return refusal.NotSupported("the supplier of this eSIM does not recharge")
     if base is None or not fits(package, base):
         return refusal.LinesInconsistent(
             f"packageCode {package.package_code} does not fit an eSIM of {target.package_code}; accepted: what"
@@ -152,6 +157,33 @@ def refuse_state(target: Target) -> refusal.Refusal | None:
     if target.held:
         return refusal.RefundInProgress(data={"profiles": [{**about, "reason": "PENDING_REFUND"}]})
     return None
+
+
+def not_refundable(recharge: Order, esim: Order) -> Reason | None:
+    """Why the plan that was queued for this recharge cannot be refunded. `esim`: the order of the eSIM."""
+    profile, plan = _queued(recharge, esim)
+    if profile.cancelled:
+        return "CANCELLED"
+    return None if plan is None or plan.waits else "APPLIED"
+
+
+def with_refund(esim: Order, recharge: Order, now: datetime) -> Order:
+    """The order of an eSIM with the plan that was queued for this recharge held, or cancelled, as the recharge is."""
+    profile, plan = _queued(recharge, esim)
+    if plan is None:
+        return esim
+    [of] = recharge.profiles
+    changed = msgspec.structs.replace(plan, held=of.held, cancelled=of.refunded)
+    plans = tuple([changed if each.plan_no == plan.plan_no else each for each in profile.plans])
+    return delivery.with_profiles(esim, {profile.profile_id: msgspec.structs.replace(profile, plans=plans)}, now)
+
+
+def _queued(recharge: Order, esim: Order) -> tuple[Profile, AppliedPlan | None]:
+    """The eSIM, and its plan that was queued for this recharge, if one was."""
+    assert recharge.recharges is not None
+    _, profile = esim.find_profile(recharge.recharges)
+    of_recharge = [plan for plan in profile.plans if plan.order_id == recharge.order_id and plan.mode == "QUEUE"]
+    return profile, of_recharge[0] if of_recharge else None
 
 
 def _refuse_price(

@@ -113,7 +113,7 @@ def plan(
 
     A profile of a pending refund cannot be in another one. `blocked`: profiles that something other than the order
     keeps from being refunded: their cancellation waits for a supplier (CANCELLED), they were recharged (TOPPED_UP), or
-    they are recharges that their supplier may be applying (APPLIED).
+    they are recharges that their supplier may be applying, or whose plan has begun (APPLIED).
     `way`: how a profile with codes is voided; one without codes needs no supplier.
     """
     targets = [(item, profile) for item in order.items for profile in _in_scope(item, scope)]
@@ -155,7 +155,7 @@ def refuse(profile: Profile, blocked: Mapping[int, Reason] = NOTHING) -> Reason 
         return "CANCELLED"
     if profile.held:
         return "PENDING_REFUND"
-    if profile.plan_mode is not None:
+    if profile.plan_mode == "ADD":
         return "APPLIED"
     if reason is not None:
         return reason

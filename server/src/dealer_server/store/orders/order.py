@@ -15,11 +15,13 @@ from dealer_server.db.sealing import DataKeys, profile_context
 from dealer_server.db.session import Session
 from dealer_server.rules.orders.model import STOCK, Item, Order, Profile
 from dealer_server.rules.orders.order import ExistingOrder, Placed
+from dealer_server.store.profiles import plans
 
 # One statement writes a whole batch, except the orders of wallets that are frozen, do not cover their debits or are
-# locked by another transaction. It writes nothing at all where a transactionId is known or the stock lacks codes. It
-# waits for no lock, unless it shall wait for wallets. Debits are relative to the wallet as its lock finds it, whoever
-# moved it last: an order is the `number`th of the wallet at this `place` of the debits, `spent` their total up to it.
+# locked by another transaction. It writes nothing at all where a transactionId is known, the stock lacks codes, or the
+# order of an eSIM that is recharged has changed. It waits for no lock, unless it shall wait for wallets. Debits are
+# relative to the wallet as its lock finds it, whoever moved it last: an order is the `number`th of the wallet at this
+# `place` of the debits, `spent` their total up to it.
 _WRITE = """
 WITH debit AS MATERIALIZED (
     SELECT * FROM unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
@@ -38,8 +40,8 @@ WITH debit AS MATERIALIZED (
         $22::smallint[], $23::smallint[], $24::bigint[], $25::bigint[]{recharge_types})
         AS line(place, tenant_id, order_id, line, package_code, supplier, quantity, period_num, price,
             first_profile_id{recharge_line})
-),{free} holds AS MATERIALIZED (
-    SELECT true {new}{enough} AS whole, versions, balances
+),{free}{esims} holds AS MATERIALIZED (
+    SELECT true {new}{enough}{unchanged} AS whole, versions, balances
     FROM (SELECT array_agg(coalesce(version, -1) ORDER BY place) AS versions,
         array_agg(coalesce(balance, 0) ORDER BY place) AS balances FROM found) known
 ), moved AS (
@@ -101,6 +103,14 @@ _TAKEN = """, taken AS (
     FROM holds, unit JOIN free USING (package_code)
     WHERE whole AND versions[place] >= 0 AND s.iccid = iccids[number]
 )"""
+# The eSIMs that a batch recharges: their orders are as they were looked at, and no other transaction holds them.
+_ESIMS = """ esim AS MATERIALIZED (
+    SELECT seen.order_id IS NOT NULL AS unchanged FROM line LEFT JOIN LATERAL (
+        SELECT order_id FROM orders o WHERE o.tenant_id = line.tenant_id AND o.order_id = line.recharges_order_id
+            AND o.version = line.seen_version FOR NO KEY UPDATE SKIP LOCKED) seen ON true
+),"""
+_UNCHANGED = """
+        AND NOT EXISTS (SELECT FROM esim WHERE NOT unchanged)"""
 # A known transactionId is looked up as the next one in order, which only one index can answer: while the statistics
 # say that a tenant has few orders, the planner would scan all of them. The check costs an eighth of a large batch, so
 # large batches leave it to the unique index, whose violation is an error in PostgreSQL's log.
@@ -125,8 +135,10 @@ def write_statement(
         taken=taken,
         new=_NEW if checked else "",
         skip="" if wait else " SKIP LOCKED",
-        recharge_types=", $27::bigint[], $28::smallint[], $29::bigint[]" if recharging else "",
-        recharge_line=", recharges, plan_no, recharges_order_id" if recharging else "",
+        esims=_ESIMS if recharging else "",
+        unchanged=_UNCHANGED if recharging else "",
+        recharge_types=", $27::bigint[], $28::smallint[], $29::bigint[], $30::int[]" if recharging else "",
+        recharge_line=", recharges, plan_no, recharges_order_id, seen_version" if recharging else "",
         recharge_item=", recharges, recharges_order_id" if recharging else "",
         recharge=", recharges, plan_no" if recharging else "",
     )
@@ -149,8 +161,8 @@ async def write(
     session: Session, placed: Sequence[Placed], remaining: Mapping[str, int] = _NONE, *, wait: bool = False
 ) -> Written:
     """Writes orders, lines, profiles, debits, the stock codes they take, their ORDER_PAID events and their fulfillment
-    work. `remaining`: the number of free codes of stock packages, as the batch was decided on. `wait`: it waits for
-    wallets that another transaction holds.
+    work. Either all of them are recharges or none is. `remaining`: the number of free codes of stock packages, as the
+    batch was decided on. `wait`: it waits for wallets that another transaction holds.
 
     Raises asyncpg.UniqueViolationError for a known transactionId in a large batch, or written at the same moment.
     """
@@ -283,7 +295,7 @@ CROSS JOIN LATERAL (SELECT * FROM profile p WHERE p.tenant_id = key.tenant_id
 """
 _ITEM_FROM = len(fields_of(Order, "items"))
 _PROFILE_FROM = _ITEM_FROM + len(fields_of(Item, "profiles"))
-_PROFILE_ID, _ACTIVATION_CODE = map(fields_of(Profile).index, ("profile_id", "activation_code"))
+_PROFILE_ID, _ACTIVATION_CODE, _PLANS = map(fields_of(Profile).index, ("profile_id", "activation_code", "plans"))
 _of_order = itemgetter("tenant_id", "order_id")
 
 
@@ -335,6 +347,7 @@ def _profile(tenant_id: int, row: asyncpg.Record, data_keys: DataKeys) -> Profil
     sealed = values[_ACTIVATION_CODE]
     if sealed is not None:
         values[_ACTIVATION_CODE] = data_keys.open(sealed, profile_context(tenant_id, values[_PROFILE_ID])).decode()
+    values[_PLANS] = plans.read(values[_PLANS])
     return Profile(*values)
 
 

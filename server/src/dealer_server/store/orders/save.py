@@ -10,6 +10,7 @@ from dealer_server.db.connection import Connection
 from dealer_server.db.sealing import DataKeys, profile_context
 from dealer_server.db.session import Session
 from dealer_server.rules.orders.model import Item, Order, Profile, changed_items, changed_profiles
+from dealer_server.store.profiles import plans
 
 Change = tuple[Order, Order]
 """An order as it is stored, and as it is to be stored."""
@@ -32,11 +33,12 @@ DELIVERY = Part(
     guard="p.lifecycle_status = 'PENDING'",
 )  # fmt: skip
 """Codes, a recharge, or the failure, of profiles that waited for them."""
-VOID = Part(("lifecycle_status", "cancelled", "refunded", "held"), requeues=True)
-"""Refunds and cancellations."""
+VOID = Part(("lifecycle_status", "cancelled", "refunded", "held", "plans"), requeues=True)
+"""Refunds and cancellations; plans that were refunded before they began."""
 LIFECYCLE = Part(
     ("lifecycle_status", "activated", "cancelled", "esim_status", "smdp_status", "plan_use_status",
-     "plan_use_start_at", "plan_use_end_at", "data_total_bytes", "data_usage_bytes", "suspended", "suspended_at"),
+     "plan_use_start_at", "plan_use_end_at", "data_total_bytes", "data_usage_bytes", "suspended", "suspended_at",
+     "plans"),
     guard="p.iccid IS NOT NULL",
 )  # fmt: skip
 """What suppliers report of profiles with codes, and what time does to them."""
@@ -54,6 +56,7 @@ _TYPES = {
     "data_usage_bytes": "bigint",
     "suspended": "bool",
     "suspended_at": "timestamptz",
+    "plans": "jsonb",
 }  # every other column is text
 
 
@@ -171,9 +174,8 @@ async def _save_profiles(
         max(after.updated_at for _, after in changes),
         [tenant_id for tenant_id, _ in profiles],
         [profile.profile_id for _, profile in profiles],
-        *[_sealed_codes(profiles, data_keys) if name == "activation_code"
-          else [getattr(profile, name) for _, profile in profiles] for name in part.columns],
-    )  # fmt: skip
+        *[_values(name, profiles, data_keys) for name in part.columns],
+    )
     assert len(written) == len(profiles), f"a profile is not as it was when it was read: {part.guard}"
 
 
@@ -189,6 +191,14 @@ def _profiles_statement(part: Part) -> str:
 
 
 _PROFILES = {part: _profiles_statement(part) for part in (DELIVERY, VOID, LIFECYCLE)}
+
+
+def _values(name: str, profiles: Sequence[tuple[int, Profile]], data_keys: DataKeys | None) -> Sequence[object]:
+    if name == "activation_code":
+        return _sealed_codes(profiles, data_keys)
+    if name == "plans":
+        return [plans.written(profile.plans) for _, profile in profiles]
+    return [getattr(profile, name) for _, profile in profiles]
 
 
 def _sealed_codes(profiles: Sequence[tuple[int, Profile]], data_keys: DataKeys | None) -> list[bytes | None]:

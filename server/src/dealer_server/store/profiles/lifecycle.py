@@ -8,13 +8,13 @@ from datetime import datetime
 from typing import NamedTuple
 
 import asyncpg
-import msgspec
 
 from dealer_server.db.arrays import batch, columns
 from dealer_server.db.connection import Connection
 from dealer_server.db.session import Session
 from dealer_server.rules.lifecycle.lifecycle import Lifecycle, LifecycleTerms
-from dealer_server.rules.orders.model import Item, Order, Profile
+from dealer_server.rules.orders.model import AppliedPlan, Item, Order, Profile, generation
+from dealer_server.store.profiles import plans
 from dealer_server.store.profiles.iccid import OF_SUPPLIER, RANK
 
 Key = tuple[int, int]
@@ -87,6 +87,7 @@ class FollowedProfile(NamedTuple):
     package_code: str
     data_total_bytes: int | None
     cancelled: bool
+    plans: tuple[AppliedPlan, ...]
     created_at: datetime
     due_at: datetime | None
     claim: int | None
@@ -106,18 +107,26 @@ class FollowedProfile(NamedTuple):
     def order(self) -> tuple[int, int]:
         return self.tenant_id, self.order_id
 
+    @property
+    def generation(self) -> int:
+        return generation(self.plans)
+
 
 _COLUMNS = """l.tenant_id, l.profile_id, l.order_id, l.line, l.supplier, l.iccid, i.package_code, p.data_total_bytes,
-    p.cancelled, l.created_at, l.due_at, l.claim, l.claims, coalesce(b.unit_key, '') AS unit_key,
+    p.cancelled, p.plans, l.created_at, l.due_at, l.claim, l.claims, coalesce(b.unit_key, '') AS unit_key,
     coalesce(b.sku, i.package_code) AS sku, b.supplier_ref, b.unit_ref,
     EXISTS (SELECT FROM profile r JOIN purchase a ON a.tenant_id = r.tenant_id AND a.profile_id = r.profile_id
         WHERE r.tenant_id = l.tenant_id AND r.recharges = l.profile_id AND r.plan_mode IS NULL
         AND a.state IN ('SENT', 'PENDING', 'UNKNOWN', 'PARKED') OFFSET 0) AS recharging,
     l.unused_until, l.plan_seconds, l.smdp_at, l.esim_at, l.ended_at, l.valid_until, l.eid, l.suspended_word_at,
-    l.resumed_word_at, l.live_status, l.live_at, l.added_bytes, l.recharged_at"""
-_JOINED = """JOIN order_item i ON i.tenant_id = l.tenant_id AND i.order_id = l.order_id AND i.line = l.line
-    JOIN profile p ON p.tenant_id = l.tenant_id AND p.profile_id = l.profile_id
-    LEFT JOIN purchase b ON b.tenant_id = l.tenant_id AND b.profile_id = l.profile_id AND b.iccid = l.iccid"""
+    l.resumed_word_at, l.live_status, l.live_at"""
+# OFFSET 0: each row is looked up by its key, whatever the statistics say.
+_JOINED = """CROSS JOIN LATERAL (SELECT package_code FROM order_item i
+        WHERE i.tenant_id = l.tenant_id AND i.order_id = l.order_id AND i.line = l.line OFFSET 0) i
+    CROSS JOIN LATERAL (SELECT data_total_bytes, cancelled, plans FROM profile p
+        WHERE p.tenant_id = l.tenant_id AND p.profile_id = l.profile_id OFFSET 0) p
+    LEFT JOIN LATERAL (SELECT unit_key, sku, supplier_ref, unit_ref FROM purchase b
+        WHERE b.tenant_id = l.tenant_id AND b.profile_id = l.profile_id AND b.iccid = l.iccid OFFSET 0) b ON true"""
 
 _CLAIM = f"""
 WITH due AS (
@@ -173,11 +182,11 @@ async def lock(
     """By profileId, locked until the transaction ends; with `claim_id` only those that are still this claim's. Lock
     their orders first."""
     rows = await connection.fetch(
-        f"SELECT {_COLUMNS} FROM {batch('key', tenant_id='bigint', profile_id='bigint')}"
-        " JOIN profile_life l ON l.tenant_id = key.tenant_id AND l.profile_id = key.profile_id"
-        f" {_JOINED} WHERE CASE WHEN $3::bigint IS NULL OR l.claim = $3 THEN true END"  # for the planner: not rare
-        " ORDER BY l.tenant_id, l.profile_id FOR NO KEY UPDATE OF l",
-        *columns(keys, 2),
+        f"SELECT {_COLUMNS} FROM {batch('key', tenant_id='bigint', profile_id='bigint')} CROSS JOIN LATERAL"
+        " (SELECT * FROM profile_life l WHERE l.tenant_id = key.tenant_id AND l.profile_id = key.profile_id"
+        "  AND CASE WHEN $3::bigint IS NULL OR l.claim = $3 THEN true END FOR NO KEY UPDATE) l"
+        f" {_JOINED}",
+        *columns(sorted(set(keys)), 2),
         claim_id,
     )
     return {row["profile_id"]: _followed(row) for row in rows}
@@ -191,6 +200,17 @@ async def make_due(session: Connection | Session, keys: Sequence[Key], now: date
         now,
         *columns(keys, 2),
     )
+
+
+async def follow_again(session: Session, keys: Sequence[Key], now: datetime) -> None:
+    """These profiles are due now, also those that were followed no more."""
+    if keys:
+        await session.fetch(
+            f"UPDATE profile_life l SET due_at = $1 FROM {batch('key', 2, tenant_id='bigint', profile_id='bigint')}"
+            " WHERE l.tenant_id = key.tenant_id AND l.profile_id = key.profile_id",
+            now,
+            *columns(keys, 2),
+        )
 
 
 class Written(NamedTuple):
@@ -211,29 +231,25 @@ async def record(connection: Connection | Session, written: Sequence[Written], n
         "UPDATE profile_life l SET smdp_at = new.smdp_at, esim_at = new.esim_at, ended_at = new.ended_at,"
         " valid_until = new.valid_until, eid = new.eid, suspended_word_at = new.suspended_word_at,"
         " resumed_word_at = new.resumed_word_at, plan_seconds = new.plan_seconds,"
-        " live_status = new.live_status, live_at = new.live_at, recharged_at = new.recharged_at,"
-        " added_bytes = string_to_array(new.added_bytes, ',')::bigint[],"
+        " live_status = new.live_status, live_at = new.live_at,"
         " due_at = new.due_at, claim = new.claim, claims = new.claims,"
         " reported_at = CASE WHEN new.reported THEN greatest($1, l.asked_at) ELSE l.reported_at END,"
         " asked_at = CASE WHEN new.asked THEN l.asked_at END"
         " FROM unnest($2::bigint[], $3::bigint[], $4::timestamptz[], $5::timestamptz[], $6::timestamptz[],"
         " $7::timestamptz[], $8::text[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::bigint[],"
-        " $13::int[], $14::bool[], $15::bool[], $16::bigint[], $17::text[], $18::timestamptz[], $19::timestamptz[],"
-        " $20::text[])"
+        " $13::int[], $14::bool[], $15::bool[], $16::bigint[], $17::text[], $18::timestamptz[])"
         " AS new(tenant_id, profile_id, smdp_at, esim_at, ended_at, valid_until, eid, suspended_word_at,"
-        " resumed_word_at, due_at, claim, claims, reported, asked, plan_seconds, live_status, live_at, recharged_at,"
-        " added_bytes)"
+        " resumed_word_at, due_at, claim, claims, reported, asked, plan_seconds, live_status, live_at)"
         " WHERE l.tenant_id = new.tenant_id AND l.profile_id = new.profile_id RETURNING 1",
         now,
         *columns(
             [
                 (*one.key, one.life.smdp_at, one.life.esim_at, one.life.ended_at, one.life.valid_until, one.life.eid,
                  one.life.suspended_word_at, one.life.resumed_word_at, one.due_at, one.claim, one.claims, one.reported,
-                 one.asked, one.life.plan_seconds, one.life.live_status, one.life.live_at, one.life.recharged_at,
-                 ",".join(map(str, one.life.added_bytes)))
+                 one.asked, one.life.plan_seconds, one.life.live_status, one.life.live_at)
                 for one in written
             ],
-            19,
+            17,
         ),
     )  # fmt: skip
     assert len(done) == len(written), "a followed profile is gone"
@@ -301,5 +317,5 @@ async def ask(connection: Connection, key: Key, now: datetime, not_since: dateti
 def _followed(row: asyncpg.Record) -> FollowedProfile:
     fields = dict(row)
     life = Lifecycle(**{name: fields.pop(name) for name in Lifecycle.__struct_fields__})
-    life = msgspec.structs.replace(life, added_bytes=tuple(life.added_bytes))
+    fields["plans"] = plans.read(fields["plans"])
     return FollowedProfile(**fields, life=life)

@@ -1,6 +1,6 @@
 """Recharges of eSIMs: profiles without codes that name the eSIM they add a plan to."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from dealer_server.db.arrays import batch, columns
 from dealer_server.db.connection import Connection
@@ -20,21 +20,27 @@ SELECT p.tenant_id, p.order_id, p.profile_id, i.package_code, coalesce(l.supplie
         AND v.refund_id IS NULL AND v.outcome IS NULL OFFSET 0) AS voiding,
     p.plan_use_status = 'ENDED' AND p.esim_status IS DISTINCT FROM 'USED_UP' AS expired,
     coalesce((SELECT max(r.plan_no) FROM profile r WHERE r.tenant_id = p.tenant_id AND r.recharges = p.profile_id), 1)
-        AS plans
+        AS plans, o.version
 FROM {batch("key", tenant_id="bigint", profile_id="bigint")}
-JOIN profile p ON p.tenant_id = key.tenant_id AND p.profile_id = key.profile_id
-JOIN order_item i ON i.tenant_id = p.tenant_id AND i.order_id = p.order_id AND i.line = p.line
-LEFT JOIN profile_life l ON l.tenant_id = p.tenant_id AND l.profile_id = p.profile_id
+CROSS JOIN LATERAL (SELECT * FROM profile p
+    WHERE p.tenant_id = key.tenant_id AND p.profile_id = key.profile_id AND p.recharges IS NULL OFFSET 0) p
+CROSS JOIN LATERAL (SELECT version FROM orders o
+    WHERE o.tenant_id = p.tenant_id AND o.order_id = p.order_id OFFSET 0) o
+CROSS JOIN LATERAL (SELECT package_code, supplier FROM order_item i
+    WHERE i.tenant_id = p.tenant_id AND i.order_id = p.order_id AND i.line = p.line OFFSET 0) i
+LEFT JOIN LATERAL (SELECT supplier FROM profile_life l
+    WHERE l.tenant_id = p.tenant_id AND l.profile_id = p.profile_id OFFSET 0) l ON true
 """
 
 
 async def targets(session: Session | Connection, keys: Sequence[Key]) -> dict[Key, Target]:
-    """These eSIMs as they stand. Lock their orders first."""
+    """These eSIMs as they stand; lock their orders first, or compare the version before something is written."""
     rows = await session.fetch(_TARGETS, *columns(keys, 2))
     return {(row["tenant_id"], row["profile_id"]): Target(**row) for row in rows}
 
 
-# A recharge that its supplier was asked for may be applied at any moment.
+# A recharge that its supplier was asked for may be applied at any moment. Whether one that was applied has begun stands
+# in its eSIM's plans.
 _BLOCKED = f"""
 SELECT p.profile_id, CASE WHEN p.recharges IS NULL THEN 'TOPPED_UP' ELSE 'APPLIED' END AS reason
 FROM {batch("key", tenant_id="bigint", order_id="bigint")}
@@ -45,9 +51,22 @@ CROSS JOIN LATERAL (SELECT * FROM profile p WHERE p.tenant_id = key.tenant_id
 WHERE CASE WHEN p.recharges IS NULL THEN EXISTS (SELECT FROM profile r
         WHERE r.tenant_id = p.tenant_id AND r.recharges = p.profile_id AND NOT r.refunded AND NOT r.cancelled
         OFFSET 0)
-    ELSE EXISTS (SELECT FROM purchase b WHERE b.tenant_id = p.tenant_id AND b.profile_id = p.profile_id
+    ELSE p.plan_mode IS NULL AND EXISTS (SELECT FROM purchase b
+        WHERE b.tenant_id = p.tenant_id AND b.profile_id = p.profile_id
         AND b.state NOT IN ('PLANNED', 'REJECTED', 'DROPPED') OFFSET 0) END
 """
+
+
+async def of_esims(session: Session, orders: Sequence[Key]) -> dict[Key, Key]:
+    """By the key of an order which recharges an eSIM that of the eSIM's order; both are (tenant_id, order_id)."""
+    rows = await session.fetch(
+        f"SELECT i.* FROM {batch('key', tenant_id='bigint', order_id='bigint')}"
+        " CROSS JOIN LATERAL (SELECT tenant_id, order_id, recharges_order_id FROM order_item i"
+        "  WHERE i.tenant_id = key.tenant_id AND i.order_id = key.order_id AND i.line = 0 OFFSET 0) i"
+        " WHERE recharges_order_id IS NOT NULL",
+        *columns(orders, 2),
+    )
+    return {(row["tenant_id"], row["order_id"]): (row["tenant_id"], row["recharges_order_id"]) for row in rows}
 
 
 async def lock_planned(session: Session, orders: Sequence[tuple[int, int]]) -> None:
@@ -67,15 +86,11 @@ async def not_refundable(session: Session | Connection, orders: Sequence[tuple[i
     return {row["profile_id"]: row["reason"] for row in rows}
 
 
-async def of_profiles(session: Session | Connection, keys: Collection[Key]) -> dict[Key, list[tuple[int, int]]]:
-    """The (order_id, profile_id) of the recharges of these eSIMs, in the order of their plans."""
-    rows = await session.fetch(
-        f"SELECT r.* FROM {batch('key', tenant_id='bigint', profile_id='bigint')} CROSS JOIN LATERAL"
-        " (SELECT tenant_id, recharges, order_id, profile_id, plan_no FROM profile r"
-        "  WHERE r.tenant_id = key.tenant_id AND r.recharges = key.profile_id OFFSET 0) r ORDER BY plan_no",
-        *columns(sorted(keys), 2),
+async def not_applied(connection: Connection, key: Key) -> list[tuple[int, int]]:
+    """The (tenant_id, order_id) of the recharges of this eSIM that its supplier has not applied."""
+    rows = await connection.fetch(
+        "SELECT tenant_id, order_id FROM profile"
+        " WHERE tenant_id = $1 AND recharges = $2 AND plan_mode IS NULL ORDER BY plan_no",
+        *key,
     )
-    found: dict[Key, list[tuple[int, int]]] = {}
-    for row in rows:
-        found.setdefault((row["tenant_id"], row["recharges"]), []).append((row["order_id"], row["profile_id"]))
-    return found
+    return [(row["tenant_id"], row["order_id"]) for row in rows]

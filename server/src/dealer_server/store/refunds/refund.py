@@ -313,7 +313,8 @@ async def settle(
     now: datetime,
 ) -> None:
     """Writes the orders that refunds changed, the credits, and their events: one REFUND_COMPLETED for each credited
-    refund (refund id, order after the credit), after the DELIVERY_UPDATED of the order.
+    refund (refund id, order after the credit), after the DELIVERY_UPDATED of the order; another one of the order of an
+    eSIM that has lost a plan.
 
     A refund that is only accepted changes nothing that webhooks tell (specification 6.1).
     """
@@ -323,6 +324,7 @@ async def settle(
         return
     await pay_back(session, credits, now)
     latest = {(order.tenant_id, order.order_id): order for _, order in credited}
+    latest |= {(after.tenant_id, after.order_id): after for before, after in changes if _lost_a_plan(before, after)}
     await enqueue.order_changed(session, [(*key, order.version) for key, order in latest.items()], now)
     ids = await enqueue.delivery_ids(session, len(credited))
     events = []
@@ -331,6 +333,15 @@ async def settle(
         sealed = bodies.seal(data_keys, body, order.tenant_id, delivery_id)
         events.append(enqueue.Credit(order.tenant_id, order.order_id, order.version, delivery_id, sealed))
     await enqueue.refunds_credited(session, events, snapshot.REFUND_HINTS, now)
+
+
+def _lost_a_plan(before: Order, after: Order) -> bool:
+    """Whether an eSIM of the order has a plan that was refunded by this change."""
+    return any(
+        plan.cancelled and plan not in old.plans
+        for old, new in zip(before.profiles, after.profiles, strict=True)
+        for plan in new.plans
+    )
 
 
 async def give_back_stock(session: Connection | Session, changes: Sequence[tuple[Order, Order]]) -> None:

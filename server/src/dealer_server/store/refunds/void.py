@@ -86,13 +86,14 @@ async def add_voids(session: Connection | Session, voids: Sequence[Void]) -> Non
 async def add_refund_voids(
     session: Connection | Session, refunds: Sequence[NewRefund], orders: Mapping[Key, Order], now: datetime
 ) -> None:
-    """Writes the voids that these refunds need; `orders` are the refunds' own."""
+    """Writes the voids that these refunds need. `orders`: the refunds' own, and those of the eSIMs they recharge."""
     voids = []
     for refund in refunds:
         for part in refund.parts:
             if part.way == "SUPPLIER" and refund.status == "REFUNDING":
-                item = orders[refund.tenant_id, refund.order_id].items[part.line]
-                assert part.iccid is not None, "a profile without codes is voided without asking its supplier"
+                order = orders[refund.tenant_id, refund.order_id]
+                item, iccid = order.items[part.line], part.iccid or _recharged_iccid(order, orders)
+                assert iccid is not None, "a profile without codes is voided without asking its supplier"
                 voids.append(
                     Void(
                         tenant_id=refund.tenant_id,
@@ -102,12 +103,18 @@ async def add_refund_voids(
                         refund_id=refund.refund_id,
                         supplier=item.supplier,
                         package_code=item.package_code,
-                        iccid=part.iccid,
+                        iccid=iccid,
                         created_at=now,
                     )
                 )
     if voids:
         await add_voids(session, voids)
+
+
+def _recharged_iccid(order: Order, orders: Mapping[Key, Order]) -> str | None:
+    """That of the eSIM whose order this one recharges, which stands among `orders`, too."""
+    profiles = [profile for other in orders.values() for profile in other.profiles]
+    return next((profile.iccid for profile in profiles if profile.profile_id == order.recharges), None)
 
 
 _CLAIM_VOIDS = """

@@ -56,6 +56,11 @@ async def take_probe(session: Session, tenant_ids: Sequence[int], now: datetime)
     return {row["tenant_id"] for row in probes}
 
 
+def success_counts(since: str) -> str:
+    """SQL: whether a success changes the endpoint `e`; `since`: the parameter that says which one would be recent."""
+    return f"(e.consecutive_failures > 0 OR e.last_success_at IS NULL OR e.last_success_at < {since})"
+
+
 # A success does not close an open breaker yet: `close` does, after the waiting deliveries were spread over a minute.
 _RECORD = f"""
 WITH batch AS (
@@ -66,7 +71,7 @@ WITH batch AS (
         CASE WHEN batch.succeeded AND e.consecutive_failures < {BREAKER_FAILURES} THEN batch.failures
             ELSE e.consecutive_failures + batch.failures END AS after
     FROM batch JOIN webhook_endpoint e ON e.tenant_id = batch.tenant_id AND e.url = batch.url AND e.state = 'ACTIVE'
-    WHERE batch.failures > 0 OR e.consecutive_failures > 0 OR e.last_success_at IS NULL OR e.last_success_at < $7
+    WHERE batch.failures > 0 OR {success_counts("$7")}
     ORDER BY e.tenant_id FOR NO KEY UPDATE OF e
 )
 UPDATE webhook_endpoint e SET consecutive_failures = changing.after,

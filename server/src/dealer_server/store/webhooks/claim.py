@@ -5,18 +5,22 @@ from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.db.arrays import batch
+from dealer_server.db.rows import columns_of, fields_of
 from dealer_server.db.session import Session
 from dealer_server.store.webhooks.circuit_breaker import BREAKER_FAILURES
 from dealer_server.store.webhooks.order_queue import UNFINISHED, Key
+from dealer_server.store.webhooks.signer import NEWEST_FIRST, Signer
 from esim_dealer.wire.vocabulary import DeliveryTrigger, EventType
 
 
 class WaitingTenant(NamedTuple):
-    """A tenant that has deliveries READY or in RETRY; how many it may have in flight, 0 where none is due, and has."""
+    """A tenant that has deliveries READY or in RETRY; how many it may have in flight, 0 where none is due, and has. Who
+    signs them, where any are due and it has a credential."""
 
     tenant_id: int
     cap: int
     in_flight: int
+    signer: Signer | None
 
 
 class TenantQuota(NamedTuple):
@@ -74,9 +78,9 @@ WITH RECURSIVE visited AS (
             AND d.tenant_id > visited.tenant_id ORDER BY d.tenant_id LIMIT 1) following
     WHERE number < $2
 )
-SELECT tenant_id, cap, CASE WHEN cap > 0 THEN (
+SELECT waiting.tenant_id, cap, CASE WHEN cap > 0 THEN (
         SELECT count(*) FROM webhook_delivery d WHERE d.tenant_id = waiting.tenant_id AND d.state = 'IN_FLIGHT'
-    ) ELSE 0 END AS in_flight
+    ) ELSE 0 END AS in_flight, {columns_of(Signer, "tenant_id", table="signer")}
 FROM (
     SELECT visited.tenant_id, CASE WHEN endpoint.state = 'ACTIVE' AND EXISTS (SELECT FROM webhook_delivery d
             WHERE d.tenant_id = visited.tenant_id AND d.state IN ('READY', 'RETRY') AND d.due_at <= $3 OFFSET 0)
@@ -86,8 +90,11 @@ FROM (
                     AND d.trigger = 'RESEND' OFFSET 0) THEN 1 ELSE 0 END
         ELSE 0 END AS cap
     FROM visited LEFT JOIN webhook_endpoint endpoint USING (tenant_id) OFFSET 0
-) waiting
+) waiting LEFT JOIN LATERAL (
+    SELECT * FROM credential WHERE cap > 0 AND tenant_id = waiting.tenant_id ORDER BY {NEWEST_FIRST} LIMIT 1
+) signer ON true
 """
+_SIGNER = fields_of(Signer, "tenant_id")
 
 
 async def tenants_waiting(session: Session, after: int, limit: int, now: datetime) -> list[WaitingTenant]:
@@ -95,7 +102,15 @@ async def tenants_waiting(session: Session, after: int, limit: int, now: datetim
 
     While a tenant's circuit breaker is open its cap is 1, and 0 between two probes unless a resend waits.
     """
-    return [WaitingTenant(**row) for row in await session.fetch(_TENANTS, after, limit, now)]
+    return [
+        WaitingTenant(
+            row["tenant_id"],
+            row["cap"],
+            row["in_flight"],
+            None if row["app_key"] is None else Signer(row["tenant_id"], *[row[name] for name in _SIGNER]),
+        )
+        for row in await session.fetch(_TENANTS, after, limit, now)
+    ]
 
 
 # Of an order only the delivery that has been due longest qualifies, in every worker alike, and none while one is in

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from dealer_server.db.arrays import batch
 from dealer_server.db.session import Session
+from dealer_server.store.webhooks.circuit_breaker import SUCCESS_PRECISION, success_counts
 from dealer_server.store.webhooks.order_queue import UNFINISHED, Key
 from esim_dealer.wire.vocabulary import AttemptError, DeliveryState
 
@@ -26,6 +27,15 @@ class DeliveryResult(NamedTuple):
     http_status: int | None = None
     error: AttemptError | None = None
     answer_head: str | None = None
+
+
+class Recorded(NamedTuple):
+    """What was recorded: these deliveries. `waiting`: those of their orders in which others are WAITING.
+    `success_counts`: the tenants whose endpoints a success changes."""
+
+    deliveries: set[Key]
+    waiting: list[Key]
+    success_counts: set[int]
 
 
 # Only deliveries in flight have a claim. A condition on their state as well would let the planner, whose statistics say
@@ -62,18 +72,19 @@ WITH finished AS (
     FROM finished WHERE number IS NOT NULL
 )
 SELECT tenant_id, order_id, delivery_id, EXISTS (SELECT FROM webhook_delivery d WHERE d.tenant_id = finished.tenant_id
-    AND d.order_id = finished.order_id AND d.{UNFINISHED} AND d.state = 'WAITING' OFFSET 0) AS others_wait FROM finished
+    AND d.order_id = finished.order_id AND d.{UNFINISHED} AND d.state = 'WAITING' OFFSET 0) AS others_wait,
+    EXISTS (SELECT FROM webhook_endpoint e WHERE e.tenant_id = finished.tenant_id AND {success_counts("$15")} OFFSET 0)
+        AS success_counts
+FROM finished
 """
 
 
-async def record(session: Session, results: Sequence[DeliveryResult], now: datetime) -> tuple[set[Key], list[Key]]:
-    """Records outcomes of claimed deliveries and their attempts; a result whose claim no longer holds changes nothing.
-
-    Returns the deliveries recorded, and those of their orders in which other deliveries are WAITING.
-    """
+async def record(session: Session, results: Sequence[DeliveryResult], now: datetime) -> Recorded:
+    """Records outcomes of claimed deliveries and their attempts; where a claim no longer holds nothing changes."""
     columns = [list(column) for column in zip(*results, strict=True)]
-    recorded = await session.fetch(_RECORD, *columns, now)
-    return (
+    recorded = await session.fetch(_RECORD, *columns, now, now - SUCCESS_PRECISION)
+    return Recorded(
         {(row["tenant_id"], row["delivery_id"]) for row in recorded},
         [(row["tenant_id"], row["order_id"]) for row in recorded if row["others_wait"]],
+        {row["tenant_id"] for row in recorded if row["success_counts"]},
     )

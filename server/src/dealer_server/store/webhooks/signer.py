@@ -1,11 +1,10 @@
 """Which credential signs a tenant's webhooks? The newest active one."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.db.connection import Connection
-from dealer_server.db.session import Session
+from dealer_server.db.rows import columns_of
 
 
 class Signer(NamedTuple):
@@ -19,12 +18,12 @@ class Signer(NamedTuple):
     previous_until: datetime | None
 
 
-async def load(session: Connection | Session, tenant_ids: Sequence[int]) -> dict[int, Signer]:
-    """By tenant_id; a tenant without a credential is left out."""
-    credentials = await session.fetch(
-        "SELECT DISTINCT ON (tenant_id) tenant_id, app_key, secret_version, sealed_secret, previous_secret,"
-        " previous_until FROM credential WHERE tenant_id = ANY($1::bigint[])"
-        " ORDER BY tenant_id, status = 'ACTIVE' DESC, created_at DESC",
-        list(tenant_ids),
+NEWEST_FIRST = "status = 'ACTIVE' DESC, created_at DESC"
+
+
+async def load(connection: Connection, tenant_id: int) -> Signer | None:
+    """None for a tenant without a credential."""
+    row = await connection.fetchrow(
+        f"SELECT {columns_of(Signer)} FROM credential WHERE tenant_id = $1 ORDER BY {NEWEST_FIRST} LIMIT 1", tenant_id
     )
-    return {row["tenant_id"]: Signer(**row) for row in credentials}
+    return Signer(**row) if row else None

@@ -9,8 +9,11 @@ import hmac
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
+import msgspec
+
 from dealer_server.rules.esim import iccid
-from dealer_server.rules.lifecycle.lifecycle import LifecycleTerms, Report
+from dealer_server.rules.lifecycle.lifecycle import LifecycleTerms
+from dealer_server.rules.lifecycle.report import Report
 from dealer_server.rules.orders import identity
 from dealer_server.rules.refunds.refund import Way
 from dealer_server.suppliers.contract import (
@@ -49,9 +52,12 @@ _DELAYS: dict[str, Callable[[Unit], float]] = {
 }
 
 
+QUEUED = ("TEST-TOPUP-QUEUE", "TEST-TOPUP-ASYNC")  # recharges that begin when the plan before them ends
+
 _WAYS: dict[tuple[str, bool], Way] = {
     ("TEST-ASYNC", False): "SUPPLIER",
     ("TEST-ASYNC", True): "SUPPLIER",
+    ("TEST-TOPUP-ASYNC", True): "SUPPLIER",
     ("TEST-REJECT", True): "SUPPLIER",
     ("TEST-REVIEW", True): "REVIEW",
 }
@@ -78,14 +84,13 @@ class Simulated:
     """`speed` divides the delays, so that a demonstration need not wait. Whoever knows the seed knows every code."""
 
     code = CODE
+    CAPS = Caps(parallel=1, polled=True, reuses_iccids=False, suspend=True, recharges=True, sms=True)  # it never waits
     polled = timed = True
 
     def __init__(self, seed: bytes, speed: float = 1.0):
         assert len(seed) >= 16 and speed > 0
         terms = LifecycleTerms(plan_speed=speed, first_refresh_seconds=None, scripted_packages=SCRIPTED_PACKAGES)
-        self.caps = Caps(  # it answers without waiting
-            parallel=1, polled=True, reuses_iccids=False, lifecycle=terms, suspend=True, recharges=True, sms=True
-        )
+        self.caps = msgspec.structs.replace(self.CAPS, lifecycle=terms)
         self._seed = seed
         self._speed = speed
         spread = hmac.digest(seed, b"iccid", "sha256")
@@ -102,7 +107,7 @@ class Simulated:
             if left > 0:
                 return Pending(left)
         if unit.recharges is not None:
-            return Applied("ADD")
+            return Applied("QUEUE" if unit.package_code in QUEUED else "ADD")
         return Done(self._iccid(unit.profile_id), f"LPA:1${HOST}${self._matching_id(unit.unit_key)}")
 
     def way(self, package_code: str, for_refund: bool) -> Way:
@@ -137,15 +142,18 @@ class Simulated:
     def _script(self, esim: Bought) -> list[Report]:
         if esim.package_code not in SCRIPTED_PACKAGES or esim.cancelled or esim.delivered_at is None:
             return []
-        begun, script = esim.recharged_at or esim.delivered_at, _SCRIPT_RECHARGED if esim.recharged_at else _SCRIPT
-        added = esim.added_bytes[-1] if esim.added_bytes else esim.data_bytes or 0
-        before = (esim.data_bytes or added) - added
+        begun, script, before = esim.delivered_at, _SCRIPT, 0
+        volume = (esim.plans[0].data_bytes if esim.plans else esim.data_bytes) or 0
+        for plan in esim.plans[1:]:
+            if plan.begun_at is not None:
+                before = plan.used_before if plan.mode == "QUEUE" else before + volume
+                begun, script, volume = plan.begun_at, _SCRIPT_RECHARGED, plan.data_bytes or 0
         return [
             Report(
                 begun + timedelta(seconds=seconds / self._speed),
                 smdp_status=smdp_status,
                 esim_status=esim_status,
-                data_usage_bytes=before - (-added * percent // 100),
+                data_usage_bytes=before - (-volume * percent // 100),
             )
             for seconds, smdp_status, esim_status, percent in script
         ]

@@ -5,7 +5,7 @@ lost. Its webhooks are signed; still they are only a reason to ask, so that its 
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import UNSET, Meta
 
-from dealer_server.rules.lifecycle.lifecycle import Report
+from dealer_server.rules.lifecycle.report import Report
 from dealer_server.suppliers.contract import (
     CALL_SECONDS,
     Applied,
@@ -29,7 +29,7 @@ from dealer_server.suppliers.contract import (
     Pending,
     ProfileReport,
     Purchase,
-    Recharged,
+    RechargedEsim,
     Rejected,
     RejectedCode,
     Sms,
@@ -49,7 +49,7 @@ from dealer_server.suppliers.contract import (
 from dealer_server.suppliers.rate_limiter import RateLimiter
 from esim_dealer import AsyncDealer, DealerError, Line, errors, webhook
 from esim_dealer.exchange import RetryPolicy
-from esim_dealer.wire.snapshot import OrderItem, Profile, Snapshot
+from esim_dealer.wire.snapshot import OrderItem, Plan, Profile, Snapshot
 
 T = TypeVar("T")
 ONCE = RetryPolicy(retries=0)  # the purchase is asked for again, not the call
@@ -179,15 +179,14 @@ class Chain:
         profile = _profile(snapshot)
         if profile is None:
             return []
-        reports = _report(profile, snapshot, now), _suspension(profile, now)
+        reports = *_used_before(profile, now), _report(profile, snapshot, now), _suspension(profile, now)
         return [ProfileReport(report, iccid=esim.iccid, unit_key=esim.unit_key) for report in reports]
 
     async def send_sms(self, sms: Sms, now: datetime) -> SmsOutcome:
         """Passed on under our key, which is its transactionId there: a repeat sends nothing and says what became of
         it."""
-        named = {"iccid": sms.iccid} if sms.unit_ref is None else {"profile_id": sms.unit_ref}
         try:
-            said = await self._limited(self._dealer.sms(sms.sms_key, sms.message, **named))
+            said = await self._limited(self._dealer.sms(sms.sms_key, sms.message, **_named(sms)))
         except DealerError as error:
             return _sms_outcome(error, sms)
         if said.status == "PENDING":
@@ -229,16 +228,18 @@ class Chain:
     async def _read(self, snapshot: Snapshot, purchase: Purchase, now: datetime) -> Outcome:
         """What an order there says of our unit."""
         if purchase.unit.recharges is not None and snapshot.delivery_status == "DELIVERED":
-            ends_at = await self._ends_at(purchase.unit.recharges)
-            return Applied(ends_at=ends_at, supplier_ref=snapshot.order_no)
+            return await self._applied(purchase.unit.recharges, snapshot)
         return _read(snapshot, purchase, now)
 
-    async def _ends_at(self, esim: Recharged) -> datetime | None:
-        """When the plan of an eSIM that was recharged ends; None where nothing is said of it."""
-        with suppress(DealerError):
-            profile = _profile(await self._limited(self._dealer.query(transaction_id=esim.unit_key)))
-            return (profile and profile.plan_use_end_time) or None
-        return None
+    async def _applied(self, esim: RechargedEsim, recharge: Snapshot) -> Outcome:
+        """How it was added, and when the eSIM ends now, stands at the eSIM."""
+        profile = _profile(await self._limited(self._dealer.query(transaction_id=esim.unit_key)))
+        plan = next((plan for plan in _plans(profile) if plan.order_no == recharge.order_no), None)
+        if profile is None or plan is None:
+            return Pending(POLL_SECONDS[0], "QUERY", recharge.order_no)
+        queued = plan.mode == "QUEUE"
+        ends_at = None if queued else profile.plan_use_end_time or None
+        return Applied("QUEUE" if queued else "ADD", ends_at=ends_at, supplier_ref=recharge.order_no)
 
     async def _line(self, purchase: Purchase) -> Line:
         """At the price that was agreed; where none was, at today's price there."""
@@ -284,7 +285,7 @@ def marks_in(remark: str | None) -> list[str]:
     return remark.removeprefix(MARK).split(",") if remark and remark.startswith(MARK) else []
 
 
-def _named(esim: Bought | VoidUnit | Recharged) -> dict[str, Any]:
+def _named(esim: Bought | VoidUnit | RechargedEsim | Sms) -> dict[str, Any]:
     return {"iccid": esim.iccid} if esim.unit_ref is None else {"profile_id": esim.unit_ref}
 
 
@@ -313,17 +314,47 @@ def _profile(snapshot: Snapshot) -> Profile | None:
     return profiles[0] if len(profiles) == 1 else None
 
 
+def _plans(profile: Profile | None) -> Sequence[Plan]:
+    """() of one that was never recharged."""
+    return () if profile is None else profile.plans or ()
+
+
+def _generation(profile: Profile) -> int | None:
+    """How many plans have begun there; None where none is queued: then it is that in which it was asked."""
+    if not any(plan.mode == "QUEUE" for plan in _plans(profile)):
+        return None
+    return len(_begun(profile))
+
+
+def _begun(profile: Profile) -> Sequence[Plan]:
+    """In the order in which they began, the one it was sold with among them."""
+    return [plan for plan in _plans(profile) if plan.mode != "QUEUE" or plan.start_time is not UNSET]
+
+
+def _used_before(profile: Profile, now: datetime) -> Iterator[Report]:
+    """What was used before each queued plan that has begun: the counter when that began."""
+    used, started = 0, None
+    for number, plan in enumerate(_begun(profile)):
+        if plan.mode == "QUEUE":
+            yield Report(now, data_usage_bytes=used, plan_started_at=started, generation=number)
+        if plan.mode != "ADD":
+            started = plan.start_time or None
+        used += plan.data_usage_bytes
+
+
 def _report(profile: Profile, snapshot: Snapshot, now: datetime) -> Report:
     used, remain = profile.data_usage_bytes, profile.remain_data_bytes
+    counter = sum([plan.data_usage_bytes for plan in _plans(profile)]) if _plans(profile) else used
     return Report(
         at=snapshot.update_time or now,
         smdp_status=profile.smdp_status or None,
         esim_status="CANCEL" if profile.cancelled else profile.esim_status or None,
-        data_usage_bytes=None if used is UNSET else used,
+        data_usage_bytes=None if counter is UNSET else counter,
         data_total_bytes=None if used is UNSET or remain is UNSET else used + remain,
         plan_started_at=profile.plan_use_start_time or None,
         plan_ends_at=profile.plan_use_end_time or None,
-        suspended=profile.suspended is True,
+        generation=_generation(profile),
+        suspended=profile.suspended is True,  # else IN_USE would say that it is not, and since when it is would be lost
     )
 
 

@@ -23,7 +23,7 @@ import aiohttp
 import msgspec
 
 from dealer_server.rules.esim import activation_code
-from dealer_server.rules.lifecycle.lifecycle import Report
+from dealer_server.rules.lifecycle.report import Report
 from dealer_server.suppliers.contract import (
     BadEvent,
     Bought,

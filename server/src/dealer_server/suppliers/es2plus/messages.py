@@ -14,7 +14,7 @@ import msgspec
 
 from dealer_server.rules.esim import activation_code as code_rules
 from dealer_server.rules.esim import iccid as iccid_rules
-from dealer_server.rules.lifecycle.lifecycle import Report
+from dealer_server.rules.lifecycle.report import Report
 
 # Answers
 

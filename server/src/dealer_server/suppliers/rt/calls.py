@@ -115,6 +115,11 @@ class Calls:
         return self._session
 
 
+def named(unit_ref: str | None, iccid: str | None) -> dict[str, str | None]:
+    """How a call names an eSIM: as the supplier does; by its ICCID where that is not known."""
+    return {"esimTranNo": unit_ref} if unit_ref else {"iccid": iccid}
+
+
 async def _text(answer: aiohttp.ClientResponse) -> bytes:
     parts, size = list[bytes](), 0
     async for part in answer.content.iter_any():

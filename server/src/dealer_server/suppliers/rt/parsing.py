@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from dealer_server.rules.lifecycle.lifecycle import Report
+from dealer_server.rules.lifecycle.report import Report
 
 T = TypeVar("T")
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{0,64}$")]

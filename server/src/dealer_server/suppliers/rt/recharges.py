@@ -17,13 +17,13 @@ from dealer_server.suppliers.contract import (
     Outcome,
     Pending,
     Purchase,
-    Recharged,
+    RechargedEsim,
     Rejected,
     RejectedCode,
     Unknown,
 )
 from dealer_server.suppliers.rt import parsing
-from dealer_server.suppliers.rt.calls import Calls, NoAnswer, NotSent
+from dealer_server.suppliers.rt.calls import Calls, NoAnswer, NotSent, named
 from dealer_server.suppliers.rt.parsing import RtAnswer, RtProfile
 from dealer_server.suppliers.rt.refusals import ALL_REFUSED, AMOUNT, AS_IF_THERE, NOT_IN_THIS_STATUS, PRICE, REFUSALS
 
@@ -54,13 +54,13 @@ class Recharges:
     `settle_seconds`: how long a recharge that does not show may still turn up."""
 
     def __init__(
-        self, calls: Calls, find: Callable[[Recharged], Awaitable[RtProfile | None]], settle_seconds: float
+        self, calls: Calls, find: Callable[[RechargedEsim], Awaitable[RtProfile | None]], settle_seconds: float
     ) -> None:
         self._calls = calls
         self._find = find
         self._settle_seconds = settle_seconds
 
-    async def allocate(self, purchase: Purchase, esim: Recharged) -> Outcome:
+    async def allocate(self, purchase: Purchase, esim: RechargedEsim) -> Outcome:
         if not purchase.step:
             return await self._begin(esim)
         try:
@@ -73,7 +73,7 @@ class Recharges:
             return _applied(purchase, said)
         return await self._refused(purchase, esim, said) or Unknown(said.words)
 
-    async def probe(self, purchase: Purchase, esim: Recharged, now: datetime) -> Outcome:
+    async def probe(self, purchase: Purchase, esim: RechargedEsim, now: datetime) -> Outcome:
         """Nothing that has no step was asked for yet."""
         if not purchase.step:
             return await self._begin(esim)
@@ -87,7 +87,7 @@ class Recharges:
         except _LOST as error:
             return Unknown(f"looking for it: {error}")
 
-    async def _begin(self, esim: Recharged) -> Outcome:
+    async def _begin(self, esim: RechargedEsim) -> Outcome:
         try:
             profile = await self._find(esim)
         except _LOST as error:
@@ -96,7 +96,7 @@ class Recharges:
             return Rejected("NOT_ALLOWED", False, f"the eSIM is {profile.esim_status if profile else 'not listed'}")
         return Pending(0, msgspec.json.encode(_extent(profile)).decode())
 
-    async def _ask_again(self, purchase: Purchase, esim: Recharged) -> Outcome:
+    async def _ask_again(self, purchase: Purchase, esim: RechargedEsim) -> Outcome:
         """A refusal proves nothing by itself: the first request may have used up the money. Raises NotSent, NoAnswer,
         ValueError."""
         said = await self._calls.call("esim/topup", _body(purchase, esim))
@@ -107,7 +107,7 @@ class Recharges:
         refused = None if said.code in AS_IF_THERE else await self._refused(purchase, esim, said)
         return refused or Unknown(said.words)
 
-    async def _shown(self, purchase: Purchase, esim: Recharged) -> Applied | None:
+    async def _shown(self, purchase: Purchase, esim: RechargedEsim) -> Applied | None:
         """Whether the eSIM shows that it was recharged. Raises NotSent, NoAnswer, ValueError."""
         profile = await self._find(esim)
         if profile is None:
@@ -115,7 +115,7 @@ class Recharges:
         extent = _extent(profile)
         return Applied(ends_at=extent.ends_at) if extent.exceeds(_before(purchase)) else None
 
-    async def _refused(self, purchase: Purchase, esim: Recharged, said: RtAnswer) -> Rejected | None:
+    async def _refused(self, purchase: Purchase, esim: RechargedEsim, said: RtAnswer) -> Rejected | None:
         """None: that code proves nothing."""
         code = _REFUSALS.get(said.code)
         if code is None:
@@ -123,7 +123,7 @@ class Recharges:
         asks = await self._price(purchase, esim) if said.code in (PRICE, AMOUNT) else None
         return Rejected(code, False, said.words, said.code in ALL_REFUSED, asks)
 
-    async def _price(self, purchase: Purchase, esim: Recharged) -> int | None:
+    async def _price(self, purchase: Purchase, esim: RechargedEsim) -> int | None:
         """The price in the supplier's list now; None where there is none, or in another currency."""
         with suppress(*_LOST, TimeoutError):
             async with asyncio.timeout(PRICE_SECONDS):
@@ -132,11 +132,14 @@ class Recharges:
         return None
 
 
-def _body(purchase: Purchase, esim: Recharged) -> dict[str, Any]:
+def _body(purchase: Purchase, esim: RechargedEsim) -> dict[str, Any]:
     """With a cost agreed, the supplier refuses it if its price is another (200005, 200006)."""
     days = purchase.unit.period_num
-    named = {"esimTranNo": esim.unit_ref} if esim.unit_ref else {"iccid": esim.iccid}
-    body: dict[str, Any] = {"transactionId": purchase.unit.unit_key, "packageCode": purchase.sku, **named}
+    body: dict[str, Any] = {
+        "transactionId": purchase.unit.unit_key,
+        "packageCode": purchase.sku,
+        **named(esim.unit_ref, esim.iccid),
+    }
     if days > 1:
         body["periodNum"] = days
     if purchase.cost is not None:

@@ -27,7 +27,7 @@ from dealer_server.suppliers.contract import (
     Pending,
     ProfileReport,
     Purchase,
-    Recharged,
+    RechargedEsim,
     Rejected,
     RejectedCode,
     Sms,
@@ -44,7 +44,7 @@ from dealer_server.suppliers.contract import (
     VoidUnit,
 )
 from dealer_server.suppliers.rt import parsing
-from dealer_server.suppliers.rt.calls import BUSY, Calls, NoAnswer, NotSent, RtSettings
+from dealer_server.suppliers.rt.calls import BUSY, Calls, NoAnswer, NotSent, RtSettings, named
 from dealer_server.suppliers.rt.parsing import RtAnswer, RtProfile, RtUsage
 from dealer_server.suppliers.rt.recharges import PRICE_SECONDS, Recharges
 from dealer_server.suppliers.rt.refusals import ALL_REFUSED, AS_IF_THERE, NOT_IN_THIS_STATUS, NOT_YET, PRICE, REFUSALS
@@ -123,9 +123,7 @@ class RtUpstream:
         used = {usage.esim_tran_no: usage for answer in usages for usage in answer or ()}
         return [
             ProfileReport(
-                parsing.report(
-                    profile, used.get(profile.esim_tran_no or ""), now, recharged=esim.recharged_at is not None
-                ),
+                parsing.report(profile, used.get(profile.esim_tran_no or ""), now, recharged=bool(esim.plans)),
                 esim.iccid,
                 unit_key=esim.unit_key or None,
             )
@@ -134,10 +132,11 @@ class RtUpstream:
 
     async def send_sms(self, sms: Sms, now: datetime) -> SmsOutcome:
         """A repeat is not documented to be known as one, so it is sent once."""
-        named = {"esimTranNo": sms.unit_ref} if sms.unit_ref else {"iccid": sms.iccid}
         try:
             async with asyncio.timeout(METHOD_SECONDS):
-                said = await self._calls.call("esim/sendSms", {**named, "message": sms.message})
+                said = await self._calls.call(
+                    "esim/sendSms", {**named(sms.unit_ref, sms.iccid), "message": sms.message}
+                )
         except NotSent:
             return SmsWaits(SMS_AGAIN_SECONDS)
         except (NoAnswer, TimeoutError):
@@ -280,7 +279,8 @@ class RtUpstream:
             return VoidDone()
         if unit.for_refund and not profile.is_refundable:
             return NotVoided(f"{profile.esim_status} and {profile.smdp_status}: they do not take it back")
-        said = await self._calls.call("esim/cancel" if profile.is_refundable else "esim/revoke", _named(profile))
+        operation = "esim/cancel" if profile.is_refundable else "esim/revoke"
+        said = await self._calls.call(operation, named(profile.esim_tran_no, profile.iccid))
         if not said.code:
             return VoidDone()
         if said.code == NOT_IN_THIS_STATUS:
@@ -292,8 +292,8 @@ class RtUpstream:
 
     async def _set_suspended(self, esim: Bought, suspended: bool) -> SuspensionOutcome:
         """A refusal may mean that it was done already, by a call whose answer was lost."""
-        named = {"esimTranNo": esim.unit_ref} if esim.unit_ref else {"iccid": esim.iccid}
-        said = await self._calls.call("esim/suspend" if suspended else "esim/unsuspend", named)
+        operation = "esim/suspend" if suspended else "esim/unsuspend"
+        said = await self._calls.call(operation, named(esim.unit_ref, esim.iccid))
         if not said.code:
             return SuspensionDone()
         if said.code != NOT_IN_THIS_STATUS:
@@ -305,7 +305,7 @@ class RtUpstream:
 
     # Asking
 
-    async def _profile(self, esim: Bought | VoidUnit | Recharged) -> RtProfile | None:
+    async def _profile(self, esim: Bought | VoidUnit | RechargedEsim) -> RtProfile | None:
         """Raises NotSent, NoAnswer, ValueError."""
         said = await self._query(_by(esim))
         if said.code:
@@ -388,19 +388,15 @@ def _age_seconds(purchase: Purchase, now: datetime) -> float:
     return (now - purchase.unit.paid_at).total_seconds()
 
 
-def _by(esim: Bought | VoidUnit | Recharged) -> dict[str, str]:
+def _by(esim: Bought | VoidUnit | RechargedEsim) -> dict[str, str]:
     """How an eSIM is queried: each order has one eSIM."""
     return {"orderNo": esim.supplier_ref} if esim.supplier_ref else {"iccid": esim.iccid}
 
 
-def _alike(found: Sequence[RtProfile], esim: Bought | VoidUnit | Recharged) -> Sequence[RtProfile]:
+def _alike(found: Sequence[RtProfile], esim: Bought | VoidUnit | RechargedEsim) -> Sequence[RtProfile]:
     """Of eSIMs with the same ICCID those with our references; all, where none has them, as if bought by hand."""
     ours = [each for each in found if esim.unit_ref is not None and each.esim_tran_no == esim.unit_ref]
     return ours or [each for each in found if each.transaction_id == esim.unit_key] or found
-
-
-def _named(profile: RtProfile) -> dict[str, str | None]:
-    return {"esimTranNo": profile.esim_tran_no} if profile.esim_tran_no else {"iccid": profile.iccid}
 
 
 def _bare(iccid: str | None) -> str | None:

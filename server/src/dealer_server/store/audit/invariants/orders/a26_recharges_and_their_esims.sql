@@ -17,10 +17,15 @@ SELECT * FROM (
     FROM profile WHERE recharges IS NOT NULL GROUP BY tenant_id, recharges) plans
 WHERE first <> 2 OR last <> recharges + 1;
 
--- Fault: the eSIM does not have what its recharges added
-SELECT l.tenant_id, l.order_id, l.profile_id, l.added_bytes, added.bytes
-FROM profile_life l LEFT JOIN (
-    SELECT tenant_id, recharges AS profile_id, count(*) AS applied, sum(coalesce(data_total_bytes, 0)) AS bytes
-    FROM profile WHERE plan_mode IS NOT NULL GROUP BY tenant_id, recharges) added USING (tenant_id, profile_id)
-WHERE cardinality(l.added_bytes) <> coalesce(added.applied, 0)
-    OR coalesce((SELECT sum(each) FROM unnest(l.added_bytes) each), 0) <> coalesce(added.bytes, 0);
+-- Fault: the eSIM's plans are not those that its recharges added
+SELECT e.tenant_id, e.order_id, e.profile_id, e.plans, applied.plans AS applied
+FROM profile e LEFT JOIN (
+    SELECT tenant_id, recharges AS profile_id, jsonb_agg(jsonb_build_array(plan_no, plan_mode, order_id,
+        data_total_bytes, held, plan_mode = 'QUEUE' AND refunded) ORDER BY plan_no) AS plans
+    FROM profile WHERE plan_mode IS NOT NULL GROUP BY tenant_id, recharges) applied USING (tenant_id, profile_id)
+WHERE (e.plans IS NOT NULL OR applied.plans IS NOT NULL) AND (applied.plans IS DISTINCT FROM (
+    SELECT jsonb_agg(jsonb_build_array(plan -> 'plan_no', plan -> 'mode', plan -> 'order_id',
+        coalesce(plan -> 'data_bytes', 'null'), coalesce(plan -> 'held', 'false'),
+        coalesce(plan -> 'cancelled', 'false')) ORDER BY (plan ->> 'plan_no')::int)
+    FROM jsonb_array_elements(e.plans) plan WHERE plan ->> 'plan_no' <> '1')
+    OR e.plans -> 0 ->> 'plan_no' IS DISTINCT FROM '1');

@@ -1,0 +1,208 @@
+"""How is an eSIM recharged? An order is placed that names it (specification 4.14, docs/decisions/0030-recharges.md).
+
+Recharges are decided in batches, as orders are. The fast path reads the eSIMs and sends the statement that places
+orders, which writes nothing where the order of an eSIM has changed meanwhile or is held by another transaction. What it
+leaves the locking path decides: find, lock wallets and the orders of the eSIMs, decide, write, commit. The orders that
+are written differ from others in their one profile only, which has no codes but an eSIM that it recharges; the worker
+has its supplier apply it.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import asyncpg
+import msgspec
+
+from dealer_server import audit_context, failpoints, store
+from dealer_server.clock import Clock
+from dealer_server.db.batcher import Answer, Batcher
+from dealer_server.db.database import Database
+from dealer_server.db.errors import DatabaseLost
+from dealer_server.db.locking_batcher import LockingBatcher
+from dealer_server.db.session import SHARED_LOCK_TIMEOUT, Session
+from dealer_server.operations.orders.id_allocator import IdAllocator
+from dealer_server.operations.orders.place import RecentOrders
+from dealer_server.operations.recharges.request import RechargeRequest
+from dealer_server.rules import refusal
+from dealer_server.rules.money import money
+from dealer_server.rules.orders import identity, order
+from dealer_server.rules.orders.order import Decision, NextPlan, OrderRequest, Placed
+from dealer_server.rules.recharges import recharge
+from dealer_server.rules.recharges.recharge import Target
+from dealer_server.store.audit.audit_log import record_act
+from dealer_server.store.orders.order import Written
+from dealer_server.store.profiles import iccid as iccids
+from dealer_server.store.recharges import recharge as recharges
+from dealer_server.suppliers import registry
+
+RECHARGES_PER_BATCH = 200
+RECENT_RECHARGES = 20_000  # whose repeats go straight to the locking path
+Esim = tuple[int, int]
+"""tenant_id, profile_id"""
+
+
+class RechargeBatcher:
+    """Decides and writes the recharges that arrive together as one batch. One per process."""
+
+    def __init__(self, database: Database, ids: IdAllocator, clock: Clock, placed: Callable[[], None] = lambda: None):
+        self._ids = ids
+        self._clock = clock
+        self._placed = placed
+        self._recent = RecentOrders(RECENT_RECHARGES)
+        self._session = database.session(lock_timeout=SHARED_LOCK_TIMEOUT)
+        self._batcher: Batcher[RechargeRequest, Decision] = Batcher(self._fast_path, bound=RECHARGES_PER_BATCH)
+        self._locking: LockingBatcher[RechargeRequest, Decision] = LockingBatcher(
+            database, self._under_locks, bound=RECHARGES_PER_BATCH
+        )
+
+    def submit(self, request: RechargeRequest) -> asyncio.Future[Decision]:
+        """The decision on a recharge; a refusal is raised."""
+        apart = request.act is not None or request.order in self._recent
+        if apart or self._locking.makes_wait(request.tenant_id):
+            return self._locking.submit(request)
+        return self._batcher.submit(request)
+
+    async def open(self) -> None:
+        """Opens the connections that the first call needs. Raises DatabaseLost."""
+        await self._session.open()
+        await self._locking.open()
+
+    async def close(self) -> None:
+        """Answers everything submitted, then closes the connections."""
+        await self._batcher.drain()
+        await self._session.close()
+        await self._locking.close()
+
+    async def _fast_path(self, batch: Sequence[RechargeRequest]) -> Sequence[Answer[Decision]]:
+        """Places what one statement can place; the rest is decided under locks."""
+        session = self._session
+        try:
+            keys = await _esims(session, batch)
+            targets = await recharges.targets(session, sorted({key for key in keys if key is not None}))
+            take_ids = await self._ids.reserve(len(batch), len(batch))
+        except DatabaseLost:
+            raise DatabaseLost(sent=False) from None  # nothing was to be written so far
+        orders = _with_targets(zip(batch, keys, strict=True), targets)
+        tried = [(request, wanted) for request, wanted in zip(batch, orders, strict=True) if wanted.refused is None]
+        decisions = order.decide([wanted for _, wanted in tried], None, {}, {}, take_ids, self._clock())
+        placed, written = order.placements(decisions), Written(False)
+        try:
+            if placed:
+                written = await store.order.write(session, placed)
+                failpoints.hit("recharge.committed")
+        except asyncpg.UniqueViolationError:  # known transactionIds, or another recharge of an eSIM came first
+            pass
+        except DatabaseLost as lost:
+            if not lost.sent:
+                raise
+            return [refusal.OutcomeUnknown() for _ in batch]
+        apart = written.uncovered | written.held
+        done = {
+            id(request): decision
+            for (request, _), decision in zip(tried, decisions, strict=True)
+            if written.done and isinstance(decision, Placed) and request.tenant_id not in apart
+        }
+        if done:
+            self._recent.add([decision.request for decision in done.values()])
+            self._placed()
+        return [done.get(id(request)) or self._locking.submit(request) for request in batch]
+
+    async def _under_locks(
+        self, session: Session, batch: Sequence[RechargeRequest], wait: bool
+    ) -> Sequence[Answer[Decision]]:
+        """Decides under locks. Without `wait`, recharges that need a wallet or an order which another transaction holds
+        are left to the lock waiters."""
+        located = await iccids.locate(
+            session, [(request.tenant_id, request.wanted.profile_id, request.wanted.iccid) for request in batch]
+        )
+        take_ids = await self._ids.reserve(len(batch), len(batch))
+        try:
+            async with session.transaction():
+                wallets = await store.wallet.lock(session, sorted({one.tenant_id for one in batch}), wait=wait)
+                of_esims = sorted({key[:2] for key in located if key is not None and key[0] in wallets})
+                locked = await store.order.lock(session, of_esims, wait=wait)
+                free = [
+                    (request, key)
+                    for request, key in zip(batch, located, strict=True)
+                    if request.tenant_id in wallets and (key is None or key[:2] in locked)
+                ]
+                existing = await store.order.find(
+                    session, [(one.tenant_id, one.order.transaction_id) for one, _ in free]
+                )
+                targets = await recharges.targets(session, sorted({(key[0], key[2]) for _, key in free if key}))
+                keys = [None if key is None else (key[0], key[2]) for _, key in free]
+                requests = _with_targets(zip([request for request, _ in free], keys, strict=True), targets)
+                now = self._clock()
+                decisions = order.decide(requests, wallets, existing, {}, take_ids, now)
+                placed = order.placements(decisions)
+                if placed:
+                    written = await store.order.write(session, placed)
+                    assert written.whole, "locked rows do not change"
+                    await _record_acts(session, zip([request for request, _ in free], decisions, strict=True))
+                failpoints.hit("recharge.written")
+            failpoints.hit("recharge.committed")
+        except DatabaseLost as lost:
+            if not lost.sent:
+                raise
+            return [refusal.OutcomeUnknown() for _ in batch]
+        if placed:
+            self._recent.add([placement.request for placement in placed])
+            self._placed()
+        decided = {id(request): decision for (request, _), decision in zip(free, decisions, strict=True)}
+        return [decided.get(id(request)) or self._locking.wait_for_lock(request) for request in batch]
+
+
+async def _esims(session: Session, batch: Sequence[RechargeRequest]) -> list[Esim | None]:
+    """The eSIMs that are named; None where an ICCID is unknown. There may be none with the profileId."""
+    by_iccid = [(request.tenant_id, None, request.wanted.iccid) for request in batch if not request.wanted.profile_id]
+    located = iter(await iccids.locate(session, by_iccid) if by_iccid else ())
+    keys: list[Esim | None] = []
+    for request in batch:
+        if request.wanted.profile_id:
+            keys.append((request.tenant_id, request.wanted.profile_id))
+        else:
+            found = next(located)
+            keys.append(None if found is None else (found[0], found[2]))
+    return keys
+
+
+async def _record_acts(session: Session, decided: Iterable[tuple[RechargeRequest, Decision]]) -> None:
+    """Records the recharges that people asked for."""
+    for request, decision in decided:
+        if request.act is None or not isinstance(decision, Placed):
+            continue
+        added = decision.request.recharge
+        assert added is not None, "a recharge that is placed names its eSIM"
+        detail = {
+            "profileId": added.profile_id,
+            "orderNo": identity.order_no(decision.order_id),
+            "packageCode": request.order.lines[0].package_code,
+            "amount": money.text(request.order.amount, request.order.currency),
+        }
+        # The batch runs in a task of its own, which has the source of no request.
+        audit_context.source.set(request.act.source)
+        await record_act(session, request.act.author, "profile.recharge", request.tenant_id, detail)
+
+
+def _with_targets(
+    located: Iterable[tuple[RechargeRequest, Esim | None]], targets: Mapping[Esim, Target]
+) -> list[OrderRequest]:
+    """The orders to be placed: each with its plan_no, or with why its eSIM cannot be recharged."""
+    found = []
+    plans = {key: target.plans for key, target in targets.items()}
+    for request, key in located:
+        target = None if key is None else targets.get(key)
+        refused = recharge.refuse(request.wanted, target, _recharges) or request.refused
+        if refused is not None or target is None:
+            found.append(msgspec.structs.replace(request.order, refused=refused))
+            continue
+        at = target.tenant_id, target.profile_id
+        plans[at] += 1
+        lines = tuple(msgspec.structs.replace(line, supplier=target.supplier) for line in request.order.lines)
+        added = NextPlan(target.profile_id, plans[at], target.order_id, target.version)
+        found.append(msgspec.structs.replace(request.order, lines=lines, recharge=added))
+    return found
+
+
+def _recharges(kind: str) -> bool:
+    return registry.caps_of(kind).recharges
