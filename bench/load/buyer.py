@@ -38,13 +38,13 @@ class Buyer:
 
     async def buy(self, requests: Sequence[bytes], per_second: float) -> None:
         """Sends the orders and returns when all are answered."""
-        begun = time.perf_counter()
+        begun = time.monotonic()
         for number, request in enumerate(requests):
-            early = begun + number / per_second - time.perf_counter()
+            early = begun + number / per_second - time.monotonic()
             if early > 0:
                 await asyncio.sleep(early)
             connection = await self._connection()
-            self.sent[transaction_id(request)] = time.perf_counter()
+            self.sent[transaction_id(request)] = time.monotonic()
             connection.transport.write(request)
         while self.answered + len(self.refused) < len(requests):
             self._freed.clear()

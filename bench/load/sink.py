@@ -18,7 +18,7 @@ import msgspec
 import uvloop
 
 NOBODY = -1
-_OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 _LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]+)", re.IGNORECASE)
 
 Answer = Callable[[float, bytes, bytes], bytes]
@@ -45,7 +45,7 @@ class Sink:
             self._hung += 1
             return b""
         self._kept.append(Received(at, receiver, head, body))
-        return _OK
+        return OK
 
     def control(self, at: float, head: bytes, body: bytes) -> bytes:
         path = head.split(b" ", 2)[1].decode()
@@ -57,7 +57,7 @@ class Sink:
         return _answer(msgspec.json.encode((len(self._kept), self._hung)))
 
 
-class _Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """HTTP/1.1 with Content-Length, which is all that our clients and those of the others speak."""
 
     transport: asyncio.Transport
@@ -103,7 +103,7 @@ async def _serve(count: int) -> None:
 
 async def _listen(answer: Answer) -> int:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: _Connection(answer), "127.0.0.1", 0, backlog=1024)
+    server = await loop.create_server(lambda: HttpConnection(answer), "127.0.0.1", 0, backlog=1024)
     return server.sockets[0].getsockname()[1]
 
 

@@ -177,6 +177,40 @@ def test_orders_and_profiles_are_tables_without_activation_codes(service: Servic
     assert "LPA:" not in orders + profiles
 
 
+def test_plans_are_a_table_with_their_mode(service: Service, run: Callable):
+    base = {"planNo": 1, "type": "BASE", "packageCode": "P", "orderNo": "D1", "status": "ACTIVE"}
+    base |= {"dataTotalBytes": 1 << 30, "dataUsageBytes": 1 << 29}
+    added = base | {"planNo": 2, "type": "TOPUP", "mode": "QUEUE", "orderNo": "D2", "status": "QUEUED"}
+    added |= {"dataTotalBytes": None, "dataUsageBytes": 0}
+    profile = {"profileId": 7, "iccid": "8910300000000000017"}
+    service.answers("/esim/profile/plans", success(profile | {"plans": [base, added]}))
+    status, out, err = run("plans", "8910300000000000017")
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [
+        "PLAN  TYPE   MODE   PACKAGE  ORDER  STATUS    USED  OF",
+        "   1  BASE   -      P        D1     ACTIVE  512 MB  1 GB",
+        "   2  TOPUP  QUEUE  P        D2     QUEUED     0 B  unlimited",
+    ]
+    assert service.bodies("/esim/profile/plans") == [{"iccid": "8910300000000000017"}]
+
+
+def test_recharge_looks_the_price_up_and_says_its_key(service: Service, run: Callable):
+    service.answers("/package/list", success(packages(package("TOPUP", price="2.50"))))
+    service.answers("/esim/topup", success(snapshot(orderType="TOPUP", duplicate=False)))
+    status, _, err = run("recharge", "8910300000000000017", "TOPUP", "--period", "3", "--transaction-id", "T1")
+    assert status == 0
+    assert "recharging for 7.50, --transaction-id T1" in err
+    [sent] = service.bodies("/esim/topup")
+    assert sent == {
+        "transactionId": "T1",
+        "iccid": "8910300000000000017",
+        "packageCode": "TOPUP",
+        "price": "2.50",
+        "amount": "7.50",
+        "periodNum": 3,
+    }
+
+
 def test_the_other_reads_print(service: Service, run: Callable):
     region = {"regionCode": "JP", "regionName": "Japan", "type": "COUNTRY", "continent": "Asia", "packageCount": 2}
     service.answers("/region/list", success({"regions": [region]}))

@@ -71,11 +71,12 @@ def profiles(session: Session, options: argparse.Namespace) -> None:
 
 def plans(session: Session, options: argparse.Namespace) -> None:
     session.table(
-        ("PLAN", "TYPE", "PACKAGE", "ORDER", "STATUS", "USED", "OF"),
+        ("PLAN", "TYPE", "MODE", "PACKAGE", "ORDER", "STATUS", "USED", "OF"),
         session.dealer.plans(**profile_name(options.profile)).plans,
         lambda plan: (
             plan.plan_no,
             plan.type,
+            plan.mode,
             plan.package_code,
             plan.order_no,
             plan.status,
