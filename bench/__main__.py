@@ -47,8 +47,8 @@ def main(
     Parameters
     ----------
     only
-        Groups to measure: orders, locked, refunds, reads, life, statements, dead, webhooks, dev, memory, stored,
-        console. Several may be named.
+        Groups to measure: orders, locked, processes, refunds, recharges, reads, life, statements, dead, webhooks,
+        dev, memory, stored, console. Several may be named.
     seconds
         How long each run takes.
     runs
@@ -71,6 +71,8 @@ def main(
     try:
         programs.require_all()
         groups = _groups(only)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="esim-bench-", dir=folder, ignore_cleanup_errors=True) as made:
             sys.exit(_measure(Path(made), options, groups))
     except (Failed, EmbeddedError) as error:

@@ -6,7 +6,7 @@ The whole catalogue is a few megabytes. operations/cache.py replaces it where it
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from dealer_server.operations.catalogue import list_packages
 from dealer_server.operations.catalogue.list_packages import DealerView, PackageFilter
@@ -17,8 +17,10 @@ from dealer_server.rules.orders import priced_lines, pricing
 from dealer_server.rules.orders.priced_lines import Offer, PricedLines
 from dealer_server.rules.orders.pricing import OwnPrice, PriceList
 from dealer_server.rules.recharges import recharge
+from dealer_server.rules.recharges.recharge import Priced
 from esim_dealer.wire import calls, envelope
 
+V = TypeVar("V")
 PAGES_KEPT = 512
 PAGES_KEPT_BYTES = 64 * 1024 * 1024
 PRICED_CALLS_KEPT = 10_000
@@ -42,6 +44,7 @@ class Catalogue:
         self._by_code = {listed.package.package_code: listed.package for listed in self._packages}
         self._own_prices: dict[PriceList, dict[str, OwnPrice]] = {}
         self._priced: dict[object, PricedLines] = {}
+        self._priced_recharges: dict[object, Priced] = {}
         self._pages: OrderedDict[tuple[PriceList, PackageFilter], bytes] = OrderedDict()
         self._pages_bytes = 0
 
@@ -60,9 +63,17 @@ class Catalogue:
         if priced is None:
             priced = priced_lines.price_lines(call, prices.currency, lambda code: self.offer(code, prices))
             if priced.refused is None and len(lines) <= PRICED_LINES_KEPT:
-                if len(self._priced) >= PRICED_CALLS_KEPT:
-                    self._priced.clear()
-                self._priced[key] = priced
+                _keep(self._priced, key, priced)
+        return priced
+
+    def price_recharge(self, call: calls.RechargeProfile, prices: PriceList) -> Priced:
+        """A recharge call at this dealer's prices; kept as well. Raises 000106, 000108."""
+        key = (prices, call.currency, call.package_code, call.period_num, bytes(call.price), bytes(call.amount))
+        priced = self._priced_recharges.get(key)
+        if priced is None:
+            priced = recharge.price(call, prices.currency, self.offer(call.package_code, prices))
+            if priced.refused is None and priced.refused_price is None:
+                _keep(self._priced_recharges, key, priced)
         return priced
 
     def offer(self, package_code: str, prices: PriceList) -> Offer | None:
@@ -135,3 +146,9 @@ def _search_text(package: Package) -> str:
     countries = " ".join(COUNTRIES[code].name for code in package.locations if code in COUNTRIES)
     words = (package.package_code, package.package_name, package.slug, package.location_name, countries)
     return " ".join(words).casefold()
+
+
+def _keep(kept: dict[object, V], key: object, value: V) -> None:
+    if len(kept) >= PRICED_CALLS_KEPT:
+        kept.clear()
+    kept[key] = value

@@ -36,12 +36,11 @@ def recharge_request(
 ) -> RechargeRequest:
     """The call at this dealer's prices. Raises 000105, 000106, 000108, 000111."""
     profile_id, iccid = profile_key(call.profile_id, call.iccid)
-    offer = catalogue.offer(call.package_code, prices)
-    priced = recharge.price(call, prices.currency, offer)
+    priced = catalogue.price_recharge(call, prices)
     wanted = Wanted(
         profile_id=profile_id,
         iccid=iccid,
-        package=offer.package if offer else None,
+        package=priced.package,
         period_num=call.period_num,
         base=catalogue.package,
         refused=priced.refused,
@@ -49,7 +48,7 @@ def recharge_request(
     placed = OrderRequest(
         tenant_id=tenant_id,
         transaction_id=call.transaction_id,
-        digest=priced.digest,
+        digest=recharge.digest(priced, profile_id or iccid),
         currency=prices.currency,
         amount=priced.amount,
         lines=(priced.line,),

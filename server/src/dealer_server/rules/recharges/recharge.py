@@ -52,10 +52,12 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Priced(msgspec.Struct, frozen=True):
-    """A recharge with its price. `refused`: the first refusal that depends on neither eSIM nor wallet and stands before
-    those that do; `refused_price`: one that stands behind them."""
+    """What a call asks for beside the eSIM, with its price. `package`: as it is on sale. `refused`: the first refusal
+    that depends on neither eSIM nor wallet and stands before those that do; `refused_price`: one that stands behind
+    them."""
 
-    digest: bytes
+    package: Package | None
+    currency: str
     amount: int
     line: OrderLine
     refused: refusal.Refusal | None
@@ -67,21 +69,27 @@ def price(call: RechargeProfile, currency: str, offer: Offer | None) -> Priced:
     parsed_in = max(currency, call.currency or currency, key=lambda code: money.EXPONENTS.get(code, -1))
     unit_price = priced_lines.read_amount("price", call.price, parsed_in)
     amount = priced_lines.read_amount("amount", call.amount, parsed_in)
-    line = OrderLine(
-        package_code=call.package_code,
-        quantity=1,
-        period_num=call.period_num or 1,
-        price=unit_price,
-        supplier=offer.package.supplier if offer else "",
-    )
-    named = f"{call.profile_id or call.iccid}\0{call.package_code}\0{line.period_num}\0{unit_price}\0{amount}"
     return Priced(
-        digest=hashlib.sha256(f"recharge\0{call.currency or currency}\0{named}".encode()).digest()[:16],
+        package=offer.package if offer else None,
+        currency=call.currency or currency,
         amount=amount,
-        line=line,
+        line=OrderLine(
+            package_code=call.package_code,
+            quantity=1,
+            period_num=call.period_num or 1,
+            price=unit_price,
+            supplier=offer.package.supplier if offer else "",
+        ),
         refused=_refuse_package(call, offer),
         refused_price=None if offer is None else _refuse_price(call, currency, offer, unit_price, amount),
     )
+
+
+def digest(priced: Priced, named: int | str | None) -> bytes:
+    """16 bytes that two calls share when they ask for the same. `named`: the eSIM as the call names it."""
+    line = priced.line
+    wanted = f"{named}\0{line.package_code}\0{line.period_num}\0{line.price}\0{priced.amount}"
+    return hashlib.sha256(f"recharge\0{priced.currency}\0{wanted}".encode()).digest()[:16]
 
 
 def refuse(wanted: Wanted, target: Target | None, supported: Callable[[str], bool]) -> refusal.Refusal | None:
