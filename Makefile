@@ -1,23 +1,34 @@
 # Every target sets up what it needs from a bare python3 (3.11 or newer, with venv).
 PYTHON ?= python3
 BIN := .venv/bin
-.PHONY: dev test check format lint types imports bench soak docs lock clean
+CONTAINER ?= podman
+.PHONY: dev test check format lint types imports bench soak failover docs typescript-types typescript-test samples-test \
+  deploy-test release image lock clean
 .DEFAULT_GOAL := check
 # Tests start hundreds of processes: modules are compiled once, also where the environment says otherwise.
 unexport PYTHONDONTWRITEBYTECODE
 
+# What the service needs to run, and what its tests and checks need besides.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
+LOCKS := requirements/runtime.lock requirements/build.lock
+PROJECTS := sdk/pyproject.toml server/pyproject.toml
 .venv: .venv/ready
-.venv/ready: requirements.lock sdk/pyproject.toml server/pyproject.toml
+.venv/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "esim-dealer needs Python 3.11 or newer; set PYTHON=/path/to/python3"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || { rm -rf .venv; echo "python3 cannot make a virtual environment; on Debian: apt-get install python3-venv"; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@touch $@
+.venv/runtime: $(LOCKS) $(PROJECTS) | .venv/python
+	$(INSTALL) $(addprefix -r ,$(LOCKS))
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e sdk -e server
 	@touch $@
+.venv/ready: requirements/test.lock .venv/runtime
+	$(INSTALL) -r requirements/test.lock
+	@touch $@
 
-dev: .venv
-	@$(BIN)/dealer-server dev
+dev: .venv/runtime
+	@$(BIN)/dealer-server dev $(if $(PORT),--port $(PORT))
 
-# Tests wait as much as they compute: one process more than cores, each with a PostgreSQL of its own.
+# Tests wait as well: one process more than cores, each with a PostgreSQL of its own.
 test: .venv
 	$(BIN)/python -m pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
@@ -38,14 +49,56 @@ bench: .venv
 soak: .venv
 	$(BIN)/python -m pytest -m soak --timeout 0
 
+# Faults of a Patroni cluster's leader while a dealer buys (deploy/patroni/README.md).
+KILLS ?= 20
+STOPS ?= 5
+PARTITIONS ?= 5
+SWITCHOVERS ?= 10
+failover: .venv deploy/patroni/.venv/ready
+	KILLS=$(KILLS) STOPS=$(STOPS) PARTITIONS=$(PARTITIONS) SWITCHOVERS=$(SWITCHOVERS) $(BIN)/python -m deploy.patroni
+deploy/patroni/.venv/ready: deploy/patroni/requirements.lock
+	@test -x deploy/patroni/.venv/bin/python || $(PYTHON) -m venv deploy/patroni/.venv
+	deploy/patroni/.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
 docs: .venv
 	$(BIN)/python -m docs
 
-# Pins every dependency with its hashes; run after changing a pyproject.toml.
+# The TypeScript SDK and the samples in other languages: the service itself needs none of what these need.
+TYPESCRIPT := sdk-typescript/node_modules/ready
+$(TYPESCRIPT): sdk-typescript/package.json
+	cd sdk-typescript && npm install --no-audit --no-fund --loglevel error
+	@touch $@
+
+typescript-types: .venv $(TYPESCRIPT)
+	$(BIN)/python -m scripts.openapi | node sdk-typescript/scripts/generate.mjs
+
+typescript-test: .venv $(TYPESCRIPT)
+	$(BIN)/python -m scripts.openapi | node sdk-typescript/scripts/generate.mjs --check
+	cd sdk-typescript && npm run build && npm test && npm run check
+	$(BIN)/python -m pytest -n 0 -rs server/tests/sdk/test_typescript.py
+
+# Runs every sample of examples/ whose language is installed here, and says which were skipped.
+samples-test: .venv
+	$(BIN)/python -m pytest -n 0 -rs -m samples server/tests/samples
+
+# Starts proxies, Prometheus and other programs around the service; what is not installed is skipped, with a reason.
+deploy-test: .venv
+	$(BIN)/python -m pytest -m deploy -rs server/tests/deploy
+
+release: .venv
+	$(BIN)/python scripts/release.py
+
+image: release
+	$(CONTAINER) build -f deploy/container/Containerfile -t esim-dealer $(IMAGE_OPTIONS) .
+
+# Pins every dependency with its hashes; run after changing a pyproject.toml. A version stays until it is changed here.
+COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet \
+  --no-emit-package esim-dealer --no-emit-package esim-dealer-server
 lock: .venv
-	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet \
-	  --no-emit-package esim-dealer --no-emit-package esim-dealer-server \
-	  --extra test --extra check server/pyproject.toml sdk/pyproject.toml -o requirements.lock
+	$(COMPILE) $(PROJECTS) -o requirements/runtime.lock
+	$(COMPILE) -c requirements/runtime.lock requirements/build.in -o requirements/build.lock
+	$(COMPILE) $(addprefix -c ,$(LOCKS)) --extra test --extra check --extra mcp $(PROJECTS) requirements/build.in -o requirements/test.lock
 
 clean:
-	rm -rf .venv
+	rm -rf .venv dist

@@ -47,7 +47,7 @@ def main(
     Parameters
     ----------
     only
-        Groups to measure: orders, locked, processes, refunds, recharges, reads, life, statements, dead, webhooks,
+        Groups to measure: orders, locked, processes, refunds, recharges, reads, rt, life, statements, dead, webhooks,
         dev, memory, stored, console. Several may be named.
     seconds
         How long each run takes.

@@ -52,6 +52,12 @@ PACKAGES = (
         | {"LICENSE": "LICENSE"},
     ),
     Package(
+        "@fontsource/ibm-plex-mono",
+        "5.3.0",
+        VENDOR / "mono",
+        {"files/ibm-plex-mono-latin-400-normal.woff2": "ibm-plex-mono-latin.woff2", "LICENSE": "LICENSE"},
+    ),
+    Package(
         "@tabler/icons",
         "3.51.0",
         VENDOR / "icons",

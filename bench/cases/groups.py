@@ -15,6 +15,7 @@ from bench.cases import (
     reads,
     recharges,
     refunds,
+    rt,
     statements,
     stored,
 )
@@ -28,6 +29,7 @@ GROUPS: dict[str, Callable[[Bench], None]] = {
     "refunds": refunds.run,
     "recharges": recharges.run,
     "reads": reads.run,
+    "rt": rt.run,
     "life": life.run,
     "statements": statements.run,
     "dead": dead.run,

@@ -77,6 +77,8 @@ def _of_operators(instance: Instance, old: Old) -> Pages:
     order_no, hot = identity.order_no(old.order_id), instance.hot.tenant_id
     pages = {
         "overview": "",
+        "overview, 30 days": "?range=30d",
+        "waiting lines": "/waiting",
         "orders": "/orders",
         "orders of one dealer": f"/orders?dealer={instance.dealers[-1].tenant_id}",
         "orders by a status that none has": "/orders?status=FAILED",

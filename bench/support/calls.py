@@ -29,30 +29,31 @@ class Dealer(NamedTuple):
 
 
 class Calls(NamedTuple):
-    """A path, and who asks it for what, for ever."""
+    """A path below the prefix, and who asks it for what, for ever."""
 
     path: str
     bodies: Iterator[tuple[Dealer, bytes]]
+    prefix: str = PREFIX
 
 
 def empty(path: str, dealers: Sequence[Dealer]) -> Calls:
     """Calls without parameters, of dealers at random."""
-    return Calls(path, ((dealer, b"{}") for dealer in _anyone(dealers)))
+    return Calls(path, ((dealer, b"{}") for dealer in anyone(dealers)))
 
 
-def orders(dealers: Sequence[Dealer]) -> Calls:
-    """Orders of one TEST-OK each, with transactionIds that no other file has."""
+_ORDER = b'{"transactionId":"%%b","amount":"%b","items":[{"packageCode":"%b","quantity":1,"price":"%b"}]}' % (
+    PRICE.encode(),
+    PACKAGE.encode(),
+    PRICE.encode(),
+)
+
+
+def orders(dealers: Sequence[Dealer], body: bytes = _ORDER) -> Calls:
+    """Orders of one TEST-OK each, with transactionIds that no other file has. `body`: with a place for them."""
     run = os.urandom(4).hex()
     return Calls(
         "/esim/order",
-        (
-            (
-                dealer,
-                b'{"transactionId":"%b","amount":"%b","items":[{"packageCode":"%b","quantity":1,"price":"%b"}]}'
-                % (transaction_id(run, number), PRICE.encode(), PACKAGE.encode(), PRICE.encode()),
-            )
-            for number, dealer in enumerate(_anyone(dealers))
-        ),
+        ((dealer, body % transaction_id(run, number)) for number, dealer in enumerate(anyone(dealers))),
     )
 
 
@@ -63,7 +64,7 @@ def transaction_id(run: str, number: int) -> bytes:
 def queries(known: Sequence[tuple[Dealer, str]]) -> Calls:
     """Queries of these dealers' orders, by orderNo, at random."""
     return Calls(
-        "/esim/query", ((dealer, b'{"orderNo":"%b"}' % order_no.encode()) for dealer, order_no in _anyone(known))
+        "/esim/query", ((dealer, b'{"orderNo":"%b"}' % order_no.encode()) for dealer, order_no in anyone(known))
     )
 
 
@@ -74,23 +75,23 @@ def package_pages(dealers: Sequence[Dealer]) -> Calls:
         "/package/list",
         (
             (dealer, b'{"pager":{"pageNum":%2d,"pageSize":50}}' % page)
-            for dealer, page in zip(_anyone(dealers), pages, strict=False)
+            for dealer, page in zip(anyone(dealers), pages, strict=False)
         ),
     )
 
 
 def order_lists(dealers: Sequence[Dealer]) -> Calls:
-    return Calls("/esim/order/list", ((dealer, _NEWEST) for dealer in _anyone(dealers)))
+    return Calls("/esim/order/list", ((dealer, _NEWEST) for dealer in anyone(dealers)))
 
 
 def delivery_lists(dealers: Sequence[Dealer]) -> Calls:
-    return Calls("/webhook/delivery/list", ((dealer, _NEWEST) for dealer in _anyone(dealers)))
+    return Calls("/webhook/delivery/list", ((dealer, _NEWEST) for dealer in anyone(dealers)))
 
 
 def write(file: Path, calls: Calls, count: int) -> Requests:
     """Signs `count` calls as of now."""
     stamp, prefix = str(int(time.time() * 1000)).encode(), os.urandom(8).hex()
-    head = f"POST {PREFIX}{calls.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    head = f"POST {calls.prefix}{calls.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     size = 0
     with file.open("wb", buffering=1 << 20) as opened:
         for number, (dealer, body) in enumerate(itertools.islice(calls.bodies, count)):
@@ -104,7 +105,7 @@ def write(file: Path, calls: Calls, count: int) -> Requests:
 def in_memory(calls: Calls, count: int) -> list[bytes]:
     """Signs `count` calls as of now, for a generator of our own."""
     stamp, prefix = str(int(time.time() * 1000)).encode(), os.urandom(8).hex()
-    head = f"POST {PREFIX}{calls.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    head = f"POST {calls.prefix}{calls.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     return [
         _request(head, dealer, stamp, _request_id(prefix, number), body)
         for number, (dealer, body) in enumerate(itertools.islice(calls.bodies, count))
@@ -125,7 +126,7 @@ def _request_id(prefix: str, number: int) -> str:
     return f"{prefix[:8]}-{prefix[8:12]}-{prefix[12:16]}-{number >> 48:04x}-{number & 0xFFFFFFFFFFFF:012x}"
 
 
-def _anyone(some: Sequence) -> Iterator:
+def anyone(some: Sequence) -> Iterator:
     """One after another at random, the same in every run."""
     choose = random.Random(1).choice
     while True:

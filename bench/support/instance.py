@@ -226,6 +226,6 @@ async def _filled(dsn: str, master_keys: MasterKeys, dealers: int) -> list[Deale
 
 
 async def _dealer(database: Database, master_keys: MasterKeys, number: int) -> Dealer:
-    terms = Terms(name=f"Bench {number}", balance=BALANCE, qps=0)
+    terms = Terms(name=f"Bench {number}", balance=BALANCE, qps=0, rt_face="signed")
     made = await create_tenant(database, master_keys, "test", "USD", terms, "bench", clock.now)
     return Dealer(int(made.tenant_id), made.app_key, made.app_secret.encode())

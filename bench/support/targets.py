@@ -73,6 +73,10 @@ _PLAIN = (
     Target("query of delivered orders ÷ E", True, 0.70, _rate("query.delivered.64", "E.reads")),
     Target("account/balance ÷ E", True, 0.85, _rate("balance.64", "E.reads")),
     Target("package/list ÷ E", True, 0.70, _rate("packages.64", "E.reads")),
+    *[
+        Target(f"RT face: {name} ÷ our own door", True, 0.85, _rate(f"rt.{name}.face", f"rt.{name}.own"))
+        for name in ("balance", "order", "query", "usage")
+    ],
     Target("stored: orders, one dealer ÷ empty", True, 0.90, _rate("orders.hot.64.stored", "orders.hot.64.empty")),
     Target(
         "stored: orders, 1 000 dealers ÷ empty",

@@ -343,6 +343,13 @@ async def test_an_order_never_answered_has_an_unknown_outcome(dealer: Either, se
     assert isinstance(unknown.value.__cause__, errors.ConnectionFailed)
 
 
+async def test_a_recharge_never_answered_has_an_unknown_outcome(dealer: Either, service: Service):
+    service.answers("/esim/topup", LOST)
+    with pytest.raises(errors.OutcomeUnknown) as unknown:
+        await dealer.recharge("T1", "TEST-TOPUP-OK", "1.00", iccid="8910300000000000017")
+    assert unknown.value.transaction_id == "T1"
+
+
 async def test_an_order_that_never_left_is_a_failed_connection(dealer: Either, service: Service):
     service.answers("/esim/order", GONE)
     with pytest.raises(errors.ConnectionFailed):
@@ -486,14 +493,16 @@ async def test_a_refund_names_orders_items_and_profiles(dealer: Either, service:
     service.answers("/esim/refund", success(refunded()))
     await dealer.refund("D1")
     await dealer.refund(transaction_id="T1", items={"1": None}, refund_transaction_id="r-1", remark="late")
-    found = await dealer.refund("D1", items={"1": [7, "8900051033665037321"]})
+    found = await dealer.refund("D1", items={"1": [7, "8", "8900051033665037321"]})
     assert (found.status, found.refund_amount, found.items[0].profile_ids) == ("REFUNDED", "1.80", (7,))
     assert service.bodies("/esim/refund") == [
         {"orderNo": "D1"},
         {"transactionId": "T1", "remark": "late", "items": [{"itemNo": "1"}], "refundTransactionId": "r-1"},
         {
             "orderNo": "D1",
-            "items": [{"itemNo": "1", "profiles": [{"profileId": 7}, {"iccid": "8900051033665037321"}]}],
+            "items": [
+                {"itemNo": "1", "profiles": [{"profileId": 7}, {"profileId": "8"}, {"iccid": "8900051033665037321"}]}
+            ],
         },
     ]
 

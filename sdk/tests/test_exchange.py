@@ -1,5 +1,7 @@
 """Without any I/O: what a reply means, and whether and when a call is tried again."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from esim_dealer import errors
@@ -141,6 +143,10 @@ def order(delivery_status: str, order_status: str) -> Snapshot:
         delivery_status=delivery_status,
         order_status=order_status,
         currency="USD",
+        amount="1.80",
+        items=(),
+        create_time=datetime(2025, 12, 31, tzinfo=UTC),
+        update_time=datetime(2025, 12, 31, tzinfo=UTC),
     )
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from dealer_server.db.database import Database
 from dealer_server.dev import embedded
 from dealer_server.store import schema
-from support.api_client import ApiClient, Service, running_service
+from support.api_client import ApiClient, Service, put_catalogue, running_service
 from support.browser import Browser, browser, signed_in
 from support.databases import database_named
 from support.webhook_fixture import Receiver, listening
@@ -32,12 +33,16 @@ def postgres() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 async def template(postgres: str) -> str:
+    """A database with all migrations and the test catalogue, to be copied."""
     connection = await asyncpg.connect(postgres)
     await connection.execute("CREATE DATABASE migrated")
     await connection.close()
     connection = await asyncpg.connect(database_named(postgres, "migrated"))
     await schema.migrate(connection)
     await connection.close()
+    database = await Database.open(database_named(postgres, "migrated"))
+    await put_catalogue(database)
+    await database.close()
     return "migrated"
 
 
@@ -47,8 +52,9 @@ async def database_url(postgres: str, template: str) -> AsyncIterator[str]:
     name = f"test_{next(_numbers)}"
     connection = await asyncpg.connect(postgres)
     await connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
-    await connection.close()
     yield database_named(postgres, name)
+    await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    await connection.close()
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,17 @@ with Dealer() as dealer:
 """
 
 from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
+    from esim_dealer.answered import Answered
     from esim_dealer.client import AsyncDealer, Dealer
     from esim_dealer.errors import (
         AmountMismatch,
         AuthenticationError,
+        ClientClosed,
         ClockSkew,
         Conflict,
         ConnectionFailed,
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
         PriceChanged,
         RateLimited,
         RequestIdUsed,
+        ScopeMissing,
         ServerError,
         ServiceUnavailable,
         SignatureMismatch,
@@ -44,11 +49,12 @@ if TYPE_CHECKING:
         UpstreamFailed,
         WalletFrozen,
         WebhookError,
+        WrongSignature,
     )
     from esim_dealer.exchange import Clock, RetryPolicy
     from esim_dealer.inbox import Inbox
     from esim_dealer.order import Line
-    from esim_dealer.webhook import Event, verify
+    from esim_dealer.webhook import Event, Notice, verify, verify_notice
     from esim_dealer.wire.calls import (
         Attempt,
         Balance,
@@ -69,14 +75,16 @@ if TYPE_CHECKING:
         WebhookTest,
     )
     from esim_dealer.wire.snapshot import OrderItem, Plan, Profile, Snapshot
-    from esim_dealer.wire.vocabulary import ChangeHint, EventType
+    from esim_dealer.wire.vocabulary import ChangeHint, EventType, NoticeType
 
 # Imported when first asked for: who needs only the contract, as a server does, need not load an HTTP client.
 _HOMES = {
+    "esim_dealer.answered": ["Answered"],
     "esim_dealer.client": ["AsyncDealer", "Dealer"],
     "esim_dealer.errors": [
         "AmountMismatch",
         "AuthenticationError",
+        "ClientClosed",
         "ClockSkew",
         "Conflict",
         "ConnectionFailed",
@@ -97,6 +105,7 @@ _HOMES = {
         "PriceChanged",
         "RateLimited",
         "RequestIdUsed",
+        "ScopeMissing",
         "ServerError",
         "ServiceUnavailable",
         "SignatureMismatch",
@@ -106,11 +115,12 @@ _HOMES = {
         "UpstreamFailed",
         "WalletFrozen",
         "WebhookError",
+        "WrongSignature",
     ],
     "esim_dealer.exchange": ["Clock", "RetryPolicy"],
     "esim_dealer.inbox": ["Inbox"],
     "esim_dealer.order": ["Line"],
-    "esim_dealer.webhook": ["Event", "verify"],
+    "esim_dealer.webhook": ["Event", "Notice", "verify", "verify_notice"],
     "esim_dealer.wire.calls": [
         "Attempt",
         "Balance",
@@ -131,12 +141,14 @@ _HOMES = {
         "WebhookTest",
     ],
     "esim_dealer.wire.snapshot": ["OrderItem", "Plan", "Profile", "Snapshot"],
-    "esim_dealer.wire.vocabulary": ["ChangeHint", "EventType"],
+    "esim_dealer.wire.vocabulary": ["ChangeHint", "EventType", "NoticeType"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return version("esim-dealer")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)
@@ -144,11 +156,13 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "AmountMismatch",
+    "Answered",
     "AsyncDealer",
     "Attempt",
     "AuthenticationError",
     "Balance",
     "ChangeHint",
+    "ClientClosed",
     "Clock",
     "ClockSkew",
     "Conflict",
@@ -172,6 +186,8 @@ __all__ = [
     "NotFound",
     "NotOnSale",
     "NotSupported",
+    "Notice",
+    "NoticeType",
     "OrderCheck",
     "OrderItem",
     "OutOfStock",
@@ -188,6 +204,7 @@ __all__ = [
     "Region",
     "RequestIdUsed",
     "RetryPolicy",
+    "ScopeMissing",
     "ServerError",
     "ServiceUnavailable",
     "SignatureMismatch",
@@ -204,5 +221,8 @@ __all__ = [
     "WalletFrozen",
     "WebhookError",
     "WebhookTest",
+    "WrongSignature",
+    "__version__",
     "verify",
+    "verify_notice",
 ]

@@ -6,16 +6,19 @@ left out is UNSET, which is false.
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, TypeVar, Unpack
+from weakref import WeakKeyDictionary
 
 import httpx2
 import msgspec
 
 from esim_dealer import operations
-from esim_dealer.errors import NotConfigured
+from esim_dealer.answered import Answered
+from esim_dealer.errors import ClientClosed, NotConfigured
 from esim_dealer.exchange import (
     Clock,
     Credentials,
@@ -55,6 +58,7 @@ from esim_dealer.wire.calls import (
     Package,
     Packages,
     Plans,
+    ProfileId,
     ProfileRecord,
     Profiles,
     Refund,
@@ -108,6 +112,7 @@ class Dealer:
         self._exchange = _exchange(url, app_key, app_secret, retry, timeout, clock)
         self._http = httpx2.Client(transport=transport, headers=_user_agent())
         self._sleep = sleep
+        self._of_thread = threading.local()
 
     def __repr__(self) -> str:
         return f"Dealer({self._exchange.url!r}, {self._exchange.credentials.app_key!r})"
@@ -119,8 +124,13 @@ class Dealer:
         self.close()
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Give the connections back. A call after it raises ClientClosed."""
         self._http.close()
+
+    @property
+    def last_response(self) -> Answered | None:
+        """How the last attempt of this thread was answered; None where nothing came back."""
+        return getattr(self._of_thread, "answered", None)
 
     def health(self) -> Health:
         """Whether signing and connectivity work, and which tenant this is (specification 4.1)."""
@@ -150,7 +160,8 @@ class Dealer:
 
     def package(self, package_code: str) -> Package:
         """The package of that code. Raises NotFound."""
-        return operations.only(package_code, self.packages(package_code=package_code))
+        found = self.packages(package_code=package_code)
+        return operations.only(package_code, found, self.last_response)
 
     def order(
         self,
@@ -174,7 +185,7 @@ class Dealer:
         package_code: str,
         price: Amount,
         *,
-        profile_id: int | str | None = None,
+        profile_id: ProfileId | None = None,
         iccid: str | None = None,
         period_num: int | None = None,
         amount: Amount | None = None,
@@ -192,7 +203,7 @@ class Dealer:
         )
         return self._perform(call)
 
-    def plans(self, profile_id: int | str | None = None, iccid: str | None = None) -> Plans:
+    def plans(self, profile_id: ProfileId | None = None, iccid: str | None = None) -> Plans:
         """The plans of an eSIM: the one it was sold with, and its recharges. Raises NotFound."""
         return self._perform(operations.plans(profile_id, iccid))
 
@@ -257,17 +268,17 @@ class Dealer:
         self,
         order_no: str | None = None,
         transaction_id: str | None = None,
-        items: Mapping[str, Sequence[int | str] | None] | None = None,
+        items: Mapping[str, Sequence[ProfileId] | None] | None = None,
         *,
         refund_transaction_id: str | None = None,
         remark: str | None = None,
     ) -> Refund:
         """Give money back into the wallet (specification 4.3): `items` None refunds the whole order.
 
-        `items` maps each itemNo to the profiles to be refunded, an int for a profileId or a text for an iccid; None for
-        the whole line. `refund_transaction_id` (a new one for each refund) makes a repetition safe for ever. Status
-        REFUNDED is credited; REFUNDING is in progress: see `wait_for_refund`. Raises NotFound, Conflict where nothing
-        can be refunded or a refund of the same is in progress.
+        `items` maps each itemNo to the profiles to be refunded, by profileId or iccid; None for the whole line.
+        `refund_transaction_id` (a new one for each refund) makes a repetition safe for ever. Status REFUNDED is
+        credited; REFUNDING is in progress: see `wait_for_refund`. Raises NotFound, Conflict where nothing can be
+        refunded or a refund of the same is in progress.
         """
         return self._perform(operations.refund(order_no, transaction_id, items, refund_transaction_id, remark))
 
@@ -286,14 +297,14 @@ class Dealer:
         query = operations.query(order_no, transaction_id)
         return self._drive(self._exchange.wait(query, timeout, poll, refund_settled, "settled"))
 
-    def cancel(self, profile_id: int | str | None = None, iccid: str | None = None) -> Voided:
+    def cancel(self, profile_id: ProfileId | None = None, iccid: str | None = None) -> Voided:
         """Void a profile without giving money back (specification 4.4); for money back use `refund` instead.
 
         Repeating it is success. `async_status` PENDING: its supplier has to be asked. Raises NotFound, Conflict.
         """
         return self._perform(operations.cancel(profile_id, iccid))
 
-    def suspend(self, profile_id: int | str | None = None, iccid: str | None = None) -> Suspended:
+    def suspend(self, profile_id: ProfileId | None = None, iccid: str | None = None) -> Suspended:
         """Suspend a profile until `unsuspend` (specification 4.13).
 
         Repeating it is success. `async_status` PENDING: its supplier has to be asked; repeat it to learn what came of
@@ -301,11 +312,11 @@ class Dealer:
         """
         return self._perform(operations.suspend(profile_id, iccid))
 
-    def unsuspend(self, profile_id: int | str | None = None, iccid: str | None = None) -> Suspended:
+    def unsuspend(self, profile_id: ProfileId | None = None, iccid: str | None = None) -> Suspended:
         """Let a suspended profile work again; as `suspend` in all else."""
         return self._perform(operations.unsuspend(profile_id, iccid))
 
-    def usage(self, profile_id: int | str | None = None, iccid: str | None = None, *, refresh: bool = False) -> Usage:
+    def usage(self, profile_id: ProfileId | None = None, iccid: str | None = None, *, refresh: bool = False) -> Usage:
         """What is used of a profile's plan, as last heard.
 
         `refresh` has its supplier asked first, at most once a minute; `real_time` says whether the answer has come.
@@ -314,7 +325,7 @@ class Dealer:
         return self._perform(operations.usage(profile_id, iccid, refresh))
 
     def sms(
-        self, transaction_id: str, message: str, *, profile_id: int | str | None = None, iccid: str | None = None
+        self, transaction_id: str, message: str, *, profile_id: ProfileId | None = None, iccid: str | None = None
     ) -> Sms:
         """Send a text of 1 to 500 characters to the device in which the profile is installed; one a minute.
 
@@ -328,7 +339,7 @@ class Dealer:
     def advance(
         self,
         step: AdvanceStep,
-        profile_id: int | str | None = None,
+        profile_id: ProfileId | None = None,
         iccid: str | None = None,
         *,
         data_usage_bytes: int | None = None,
@@ -376,9 +387,10 @@ class Dealer:
         """
         return self._perform(operations.cancel_topup(topup_no, transaction_id))
 
-    def set_webhook(self, callback_url: str | None) -> Webhook:
-        """Send events to this URL from now on; None: send none (specification 4.5)."""
-        return self._perform(operations.set_webhook(callback_url))
+    def set_webhook(self, callback_url: str | None, *, standard_headers: bool | None = None) -> Webhook:
+        """Send events to this URL from now on; None: send none (specification 4.5). `standard_headers`: whether they
+        carry those of standard-webhooks too; None leaves that as it is."""
+        return self._perform(operations.set_webhook(callback_url, standard_headers))
 
     def webhook(self) -> WebhookState:
         """The callback URL, and whether its deliveries arrive."""
@@ -434,10 +446,14 @@ class Dealer:
         if isinstance(step, Pause):
             self._sleep(step.seconds)
             return None
+        if self._http.is_closed:
+            raise ClientClosed("the client was closed before this call")
+        self._of_thread.answered = None
         try:
             response = self._http.post(step.url, content=step.body, headers=step.headers, timeout=step.timeout_seconds)
         except httpx2.RequestError as error:
             return _no_reply(error)
+        self._of_thread.answered = _answered(step, response)
         return _reply(response)
 
 
@@ -459,6 +475,7 @@ class AsyncDealer:
         self._exchange = _exchange(url, app_key, app_secret, retry, timeout, clock)
         self._http = httpx2.AsyncClient(transport=transport, headers=_user_agent())
         self._sleep = sleep
+        self._of_task: WeakKeyDictionary[asyncio.Task[Any], Answered] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
         return f"AsyncDealer({self._exchange.url!r}, {self._exchange.credentials.app_key!r})"
@@ -470,8 +487,13 @@ class AsyncDealer:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Give the connections back."""
+        """Give the connections back. A call after it raises ClientClosed."""
         await self._http.aclose()
+
+    @property
+    def last_response(self) -> Answered | None:
+        """How the last attempt of this task was answered; None where nothing came back."""
+        return self._of_task.get(_task())
 
     async def health(self) -> Health:
         """See Dealer.health."""
@@ -496,7 +518,8 @@ class AsyncDealer:
 
     async def package(self, package_code: str) -> Package:
         """See Dealer.package."""
-        return operations.only(package_code, await self.packages(package_code=package_code))
+        found = await self.packages(package_code=package_code)
+        return operations.only(package_code, found, self.last_response)
 
     async def order(
         self,
@@ -515,7 +538,7 @@ class AsyncDealer:
         package_code: str,
         price: Amount,
         *,
-        profile_id: int | str | None = None,
+        profile_id: ProfileId | None = None,
         iccid: str | None = None,
         period_num: int | None = None,
         amount: Amount | None = None,
@@ -528,7 +551,7 @@ class AsyncDealer:
         )
         return await self._perform(call)
 
-    async def plans(self, profile_id: int | str | None = None, iccid: str | None = None) -> Plans:
+    async def plans(self, profile_id: ProfileId | None = None, iccid: str | None = None) -> Plans:
         """See Dealer.plans."""
         return await self._perform(operations.plans(profile_id, iccid))
 
@@ -581,7 +604,7 @@ class AsyncDealer:
         self,
         order_no: str | None = None,
         transaction_id: str | None = None,
-        items: Mapping[str, Sequence[int | str] | None] | None = None,
+        items: Mapping[str, Sequence[ProfileId] | None] | None = None,
         *,
         refund_transaction_id: str | None = None,
         remark: str | None = None,
@@ -601,26 +624,26 @@ class AsyncDealer:
         query = operations.query(order_no, transaction_id)
         return await self._drive(self._exchange.wait(query, timeout, poll, refund_settled, "settled"))
 
-    async def cancel(self, profile_id: int | str | None = None, iccid: str | None = None) -> Voided:
+    async def cancel(self, profile_id: ProfileId | None = None, iccid: str | None = None) -> Voided:
         """See Dealer.cancel."""
         return await self._perform(operations.cancel(profile_id, iccid))
 
-    async def suspend(self, profile_id: int | str | None = None, iccid: str | None = None) -> Suspended:
+    async def suspend(self, profile_id: ProfileId | None = None, iccid: str | None = None) -> Suspended:
         """See Dealer.suspend."""
         return await self._perform(operations.suspend(profile_id, iccid))
 
-    async def unsuspend(self, profile_id: int | str | None = None, iccid: str | None = None) -> Suspended:
+    async def unsuspend(self, profile_id: ProfileId | None = None, iccid: str | None = None) -> Suspended:
         """See Dealer.unsuspend."""
         return await self._perform(operations.unsuspend(profile_id, iccid))
 
     async def usage(
-        self, profile_id: int | str | None = None, iccid: str | None = None, *, refresh: bool = False
+        self, profile_id: ProfileId | None = None, iccid: str | None = None, *, refresh: bool = False
     ) -> Usage:
         """See Dealer.usage."""
         return await self._perform(operations.usage(profile_id, iccid, refresh))
 
     async def sms(
-        self, transaction_id: str, message: str, *, profile_id: int | str | None = None, iccid: str | None = None
+        self, transaction_id: str, message: str, *, profile_id: ProfileId | None = None, iccid: str | None = None
     ) -> Sms:
         """See Dealer.sms."""
         return await self._perform(operations.sms(transaction_id, message, profile_id, iccid))
@@ -628,7 +651,7 @@ class AsyncDealer:
     async def advance(
         self,
         step: AdvanceStep,
-        profile_id: int | str | None = None,
+        profile_id: ProfileId | None = None,
         iccid: str | None = None,
         *,
         data_usage_bytes: int | None = None,
@@ -668,9 +691,9 @@ class AsyncDealer:
         """See Dealer.cancel_topup."""
         return await self._perform(operations.cancel_topup(topup_no, transaction_id))
 
-    async def set_webhook(self, callback_url: str | None) -> Webhook:
+    async def set_webhook(self, callback_url: str | None, *, standard_headers: bool | None = None) -> Webhook:
         """See Dealer.set_webhook."""
-        return await self._perform(operations.set_webhook(callback_url))
+        return await self._perform(operations.set_webhook(callback_url, standard_headers))
 
     async def webhook(self) -> WebhookState:
         """See Dealer.webhook."""
@@ -721,12 +744,16 @@ class AsyncDealer:
         if isinstance(step, Pause):
             await self._sleep(step.seconds)
             return None
+        if self._http.is_closed:
+            raise ClientClosed("the client was closed before this call")
+        self._of_task.pop(_task(), None)
         try:
             response = await self._http.post(
                 step.url, content=step.body, headers=step.headers, timeout=step.timeout_seconds
             )
         except httpx2.RequestError as error:
             return _no_reply(error)
+        self._of_task[_task()] = _answered(step, response)
         return _reply(response)
 
 
@@ -754,6 +781,16 @@ _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, h
 
 def _no_reply(error: httpx2.RequestError) -> NoReply:
     return NoReply(error, sent=not isinstance(error, _NEVER_SENT))
+
+
+def _task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None, "a coroutine runs in a task"
+    return task
+
+
+def _answered(request: SignedRequest, response: httpx2.Response) -> Answered:
+    return Answered(request.request_id, response.status_code, response.headers)
 
 
 def _reply(response: httpx2.Response) -> Reply:

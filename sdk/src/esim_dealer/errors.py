@@ -64,6 +64,10 @@ class NotConfigured(DealerError):
     """The address or the credentials of the service are missing or malformed. Nothing was sent."""
 
 
+class ClientClosed(DealerError):
+    """The client was closed before this call. Nothing was sent."""
+
+
 class ConnectionFailed(DealerError):
     """The service could not be reached, or did not answer in time. `sent` says whether it may have got the call."""
 
@@ -112,6 +116,14 @@ class AuthenticationError(DealerError):
     """Headers, AppKey or signature were not accepted: check the AppKey, the AppSecret and the address."""
 
 
+class WrongSignature(AuthenticationError):
+    """The signature is not that of this AppKey's AppSecret: check the AppSecret. `data` has the length and the SHA-256
+    of the body as the service received it, should something on the way have changed it."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} (check AppSecret: is it the one of this AppKey?)"
+
+
 class ClockSkew(AuthenticationError):
     """This machine's clock is more than five minutes off. The client corrects itself once by the service's time."""
 
@@ -130,6 +142,10 @@ class RequestIdUsed(AuthenticationError):
 
 class PermissionDenied(DealerError):
     """The source IP is not in the tenant's allowlist, or the tenant or its credentials are disabled."""
+
+
+class ScopeMissing(PermissionDenied):
+    """The AppKey lacks the operation's scope: `data` has `requiredScope` and the `scopes` that it has."""
 
 
 class RateLimited(DealerError):
@@ -305,10 +321,11 @@ CLASS_OF_CODE: dict[str, type[DealerError]] = {
     "000112": InvalidRequest,
     "101001": ClockSkew,
     "101002": PermissionDenied,
-    "101003": AuthenticationError,
+    "101003": WrongSignature,
     "101004": RequestIdUsed,
     "101005": AuthenticationError,
     "101006": PermissionDenied,
+    "101007": ScopeMissing,
     "101013": RateLimited,
     "900001": ServiceUnavailable,
     "900002": UpstreamFailed,

@@ -23,7 +23,7 @@ from esim_dealer.decoding import decode
 from esim_dealer.errors import DealerError
 from esim_dealer.operations import Call
 from esim_dealer.wire import signing
-from esim_dealer.wire.calls import PREFIX, PlaceOrder
+from esim_dealer.wire.calls import PREFIX, PlaceOrder, RechargeProfile
 from esim_dealer.wire.envelope import OpenEnvelope
 from esim_dealer.wire.operations import Operation
 from esim_dealer.wire.snapshot import Snapshot
@@ -332,7 +332,7 @@ def _base_address(url: str) -> str:
 
 def _final(call: Call[Any], last: DealerError, unsettled: bool) -> DealerError:
     """The error to raise: the last one, unless money may have moved without our knowing."""
-    if not (unsettled and isinstance(call.request, PlaceOrder)):
+    if not (unsettled and isinstance(call.request, PlaceOrder | RechargeProfile)):
         return last
     transaction_id = call.request.transaction_id
     unknown = errors.OutcomeUnknown(

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypedDict, TypeVar
 
 import msgspec
 
+from esim_dealer.answered import Answered
 from esim_dealer.errors import NotFound
 from esim_dealer.order import Amount, Line, check_order, money, on_the_wire, place_order
 from esim_dealer.wire import calls
@@ -26,6 +27,8 @@ from esim_dealer.wire.vocabulary import (
     PayMethod,
     PlanUseStatus,
 )
+
+ICCID_DIGITS = 18  # at least
 
 T = TypeVar("T", bound=msgspec.Struct)
 Listing = TypeVar(
@@ -58,7 +61,7 @@ class PackageFilter(TypedDict, total=False):
     data_type: DataType
     updated_since: datetime
     catalog_version: str
-    profile_id: int | str
+    profile_id: calls.ProfileId
     iccid: str
     for_package_code: str
 
@@ -74,7 +77,7 @@ class ProfileFilter(TypedDict, total=False):
     order_no: str
     transaction_id: str
     item_no: str
-    profile_id: int | str
+    profile_id: calls.ProfileId
     iccid: str
     package_code: str
     lifecycle_status: LifecycleStatus | Sequence[LifecycleStatus]
@@ -148,7 +151,7 @@ def recharge(
     transaction_id: str,
     package_code: str,
     price: Amount,
-    profile_id: int | str | None,
+    profile_id: calls.ProfileId | None,
     iccid: str | None,
     period_num: int | None,
     amount: Amount | None,
@@ -172,7 +175,7 @@ def recharge(
     return Call(wire.RECHARGE, request)
 
 
-def plans(profile_id: int | str | None, iccid: str | None) -> Call[calls.Plans]:
+def plans(profile_id: calls.ProfileId | None, iccid: str | None) -> Call[calls.Plans]:
     """Raises ValueError unless exactly one of the two is given."""
     _one_of(profile_id, iccid)
     return Call(wire.PLANS, calls.ProfilePlans(profile_id=profile_id, iccid=iccid))
@@ -202,7 +205,7 @@ def profiles(query: Mapping[str, Any]) -> Call[calls.Profiles]:
 def refund(
     order_no: str | None,
     transaction_id: str | None,
-    items: Mapping[str, Sequence[int | str] | None] | None,
+    items: Mapping[str, Sequence[calls.ProfileId] | None] | None,
     refund_transaction_id: str | None,
     remark: str | None,
 ) -> Call[calls.Refund]:
@@ -221,40 +224,42 @@ def refund(
     return Call(wire.REFUND, request)
 
 
-def _refund_item(item_no: str, named: Sequence[int | str] | None) -> calls.RefundItem:
+def _refund_item(item_no: str, named: Sequence[calls.ProfileId] | None) -> calls.RefundItem:
     return calls.RefundItem(item_no=item_no, profiles=None if named is None else tuple(map(_refund_profile, named)))
 
 
-def _refund_profile(named: int | str) -> calls.RefundProfile:
-    """An int is a profileId, a text an iccid."""
-    return calls.RefundProfile(profile_id=named) if isinstance(named, int) else calls.RefundProfile(iccid=named)
+def _refund_profile(named: calls.ProfileId) -> calls.RefundProfile:
+    """An iccid is longer than any profileId."""
+    if isinstance(named, str) and len(named) >= ICCID_DIGITS:
+        return calls.RefundProfile(iccid=named)
+    return calls.RefundProfile(profile_id=named)
 
 
-def cancel(profile_id: int | str | None, iccid: str | None) -> Call[calls.Voided]:
+def cancel(profile_id: calls.ProfileId | None, iccid: str | None) -> Call[calls.Voided]:
     """Raises ValueError unless exactly one of the two is given."""
     _one_of(profile_id, iccid)
     return Call(wire.CANCEL, calls.VoidProfile(profile_id=profile_id, iccid=iccid))
 
 
-def suspend(profile_id: int | str | None, iccid: str | None) -> Call[calls.Suspended]:
+def suspend(profile_id: calls.ProfileId | None, iccid: str | None) -> Call[calls.Suspended]:
     """Raises ValueError unless exactly one of the two is given."""
     _one_of(profile_id, iccid)
     return Call(wire.SUSPEND, calls.SuspendProfile(profile_id=profile_id, iccid=iccid))
 
 
-def unsuspend(profile_id: int | str | None, iccid: str | None) -> Call[calls.Suspended]:
+def unsuspend(profile_id: calls.ProfileId | None, iccid: str | None) -> Call[calls.Suspended]:
     """Raises ValueError unless exactly one of the two is given."""
     _one_of(profile_id, iccid)
     return Call(wire.UNSUSPEND, calls.SuspendProfile(profile_id=profile_id, iccid=iccid))
 
 
-def usage(profile_id: int | str | None, iccid: str | None, refresh: bool) -> Call[calls.Usage]:
+def usage(profile_id: calls.ProfileId | None, iccid: str | None, refresh: bool) -> Call[calls.Usage]:
     """Raises ValueError unless exactly one of the first two is given."""
     _one_of(profile_id, iccid)
     return Call(wire.USAGE, calls.ProfileUsage(profile_id=profile_id, iccid=iccid, refresh=refresh or None))
 
 
-def sms(transaction_id: str, message: str, profile_id: int | str | None, iccid: str | None) -> Call[calls.Sms]:
+def sms(transaction_id: str, message: str, profile_id: calls.ProfileId | None, iccid: str | None) -> Call[calls.Sms]:
     """Raises ValueError unless exactly one of profile_id and iccid is given."""
     _one_of(profile_id, iccid)
     request = calls.SendSms(transaction_id=transaction_id, profile_id=profile_id, iccid=iccid, message=message)
@@ -262,7 +267,7 @@ def sms(transaction_id: str, message: str, profile_id: int | str | None, iccid: 
 
 
 def advance(
-    step: AdvanceStep, profile_id: int | str | None, iccid: str | None, data_usage_bytes: int | None
+    step: AdvanceStep, profile_id: calls.ProfileId | None, iccid: str | None, data_usage_bytes: int | None
 ) -> Call[Profile]:
     """Raises ValueError unless exactly one of profile_id and iccid is given."""
     _one_of(profile_id, iccid)
@@ -270,7 +275,7 @@ def advance(
     return Call(wire.ADVANCE, request)
 
 
-def _one_of(profile_id: int | str | None, iccid: str | None) -> None:
+def _one_of(profile_id: calls.ProfileId | None, iccid: str | None) -> None:
     if (profile_id is None) == (iccid is None):
         raise ValueError("a profile is named by its profile_id or its iccid, by one of them")
 
@@ -312,8 +317,9 @@ def cancel_topup(topup_no: str | None, transaction_id: str | None) -> Call[calls
     return Call(wire.TOPUP_CANCEL, calls.CancelTopup(topup_no=topup_no, transaction_id=transaction_id))
 
 
-def set_webhook(callback_url: str | None) -> Call[calls.Webhook]:
-    return Call(wire.WEBHOOK_SET, calls.SetWebhook(callback_url=callback_url))
+def set_webhook(callback_url: str | None, standard_headers: bool | None) -> Call[calls.Webhook]:
+    request = calls.SetWebhook(callback_url=callback_url, standard_headers=standard_headers)
+    return Call(wire.WEBHOOK_SET, request)
 
 
 def webhook() -> Call[calls.WebhookState]:
@@ -350,9 +356,14 @@ def following(call: Call[T], page: calls.Page) -> Call[T] | None:
     return replace(call, request=msgspec.structs.replace(call.request, pager=pager))
 
 
-def only(package_code: str, found: calls.Packages) -> calls.Package:
-    """The one package of that code. Raises NotFound."""
+def only(package_code: str, found: calls.Packages, answered: Answered | None) -> calls.Package:
+    """The one package of that code. Raises NotFound, with the ids of the call that found none."""
     for package in found.packages:
         if package.package_code == package_code:
             return package
-    raise NotFound(f"no package {package_code} on sale for this dealer", code="310241")
+    raise NotFound(
+        f"no package {package_code} on sale for this dealer",
+        code="310241",
+        request_id=answered and answered.request_id,
+        trace_id=answered and answered.trace_id,
+    )

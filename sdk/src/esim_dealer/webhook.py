@@ -7,7 +7,10 @@ whose `dedupe_key` was seen before is a repetition. `esim_dealer.inbox` does tha
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -15,8 +18,9 @@ from esim_dealer.decoding import decode
 from esim_dealer.errors import MalformedWebhook, SignatureMismatch, StaleTimestamp
 from esim_dealer.headers import Headers, Received
 from esim_dealer.wire import signing
+from esim_dealer.wire.notices import NoticeBody
 from esim_dealer.wire.snapshot import Snapshot
-from esim_dealer.wire.vocabulary import ChangeHint, EventType
+from esim_dealer.wire.vocabulary import ChangeHint, EventType, NoticeType, Open
 
 TOLERANCE_SECONDS = 300.0
 
@@ -30,9 +34,9 @@ class Event:
     these and `delivery_id` None. `raw_body` are the bytes that were signed.
     """
 
-    event_type: EventType
+    event_type: Open[EventType]
     snapshot: Snapshot
-    hints: tuple[ChangeHint, ...]
+    hints: tuple[Open[ChangeHint], ...]
     delivery_id: str | None
     attempt: int | None
     order_version: int | None
@@ -42,7 +46,7 @@ class Event:
     stale: bool = False
 
     @property
-    def dedupe_key(self) -> tuple[str, EventType, str | None]:
+    def dedupe_key(self) -> tuple[str, Open[EventType], str | None]:
         """orderNo, eventType and RT-Delivery-ID: the same for each repetition, and for nothing else."""
         return self.snapshot.order_no, self.event_type, self.delivery_id
 
@@ -80,6 +84,21 @@ class Event:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A verified notice (specification 6.8). One whose `notice_id` was seen before is a repetition. A newer
+    service may send types that NoticeType does not have: pass over them."""
+
+    notice_type: Open[NoticeType]
+    notice_id: str
+    create_time: datetime
+    data: Mapping[str, Any]
+    attempt: int | None
+    is_test: bool
+    request_id: str
+    raw_body: bytes = field(default=b"", repr=False)
+
+
 def verify(
     headers: Headers,
     raw_body: bytes,
@@ -96,6 +115,47 @@ def verify(
     is accepted beside X-Signature, and `previous_secret` beside `secret`. `app_key`, if given, must be RT-AccessCode.
     `now` is in seconds since the epoch. Raises MalformedWebhook, StaleTimestamp or SignatureMismatch.
     """
+    return read_event(*_verified(headers, raw_body, secret, previous_secret, app_key, tolerance_seconds, now))
+
+
+def verify_notice(
+    headers: Headers,
+    raw_body: bytes,
+    secret: str,
+    *,
+    previous_secret: str | None = None,
+    app_key: str | None = None,
+    tolerance_seconds: float = TOLERANCE_SECONDS,
+    now: float | None = None,
+) -> Notice:
+    """The notice in a request to the notice URL, once its signature is found true. As `verify`, which see."""
+    received, request_id, body = _verified(headers, raw_body, secret, previous_secret, app_key, tolerance_seconds, now)
+    try:
+        read = decode(body, NoticeBody)
+    except msgspec.DecodeError as error:
+        raise MalformedWebhook(f"truly signed, but not a notice: {error}", request_id=request_id) from error
+    return Notice(
+        notice_type=read.notice_type,
+        notice_id=read.notice_id,
+        create_time=read.create_time,
+        data=read.data,
+        attempt=received.number(signing.DELIVERY_ATTEMPT),
+        is_test=received.get(signing.TEST) == "true",
+        request_id=request_id,
+        raw_body=body,
+    )
+
+
+def _verified(
+    headers: Headers,
+    raw_body: bytes,
+    secret: str,
+    previous_secret: str | None,
+    app_key: str | None,
+    tolerance_seconds: float,
+    now: float | None,
+) -> tuple[Received, str, bytes]:
+    """The headers, the request id and the bytes of a request whose signature is true."""
     if not isinstance(raw_body, bytes | bytearray | memoryview):
         raise TypeError("raw_body must be the bytes as received: parsing and writing them again breaks the signature")
     body = bytes(raw_body)
@@ -117,7 +177,7 @@ def verify(
             f"the signature does not fit the body of {len(body)} bytes: another AppSecret, or not the raw bytes",
             request_id=request_id,
         )
-    return read_event(received, request_id, body)
+    return received, request_id, body
 
 
 def staleness(timestamp: str, now: float, tolerance_seconds: float) -> str | None:

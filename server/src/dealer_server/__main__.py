@@ -1,15 +1,20 @@
 """`dealer-server`: the commands of cli/, joined."""
 
+from importlib.metadata import version
+
 from cyclopts import App
 
 from dealer_server.cli import (
+    backup,
     catalog,
     credentials,
     database,
     keys,
     order,
+    price_list,
     processes,
     refund,
+    reports,
     stock,
     supplier,
     tenant,
@@ -19,7 +24,12 @@ from dealer_server.cli import (
 )
 from dealer_server.cli.command import run
 
-app = App(name="dealer-server", help="The service behind the eSIM Dealer Open API v1.", version_flags=[])
+
+def _version() -> str:
+    return f"dealer-server {version('esim-dealer-server')}"
+
+
+app = App(name="dealer-server", help="The service behind the eSIM Dealer Open API v1.", version=_version)
 for command in (
     processes.dev,
     processes.serve,
@@ -29,7 +39,24 @@ for command in (
     database.retention,
 ):
     app.command(command)
-for group in (tenant, credentials, catalog, stock, keys, webhook, order, topup, refund, supplier, user):
+for group in (
+    *(
+        tenant,
+        credentials,
+        catalog,
+        price_list,
+        stock,
+        keys,
+        webhook,
+        order,
+        topup,
+        refund,
+        reports,
+        supplier,
+        user,
+        backup,
+    ),
+):
     app.command(group.app)
 
 

@@ -8,16 +8,28 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, SecretStr, ValidationError, field_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from dealer_server import environment as variables
 from dealer_server.db.sealing import MasterKeys
 from dealer_server.rules.access import access
+from dealer_server.rules.notices.notice import is_mail_address
 from dealer_server.rules.retention.retention import Kind
 from dealer_server.rules.webhooks import backoff
 
 _POSTGRES = re.compile(r"postgres(ql)?://([^/?#]*@)?(?P<hosts>[^/?#]*)([/?#].*)?", re.DOTALL)
 _HOSTS = re.compile(r"((\[[0-9A-Fa-f:.]+\]|[^\[\]:,]*)(:[0-9]{1,5})?(,|$))*", re.ASCII)
+_HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*", re.ASCII)
 _VALKEY_SCHEMES = ("valkey", "valkeys", "redis", "rediss", "unix")
 
 
@@ -38,6 +50,12 @@ def _in_bounds(days: int) -> int:
     return days
 
 
+def _one_line(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("one line of printable characters is expected")
+    return text
+
+
 Days = Annotated[int, BeforeValidator(_retention), AfterValidator(_in_bounds)]
 
 
@@ -50,11 +68,18 @@ class CannotStart(Exception):
 
 
 class Settings(BaseSettings):
-    """Every setting is an environment variable `DEALER_<NAME>`; the database's is DATABASE_URL."""
+    """Every setting is an environment variable `DEALER_<NAME>`; the database's is DATABASE_URL. Each of SECRETS may
+    also stand in a file, which `…_FILE` names."""
 
     model_config = SettingsConfigDict(env_prefix="DEALER_", frozen=True, extra="ignore")
 
     database_url: str = Field(validation_alias=AliasChoices("DATABASE_URL", "DEALER_DATABASE_URL"))
+    read_database_url: str = Field(
+        default="", description="a replica that lists, reports and exports are read from; empty: the primary"
+    )
+    read_lag_seconds: float = Field(
+        default=5.0, gt=0, description="how old the replica may be for a page of the console"
+    )
     database_wait_seconds: float = Field(
         default=60.0, ge=0, description="how long serve and work wait for a database that is still starting"
     )
@@ -75,6 +100,7 @@ class Settings(BaseSettings):
     metrics: str | None = Field(
         default=None, description="HOST:PORT of the worker's /metrics and /health; empty for none"
     )
+    serve_metrics: str | None = Field(default=None, description="HOST:PORT of serve's /metrics; empty for none")
 
     console: str | None = Field(
         default=None,
@@ -97,6 +123,9 @@ class Settings(BaseSettings):
     idle_seconds: float = Field(default=75.0, gt=0)
     stranger_idle_seconds: float = Field(
         default=5.0, gt=0, description="the same, on a connection without an authenticated call"
+    )
+    drain_seconds: float = Field(
+        default=0.0, ge=0, le=300, description="how long a serve that is told to stop still takes calls, not ready"
     )
     connections: int = Field(default=10_000, ge=1, description="open connections of one serve process")
     connections_per_address: int = Field(
@@ -122,16 +151,38 @@ class Settings(BaseSettings):
     )
     supplier_log_days: Days = Field(default=30, description="how long calls to suppliers and their messages are kept")
     sms_days: Days = Field(default=30, description="how long the texts of SMS are kept")
+    notice_days: Days = Field(default=90, description="how long notices are kept")
+    served_call_days: Days = Field(default=30, description="how long the sample of dealers' successful calls is kept")
+
+    platform_name: Annotated[str, AfterValidator(_one_line)] = Field(
+        default="eSIM Dealer", min_length=1, max_length=60, description="the name that mails bear"
+    )
+    smtp_host: str = Field(default="", description="the server that sends mails; empty: none are sent")
+    smtp_port: int | None = Field(default=None, ge=1, le=65535, description="unset: 587, 465 for tls, 25 for none")
+    smtp_tls: Literal["starttls", "tls", "none"] = "starttls"
+    smtp_ca: Path | None = Field(default=None, description="CA of the mail server's certificate; unset: those known")
+    smtp_user: str = ""
+    smtp_password: SecretStr = Field(default=SecretStr(""), validate_default=True)
+    smtp_from: str = Field(default="", validate_default=True, description="the sender's address of mails")
+    mailbox: bool = Field(
+        default=False, validate_default=True, description="show mails at /console/mails instead of sending them"
+    )
+    stock_low: int = Field(default=10, ge=0, description="operators are told of stock below this; 0: never")
+    queue_hours: float = Field(
+        default=24.0, ge=0, description="operators are told of refunds and top-ups that wait for longer; 0: never"
+    )
+    digest_hour: int = Field(default=7, ge=0, le=23, description="the hour, UTC, at which daily mails are sent")
     supplier_patience_seconds: float = Field(
         default=3_600.0,
         ge=0,
         description="how long an order waits for a package's only supplier to accept orders again",
     )
-    margin_floor_basis_points: int = Field(
-        default=0,
+    margin_floor_basis_points: int | None = Field(
+        default=None,
         ge=0,
         le=10_000,
-        description="part of the dealer's price that must remain for a supplier's new price to be accepted",
+        description="part of the dealer's price that must remain where an eSIM is bought from a supplier; unset: none,"
+        " but a supplier's new price is accepted only up to the dealer's",
     )
     ios_install_url: str = "https://esimsetup.apple.com/esim_qrcode_provisioning?carddata={carddata}"
     android_install_url: str = "https://esimsetup.android.com/esim_qrcode_provisioning?carddata={carddata}"
@@ -141,6 +192,11 @@ class Settings(BaseSettings):
     @classmethod
     def _database(cls, text: str) -> str:
         return _postgres_url(text)
+
+    @field_validator("read_database_url")
+    @classmethod
+    def _read_database(cls, text: str) -> str:
+        return _postgres_url(text) if text else ""
 
     @field_validator("valkey_url")
     @classmethod
@@ -154,7 +210,7 @@ class Settings(BaseSettings):
             raise ValueError("an address such as valkey://host:6379/0 is expected")
         return text
 
-    @field_validator("metrics", "console", "supplier_events")
+    @field_validator("metrics", "serve_metrics", "console", "supplier_events")
     @classmethod
     def _address(cls, text: str | None) -> str | None:
         host, _, port = (text or "").rpartition(":")
@@ -173,6 +229,46 @@ class Settings(BaseSettings):
     def _keys(cls, text: SecretStr) -> SecretStr:
         MasterKeys.parse(text.get_secret_value())
         return text
+
+    @field_validator("smtp_password")
+    @classmethod
+    def _smtp_password(cls, text: SecretStr, info: ValidationInfo) -> SecretStr:
+        """The server is known and the password would cross the network in the clear, or one of the two is missing."""
+        if bool(text.get_secret_value()) != bool(info.data.get("smtp_user")):
+            raise ValueError("DEALER_SMTP_USER and DEALER_SMTP_PASSWORD must be set together")
+        if text.get_secret_value() and info.data.get("smtp_tls") == "none":
+            raise ValueError("DEALER_SMTP_TLS is none: a password is sent over starttls or tls alone")
+        return text
+
+    @field_validator("smtp_from")
+    @classmethod
+    def _smtp_from(cls, text: str, info: ValidationInfo) -> str:
+        if not text and info.data.get("smtp_host"):
+            raise ValueError("not set, but DEALER_SMTP_HOST is: mails need a sender such as notices@example.com")
+        if text and not is_mail_address(text):
+            raise ValueError("one plain address such as notices@example.com is expected")
+        return text
+
+    @field_validator("smtp_host")
+    @classmethod
+    def _smtp_host(cls, text: str) -> str:
+        if text and not _HOST.fullmatch(text):
+            raise ValueError("a host such as mail.example.com is expected; its port is DEALER_SMTP_PORT")
+        return text
+
+    @field_validator("smtp_ca")
+    @classmethod
+    def _smtp_ca(cls, path: Path | None) -> Path | None:
+        if path is not None and not path.is_file():
+            raise ValueError("no such file")
+        return path
+
+    @field_validator("mailbox")
+    @classmethod
+    def _mailbox(cls, on: bool, info: ValidationInfo) -> bool:
+        if on and info.data.get("environment") == "production":
+            raise ValueError("mails are not kept in production: set DEALER_SMTP_HOST to send them")
+        return on
 
     @field_validator("webhook_schedule")
     @classmethod
@@ -207,8 +303,15 @@ class Settings(BaseSettings):
             "supplier_call": self.supplier_log_days,
             "supplier_event": self.supplier_log_days,
             "sms": self.sms_days,
+            "notice": self.notice_days,
+            "served_call": self.served_call_days,
         }
         return {kind: timedelta(days=count) for kind, count in days.items() if count}
+
+    @property
+    def mails(self) -> Literal["sent", "kept", "none"]:
+        """What becomes of mails: sent by SMTP, kept for /console/mails, or none are made."""
+        return "sent" if self.smtp_host else "kept" if self.mailbox else "none"
 
     @property
     def base_url(self) -> str:
@@ -217,9 +320,19 @@ class Settings(BaseSettings):
         return self.public_url.rstrip("/") or f"{scheme}://{self.host}:{self.port}"
 
 
+SECRETS = {
+    "DATABASE_URL": "DATABASE_URL",
+    "DEALER_DATABASE_URL": "DATABASE_URL",
+    "DEALER_SEALING_KEYS": "sealing_keys",
+    "DEALER_SMTP_PASSWORD": "smtp_password",
+    "DEALER_VALKEY_URL": "valkey_url",
+}
+"""The variables that hold one, and by which name Settings takes it."""
+
+
 def database_url() -> str:
     """The only setting that `migrate` needs. Raises SettingsError."""
-    url = os.environ.get("DATABASE_URL") or os.environ.get("DEALER_DATABASE_URL")
+    url = _secrets().get("DATABASE_URL") or os.environ.get("DATABASE_URL") or os.environ.get("DEALER_DATABASE_URL")
     if not url:
         raise SettingsError("DATABASE_URL is not set")
     try:
@@ -230,10 +343,22 @@ def database_url() -> str:
 
 def read(**given: object) -> Settings:
     """The settings of the environment; those `given` replace them. Raises SettingsError."""
+    replaced = {name: value for name, value in given.items() if value is not None}
     try:
-        return Settings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+        return Settings(**(_secrets() | replaced))  # type: ignore[arg-type]
     except ValidationError as error:
         raise SettingsError("; ".join(_line(fault) for fault in error.errors())) from None
+
+
+def _secrets() -> dict[str, str]:
+    """Those that stand in files. Raises SettingsError, also for a variable that is no setting."""
+    known = {f"{variables.PREFIX}{name.upper()}" for name in Settings.model_fields}
+    try:
+        variables.refuse_unknown(os.environ, known, SECRETS)
+        found = [(name, variables.secret(os.environ, variable)) for variable, name in SECRETS.items()]
+    except variables.BadEnvironment as error:
+        raise SettingsError(str(error)) from None
+    return {name: text for name, text in found if text is not None}
 
 
 def _postgres_url(text: str) -> str:

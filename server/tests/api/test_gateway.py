@@ -22,8 +22,10 @@ from dealer_server.api.replies import STATUS
 from dealer_server.db.sealing import credential_context
 from dealer_server.operations.tenants import credentials
 from dealer_server.operations.tenants.create import Created
+from dealer_server.operations.tenants.credentials import KeyLimits
 from dealer_server.rules import refusal
 from dealer_server.rules.access import access
+from dealer_server.store.tenants import credential
 from esim_dealer.wire.signing import signature
 from support import raw_http
 from support.api_client import PREFIX, ApiClient, Reply, Service, running_service
@@ -543,7 +545,7 @@ async def test_an_app_key_that_was_unknown_opens_calls_as_soon_as_it_exists(serv
     context = credential_context(dealer.tenant_id, second.app_key, 1)
     sealed = service.settings.master_keys.seal(second.app_secret.encode(), context)
     async with service.database.connection() as connection:
-        await store.tenant.add_credential(connection, dealer.tenant_id, second.app_key, sealed)
+        await credential.add(connection, dealer.tenant_id, second.app_key, sealed)
         await store.tenant.touch(connection, dealer.tenant_id)
     assert (await until("000000", lambda: second.post("/health"))).data["tenantId"] == str(dealer.tenant_id)
     assert (await dealer.post("/health")).code == "000000"
@@ -1170,6 +1172,7 @@ class Call:
     wrong_secret: bool = False
     used: bool = False
     exhausted: bool = False
+    unscoped: bool = False
     garbage: bytes = b""
     changed: dict[str, Any] = field(default_factory=dict)
 
@@ -1191,6 +1194,7 @@ CHECKS: list[tuple[str, str, dict[str, Any]]] = [
     ("signature", "101003", {"wrong_secret": True}),
     ("request id", "101004", {"used": True}),
     ("QPS", "101013", {"exhausted": True}),
+    ("scope", "101007", {"unscoped": True}),
     ("JSON", "000104", {"garbage": b"}"}),
     ("parameters", "000108", {"remark": 7}),
     ("business", "200006", {"amount": "9.99"}),
@@ -1201,10 +1205,10 @@ WORDS = {"failed authentications": "failed authentications", "QPS": "calls a sec
 
 @dataclass
 class Counter:
-    """Where spoiled calls are made: dealers by (disabled, exhausted), each with a request id that it has used."""
+    """Where spoiled calls are made: dealers by (disabled, exhausted, unscoped), each with a request id it has used."""
 
     url: str
-    dealers: dict[tuple[bool, bool], tuple[Created, str]]
+    dealers: dict[tuple[bool, bool, bool], tuple[Created, str]]
 
     async def answer(self, *spoiled: str) -> raw_http.Answer:
         call = Call()
@@ -1224,7 +1228,7 @@ class Counter:
         return await raw_http.call(self.url, self.request(call))
 
     def request(self, call: Call) -> bytes:
-        dealer, used_id = self.dealers[call.disabled, call.exhausted]
+        dealer, used_id = self.dealers[call.disabled, call.exhausted, call.unscoped]
         order = {"transactionId": uuid.uuid4().hex, "amount": "1.80", "items": [LINE]} | call.changed
         body = json.dumps(order).encode() + call.padding + call.garbage
         headers = {
@@ -1244,16 +1248,19 @@ class Counter:
 @pytest.fixture(scope="module")
 async def counter(proxied: Service) -> Counter:
     dealers = {}
-    for disabled, exhausted in itertools.product((False, True), repeat=2):
+    for disabled, exhausted, unscoped in itertools.product((False, True), repeat=3):
         created = await proxied.tenant(balance="1000", qps=int(exhausted), ip_allow=["198.18.0.0/15"])
         used_id = str(uuid.uuid4())
+        if unscoped:
+            limits = KeyLimits(scopes=["read", "money"])
+            await credentials.set_limits(proxied.database, created.app_key, limits, "test")
         async with proxied.client(created) as client:
             known = {"RT-RequestID": used_id, "X-Forwarded-For": "198.18.0.0"}
             assert (await client.post("/health", **known)).code == "000000"  # the one call of the next 100 seconds
             if disabled:
                 await proxied.change(client.tenant_id, status="DISABLED")
                 await until("101006", lambda client=client: client.post("/health", **{"X-Forwarded-For": "198.18.0.0"}))
-        dealers[disabled, exhausted] = created, used_id
+        dealers[disabled, exhausted, unscoped] = created, used_id
     return Counter(proxied.url, dealers)
 
 

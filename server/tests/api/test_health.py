@@ -1,11 +1,16 @@
 """Is a process ready? /readyz of a serve says why not: its database is lost, older than it needs, or it is stopping."""
 
 import asyncio
+import signal
+from urllib.parse import urlsplit
+
+import httpx2
 
 from dealer_server.db.database import Database
 from dealer_server.operations.health import Health
 from support.api_client import Service
-from support.patience import PATIENCE
+from support.patience import PATIENCE, found
+from support.processes import environment, running
 
 
 async def becomes(health: Health, reasons: list[str]) -> None:
@@ -21,19 +26,28 @@ async def test_a_serve_is_ready_and_says_so(service: Service):
     assert (ready.status_code, ready.json()) == (200, {"status": "UP"})
 
 
-async def test_a_schema_that_is_older_than_needed_and_a_stop_are_reasons_and_a_newer_schema_is_none(database_url: str):
+async def test_a_schema_that_is_older_than_needed_and_a_stop_are_reasons_and_a_newer_one_is_where_it_is_not_compatible(
+    database_url: str,
+):
     database = await Database.open(database_url)
     health = Health(database)
     watching = asyncio.create_task(health.watch())
     try:
         async with database.connection() as connection:
-            [(newest, name)] = await connection.fetch("SELECT number, name FROM migration ORDER BY number DESC LIMIT 1")
+            sql = "SELECT number, name FROM migration ORDER BY number DESC LIMIT 2"
+            [(newest, name), (before, _)] = await connection.fetch(sql)
             await connection.execute("DELETE FROM migration WHERE number = $1", newest)
-            says = f"schema: the database has migration {newest - 1}; this version needs {newest}"
+            says = f"schema: the database has migration {before}; this version needs {newest}"
             await becomes(health, [says])
-            await connection.execute("INSERT INTO migration VALUES ($1, $2), ($3, 'later')", newest, name, newest + 1)
+            adds = "INSERT INTO migration (number, name, compatible_from) VALUES ($1, $2, $3)"
+            await connection.execute(adds, newest, name, newest)
+            await connection.execute(adds, newest + 1, "later", newest)
             await becomes(health, [])
+            await connection.execute("UPDATE migration SET compatible_from = NULL WHERE number = $1", newest + 1)
+            needs = f"needs a version that knows migration {newest + 1}; this one knows {newest}: upgrade it"
+            await becomes(health, [f"schema: the database has migration {newest + 1}, which {needs}"])
             await connection.execute("DELETE FROM migration WHERE number = $1", newest + 1)
+            await becomes(health, [])
         health.draining = True
         assert health.not_ready() == ["draining: this process is stopping"]
     finally:
@@ -41,3 +55,26 @@ async def test_a_schema_that_is_older_than_needed_and_a_stop_are_reasons_and_a_n
         await asyncio.wait([watching])
         await health.close()
         await database.close()
+
+
+async def test_a_serve_that_drains_says_so_where_it_is_watched_until_its_last_call_is_answered(database_url: str):
+    env = environment(database_url, DEALER_CONSOLE="")
+    async with running("serve", "--port", "0", "--share-nothing", env=env) as serve, httpx2.AsyncClient() as http:
+        address = urlsplit(await serve.ready())
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        writer.write(
+            b"POST /open-api/v1/health HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
+        )
+        assert (await reader.readline()).startswith(b"HTTP/1.1 100")
+        serve.signal(signal.SIGTERM)
+
+        async def draining() -> list[str] | None:
+            ready = await http.get(f"{serve.monitoring}/readyz")
+            return ready.json()["reasons"] if ready.status_code == 503 else None
+
+        assert await found(draining) == ["draining: this process is stopping"]
+        assert (await http.get(f"{serve.monitoring}/livez")).status_code == 200
+        writer.write(b"{}")
+        assert b'"code":"000109"' in await reader.read()  # its body had no type: refused, but answered
+        assert await serve.ended() == 0
+        writer.close()

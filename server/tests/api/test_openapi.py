@@ -131,6 +131,25 @@ def test_a_route_without_words_or_example_is_named_at_start(changed: dict[str, A
     assert route.path in str(error.value)
 
 
+def test_a_field_without_words_is_named_at_start() -> None:
+    class Colour(calls.Answer):
+        favourite_colour: str | msgspec.UnsetType = msgspec.UNSET
+
+    route = replace(ROUTES[0], operation=replace(wire.HEALTH, answer=Colour))
+    with pytest.raises(generator.Incomplete, match=r"Colour\.favouriteColour"):
+        generator.require_complete([route])
+
+
+def test_a_request_that_names_a_profile_in_two_ways_says_whether_one_or_either_is_taken() -> None:
+    """Filters of lists are all optional; what else takes profileId and iccid needs one of them."""
+    two_names = {
+        route.operation.request.__name__
+        for route in ROUTES
+        if {"profileId", "iccid"} <= {field.encode_name for field in msgspec.structs.fields(route.operation.request)}
+    }
+    assert two_names - {"PackageList", "ProfileList"} <= schemas.NAMED_BY.keys()
+
+
 def test_no_example_is_left_over() -> None:
     assert examples.load().keys() == {route.path for route in ROUTES}
     assert examples.fault(ROUTES[0], Example({}, {})) == "has no example"

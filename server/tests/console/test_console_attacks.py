@@ -25,6 +25,7 @@ from dealer_server.store.console import user as console_user
 from dealer_server.store.tenants import data_key
 from support.api_client import ApiClient, Service
 from support.browser import PASSWORDS, Browser, said, signed_in
+from support.console.onboarding import up_to
 from support.console.refused_calls import kept, refuse
 from support.patience import PATIENCE
 from support.webhook_fixture import Receiver, Request, answer
@@ -284,12 +285,12 @@ async def test_whatever_is_sent_many_times_at_once_is_done_once(service: Service
     asked = {"transactionId": f"t-{secrets.token_hex(4)}", "amount": "10.00", "payMethod": "CARD"}
     topup = (await dealer.post("/account/topup", asked)).data["topupNo"]
     credit = await form(admin, direction="add", amount="1.00", reason="a gift")
-    made = await form(admin, name=name, currency="USD", balance="5")
+    made, last = await form(admin), await up_to(admin, "review", name=name, balance="5")
     reset = await form(admin)
     async with signed_in(service, "finance", dealer.tenant_id) as one:
         answered = await statuses(
             *(taken(admin, f"{home}/adjust", credit) for _ in range(30)),
-            *(taken(admin, "/console/dealers", made) for _ in range(30)),
+            *(taken(admin, last, made) for _ in range(30)),
             *(taken(admin, f"{home}/credentials/{dealer.app_key}/reset", reset) for _ in range(30)),
             *[
                 taken(admin, f"/console/topups/{topup}/{word}", await form(admin, reason="x"))

@@ -76,16 +76,16 @@ async def test_the_menu_folds_on_a_phone(chromium: Chromium, service: Service, p
     await page.close()
 
 
-async def test_a_dialog_makes_a_user_by_keyboard_alone(chromium: Chromium, service: Service, people: None) -> None:
+async def test_a_dialog_invites_a_user_by_keyboard_alone(chromium: Chromium, service: Service, people: None) -> None:
     page = await chromium.new_page()
     await sign_in(page, service, NAMES["operator"])
     await page.goto(f"{service.url}/console/users")
-    await page.get_by_role("button", name="New user").focus()
+    await page.get_by_role("button", name="Invite a user").focus()
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("dialog")).to_be_visible()
-    await page.get_by_label("Name").fill("made-in-a-dialog")
+    await page.get_by_label("Mail address").fill("dialog@example.com")
     await page.keyboard.press("Enter")
-    await expect(page.get_by_role("heading", name="The password of made-in-a-dialog")).to_be_visible()
+    await expect(page.get_by_role("heading", name="The invitation of dialog@example.com")).to_be_visible()
     await page.close()
 
 

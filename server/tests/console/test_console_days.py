@@ -174,7 +174,7 @@ async def see_the_order(page: Page, order: Snapshot) -> None:
     """With the QR code that installs its eSIM."""
     await menu(page, "Orders")
     await row(page, order.order_no).get_by_role("link", name=order.order_no).click()
-    await expect(main(page)).to_contain_text("DELIVERED")
+    await expect(main(page)).to_contain_text("Delivered")
     await expect(main(page)).to_contain_text(EVIL)
     picture = page.get_by_role("img", name="QR code that installs eSIM")
     assert await picture.evaluate("image => image.decode().then(() => image.naturalWidth)") > 0
@@ -187,7 +187,7 @@ async def send_again(page: Page, receiver: Receiver, order: Snapshot) -> None:
     """What was written before there was a URL; the receiver's answer is shown as it came."""
     await menu(page, "Webhooks")
     await row(page, order.order_no, "ORDER_PAID").get_by_role("link", name="ORDER_PAID").click()
-    await expect(main(page)).to_contain_text("SKIPPED")
+    await expect(main(page)).to_contain_text("Not needed")
     before = len(receiver.requests)
     await press(page, "Send again")
     await expect(main(page).get_by_text("Attempt 1")).to_be_visible()
@@ -234,16 +234,27 @@ async def test_a_dealer_finds_out_why_calls_were_refused(chromium: Chromium, ser
 # An operator's day
 
 
-async def create_dealer(page: Page, name: str) -> tuple[str, str, str]:
-    """Its page's address, AppKey and AppSecret, which is shown next."""
+async def create_dealer(page: Page, service: Service, name: str) -> tuple[str, str, str]:
+    """Its page's address, AppKey and AppSecret, which is shown for the password once more."""
     await menu(page, "Dealers")
     await main(page).get_by_role("link", name="New dealer").first.click()
-    await page.get_by_label("Name").fill(name)
+    await page.get_by_label("Name", exact=True).fill(name)
     await page.get_by_label("Opening balance").fill("10")
+    for step in ("Prices", "First user", "Review"):
+        await press(page, "Continue")
+        await expect(page.locator("[aria-current=step]")).to_contain_text(step)
+    await expect(main(page)).to_contain_text(name)
     await press(page, "Create dealer")
-    await expect(main(page)).to_contain_text("Send the AppSecret to the dealer over a safe channel")
-    app_key, app_secret = await fact(page, "AppKey"), await fact(page, "AppSecret")
-    await page.get_by_role("link", name="Go to the dealer").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text(f"{name} is created")
+    app_key = await fact(page, "AppKey")
+    await an_hour_passes(service)
+    await main(page).get_by_role("link", name="AppSecret").click()
+    await page.get_by_label("Password").fill(WORD)
+    await press(page, "Go on")
+    await main(page).get_by_text("Show", exact=True).click()
+    app_secret = await fact(page, "AppSecret")
+    assert app_secret.startswith("sk_test_")
+    await page.get_by_role("link", name="Back to the dealer").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text(name)
     assert app_key in await page.content() and app_secret not in await page.content()
     return page.url, app_key, app_secret
@@ -280,7 +291,7 @@ async def review_refund(page: Page, refund_no: str, order_no: str) -> None:
     """The order is looked at first."""
     await menu(page, "Refunds")
     await row(page, refund_no).get_by_role("link", name=order_no).click()
-    await expect(main(page)).to_contain_text("REFUNDING")
+    await expect(main(page)).to_contain_text("Being refunded")
     await expect(main(page)).to_contain_text(EVIL)
     await page.go_back()
     await confirmed(page, row(page, refund_no), "Approve", "Approve", "Refund 1.98 USD?")
@@ -297,7 +308,7 @@ async def set_callback(page: Page, dealer_page: str, url: str) -> None:
 async def see_failures(page: Page, order_no: str) -> None:
     """Both events of the order, given up."""
     await menu(page, "Webhooks")
-    await page.get_by_role("link", name="Failed deliveries").click()
+    await page.locator(".heading-actions").get_by_role("link", name="Failed deliveries").click()
     for event in ("ORDER_PAID", "DELIVERY_UPDATED"):
         await in_time(page, row(page, order_no, event))
         await expect(row(page, order_no, event)).to_contain_text("HTTP 500")
@@ -313,7 +324,7 @@ async def push_again(page: Page, receiver: Receiver, order_no: str, event: str, 
     sent = (await receiver.received(before + 1))[-1]
     assert sent.verified(app_secret) and (sent.event, sent.json["orderNo"]) == (event, order_no)
     await expect(page.locator("#delivery").get_by_text("HTTP 200")).to_be_visible()
-    await expect(page.locator("#delivery").get_by_text("DELIVERED", exact=True)).to_be_visible()
+    await expect(page.locator("#delivery").get_by_text("Delivered", exact=True)).to_be_visible()
 
 
 async def look_around(page: Page) -> None:
@@ -332,7 +343,7 @@ async def test_an_operators_day_from_a_new_dealer_to_a_receiver_that_recovers(
 ) -> None:
     receiver.answers = [answer(500, body=EVIL.encode())]
     async with day(chromium, service) as page:
-        dealer_page, app_key, app_secret = await create_dealer(page, SONS)
+        dealer_page, app_key, app_secret = await create_dealer(page, service, SONS)
         async with AsyncDealer(service.url, app_key, app_secret) as sdk:
             await give_markup(page, "10")
             assert float((await sdk.package("TEST-OK")).price) == 1.98
@@ -361,8 +372,8 @@ async def test_an_operators_day_from_a_new_dealer_to_a_receiver_that_recovers(
 
 
 OPERATORS = {
-    *("Overview", "Orders", "Profiles", "Refunds", "Top-ups", "Dealers", "Packages", "Regions"),
-    *("Webhooks", "Suppliers", "Audit log"),
+    *("Overview", "Orders", "eSIMs", "Refunds", "Top-ups", "Dealers", "Packages", "Regions"),
+    *("Webhooks", "Suppliers", "Audit log", "Price lists", "Reports"),
 }
 CODES = "Activation code"
 
@@ -400,7 +411,7 @@ async def refund_all(page: Page, reason: str) -> None:
     asks = page.get_by_role("dialog")
     await asks.get_by_label("Reason").fill(reason)
     await press(asks, "Refund the order")
-    await expect(main(page).get_by_text("REFUNDED", exact=True).first).to_be_visible()
+    await expect(main(page).get_by_text("Refunded", exact=True).first).to_be_visible()
 
 
 async def test_a_dealers_developer_connects_and_moves_no_money(
@@ -408,7 +419,18 @@ async def test_a_dealers_developer_connects_and_moves_no_money(
 ) -> None:
     created = await service.tenant(balance="1000", name=EVIL)
     async with day(chromium, service, int(created.tenant_id), "developer") as page:
-        assert await offered(page) == {"Home", "Orders", "Profiles", "Wallet", "Webhooks", "Credentials", "API log"}
+        assert await offered(page) == {
+            "Home",
+            "Orders",
+            "eSIMs",
+            "Wallet",
+            "Webhooks",
+            "Credentials",
+            "API log",
+            "Install page",
+            "Catalogue",
+            "Reports",
+        }
         await an_hour_passes(service)
         await menu(page, "Credentials")
         app_key, app_secret = await take_credentials(page)
@@ -428,17 +450,17 @@ async def test_a_dealers_finance_refunds_and_tops_up_and_sees_no_codes(chromium:
         AsyncDealer(service.url, created.app_key, created.app_secret) as sdk,
         day(chromium, service, int(created.tenant_id), "finance") as page,
     ):
-        assert await offered(page) == {"Home", "Orders", "Profiles", "Wallet"}
+        assert await offered(page) == {"Home", "Orders", "eSIMs", "Wallet", "Reports", "Catalogue", "Buy by CSV"}
         order = await buy(sdk, "TEST-OK")
         await menu(page, "Orders")
         await row(page, order.order_no).get_by_role("link", name=order.order_no).click()
-        await expect(main(page)).to_contain_text("DELIVERED")
+        await expect(main(page)).to_contain_text("Delivered")
         await lacks(page, CODES, "QR codes to print")
         await expect(page.get_by_role("img", name="QR code")).to_have_count(0)
         await refund_all(page, EVIL)
         assert float((await sdk.balance()).balance) == 1000
         await ask_for_a_topup(page, "250")
-        await expect(row(page, "PENDING")).to_contain_text("250.00 USD")
+        await expect(row(page, "Waiting")).to_contain_text("250.00 USD")
         paths = ("/console/credentials", "/console/webhooks", "/console/api-log", "/console/users")
         await refused(page, *paths, f"/console/orders/{order.order_no}/print")
 
@@ -469,7 +491,7 @@ async def test_a_dealer_with_a_phone_hands_an_esim_over_and_asks_for_money(
         await fits(page)
         await ask_for_a_topup(page, "250")
         await fits(page)
-        for name in ("Orders", "Profiles", "Credentials", "API log", "Users"):
+        for name in ("Orders", "eSIMs", "Credentials", "API log", "Users"):
             await menu(page, name)
             await fits(page)
 
@@ -515,7 +537,7 @@ async def test_an_operators_finance_moves_money_and_sees_no_codes(chromium: Chro
         assert float((await sdk.balance()).balance) == 1000 - 1.80 + 250 + 12.50
         await lacks(page, "Save terms", "Set URL", "Set price", "Secret")
         await page.goto(f"{service.url}/console/orders/{order.order_no}")
-        await expect(main(page)).to_contain_text("DELIVERED")
+        await expect(main(page)).to_contain_text("Delivered")
         await lacks(page, CODES, "Send snapshot")
         await menu(page, "Webhooks")
         await lacks(page, "Send many again")

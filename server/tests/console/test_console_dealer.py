@@ -17,13 +17,16 @@ from typing import Any
 import httpx2
 import pytest
 
+from dealer_server import clock
 from dealer_server.console import routing
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.operations.tenants.credentials import view_secret
 from dealer_server.operations.users import accounts
 from dealer_server.rules.esim import qr
+from dealer_server.rules.orders.bulk import BulkLine
 from dealer_server.store.console import dealer as console_dealer
 from dealer_server.store.console.dealer import Span
+from dealer_server.store.orders import bulk
 from support.api_client import ApiClient, Service
 from support.browser import PASSWORDS
 from support.money.refunds import bought, query, settled
@@ -32,6 +35,7 @@ from support.patience import PATIENCE
 from support.webhook_fixture import Receiver, answer
 
 ROLES = ("admin", "developer", "finance")
+QUERIES = {"/console/buy": "?package=TEST-OK&quantity=1&transaction_id=console-0123456789abcdef"}
 PAGES = [page for page in routing.declared_pages() if page.kinds == {"dealer"}]
 EVIL = "<script>alert(1)</script>"
 
@@ -140,9 +144,9 @@ async def test_credentials_are_taken_when_one_of_the_dealers_has_looked_at_the_s
 
 async def test_a_balance_below_the_threshold_is_said_on_the_first_page(people: People):
     finance = people["finance"]
-    assert "below your threshold" not in await finance.get("/console")
+    assert "less than the threshold of" not in await finance.get("/console")
     await finance.post("/console/wallet/threshold", {"threshold": "1000.01"})
-    assert "below your threshold" in await finance.get("/console")
+    assert "less than the threshold of" in await finance.get("/console")
 
 
 # Orders and eSIMs
@@ -163,7 +167,9 @@ async def test_orders_are_listed_found_and_shown(people: People, dealer: ApiClie
         answer = await developer.http.get("/console/orders", params={"q": sought})
         assert (answer.status_code, answer.headers["location"]) == (303, found)
     for sought in (theirs["orderNo"], theirs["transactionId"], profiles_of(theirs)[0]["iccid"], "nothing"):
-        assert "No match" in (await developer.http.get("/console/orders", params={"q": sought})).text
+        answer = await developer.http.get("/console/orders", params={"q": sought})
+        assert (answer.status_code, answer.headers["location"]) == (303, f"/console/search?q={sought}")
+        assert "No match" in await developer.get(answer.headers["location"])
     text = await developer.get(f"/console/orders/{order['orderNo']}")
     for word in (order["transactionId"], "TEST-OK", profile["iccid"], "1.80", "COMPLETED", "ORDER_PAID"):
         assert word in text
@@ -249,7 +255,7 @@ async def test_one_esim_is_refunded_and_the_rest_of_the_order(service: Service, 
     assert "1.80 USD" in text and EVIL not in text
     await until(finance, f"/console/profiles/{first}", "REFUNDED")
     await finance.post(f"{path}/refund", {"reason": "the rest"})
-    await until(finance, path, 'state-good">REFUNDED')
+    await until(finance, path, 'state-done" title="REFUNDED">Refunded')
     assert (await dealer.post("/account/balance")).data["balance"] == "1000.00"
     assert await acts(service, dealer.tenant_id) == ["order.refund", "order.refund"]
     assert await service.audit() == []
@@ -452,6 +458,22 @@ async def test_a_callback_url_is_set_tried_and_removed(
     assert await acts(service, dealer.tenant_id) == ["webhook.set", "webhook.set"]
 
 
+async def test_the_url_of_the_rt_family_s_events_is_set_once_it_takes_one(
+    service: Service, people: People, dealer: ApiClient, receiver: Receiver
+):
+    developer, path = people["developer"], "/console/webhooks/rt-url"
+    assert "Events of the RT family" not in await developer.get("/console/webhooks")
+    await service.change(dealer.tenant_id, rt_face="signed")
+    assert "Events of the RT family" in await developer.get("/console/webhooks")
+    receiver.answers = [500, 200]
+    assert "CHECK_HEALTH was not taken" in await developer.post(path, {"rt_url": receiver.url})
+    assert "not an absolute" in await developer.post(path, {"rt_url": "nowhere"})
+    assert receiver.url in await developer.post(path, {"rt_url": receiver.url})
+    assert [request.json["notifyType"] for request in receiver.requests] == ["CHECK_HEALTH"] * 2
+    assert receiver.url not in await developer.post(path, {"rt_url": ""})
+    assert await acts(service, dealer.tenant_id) == ["webhook.set", "webhook.set"]
+
+
 async def test_a_callback_url_and_its_act_are_written_by_one_transaction(
     service: Service, people: People, dealer: ApiClient, receiver: Receiver
 ):
@@ -559,10 +581,15 @@ async def test_another_dealers_refused_call_is_not_there(people: People, dealer:
 
 
 @pytest.fixture
-async def places(dealer: ApiClient, stranger: ApiClient) -> tuple[dict[str, str], dict[str, str]]:
-    """What stands in the braces of a path: ours, and another dealer's."""
+async def places(service: Service, dealer: ApiClient, stranger: ApiClient) -> tuple[dict[str, str], dict[str, str]]:
+    """What stands in the braces of a path: ours, and another dealer's. All may sell a package that is
+    there, and each month has a statement of every dealer's own, but for one that is still to come."""
     made: list[dict[str, str]] = []
-    for client in (dealer, stranger):
+    cases = ((dealer, "TEST-OK", f"{clock.now():%Y-%m}"), (stranger, "NO-SUCH", "2099-12"))
+    for client, package_code, month in cases:
+        line = BulkLine(2, "TEST-OK", 1, None, "", "")
+        async with service.database.transaction() as connection:
+            bulk_id = await bulk.add(connection, client.tenant_id, "token", b"", [line], "test", clock.now())
         order = await bought(client)
         data: dict[str, Any] = (await client.post("/webhook/delivery/list")).data
         made.append(
@@ -571,6 +598,9 @@ async def places(dealer: ApiClient, stranger: ApiClient) -> tuple[dict[str, str]
                 "profile_id": profiles_of(order)[0]["profileId"],
                 "app_key": client.app_key,
                 "delivery_id": data["deliveries"][0]["deliveryId"],
+                "package_code": package_code,
+                "bulk_id": str(bulk_id),
+                "month": month,
             }
         )
     return made[0], made[1]
@@ -581,7 +611,7 @@ async def test_each_page_opens_for_its_roles_and_for_nobody_else(people: People,
         if page.method == "GET" and "{number}" not in page.path:
             for role in ROLES:
                 expected = 200 if f"dealer:{role}" in page.roles else 403
-                await people[role].get(page.path.format(**places[0]), expected)
+                await people[role].get(page.path.format(**places[0]) + QUERIES.get(page.path, ""), expected)
 
 
 async def test_nothing_of_another_dealer_is_there(

@@ -7,7 +7,7 @@ from dealer_server.console.shared.page import MenuEntry, Page, action, download,
 from dealer_server.console.shared.permissions import OPERATORS
 from dealer_server.console.shared.request_context import Html, RequestContext
 
-TEMPLATE = "operator/search.html"
+TEMPLATE = "operator/regions.html"
 
 
 async def view(_: RequestContext) -> Html:

@@ -139,29 +139,29 @@ async def test_a_reset_sent_twice_makes_one_secret(service: Service, dealer: Api
     assert await value(service, "SELECT secret_version FROM credential WHERE app_key = $1", dealer.app_key) == 2
 
 
-async def test_a_user_made_twice_is_made_once_and_the_password_is_not_lost(admin: Browser) -> None:
-    name = f"twice-{secrets.token_hex(4)}"
+async def test_a_user_invited_twice_is_invited_once_and_the_link_is_not_lost(admin: Browser) -> None:
+    name = f"twice-{secrets.token_hex(4)}@example.com"
     fields = await form(admin, "/console/users", name=name, role="support", tenant="")
     answers = await sent_at_once(admin, "/console/users", fields, "/console/users")
     assert [one.headers["location"] for one in answers] == ["/console/users"] * 2
-    assert f"The password of {name}" in await page(admin, "/console/users")
+    assert f"The invitation of {name}" in await page(admin, "/console/users")
 
 
 @pytest.mark.parametrize("once", [None, "", "x" * 32, "A" * 32, "0" * 31])
 async def test_a_form_without_its_value_is_refused(service: Service, admin: Browser, once: str | None) -> None:
-    fields = {"csrf": await admin.csrf(), "name": "no-value", "role": "support", "tenant": ""}
+    fields = {"csrf": await admin.csrf(), "name": "no-value@example.com", "role": "support", "tenant": ""}
     answer = await admin.send("/console/users", fields | ({} if once is None else {"once": once}))
     assert answer.status_code == 403
-    assert not await value(service, "SELECT 1 FROM console_user WHERE name = 'no-value'")
+    assert not await value(service, "SELECT 1 FROM invitation WHERE address = 'no-value@example.com'")
 
 
 async def test_a_form_that_was_refused_can_be_sent_again(service: Service, dealer: ApiClient, admin: Browser) -> None:
     """With a page that says why (a user), and with a word on the page it led to (an adjustment)."""
     fields = await form(admin, "/console/users", name="two words", role="support", tenant="")
     assert (await admin.send("/console/users", fields)).status_code == 400
-    fields["name"] = f"mended-{secrets.token_hex(4)}"
+    fields["name"] = f"mended-{secrets.token_hex(4)}@example.com"
     assert (await admin.send("/console/users", fields)).status_code == 303
-    assert await value(service, "SELECT count(*) FROM console_user WHERE name = $1", fields["name"]) == 1
+    assert await value(service, "SELECT count(*) FROM invitation WHERE address = $1", fields["name"]) == 1
     home = f"/console/dealers/{dealer.tenant_id}"
     fields = await form(admin, home, direction="add", amount="1", reason=" ")
     await admin.send(f"{home}/adjust", fields)
@@ -177,7 +177,7 @@ async def test_a_form_acts_after_the_password_was_asked_for_and_then_once(
     await value(service, "UPDATE console_session SET sure_at = sure_at - interval '6 minutes'")
     asked = (await admin.send(f"{path}/reset", fields)).text
     kept = dict(re.findall(r'<input type="hidden" name="(\w+)" value="(\w+)"', asked.split('id="main"')[1]))
-    assert kept == {"csrf": fields["csrf"], "once": kept["once"], "sure_for": "POST", "now": "on"}
+    assert kept == {"csrf": kept["csrf"], "once": kept["once"], "sure_for": "POST", "now": "on"}
     assert kept["once"] != fields["once"] and asked.count('name="once"') == 1
     given = kept | {"sure_password": admin.password}
     answers = [await admin.send(f"{path}/reset", given) for _ in range(2)]
@@ -189,15 +189,17 @@ async def test_what_one_session_sent_is_nothing_to_another(service: Service, adm
     once = secrets.token_hex(16)
     async with signed_in(service) as other:
         for one in (admin, other):
-            name = f"s-{secrets.token_hex(4)}"
+            name = f"s-{secrets.token_hex(4)}@example.com"
             await one.post("/console/users", {"once": once, "name": name, "role": "support", "tenant": ""})
-            assert await value(service, "SELECT 1 FROM console_user WHERE name = $1", name)
+            assert await value(service, "SELECT 1 FROM invitation WHERE address = $1", name)
 
 
 async def test_with_a_session_goes_what_it_sent(service: Service) -> None:
     async with signed_in(service) as one:
         await one.post("/console/users", {"name": "x y", "role": "support"})
-        await one.post("/console/users", {"name": f"g-{secrets.token_hex(4)}", "role": "support", "tenant": ""})
+        await one.post(
+            "/console/users", {"name": f"g-{secrets.token_hex(4)}@example.com", "role": "support", "tenant": ""}
+        )
         sent = "SELECT count(*) FROM console_form JOIN console_session USING (session_id) WHERE user_id = $1"
         assert await value(service, sent, one.user_id) == 1
         everything = await value(service, "SELECT count(*) FROM console_form")
@@ -211,20 +213,21 @@ async def test_with_a_session_goes_what_it_sent(service: Service) -> None:
 async def test_no_form_is_answered_with_a_secret(dealer: ApiClient, admin: Browser) -> None:
     """What was sent can be loaded again by mistake; an answer to it stands in no history."""
     path = f"/console/dealers/{dealer.tenant_id}/credentials/{dealer.app_key}"
-    dealers = {"name": "Once & Sons", "currency": "USD", "qps": "10"}
-    for place, fields in ((f"{path}/reset", {}), ("/console/dealers", dealers)):
+    new = {"name": "Web shop", "scope_read": "on"}
+    for place, fields in ((f"{path}/reset", {}), (path.removesuffix(f"/{dealer.app_key}"), new)):
         answer = await admin.post(place, fields)
         assert (answer.status_code, answer.text) == (303, "")
         assert "sk_test_" in await page(admin, answer.headers["location"])
 
 
-async def test_a_dealer_is_made_by_somebody_who_is_sure(service: Service, admin: Browser) -> None:
+async def test_an_app_key_is_made_by_somebody_who_is_sure(service: Service, dealer: ApiClient, admin: Browser) -> None:
+    place = f"/console/dealers/{dealer.tenant_id}/credentials"
     await value(service, "UPDATE console_session SET sure_at = sure_at - interval '6 minutes'")
-    fields = {"name": f"Sure {secrets.token_hex(4)}", "currency": "USD", "qps": "10", "ip_allow": "203.0.113.7\n::1"}
-    asked = await admin.post("/console/dealers", fields)
+    fields = {"name": f"Sure {secrets.token_hex(4)}", "scope_read": "on", "ip_allow": "203.0.113.7\n::1"}
+    asked = await admin.post(place, fields)
     assert "sure_password" in asked.text and 'value="203.0.113.7\n::1"' in asked.text
-    assert not await value(service, "SELECT 1 FROM tenant WHERE name = $1", fields["name"])
-    done = await admin.post("/console/dealers", fields | {"sure_for": "POST", "sure_password": admin.password})
+    assert not await value(service, "SELECT 1 FROM credential WHERE name = $1", fields["name"])
+    done = await admin.post(place, fields | {"sure_for": "POST", "sure_password": admin.password})
     assert "sk_test_" in await page(admin, done.headers["location"])
 
 

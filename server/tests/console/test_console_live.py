@@ -56,7 +56,7 @@ async def test_a_topup_comes_into_the_queue_and_its_approval_into_the_wallet(
         asked = await dealer.post("/account/topup", {"amount": "250", "transactionId": secrets.token_hex(6)})
         number = asked.data["topupNo"]
         await expect(queue.locator("#queue")).to_contain_text(number, timeout=SOON)
-        await expect(wallet.locator("#wallet")).to_contain_text("PENDING", timeout=SOON)
+        await expect(wallet.locator("#wallet")).to_contain_text("Waiting", timeout=SOON)
         answer = await finance.post(f"/console/topups/{number}/approve")
         assert "approved" in said(await finance.get(answer.headers["location"]))
         await expect(queue.locator("#queue")).not_to_contain_text(number, timeout=SOON)

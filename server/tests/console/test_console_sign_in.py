@@ -400,9 +400,9 @@ async def test_a_write_without_the_token_is_refused(admin: Browser, service: Ser
     async with signed_in(service) as other:
         theirs = await other.csrf()
     for token in ("", "0" * 64, theirs):
-        answer = await admin.send("/console/users", {"csrf": token, "name": "forged", "role": "admin"})
+        answer = await admin.send("/console/users", {"csrf": token, "name": "forged@example.com", "role": "admin"})
         assert answer.status_code == 403
-    assert not await rows(service, "SELECT 1 FROM console_user WHERE name = 'forged'")
+    assert not await rows(service, "SELECT 1 FROM invitation WHERE address = 'forged@example.com'")
 
 
 @pytest.mark.parametrize(
@@ -614,13 +614,20 @@ def test_codes_are_those_of_rfc_6238() -> None:
 # Users
 
 
-async def test_a_user_that_an_admin_makes_can_sign_in(admin: Browser, visitor: Browser) -> None:
-    name = f"new-{secrets.token_hex(4)}"
-    led = await admin.post("/console/users", {"name": name, "role": "support", "tenant": ""})
+async def test_a_user_whom_an_admin_resets_can_sign_in(service: Service, admin: Browser, visitor: Browser) -> None:
+    user_id, name = await somebody(service)
+    led = await admin.post(f"/console/users/{user_id}/reset")
     assert (led.status_code, led.headers["location"], led.text) == (303, "/console/users", "")
     password = made_password(await admin.get("/console/users"))
     assert password not in (await admin.get("/console/users")).text, "shown once"
     assert (await visitor.sign_in(name, password)).status_code == 303
+
+
+async def somebody(service: Service) -> tuple[int, str]:
+    name = f"some-{secrets.token_hex(4)}"
+    return (
+        await accounts.create(service.database, PASSWORDS, None, name, "support", "test", "a good one")
+    ).user_id, name
 
 
 def made_password(page: httpx2.Response) -> str:
@@ -632,18 +639,18 @@ def made_password(page: httpx2.Response) -> str:
 async def test_a_made_password_is_kept_sealed_for_its_maker_and_for_ten_minutes(
     service: Service, admin: Browser
 ) -> None:
-    fields = {"name": f"kept-{secrets.token_hex(4)}", "role": "support", "tenant": ""}
-    await admin.post("/console/users", fields)
+    user_id, name = await somebody(service)
+    await admin.post(f"/console/users/{user_id}/reset")
     async with signed_in(service) as other:
-        assert f"The password of {fields['name']}" not in (await other.get("/console/users")).text
+        assert f"The password of {name}" not in (await other.get("/console/users")).text
     [(sealed,)] = await rows(
         service, "SELECT sealed_made FROM console_session WHERE user_id = $1 AND sealed_made IS NOT NULL", admin.user_id
     )
     password = made_password(await admin.get("/console/users"))
     assert isinstance(sealed, bytes) and password.encode() not in sealed
-    await admin.post("/console/users", fields | {"name": f"late-{secrets.token_hex(4)}"})
+    await admin.post(f"/console/users/{user_id}/reset")
     await change(service, "UPDATE console_session SET made_until = made_until - interval '10 minutes'")
-    assert "The password of late" not in (await admin.get("/console/users")).text
+    assert f"The password of {name}" not in (await admin.get("/console/users")).text
     await admin.sign_in()
     assert not await rows(service, "SELECT 1 FROM console_session WHERE sealed_made IS NOT NULL"), "swept"
 
@@ -660,7 +667,7 @@ async def test_a_made_password_opens_the_page_that_changes_it_and_no_other(
     assert csrf
     for path in ("/console", "/console/account", "/console/users", "/console/nothing"):
         assert (await visitor.get(path)).headers["location"] == choose
-    form = {"csrf": csrf[1], "once": secrets.token_hex(16), "name": "sneaky", "role": "admin"}
+    form = {"csrf": csrf[1], "once": secrets.token_hex(16), "name": "sneaky@example.com", "role": "admin"}
     assert (await visitor.send("/console/users", form)).headers["location"] == choose
     part = await visitor.get("/console", **{"HX-Request": "true"})
     assert (part.status_code, part.headers["hx-redirect"]) == (401, choose)
@@ -670,7 +677,7 @@ async def test_a_made_password_opens_the_page_that_changes_it_and_no_other(
     new = {"old": made.password, "new": "correct horse battery", "again": "correct horse battery"}
     assert (await visitor.send(choose, form | new)).headers["location"] == "/console"
     assert is_inside(await visitor.get("/console/account"))
-    assert not await rows(service, "SELECT 1 FROM console_user WHERE name = 'sneaky'")
+    assert not await rows(service, "SELECT 1 FROM invitation WHERE address = 'sneaky@example.com'")
 
 
 async def test_who_must_change_the_password_can_leave(service: Service, visitor: Browser) -> None:
@@ -683,18 +690,18 @@ async def test_who_must_change_the_password_can_leave(service: Service, visitor:
 async def test_a_dealers_admin_makes_and_sees_the_dealers_own_alone(service: Service) -> None:
     ours, theirs = [int((await service.tenant()).tenant_id) for _ in range(2)]
     async with signed_in(service, "admin", ours) as one, signed_in(service, "admin", theirs) as other:
-        name = f"ours-{secrets.token_hex(4)}"
+        name = f"ours-{secrets.token_hex(4)}@example.com"
         assert (
             await one.post("/console/users", {"name": name, "role": "finance", "tenant": str(theirs)})
         ).status_code == 303
-        assert await rows(service, "SELECT tenant_id FROM console_user WHERE name = $1", name) == [(ours,)]
+        assert await rows(service, "SELECT tenant_id FROM invitation WHERE address = $1", name) == [(ours,)]
         assert name in (await one.get("/console/users")).text and name not in (await other.get("/console/users")).text
         for path in (f"/console/users/{other.user_id}", f"/console/users/{other.user_id}/reset"):
             answer = await one.post(path, {"role": "finance", "status": "DISABLED"})
             assert answer.status_code == 303
             assert said(await one.get("/console/users")) == "there is no such user"
         assert is_inside(await other.get("/console/account"))
-        refused = await one.post("/console/users", {"name": "x", "role": "support"})
+        refused = await one.post("/console/users", {"name": "x@example.com", "role": "support"})
         assert refused.status_code == 400 and "support" in said(refused)
 
 
@@ -726,8 +733,10 @@ async def test_such_names_are_refused(admin: Browser, name: str) -> None:
     assert answer.status_code == 400 and said(answer)
 
 
-async def test_a_name_is_taken_whatever_its_case(admin: Browser) -> None:
-    answer = await admin.post("/console/users", {"name": admin.name.upper(), "role": "admin"})
+async def test_a_name_is_taken_whatever_its_case(service: Service, admin: Browser) -> None:
+    name = f"case-{secrets.token_hex(4)}@example.com"
+    await accounts.create(service.database, PASSWORDS, None, name, "support", "test", "a good password")
+    answer = await admin.post("/console/users", {"name": name.upper(), "role": "admin"})
     assert answer.status_code == 400 and "already" in said(answer)
 
 
@@ -754,11 +763,11 @@ async def test_what_is_in_a_name_stays_text(service: Service, payload: str) -> N
 
 
 async def test_who_did_what_is_in_the_audit_log(service: Service, admin: Browser) -> None:
-    name = f"acts-{secrets.token_hex(4)}"
+    name = f"acts-{secrets.token_hex(4)}@example.com"
     await admin.post("/console/users", {"name": name, "role": "support", "tenant": ""})
     sql = "SELECT author, source, action, detail::text FROM audit_log WHERE detail::text LIKE $1"
     [(author, source, action, detail)] = await rows(service, sql, f"%{name}%")
-    assert (author, source, action) == (f"console:{admin.name}", "127.0.0.1", "user.create")
+    assert (author, source, action) == (f"console:{admin.name}", "127.0.0.1", "user.invite")
     assert "password" not in str(detail)
 
 
@@ -791,15 +800,19 @@ async def test_every_page_opens_for_its_roles_and_for_no_other(service: Service,
             assert answer.status_code in expected, f"{me} {method} {path} {answer.status_code}"
 
 
-async def test_no_page_is_for_both_kinds_of_people() -> None:
+FOR_BOTH = ("/console/account", "/console/users", "/console/notices", "/console/search", "/console/views")
+
+
+async def test_only_pages_of_ones_own_and_the_search_are_for_both_kinds_of_people() -> None:
+    """Each of them shows a dealer the dealer's own; all others are written for one kind."""
     for page in PAGES:
-        assert len(page.kinds) == 1 or page.path.startswith(("/console/account", "/console/users"))
+        assert len(page.kinds) == 1 or page.path.startswith(FOR_BOTH), page.path
 
 
 async def test_a_write_that_is_not_allowed_is_not_made(service: Service) -> None:
     async with signed_in(service, "support") as one:
         before = await rows(service, "SELECT count(*) FROM console_user")
-        assert (await one.post("/console/users", {"name": "sneaky", "role": "admin"})).status_code == 403
+        assert (await one.post("/console/users", {"name": "sneaky@example.com", "role": "admin"})).status_code == 403
         assert await rows(service, "SELECT count(*) FROM console_user") == before
 
 

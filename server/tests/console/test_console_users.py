@@ -66,9 +66,9 @@ async def test_an_operator_looks_at_one_dealers_people_and_makes_another(
     await crowd(service, stranger.tenant_id, 1)
     page = (await admin.get(f"/console/users?dealer={dealer.tenant_id}")).text
     assert shown(page) == theirs
-    assert page.count(f'<option value="{dealer.tenant_id}" selected>') == 2, "in the filter and in the form"
+    assert page.count(f' · {dealer.tenant_id}"') == 2, "in the filter and in the form"
     refused = await admin.post(
         "/console/users", {"name": "two words", "role": "finance", "tenant": str(dealer.tenant_id)}
     )
-    assert refused.status_code == 400 and f'<option value="{dealer.tenant_id}" selected>' in refused.text
+    assert refused.status_code == 400 and f' · {dealer.tenant_id}"' in refused.text
     assert "All users" in (await admin.get("/console/users?dealer=999999")).text

@@ -29,14 +29,18 @@ async def test_a_lost_and_restored_database_is_logged_once_each(machine: Machine
                 for process in (serve, work):
                     await process.says("database_lost", times)
                 assert {(await client.order()).code for _ in range(5)} == {"900001"}
-                ready = await client.http.get(f"{client.url}/readyz")
-                assert (ready.status_code, ready.json()["reasons"]) == (503, ["database: the connection is lost"])
+                for url in (client.url, serve.monitoring, work.monitoring):
+                    ready = await client.http.get(f"{url}/readyz")
+                    assert (ready.status_code, ready.json()["reasons"]) == (503, ["database: the connection is lost"])
+                    assert (await client.http.get(f"{url}/livez")).status_code == 200
                 assert (await client.http.get(f"{client.url}/healthz")).status_code == 200
+                assert (await client.http.get(f"{work.monitoring}/health")).status_code == 503
                 await asyncio.to_thread(machine.start)
                 for process in (serve, work):
                     await process.says("database_back", times)
                 await client.delivered((await client.order()).data["orderNo"])
-                assert (await client.http.get(f"{client.url}/readyz")).json() == {"status": "UP"}
+                for url in (client.url, serve.monitoring, work.monitoring):
+                    assert (await client.http.get(f"{url}/readyz")).json() == {"status": "UP"}
             for process in (serve, work):
                 process.signal(signal.SIGTERM)
                 assert await process.ended() == 0

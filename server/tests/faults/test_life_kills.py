@@ -28,6 +28,9 @@ WORK_POINTS = [
 ENDED = "SELECT count(*) > 0 AND bool_and(plan_use_status = 'ENDED') FROM profile WHERE order_id = $1"
 
 
+BY_ADDRESS = ("qrCodeUrl", "installPageUrl")
+
+
 @pytest.fixture
 async def refunding(database_url: str) -> AsyncIterator[RefundingDealer]:
     async with refunding_dealer(database_url) as one:
@@ -37,7 +40,7 @@ async def refunding(database_url: str) -> AsyncIterator[RefundingDealer]:
 
 def lives(order: dict[str, Any]) -> list[dict[str, Any]]:
     """The profiles, without the address that each process shows of itself."""
-    return [{name: value for name, value in one.items() if name != "qrCodeUrl"} for one in profiles(order)]
+    return [{name: value for name, value in one.items() if name not in BY_ADDRESS} for one in profiles(order)]
 
 
 async def story(client: ApiClient) -> dict[str, Any]:

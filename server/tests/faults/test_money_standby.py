@@ -17,8 +17,9 @@ import pytest
 from dealer_server import clock
 from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.topups.review import approve_topup
-from support.api_client import ApiClient, Reply, Service, running_service
+from support.api_client import ApiClient, Reply, Service, http_client, running_service
 from support.faults.postgres_machine import Machine, Watch, connected, order_in_commit, until
+from support.patience import PATIENCE
 from support.processes import environment, running
 
 ORDERS = 20
@@ -89,9 +90,9 @@ def refund(client: ApiClient, order_no: str) -> asyncio.Task[Reply]:
 
 
 @asynccontextmanager
-async def impatient(client: ApiClient) -> AsyncIterator[ApiClient]:
-    """The same dealer, whose client waits for two seconds."""
-    async with httpx2.AsyncClient(trust_env=False, timeout=2) as http:
+async def waiting(client: ApiClient, seconds: float) -> AsyncIterator[ApiClient]:
+    """The same dealer, whose client waits for so long."""
+    async with http_client(seconds) as http:
         yield replace(client, http=http)
 
 
@@ -110,7 +111,8 @@ async def timed_out(asking: asyncio.Task) -> None:
 @pytest.mark.parametrize("leave", [gone, timed_out])
 async def test_a_refund_is_invisible_until_the_standby_has_it_and_is_credited_once(bank: Bank, leave):
     orders = [(await bank.client.order()).data["orderNo"] for _ in range(ORDERS)]
-    async with bank.machine.ghost_standby(), impatient(bank.client) as client:
+    seconds = 2 if leave is timed_out else PATIENCE
+    async with bank.machine.ghost_standby(), waiting(bank.client, seconds) as client:
         sent = await bank.in_commit(Try(order_no, refund(client, order_no)) for order_no in orders)
         await leave(sent.asking)
         credited, balance = await bank.entries("REFUND"), await bank.balance()

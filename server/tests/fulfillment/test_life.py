@@ -17,6 +17,7 @@ from dealer_server.fulfillment.lifecycle_tracker import (
 )
 from dealer_server.rules.lifecycle.report import Report
 from dealer_server.rules.orders.model import Profile
+from dealer_server.store.profiles import lifecycle as profiles
 from dealer_server.suppliers.builtin.simulated import Simulated
 from dealer_server.suppliers.contract import (
     Bought,
@@ -401,6 +402,24 @@ async def test_a_worker_that_was_too_slow_writes_nothing(fixture: StoreFixture):
     slow.open.set()
     assert await working == 1
     assert (await lives.profile()).smdp_status == "ENABLED"
+    await worker._session.close()
+
+
+async def test_a_message_that_comes_while_the_supplier_is_asked_is_not_lost(fixture: StoreFixture):
+    """The answer was made before the message: it is asked again at once."""
+    lives, upstream = await elsewhere(fixture), Upstream(lambda bought, now: Report(now, smdp_status="ENABLED"))
+    upstream.open.clear()
+    worker = lives.tracker(PollingSource(upstream))
+    working = asyncio.create_task(worker.run_once())
+    await eventually(lambda: asyncio.sleep(0, bool(upstream.asked)))
+    fixture.time.passes(1)
+    keys = [(lives.dealer, (await lives.profile()).profile_id)]
+    await profiles.make_due(worker._session, keys, fixture.time())
+    upstream.open.set()
+    assert await working == 1
+    assert await lives.due() == 0
+    assert await worker.run_once() == 1 and len(upstream.asked) == 2
+    assert (await lives.due() or 0) > 800, "once"
     await worker._session.close()
 
 

@@ -14,6 +14,7 @@ from dealer_server.operations.suppliers.configure import set_route, set_supplier
 from dealer_server.operations.suppliers.describe import show_suppliers
 from dealer_server.operations.suppliers.resolve import list_parked, resolve_bought, resolve_not_bought
 from dealer_server.store.suppliers.purchase import Hop
+from dealer_server.suppliers.rt.upstream import POLL_LATER_SECONDS
 from support.api_client import running_service
 from support.patience import PATIENCE
 from support.rt_family import BALANCE, running_upstream
@@ -64,6 +65,8 @@ async def test_what_nobody_sells_fails_for_good_and_is_given_back(market: Purcha
 
 async def test_an_answer_that_was_lost_is_never_bought_elsewhere(market: PurchaseFixture):
     """It was sold there, and the answer never came: the same supplier is asked until it is found."""
+    lost = {"supplier": "rt:near", "call": "buy", "outcome": "UNKNOWN"}
+    before = metrics.REGISTRY.get_sample_value("dealer_supplier_calls_total", lost) or 0
     market.near.fault("esim/order", "LOST_AFTER")
     placed = await market.client.order()
     await market.becomes("SELECT state FROM purchase", "UNKNOWN")
@@ -73,6 +76,8 @@ async def test_an_answer_that_was_lost_is_never_bought_elsewhere(market: Purchas
     assert await market.states() == [("rt:near", "DONE")]
     calls = await market.rows("SELECT kind, step, outcome FROM supplier_call ORDER BY number")
     assert calls[0] == ("ALLOCATE", "", "UNKNOWN") and calls[1][0] == "PROBE"
+    assert metrics.REGISTRY.get_sample_value("dealer_supplier_calls_total", lost) == before + 1
+    assert metrics.REGISTRY.get_sample_value("dealer_supplier_breaker_open", {"supplier": "rt:near"}) == 0
 
 
 async def test_what_stays_unknown_waits_for_an_operator_who_knows_that_it_was_bought(market: PurchaseFixture):
@@ -272,6 +277,31 @@ async def test_a_message_is_a_reason_to_ask(market: PurchaseFixture):
     assert await market.near.push(f"{market.events}{path}", {"what": "?"}) == 400
     await market.client.delivered(placed.data["orderNo"])
     assert await market.rows("SELECT count(*)::int FROM supplier_event") == [(1,)]
+
+
+async def test_a_message_that_comes_while_the_supplier_is_asked_is_not_lost(market: PurchaseFixture):
+    """The answer was made before the message, and says that there is nothing yet."""
+    market.near.slow = 1_000
+    placed = await market.client.order()
+    await market.becomes("SELECT state FROM purchase", "PENDING")
+    await market.rows("UPDATE purchase SET created_at = now() - interval '1 hour'")  # asked about once a minute
+    market.near.fault("esim/query", "HANG")
+    await market.asked_again()
+    async with asyncio.timeout(PATIENCE):
+        await market.near.hanging.wait()
+    await market.becomes("SELECT state FROM purchase", "SENT")
+    [order] = market.near.book.orders
+    order.looks_left = 0
+    event = market.near.event("ORDER_STATUS", order.esims[0], transaction_id=False, orderStatus="GOT_RESOURCE")
+    assert await market.near.push(market.events + market.setup.events["rt:near"], event) == 200
+    market.near.let_go.set()
+    await market.becomes("SELECT state FROM purchase", "DONE")
+    assert await market.rows(
+        "SELECT extract(epoch FROM c.sent_at - b.answered_at) < $1 FROM supplier_call b"
+        " JOIN supplier_call c ON c.number = b.number + 1 WHERE c.number = (SELECT max(number) FROM supplier_call)",
+        POLL_LATER_SECONDS,
+    ) == [(True,)]
+    await market.client.delivered(placed.data["orderNo"])
 
 
 async def test_the_stock_is_sold_first(market: PurchaseFixture):

@@ -14,6 +14,7 @@ from support.api_client import ApiClient, Service, test_settings
 from support.browser import Browser, signed_in
 from support.money.refunds import bought, refund
 from support.processes import environment, run
+from support.reports import rebuilt
 from support.webhook_fixture import listening
 
 DELIVERY_DAYS = 90
@@ -38,6 +39,7 @@ async def execute(service: Service, sql: str) -> None:
     async with service.database.transaction() as connection:
         await connection.execute("SET LOCAL session_replication_role = replica")
         await connection.execute(sql)
+    await rebuilt(service.database)
 
 
 @asynccontextmanager
@@ -118,6 +120,8 @@ async def test_command_shows_what_is_kept(service: Service, dealer: ApiClient):
         ("supplier_call", 30),
         ("supplier_event", 30),
         ("sms", 30),
+        ("notice", 90),
+        ("served_call", 30),
     ]
     assert shown[1]["oldestAt"] and shown[1]["sweptAt"] and shown[1]["sizeBytes"] > 0
     assert "for ever" in (await run("retention", env=env)).out
@@ -131,4 +135,4 @@ def test_settings_out_of_bounds_are_named(days: str):
 
 def test_empty_setting_keeps_for_ever():
     settings = test_settings("postgresql://localhost/x", webhook_delivery_days="", webhook_attempt_days=0)
-    assert set(settings.retention) == {"supplier_call", "supplier_event", "sms"}
+    assert set(settings.retention) == {"supplier_call", "supplier_event", "sms", "notice", "served_call"}

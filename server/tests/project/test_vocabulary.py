@@ -51,6 +51,7 @@ def words(name: str) -> list[str]:
 
 # The head of each table of words, and the words of the contract.
 VOCABULARY = {
+    "Scope": "Scope",
     "eventType": "EventType",
     "changeHint": "ChangeHint",
     "Health status": "HealthStatus",
@@ -84,6 +85,7 @@ VOCABULARY = {
     "Delivery trigger": "DeliveryTrigger",
     "error": "AttemptError",
     "state": "EndpointState",
+    "noticeType": "NoticeType",
     "smdpStatus": "SMDP_STATUSES",
     "esimStatus": "ESIM_STATUSES",
 }
@@ -143,6 +145,9 @@ def test_headers_are_those_of_the_contract() -> None:
         signing.DELIVERY_ATTEMPT,
         signing.ORDER_VERSION,
         signing.TEST,
+        signing.STANDARD_ID,
+        signing.STANDARD_TIMESTAMP,
+        signing.STANDARD_SIGNATURE,
     }
     documented = {*words("Request header"), *words("Answer header"), *words("Webhook header")}
     assert constants(signing) <= documented | {signing.SIGNATURE_ALIAS}

@@ -1,6 +1,10 @@
 """What is in the wheels? README, licence, the versions they need, and the data files."""
 
 import asyncio
+import json
+import os
+import re
+import subprocess
 import sys
 import zipfile
 from email.parser import HeaderParser
@@ -46,3 +50,41 @@ async def test_the_servers_wheel_holds_every_sql_file(tmp_path: Path):
     assert len(files) > 20
     with zipfile.ZipFile(await built(tmp_path, "server")) as opened:
         assert files - set(opened.namelist()) == set()
+
+
+def test_two_releases_of_one_commit_are_the_same_and_name_all_that_they_hold(tmp_path: Path):
+    sums = []
+    for number in range(2):
+        folder = tmp_path / str(number)
+        subprocess.run(
+            [sys.executable, "scripts/release.py", "--folder", folder],
+            cwd=ROOT,
+            env={**os.environ, "SOURCE_DATE_EPOCH": "1795470000"},
+            check=True,
+            capture_output=True,
+        )
+        sums.append((folder / "SHA256SUMS").read_text())
+    assert sums[0] == sums[1]
+    assert {line.split()[1] for line in sums[0].splitlines()} == {
+        "esim-dealer.cdx.json",
+        "esim_dealer-0.1.0-py3-none-any.whl",
+        "esim_dealer_server-0.1.0-py3-none-any.whl",
+        "requirements.lock",
+    }
+    bill = json.loads((tmp_path / "0/esim-dealer.cdx.json").read_text())
+    found = {one["name"]: one for one in bill["components"]}
+    with zipfile.ZipFile(tmp_path / "0/esim_dealer_server-0.1.0-py3-none-any.whl") as opened:
+        assert {info.date_time for info in opened.infolist()} == {(2026, 11, 23, 21, 40, 0)}
+    assert found["esim-dealer-server"]["licenses"] == [{"expression": "Apache-2.0"}]
+    refs = {one["ref"]: one["dependsOn"] for one in bill["dependencies"]}
+    server = refs[found["esim-dealer-server"]["bom-ref"]]
+    assert {found["asyncpg"]["purl"], found["esim-dealer"]["purl"], found["uvloop"]["purl"]} <= set(server)
+    assert {"pytest", "ruff", "hatchling"}.isdisjoint(found)
+
+
+def test_what_is_tested_is_what_runs():
+    def pins(name: str) -> set[str]:
+        return set(re.findall(r"^([a-z0-9._-]+==\S+)", (ROOT / "requirements" / name).read_text(), re.MULTILINE))
+
+    assert len(pins("runtime.lock")) > 40
+    assert pins("runtime.lock") | pins("build.lock") <= pins("test.lock")

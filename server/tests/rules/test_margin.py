@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dealer_server.rules.catalogue.margin import Change, Margin, Offer, preview, price_of, rechargeable
+from dealer_server.rules.catalogue.margin import (
+    Change,
+    Margin,
+    Offer,
+    below_floor,
+    percent,
+    preview,
+    price_of,
+    read_percent,
+    rechargeable,
+    share,
+)
 from dealer_server.rules.catalogue.package import GB, Network, Operator, faults
 from dealer_server.rules.money import money
 from dealer_server.rules.recharges.recharge import fits
@@ -209,3 +220,34 @@ def test_what_esims_of_a_package_are_recharged_with_is_a_package_of_its_own():
     assert preview([base, other, plain], RULE, existing, "rt:ea", recharges) == []
     gone = preview([base, other, plain], RULE, existing, "rt:ea", {"JC016": [], "JC017": []})
     assert [(change.kind, change.sku) for change in gone] == [("GONE", "TOPUP_JC016")]
+
+
+@pytest.mark.parametrize(
+    ("price", "cost", "floor", "bought"),
+    [
+        (18_000, 18_000, 0, True),
+        (18_000, 18_001, 0, False),
+        (18_000, 16_200, 1_000, True),
+        (18_000, 16_201, 1_000, False),
+        (18_000, 0, 10_000, True),
+        (0, 0, 5_000, True),
+        (0, 1, 0, False),
+    ],
+)
+def test_a_purchase_leaves_the_floor(price: int, cost: int, floor: int, bought: bool):
+    assert (below_floor(price, cost, "USD", floor) is None) == bought
+
+
+def test_why_a_supplier_is_skipped_names_cost_price_and_floor():
+    assert below_floor(18_000, 16_201, "USD", 1_250) == (
+        "the cost 1.6201 USD leaves 9.99 % of the price 1.80 USD; the margin floor is 12.5 %"
+    )
+    assert (share(18_000, 20_000), share(0, 1)) == ("-11.12 %", "nothing")
+
+
+def test_percents_are_read_as_they_are_written():
+    for text, basis_points in (("0", 0), ("12.5", 1_250), ("100", 10_000), ("0.01", 1)):
+        assert read_percent(text) == basis_points and percent(basis_points) == f"{text} %"
+    for text in ("", "-1", "100.01", "1e1", "12,5", "٣", "1.005"):
+        with pytest.raises(ValueError, match="must be percent from 0 to 100"):
+            read_percent(text)

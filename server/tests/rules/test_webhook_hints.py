@@ -5,8 +5,11 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from dealer_server.rules.webhooks.change_hints import change_hints
+from esim_dealer.wire.events import EVENTS
 from esim_dealer.wire.snapshot import Snapshot
 from esim_dealer.wire.vocabulary import ChangeHint
 from support import paths
@@ -43,3 +46,14 @@ def test_snapshots_that_differ_in_hints_only_are_equal(name: str):
     assert one is not None
     hinted = msgspec.structs.replace(one, change_hints=("USAGE_UPDATED",))
     assert change_hints(hinted, one) == ()
+
+
+def test_a_snapshot_from_before_the_install_page_differs_in_nothing():
+    """Otherwise an upgrade would send each dealer a webhook of each order that is touched."""
+    example = EVENTS["DELIVERY_UPDATED"].example
+    [item] = example.items
+    [profile] = item.profiles or ()
+    older = replace(example, items=(replace(item, profiles=(replace(profile, install_page_url=UNSET),)),))
+    assert change_hints(older, example) == ()
+    used = replace(example, items=(replace(item, profiles=(replace(profile, data_usage_bytes=1),)),))
+    assert change_hints(older, used) == ("USAGE_UPDATED",)

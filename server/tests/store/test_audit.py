@@ -39,7 +39,7 @@ from dealer_server.rules.orders.model import AppliedPlan, Order
 from dealer_server.rules.orders.order import STOCK, NextPlan, OrderRequest, Placed
 from dealer_server.rules.orders.priced_lines import OrderLine
 from dealer_server.store.audit.audit_log import ACT
-from dealer_server.store.audit.invariants import QUERIES
+from dealer_server.store.audit.invariants import QUERIES, violations
 from dealer_server.store.profiles.plans import written
 from dealer_server.store.suppliers.stock import Loaded
 from dealer_server.store.tenants import data_key
@@ -260,7 +260,7 @@ async def dsn(prepared: Prepared, postgres: str) -> AsyncIterator[str]:
     """A copy of the prepared database, the test's own."""
     name = f"audit_{next(_numbers)}"
     admin = await asyncpg.connect(postgres)
-    await admin.execute(f"CREATE DATABASE {name} TEMPLATE {urlsplit(prepared.dsn).path[1:]}")
+    await admin.execute(f"CREATE DATABASE {name} TEMPLATE {urlsplit(prepared.dsn).path[1:]} STRATEGY file_copy")
     yield urlunsplit(urlsplit(postgres)._replace(path=f"/{name}"))
     await admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
     await admin.close()
@@ -296,7 +296,7 @@ async def report_on(dsn: str, prepared: Prepared, scope: Scope = WHOLE) -> Audit
 async def test_a_clean_database_has_no_violation(prepared: Prepared, dsn: str) -> None:
     report = await report_on(dsn, prepared)
     assert report.violated == []
-    assert [one.code for one in report.invariants] == [f"A{number}" for number in range(1, 27)]
+    assert [one.code for one in report.invariants] == [f"A{number}" for number in range(1, 29)]
     assert all(one.checked for one in report.invariants)
     for tenant in ("a", "b"):
         assert (await report_on(dsn, prepared, Scope(prepared.ids[tenant]))).violated == []
@@ -614,7 +614,6 @@ FAULTS = (
     ),
     Fault(
         "attempted before it was frozen",
-        "ALTER TABLE webhook_delivery DROP CONSTRAINT frozen_when_attempted;"
         f"UPDATE webhook_delivery SET body = NULL WHERE {PAID_EVENT} = {{a_delivered}}",
         "A15",
         "a",
@@ -789,6 +788,16 @@ FAULTS = (
         "a",
         "a-paid",
     ),
+    *[
+        Fault(f"a value of {table} that cannot be", f"UPDATE {table} SET {values} WHERE {where}", violated, "a")
+        for table, values, where, violated in (
+            ("orders", "pay_status = 'OWED'", "order_id = {a_paid}", "A27"),
+            ("ledger_entry", "entry_type = 'GIFT'", "reference = {a_paid}", "A27 A5"),
+            ("order_item", "period_num = 0", "order_id = {a_delivered}", "A27 A6"),
+            ("profile", "suspended_at = now()", "order_id = {a_delivered}", "A27"),
+            ("webhook_delivery", "trigger = 'HAND'", PAID_EVENT + " = {a_paid}", "A27"),
+        )
+    ],
     Fault("an adjustment without a record", entry("{a}", "500", "ADJUST", "77"), "A18", "a"),
     Fault("a top-up without a record", entry("{b}", "500", "TOPUP", "77"), "A18", "b"),
     Fault(
@@ -797,7 +806,7 @@ FAULTS = (
         "A19",
         "b",
     ),
-    Fault("another tenant's secret", "UPDATE credential SET tenant_id = {a}", "A19", "a"),
+    Fault("another tenant's secret", "UPDATE credential SET tenant_id = {a}, signs_webhooks = false", "A19", "a"),
     Fault(
         "another profile's code",
         "UPDATE profile SET activation_code = (SELECT activation_code FROM profile WHERE order_id = {b_delivered})"
@@ -988,6 +997,45 @@ async def test_the_report_of_an_incremental_audit_says_what_it_covered(prepared:
     assert json.loads(report_json(whole))["covered"] is None
 
 
+IMPOSSIBLE_VALUES = {
+    "orders": ("order_status = 'SOLD'", "pay_status = 'OWED'", "delivery_status = 'SENT'"),
+    "ledger_entry": ("entry_type = 'GIFT'",),
+    "order_item": (
+        *("line = line + 100", "line = line - 100", "quantity = 0", "quantity = 101", "period_num = 0", "price = -1"),
+        "item_status = 'SENT'",
+    ),
+    "profile": (
+        *("lifecycle_status = 'LOST'", "plan_use_status = 'PAUSED'", "plan_mode = 'SWAP'", "data_usage_bytes = -1"),
+        *("recharges = NULL, plan_no = 2", "recharges = NULL, plan_no = 1, plan_mode = 'ADD'"),
+        *("recharges = 1, plan_no = 1, iccid = NULL", "recharges = 1, plan_no = 2, iccid = 'x'"),
+        *("held = true, refunded = true", "suspended_at = now()"),
+    ),
+    "webhook_delivery": (
+        *("event_type = 'SMS'", "state = 'LOST', due_at = NULL", "trigger = 'HAND'"),
+        *("state = 'READY', due_at = NULL", "state = 'WAITING', due_at = now()", "state = 'READY', claim = 1"),
+        *("state = 'IN_FLIGHT', claim = NULL", "state = 'DELIVERED', due_at = NULL, delivered_at = NULL"),
+    ),
+}
+
+
+async def test_every_value_that_cannot_be_is_named(prepared: Prepared, dsn: str) -> None:
+    queries = [query.sql for query in QUERIES if query.invariant == "A27"]
+    connection = await asyncpg.connect(dsn)
+    missed = []
+    for table, values in IMPOSSIBLE_VALUES.items():
+        for value in values:
+            transaction = connection.transaction()
+            await transaction.start()
+            await connection.execute(f"UPDATE {table} SET {value} WHERE ctid = (SELECT ctid FROM {table} LIMIT 1)")
+            found = [await violations(connection, sql, None, datetime.now(UTC)) for sql in queries]
+            if [one.total for one in found if one.total] != [1]:
+                missed.append((table, value))
+            await transaction.rollback()
+    await connection.close()
+    assert missed == []
+
+
+ELSEWHERE = {"A28"}  # its faults are planted in test_audit_reports.py
 PLANTED: dict[tuple[Fault, bool], set[tuple[str, str]]] = {}
 """What was found so far of each fault, by the whole or by the incremental audit."""
 
@@ -1019,12 +1067,13 @@ def test_every_statement_of_the_audit_finds_a_planted_fault(incremental: bool) -
     if len(planted) < len(FAULTS):
         pytest.skip("not every fault was planted in this run")
     found = set().union(*planted)
-    assert [(one.invariant, one.fault) for one in QUERIES if (one.invariant, one.fault) not in found] == []
+    statements = [(one.invariant, one.fault) for one in QUERIES if one.invariant not in ELSEWHERE]
+    assert [one for one in statements if one not in found] == []
 
 
 def test_every_invariant_that_is_checked_has_a_planted_fault() -> None:
     planted = {fault.violated.split()[0] for fault in FAULTS}
-    assert planted == TITLES.keys()
+    assert planted == TITLES.keys() - ELSEWHERE
 
 
 async def test_an_audit_of_one_tenant_sees_no_other(prepared: Prepared, dsn: str, spoil: Spoil) -> None:
@@ -1049,9 +1098,10 @@ async def test_a_log_that_was_written_anew_does_not_lead_to_the_head_that_was_se
     assert (await check_invariants(database, MASTER_KEYS, None, begun_at(), seen=seen)).violated == []
     await spoil(
         "DELETE FROM audit_log WHERE action = 'tenant.set';"
-        "UPDATE audit_log SET author = 'x' WHERE audit_id = 3;"
-        f"UPDATE audit_log act SET hash = sha256(b.hash || {ACT}) FROM audit_log b WHERE b.audit_id = 2 AND"
-        " act.audit_id = 3; UPDATE audit_head SET acts = 3, hash = (SELECT hash FROM audit_log WHERE audit_id = 3)"
+        "UPDATE audit_log SET author = 'x' WHERE audit_id = (SELECT max(audit_id) FROM audit_log);"
+        f"UPDATE audit_log act SET hash = sha256(b.hash || {ACT}) FROM audit_log b WHERE b.audit_id = act.audit_id - 1"
+        " AND act.audit_id = (SELECT max(audit_id) FROM audit_log); UPDATE audit_head SET (acts, hash) ="
+        " (SELECT audit_id, hash FROM audit_log ORDER BY audit_id DESC LIMIT 1)"
     )
     unseen = await check_invariants(database, MASTER_KEYS, None, begun_at())
     found = await check_invariants(database, MASTER_KEYS, None, begun_at(), seen=seen)

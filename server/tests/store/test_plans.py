@@ -12,15 +12,24 @@ from typing import Any
 from dealer_server import store
 from dealer_server.db.database import Database
 from dealer_server.db.session import Session
+from dealer_server.notices.looks import Limits
 from dealer_server.operations.retention.sweep import Sweeper
 from dealer_server.rules.retention.retention import Kind
+from dealer_server.store.console import supplier_work, webhooks
+from dealer_server.store.console.incidents import findings, receivers, waiting
+from dealer_server.store.profiles import install
 from support.api_client import ApiClient, Service, running_service
 from support.databases import database_named
 from support.money.recharges import plans, recharged
 from support.money.refunds import refund
+from support.notices.told import notice_worker
+from support.reports import folder
 from support.webhook_fixture import Receiver
 
-GROWING = {"orders", "order_item", "profile", "profile_life", "ledger_entry", "webhook_delivery", "webhook_attempt"}
+GROWING = {
+    *("orders", "order_item", "profile", "profile_life", "void_request", "ledger_entry"),
+    *("webhook_delivery", "webhook_attempt"),
+}
 LOGS = {"purchase", "supplier_call", "supplier_event"}
 # Not for one order: leases of all that is in flight, every second.
 SWEEPS = ("WHERE state = 'IN_FLIGHT' AND due_at <= $1",)
@@ -43,6 +52,14 @@ INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, st
 SELECT {{tenant_id}}, n, 'DELIVERY_UPDATED', 2, 'WAITING', now() FROM generate_series(1, {DEAD_DELIVERIES}) n;
 """
 
+# Of a dealer that pays many orders and was topped up long ago.
+ENTRIES = """
+INSERT INTO ledger_entry (tenant_id, version, entry_type, reference, amount, balance_after, created_at)
+SELECT {tenant_id}, 1000000 + n, CASE WHEN n < 5 THEN 'TOPUP' ELSE 'ORDER_PAY' END, 1000000 + n, 0, 0, now()
+FROM generate_series(1, 20000) n;
+"""
+# Partial indexes that hold only what waits.
+WAITING_INDEXES = ("purchase_parked", "purchase_due", "refund_pending", "topup_pending")
 RETENTION: dict[Kind, timedelta] = {
     "webhook_attempt": timedelta(days=30),
     "webhook_delivery": timedelta(days=90),
@@ -73,6 +90,7 @@ async def test_every_statement_of_a_life_finds_its_rows_by_key(database_url: str
         await _trade(dealer, receiver)
         sessions = [session for session in _sessions() if session not in others]
         statements = [sql for session in sessions for sql in session.statements if _of_growing_tables(sql)]
+        statements.append(install.FIND)
         assert len(statements) >= 15
         scans = [f"no rows: {scan}" for scan in await _scans(database_named(postgres, template), statements)]
         scans += [f"no statistics: {scan}" for scan in await _scans(database_url, statements)]
@@ -107,6 +125,81 @@ async def test_every_statement_of_the_sweep_finds_its_rows_by_key(database_url: 
     await sweeper.close()
     await database.close()
     assert not scans, "\n".join(scans)
+
+
+async def test_the_page_of_a_supplier_finds_its_calls_by_key(database_url: str, postgres: str, template: str):
+    statements = [supplier_work.LATEST_CALLS, supplier_work.CALL_COUNTS, supplier_work.WAITING_ORDERS]
+    scans = await _scans(database_named(postgres, template), statements, GROWING | LOGS)
+    database = await Database.open(database_url)
+    async with database.connection() as connection:
+        tenant_id = await store.tenant.create(connection, "Called", 0)
+        await connection.execute(BACKLOG.format(tenant_id=tenant_id))
+        await connection.execute(LOG_OF_SUPPLIERS.format(tenant_id=tenant_id))
+    scans += await _scans(database_url, statements, GROWING | LOGS)
+    async with database.connection() as connection:
+        await connection.execute("ANALYZE")
+    scans += await _scans(database_url, statements, GROWING | LOGS)
+    await database.close()
+    assert not scans, "\n".join(scans)
+
+
+async def test_what_adds_up_reports_finds_its_rows_by_key(database_url: str, postgres: str, template: str):
+    growing = GROWING | {"purchase", "refund", "refund_line", "report_day", "wallet_day"}
+    async with (
+        running_service(database_url, worker=False) as service,
+        service.client(await service.tenant(balance="1000", qps=0)) as dealer,
+        folder(service.database) as one,
+    ):
+        await dealer.order()
+        others = _sessions()
+        await one.fold()
+        [session] = [session for session in others if any("report_cursor" in sql for sql in session.statements)]
+        statements = [sql for sql in session.statements if _of_growing_tables(sql, growing)]
+        assert len(statements) == 2
+        scans = await _scans(database_named(postgres, template), statements, growing)
+        await _run(service, BACKLOG.format(tenant_id=dealer.tenant_id))
+        await _run(service, ENTRIES.format(tenant_id=dealer.tenant_id))
+        scans += await _scans(database_url, statements, growing)
+        await _run(service, "ANALYZE")
+        scans += await _scans(database_url, statements, growing)
+    # What is to be added is found by an index of that alone.
+    assert not [scan for scan in scans if not scan.startswith("purchase_to_report")], "\n".join(scans)
+
+
+async def test_the_look_at_balances_finds_top_ups_by_their_kind(database_url: str, postgres: str, template: str):
+    async with (
+        running_service(database_url, worker=False) as service,
+        service.client(await service.tenant(balance="1000", qps=0)) as dealer,
+        notice_worker(service, limits=Limits()) as one,
+    ):
+        await dealer.order()
+        await one.look()
+        statements = [sql for session in _sessions() for sql in session.statements if "wallet_look l" in sql]
+        [moved] = set(statements)
+        scans = await _scans(database_named(postgres, template), [moved])
+        await _run(service, ENTRIES.format(tenant_id=dealer.tenant_id))
+        scans += await _scans(database_url, [moved])
+        await _run(service, "ANALYZE")
+        scans += await _scans(database_url, [moved])
+        assert "ledger_entry_tenant_id_entry_type_reference_key" in await _indexes(database_url, moved)
+    assert not scans, "\n".join(scans)
+
+
+async def test_the_incidents_of_the_console_are_found_by_key(database_url: str, postgres: str, template: str):
+    """By keys, and by the indexes of what is parked or waits for an operator, which are small."""
+    statements = [
+        *(findings._UNCONFIRMED, findings._REFUNDS, findings._FAILED, waiting._WAITING, waiting._LINES),
+        *(receivers._WORST, receivers._ONE, webhooks._ENDPOINTS),
+    ]
+    scans = await _scans(database_named(postgres, template), statements, GROWING | LOGS | {"refund", "refund_line"})
+    database = await Database.open(database_url)
+    async with database.connection() as connection:
+        tenant_id = await store.tenant.create(connection, "Watched", 0)
+        await connection.execute(BACKLOG.format(tenant_id=tenant_id))
+        await connection.execute("ANALYZE")
+    await database.close()
+    scans += await _scans(database_url, statements, GROWING | LOGS | {"refund", "refund_line"})
+    assert not [scan for scan in scans if not scan.startswith(WAITING_INDEXES)], "\n".join(scans)
 
 
 async def _trade(dealer: ApiClient, receiver: Receiver) -> None:
@@ -157,8 +250,17 @@ async def _scans(database_url: str, statements: Sequence[str], growing: Set[str]
     return found
 
 
+async def _indexes(database_url: str, sql: str) -> set[str]:
+    """The indexes that a statement with one parameter uses."""
+    session = Session(database_url, {})
+    await session.execute(f"PREPARE explained AS {sql}")
+    [row] = await session.fetch("EXPLAIN (FORMAT JSON) EXECUTE explained(NULL)")
+    await session.close()
+    return {node.get("Index Name", "") for node in _nodes(json.loads(row["QUERY PLAN"])[0]["Plan"])}
+
+
 def _bounded(scan: Mapping[str, Any]) -> bool:
-    return "Index Cond" in scan and not KEY_FILTERED.search(scan.get("Filter", ""))
+    return ("Index Cond" in scan or "TID Cond" in scan) and not KEY_FILTERED.search(scan.get("Filter", ""))
 
 
 def _nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -4,9 +4,10 @@ import asyncio
 import base64
 import json
 import secrets
+import ssl
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +16,6 @@ import httpx2
 
 from dealer_server import clock, settings, sockets
 from dealer_server.db.database import Database
-from dealer_server.dev import catalogue as generate
 from dealer_server.operations.audit.check_invariants import Scope, check_invariants
 from dealer_server.operations.catalogue.import_packages import put_packages
 from dealer_server.operations.tenants.create import Created, create_tenant
@@ -26,10 +26,21 @@ from dealer_server.store.tenants import data_key
 from dealer_server.wiring import listening, process
 from dealer_server.wiring.listening import Listening
 from esim_dealer.wire.signing import signature
-from support.patience import PATIENCE
+from support.patience import found
+from support.store_fixture import PACKAGES
 
 PREFIX = "/open-api/v1"
 SEALING_KEYS = f"test:{base64.b64encode(bytes(range(32))).decode()}"
+_TRUSTS_NOBODY = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def http_client(timeout: float = 30) -> httpx2.AsyncClient:
+    """For plain HTTP: to read whom the machine trusts takes longer than most tests."""
+    return httpx2.AsyncClient(trust_env=False, timeout=timeout, verify=_TRUSTS_NOBODY)
+
+
+async def _nothing() -> None:
+    pass
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,7 @@ class ApiClient:
     app_key: str
     app_secret: str
     http: httpx2.AsyncClient = field(repr=False)
+    before_look: Callable[[], Awaitable[None]] = field(default=_nothing, repr=False)  # while `delivered` waits
 
     def headers(self, body: bytes, **spoiled: str | None) -> dict[str, str]:
         """The five headers of a good call; a spoiled one is replaced, or left out where it is None."""
@@ -87,12 +99,13 @@ class ApiClient:
 
     async def delivered(self, order_no: str) -> dict[str, Any]:
         """The order once it is delivered; asks again until then."""
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                data = (await self.post("/esim/query", {"orderNo": order_no})).data
-                if data["deliveryStatus"] in ("DELIVERED", "FAILED"):
-                    return data
-                await asyncio.sleep(0.01)
+
+        async def look() -> dict[str, Any] | None:
+            await self.before_look()
+            data = (await self.post("/esim/query", {"orderNo": order_no})).data
+            return data if data["deliveryStatus"] in ("DELIVERED", "FAILED") else None
+
+        return await found(look)
 
 
 @dataclass
@@ -112,7 +125,7 @@ class Service:
 
     @asynccontextmanager
     async def client(self, created: Created) -> AsyncIterator[ApiClient]:
-        async with httpx2.AsyncClient(trust_env=False, timeout=30) as http:
+        async with http_client() as http:
             yield ApiClient(self.url, int(created.tenant_id), created.app_key, created.app_secret, http)
 
     async def audit(self) -> list[str]:
@@ -145,12 +158,17 @@ def test_settings(database_url: str, **changed: object) -> Settings:
 test_settings.__test__ = False  # type: ignore[attr-defined]
 
 
+async def put_catalogue(database: Database) -> None:
+    """Puts the test catalogue on sale where nothing is; databases copied from the template have it."""
+    if not await database.run(lambda connection: connection.fetchval("SELECT EXISTS (SELECT FROM package)")):
+        await put_packages(database, list(PACKAGES.values()), "test", clock.now)
+
+
 @asynccontextmanager
 async def running_service(database_url: str, *, worker: bool = True, **changed: object) -> AsyncIterator[Service]:
     opened = test_settings(database_url, **changed)
     database = await Database.open(opened.database_url)
-    if not await database.run(lambda connection: connection.fetchval("SELECT count(*) FROM package")):
-        await put_packages(database, generate.catalogue("test"), "test", clock.now)
+    await put_catalogue(database)
     stop, address = asyncio.Event(), asyncio.get_running_loop().create_future()
     bound = Listening(
         sockets.bind("127.0.0.1", opened.port),

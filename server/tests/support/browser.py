@@ -13,12 +13,12 @@ import httpx2
 from dealer_server.operations.users import accounts
 from dealer_server.operations.users.accounts import DEALER_ROLES, OPERATOR_ROLES
 from dealer_server.operations.users.password import Passwords
-from support.api_client import Service
+from support.api_client import Service, http_client
 
 # Cheap to check: tests sign in hundreds of times. The tests of signing in itself use dear ones too.
 PASSWORDS = Passwords(argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
 ROLES = [("op", role) for role in OPERATOR_ROLES] + [("dealer", role) for role in DEALER_ROLES]
-_CSRF = re.compile(r'name="csrf" value="([0-9a-f]{64})"')
+_CSRF = re.compile(r'name="csrf" value="([0-9a-f]{128})"')
 
 
 @dataclass
@@ -78,7 +78,7 @@ def said(page: httpx2.Response) -> str:
 @asynccontextmanager
 async def browser(service: Service) -> AsyncIterator[Browser]:
     """Nobody has signed in."""
-    async with httpx2.AsyncClient(trust_env=False, timeout=30) as http:
+    async with http_client() as http:
         yield Browser(service.url, http)
 
 

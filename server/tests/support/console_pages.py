@@ -9,12 +9,17 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple
 
+from dealer_server import clock
 from dealer_server.operations.tenants.create import Created
-from dealer_server.operations.users import accounts
+from dealer_server.operations.users import accounts, invitations
+from dealer_server.rules.notices import supplier_down
+from dealer_server.store.notices import outbox
 from support.api_client import ApiClient, Service, running_service
 from support.browser import PASSWORDS, Browser, browser
+from support.console.onboarding import up_to
 from support.console.operator_pages import park
 from support.patience import PATIENCE
+from support.reports import folded
 from support.store_fixture import stock_csv
 from support.supplier_setup import Source, set_up
 from support.webhook_fixture import Receiver, answer, listening
@@ -38,13 +43,14 @@ PEOPLE = {  # who: operator's or dealer's, role
 
 class Seen(NamedTuple):
     """One page as one person sees it. `path` as it stands in the table; `things` stand in its braces instead of what
-    usually does, and may be made of that."""
+    usually does, and may be made of that. `pictured`: it looks the same in every run."""
 
     who: str
     path: str
     query: str = ""
     things: Mapping[str, str] = {}
     status: int = 200
+    pictured: bool = True
 
     @property
     def name(self) -> str:
@@ -62,19 +68,48 @@ PAGES: tuple[Seen, ...] = (
     *_of("operator", "/console", "/console/account", "/console/account/totp", "/console/users", "/console/audit"),
     *_of("operator", "/console/account/password"),
     *_of("operator", "/console/dealers", "/console/dealers/new", "/console/dealers/{tenant_id}"),
+    *_of("operator", "/console/dealers/new/{draft_id}/prices", "/console/dealers/new/{draft_id}/user"),
+    *_of("operator", "/console/dealers/new/{draft_id}/review", "/console/dealers/{tenant_id}/created"),
     *_of("operator", "/console/dealers/{tenant_id}/statement", "/console/dealers/{tenant_id}/credentials/{app_key}"),
-    *_of("operator", "/console/dealers/{tenant_id}/api-log", "/console/dealers/{tenant_id}/api-log/{number}"),
+    *_of(
+        "operator",
+        "/console/dealers/{tenant_id}/brand",
+        "/console/dealers/{tenant_id}/api-log",
+        "/console/dealers/{tenant_id}/api-log/{number}",
+    ),
     *_of("operator", "/console/orders", "/console/orders/{order_no}", "/console/topups", "/console/refunds"),
     *_of("operator", "/console/packages", "/console/packages/import", "/console/suppliers", "/console/webhooks"),
     *_of("operator", "/console/webhooks/failed", "/console/deliveries/{tenant_id}/{delivery_id}"),
-    *_of("operator", "/console/profiles", "/console/regions", "/console/orders/{recharge_no}"),
+    *_of("operator", "/console/profiles", "/console/regions", "/console/orders/{recharge_no}", "/console/waiting"),
+    Seen("operator", "/console", "range=30d"),
+    Seen("operator", "/console/waiting", "supplier=nobody"),
+    *_of("operator", "/console/notices", "/console/mails", "/console/mails/{mail_id}"),
+    *_of("operator", "/console/reports", "/console/dealers/{tenant_id}/statements"),
+    Seen("operator", "/console/reports", "by=dealer&then=package"),
+    Seen("operator", "/console/reports", "dealer=1"),
+    Seen("operator", "/console/dealers/{tenant_id}/statements/{month}"),
+    Seen("operator", "/console/dealers/{tenant_id}/api-log/served", "path=none", pictured=False),  # it counts calls
     Seen("operator", "/console/profiles/{number}", things=PROFILE),
     Seen("operator", "/console/profiles/{number}/code", things=PROFILE),
     Seen("operator", "/console/profiles/{number}/sms", things=PROFILE),
     Seen("operator", "/console/packages/{code}/stock", things={"code": "DEMO-STOCK"}),
+    Seen("operator", "/console/packages/{code}", things={"code": "TEST-OK"}),
+    Seen("operator", "/console/packages/{code}/edit", things={"code": "TEST-OK"}),
+    *_of("operator", "/console/packages/new", "/console/price-lists", "/console/price-lists/new"),
+    Seen("operator", "/console/price-lists/{price_list_id}", things={"price_list_id": "1"}),
+    Seen("operator", "/console/price-lists/{price_list_id}/import", things={"price_list_id": "1"}),
     Seen("operator", "/console/suppliers/{code}", "totals=1", {"code": "rt:near"}),
+    *_of("operator", "/console/suppliers/new"),
+    Seen("operator", "/console/suppliers/new", "kind=es2plus"),
+    Seen("operator", "/console/suppliers/{code}/settings", things={"code": "rt:near"}),
+    Seen("operator", "/console/packages/{code}/route", things={"code": "TEST-OK"}),
     Seen("operator", "/console/search", "q=Meridian"),
     Seen("operator", "/console/search", "q=nothing-is-called-so"),
+    Seen("operator", "/console/search", "q=shop"),
+    Seen("operator", "/console/lookup/dealers", "q=mer"),
+    Seen("operator", "/console/lookup/packages", "q=test"),
+    Seen("operator", "/console/orders", "status=FAILED"),
+    Seen("dealer", "/console/search", "q=shop"),
     Seen("operator", "/console/orders", "dealer=1"),
     Seen("operator", "/console/refunds", "status=REJECTED"),
     Seen("operator", "/console/topups", "status=REJECTED"),
@@ -87,14 +122,24 @@ PAGES: tuple[Seen, ...] = (
     *_of("dealer", "/console/orders/{recharge_no}"),
     *_of("dealer", "/console/webhooks", "/console/webhooks/{delivery_id}", "/console/credentials"),
     *_of("dealer", "/console/credentials/{app_key}/secret", "/console/api-log", "/console/api-log/{number}"),
-    *_of("dealer", "/console/account", "/console/account/totp", "/console/users"),
+    *_of("dealer", "/console/account", "/console/account/totp", "/console/users", "/console/brand", "/console/notices"),
+    *_of("dealer", "/console/catalogue", "/console/catalogue/{package_code}", "/console/bulk"),
+    Seen("dealer", "/console/catalogue", "q=nothing-is-called-so"),
+    Seen("dealer", "/console/buy", "package=TEST-OK&quantity=3&seen=1.50&transaction_id=console-0123456789abcdef"),
+    *_of("dealer", "/console/bulk/{bulk_id}"),
     Seen("dealer", "/console/orders", "q=nothing-is-called-so"),
+    *_of("dealer", "/console/reports", "/console/wallet/statements", "/console/wallet/statements/{month}"),
     *_of("clerk", "/console", "/console/orders/{order_no}", "/console/profiles/{profile_id}", "/console/wallet"),
     Seen("clerk", "/console/credentials", status=403),
     *_of("newcomer", "/console", "/console/orders", "/console/profiles", "/console/wallet", "/console/wallet/topups"),
-    *_of("newcomer", "/console/webhooks", "/console/api-log", "/console/credentials"),
+    *_of("newcomer", "/console/reports", "/console/wallet/statements"),
+    *_of("newcomer", "/console/api-log/served"),
+    *_of("newcomer", "/console/webhooks", "/console/api-log", "/console/credentials", "/console/brand"),
     *_of("invited", "/console/account/password"),
     *_of("nobody", "/console/sign-in"),
+    Seen("nobody", "/console/invitation/{token}"),
+    Seen("nobody", "/console/invitation/nobody-knows-it", status=404),
+    Seen("nobody", "/console/confirm-address/nobody-knows-it", status=410),
 )
 
 
@@ -116,7 +161,7 @@ async def world(database_url: str) -> AsyncIterator[World]:
     """It tries a webhook twice and gives up; its one supplier over a network is away."""
     await set_up(database_url, [NEAR], {})
     async with (
-        running_service(database_url, webhook_schedule="0,0.05") as service,
+        running_service(database_url, webhook_schedule="0,0.05", mailbox=True, stock_low=0, queue_hours=0) as service,
         listening(1) as [receiver],
         AsyncExitStack() as stack,
     ):
@@ -132,10 +177,30 @@ async def world(database_url: str) -> AsyncIterator[World]:
         async with service.client(mine) as client:
             things = await _life(service, client, receiver, people)
         await _all_counted(service, people["operator"])
+        await folded(service.database)
+        things["mail_id"] = await _told(service)
+        token = await _invited(service, people["operator"], mine)
+        things["draft_id"] = await _drafted(people["operator"])
         await _unsure(service, people["forgetful"])
         names = dict.fromkeys(("operator", "reader", "forgetful", "dealer", "clerk"), things)
-        theirs = {"newcomer": _credentials(new)}
+        theirs = {"newcomer": _credentials(new), "nobody": {"token": token}}
         yield World(service, {who: one.token for who, one in people.items()}, names | theirs)
+
+
+async def _invited(service: Service, operator: Browser, dealer: Created) -> str:
+    """Somebody invited to a dealer that manages its AppKeys and its allowlist; what the link holds."""
+    tenant_id = int(dealer.tenant_id)
+    await service.change(tenant_id, manages_keys=True, edits_ip_allow=True)
+    address, now = "new.colleague@example.com", service.database.clock.now()
+    await invitations.invite(service.database, tenant_id, "finance.person@example.com", "finance", "test", now)
+    return (await invitations.invite(service.database, tenant_id, address, "developer", "test", now)).token
+
+
+async def _drafted(operator: Browser) -> str:
+    """A dealer that is not finished; its draftId."""
+    fields = {"name": "Alpine Roaming", "balance": "500", "markup": "12.5", "address": "lena@alpine.example"}
+    place = await up_to(operator, "review", **fields, prices="TEST-OK 1.80\nTEST-DELAY off")
+    return place.split("/")[-2]
 
 
 async def _signed_in(service: Service, inside: Browser, who: str, role: str, tenant_id: int | None) -> None:
@@ -180,6 +245,9 @@ async def _life(
         "profile_id": profile["profileId"],
         "delivery_id": delivery_id,
         "number": await _number(people["dealer"]),
+        "month": f"{clock.now():%Y-%m}",
+        "package_code": "TEST-OK",
+        "bulk_id": await _looked_at(people["dealer"]),
     }
 
 
@@ -187,6 +255,8 @@ async def _operator_acts(operator: Browser, client: ApiClient) -> None:
     home = f"/console/dealers/{client.tenant_id}"
     await operator.post(f"{home}/prices", {"package": "TEST-PARTIAL", "price": "1.65"})
     await operator.post(f"{home}/prices", {"package": "TEST-STOCKOUT", "price": "off"})
+    await operator.post("/console/price-lists", {"name": "Resellers", "basis": "PRICE", "markup": "-7.5"})
+    await operator.post("/console/price-lists/1/exceptions", {"package": "TEST-ASYNC", "price": "1.95"})
     await operator.post(f"{home}/adjust", {"direction": "take", "amount": "12.50", "reason": "paid twice"})
     await operator.post("/console/packages/DEMO-STOCK/stock", files={"file": stock_csv(3).encode()})
     await operator.post("/console/packages/status", {"package": "TEST-DELAY", "status": "OFF_SALE"})
@@ -247,6 +317,13 @@ async def _given_up(service: Service, order_no: str, client: ApiClient) -> str:
             await asyncio.sleep(0.02)
 
 
+async def _looked_at(dealer: Browser) -> str:
+    """A file of orders that nobody has bought."""
+    lines = ("packageCode,quantity,remark,reference", "TEST-OK,2,Group of 12 May,B-1001", "TEST-PARTIAL,1,,B-1002")
+    answer = await dealer.post("/console/bulk", {"text": "\n".join(lines)})
+    return answer.headers["location"].rpartition("/")[2]
+
+
 async def _number(dealer: Browser) -> str:
     """Of the newest refused call, once it stands in the log."""
     async with asyncio.timeout(PATIENCE):
@@ -262,9 +339,27 @@ async def _all_counted(service: Service, operator: Browser) -> None:
     async with asyncio.timeout(PATIENCE):
         while True:
             text = (await operator.get("/console")).text
-            if f">{orders}</div>" in text and "No call was" not in text and "DOWN" in text:
+            if f">{orders}</a>" in text and "No call was" not in text and "is down</span> since" in text:
                 return
             await asyncio.sleep(0.5)
+
+
+async def _told(service: Service) -> str:
+    """The supplier that is away is told of at once, and not a minute later; the mail, once all have arrived."""
+    async with service.database.transaction() as connection:
+        since = await connection.fetchval("SELECT since FROM supplier_health WHERE code = 'rt:near'")
+        detail = "balance/query: ClientConnectorError"
+        await outbox.add(connection, [supplier_down.unreachable("rt:near", detail, since)], since)
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            async with service.database.connection() as connection:
+                waiting = await connection.fetchval(
+                    "SELECT (SELECT count(*) FROM notice WHERE addressed_at IS NULL)"
+                    " + (SELECT count(*) FROM notice_delivery WHERE due_at IS NOT NULL)"
+                )
+                if not waiting:
+                    return str(await connection.fetchval("SELECT max(mail_id) FROM dev_mail"))
+            await asyncio.sleep(0.1)
 
 
 async def _unsure(service: Service, one: Browser) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import multiprocessing
 import os
+import re
 import sys
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from contextlib import asynccontextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import NamedTuple
 
 import psutil
@@ -121,6 +122,12 @@ class Process:
         """How often it logged what: in a line the first word after the time and the level."""
         return self._events.copy()
 
+    @property
+    def monitoring(self) -> str:
+        """The address of its /metrics and /readyz."""
+        [address] = re.findall(r"metrics_served .*address=(\S+)", self.said)
+        return f"http://{address}"
+
     async def says(self, event: str, times: int = 1) -> None:
         """Returns once it has logged this so often."""
         async with asyncio.timeout(PATIENCE):
@@ -181,6 +188,9 @@ class Process:
         return status
 
 
+_STATE = str(Path(gettempdir()) / f"esim-test-state-{os.getpid()}")
+
+
 def environment(database_url: str | None, **given: str | None) -> dict[str, str]:
     """The environment without DEALER_ and DATABASE_ variables but those given; None leaves one out."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DEALER_", "DATABASE_"))}
@@ -188,9 +198,11 @@ def environment(database_url: str | None, **given: str | None) -> dict[str, str]
         "DATABASE_URL": database_url,
         "DEALER_ENVIRONMENT": "test",
         "DEALER_METRICS": "127.0.0.1:0",
+        "DEALER_SERVE_METRICS": "127.0.0.1:0",
         "DEALER_SEALING_KEYS": SEALING_KEYS,
         "DEALER_WEBHOOK_ALLOW_LOOPBACK": "true",
         "DEALER_SUPPLIER_SPEED": "200",
+        "XDG_STATE_HOME": _STATE,  # not where a developer's own instance is written down
     }
     return kept | {name: value for name, value in (ours | given).items() if value is not None}
 

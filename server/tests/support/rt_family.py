@@ -197,6 +197,11 @@ class Upstream:
         """The next calls of an operation fail so, one after the other; "" lets one pass."""
         self._faults.setdefault(operation, deque()).extend(faults)
 
+    @property
+    def all_ready(self) -> bool:
+        """Whether the next query finds the eSIMs of every order allocated."""
+        return all(order.looks_left <= 0 for order in self.book.orders)
+
     def calls_of(self, operation: str) -> list[Any]:
         return [content for name, content in self.calls if name == operation]
 

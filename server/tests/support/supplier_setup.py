@@ -13,13 +13,11 @@ import msgspec
 from dealer_server import clock
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
-from dealer_server.dev import catalogue as generate
-from dealer_server.operations.catalogue.import_packages import put_packages
 from dealer_server.operations.suppliers.configure import put_supplier, set_route
 from dealer_server.operations.suppliers.describe import show_suppliers
 from dealer_server.store.suppliers.purchase import Hop
 from dealer_server.store.tenants import data_key
-from support.api_client import test_settings
+from support.api_client import put_catalogue, test_settings
 from support.databases import database_named
 
 COST = 18_000
@@ -44,7 +42,7 @@ async def set_up(database_url: str, sources: Sequence[Source], routes: Mapping[s
     """Puts the test catalogue on sale, with these packages made by these suppliers."""
     database = await Database.open(database_url)
     try:
-        await put_packages(database, generate.catalogue("test"), "test", clock.now)
+        await put_catalogue(database)
         async with database.connection() as connection:
             keys = await data_key.load(connection, test_settings(database_url).master_keys)
         for one in sources:

@@ -8,19 +8,15 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
-import httpx2
-
 from dealer_server import clock
 from dealer_server.db.database import Database
-from dealer_server.dev import catalogue as generate
 from dealer_server.operations.catalogue import load_stock
-from dealer_server.operations.catalogue.import_packages import put_packages
 from dealer_server.operations.webhooks import endpoint
 from dealer_server.rules.webhooks.endpoint import Policy
 from dealer_server.store.tenants import data_key
 from esim_dealer.wire import signing
 from esim_dealer.wire.calls import SetWebhook
-from support.api_client import ApiClient, Service, test_settings
+from support.api_client import ApiClient, Service, http_client, put_catalogue, test_settings
 from support.buying_dealers import MAJOR, BuyingDealers
 from support.patience import PATIENCE
 from support.store_fixture import stock_csv
@@ -130,13 +126,13 @@ async def opened(database_url: str) -> AsyncIterator[Trading]:
         database = await Database.open(database_url)
         stack.push_async_callback(database.close)
         service = Service("", database, settings)
-        await put_packages(database, generate.catalogue("test"), "test", clock.now)
+        await put_catalogue(database)
         async with database.connection() as connection:
             keys = await data_key.load(connection, settings.master_keys)
         await load_stock.load_stock(database, keys, "DEMO-STOCK", stock_csv(10_000), "test")
         receiver = await Receiver().start()
         stack.push_async_callback(receiver.close)
-        http = await stack.enter_async_context(httpx2.AsyncClient(trust_env=False, timeout=PATIENCE))
+        http = await stack.enter_async_context(http_client(PATIENCE))
         clients = []
         for _ in range(DEALERS):
             made = await service.tenant(balance=str(OPENING), qps=0)

@@ -16,6 +16,7 @@ from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys, MasterKeys, credential_context, profile_context
 from dealer_server.rules.orders.snapshot import Links
 from dealer_server.rules.webhooks.endpoint import Policy
+from dealer_server.store.tenants import credential
 from dealer_server.store.webhooks import endpoints, enqueue
 from dealer_server.store.webhooks.endpoints import Endpoint
 from dealer_server.webhooks.loop import Deliverer, Options
@@ -202,7 +203,7 @@ class WebhookFixture:
             await store.wallet.create(connection, tenant_id, "USD", 0)
             dealer = Dealer(tenant_id, f"ak_test_{tenant_id}", f"sk_test_{tenant_id}")
             sealed = self.master_keys.seal(dealer.secret.encode(), credential_context(tenant_id, dealer.app_key, 1))
-            await store.tenant.add_credential(connection, tenant_id, dealer.app_key, sealed)
+            await credential.add(connection, tenant_id, dealer.app_key, sealed)
             if url:
                 await endpoints.set_url(connection, tenant_id, url, self.clock())
         return dealer

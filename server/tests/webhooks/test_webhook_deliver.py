@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 import msgspec
 import pytest
 
-from dealer_server import metrics, store
+from dealer_server import metrics
 from dealer_server.db.sealing import credential_context, delivery_context
 from dealer_server.rules.webhooks.backoff import SCHEDULE_SECONDS
+from dealer_server.store.tenants import credential
 from dealer_server.store.webhooks import endpoints
 from dealer_server.webhooks import outcome
 from dealer_server.webhooks.loop import Batch
@@ -381,7 +382,7 @@ async def test_both_secrets_sign_after_a_reset_until_the_old_one_expires(webhook
     sealed = webhooks.master_keys.seal(b"sk_test_new", credential_context(dealer.tenant_id, dealer.app_key, 2))
     until = webhooks.clock() + timedelta(hours=24)
     async with webhooks.database.connection() as connection:
-        await store.tenant.reset_secret(connection, dealer.app_key, dealer.tenant_id, 2, sealed, until)
+        await credential.reset_secret(connection, dealer.app_key, dealer.tenant_id, 2, sealed, until)
     async with webhooks.deliverer() as deliverer:
         await webhooks.order(dealer)
         await deliver_all(deliverer)

@@ -195,7 +195,7 @@ async def test_operator_sees_failures_and_resends_them(
     assert sent.status == 0 and json.loads(sent.out)["total"] == 2, sent
     await receiver.received(4)
     jobs = [json.loads(line) for line in (await run("webhook", "jobs", "--json", env=env)).out.splitlines()]
-    assert jobs[0]["tenantId"] == dealer.tenant_id and jobs[0]["done"] == 2
+    assert jobs[0]["tenantId"] == str(dealer.tenant_id) and jobs[0]["done"] == 2
 
     synced = await run("webhook", "sync", order_no, *mine, env=env)
     assert synced.out == "1 snapshot is sent\n"
@@ -244,6 +244,12 @@ async def test_worker_serves_health_and_metrics(service: Service, env: dict[str,
         "dealer_webhook_leases_lost_total",
         "dealer_webhook_failed",
         "dealer_webhook_in_flight",
+        "dealer_orders_waiting",
+        "dealer_orders_oldest_waiting_seconds",
+        "dealer_wallets_low",
+        "dealer_audit_clean_timestamp_seconds",
+        "dealer_ready 1.0",
+        'dealer_database_connections{pool="main",state="most"} 4.0',
     ):
         assert name in metrics, name
 

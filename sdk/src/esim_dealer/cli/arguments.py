@@ -4,7 +4,9 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from esim_dealer.cli.parsing import Parser
 from esim_dealer.cli.session import Session
+from esim_dealer.operations import ICCID_DIGITS
 
 LONGEST_PAGE = 500
 Run = Callable[[Session, argparse.Namespace], int | None]
@@ -16,9 +18,9 @@ class Commands:
     def __init__(self, subparsers: Any) -> None:
         self._subparsers = subparsers
 
-    def add(self, name: str, run: Run, text: str) -> argparse.ArgumentParser:
+    def add(self, name: str, run: Run, text: str) -> Parser:
         """Declare a command that `run` carries out; `run` returns its exit status, or None for 0."""
-        command: argparse.ArgumentParser = self._subparsers.add_parser(name, help=text, description=text)
+        command: Parser = self._subparsers.add_parser(name, help=text, description=text)
         command.add_argument(
             "--json", action="store_true", default=argparse.SUPPRESS, help="print machine-readable lines"
         )
@@ -27,7 +29,8 @@ class Commands:
 
     def group(self, name: str, text: str) -> "Commands":
         """Declare a command that has commands of its own."""
-        return Commands(self._subparsers.add_parser(name, help=text).add_subparsers(metavar="ACTION", required=True))
+        command: Parser = self._subparsers.add_parser(name, help=text, description=text)
+        return Commands(command.add_subparsers(title="actions", metavar="ACTION"))
 
 
 def add_limit(command: argparse.ArgumentParser) -> None:
@@ -45,7 +48,7 @@ def filters(**values: object) -> dict[str, Any]:
 
 def profile_name(text: str) -> dict[str, Any]:
     """A profile by its iccid, which is longer than any profileId, or by its profileId."""
-    return {"iccid": text} if len(text) >= 18 else {"profile_id": text}
+    return {"iccid": text} if len(text) >= ICCID_DIGITS else {"profile_id": text}
 
 
 def _positive(text: str) -> int:

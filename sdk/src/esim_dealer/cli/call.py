@@ -11,21 +11,21 @@ from esim_dealer.cli.session import Session
 from esim_dealer.wire.calls import Request
 from esim_dealer.wire.operations import OPERATIONS, Operation
 
-_BY_PATH: dict[str, Operation[Any, Any]] = {operation.path.removeprefix("/"): operation for operation in OPERATIONS}
+BY_PATH: dict[str, Operation[Any, Any]] = {operation.path.removeprefix("/"): operation for operation in OPERATIONS}
 
 
 def add_commands(commands: Commands) -> None:
     command = commands.add("call", call, "call any operation with a JSON body; prints the data of its answer as JSON")
-    command.add_argument("path", metavar="PATH", choices=_BY_PATH, help=f"one of {', '.join(_BY_PATH)}")
+    command.add_argument("path", metavar="PATH", choices=BY_PATH, help=f"one of {', '.join(BY_PATH)}")
     command.add_argument("body", metavar="BODY", nargs="?", default="{}", help="a JSON object (default: {})")
 
 
 def call(session: Session, options: argparse.Namespace) -> None:
-    operation = _BY_PATH[options.path]
-    print_json(session.dealer.call(operation, _request(operation, options.body)))
+    operation = BY_PATH[options.path]
+    print_json(session.dealer.call(operation, request_of(operation, options.body)))
 
 
-def _request(operation: Operation[Any, Any], body: str) -> Request:
+def request_of(operation: Operation[Any, Any], body: str) -> Request:
     """Raises ValueError, which names a field that is unknown or wrong."""
     try:
         request = msgspec.json.decode(body, type=operation.request)

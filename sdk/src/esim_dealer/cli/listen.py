@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import re
 import sys
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -16,6 +15,7 @@ from esim_dealer.cli.receiver import Receiver, Report, serve
 from esim_dealer.cli.session import Session
 from esim_dealer.client import APP_KEY, APP_SECRET, Dealer
 from esim_dealer.errors import DealerError
+from esim_dealer.folders import state_file
 from esim_dealer.inbox import Inbox
 from esim_dealer.wire.calls import Delivery
 from esim_dealer.wire.envelope import encoder
@@ -110,12 +110,8 @@ def not_received(dealer: Dealer, since: datetime) -> list[Delivery]:
 
 
 def default_inbox(environment: Mapping[str, str]) -> Path:
-    """A file for each AppKey in the user's state directory (XDG Base Directory Specification)."""
-    state = Path(environment.get("XDG_STATE_HOME", ""))
-    if not state.is_absolute():
-        state = Path.home() / ".local/state"
-    name = re.sub("[^A-Za-z0-9_-]", "_", environment.get(APP_KEY) or "webhooks")
-    return state / "esim-dealer" / f"{name}.sqlite"
+    """A file for each AppKey."""
+    return state_file(environment, f"{environment.get(APP_KEY) or 'webhooks'}.sqlite")
 
 
 def _open_inbox(path: Path) -> Inbox:

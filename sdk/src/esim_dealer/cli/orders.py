@@ -131,14 +131,13 @@ def _add_wait(add_argument: Callable[..., object], text: str) -> None:
     add_argument("--wait", nargs="?", type=float, const=WAIT_SECONDS, metavar="SECONDS", help=text)
 
 
-def _refunded_items(item_no: str | None, profiles: list[str] | tuple[()]) -> dict[str, list[int | str] | None] | None:
+def _refunded_items(item_no: str | None, profiles: list[str] | tuple[()]) -> dict[str, list[str] | None] | None:
     """The profiles of an item by iccid or profileId, the whole item, or (None) the whole order. Raises ValueError."""
     if item_no is None:
         if profiles:
             raise ValueError("--profile needs the --item it belongs to")
         return None
-    names: list[int | str] = [name if len(name) >= 18 else int(name) for name in profiles]
-    return {item_no: names or None}
+    return {item_no: list(profiles) or None}
 
 
 def _show_refund(session: Session, refund: Refund) -> None:
@@ -208,6 +207,7 @@ def _show_profile(profile: Profile) -> None:
         "ICCID": profile.iccid,
         "activation code": profile.activation_code,
         "QR code": profile.qr_code_url,
+        "install page": profile.install_page_url,
         "iPhone": links and links.ios,
         "Android": links and links.android,
     }

@@ -42,7 +42,7 @@ class Session:
     def setting(self, name: str) -> str:
         value = self.environment.get(name)
         if not value:
-            raise NotConfigured(f"set {name} in the environment")
+            raise NotConfigured(f"set {name} in the environment, or run esim-dealer login")
         return value
 
     def show(self, struct: msgspec.Struct) -> None:

@@ -1,4 +1,4 @@
-"""`esim-dealer webhook`: the callback URL, its deliveries, and single webhooks."""
+"""`esim-dealer webhook | events`: the callback URL, single webhooks, and the events sent."""
 
 import argparse
 import itertools
@@ -26,23 +26,19 @@ ANSWER_SECONDS = 10.0  # how long the service waits for a receiver
 
 
 def add_commands(commands: Commands) -> None:
-    actions = commands.group("webhook", "the callback URL, its deliveries, and single webhooks")
+    actions = commands.group("webhook", "the callback URL, and single webhooks")
     actions.add("show", show, "show the callback URL and the state of its deliveries")
 
     command = actions.add("set", set_url, "set the callback URL")
     command.add_argument("url", nargs="?", metavar="URL")
     command.add_argument("--none", action="store_true", help="stop sending events")
+    command.add_argument(
+        "--standard-headers",
+        action=argparse.BooleanOptionalAction,
+        help="whether events carry the headers of standard-webhooks too (default: as it is)",
+    )
 
     actions.add("test", test, "have the service send a sample event to the callback URL")
-
-    command = actions.add("deliveries", deliveries, "list deliveries, newest first")
-    command.add_argument("--status", choices=get_args(DeliveryState))
-    command.add_argument("--order", metavar="ORDER_NO")
-    command.add_argument("--event", choices=get_args(EventType))
-    add_limit(command)
-
-    command = actions.add("resend", resend, "have a delivery sent once more")
-    command.add_argument("delivery_id", metavar="ID", help="its RT-Delivery-ID")
 
     command = actions.add("verify", verify, "check a received webhook, and say what is wrong with it")
     command.add_argument("body", type=Path, metavar="BODYFILE", help="the body as received; - for standard input")
@@ -57,6 +53,19 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--order", metavar="ORDER_NO", help="its orderNo (default: TEST and the time)")
     command.add_argument("--delivery-id", metavar="ID", help="send the same id again to repeat an event (default: new)")
 
+    actions = commands.group("events", "the events sent to your callback URL")
+    command = actions.add("list", deliveries, "list events and how they were delivered, newest first")
+    command.add_argument("--status", choices=get_args(DeliveryState))
+    command.add_argument("--order", metavar="ORDER_NO")
+    command.add_argument("--event", choices=get_args(EventType))
+    add_limit(command)
+
+    command = actions.add("resend", resend, "have events sent once more")
+    command.add_argument("delivery_ids", nargs="*", metavar="ID", help="its RT-Delivery-ID; several may be given")
+    command.add_argument("--order", metavar="ORDER_NO", help="all events of this order")
+    command.add_argument("--failed", action="store_true", help="all events that no receiver took")
+    add_limit(command)
+
 
 def show(session: Session, _: argparse.Namespace) -> None:
     session.show(session.dealer.webhook())
@@ -65,7 +74,7 @@ def show(session: Session, _: argparse.Namespace) -> None:
 def set_url(session: Session, options: argparse.Namespace) -> None:
     if bool(options.url) == options.none:
         raise ValueError("webhook set takes a URL, or --none to send no events")
-    session.show(session.dealer.set_webhook(options.url))
+    session.show(session.dealer.set_webhook(options.url, standard_headers=options.standard_headers))
 
 
 def test(session: Session, _: argparse.Namespace) -> int:
@@ -82,7 +91,15 @@ def deliveries(session: Session, options: argparse.Namespace) -> None:
 
 
 def resend(session: Session, options: argparse.Namespace) -> None:
-    _show_deliveries(session, [session.dealer.resend(options.delivery_id)])
+    ids = options.delivery_ids
+    if bool(ids) == bool(options.order or options.failed):
+        raise ValueError("events resend takes IDs, or --order ORDER_NO and --failed")
+    if not ids:
+        chosen = filters(order_no=options.order, status="FAILED" if options.failed else None)
+        found = session.dealer.iter_deliveries(page_size(options.limit), **chosen)
+        newest = itertools.islice((each for each in found if each.trigger != "TEST"), options.limit)
+        ids = [delivery.delivery_id for delivery in newest][::-1]  # oldest first
+    _show_deliveries(session, [session.dealer.resend(delivery_id) for delivery_id in ids])
 
 
 def verify(session: Session, options: argparse.Namespace) -> int:
@@ -150,13 +167,13 @@ def _show_deliveries(session: Session, deliveries: Iterable[Delivery]) -> None:
             delivery.status,
             delivery.attempt_count,
             delivery.next_attempt_time,
-            _last_answer(delivery),
+            last_answer(delivery),
             ",".join(delivery.change_hints) or None,
         ),
     )
 
 
-def _last_answer(delivery: Delivery) -> str | None:
+def last_answer(delivery: Delivery) -> str | None:
     if not delivery.attempts:
         return None
     last = max(delivery.attempts, key=lambda attempt: attempt.number)

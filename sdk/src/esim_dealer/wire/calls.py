@@ -32,6 +32,7 @@ from esim_dealer.wire.vocabulary import (
     HealthStatus,
     LifecycleStatus,
     LocationType,
+    Open,
     OrderStatus,
     PackageStatus,
     PackageType,
@@ -108,7 +109,7 @@ class Empty(Request):
 
 
 class Health(Answer):
-    status: HealthStatus
+    status: Open[HealthStatus]
     tenant_id: str
     client_name: str
 
@@ -117,7 +118,7 @@ class Health(Answer):
 
 
 class Balance(Answer):
-    account_type: AccountType
+    account_type: Open[AccountType]
     currency: str
     balance: str
     credit_limit: str
@@ -143,7 +144,7 @@ class SubRegion(Answer):
 class Region(Answer):
     region_code: str
     region_name: str
-    type: LocationType
+    type: Open[LocationType]
     continent: str
     package_count: int
     sub_regions: tuple[SubRegion, ...] = ()
@@ -187,28 +188,28 @@ class Package(Answer, kw_only=True):
     slug: str
     package_name: str
     description: str
-    type: PackageType
-    status: PackageStatus
-    location_type: LocationType
+    type: Open[PackageType]
+    status: Open[PackageStatus]
+    location_type: Open[LocationType]
     location_code: str
     locations: tuple[str, ...]
     price: str
     retail_price: str
     currency: str
-    data_type: DataType
+    data_type: Open[DataType]
     data_bytes: int | None
     fup_speed: str | UnsetType = UNSET
     duration: int
-    duration_unit: DurationUnit
+    duration_unit: Open[DurationUnit]
     min_period_num: int
     max_period_num: int
     unused_valid_days: int
-    activation_type: ActivationType
+    activation_type: Open[ActivationType]
     speed: str
     ip_export: str
     top_up_support: bool
     support_top_up_type: int | UnsetType = UNSET
-    top_up_mode: PlanMode | UnsetType = UNSET
+    top_up_mode: Open[PlanMode] | UnsetType = UNSET
     max_quantity: int
     networks: tuple[Network, ...]
     supported_fields: tuple[str, ...]
@@ -270,14 +271,14 @@ class CheckedItem(Answer, kw_only=True):
     period_num: int | UnsetType = UNSET
     price: str | UnsetType = UNSET
     amount: str | UnsetType = UNSET
-    availability: Availability
+    availability: Open[Availability]
     stock: int | UnsetType = UNSET
 
 
 class WouldRefuse(Answer):
     """The envelope that /esim/order would answer now."""
 
-    code: ResultCode
+    code: Open[ResultCode]
     message: str
     data: dict[str, Any]
 
@@ -385,21 +386,24 @@ class Profiles(Answer):
 
 
 class SetWebhook(Request):
-    """`callbackUrl` must be named; "" or null removes it."""
+    """`callbackUrl` must be named; "" or null removes it. Without `standardHeaders` they stay as they are."""
 
     callback_url: Annotated[str, Meta(max_length=512)] | None
+    standard_headers: bool | None = None
 
 
-class Webhook(Answer):
+class Webhook(Answer, kw_only=True):
     callback_url: str
     enabled: bool
+    standard_headers: bool = False
     update_time: datetime | UnsetType = UNSET
 
 
-class WebhookState(Answer):
+class WebhookState(Answer, kw_only=True):
     callback_url: str
     enabled: bool
-    state: EndpointState
+    standard_headers: bool = False
+    state: Open[EndpointState]
     consecutive_failures: int
     last_success_time: datetime | UnsetType = UNSET
 
@@ -413,7 +417,7 @@ class WebhookTest(Answer, kw_only=True):
     delivered: bool
     http_status: int | UnsetType = UNSET
     duration_ms: int
-    error: AttemptError | UnsetType = UNSET
+    error: Open[AttemptError] | UnsetType = UNSET
 
 
 # /webhook/delivery/list, /webhook/delivery/resend
@@ -439,7 +443,7 @@ class Attempt(Answer, kw_only=True):
     time: datetime
     http_status: int | UnsetType = UNSET
     duration_ms: int
-    error: AttemptError | UnsetType = UNSET
+    error: Open[AttemptError] | UnsetType = UNSET
     answer_head: str | UnsetType = UNSET
 
 
@@ -448,11 +452,11 @@ class Delivery(Answer, kw_only=True):
 
     delivery_id: str
     order_no: str
-    event_type: EventType
-    trigger: DeliveryTrigger
-    status: DeliveryState
+    event_type: Open[EventType]
+    trigger: Open[DeliveryTrigger]
+    status: Open[DeliveryState]
     order_version: int
-    change_hints: tuple[ChangeHint, ...] = ()
+    change_hints: tuple[Open[ChangeHint], ...] = ()
     attempt_count: int
     next_attempt_time: datetime | UnsetType = UNSET
     create_time: datetime
@@ -500,7 +504,7 @@ class RefundOrder(Request):
 
 class RefundedItem(Answer):
     item_no: str
-    refund_status: RefundItemStatus
+    refund_status: Open[RefundItemStatus]
     profile_ids: tuple[int, ...]
     iccids: tuple[str, ...]
 
@@ -511,7 +515,7 @@ class Refund(Answer):
     refund_no: str
     order_no: str
     transaction_id: str
-    status: RefundStatus
+    status: Open[RefundStatus]
     refund_amount: str
     total_refund_amount: str
     currency: str
@@ -531,9 +535,9 @@ class Voided(Answer, kw_only=True):
     item_no: str
     profile_id: int
     iccid: str | UnsetType = UNSET
-    async_status: AsyncStatus
+    async_status: Open[AsyncStatus]
     cancelled: bool
-    lifecycle_status: LifecycleStatus
+    lifecycle_status: Open[LifecycleStatus]
 
 
 # /esim/profile/suspend, /esim/profile/unsuspend
@@ -548,9 +552,9 @@ class Suspended(Answer, kw_only=True):
     item_no: str
     profile_id: int
     iccid: str
-    async_status: AsyncStatus
+    async_status: Open[AsyncStatus]
     cancelled: bool
-    lifecycle_status: LifecycleStatus
+    lifecycle_status: Open[LifecycleStatus]
     suspended: bool
 
 
@@ -568,8 +572,8 @@ class Usage(Answer, kw_only=True):
 
     profile_id: int
     iccid: str
-    lifecycle_status: LifecycleStatus
-    plan_use_status: PlanUseStatus
+    lifecycle_status: Open[LifecycleStatus]
+    plan_use_status: Open[PlanUseStatus]
     plan_use_start_time: datetime | UnsetType = UNSET
     plan_use_end_time: datetime | UnsetType = UNSET
     data_total_bytes: int | None
@@ -599,8 +603,8 @@ class Sms(Answer, kw_only=True):
     """`failReason` where `status` is FAILED."""
 
     sms_no: str
-    status: SmsStatus
-    fail_reason: SmsFailReason | UnsetType = UNSET
+    status: Open[SmsStatus]
+    fail_reason: Open[SmsFailReason] | UnsetType = UNSET
     duplicate: bool
 
 
@@ -628,7 +632,7 @@ class Entry(Answer, kw_only=True):
     """One movement of money. `amount` is signed; the entries of a wallet sum to its balance."""
 
     entry_no: str
-    entry_type: EntryType
+    entry_type: Open[EntryType]
     amount: str
     balance_after: str
     currency: str
@@ -671,7 +675,7 @@ class Topup(Answer, kw_only=True):
     transaction_id: str
     amount: str
     currency: str
-    status: TopupStatus
+    status: Open[TopupStatus]
     reject_reason: str | UnsetType = UNSET
     create_time: datetime
     review_time: datetime | UnsetType = UNSET

@@ -51,6 +51,7 @@ _PROFILE = Profile(
     profile_id="217325730000087",
     iccid="8999900000000000410",
     qr_code_url="https://api.example.com/qr/10001/217325730000087/q7Jx2mVt9ZbK4nRw",
+    install_page_url="https://api.example.com/i/10001-217325730000087-q7Jx2mVt9ZbK4nRw",
     activation_code="LPA:1$smdp.example.com$TN2026-11200815-30AB41",
     smdp_address="smdp.example.com",
     matching_id="TN2026-11200815-30AB41",

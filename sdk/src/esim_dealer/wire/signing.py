@@ -2,9 +2,13 @@
 
 stringToSign = RT-Timestamp + RT-RequestID + RT-AccessCode + rawBody
 X-Signature  = lowercase hex of HMAC-SHA256(key = AppSecret, message = stringToSign), both as UTF-8
+
+Webhooks may also carry the headers of standard-webhooks, signed with the same AppSecret (specification 6.6).
 """
 
+import base64
 import hmac
+from collections.abc import Sequence
 
 ACCESS_CODE = "RT-AccessCode"
 REQUEST_ID = "RT-RequestID"
@@ -15,6 +19,7 @@ PREVIOUS_SIGNATURE = "X-Signature-Previous"  # webhooks, during the overlap afte
 DELIVERY_ID = "RT-Delivery-ID"
 DELIVERY_ATTEMPT = "RT-Delivery-Attempt"
 ORDER_VERSION = "RT-Order-Version"
+STANDARD_ID, STANDARD_TIMESTAMP, STANDARD_SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
 TEST = "RT-Test"  # a sample event that /webhook/test sent
 TRACE_ID = "X-Trace-Id"
 
@@ -34,6 +39,23 @@ def signed_headers(app_key: str, secret: bytes, body: bytes, *, timestamp_ms: in
         TIMESTAMP: timestamp,
         SIGNATURE: signature(secret, timestamp.encode(), request_id.encode(), app_key.encode(), body),
     }
+
+
+def standard_headers(message_id: str, seconds: int, body: bytes, secrets: Sequence[bytes]) -> dict[str, str]:
+    """The headers of standard-webhooks, with one signature for each secret. Libraries take a secret as
+    `standard_secret` writes it."""
+    message = f"{message_id}.{seconds}.".encode() + body
+    digests = [hmac.digest(secret, message, "sha256") for secret in secrets]
+    return {
+        STANDARD_ID: message_id,
+        STANDARD_TIMESTAMP: str(seconds),
+        STANDARD_SIGNATURE: " ".join(f"v1,{base64.b64encode(digest).decode()}" for digest in digests),
+    }
+
+
+def standard_secret(secret: str) -> str:
+    """An AppSecret as libraries of standard-webhooks take it."""
+    return f"whsec_{base64.b64encode(secret.encode()).decode()}"
 
 
 def matches(expected: str, given: str) -> bool:

@@ -15,6 +15,7 @@ from esim_dealer.wire.vocabulary import (
     EventType,
     ItemStatus,
     LifecycleStatus,
+    Open,
     OrderStatus,
     OrderType,
     PackageType,
@@ -36,11 +37,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One plan of an eSIM: the one it was sold with, or a recharge (specification 4.14)."""
 
     plan_no: int
-    type: PackageType
-    mode: PlanMode | UnsetType = UNSET
+    type: Open[PackageType]
+    mode: Open[PlanMode] | UnsetType = UNSET
     package_code: str
     order_no: str
-    status: PlanStatus
+    status: Open[PlanStatus]
     data_total_bytes: int | UnsetType | None = UNSET
     data_usage_bytes: int = 0
     start_time: datetime | UnsetType = UNSET
@@ -53,14 +54,15 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     profile_id: str
     iccid: str | UnsetType = UNSET
     qr_code_url: str | UnsetType = UNSET
+    install_page_url: str | UnsetType = UNSET
     activation_code: str | UnsetType = UNSET
     smdp_address: str | UnsetType = UNSET
     matching_id: str | UnsetType = UNSET
     install_urls: InstallUrls | UnsetType = UNSET
-    lifecycle_status: LifecycleStatus
+    lifecycle_status: Open[LifecycleStatus]
     esim_status: str | UnsetType = UNSET
     smdp_status: str | UnsetType = UNSET
-    plan_use_status: PlanUseStatus
+    plan_use_status: Open[PlanUseStatus]
     plan_use_start_time: datetime | UnsetType = UNSET
     plan_use_end_time: datetime | UnsetType = UNSET
     data_usage_bytes: int | UnsetType = UNSET
@@ -72,6 +74,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     suspended_at: datetime | UnsetType = UNSET
     plans: tuple[Plan, ...] | UnsetType = UNSET
 
+    @property
+    def id(self) -> int:
+        """The profileId as a number, as the answers of refund, cancel and usage have it. Calls take either."""
+        return int(self.profile_id)
+
 
 class AddedPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A recharge of an eSIM that was sold before: the plan it adds."""
@@ -79,7 +86,7 @@ class AddedPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     profile_id: str
     iccid: str | UnsetType = UNSET
     plan_no: int
-    status: PlanStatus
+    status: Open[PlanStatus]
 
 
 class OrderItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -90,7 +97,7 @@ class OrderItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     package_code: str
     quantity: int
     period_num: int | UnsetType = UNSET
-    item_status: ItemStatus
+    item_status: Open[ItemStatus]
     profiles: tuple[Profile, ...] | UnsetType = UNSET
     top_up: AddedPlan | UnsetType = UNSET
 
@@ -102,19 +109,19 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     a JSON number, `amount` a decimal string.
     """
 
-    event_type: EventType | UnsetType = UNSET
-    order_type: OrderType | UnsetType = UNSET
+    event_type: Open[EventType] | UnsetType = UNSET
+    order_type: Open[OrderType] = "BASE"
     transaction_id: str
     order_no: str
     order_id: int
-    pay_status: PayStatus
-    delivery_status: DeliveryStatus | UnsetType = UNSET
-    order_status: OrderStatus
+    pay_status: Open[PayStatus]
+    delivery_status: Open[DeliveryStatus]
+    order_status: Open[OrderStatus]
     currency: str
-    amount: str | UnsetType = UNSET
+    amount: str
     refund_amount: Decimal | UnsetType = UNSET
-    change_hints: tuple[ChangeHint, ...] | UnsetType = UNSET
-    items: tuple[OrderItem, ...] = ()
+    change_hints: tuple[Open[ChangeHint], ...] | UnsetType = UNSET
+    items: tuple[OrderItem, ...]
     duplicate: bool | UnsetType = UNSET
-    create_time: datetime | UnsetType = UNSET
-    update_time: datetime | UnsetType = UNSET
+    create_time: datetime
+    update_time: datetime

@@ -1,6 +1,18 @@
 """Which words may stand in a call, an answer or an event? (specification 2, 3, 6 and 7)"""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+if TYPE_CHECKING:
+    _T = TypeVar("_T")
+    Open = _T | str
+    """A word of an answer or an event: one of these today. A newer service may send others, so a type checker asks for
+    the case of any text; what is sent, and the documented schema, have these words only."""
+else:
+
+    class Open:
+        def __class_getitem__(cls, words: Any) -> Any:
+            return words
+
 
 EventType = Literal["ORDER_PAID", "DELIVERY_UPDATED", "REFUND_COMPLETED"]
 ChangeHint = Literal[
@@ -70,6 +82,8 @@ AttemptError = Literal[
     "INTERNAL",
 ]
 EndpointState = Literal["ACTIVE", "DISABLED", "NOT_SET"]
+NoticeType = Literal["LOW_BALANCE", "TOPUP_REVIEWED", "RECEIVER_FAILING", "PRICE_CHANGED", "PLANS_ENDING", "TEST"]
+Scope = Literal["read", "order", "money"]
 SmsStatus = Literal["PENDING", "SENT", "FAILED"]
 SmsFailReason = Literal["NOT_SENT", "UNKNOWN"]
 
@@ -107,6 +121,7 @@ ResultCode = Literal[
     "101004",
     "101005",
     "101006",
+    "101007",
     "101013",
     "900001",
     "900002",

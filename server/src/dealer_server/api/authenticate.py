@@ -4,8 +4,9 @@ import hashlib
 import hmac
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
+from uuid import uuid4
 
 from dealer_server.api.admission import Admission, LocalAdmission, SharedAdmission
 from dealer_server.clock import Clock
@@ -83,7 +84,8 @@ def refuse_content_type(head: Head, body: bytes) -> refusal.Refusal | None:
 
 
 class Authenticator:
-    """Decides whose call it is, and lets each request id and each tenant's calls a second in."""
+    """Decides whose call it is, and lets each request id and each tenant's calls a second in. `used` receives of each
+    well signed call the AppKey and the address."""
 
     def __init__(
         self,
@@ -92,12 +94,14 @@ class Authenticator:
         admission: LocalAdmission | SharedAdmission,
         clock: Clock,
         trusted_proxies: Sequence[access.Network],
+        used: Callable[[str, str], None],
     ):
         self._cache = cache
         self._master_keys = master_keys
         self._admission = admission
         self._clock = clock
         self._trusted = trusted_proxies
+        self._used = used
         self._sealed_unused_secret = master_keys.seal(_UNUSED_SECRET, _UNUSED_CONTEXT)
 
     async def authenticate(
@@ -105,15 +109,8 @@ class Authenticator:
     ) -> tuple[Caller, Allowance | None]:
         """The caller of a well signed, fresh call, and its rate limit. `writes`: the call changes something.
         Raises Refusal and DatabaseLost."""
-        address = peer
-        if self._trusted:
-            address = access.client_address(peer, head.forwarded_for, self._trusted)
         now = time.monotonic()
-        blocked = self._admission.authentication_blocked(address, now)
-        if blocked:
-            raise refusal.RateExceeded(
-                "too many failed authentications from your address", retry_after=math.ceil(blocked)
-            )
+        address = self._address(head, peer, now)
         values = head.values
         signature = values[SIGNATURE] if values[SIGNATURE] is not None else values[ALIAS]
         app_key, request_id, timestamp = values[ACCESS_CODE], values[REQUEST_ID], values[TIMESTAMP]
@@ -136,10 +133,7 @@ class Authenticator:
             self._verify_in_vain(timestamp, request_id, app_key, body)
             self._admission.failed_authentication(address, now)
             raise refusal.AppKeyUnknown
-        if not caller.access.active:
-            raise refusal.TenantDisabled
-        if caller.allowed and (why := access.refuse_address(address, caller.allowed)):
-            raise why
+        _refuse_caller(caller, address)
         wall = self._clock().timestamp()
         if why := access.refuse_timestamp(int(timestamp), int(wall * 1000)):
             raise why
@@ -148,7 +142,56 @@ class Authenticator:
             raise refusal.SignatureMismatch(
                 data={"bodyLength": len(body), "bodySha256": hashlib.sha256(body).hexdigest()}
             )
+        self._used(key, address)
         return caller, await self._admit(caller, key, request_id, now, wall, writes)
+
+    def known_caller(self, head: Head) -> Caller | None:
+        """Who has the AppKey that a call names, where that is in memory; it proves nothing yet."""
+        app_key = head.values[ACCESS_CODE]
+        return self._cache.caller(app_key.decode("latin-1")) if app_key is not None else None
+
+    async def named_caller(self, head: Head, peer: str) -> Caller:
+        """Who has the AppKey that a call names, which proves nothing yet. Raises 101013, 000101, 000102, 101005 and
+        DatabaseLost."""
+        now = time.monotonic()
+        address = self._address(head, peer, now)
+        app_key = head.values[ACCESS_CODE]
+        if app_key is None:
+            raise refusal.HeaderMissing(f"{signing.ACCESS_CODE} is missing: your AppKey")
+        if head.doubled == ACCESS_CODE:
+            raise refusal.HeaderMalformed(f"{signing.ACCESS_CODE} was sent twice")
+        key = app_key.decode() if access.is_app_key(app_key) else ""
+        caller = (self._cache.caller(key) or await self._cache.load_caller(key)) if key else None
+        if caller is None:
+            self._admission.failed_authentication(address, now)
+            raise refusal.AppKeyUnknown
+        return caller
+
+    async def admit_by_address(
+        self, caller: Caller, head: Head, peer: str, writes: bool
+    ) -> tuple[Caller, Allowance | None]:
+        """Lets a call in that names its AppKey and is not signed: it must come from an address of an allowlist. Raises
+        Refusal and DatabaseLost."""
+        now = time.monotonic()
+        address = self._address(head, peer, now)
+        if not caller.from_some:
+            raise refusal.AddressNotAllowed("calls that are not signed need an allowlist of addresses; none is set")
+        _refuse_caller(caller, address)
+        self._used(caller.app_key, address)
+        wall = self._clock().timestamp()
+        return caller, await self._admit(caller, caller.app_key, uuid4().hex.encode(), now, wall, writes)
+
+    def _address(self, head: Head, peer: str, now: float) -> str:
+        """Where a call comes from. Raises 101013 where too many from there were not authentic."""
+        address = peer
+        if self._trusted:
+            address = access.client_address(peer, head.forwarded_for, self._trusted)
+        blocked = self._admission.authentication_blocked(address, now)
+        if blocked:
+            raise refusal.RateExceeded(
+                "too many failed authentications from your address", retry_after=math.ceil(blocked)
+            )
+        return address
 
     async def _admit(
         self, caller: Caller, app_key: str, request_id: bytes, now: float, wall: float, writes: bool
@@ -178,6 +221,14 @@ class Authenticator:
         """Takes as long as verifying a known AppKey: the time must not reveal which AppKeys exist."""
         secret = self._master_keys.open(self._sealed_unused_secret, _UNUSED_CONTEXT)
         hmac.digest(secret, timestamp + request_id + app_key + body, "sha256")
+
+
+def _refuse_caller(caller: Caller, address: str) -> None:
+    """Raises 101006, 101002."""
+    if not caller.access.active:
+        raise refusal.TenantDisabled
+    if caller.from_some and (why := caller.refuse_address(address)):
+        raise why
 
 
 class TooManyCalls(refusal.RateExceeded):

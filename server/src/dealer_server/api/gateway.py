@@ -1,31 +1,58 @@
 """How is a call of the API handled? The checks of specification 5.4 in their order, then the operation, then the reply.
 
 An ASGI application. Paths are looked up in a table: a router and middleware cost more than most operations. Paths
-outside /open-api/ go to the pages.
+outside the gateway's prefix go on, to another gateway or to the pages. How calls and answers are written is the
+dialect's: our own (api/own_dialect.py) or that of the RT face (api/rt/dialect.py).
 """
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
 from dealer_server.api import authenticate, parameters, replies
-from dealer_server.api.authenticate import Authenticator
 from dealer_server.api.listener import REPLY
 from dealer_server.api.routes import BoundRoute
+from dealer_server.api.served_calls import CallSample
 from dealer_server.db.errors import DatabaseLost, StatementTimeout
+from dealer_server.operations.cache import Caller
 from dealer_server.rules import refusal
 from dealer_server.rules.access import access
 from dealer_server.rules.access.rate_limit import Allowance
-from esim_dealer.wire import envelope
+from dealer_server.rules.access.scopes import refuse_scope
 from esim_dealer.wire.calls import MAX_BODY_BYTES
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 log = structlog.get_logger()
-encode = envelope.encoder.encode
+
+
+class Dialect(Protocol):
+    """How calls are let in and answered below `prefix`."""
+
+    prefix: bytes
+
+    def refuse_content_type(self, head: authenticate.Head, body: bytes) -> refusal.Refusal | None: ...
+
+    async def authenticate(
+        self, head: authenticate.Head, peer: str, body: bytes, writes: bool
+    ) -> tuple[Caller, Allowance | None]:
+        """Raises Refusal, DatabaseLost."""
+        ...
+
+    def succeeded(
+        self, answer: Any, trace: bytes, request_id: bytes | None, allowance: Allowance | None
+    ) -> tuple[bytes, Sequence[bytes]]:
+        """The header lines, and the body in parts."""
+        ...
+
+    def failed(
+        self, why: refusal.Refusal | None, trace: bytes, request_id: bytes | None, allowance: Allowance | None
+    ) -> tuple[int, bytes, bytes]:
+        """Status, header lines and body; without a refusal those of 000001."""
+        ...
 
 
 class ClientGone(Exception):
@@ -34,21 +61,26 @@ class ClientGone(Exception):
 
 class Gateway:
     """`refused` receives each refused call: why, its scope, headers, body (None: not read) and trace id. `answered`
-    receives of each other call whether it writes, the seconds from its last byte to its answer, and the status."""
+    receives of each other call whether it writes, the seconds from its last byte to its answer, and the status.
+    `sample` is asked of each call that succeeds whether it keeps it."""
 
     def __init__(
         self,
-        authenticator: Authenticator,
+        dialect: Dialect,
         routes: Mapping[bytes, BoundRoute],
         pages: Any,
         refused: Callable[[refusal.Refusal, Scope, authenticate.Head, bytes | None, bytes], None],
         answered: Callable[[bool, float, int], None],
+        counted: Callable[[str, str, float], None],
+        sample: CallSample,
     ):
-        self._authenticator = authenticator
+        self._dialect = dialect
         self._routes = routes
         self._pages = pages
         self._refused = refused
         self._answered = answered
+        self._counted = counted
+        self._sample = sample
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -57,47 +89,58 @@ class Gateway:
         route = self._routes.get(path)
         # The reply holds the scope: left in it, the scope would be freed by the cycle collector only.
         reply = scope.pop(REPLY, None)
-        if route is None and not path.startswith(b"/open-api/"):
+        if route is None and not path.startswith(self._dialect.prefix):
             await self._pages(scope, receive, send)
             return
         mark_authenticated = scope.pop(access.AUTHENTICATED, None)
         trace = replies.trace_id()
         head = authenticate.read_head(scope["headers"])
-        request_id = head.values[authenticate.REQUEST_ID]
-        if request_id is not None and not access.is_request_id(request_id):
-            request_id = None
-        allowance: Allowance | None = None
-        writing = False
-        body = None
+        request_id = _request_id(head)
+        writing, body, code, served, allowance = False, None, "000000", None, None
         began = perf_counter()
         try:
-            body = await _checked_body(route, scope, head, receive)
+            body = await _checked_body(route, scope, head, receive, self._dialect)
             began = perf_counter()
             assert route is not None
-            caller, allowance = await self._authenticator.authenticate(head, _peer(scope), body, route.writes)
+            caller, allowance = await self._dialect.authenticate(head, _peer(scope), body, route.writes)
             if mark_authenticated is not None:
                 mark_authenticated()
+            if route.scope not in caller.scopes and (lacks := refuse_scope(route.path, route.scope, caller.scopes)):
+                raise lacks
             call = parameters.decode(route.decode, body)
             writing = route.writes
             answer = await route.run(caller, call)
-            parts = envelope.success(answer if type(answer) is bytes else encode(answer))
-            status, lines = 200, replies.success_head(sum(map(len, parts)), trace, request_id or b"", allowance)
+            lines, parts = self._dialect.succeeded(answer, trace, request_id, allowance)
+            status, served = 200, (caller.tenant_id, len(body), sum(map(len, parts)))
         except ClientGone:
             return
         except Exception as error:
             if isinstance(error, authenticate.TooManyCalls):
                 allowance = error.allowance
             why = _refusal_of(error, writing)
-            status, lines, *parts = replies.failed(why, trace, request_id, allowance)
+            code = "000001" if why is None else why.code
+            status, lines, *parts = self._dialect.failed(why, trace, request_id, allowance)
             if why is None:
                 log.exception("unexpected", trace_id=trace.decode(), path=path.decode("latin-1"))
             elif why is error:
                 self._refused(why, scope, head, body, trace)
-        if status == 200 or status >= 500:
-            self._answered(writing, perf_counter() - began, status)
+        self._count(route, writing, code, perf_counter() - began, status)
         if reply is None or not reply(status, lines, parts):
             await send({"type": "http.response.start", "status": status, "headers": replies.headers(lines)})
             await send({"type": "http.response.body", "body": b"".join(parts)})
+        if served is not None and self._sample.wants(served[0]):
+            self._sample.keep(scope, head, trace, began, *served)
+
+    def _count(self, route: BoundRoute | None, writing: bool, code: str, seconds: float, status: int) -> None:
+        self._counted("" if route is None else route.path, code, seconds)
+        if status == 200 or status >= 500:
+            self._answered(writing, seconds, status)
+
+
+def _request_id(head: authenticate.Head) -> bytes | None:
+    """The caller's own, if it has the form of one."""
+    given = head.values[authenticate.REQUEST_ID]
+    return given if given is not None and access.is_request_id(given) else None
 
 
 def _refusal_of(error: Exception, writing: bool) -> refusal.Refusal | None:
@@ -111,7 +154,9 @@ def _refusal_of(error: Exception, writing: bool) -> refusal.Refusal | None:
     return None
 
 
-async def _checked_body(route: BoundRoute | None, scope: Scope, head: authenticate.Head, receive: Receive) -> bytes:
+async def _checked_body(
+    route: BoundRoute | None, scope: Scope, head: authenticate.Head, receive: Receive, dialect: Dialect
+) -> bytes:
     """The body, after the checks that need no credentials: path, query string, method, size, content type."""
     if route is None:
         raise refusal.PathUnknown
@@ -122,7 +167,7 @@ async def _checked_body(route: BoundRoute | None, scope: Scope, head: authentica
     if why := authenticate.refuse_size(head):
         raise why
     body = await _read(receive)
-    if why := authenticate.refuse_content_type(head, body):
+    if why := dialect.refuse_content_type(head, body):
         raise why
     return body
 

@@ -1,4 +1,4 @@
-"""What is served without signing: QR codes, the OpenAPI document, and whether this process is alive."""
+"""What is served without signing: QR codes, install pages, the OpenAPI document, and whether this process is alive."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -10,6 +10,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from dealer_server.api import replies
+from dealer_server.api.install_page.routes import Show, install_page_route
+from dealer_server.api.qr_links import CodeOf, Draw, qr_route
 from dealer_server.api.status import readiness
 from dealer_server.db.errors import DatabaseLost
 from dealer_server.rules import refusal
@@ -17,14 +19,18 @@ from dealer_server.rules.access import access
 from esim_dealer.wire import signing
 
 log = structlog.get_logger()
-CodeOf = Callable[[int, int, str], Awaitable[str | None]]
-Draw = Callable[[str], bytes]
 
 
 def pages(
-    document: Callable[[], bytes], code_of: CodeOf, svg: Draw, png: Draw, not_ready: Callable[[], Sequence[str]]
+    document: Callable[[], bytes],
+    code_of: CodeOf,
+    svg: Draw,
+    png: Draw,
+    not_ready: Callable[[], Sequence[str]],
+    install_page: Show,
 ) -> Starlette:
-    """`code_of` gives a profile's activation code when the token fits; `svg` and `png` draw it."""
+    """`code_of` gives a profile's activation code when the token fits; `svg` and `png` draw it, in a size in pixels
+    or, for None, as large as they like. `install_page`: what an install page shows."""
 
     async def openapi(_: Request) -> Response:
         return Response(document(), media_type="application/json")
@@ -34,25 +40,6 @@ def pages(
 
     async def ready(_: Request) -> Response:
         return readiness(not_ready())
-
-    async def qr(request: Request) -> Response:
-        """An image that installs the eSIM: PNG, or SVG where the address ends so. The token in it is the key."""
-        tenant_id, profile_id = (_number(request.path_params[name]) for name in ("tenant_id", "profile_id"))
-        token, _, kind = request.path_params["token"].partition(".")
-        if tenant_id is None or profile_id is None or kind not in ("", "png", "svg"):
-            return _refused(request, refusal.PathUnknown())
-        code = await code_of(tenant_id, profile_id, token)
-        if code is None:
-            return _refused(request, refusal.PathUnknown())
-        headers = {
-            "Cache-Control": "private, no-store",
-            "X-Content-Type-Options": "nosniff",
-            "Referrer-Policy": "no-referrer",
-            "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
-        }
-        if kind == "svg":
-            return Response(svg(code), media_type="image/svg+xml", headers=headers)
-        return Response(png(code), media_type="image/png", headers=headers)
 
     async def unknown(request: Request, _: Exception) -> Response:
         return _refused(request, refusal.PathUnknown())
@@ -64,8 +51,10 @@ def pages(
         routes=[
             Route("/openapi.json", openapi, methods=["GET"]),
             Route("/healthz", alive, methods=["GET"]),
+            Route("/livez", alive, methods=["GET"]),
             Route("/readyz", ready, methods=["GET"]),
-            Route("/qr/{tenant_id}/{profile_id}/{token}", qr, methods=["GET"]),
+            qr_route(code_of, svg, png, _refused),
+            install_page_route(install_page),
         ],
         exception_handlers={404: unknown, 405: unknown, DatabaseLost: lost, Exception: _unexpected},
     )
@@ -89,11 +78,6 @@ def _browser_at_root(scope: Any) -> bool:
     if scope["raw_path"] != b"/" or scope["method"] not in ("GET", "HEAD"):
         return False
     return any(b"text/html" in value.lower() for name, value in scope["headers"] if name == b"accept")
-
-
-def _number(text: str) -> int | None:
-    """An id; None for text that cannot be one."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 16 else None
 
 
 def _refused(request: Request, why: refusal.Refusal) -> Response:

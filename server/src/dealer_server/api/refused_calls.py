@@ -55,6 +55,7 @@ _CHECKS: Mapping[str, str] = {
     "101001": "timestamp",
     "101003": "signature",
     "101004": "request id",
+    "101007": "scope",
     "000104": "JSON",
 }
 log = structlog.get_logger(__name__)
@@ -222,7 +223,7 @@ def _text(value: bytes, length: int) -> str:
 
 def _body_head(path: bytes, body: bytes) -> bytes:
     """Nothing of an SMS: its text stands in no log."""
-    return b"" if path.endswith(SMS.path.encode()) else _hidden(body[:HEAD_BYTES])
+    return b"" if path.endswith((SMS.path.encode(), b"/esim/sendSms")) else _hidden(body[:HEAD_BYTES])
 
 
 def _hidden(value: bytes) -> bytes:

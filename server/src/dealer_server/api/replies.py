@@ -25,9 +25,11 @@ def trace_id() -> bytes:
     return b"%s-%x" % (_process, next(_calls))
 
 
-def success_head(length: int, trace: bytes, request_id: bytes, allowance: Allowance | None) -> bytes:
-    """The header lines of a success."""
-    head = b"%brt-requestid: %b\r\n" % (_common(length, trace), request_id)
+def head_lines(length: int, trace: bytes, request_id: bytes | None, allowance: Allowance | None) -> bytes:
+    """The header lines of a success, with which those of every answer begin."""
+    head = _common(length, trace)
+    if request_id is not None:
+        head += b"rt-requestid: %b\r\n" % request_id
     return head if allowance is None else head + _rate(allowance)
 
 
@@ -36,14 +38,21 @@ def refused(
 ) -> tuple[int, bytes, bytes]:
     """Status, header lines and body of a refusal."""
     body = error_body(why.code, why.message, why.data)
-    head = _error_head(body, trace, request_id, allowance)
+    return STATUS[why.code], refusal_head(why, len(body), trace, request_id, allowance), body
+
+
+def refusal_head(
+    why: refusal.Refusal, length: int, trace: bytes, request_id: bytes | None, allowance: Allowance | None
+) -> bytes:
+    """The header lines of a refusal whose body has this length."""
+    head = head_lines(length, trace, request_id, allowance)
     if why.retry_after is not None:
         head += b"retry-after: %d\r\n" % why.retry_after
     elif STATUS[why.code] == 503:
         head += b"retry-after: 1\r\n"
     if isinstance(why, refusal.MethodNotAllowed):
         head += b"allow: POST\r\n"
-    return STATUS[why.code], head, body
+    return head
 
 
 def failed(
@@ -56,19 +65,12 @@ def failed(
 def unexpected(trace: bytes, request_id: bytes | None, allowance: Allowance | None = None) -> tuple[int, bytes, bytes]:
     """000001: an error of the service. The text is fixed; the trace id finds the error in the logs."""
     body = error_body("000001", "unexpected server error; nothing was done in part", {"traceId": trace.decode()})
-    return STATUS["000001"], _error_head(body, trace, request_id, allowance), body
+    return STATUS["000001"], head_lines(len(body), trace, request_id, allowance), body
 
 
 def headers(head: bytes) -> Headers:
     """Header lines one by one, as ASGI takes them."""
     return [(name, value) for name, _, value in (line.partition(b": ") for line in head.splitlines())]
-
-
-def _error_head(body: bytes, trace: bytes, request_id: bytes | None, allowance: Allowance | None) -> bytes:
-    head = _common(len(body), trace)
-    if request_id is not None:
-        head += b"rt-requestid: %b\r\n" % request_id
-    return head if allowance is None else head + _rate(allowance)
 
 
 def _common(length: int, trace: bytes) -> bytes:

@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from dealer_server.rules import refusal
+from dealer_server.rules.access.scopes import SCOPES
 from dealer_server.rules.refusal import Refusal
 from esim_dealer.wire.vocabulary import SUCCESS_MESSAGE, ResultCode
 
 Schema = Mapping[str, Any]
 _TEXT: Schema = {"type": "string"}
 _COUNT: Schema = {"type": "integer", "minimum": 0}
+_SCOPE: Schema = {"enum": list(SCOPES)}
 
 
 class Described(NamedTuple):
@@ -99,6 +101,16 @@ RESULT_CODES: Mapping[ResultCode, Described] = {
     "101004": _described(401, "RT-RequestID was already used", refusal.RequestIdUsed()),
     "101005": _described(401, "the AppKey is unknown in this environment", refusal.AppKeyUnknown()),
     "101006": _described(403, "the tenant or its credential is disabled", refusal.TenantDisabled()),
+    "101007": _described(
+        403,
+        "the AppKey lacks the operation's scope; `data.requiredScope` names it",
+        refusal.ScopeMissing(
+            "/esim/refund needs an AppKey with the scope money; this one has: read, order",
+            {"requiredScope": "money", "scopes": ["read", "order"]},
+        ),
+        requiredScope={**_SCOPE, "description": "What the operation needs."},
+        scopes={"type": "array", "items": _SCOPE, "description": "What the AppKey has."},
+    ),
     "101013": _described(
         429,
         "too many calls a second, or a second SMS to a profile within a minute",

@@ -1,18 +1,39 @@
-"""Is this worker healthy? `/health`, `/readyz` and `/metrics`, for the operator's monitoring; not for dealers."""
+"""Is this process healthy? `/health`, `/livez`, `/readyz` and `/metrics`, for the operator's monitoring; not for
+dealers."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
 
+from prometheus_client import generate_latest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from dealer_server import metrics
+from dealer_server.api.call_metrics import CallMetrics
 from dealer_server.db.errors import DatabaseLost
 
-PurchasesOpen = Sequence[tuple[str, str, int]]
-Gauges = Callable[[], Awaitable[tuple[Mapping[str, float], PurchasesOpen]]]
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Gauges(NamedTuple):
+    """As the tables have it. `purchases_open`: (supplier, state, count)."""
+
+    webhooks: Mapping[str, float]
+    platform: Mapping[str, float]
+    purchases_open: Sequence[tuple[str, str, int]]
+
+
+class ProcessState(NamedTuple):
+    """Of this process. `not_ready`: why no calls should be sent to it."""
+
+    not_ready: Sequence[str]
+    clock_ahead_seconds: float
+    pools: Mapping[str, metrics.PoolSize]
+
+
+ReadGauges = Callable[[], Awaitable[Gauges]]
 
 
 def readiness(reasons: Sequence[str]) -> Response:
@@ -22,26 +43,46 @@ def readiness(reasons: Sequence[str]) -> Response:
     return JSONResponse({"status": "UP"})
 
 
-def pages(gauges: Gauges, not_ready: Callable[[], Sequence[str]]) -> Starlette:
-    """`gauges` reads the gauges of webhooks, and how many purchases of each supplier are in which state. While the
-    database is lost, /health answers 503."""
+def worker_pages(gauges: ReadGauges, state: Callable[[], ProcessState]) -> Starlette:
+    """While the database is lost, /health answers 503, and /metrics lacks what stands in tables."""
 
     async def health(_: Request) -> Response:
         try:
-            webhooks, purchases = await gauges()
+            found = await gauges()
         except DatabaseLost:
             return JSONResponse({"status": "DOWN", "database": "DOWN"}, 503)
-        counts = [{"supplier": code, "state": state, "count": count} for code, state, count in purchases]
-        return JSONResponse({"status": "UP", "database": "UP", "webhooks": dict(webhooks), "purchasesOpen": counts})
+        counts = [{"supplier": code, "state": state, "count": count} for code, state, count in found.purchases_open]
+        return JSONResponse(
+            {"status": "UP", "database": "UP", "webhooks": dict(found.webhooks), "purchasesOpen": counts}
+        )
 
-    async def prometheus(_: Request) -> Response:
+    async def text() -> bytes:
+        own = generate_latest(metrics.REGISTRY)
         try:
-            webhooks, purchases = await gauges()
+            found = await gauges()
         except DatabaseLost:
-            return Response("the database is lost", 503)
-        return Response(metrics.text(webhooks, purchases), media_type=PROMETHEUS)
+            return own
+        webhooks = {f"webhook_{name}": value for name, value in found.webhooks.items()}
+        return own + metrics.of_tables({**webhooks, **found.platform}, found.purchases_open)
+
+    return _pages(text, state, Route("/health", health))
+
+
+def serve_pages(calls: CallMetrics, state: Callable[[], ProcessState]) -> Starlette:
+    async def text() -> bytes:
+        return calls.text(metrics.BATCHES)
+
+    return _pages(text, state)
+
+
+def _pages(text: Callable[[], Awaitable[bytes]], state: Callable[[], ProcessState], *more: Route) -> Starlette:
+    async def prometheus(_: Request) -> Response:
+        return Response(metrics.of_process(*state()) + await text(), media_type=PROMETHEUS)
+
+    async def live(_: Request) -> Response:
+        return JSONResponse({"status": "UP"})
 
     async def ready(_: Request) -> Response:
-        return readiness(not_ready())
+        return readiness(state().not_ready)
 
-    return Starlette(routes=[Route("/health", health), Route("/readyz", ready), Route("/metrics", prometheus)])
+    return Starlette(routes=[Route("/livez", live), Route("/readyz", ready), Route("/metrics", prometheus), *more])

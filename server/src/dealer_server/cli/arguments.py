@@ -33,13 +33,22 @@ def moment(option: str, text: str | None, now: datetime) -> datetime | None:
 
 def prices(texts: Sequence[str] | None) -> dict[str, str]:
     """PACKAGE=PRICE, PACKAGE=off or PACKAGE=list, by package. Raises SettingsError."""
-    by_package = {}
+    return _pairs("--price", texts, "PACKAGE=PRICE, PACKAGE=off or PACKAGE=list")
+
+
+def columns(texts: Sequence[str] | None) -> dict[str, str]:
+    """COLUMN=TEXT, by column. Raises SettingsError."""
+    return _pairs("--set", texts, "COLUMN=TEXT, such as price=1.80")
+
+
+def _pairs(option: str, texts: Sequence[str] | None, accepted: str) -> dict[str, str]:
+    pairs = {}
     for text in texts or []:
-        package, equals, price = text.partition("=")
+        name, equals, value = text.partition("=")
         if not equals:
-            raise SettingsError(f"--price {text!r}: PACKAGE=PRICE, PACKAGE=off or PACKAGE=list")
-        by_package[package] = price
-    return by_package
+            raise SettingsError(f"{option} {text!r}: {accepted}")
+        pairs[name] = value
+    return pairs
 
 
 def read_file(file: Path) -> bytes:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import getpass
 import inspect
+import json
 import os
 import signal
 import socket
@@ -56,7 +57,7 @@ Context = Annotated[CommandContext, Parameter(parse=False)]
 
 def run(app: App) -> None:
     """Runs the command that the process's arguments name, and ends the process: with the command's exit status, or with
-    status 1 and one line on standard error."""
+    one line on standard error and status 1, 2 where the command line is not understood."""
     try:
         status = _run(app)
     except KeyboardInterrupt:
@@ -65,9 +66,17 @@ def run(app: App) -> None:
         message = _message(error)
         if not message:
             raise
-        print(f"dealer-server: {message.partition(chr(10))[0]}", file=sys.stderr)
-        status = 1
+        _print_error(error, message.partition("\n")[0])
+        status = 2 if isinstance(error, CycloptsError) else 1
     sys.exit(status)
+
+
+def _print_error(error: Exception, message: str) -> None:
+    """With --json an object for programs."""
+    if "--json" in sys.argv[1:]:
+        print(json.dumps({"error": {"type": type(error).__name__, "message": message}}), file=sys.stderr)
+    else:
+        print(f"dealer-server: {message}", file=sys.stderr)
 
 
 def _run(app: App) -> int | None:
@@ -98,6 +107,7 @@ async def _opened_context() -> AsyncIterator[CommandContext]:
     from dealer_server.db.database import Database
     from dealer_server.store import schema
 
+    _use_dev_instance()
     opened = settings.read()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     database = await Database.open(opened.database_url)
@@ -109,6 +119,16 @@ async def _opened_context() -> AsyncIterator[CommandContext]:
         await database.close()
 
 
+def _use_dev_instance() -> None:
+    """Without settings of its own a command works on the `dealer-server dev` that runs."""
+    from dealer_server.dev import instance
+
+    if found := instance.found(os.environ):
+        base_url, given = found
+        os.environ.update(given)
+        print(f"dealer-server: on the instance of `dealer-server dev` at {base_url}", file=sys.stderr)
+
+
 def _message(error: Exception) -> str:
     """What the operator can put right, in words; "" for a defect of the service."""
     import asyncpg
@@ -117,10 +137,10 @@ def _message(error: Exception) -> str:
     from dealer_server.db.sealing import CannotOpen
     from dealer_server.dev.embedded import EmbeddedError
     from dealer_server.operations.errors import OperatorError
-    from dealer_server.store.schema import NewerSchema, OlderSchema
+    from dealer_server.store.schema import NewerSchema, OlderSchema, TablesInUse
 
-    explained = (SettingsError, CannotStart, OperatorError, EmbeddedError, NewerSchema, OlderSchema, CycloptsError)
-    if isinstance(error, explained):
+    ours = (SettingsError, CannotStart, OperatorError, EmbeddedError, CycloptsError)
+    if isinstance(error, (*ours, NewerSchema, OlderSchema, TablesInUse)):
         return str(error)
     if isinstance(error, CannotOpen):
         return f"DEALER_SEALING_KEYS does not open this database's secrets: {error}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dealer_server import settings
 from dealer_server.cli.arguments import moment
 from dealer_server.cli.command import AsJson, Context
-from dealer_server.cli.output import camel_case, print_json, print_table
+from dealer_server.cli.output import for_programs, print_json, print_table
 from dealer_server.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ async def retention(*, as_json: AsJson = False, context: Context) -> None:
             rows.append((days.days if days else 0, kept))
     if as_json:
         for days, kept in rows:
-            print_json({camel_case(name): value for name, value in ({"days": days} | kept._asdict()).items()})
+            print_json(for_programs({"days": days} | kept._asdict()))
         return
     heads = ("kind", "kept", "oldest", "rows", "MiB", "to be visited again", "deleted", "last swept")
     print_table(heads, [_kept(days, kept) for days, kept in rows])

@@ -1,11 +1,13 @@
 """How do commands print? Tables and lines for people, JSON for programs."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
+
+_WIDEST = 10_000
 
 
 class Fault(Protocol):
@@ -33,14 +35,14 @@ def print_result(as_json: bool, fields: Any, line: str) -> None:
 
 
 def print_table(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> None:
-    """As wide as the terminal; 200 columns wide in a file or a pipe."""
+    """As wide as it needs to be: nothing is cut or wrapped that is to be copied."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(*heads, box=None)
     for row in rows:
         table.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    Console(width=Console(width=_WIDEST).measure(table).maximum or 1).print(table)
 
 
 def print_faults(file: Path, faults: Iterable[Fault], kind: str = "") -> None:
@@ -50,7 +52,18 @@ def print_faults(file: Path, faults: Iterable[Fault], kind: str = "") -> None:
         print(f"{':'.join(filter(None, place))}: {kind}{fault.message}", file=sys.stderr)
 
 
-def camel_case(name: str) -> str:
-    """`credit_limit` as on the wire: `creditLimit`."""
+def for_programs(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields for --json, with names as on the wire: `credit_limit` as `creditLimit`, `created_at` as `createTime`,
+    `expires_at` as `expiresTime`. A tenantId is a text, as everywhere."""
+    return {_wire_name(name): _tenant_id(value) if name == "tenant_id" else value for name, value in fields.items()}
+
+
+def _wire_name(name: str) -> str:
+    if name.endswith("_at"):
+        name = f"{name.removesuffix('_at').replace('created', 'create')}_time"
     head, *rest = name.split("_")
     return head + "".join(map(str.capitalize, rest))
+
+
+def _tenant_id(value: object) -> str | None:
+    return None if value is None else str(value)

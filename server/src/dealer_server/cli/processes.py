@@ -42,6 +42,7 @@ async def serve(
     port: int | None = None,
     processes: int | None = None,
     port_per_process: bool | None = None,
+    metrics: str | None = None,
     share_nothing: bool = False,
 ) -> int | None:
     """Serve the API.
@@ -49,11 +50,14 @@ async def serve(
     Args:
         processes: How many processes; several need DEALER_VALKEY_URL. SIGHUP replaces them one after the other.
         port_per_process: Give each process a port of its own, PORT, PORT + 1 and so on, for a proxy in front.
+        metrics: HOST:PORT of /metrics (default 127.0.0.1:9474, where that is free), the next port for each process.
         share_nothing: Allow several serve processes on one database without DEALER_VALKEY_URL: each counts alone.
     """
     from dealer_server.wiring import child, listening
 
-    opened = settings.read(host=host, port=port, processes=processes, port_per_process=port_per_process)
+    opened = settings.read(
+        host=host, port=port, processes=processes, port_per_process=port_per_process, serve_metrics=metrics
+    )
     logs.configure(opened.environment == "production")
     started = child.inherited()
     if started is None and opened.processes > 1:

@@ -57,7 +57,7 @@ def _fields(refund: "Refund") -> dict[str, Any]:
 
     return {
         "refundNo": identity.refund_no(refund.refund_id),
-        "tenantId": refund.tenant_id,
+        "tenantId": str(refund.tenant_id),
         "orderNo": identity.order_no(refund.order_id),
         "status": refund.status,
         "profiles": len(refund.lines),

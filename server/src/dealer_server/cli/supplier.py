@@ -12,7 +12,7 @@ from cyclopts import App, Parameter
 
 from dealer_server.cli.arguments import read_file
 from dealer_server.cli.command import AsJson, CommandContext, Context
-from dealer_server.cli.output import print_json
+from dealer_server.cli.output import print_json, print_result
 from dealer_server.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -25,57 +25,89 @@ _HOP = "SUPPLIER=SKU or SUPPLIER=SKU@COST"
 
 
 @app.command(name="set")
-async def set_supplier(code: str, file: FileOrInput, *, kind: str, context: Context) -> None:
+async def set_supplier(
+    code: str,
+    file: FileOrInput,
+    *,
+    kind: str,
+    keep: Annotated[bool, Parameter(negative="")] = False,
+    as_json: AsJson = False,
+    context: Context,
+) -> None:
     """Add a supplier, or replace the settings of one.
 
     Args:
         code: The name that packages and routes use, such as es2:acme.
         file: The settings as a JSON document; - reads standard input.
         kind: es2plus, rt_upstream or chain.
+        keep: Settings that the document leaves out stay as they are.
     """
     from dealer_server.operations.suppliers.configure import put_supplier
     from dealer_server.operations.suppliers.describe import show_suppliers
 
     document, keys = read_file(file), await context.data_keys()
     database, base_url = context.database, context.settings.base_url
-    await put_supplier(database, keys, code, kind, document, base_url, context.author)
+    await put_supplier(database, keys, code, kind, document, base_url, context.author, keep=keep)
     [shown] = await show_suppliers(database, keys, code)
-    print(f"{code} is set; its messages come to {shown.events}")
+    line = f"{code} is set; its messages come to {shown.events}"
+    print_result(as_json, {"code": code, "kind": kind, "events": shown.events}, line)
 
 
 @app.command(name="pause")
-async def pause_supplier(code: str, *, context: Context) -> None:
+async def pause_supplier(code: str, *, as_json: AsJson = False, context: Context) -> None:
     """Stop buying from a supplier, and stop asking it about earlier purchases, until it is resumed."""
-    await _set_status(context, code, "PAUSED")
+    await _set_status(context, code, "PAUSED", as_json)
 
 
 @app.command(name="resume")
-async def resume_supplier(code: str, *, context: Context) -> None:
+async def resume_supplier(code: str, *, as_json: AsJson = False, context: Context) -> None:
     """Buy from a paused supplier again."""
-    await _set_status(context, code, "ACTIVE")
+    await _set_status(context, code, "ACTIVE", as_json)
 
 
-async def _set_status(context: CommandContext, code: str, status: str) -> None:
+async def _set_status(context: CommandContext, code: str, status: str, as_json: bool) -> None:
     from dealer_server.operations.suppliers.configure import set_supplier_status
 
     await set_supplier_status(context.database, code, status, context.author)
-    print(f"{code} is {status}")
+    print_result(as_json, {"code": code, "status": status}, f"{code} is {status}")
+
+
+@app.command(name="remove")
+async def remove_supplier(code: str, *, as_json: AsJson = False, context: Context) -> None:
+    """Delete a supplier from which nothing was ever bought and to which no package is routed."""
+    from dealer_server.operations.suppliers.configure import remove_supplier
+
+    await remove_supplier(context.database, await context.data_keys(), code, context.author)
+    print_result(as_json, {"code": code}, f"{code} is removed")
 
 
 @app.command(name="route")
-async def set_route(package_code: str, hops: list[str], *, currency: str = "USD", context: Context) -> None:
+async def set_route(
+    package_code: str,
+    hops: list[str],
+    *,
+    currency: str = "USD",
+    margin_floor: str | None = None,
+    as_json: AsJson = False,
+    context: Context,
+) -> None:
     """Set the suppliers of a package, in order of preference.
 
     Args:
         hops: SUPPLIER=SKU, or SUPPLIER=SKU@COST with the unit cost in major units. The next supplier is asked where
             one is out of stock or refuses, but never while it is unknown whether one has bought.
         currency: The currency of the costs.
+        margin_floor: Percent of the price that a purchase must leave, such as 12.5; a supplier that would leave less is
+            skipped. platform: what DEALER_MARGIN_FLOOR_BASIS_POINTS says. Without it the floor stays as it is.
     """
-    from dealer_server.operations.suppliers.configure import set_route
+    from dealer_server.operations.suppliers.configure import KEPT, set_route
 
     route = [_hop(text, currency) for text in hops]
-    await set_route(context.database, package_code, route, context.author, context.clock)
-    print(f"{package_code} is made by {', then '.join(hop.supplier for hop in route)}")
+    floor = KEPT if margin_floor is None else _floor(margin_floor)
+    await set_route(context.database, package_code, route, context.author, context.clock, floor=floor)
+    suppliers = [hop.supplier for hop in route]
+    fields = {"packageCode": package_code, "suppliers": suppliers}
+    print_result(as_json, fields, f"{package_code} is made by {', then '.join(suppliers)}")
 
 
 @app.command(name="import")
@@ -111,7 +143,7 @@ async def import_offers(
 
 
 @app.command(name="iccids")
-async def load_iccids(code: str, sku: str, file: FileOrInput, *, context: Context) -> None:
+async def load_iccids(code: str, sku: str, file: FileOrInput, *, as_json: AsJson = False, context: Context) -> None:
     """Load ICCIDs that an SM-DP+ has reserved for this service, one a line: all or none.
 
     Args:
@@ -122,7 +154,8 @@ async def load_iccids(code: str, sku: str, file: FileOrInput, *, context: Contex
 
     lines = read_file(file).decode(errors="replace").splitlines()
     added = await load_iccids(context.database, code, sku, lines, context.author)
-    print(f"{added} ICCIDs are new at {code} for {sku}")
+    fields = {"code": code, "sku": sku, "added": added}
+    print_result(as_json, fields, f"{added} ICCIDs are new at {code} for {sku}")
 
 
 @app.command(name="list")
@@ -158,12 +191,14 @@ async def _shown(context: CommandContext, code: str | None = None) -> list[dict[
 @app.command(name="check")
 async def check_supplier(code: str, *, as_json: AsJson = False, context: Context) -> int:
     """Ask a supplier for its health; the exit status is 1 where it cannot be reached."""
-    from dealer_server.operations.suppliers.describe import check_health
+    from dealer_server.operations.suppliers.check import advice, check_health
 
     health = await check_health(context.database, await context.data_keys(), code)
     fields = {name: value for name, value in msgspec.to_builtins(health).items() if value is not None}
     if health.balance is not None:
         fields["balance"] = f"{health.balance / 10_000:.4f}"
+    if words := advice(health):
+        fields["advice"] = words
     if as_json:
         print_json(fields)
     else:
@@ -181,6 +216,7 @@ async def resolve_purchase(
     iccid: str | None = None,
     activation_code: str | None = None,
     ref: str | None = None,
+    as_json: AsJson = False,
     context: Context,
 ) -> None:
     """Decide a purchase that waits for an operator.
@@ -205,7 +241,8 @@ async def resolve_purchase(
         await resolve_bought(database, keys, unit_key, iccid, activation_code, author, clock, ref=ref)
     else:
         raise SettingsError("--bought needs --iccid and --activation-code")
-    print(f"{unit_key} is resolved: {'bought' if bought else 'applied' if applied else 'not bought'}")
+    outcome = "bought" if bought else "applied" if applied else "not bought"
+    print_result(as_json, {"unitKey": unit_key, "outcome": outcome}, f"{unit_key} is resolved: {outcome}")
 
 
 def _hop(text: str, currency: str) -> "Hop":
@@ -224,6 +261,15 @@ def _hop(text: str, currency: str) -> "Hop":
         return Hop(supplier=supplier, sku=sku, cost=money.parse(cost, currency), cost_currency=currency)
     except ValueError as error:
         raise SettingsError(f"{text!r}: the cost {error}") from None
+
+
+def _floor(text: str) -> int | None:
+    from dealer_server.rules.catalogue.margin import read_percent
+
+    try:
+        return None if text == "platform" else read_percent(text)
+    except ValueError as error:
+        raise SettingsError(f"--margin-floor {text!r}: {error}, or platform") from None
 
 
 def _margin(markup: str, minimum: str, prefix: str) -> "Margin":

@@ -1,12 +1,13 @@
 """`dealer-server tenant`: dealers and their terms."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
 from dealer_server.cli.arguments import prices
 from dealer_server.cli.command import AsJson, Context
-from dealer_server.cli.output import camel_case, print_json, print_result, print_table
+from dealer_server.cli.output import for_programs, print_json, print_result, print_table
 
 if TYPE_CHECKING:
     from dealer_server.store.tenants.tenant import Tenant
@@ -93,6 +94,10 @@ async def set_tenant(
     price: list[str] | None = None,
     status: str | None = None,
     freeze: Annotated[bool | None, Parameter(negative="--unfreeze")] = None,
+    edits_ip_allow: bool | None = None,
+    manages_keys: bool | None = None,
+    rt_face: str | None = None,
+    as_json: AsJson = False,
     context: Context,
 ) -> None:
     """Change a dealer's terms; options that are left out change nothing.
@@ -104,23 +109,56 @@ async def set_tenant(
         price: PACKAGE=PRICE, PACKAGE=off, or PACKAGE=list to return to the price list; repeat for several.
         status: ACTIVE or DISABLED.
         freeze: A frozen wallet buys nothing.
+        edits_ip_allow: Whether the dealer may edit its address allowlist in the console.
+        manages_keys: Whether the dealer may create, limit and revoke its AppKeys in the console.
+        rt_face: How clients of the RT family may call: off, signed, or access-code (AppKey and allowlist alone).
     """
     from dealer_server.operations.tenants.set_terms import Terms, set_tenant
 
     terms = Terms(
-        name=name,
-        balance=balance,
-        credit_limit=credit_limit,
-        low_balance=low_balance,
-        qps=qps,
-        ip_allow=[] if any_ip else ip_allow,
-        markup=markup,
-        prices=prices(price),
-        status=status,
-        frozen=freeze,
-    )
+        name=name, balance=balance, qps=qps, credit_limit=credit_limit, low_balance=low_balance, markup=markup,
+        ip_allow=[] if any_ip else ip_allow, prices=prices(price), status=status, frozen=freeze,
+        edits_ip_allow=edits_ip_allow, manages_keys=manages_keys, rt_face=rt_face,
+    )  # fmt: skip
     await set_tenant(context.database, tenant_id, terms, context.author, context.clock)
-    print(f"tenant {tenant_id} is changed")
+    print_result(as_json, {"tenantId": str(tenant_id)}, f"tenant {tenant_id} is changed")
+
+
+@app.command(name="brand")
+async def set_brand(
+    tenant_id: int,
+    *,
+    name: str | None = None,
+    colour: str | None = None,
+    logo: Path | None = None,
+    no_logo: Annotated[bool, Parameter(negative="")] = False,
+    support_email: str | None = None,
+    support_phone: str | None = None,
+    support_url: str | None = None,
+    as_json: AsJson = False,
+    context: Context,
+) -> None:
+    """Change what a dealer's install pages show of it; options that are left out change nothing, "" removes.
+
+    Args:
+        colour: Of the button and the symbols, such as #1d5fd1.
+        logo: A PNG, WebP or SVG file of at most 32 KB.
+        no_logo: Removes the logo.
+        support_url: An https address of a help page or a chat.
+    """
+    from dealer_server.operations.tenants import brand
+
+    change = brand.BrandChange(
+        name=name,
+        colour=colour,
+        support_email=support_email,
+        support_phone=support_phone,
+        support_url=support_url,
+        logo=logo and logo.read_bytes(),
+        no_logo=no_logo,
+    )
+    await brand.set_brand(context.database, tenant_id, change, context.author)
+    print_result(as_json, {"tenantId": str(tenant_id)}, f"the brand of tenant {tenant_id} is changed")
 
 
 @app.command(name="adjust")
@@ -143,12 +181,11 @@ def _fields(dealer: "Tenant") -> dict[str, object]:
     from dealer_server.rules.money import money
 
     fields = dealer._asdict() | {
-        "tenant_id": str(dealer.tenant_id),
         "balance": money.text(dealer.balance, dealer.currency),
         "credit_limit": money.text(dealer.credit_limit, dealer.currency),
         "low_balance_threshold": money.text(dealer.low_balance_threshold, dealer.currency),
     }
-    return {camel_case(name): value for name, value in fields.items()}
+    return for_programs(fields)
 
 
 def _row(dealer: "Tenant") -> tuple[str, ...]:

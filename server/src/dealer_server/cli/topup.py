@@ -64,4 +64,4 @@ def _fields(reviewed: "Topup") -> dict[str, Any]:
     """A top-up as the dealer sees it, with the dealer."""
     from dealer_server.operations.topups.request import answer
 
-    return {"tenantId": reviewed.tenant_id} | msgspec.to_builtins(answer(reviewed, duplicate=False))
+    return {"tenantId": str(reviewed.tenant_id)} | msgspec.to_builtins(answer(reviewed, duplicate=False))

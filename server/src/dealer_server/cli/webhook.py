@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from dealer_server.cli.arguments import moment
 from dealer_server.cli.command import AsJson, CommandContext, Context
-from dealer_server.cli.output import camel_case, print_json, print_result, print_table
+from dealer_server.cli.output import for_programs, print_json, print_result, print_table
 from dealer_server.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ async def resend_deliveries(
         delivery: Ids of deliveries (with --tenant).
         tenant: Of this dealer only.
         state: FAILED (default), SKIPPED, SUPERSEDED or DELIVERED; repeat for several.
-        event_type: ORDER_PAID, DELIVERY_UPDATED or REFUND_COMPLETED.
+        event_type: ORDER_PAID, DELIVERY_UPDATED or REFUND_COMPLETED; with RT_ before it an event of the RT family.
     """
     from dealer_server.operations.webhooks import resend
 
@@ -214,8 +214,4 @@ def _job_row(job: "Job") -> tuple[str, ...]:
 
 
 def _fields(row: Any) -> dict[str, object]:
-    """A named tuple for programs: names as on the wire, `created_at` as `createdTime`."""
-    return {
-        camel_case(f"{name.removesuffix('_at')}_time" if name.endswith("_at") else name): value
-        for name, value in row._asdict().items()
-    }
+    return for_programs(row._asdict())

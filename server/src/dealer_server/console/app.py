@@ -12,7 +12,10 @@ from starlette.routing import Route, Router
 
 from dealer_server.clock import Clock
 from dealer_server.console import routing
+from dealer_server.console.auth.confirmation import Confirmations
+from dealer_server.console.auth.invitation import Invitations
 from dealer_server.console.auth.sign_in import SignIn
+from dealer_server.console.compression import Compression
 from dealer_server.console.endpoint import PageRoute
 from dealer_server.console.errors import ErrorPages
 from dealer_server.console.middleware import (
@@ -24,7 +27,7 @@ from dealer_server.console.middleware import (
     Sessions,
     Visitors,
 )
-from dealer_server.console.operator import overview
+from dealer_server.console.operator.overview import hours
 from dealer_server.console.responses import Responder
 from dealer_server.console.shared import rendering
 from dealer_server.console.shared.request_context import NotFound, Parts
@@ -44,13 +47,18 @@ class ConsoleApp(Starlette):
             [*sign_in.session_routes(), *(PageRoute(page, responder) for page in pages)],
             redirect_slashes=False,
             middleware=[
-                Middleware(Sessions, parts, clock),
+                Middleware(Sessions, parts, clock, sign_in),
                 Middleware(Csrf, parts, clock),
                 Middleware(Reauthentication, parts, clock),
             ],
         )
         site = Router(
-            [Route("/", _home), *sign_in.routes()],
+            [
+                Route("/", _home),
+                *sign_in.routes(),
+                *Invitations(parts, clock).routes(),
+                *Confirmations(parts, clock).routes(),
+            ],
             redirect_slashes=False,
             default=signed_in,
             middleware=[Middleware(SameOrigin, parts.settings.base_url), Middleware(Visitors, parts.settings)],
@@ -61,6 +69,7 @@ class ConsoleApp(Starlette):
             # the page of an unexpected error too.
             middleware=[
                 Middleware(SecurityHeaders, parts.settings),
+                Middleware(Compression),
                 Middleware(BodyLimit),
                 Middleware(ExceptionMiddleware, errors),
             ],
@@ -75,7 +84,7 @@ class ConsoleApp(Starlette):
         """Makes ready what the first visitor would wait for."""
         await asyncio.to_thread(rendering.warm)
         with suppress(DatabaseLost):
-            await overview.counted(self._parts.database, self._clock())
+            await hours.warm(self._parts.database, self._clock())
 
 
 async def _home(_: Request) -> Response:
@@ -84,13 +93,12 @@ async def _home(_: Request) -> Response:
 
 async def _static(request: Request) -> Response:
     """Raises NotFound."""
-    path: str = request.path_params["path"]
+    name: str = request.path_params["path"]
+    path = rendering.paths().get(name, name)
     asset = rendering.assets().get(path)
     if asset is None:
         raise NotFound
-    is_current = request.query_params.get("v") == rendering.version()
-    immutable = is_current or path.endswith(".woff2")  # style sheets name no version
-    headers = {"Cache-Control": FOREVER if immutable else "no-cache", "Vary": "Accept-Encoding"}
+    headers = {"Cache-Control": FOREVER if path != name else "no-cache", "Vary": "Accept-Encoding"}
     if asset.text and "gzip" in request.headers.get("accept-encoding", ""):
         headers["Content-Encoding"] = "gzip"
         return Response(rendering.zipped(path), media_type=asset.media_type, headers=headers)

@@ -1,5 +1,6 @@
 """How is a view called? For those who may open its page; for a form, once."""
 
+import math
 import re
 from contextlib import suppress
 from typing import Any
@@ -8,15 +9,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
+from dealer_server.console.auth import kept_forms
 from dealer_server.console.auth.forms import CsrfFailed
+from dealer_server.console.auth.sign_in import HOME, is_secure
 from dealer_server.console.responses import Responder
 from dealer_server.console.shared.page import Page
 from dealer_server.console.shared.request_context import Answer, Forbidden, Html, Redirect, RequestContext
 from dealer_server.db.errors import DatabaseLost, StatementTimeout
 from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.users import form_nonce
+from dealer_server.operations.versions import ChangedMeanwhile
 from dealer_server.rules.refusal import Refusal
 
+WROTE = "wrote_lately"
 SENT_BEFORE = "This form was already sent. It was not processed again."
 _is_nonce = re.compile(r"[0-9a-f]{32}").fullmatch
 
@@ -29,8 +34,11 @@ class PageRoute(Route):
             context: RequestContext = request.state.context._replace(path=request.path_params)
             if not page.opens_for(context.user):
                 raise Forbidden
-            answer = await (_run_once(page, request, context, responder) if writes else page.view(context))
-            return await responder.respond(answer, page, context)
+            if not writes:
+                return await responder.respond(await _look(page, request, context), page, context)
+            response = await responder.respond(await _run_once(page, request, context, responder), page, context)
+            _note_write(request, response, context)
+            return response
 
         writes = page.method == "POST"
         super().__init__(page.path, endpoint, methods=[page.method])
@@ -40,6 +48,25 @@ class PageRoute(Route):
         if scope["state"]["context"].user.kind not in self._kinds:
             return Match.NONE, {}
         return super().matches(scope)
+
+
+async def _look(page: Page, request: Request, context: RequestContext) -> Answer:
+    """A page that lists is read from a replica, if there is one. Whoever wrote something lately sees it there."""
+    if not page.listing:
+        return await page.view(context)
+    parts = context.parts
+    return await parts.reads.run(
+        lambda database: page.view(context._replace(parts=parts._replace(database=database))),
+        exact=WROTE in request.cookies,
+    )
+
+
+def _note_write(request: Request, response: Response, context: RequestContext) -> None:
+    """For `_look`, in whichever process; as long as a replica may be behind."""
+    settings = context.parts.settings
+    if settings.read_database_url:
+        seconds, secure = math.ceil(settings.read_lag_seconds) + 1, is_secure(settings, request)
+        response.set_cookie(WROTE, "1", max_age=seconds, path=HOME, secure=secure, httponly=True, samesite="lax")
 
 
 async def _run_once(page: Page, request: Request, context: RequestContext, responder: Responder) -> Answer:
@@ -53,6 +80,9 @@ async def _run_once(page: Page, request: Request, context: RequestContext, respo
         return Redirect(responder.page_of_form(request), SENT_BEFORE)
     try:
         answer = await page.view(context)
+    except ChangedMeanwhile as why:
+        answer = Redirect(responder.page_of_form(request), str(why), failed=True)
+        await _show_again(request, context, answer.to, why)
     except (OperatorError, Refusal) as why:
         answer = Redirect(responder.page_of_form(request), str(why), failed=True)
     except Exception as why:
@@ -63,6 +93,14 @@ async def _run_once(page: Page, request: Request, context: RequestContext, respo
     if _is_refused(answer):
         await form_nonce.give_back(*key)
     return answer
+
+
+async def _show_again(request: Request, context: RequestContext, page: str, why: ChangedMeanwhile) -> None:
+    """The page of the form shows it again with what was entered, beside what is stored."""
+    parts, form = context.parts, request.state.form
+    kept = kept_forms.of_conflict(context.user.user_id, request.url.path, page, form, why, context.now)
+    if kept is not None:
+        await kept_forms.keep(parts.database, parts.data_keys, kept, context.now)
 
 
 def _is_refused(answer: Answer) -> bool:

@@ -4,15 +4,17 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import RedirectResponse
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dealer_server import audit_context
 from dealer_server.clock import Clock
-from dealer_server.console.auth import account, forms, sign_in
+from dealer_server.console.auth import account, forms, kept_forms, sign_in
 from dealer_server.console.auth.forms import CsrfFailed
-from dealer_server.console.auth.sign_in import AuthenticatedSession
+from dealer_server.console.auth.sign_in import AuthenticatedSession, SignIn
+from dealer_server.console.shared.forms import tokens
 from dealer_server.console.shared.request_context import (
     NotFound,
     Parts,
@@ -20,7 +22,8 @@ from dealer_server.console.shared.request_context import (
     RequestContext,
     User,
 )
-from dealer_server.operations.users import sessions
+from dealer_server.operations.notices import confirm
+from dealer_server.operations.users import invitations, sessions
 from dealer_server.operations.users.attempts import TooManyTries
 from dealer_server.operations.users.sessions import NotSignedIn, Visitor
 from dealer_server.rules.access import access
@@ -38,7 +41,13 @@ HEADERS = {
 OVER_TLS = {"Strict-Transport-Security": "max-age=31536000"}
 NO_STORE = "no-store"
 # Those who are not signed in send little; few pages take files.
-MAX_BYTES = {sign_in.PATH: 16 * 1024, "/console/packages/": 32 * 1024 * 1024, "": 1024 * 1024}
+MAX_BYTES = {
+    sign_in.PATH: 32 * 1024,
+    invitations.PATH: 16 * 1024,
+    confirm.PATH: 1024,
+    "/console/packages/": 32 * 1024 * 1024,
+    "": 1024 * 1024,
+}
 
 
 class TooLarge(Exception):
@@ -56,7 +65,8 @@ class SecurityHeaders:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                headers.update(HEADERS)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
                 if sign_in.is_over_tls(self._settings, Request(scope)):
                     headers.update(OVER_TLS)
                 headers.setdefault("Cache-Control", NO_STORE)
@@ -128,17 +138,18 @@ class Sessions:
     """Redirects requests without a session to the sign-in. A session that waits for its one-time code opens that page
     alone. A user whose password was issued by somebody else opens the page that changes it alone."""
 
-    def __init__(self, app: ASGIApp, parts: Parts, clock: Clock):
+    def __init__(self, app: ASGIApp, parts: Parts, clock: Clock, pages: SignIn):
         self._app = app
         self._parts = parts
         self._clock = clock
+        self._pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope)
+        request = Request(scope, receive)
         authenticated = await sign_in.authenticate(self._parts, request, self._clock())
         path = request.url.path
         if authenticated is None or not (authenticated.session.complete or path == sign_in.CODE):
-            response = sign_in.to_sign_in(request)
+            response = await self._signed_out(request)
         elif authenticated.must_change and path not in (account.PASSWORD, sign_in.OUT):
             response = sign_in.redirect_first(request, account.PASSWORD)
         else:
@@ -148,9 +159,21 @@ class Sessions:
             response = self._app
         await response(scope, receive, send)
 
+    async def _signed_out(self, request: Request) -> Response:
+        """A form that was filled in meanwhile is not lost."""
+        sent = request.method == "POST" and request.url.path != sign_in.OUT and "hx-request" not in request.headers
+        if not sent:
+            return sign_in.to_sign_in(request)
+        try:
+            form = await forms.read(request)
+        except HTTPException:
+            return sign_in.to_sign_in(request)
+        return await self._pages.interrupted(request, form)
+
 
 class Csrf:
-    """Reads the form; one without the session's token is refused. From here on there is a RequestContext."""
+    """Reads the form; one without the session's token is refused, but what this user has entered in it before a new
+    sign-in is shown again. From here on there is a RequestContext."""
 
     def __init__(self, app: ASGIApp, parts: Parts, clock: Clock):
         self._app = app
@@ -163,9 +186,22 @@ class Csrf:
         form = request.state.form = await forms.read(request)
         if session.session.complete:
             if request.method == "POST" and not session.sent(form):
-                raise CsrfFailed
+                response = await self._kept(request, session, form)
+                await response(scope, receive, send)
+                return
             request.state.context = self._context(request, session, form)
+            if request.method == "POST" and session.session.kept:
+                await kept_forms.forget(self._parts.database, session.session.user_id)
         await self._app(scope, receive, send)
+
+    async def _kept(self, request: Request, session: AuthenticatedSession, form: forms.Form) -> Response:
+        """Back to the page of a form that this user had opened before the last sign-in. Raises CsrfFailed."""
+        parts, now = self._parts, self._clock()
+        kept = kept_forms.of_request(parts.data_keys, request, form, now)
+        if kept is None or kept.user_id != session.session.user_id:
+            raise CsrfFailed
+        await kept_forms.keep(parts.database, parts.data_keys, kept, now)
+        return RedirectResponse(kept.page, 303)
 
     def _context(self, request: Request, authenticated: AuthenticatedSession, form: forms.Form) -> RequestContext:
         now, session, url = self._clock(), authenticated.session, request.url
@@ -178,7 +214,8 @@ class Csrf:
             query=dict(request.query_params),
             form=form.filled_in,
             files=form.files,
-            csrf=authenticated.csrf,
+            csrf=tokens.masked(authenticated.csrf),
+            who=kept_forms.who(self._parts.data_keys, session.user_id),
             recently_authenticated=(now - session.sure_at).total_seconds() < RECENT_SECONDS,
             partial="hx-request" in request.headers,
             address=request.state.visitor.address,

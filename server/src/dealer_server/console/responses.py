@@ -8,13 +8,29 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
 from dealer_server.console import routing
-from dealer_server.console.auth import sign_in
+from dealer_server.console.auth import kept_forms, sign_in
+from dealer_server.console.auth.kept_forms import Kept
 from dealer_server.console.routing import HOME
 from dealer_server.console.shared import rendering
+from dealer_server.console.shared.forms import fill
 from dealer_server.console.shared.page import Page
 from dealer_server.console.shared.permissions import permissions
-from dealer_server.console.shared.request_context import Answer, Download, Html, Parts, Redirect, RequestContext
+from dealer_server.console.shared.request_context import (
+    Answer,
+    Download,
+    Embedded,
+    Html,
+    Parts,
+    Redirect,
+    RequestContext,
+)
 from dealer_server.operations.users import sessions
+
+EMBEDDED = {
+    "Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'",
+    "X-Frame-Options": "SAMEORIGIN",
+}
+"""Of HTML that others have written."""
 
 
 class Responder:
@@ -35,11 +51,16 @@ class Responder:
             case Download():
                 headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(answer.name)}"}
                 return StreamingResponse(answer.chunks, media_type=answer.media_type, headers=headers)
+            case Embedded():
+                return HTMLResponse(answer.html, headers=EMBEDDED)
 
     async def html(
         self, template: str, fields: Mapping[str, Any], context: RequestContext, status: int = 200
     ) -> Response:
         flash, failed = await self._take_flash(context)
+        kept = await self._kept(context)
+        if kept is not None:
+            flash, failed = "" if kept.changed else kept_forms.SHOWN_AGAIN, True
         layout = {
             "context": context,
             "may": permissions(context.user),
@@ -48,8 +69,20 @@ class Responder:
             "menu": [] if context.partial else await routing.menu(self._pages, context),
             "flash": flash,
             "failed": failed,
+            "conflict": kept.changed if kept else [],
         }
-        return HTMLResponse(rendering.render(template, {**layout, **fields}), status)
+        page = rendering.render(template, {**layout, **fields})
+        if kept is not None:
+            page = fill.fill(page, kept.action, kept.fields, kept.version) or page
+        return HTMLResponse(page, status)
+
+    async def _kept(self, context: RequestContext) -> Kept | None:
+        """The form that was on this page and was not sent."""
+        if not context.session.kept or context.partial or context.form:
+            return None
+        parts = context.parts
+        kept = await kept_forms.find(parts.database, parts.data_keys, context.user.user_id, context.now)
+        return kept if kept and kept.page.partition("?")[0] == context.url.partition("?")[0] else None
 
     async def _take_flash(self, context: RequestContext) -> tuple[str, bool]:
         """The message of the write before this page; it is shown once."""

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import NamedTuple
 
-from dealer_server.console import auth, dealer, operator
+from dealer_server.console import auth, dealer, find, operator
 from dealer_server.console.shared import rendering
 from dealer_server.console.shared.page import Page
 from dealer_server.console.shared.permissions import EVERYBODY
 from dealer_server.console.shared.request_context import RequestContext, User
 
 HOME = "/console"
-PACKAGES = (auth, dealer, operator)
+PACKAGES = (auth, dealer, find, operator)
 
 
 class MenuLine(NamedTuple):
@@ -28,7 +28,7 @@ class MenuLine(NamedTuple):
 
 
 def declared_pages() -> Sequence[Page]:
-    """Every page that a module of auth/, dealer/ or operator/ declares. The most literal path stands first, so that
+    """Every page that a module of PACKAGES declares. The most literal path stands first, so that
     no page is opened by way of a wider path. Raises ValueError as `check` does."""
     modules = [module for package in PACKAGES for module in _modules(package)]
     declared = [value for module in modules for value in vars(module).values() if isinstance(value, Page)]
@@ -65,8 +65,9 @@ def _is_below(path: str, entry: str) -> bool:
 
 
 def _modules(package: ModuleType) -> list[ModuleType]:
-    names = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
-    return [importlib.import_module(f"{package.__name__}.{name}") for name in names]
+    """Those of its sub-packages too."""
+    found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    return [importlib.import_module(name) for name in sorted(module.name for module in found)]
 
 
 def _literal_first(page: Page) -> list[bool]:

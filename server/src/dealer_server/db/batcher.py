@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
+from dealer_server import metrics
 from dealer_server.db.errors import DatabaseLost, LockTimeout
 from dealer_server.db.polling import wait_for
 
@@ -30,6 +31,7 @@ class Batcher(Generic[T, R]):
     an answer that is a future is awaited. If `run` raises, the items are run one by one, so that only the item that
     causes the failure fails. A batch has at most `bound` items, or with `weight` at most that total weight.
     With `interval_seconds` batches begin at least so far apart, or once `enough` items wait, and take all that waits.
+    `name`: in the metrics; without one they say nothing of it.
     """
 
     def __init__(
@@ -40,12 +42,14 @@ class Batcher(Generic[T, R]):
         weight: Callable[[T], int] | None = None,
         interval_seconds: float = 0.0,
         enough: int | None = None,
+        name: str | None = None,
     ):
         self._run = run
         self._bound = bound
         self._weight = weight
         self._interval_seconds = interval_seconds
         self._enough = enough or bound
+        self._metrics = metrics.of_batches(name) if name else None
         self._enough_wait = asyncio.Event()
         self._next_at = 0.0
         self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
@@ -80,7 +84,10 @@ class Batcher(Generic[T, R]):
                 under_way = len(self._waiting) + before
                 batch = self._take(len(self._waiting) if self._interval_seconds else (under_way + 1) // 2)
                 before = len(batch)
+                began = asyncio.get_running_loop().time()
                 answers = await self._answer([item for item, _ in batch])
+                if self._metrics is not None:
+                    self._metrics.done(len(batch), asyncio.get_running_loop().time() - began)
                 for (_, future), answer in zip(batch, answers, strict=True):
                     if isinstance(answer, asyncio.Future):
                         answer.add_done_callback(partial(_pass_on, future))

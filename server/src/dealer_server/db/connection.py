@@ -8,6 +8,7 @@ import asyncpg
 import structlog
 
 from dealer_server.clock import DatabaseClock
+from dealer_server.db.cluster import open_connection
 from dealer_server.db.errors import STARTING, UNREACHABLE, DatabaseLost
 
 log = structlog.get_logger()
@@ -31,7 +32,7 @@ class Fetching(Protocol):
 async def connect(dsn: str, **options: Any) -> asyncpg.Connection:
     """Opens a connection outside of any pool. Raises DatabaseLost."""
     try:
-        return await asyncpg.connect(dsn, timeout=RECONNECT_SECONDS, command_timeout=None, **options)
+        return await open_connection(dsn, timeout=RECONNECT_SECONDS, command_timeout=None, **options)
     except (*UNREACHABLE, asyncpg.PostgresError) as error:
         raise DatabaseLost(sent=False) from error
 

@@ -9,9 +9,11 @@ import asyncpg
 
 from dealer_server.clock import DatabaseClock
 from dealer_server.db.after_commit import committing
+from dealer_server.db.cluster import open_connection
 from dealer_server.db.connection import KEEPALIVE_SETTINGS, RECONNECT_SECONDS, Connection, measure_clock
 from dealer_server.db.errors import FULL, LOST, UNREACHABLE, DatabaseLost, StatementTimeout
 from dealer_server.db.session import Session
+from dealer_server.metrics import PoolSize
 
 T = TypeVar("T")
 LOCK_MS, IDLE_IN_TRANSACTION_MS = 10_000, 60_000
@@ -42,6 +44,7 @@ class Database:
         try:
             pool = await asyncpg.create_pool(
                 dsn,
+                connect=open_connection,
                 min_size=1,
                 max_size=size,
                 timeout=RECONNECT_SECONDS,
@@ -55,8 +58,17 @@ class Database:
             await measure_clock(connection, database.clock)
         return database
 
+    @property
+    def pool_size(self) -> PoolSize:
+        idle = self._pool.get_idle_size()
+        return PoolSize(self._pool.get_size() - idle, idle, self._pool.get_max_size())
+
     async def close(self) -> None:
         await self._pool.close()
+
+    def terminate(self) -> None:
+        """Closes every connection at once; what runs on one raises DatabaseLost."""
+        self._pool.terminate()
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:

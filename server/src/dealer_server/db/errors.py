@@ -9,6 +9,9 @@ LOST = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.AdminSh
         asyncpg.IdleInTransactionSessionTimeoutError, asyncpg.InternalClientError)  # fmt: skip
 # What it may also raise while a connection is opened or closed.
 UNREACHABLE = (*LOST, OSError, EOFError, TimeoutError)
+# What a server says that is not up: it starts, or is about to end.
+SHUT = (asyncpg.CannotConnectNowError, asyncpg.AdminShutdownError, asyncpg.CrashShutdownError,
+        asyncpg.ConnectionDoesNotExistError)  # fmt: skip
 # No disk, memory or connection left: the statement was rolled back, and may succeed later.
 FULL = (asyncpg.InsufficientResourcesError,)
 # The server is not up or not ready yet, or another host is about to be promoted.

@@ -37,8 +37,10 @@ class LockWaiters(Generic[T, R]):
         run: Callable[[Session, Sequence[T]], Awaitable[Sequence[Answer[R]]]],
         *,
         bound: int,
+        name: str | None = None,
     ):
         self._run = run
+        self._name = name
         self._bound = bound
         self._free: asyncio.LifoQueue[Session] = asyncio.LifoQueue()
         self._sessions = [database.session() for _ in range(LOCK_WAITER_SESSIONS)]
@@ -56,7 +58,7 @@ class LockWaiters(Generic[T, R]):
         batcher = self._batchers.get(tenant_id)
         if batcher is None:
             log.debug("lock_waited_for", tenant_id=tenant_id)
-            batcher = self._batchers[tenant_id] = Batcher(self._with_session, bound=self._bound)
+            batcher = self._batchers[tenant_id] = Batcher(self._with_session, bound=self._bound, name=self._name)
         future = batcher.submit(item)
         future.add_done_callback(lambda _: self._forget(tenant_id))
         return future

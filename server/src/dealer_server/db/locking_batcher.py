@@ -28,12 +28,15 @@ class LockingBatcher(Generic[T, R]):
         *,
         bound: int,
         weight: Callable[[T], int] | None = None,
+        name: str | None = None,
         **settings: str,
     ):
         session = self._session = database.session(lock_timeout=SHARED_LOCK_TIMEOUT, **settings)
-        self._batcher: Batcher[T, R] = Batcher(lambda batch: run(session, batch, False), bound=bound, weight=weight)
+        self._batcher: Batcher[T, R] = Batcher(
+            lambda batch: run(session, batch, False), bound=bound, weight=weight, name=name
+        )
         self._waiters: LockWaiters[T, R] = LockWaiters(
-            database, lambda session, batch: run(session, batch, True), bound=bound
+            database, lambda session, batch: run(session, batch, True), bound=bound, name=name and f"{name}_waiting"
         )
 
     def makes_wait(self, tenant_id: int) -> bool:

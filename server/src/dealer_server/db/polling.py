@@ -1,9 +1,13 @@
-"""How do loops wait?"""
+"""How do loops work and wait?"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from dealer_server.db.errors import DatabaseLost
+import structlog
+
+from dealer_server.db.errors import DatabaseLost, LockTimeout
+
+log = structlog.get_logger()
 
 
 async def poll(interval_seconds: float, call: Callable[[], Awaitable[None]]) -> None:
@@ -14,6 +18,25 @@ async def poll(interval_seconds: float, call: Callable[[], Awaitable[None]]) -> 
         except DatabaseLost:
             await asyncio.sleep(interval_seconds)
         await asyncio.sleep(interval_seconds)
+
+
+async def work(name: str, step: Callable[[], Awaitable[int]], poll_seconds: float) -> None:
+    """Step after step until cancelled; it pauses where there was nothing to do."""
+    while True:
+        if not await attempt(name, step):
+            await asyncio.sleep(poll_seconds)
+
+
+async def attempt(name: str, step: Callable[[], Awaitable[int]]) -> int:
+    """How much a step did; 0 where it failed. A lost database and a lock that others hold are no news; what else was
+    wrong is logged."""
+    try:
+        return await step()
+    except (DatabaseLost, LockTimeout):
+        return 0
+    except Exception:
+        log.exception("step_failed", work=name)
+        return 0
 
 
 async def pause_until(at: float) -> None:

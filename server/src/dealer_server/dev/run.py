@@ -14,7 +14,7 @@ from dealer_server import clock, logs, settings, sockets, store
 from dealer_server.db.connection import connect
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import KEY_BYTES, credential_context
-from dealer_server.dev import catalogue, embedded
+from dealer_server.dev import catalogue, embedded, instance
 from dealer_server.operations.catalogue import load_stock
 from dealer_server.operations.catalogue.import_packages import put_packages
 from dealer_server.operations.tenants.create import create_tenant
@@ -25,6 +25,8 @@ from dealer_server.operations.users.password import Passwords
 from dealer_server.rules.esim import iccid
 from dealer_server.settings import Settings
 from dealer_server.store import schema
+from dealer_server.store.notices import recipients
+from dealer_server.store.notices.recipients import Setting
 from dealer_server.wiring import listening, process
 from dealer_server.wiring.listening import Listening
 
@@ -69,7 +71,8 @@ async def run(port: int, data: Path | None, *, fresh: bool, as_json: bool, speed
         await _migrate(database.dsn)
         demo = await _seeded(opened)
         bound = Listening(api, listening.console(opened), supplier_events=listening.supplier_events(opened))
-        await process.run(opened, listening=bound, worker=True, ready=lambda _: _show(demo, as_json), stop=stop)
+        with instance.announced(demo.base_url, demo.env):
+            await process.run(opened, listening=bound, worker=True, ready=lambda _: _show(demo, as_json), stop=stop)
     finally:
         database.stop()
 
@@ -83,6 +86,7 @@ def _settings(folder: Path, dsn: str, port: int, speed: float | None) -> Setting
         port=port,
         processes=1,
         webhook_allow_loopback=True,
+        mailbox=True,
         supplier_speed=speed,
         usage_event_seconds=0,  # in a trial nobody should wait for an event
     )
@@ -142,7 +146,9 @@ async def _sign_in(database: Database, opened: Settings, name: str, tenant_id: i
     key = opened.sealing_keys.get_secret_value().encode()
     password = base64.b32encode(hmac.digest(key, f"console {name}".encode(), "sha256")[:10]).decode().lower()
     if not any(account.name == name for account in await accounts.list_users(database)):
-        await accounts.create(database, Passwords(), tenant_id, name, "admin", "dev", password)
+        made = await accounts.create(database, Passwords(), tenant_id, name, "admin", "dev", password)
+        address = Setting(mail=f"{name}@example.com")  # its mails are kept, and shown at /console/mails
+        await database.run(lambda connection: recipients.put_setting(connection, made.user_id, address))
     return SignIn(name, password)
 
 
@@ -154,7 +160,7 @@ async def _seed(database: Database, opened: Settings) -> str:
         free = await store.stock.count_free(connection, DEMO_STOCK)
     if not free:
         await load_stock.load_stock(database, data_keys, DEMO_STOCK, _stock_file(), "dev")
-    terms = Terms(name=DEMO_NAME, balance="1000", qps=100)
+    terms = Terms(name=DEMO_NAME, balance="1000", qps=100, manages_keys=True, edits_ip_allow=True)
     created = await create_tenant(database, opened.master_keys, opened.environment, "USD", terms, "dev", clock.now)
     return created.app_key
 

@@ -11,6 +11,8 @@ from dealer_server.clock import Clock
 from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost
 from dealer_server.fulfillment.faults import fault_text
+from dealer_server.rules.notices import supplier_down
+from dealer_server.store.notices import outbox
 from dealer_server.store.suppliers import supplier
 from dealer_server.suppliers.contract import CALL_SECONDS, Health, Remote
 
@@ -38,7 +40,10 @@ class HealthMonitor:
             await asyncio.sleep(CHECK_SECONDS)
 
     async def check(self) -> None:
+        began = asyncio.get_running_loop().time()
         health = await self._health()
+        seconds = asyncio.get_running_loop().time() - began
+        metrics.supplier_called(self._remote.code, "health", "UP" if health.up else "DOWN", seconds)
         metrics.supplier_health(self._remote.code, health.up, health.balance, health.stock)
         if health.up != self._up:
             level = log.info if health.up else log.error
@@ -52,15 +57,12 @@ class HealthMonitor:
         """What cannot be stored, or not now, is in the metrics all the same, and stops no purchase."""
         try:
             async with self._database.transaction() as connection:
-                await supplier.put_health(
-                    connection,
-                    self._remote.code,
-                    health.up,
-                    health.detail,
-                    health.balance,
-                    health.currency,
-                    self._clock(),
+                code, now = self._remote.code, self._clock()
+                since = await supplier.put_health(
+                    connection, code, health.up, health.detail, health.balance, health.currency, now
                 )
+                if not health.up and since is not None and since < now:  # one failed check may be a moment's fault
+                    await outbox.add(connection, [supplier_down.unreachable(code, health.detail, since)], now)
         except DatabaseLost:
             pass
         except Exception as error:

@@ -32,7 +32,7 @@ from dealer_server.rules.orders.model import Order, Profile
 from dealer_server.store.orders.save import LIFECYCLE, save
 from dealer_server.store.profiles import lifecycle as profiles
 from dealer_server.store.profiles.lifecycle import FollowedProfile, Written
-from dealer_server.store.webhooks import enqueue
+from dealer_server.store.webhooks import changes as told
 from dealer_server.store.webhooks.enqueue import USAGE_INTERVAL
 from dealer_server.suppliers.contract import CALL_SECONDS, Bought, ProfileReport, Remote, ReportSource, Unasked
 
@@ -89,7 +89,7 @@ async def report(
     before = await store.order.load(session, orders, data_keys)
     followed = [_after_reports(by_profile[stored.profile_id], stored, before, now) for stored in locked.values()]
     await profiles.record(session, [_written_report(each) for each in followed], now)
-    return await _write(session, before, followed, now, usage_interval)
+    return await _write(session, before, followed, data_keys, now, usage_interval)
 
 
 def _after_reports(
@@ -122,6 +122,7 @@ async def _write(
     session: Connection | Session,
     before: Mapping[OrderKey, Order],
     followed: Sequence[ProfileAfter],
+    data_keys: DataKeys,
     now: datetime,
     usage_interval: timedelta,
 ) -> list[Changed]:
@@ -133,8 +134,7 @@ async def _write(
     if not changes:
         return []
     await save(session, changes, LIFECYCLE)
-    versions = [(after.tenant_id, after.order_id, after.version) for _, after in changes]
-    await enqueue.order_changed(session, versions, now, _only_usage(changes), usage_interval)
+    await told.tell(session, changes, data_keys, now, _only_usage(changes), usage_interval)
     failpoints.hit("life.written")
     return [
         Changed(after.tenant_id, after.order_id, new.profile_id)
@@ -277,14 +277,16 @@ class LifecycleTracker:
         async with session.transaction():
             await store.order.lock(session, orders)
             held = await profiles.lock(session, [stored.key for stored in due], claim_id)
+            made_due = _made_due(due, held)
             reports = _still_told(reports, due, held)
             before = await store.order.load(session, orders, self._data_keys)
             followed = [
                 self._after_reports_and_time(stored, before, (reports or {}).get(stored.profile_id, ()), now)
                 for stored in held.values()
             ]
-            await profiles.record(session, [self._written(each, reports, now) for each in followed], now)
-            changed = await _write(session, before, followed, now, self._usage_interval)
+            written = [self._written(each, reports, now, again=each.stored.key in made_due) for each in followed]
+            await profiles.record(session, written, now)
+            changed = await _write(session, before, followed, self._data_keys, now, self._usage_interval)
         return bool(changed)
 
     def _after_reports_and_time(
@@ -296,13 +298,13 @@ class LifecycleTracker:
         profile, life = lifecycle.by_time(followed.profile, followed.life, now)
         return ProfileAfter(stored, life, profile)
 
-    def _written(self, followed: ProfileAfter, reports: Reports | None, now: datetime) -> Written:
-        """Due again after a while, sooner where no answer came, at once where there was no time to ask. A call that
-        fails is no reason to let a plan run on."""
+    def _written(self, followed: ProfileAfter, reports: Reports | None, now: datetime, *, again: bool) -> Written:
+        """Due again after a while, sooner where no answer came, at once where there was no time to ask, or `again`. A
+        call that fails is no reason to let a plan run on."""
         stored = followed.stored
         refresh_at, claims = self._next_refresh(stored, reports, now)
-        if self._source.polled and followed.profile.generation != stored.generation:
-            refresh_at = now  # a plan has begun, of which it was not asked yet
+        if again or (self._source.polled and followed.profile.generation != stored.generation):
+            refresh_at = now  # in the second case a plan has begun, of which it was not asked yet
         return Written(
             key=stored.key,
             life=followed.life,
@@ -330,6 +332,13 @@ def _in_generation(report: Report, asked: FollowedProfile) -> Report:
     if report.generation is not None:
         return report
     return msgspec.structs.replace(report, generation=asked.generation)
+
+
+def _made_due(asked: Sequence[FollowedProfile], held: Mapping[int, FollowedProfile]) -> Collection[profiles.Key]:
+    """Those made due since they were claimed, by a message of their supplier or a dealer who asks: the answer may be
+    older."""
+    now_held = [(stored, held[stored.profile_id]) for stored in asked if stored.profile_id in held]
+    return {stored.key for stored, present in now_held if present.due_at != stored.due_at}
 
 
 def _still_told(

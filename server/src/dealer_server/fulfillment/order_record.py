@@ -18,7 +18,7 @@ from dealer_server.store.orders.save import DELIVERY, save
 from dealer_server.store.profiles import iccid, lifecycle
 from dealer_server.store.profiles.lifecycle import Delivered
 from dealer_server.store.refunds.refund import NewRefund
-from dealer_server.store.webhooks import enqueue
+from dealer_server.store.webhooks import changes as told
 from dealer_server.suppliers.contract import Caps
 
 OrderKey = tuple[int, int]
@@ -51,9 +51,8 @@ async def put(
         await _write(session, changes, data_keys, supplier, caps)
         recharged = await recharges.apply(session, _recharged(changes, results), after, caps, now)
         after |= recharged
-        changed = {(order.tenant_id, order.order_id): order.version for _, order in changes}
-        changed |= {key: order.version for key, order in recharged.items()}
-        await enqueue.order_changed(session, [(*key, version) for key, version in changed.items()], now)
+        changed = {(order.tenant_id, order.order_id) for _, order in changes} | recharged.keys()
+        await told.tell(session, [(before[key], after[key]) for key in sorted(changed)], data_keys, now)
     return after
 
 

@@ -16,7 +16,7 @@ from dealer_server.rules.refunds import refund
 from dealer_server.store.orders.save import VOID, save
 from dealer_server.store.profiles import lifecycle
 from dealer_server.store.refunds.void import Void, Voided
-from dealer_server.store.webhooks import enqueue
+from dealer_server.store.webhooks import changes as told
 from dealer_server.suppliers.contract import (
     Builtin,
     NotVoided,
@@ -114,9 +114,7 @@ class VoidQueue(RequestQueue[Supplier, Void, VoidOutcome]):
         ]
         if changes:
             await save(session, changes, VOID)
-            await enqueue.order_changed(
-                session, [(after.tenant_id, after.order_id, after.version) for _, after in changes], now
-            )
+            await told.tell(session, changes, self._data_keys, now)
 
 
 def _voided(claim_id: int, void: Void, outcome: VoidOutcome, now: datetime) -> Voided:

@@ -18,7 +18,9 @@ from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost, StatementTimeout
 from dealer_server.db.sealing import credential_context
 from dealer_server.operations.catalogue.catalogue import Catalogue
+from dealer_server.operations.catalogue.load import load_catalogue
 from dealer_server.rules.access import access
+from dealer_server.rules.refusal import Refusal
 from dealer_server.store.tenants.tenant import Access
 
 log = structlog.get_logger(__name__)
@@ -31,9 +33,11 @@ UNKNOWN_KEPT = 10_000  # AppKeys
 
 
 class Caller:
-    """A dealer that may call: its access row, and what is computed from it once. `read_at`: by time.monotonic()."""
+    """A dealer that may call: its access row, and what is computed from it once. `read_at`: by time.monotonic().
+    `from_some`: an allowlist says from where."""
 
-    __slots__ = ("access", "allowed", "app_key", "context", "previous_context", "read_at", "tenant_id")
+    __slots__ = ("access", "allowed", "app_key", "context", "from_some", "key_allowed", "previous_context", "read_at",
+                 "scopes", "tenant_id")  # fmt: skip
 
     def __init__(self, row: Access, read_at: float):
         self.access = row
@@ -41,8 +45,15 @@ class Caller:
         self.tenant_id = row.tenant_id
         self.app_key = row.app_key
         self.allowed = access.networks(row.ip_allow)
+        self.key_allowed = access.networks(row.key_ip_allow)
+        self.from_some = bool(self.allowed or self.key_allowed)
+        self.scopes = frozenset(row.scopes)
         self.context = credential_context(row.tenant_id, row.app_key, row.secret_version)
         self.previous_context = credential_context(row.tenant_id, row.app_key, row.secret_version - 1)
+
+    def refuse_address(self, address: str) -> Refusal | None:
+        """101002 for an address outside the dealer's allowlist or the AppKey's."""
+        return access.refuse_address(address, self.allowed) or access.refuse_key_address(address, self.key_allowed)
 
 
 class Loading:
@@ -74,7 +85,7 @@ class Cache:
     async def open(cls, refresh_pool: Database, load_pool: Database | None = None) -> "Cache":
         async with refresh_pool.connection() as connection:
             changes = await store.tenant.changes(connection, 0)
-            catalogue = Catalogue(*await store.package.load(connection))
+            catalogue = await load_catalogue(connection)
         return cls(refresh_pool, load_pool or refresh_pool, catalogue, changes.version)
 
     def caller(self, app_key: str) -> Caller | None:
@@ -137,7 +148,7 @@ class Cache:
         next one."""
         try:
             async with _failures_logged(), self._refresh_pool.connection() as connection:
-                self.catalogue = Catalogue(*await store.package.load(connection))
+                self.catalogue = await load_catalogue(connection)
         finally:
             self._catalogue_load = None
 

@@ -1,6 +1,7 @@
-"""Can this process do its work? It checks the database once a second: its answer, its clock and its schema.
+"""Can this process do its work? It checks the database all the time: its answer, its clock and its schema.
 
-A change is logged once: `database_lost` and `database_back`, `clock_off` and `clock_back`.
+Where the DSN names several hosts, a check that is not answered asks them who leads (db/cluster.py). A change is logged
+once: `database_lost` and `database_back`, `clock_off` and `clock_back`.
 """
 
 import asyncio
@@ -8,6 +9,7 @@ import time
 
 import structlog
 
+from dealer_server.db.cluster import cluster_of
 from dealer_server.db.connection import measure_clock
 from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost
@@ -15,7 +17,9 @@ from dealer_server.store import schema
 
 log = structlog.get_logger(__name__)
 
-CHECK_SECONDS = 1.0
+CHECK_SECONDS = 0.75
+SILENT_SECONDS = 1.0  # without an answer no calls should come here
+LOOK_SECONDS = 1.5  # without an answer other hosts are asked who leads
 TIMEOUT_SECONDS = 10.0
 
 
@@ -24,6 +28,8 @@ class Health:
 
     def __init__(self, database: Database):
         self._session = database.session(application_name="esim-dealer health")
+        self._cluster = cluster_of(database.dsn)
+        self._asked_at: float | None = None
         self._clock = database.clock
         self._lost_at: float | None = None
         self._schema = ""
@@ -35,6 +41,8 @@ class Health:
         reasons = ["draining: this process is stopping"] if self.draining else []
         if self._lost_at is not None:
             reasons.append("database: the connection is lost")
+        elif self._asked_at is not None and time.monotonic() - self._asked_at > SILENT_SECONDS:
+            reasons.append("database: it does not answer")
         if self._schema:
             reasons.append(f"schema: {self._schema}")
         if self._clock.apart:
@@ -43,31 +51,53 @@ class Health:
 
     async def watch(self) -> None:
         """Checks until cancelled."""
+        if self._cluster is not None:
+            self._cluster.watched = True
         while True:
+            self._asked_at = time.monotonic()
             try:
-                async with asyncio.timeout(TIMEOUT_SECONDS):
-                    await self._check()
+                await self._check_in_time()
             except TimeoutError:
                 self._lost("no answer")
             except DatabaseLost as error:
                 self._lost(repr(error.__cause__ or error))
             except Exception as error:
                 self._lost(repr(error))
+            self._asked_at = None
             await asyncio.sleep(CHECK_SECONDS)
 
     async def close(self) -> None:
+        if self._cluster is not None:
+            self._cluster.watched = False
         await self._session.close()
+
+    async def _check_in_time(self) -> None:
+        """Raises TimeoutError, and what `_check` raises."""
+        if self._cluster is not None and self._lost_at is not None:
+            await self._cluster.look()
+        checking = asyncio.create_task(self._check())
+        try:
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                while self._cluster is not None and not checking.done():
+                    await asyncio.wait([checking], timeout=LOOK_SECONDS)
+                    if not checking.done():
+                        await self._cluster.look()
+                await checking
+        finally:
+            checking.cancel()
 
     async def _check(self) -> None:
         await measure_clock(self._session, self._clock)
         try:
-            await schema.require_no_older(self._session)
-        except schema.OlderSchema as older:
-            self._schema = str(older)
+            await schema.require_compatible(self._session)
+        except (schema.OlderSchema, schema.NewerSchema) as unfit:
+            self._schema = str(unfit)
         else:
             self._schema = ""
         if self._lost_at is not None:
-            log.info("database_back", seconds=round(time.monotonic() - self._lost_at, 1))
+            seconds = round(time.monotonic() - self._lost_at, 1)
+            host = {"host": str(self._cluster.leader)} if self._cluster else {}
+            log.info("database_back", seconds=seconds, **host)
             self._lost_at = None
         if self._clock.apart != self._clock_off:
             self._clock_off = self._clock.apart

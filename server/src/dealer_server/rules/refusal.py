@@ -112,6 +112,10 @@ class TenantDisabled(Refusal):
     code = "101006"
 
 
+class ScopeMissing(Refusal):
+    code = "101007"
+
+
 class RateExceeded(Refusal):
     code = "101013"
 

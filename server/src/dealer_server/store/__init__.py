@@ -1,7 +1,7 @@
 """All SQL: one statement per function, one module per noun."""
 
 from dealer_server.store.audit import audit_log
-from dealer_server.store.catalogue import package
+from dealer_server.store.catalogue import package, price_list
 from dealer_server.store.orders import listing, order
 from dealer_server.store.profiles import suspension
 from dealer_server.store.refunds import refund, void
@@ -16,6 +16,7 @@ __all__ = [
     "listing",
     "order",
     "package",
+    "price_list",
     "purchase",
     "refund",
     "serve_lock",

@@ -103,6 +103,7 @@ class Rejected(msgspec.Struct, frozen=True, tag="REJECTED"):
     written_off: an eSIM may have been bought, and may cost money, but nobody can have it: it is burnt, or its code is
     known to nobody.
     supplier_ref: the supplier's order that came to nothing, so that the next one gets a key of its own.
+    unasked: the supplier was not called at all.
     """
 
     code: RejectedCode
@@ -112,6 +113,7 @@ class Rejected(msgspec.Struct, frozen=True, tag="REJECTED"):
     asks: int | None = None
     written_off: bool = False
     supplier_ref: str | None = None
+    unasked: bool = False
 
 
 class Unknown(msgspec.Struct, frozen=True):

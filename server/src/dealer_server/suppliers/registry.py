@@ -3,7 +3,7 @@
 How one is added: docs/guides/add-a-supplier.md.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -37,7 +37,12 @@ _NONE = Caps(lifecycle=None)  # of a kind that this release does not have
 
 
 class BadSettings(Exception):
-    """One line that names the setting, what was wrong and what is accepted; it holds no value."""
+    """One line that names the setting, what was wrong and what is accepted; it holds no value. `faults`: the same by
+    settings."""
+
+    def __init__(self, line: str, faults: Mapping[str, str] | None = None):
+        super().__init__(line)
+        self.faults = faults or {}
 
 
 def caps_of(kind: str) -> Caps:
@@ -52,9 +57,41 @@ def read(kind: str, text: bytes) -> msgspec.Struct:
     try:
         return msgspec.json.decode(text, type=KINDS[kind].settings)
     except msgspec.ValidationError as error:
-        raise BadSettings(f"settings of a {kind}: {error}") from None
+        raise BadSettings(f"settings of a {kind}: {error}", faults(kind, msgspec.json.decode(text))) from None
     except msgspec.DecodeError:
         raise BadSettings("settings: not a JSON document") from None
+
+
+def faults(kind: str, document: object) -> dict[str, str]:
+    """All that is wrong with settings, by their names; "" for what concerns none alone."""
+    if not isinstance(document, dict):
+        return {"": "a JSON object is needed"}
+    values: dict[str, object] = document
+    known = {field.encode_name: field for field in msgspec.structs.fields(KINDS[kind].settings)}
+    found = {name: "is no setting" for name in values if name not in known}
+    for name, field in known.items():
+        if name in values:
+            found |= _faults_of(values[name], field.type, [name])
+        elif field.required:
+            found[name] = "is needed"
+    return found or _faults_of(values, KINDS[kind].settings, [*known])
+
+
+def _faults_of(value: object, wanted: Any, names: list[str]) -> dict[str, str]:
+    """Of one setting or, with all their names, of the settings together: their lines begin with what they concern."""
+    try:
+        msgspec.convert(value, wanted)
+    except msgspec.ValidationError as error:
+        if len(names) == 1:
+            return {names[0]: str(error)}
+        lines = str(error).split("; ")
+        return {name: line for line in lines for name in _concerned(line, names) or [""]}
+    return {}
+
+
+def _concerned(line: str, names: list[str]) -> list[str]:
+    beginning = line.partition(" must ")[0].split()
+    return [name for name in names if name in beginning]
 
 
 def make(code: str, kind: str, settings: bytes) -> Remote:

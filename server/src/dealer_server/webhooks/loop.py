@@ -33,7 +33,7 @@ ATTEMPTS_PER_CLAIM = 200  # small enough that one batch is prepared while the la
 ATTEMPTS_PER_TURN = 16
 POLL_SECONDS = 0.15  # orders and refunds wake it
 BUSY_SECONDS = 0.03  # after a claim it looks without being woken: messages come 20 ms apart (db/notifications.py)
-BATCH_SECONDS = 0.008  # from one claim to the next at least, unless enough attempts ended, so that batches form
+BATCH_SECONDS = 0.012  # from one claim to the next at least, unless enough attempts ended, so that batches form
 RETRY_SECONDS = 0.25  # after a failed claim
 # A worker that is stopped inside a transaction must not hold its locks for ever. Claims are flushed before the posts;
 # outcomes need not be: one that a crash of PostgreSQL loses is an attempt with the error LOST.

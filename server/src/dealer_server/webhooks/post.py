@@ -57,8 +57,10 @@ class Poster:
         return Posted(answer, started_at, round((loop.time() - begun) * 1000))
 
     def _headers(self, attempt: Attempt, now: datetime) -> dict[str, str]:
-        headers = signature.headers(attempt.signer, self._master_keys, attempt.body, now)
-        headers[signing.DELIVERY_ID] = str(attempt.delivery.delivery_id)
+        delivery_id = str(attempt.delivery.delivery_id)
+        standard_id = delivery_id if attempt.delivery.standard_headers else None
+        headers = signature.headers(attempt.signer, self._master_keys, attempt.body, now, standard_id)
+        headers[signing.DELIVERY_ID] = delivery_id
         headers[signing.DELIVERY_ATTEMPT] = str(attempt.number)
         headers[signing.ORDER_VERSION] = str(attempt.order_version)
         return headers

@@ -10,15 +10,17 @@ from dealer_server.clock import Clock
 from dealer_server.db.batcher import Batcher
 from dealer_server.db.errors import DatabaseLost
 from dealer_server.db.session import Session
+from dealer_server.store.notices import outbox
 from dealer_server.store.webhooks import circuit_breaker, order_queue, results
 from dealer_server.store.webhooks.circuit_breaker import EndpointChange
+from dealer_server.webhooks import receiver_failing
 from dealer_server.webhooks.outcome import Outcome, endpoint_results
 from dealer_server.webhooks.tasks import BackgroundTasks
 
 log = structlog.get_logger()
 
 MOST_PER_BATCH = 500
-BATCH_SECONDS = 0.01  # from one batch to the next at least, so that batches form
+BATCH_SECONDS = 0.03  # from one batch to the next at least, so that batches form
 ENOUGH = 16  # outcomes that make a batch at once: a dealer whose attempts in flight are bounded waits for it
 RETRY_SECONDS = 0.25
 
@@ -85,6 +87,7 @@ class Recorder:
             ]
             if news:
                 changes = await circuit_breaker.record(session, news, now)
+                await outbox.add(session, receiver_failing.notices(news, changes, now), now)
         failpoints.hit("webhook.recorded")
         metrics.webhook_ended([outcome.result.state for outcome in counted])
         for change in changes:

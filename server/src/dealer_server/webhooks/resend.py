@@ -10,7 +10,7 @@ import structlog
 
 from dealer_server.clock import Clock
 from dealer_server.db.database import Database
-from dealer_server.db.errors import DatabaseLost
+from dealer_server.db.polling import attempt
 from dealer_server.db.session import Session
 from dealer_server.rules.orders import identity
 from dealer_server.store.webhooks import resend
@@ -34,7 +34,7 @@ class Resender:
         """Runs until cancelled."""
         try:
             while True:
-                jobs = await self._step_or_log()
+                jobs = await attempt("webhook jobs", self.step)
                 await asyncio.sleep(STEP_SECONDS if jobs else POLL_SECONDS)
         finally:
             await self._session.close()
@@ -46,15 +46,6 @@ class Resender:
             if await self._continue(job_id):
                 self._wake.set()
         return len(job_ids)
-
-    async def _step_or_log(self) -> int:
-        try:
-            return await self.step()
-        except DatabaseLost:
-            pass
-        except Exception:
-            log.exception("webhook_job_failed")
-        return 0
 
     async def _continue(self, job_id: int) -> int:
         """Enqueues the next deliveries of a job; how many."""

@@ -6,6 +6,7 @@ Nothing is stored: a test event is no delivery, and its result does not count fo
 import time
 from datetime import datetime
 from typing import NamedTuple
+from uuid import uuid4
 
 import msgspec
 from msgspec import UNSET
@@ -40,7 +41,8 @@ async def send(
     if endpoint is None or not endpoint.url or signer is None:
         raise StatusForbids("no callback URL is set, so there is nowhere to send to; use /webhook/set")
     body = encoder.encode(sample(currency, now))
-    headers = signature.headers(signer, master_keys, body, now) | {signing.TEST: "true"}
+    standard_id = f"test-{uuid4().hex}" if endpoint.standard_headers else None
+    headers = signature.headers(signer, master_keys, body, now, standard_id) | {signing.TEST: "true"}
     begun = time.monotonic()
     answer = await outbound.post(endpoint.url, body, headers, now)
     test = calls.WebhookTest(

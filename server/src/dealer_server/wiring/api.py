@@ -13,20 +13,28 @@ from dealer_server.api import routes
 from dealer_server.api.admission import LocalAdmission, SharedAdmission
 from dealer_server.api.admission.written_ids import WrittenIds
 from dealer_server.api.authenticate import Authenticator
+from dealer_server.api.call_metrics import CallMetrics
 from dealer_server.api.gateway import Gateway
+from dealer_server.api.key_uses import KeyUses
 from dealer_server.api.latency import LatencyRecorder
 from dealer_server.api.openapi import generator
-from dealer_server.api.pages import pages, with_console
+from dealer_server.api.own_dialect import OwnDialect
+from dealer_server.api.pages import pages as unsigned_pages
+from dealer_server.api.pages import with_console
 from dealer_server.api.refused_calls import CallLog
 from dealer_server.api.routes import Route
+from dealer_server.api.rt import routes as rt_routes
+from dealer_server.api.rt.dialect import RtDialect
+from dealer_server.api.served_calls import CallSample
 from dealer_server.console.app import ConsoleApp
 from dealer_server.db.database import Database
+from dealer_server.db.reads import Reads
 from dealer_server.db.session import Session
 from dealer_server.fulfillment import lifecycle_tracker
 from dealer_server.operations.orders.id_allocator import IdAllocator
 from dealer_server.operations.orders.place import OrderBatcher
 from dealer_server.operations.orders.query import OrderQueryBatcher
-from dealer_server.operations.profiles import advance, show_qr
+from dealer_server.operations.profiles import advance, show_install_page, show_qr
 from dealer_server.operations.profiles.query_usage import query_usage
 from dealer_server.operations.profiles.send_sms import SmsSender
 from dealer_server.operations.profiles.suspend import Suspender
@@ -45,10 +53,13 @@ VERSION = "1.0.2"
 
 
 class WebApps(NamedTuple):
-    """ASGI applications. `console`: None where there is none; the API serves it too unless it has a port of its own."""
+    """ASGI applications. `console`: None where there is none; the API serves it too unless it has a port of its own.
+    `lists`: what reads lists of dealers."""
 
     api: Gateway
     console: ConsoleApp | None
+    calls: CallMetrics
+    lists: Database
 
 
 @asynccontextmanager
@@ -59,21 +70,26 @@ async def web_apps(shared: SharedParts) -> AsyncIterator[WebApps]:
         admission = await _admission(stack, shared)
         call_log = CallLog(shared.database, shared.cache, now, settings.proxies)
         await stack.enter_async_context(call_log.running())
+        sample = CallSample(shared.database, now, settings.proxies)
+        await stack.enter_async_context(sample.running())
         latency = LatencyRecorder(shared.database, now)
         await stack.enter_async_context(latency.running())
+        calls = CallMetrics()
+        key_uses = KeyUses(shared.database, now)
+        await stack.enter_async_context(key_uses.running())
         parts = await _parts(stack, shared, call_log)
         console = await stack.enter_async_context(console_app(shared, parts)) if settings.console != "" else None
         served = routes.served(test_environment=settings.environment == "test")
         generator.require_complete(served)
         unsigned = _pages(shared, served)
-        api = Gateway(
-            Authenticator(shared.cache, settings.master_keys, admission, now, settings.proxies),
-            routes.table(served, parts),
-            with_console(unsigned, console) if console and settings.console is None else unsigned,
-            call_log.refused,
-            latency.answered,
+        pages = with_console(unsigned, console) if console and settings.console is None else unsigned
+        authenticator = Authenticator(
+            shared.cache, settings.master_keys, admission, now, settings.proxies, key_uses.note
         )
-        yield WebApps(api, console)
+        seen = (call_log.refused, latency.answered, calls.answered, sample)
+        rt = Gateway(RtDialect(authenticator), rt_routes.table(parts), pages, *seen)
+        api = Gateway(OwnDialect(authenticator), routes.table(served, parts), rt, *seen)
+        yield WebApps(api, console, calls, parts.reads)
 
 
 async def _admission(stack: AsyncExitStack, shared: SharedParts) -> LocalAdmission | SharedAdmission:
@@ -99,10 +115,18 @@ async def _parts(stack: AsyncExitStack, shared: SharedParts, call_log: CallLog) 
     orders, recharges, refunds, voids = await _batchers(stack, shared)
     reads = await Database.open(settings.database_url, read_timeout_seconds=settings.list_seconds)
     stack.push_async_callback(reads.close)
+    lists = Reads(
+        "api",
+        reads,
+        settings.read_database_url,
+        bound_seconds=settings.read_lag_seconds,
+        read_timeout_seconds=settings.list_seconds,
+    )
     report = functools.partial(lifecycle_tracker.report, usage_interval=settings.usage_interval)
     return routes.Parts(
         database=database,
         reads=reads,
+        lists=await stack.enter_async_context(lists.running()),
         cache=shared.cache,
         orders=orders,
         queries=OrderQueryBatcher(await _session(stack, database), shared.data_keys),
@@ -166,4 +190,11 @@ def _pages(shared: SharedParts, served: tuple[Route[Any, Any], ...]) -> Starlett
         return msgspec.json.encode(generator.document(served, base_url=shared.settings.base_url, version=VERSION))
 
     code_of = functools.partial(show_qr.code_of, shared.database, shared.data_keys)
-    return pages(document, code_of, drawing.svg, drawing.png, shared.health.not_ready)
+    install_page = functools.partial(
+        show_install_page.install_page,
+        shared.database,
+        shared.data_keys,
+        lambda: shared.cache.catalogue,
+        shared.links,
+    )
+    return unsigned_pages(document, code_of, drawing.svg, drawing.png, shared.health.not_ready, install_page)

@@ -8,7 +8,7 @@ import structlog
 from dealer_server import sockets
 from dealer_server.settings import Settings, SettingsError
 
-METRICS = "127.0.0.1:9464"
+METRICS, SERVE_METRICS = "127.0.0.1:9464", "127.0.0.1:9474"
 log = structlog.get_logger(__name__)
 
 
@@ -33,12 +33,20 @@ class Listening(NamedTuple):
 
 
 def of_serve(settings: Settings) -> list[Listening]:
-    """Of each process: one socket for all, or with `port_per_process` the API's port and those above it. The console's
-    is shared. Raises SettingsError where the host has no address, OSError where an address is in use."""
+    """Of each process: one socket for all, or with `port_per_process` the API's port and those above it; metrics on the
+    port that is set and those above it. The console's is shared. Raises SettingsError where the host has no address,
+    OSError where an address is in use."""
     ports = settings.processes if settings.port_per_process else 1
     apis = [_api(settings.host, _port(settings.port, number)) for number in range(ports)]
     shared = console(settings)
-    return [Listening(api=apis[number % ports], console=shared) for number in range(settings.processes)]
+    return [
+        Listening(
+            api=apis[number % ports],
+            console=shared,
+            metrics=_metrics("DEALER_SERVE_METRICS", settings.serve_metrics, SERVE_METRICS, number),
+        )
+        for number in range(settings.processes)
+    ]
 
 
 def of_work(settings: Settings) -> list[Listening]:
@@ -46,7 +54,11 @@ def of_work(settings: Settings) -> list[Listening]:
     where an address is in use."""
     shared = supplier_events(settings)
     return [
-        Listening(metrics=_metrics(settings, number), supplier_events=shared) for number in range(settings.processes)
+        Listening(
+            metrics=_metrics("DEALER_METRICS", settings.metrics, METRICS, number),
+            supplier_events=shared,
+        )
+        for number in range(settings.processes)
     ]
 
 
@@ -67,18 +79,18 @@ def _api(host: str, port: int) -> socket.socket:
         raise SettingsError(f"cannot listen on {host}: {error.strerror}") from None
 
 
-def _metrics(settings: Settings, number: int) -> socket.socket | None:
-    """None where the default port is in use: of several `work` on a machine the first has it."""
-    if settings.metrics == "":
+def _metrics(setting: str, wanted: str | None, default: str, number: int) -> socket.socket | None:
+    """None where the default port is in use: the first process of a machine has it."""
+    if wanted == "":
         return None
-    host, _, port = (settings.metrics or METRICS).rpartition(":")
+    host, _, port = (wanted or default).rpartition(":")
     address = f"{host}:{_port(int(port), number)}"
     try:
         return sockets.bind_address(address)
     except OSError:
-        if settings.metrics:
+        if wanted:
             raise
-        log.warning("metrics_not_served", address=address, reason="in use; set DEALER_METRICS for each worker")
+        log.warning("metrics_not_served", address=address, reason=f"in use; set {setting} for each process")
         return None
 
 

@@ -4,22 +4,24 @@ import asyncio
 import gc
 import resource
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from starlette.applications import Starlette
-
 from dealer_server import store
 from dealer_server.api import listener, replies, status
+from dealer_server.api.call_metrics import Connections
 from dealer_server.api.gateway import Gateway
 from dealer_server.console.app import ConsoleApp
 from dealer_server.db import notifications
+from dealer_server.db.database import Database
 from dealer_server.rules.access import access
 from dealer_server.settings import Settings
+from dealer_server.store import gauges
 from dealer_server.store.webhooks import gauges as webhook_gauges
-from dealer_server.wiring.api import web_apps
+from dealer_server.wiring.api import WebApps, web_apps
 from dealer_server.wiring.listening import Listening
 from dealer_server.wiring.shared import SharedParts, opened_parts, tls_pair
 from dealer_server.wiring.worker import run as run_worker
@@ -50,10 +52,10 @@ async def run(
         if worker:
             ends.append(asyncio.create_task(run_worker(shared, listening.supplier_events)))
             ends.append(asyncio.create_task(notifications.listen(shared.database, shared.signals.notified)))
+            if listening.metrics:
+                ends.append(_worker_metrics(shared, listening.metrics))
         else:
             shared.signals.notify = (await stack.enter_async_context(notifications.opened(shared.database))).notify
-        if listening.metrics:
-            ends.append(asyncio.create_task(listener.server(status_pages(shared)).serve(sockets=[listening.metrics])))
         servers: list[listener.Listener] = []
         if listening.api:
             opened = await stack.enter_async_context(web_apps(shared))
@@ -62,23 +64,42 @@ async def run(
             if opened.console and listening.console:
                 servers.append(http_server(settings, opened.console))
                 ends.append(asyncio.create_task(servers[1].serve(sockets=[listening.console])))
+            if listening.metrics and not worker:
+                stack.callback(_serve_metrics(shared, opened, servers, listening.metrics).cancel)
         raise_open_files_limit()
-        tune_garbage_collection()
+        stack.enter_context(rare_garbage_collection())
         listening.log_addresses()
         ready(settings.base_url)
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         shared.health.draining = True
         if retire.is_set():
             await _retire(servers, stopping)
-        for server in servers:
-            server.should_exit = True
-        if servers:
-            await asyncio.wait(ends[-len(servers) :])
-        await _cancel(ends)
+        elif stop.is_set() and servers:  # a proxy sees that this process is not ready, and goes elsewhere
+            await asyncio.sleep(settings.drain_seconds)
+        await _end(servers, ends)
 
 
-async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Raises what one of them has failed with."""
+def _worker_metrics(shared: SharedParts, bound: socket.socket) -> asyncio.Task[None]:
+    pages = status.worker_pages(_gauges(shared), _state(shared, {"main": shared.database}))
+    return asyncio.create_task(listener.server(pages).serve(sockets=[bound]))
+
+
+def _serve_metrics(
+    shared: SharedParts, opened: WebApps, servers: Sequence[listener.Listener], bound: socket.socket
+) -> asyncio.Task[None]:
+    """Until it is cancelled: also while the process drains."""
+    opened.calls.connections = lambda: [Connections(one.open_connections, one.counts) for one in servers]
+    pools = {"main": shared.database, "lists": opened.lists}
+    pages = status.serve_pages(opened.calls, _state(shared, pools))
+    return asyncio.create_task(listener.server(pages).serve(sockets=[bound]))
+
+
+async def _end(servers: Sequence[listener.Listener], tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Servers answer what they have begun; the last tasks are theirs. Raises what a task has failed with."""
+    for server in servers:
+        server.should_exit = True
+    if servers:
+        await asyncio.wait(tasks[-len(servers) :])
     for task in tasks:
         task.cancel()
     for ended in await asyncio.gather(*tasks, return_exceptions=True):
@@ -101,13 +122,25 @@ def stop_on_signal() -> asyncio.Event:
     return stop
 
 
-def status_pages(shared: SharedParts) -> Starlette:
-    async def gauges() -> tuple[Mapping[str, float], status.PurchasesOpen]:
+def _gauges(shared: SharedParts) -> status.ReadGauges:
+    async def read() -> status.Gauges:
         async with shared.database.connection() as connection:
-            webhooks = await webhook_gauges.read(connection, shared.clock.now())
-            return webhooks, await store.supplier.open_purchases(connection)
+            now = shared.clock.now()
+            return status.Gauges(
+                await webhook_gauges.read(connection, now),
+                await gauges.read(connection, now),
+                await store.supplier.open_purchases(connection),
+            )
 
-    return status.pages(gauges, shared.health.not_ready)
+    return read
+
+
+def _state(shared: SharedParts, pools: Mapping[str, Database]) -> Callable[[], status.ProcessState]:
+    return lambda: status.ProcessState(
+        shared.health.not_ready(),
+        shared.clock.ahead_seconds,
+        {name: database.pool_size for name, database in pools.items()},
+    )
 
 
 def http_server(settings: Settings, app: Gateway | ConsoleApp) -> listener.Listener:
@@ -129,11 +162,18 @@ def raise_open_files_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
-def tune_garbage_collection() -> None:
+@contextmanager
+def rare_garbage_collection() -> Iterator[None]:
     """Collects rarely: what exists by now stays, requests leave no cycles, and the default costs a tenth of speed."""
     gc.collect()
     gc.freeze()
+    thresholds = gc.get_threshold()
     gc.set_threshold(50_000, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
 
 
 def deadlines(settings: Settings) -> listener.Deadlines:

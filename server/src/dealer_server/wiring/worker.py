@@ -20,7 +20,17 @@ from dealer_server.fulfillment.supervisor import SupplierLoop, SupplierSuperviso
 from dealer_server.fulfillment.supplier_event_handler import SupplierEventHandler
 from dealer_server.fulfillment.suspension_queue import SuspensionQueue
 from dealer_server.fulfillment.void_queue import VoidQueue, queues
+from dealer_server.notices.buyer.worker import BuyerMailWorker
+from dealer_server.notices.looks import Limits
+from dealer_server.notices.loop import NoticeWorker
+from dealer_server.notices.loop import Options as NoticeOptions
+from dealer_server.notices.mailer import Mailer, mailer
+from dealer_server.notices.message import sender_of
+from dealer_server.operations.overview.count_hours import HourCounter
+from dealer_server.operations.reports.fold import ReportFolder
 from dealer_server.operations.retention.sweep import Sweeper
+from dealer_server.operations.search.collect import SearchCollector
+from dealer_server.settings import CannotStart
 from dealer_server.store.suppliers.supplier import Supplier as SupplierRow
 from dealer_server.suppliers.contract import Remote
 from dealer_server.webhooks.loop import Deliverer, Options
@@ -28,6 +38,7 @@ from dealer_server.webhooks.outbound import Outbound
 from dealer_server.webhooks.post import Poster
 from dealer_server.webhooks.prepare import Preparer
 from dealer_server.webhooks.resend import Resender
+from dealer_server.webhooks.rt_validity import RtValidity
 from dealer_server.wiring.shared import SharedParts, callback_policy, suppliers_of, tls_pair
 
 log = structlog.get_logger(__name__)
@@ -57,20 +68,19 @@ async def run(shared: SharedParts, events: socket.socket | None) -> None:
     )
     supervisor = supervisor_of(shared, settler.wake.set)
     async with Outbound(policy) as outbound:
-        deliverer = Deliverer(
-            shared.database,
-            Preparer(shared.data_keys, shared.links),
-            Poster(outbound, settings.master_keys, clock.now),
-            clock.now,
-            signals.webhook,
-            Options(schedule=settings.schedule),
-        )
+        notifier = notice_worker_of(shared, outbound)
         resender = Resender(shared.database, clock.now, signals.webhook)
         await _run_all(
             fulfiller.run(),
-            deliverer.run(),
+            deliverer_of(shared, outbound).run(),
             resender.run(),
+            RtValidity(shared.database, shared.data_keys, clock.now, signals.webhook).run(),
+            notifier.run(),
+            buyer_mail_worker_of(shared).run(),
             Sweeper(shared.database, clock.now, settings.retention).run(),
+            HourCounter(shared.database, clock.now).run(),
+            ReportFolder(shared.database).run(),
+            SearchCollector(shared.database, clock.now).run(),
             settler.run(),
             *(queue.run() for queue in voids),
             supervisor.run(),
@@ -79,6 +89,51 @@ async def run(shared: SharedParts, events: socket.socket | None) -> None:
             _forward(signals.refund, [settler.wake.set, *(queue.wake.set for queue in voids), supervisor.wake]),
             _forward(signals.lifecycle, [supervisor.wake, *(tracker.wake.set for tracker in trackers)]),
         )
+
+
+def deliverer_of(shared: SharedParts, outbound: Outbound) -> Deliverer:
+    """What POSTs webhooks to dealers."""
+    settings, clock = shared.settings, shared.clock
+    return Deliverer(
+        shared.database,
+        Preparer(shared.data_keys, shared.links),
+        Poster(outbound, settings.master_keys, clock.now),
+        clock.now,
+        shared.signals.webhook,
+        Options(schedule=settings.schedule),
+    )
+
+
+def notice_worker_of(shared: SharedParts, outbound: Outbound) -> NoticeWorker:
+    """What tells of notices, by mail and at notice URLs. Raises CannotStart."""
+    database, clock, settings = shared.database, shared.clock, shared.settings
+    return NoticeWorker(
+        database,
+        Limits(settings.stock_low, settings.queue_hours),
+        _mailer(shared),
+        sender_of(settings),
+        outbound,
+        settings.master_keys,
+        shared.data_keys,
+        clock.now,
+        NoticeOptions(schedule=settings.schedule, digest_hour=settings.digest_hour),
+    )
+
+
+def buyer_mail_worker_of(shared: SharedParts) -> BuyerMailWorker:
+    """What mails the pages of eSIMs to their buyers. Raises CannotStart."""
+    database, clock, settings = shared.database, shared.clock, shared.settings
+    return BuyerMailWorker(
+        database, shared.data_keys, shared.links, _mailer(shared), sender_of(settings), clock.now, settings.schedule
+    )
+
+
+def _mailer(shared: SharedParts) -> Mailer | None:
+    """Raises CannotStart."""
+    try:
+        return mailer(shared.settings, shared.database, shared.clock.now)
+    except OSError as error:  # ssl.SSLError is one
+        raise CannotStart(f"DEALER_SMTP_CA: {error.strerror or error}") from None
 
 
 def supervisor_of(shared: SharedParts, settle: Callable[[], None]) -> SupplierSupervisor:

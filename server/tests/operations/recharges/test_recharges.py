@@ -13,6 +13,7 @@ from support.api_client import ApiClient, Service, running_service
 from support.money.recharges import advance, balance, over, plans, recharge, recharged, shown
 from support.money.refunds import bought, profiles, query, refund
 from support.patience import PATIENCE
+from support.reports import rebuilt
 from support.supplier_setup import fresh
 from support.webhook_fixture import Receiver
 
@@ -119,6 +120,7 @@ async def test_a_failed_recharge_is_retried_at_its_own_supplier_and_nowhere_else
             assert (await shown(dealer, order))["remainDataBytes"] == 2 * GB
             with pytest.raises(OperatorError, match="failed or waits"):
                 await retry_order(*retry, None, "ann", clock.now)
+        await rebuilt(service.database)
         assert await service.audit() == []
 
 

@@ -5,8 +5,8 @@ import os
 import secrets
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import asyncpg
@@ -75,6 +75,58 @@ class Machine:
         os.kill(pid, signal.SIGKILL)
         _, alive = psutil.wait_procs(children, timeout=PATIENCE)
         assert not [one for one in alive if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """SIGSTOP of every process: its kernel goes on accepting connections and bytes, and nothing answers."""
+        pid = int((self._folder / "postgres/postmaster.pid").read_text().split()[0])
+        processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+        for one in processes:
+            one.suspend()
+        try:
+            yield
+        finally:
+            for one in processes:
+                one.resume()
+
+    def copied(self) -> "Machine":
+        """A standby of it, beside it, which has all there is and follows."""
+        folder = self._folder.parent / f"standby-{secrets.token_hex(4)}"
+        cluster = folder / "postgres"
+        cluster.mkdir(parents=True)
+        (folder / "lock").touch(mode=0o600)
+        folder.chmod(0o711)
+        cluster.chmod(0o700)
+        programs = self.server._programs
+        programs.hand_over(cluster)
+        source = ("-h", str(self.server.socket_dir), "-p", "5432", "-U", "esim", "-R", "-c", "fast", "--no-sync")
+        programs.must_run("pg_basebackup", "-D", str(cluster), *source, folder=folder)
+        return Machine(folder)
+
+    @asynccontextmanager
+    async def standby(self) -> AsyncIterator["Machine"]:
+        """Every COMMIT waits for it."""
+        one = await asyncio.to_thread(self.copied)
+        try:
+            async with connected(self.server.dsn) as connection:
+                await connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+                await connection.execute("SELECT pg_reload_conf()")
+
+                async def confirms() -> bool:
+                    sql = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
+                    return await connection.fetchval(sql) == 1
+
+                await until(confirms)
+            yield one
+        finally:
+            async with connected(self.server.dsn) as connection:
+                await connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
+                await connection.execute("SELECT pg_reload_conf()")
+            await asyncio.to_thread(one.server.stop)
+
+    async def promote(self) -> None:
+        async with connected(self.server.dsn) as connection:
+            assert await connection.fetchval("SELECT pg_promote()")
 
     def start(self) -> None:
         self.server.stop()  # lets the folder go

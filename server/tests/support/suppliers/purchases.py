@@ -1,6 +1,5 @@
 """A service that buys from suppliers: from two upstreams, or from another instance."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from typing import Any
 
 from dealer_server.operations.tenants.create import Created
 from support.api_client import ApiClient, Service, running_service
-from support.patience import PATIENCE
+from support.patience import found
 from support.rt_family import TOP_UP_PRICE, Upstream, running_upstream
 from support.supplier_setup import COST, Source, SupplierSetup, free_address, fresh, hop, set_up
 
@@ -29,22 +28,31 @@ class PurchaseFixture:
             return [tuple(row) for row in await connection.fetch(sql, *args)]
 
     async def until(self, order_no: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                data = (await self.client.post("/esim/query", {"orderNo": order_no})).data
-                if holds(data):
-                    return data
-                await asyncio.sleep(0.02)
+
+        async def look() -> dict[str, Any] | None:
+            await self.allocated()
+            data = (await self.client.post("/esim/query", {"orderNo": order_no})).data
+            return data if holds(data) else None
+
+        return await found(look)
 
     async def becomes(self, sql: str, wanted: object) -> None:
         """Waits until that is the one value that is found."""
-        async with asyncio.timeout(PATIENCE):
-            while await self.rows(sql) != [(wanted,)]:
-                await asyncio.sleep(0.02)
+
+        async def look() -> bool | None:
+            return await self.rows(sql) == [(wanted,)] or None
+
+        await found(look)
 
     async def asked_again(self) -> None:
         """The pauses between questions are over."""
         await self.rows("UPDATE purchase SET due_at = now() WHERE state IN ('PLANNED', 'PENDING', 'UNKNOWN')")
+
+    async def allocated(self) -> None:
+        """The pause before an order is looked at again is over, where the supplier has it ready."""
+        codes = [code for code, one in (("rt:near", self.near), ("rt:far", self.far)) if one.all_ready]
+        sql = "UPDATE purchase SET due_at = now() WHERE state = 'PENDING' AND due_at > now() AND supplier = ANY($1)"
+        await self.rows(sql, codes)
 
     async def states(self) -> list[tuple[Any, ...]]:
         return await self.rows("SELECT supplier, state FROM purchase ORDER BY profile_id, position")
@@ -69,7 +77,9 @@ async def purchase_fixture(postgres: str, template: str, **changed: object) -> A
             running_service(url, supplier_events=events, **changed) as service,
             service.client(await service.tenant(balance="1000", qps=0)) as client,
         ):
-            yield PurchaseFixture(near, far, service, client, setup, f"http://{events}")
+            made = PurchaseFixture(near, far, service, client, setup, f"http://{events}")
+            client.before_look = made.allocated
+            yield made
 
 
 async def routed(database_url: str, base_url: str, account: Created, code: str = "chain:a") -> SupplierSetup:

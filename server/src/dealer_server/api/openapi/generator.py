@@ -10,7 +10,7 @@ import msgspec
 from dealer_server.api import replies
 from dealer_server.api.openapi import examples, texts
 from dealer_server.api.openapi.examples import Example
-from dealer_server.api.openapi.schemas import SCHEMAS, has_parameters, requires_body, schemas
+from dealer_server.api.openapi.schemas import SCHEMAS, has_parameters, requires_body, schemas, undescribed
 from dealer_server.api.result_codes import RESULT_CODES
 from dealer_server.api.routes import Route
 from dealer_server.rules import refusal
@@ -25,7 +25,7 @@ Routes = Iterable[Route[Any, Any]]
 # What any call may be refused with, in the order of the checks (specification 5.4).
 COMMON: Sequence[ResultCode] = (
     "000112", "000103", "000110", "000109", "000101", "000102", "101005", "101006", "101002", "101001", "101003",
-    "101004", "101013", "000104", "000105", "000106", "000107", "000108", "900001", "000001",
+    "101004", "101013", "101007", "000104", "000105", "000106", "000107", "000108", "900001", "000001",
 )  # fmt: skip
 OF_PARAMETERS = ("000105", "000106", "000107")
 
@@ -40,9 +40,12 @@ def require_complete(routes: Routes) -> None:
     Raises Incomplete.
     """
     by_path = examples.load()
+    routes = tuple(routes)
     for route in routes:
         if faults := [*_faults(route, by_path.get(route.path))]:
             raise Incomplete(f"{route.path} {', '.join(faults)}")
+    if nameless := undescribed(routes):
+        raise Incomplete(f"no words describe {', '.join(nameless)}: add them to FIELDS of its module in api/routes")
     if others := sorted(by_path.keys() - {operation.path for operation in OPERATIONS}):
         raise Incomplete(f"there are examples of {', '.join(others)}, but no such operation")
 
@@ -68,6 +71,8 @@ def document(routes: Routes, *, base_url: str, version: str) -> Json:
             "title": "eSIM Dealer Open API",
             "version": version,
             "summary": "Sell eSIM data packages: order from the BALANCE wallet, receive signed webhooks.",
+            "contact": {"name": "The operator of this service", "url": base_url},
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             "description": texts.introduction(_worked_example(), _codes_table(routes)),
         },
         "servers": [{"url": base_url}],
@@ -92,7 +97,7 @@ def _operation(route: Route[Any, Any], example: Example) -> Json:
     return {
         "operationId": re.sub(r"/(.)", lambda match: match[1].upper(), name),
         "summary": route.summary,
-        "description": route.description,
+        "description": f"{route.description}\n\nScope of the AppKey: `{route.operation.scope}`.",
         "tags": [_tag(route)],
         "requestBody": {
             "required": requires_body(request),

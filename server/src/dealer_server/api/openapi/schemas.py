@@ -32,6 +32,8 @@ NAMED_BY: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "QueryOrder": ("anyOf", ("orderNo", "transactionId")),
     "RefundOrder": ("anyOf", ("orderNo", "transactionId")),
     "RefundProfile": ("anyOf", ("profileId", "iccid")),
+    "RechargeProfile": ("oneOf", ("profileId", "iccid")),
+    "ProfilePlans": ("oneOf", ("profileId", "iccid")),
     "VoidProfile": ("oneOf", ("profileId", "iccid")),
     "SuspendProfile": ("oneOf", ("profileId", "iccid")),
     "ProfileUsage": ("oneOf", ("profileId", "iccid")),
@@ -74,6 +76,16 @@ def schemas(routes: Iterable[Route[Any, Any]]) -> Json:
             },
         }
     }
+
+
+def undescribed(routes: Iterable[Route[Any, Any]]) -> list[str]:
+    """The fields of requests, answers and events that no words describe, as `Struct.field`."""
+    return [
+        f"{name}.{field}"
+        for name, schema in schemas(routes).items()
+        for field, described in schema["properties"].items()
+        if "description" not in described
+    ]
 
 
 def has_parameters(request: type) -> bool:
@@ -120,9 +132,10 @@ def _corrected(field: str, schema: Json, required: bool) -> Json:
 
 
 def _ecma(schema: Any) -> Any:
-    r"""Python's `\Z` is JavaScript's `$`."""
+    r"""Python's `\Z` is JavaScript's `$`; a choice of words says that they are text."""
     if isinstance(schema, dict):
-        return {key: _ecma(inner) for key, inner in schema.items()}
+        words = {"type": "string"} if "enum" in schema else {}  # msgspec leaves out what code generators look for
+        return words | {key: _ecma(inner) for key, inner in schema.items()}
     if isinstance(schema, list):
         return [_ecma(inner) for inner in schema]
     return schema.removesuffix(r"\Z") + "$" if isinstance(schema, str) and schema.endswith(r"\Z") else schema

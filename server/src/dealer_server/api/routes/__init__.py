@@ -40,6 +40,8 @@ def table(routes: tuple[Route[Any, Any], ...], parts: Parts) -> dict[bytes, Boun
         f"{calls.PREFIX}{route.path}".encode(): BoundRoute(
             decode=msgspec.json.Decoder(route.operation.request).decode,
             run=functools.partial(route.handler, parts),
+            path=route.path,
+            scope=route.operation.scope,
             writes=route.operation.writes,
         )
         for route in routes

@@ -62,4 +62,5 @@ async def read_balance(parts: Parts, caller: Caller, _: calls.Empty) -> calls.Ba
     ),
 )
 async def read_statement(parts: Parts, caller: Caller, call: calls.Statement) -> calls.Entries:
-    return await list_entries(parts.reads, caller.tenant_id, caller.access.prices.currency, call)
+    currency = caller.access.prices.currency
+    return await parts.lists.run(lambda reads: list_entries(reads, caller.tenant_id, currency, call), exact=True)

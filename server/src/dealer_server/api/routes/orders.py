@@ -137,4 +137,6 @@ async def query(parts: Parts, caller: Caller, call: calls.QueryOrder) -> Snapsho
     description="Your orders, newest first, from `startTime` until before `endTime`. All filters must match.",
 )
 async def list_orders(parts: Parts, caller: Caller, call: calls.OrderList) -> calls.Orders:
-    return await listing.list_orders(parts.reads, parts.data_keys, parts.links, caller.tenant_id, call)
+    return await parts.lists.run(
+        lambda reads: listing.list_orders(reads, parts.data_keys, parts.links, caller.tenant_id, call), exact=True
+    )

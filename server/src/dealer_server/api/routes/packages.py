@@ -23,7 +23,7 @@ FIELDS = {
     "slug": "Its part of a web address.",
     "packageName": "In English.",
     "description": "In English.",
-    "PackageList.type": "`BASE` or `TOPUP`. There are no TOPUP packages yet.",
+    "PackageList.type": "`BASE` or `TOPUP`.",
     "Package.type": "What kind of package it is.",
     "Package.status": "Whether it is on sale for you.",
     "locationType": "A country, a region or global.",

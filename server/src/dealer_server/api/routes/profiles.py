@@ -14,7 +14,9 @@ FIELDS = {
     "profile": "The eSIM.",
     "profileId": "Names the eSIM.",
     "iccid": "The card's number (ITU-T E.118), once it is allocated.",
-    "qrCodeUrl": "PNG to scan and install; with `.svg` appended, an SVG. It never changes; whoever has it can install.",
+    "qrCodeUrl": "PNG to scan and install; with `.svg` appended, an SVG; `?size=` in pixels, 200 to 1200. It never"
+    " changes; whoever has it can install.",
+    "installPageUrl": "Page for the buyer: how to install, state, usage. It never changes; whoever has it can install.",
     "activationCode": "`LPA:1$…` (GSMA SGP.22).",
     "smdpAddress": "The activation code's SM-DP+ address.",
     "matchingId": "The activation code's MatchingID.",
@@ -65,7 +67,9 @@ SUSPEND_REFUSALS: tuple[ResultCode, ...] = ("000111", "310404", "200022", "20001
     ),
 )
 async def list_profiles(parts: Parts, caller: Caller, call: calls.ProfileList) -> calls.Profiles:
-    return await listing.list_profiles(parts.reads, parts.data_keys, parts.links, caller.tenant_id, call)
+    return await parts.lists.run(
+        lambda reads: listing.list_profiles(reads, parts.data_keys, parts.links, caller.tenant_id, call), exact=True
+    )
 
 
 @route(

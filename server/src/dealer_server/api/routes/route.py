@@ -9,6 +9,7 @@ import msgspec
 
 from dealer_server.clock import Clock
 from dealer_server.db.database import Database
+from dealer_server.db.reads import Reads
 from dealer_server.db.sealing import DataKeys, MasterKeys
 from dealer_server.operations.cache import Cache, Caller
 from dealer_server.operations.orders.place import OrderBatcher
@@ -26,17 +27,19 @@ from dealer_server.webhooks.outbound import Outbound
 from esim_dealer.wire import calls
 from esim_dealer.wire.operations import Operation
 from esim_dealer.wire.snapshot import Profile
-from esim_dealer.wire.vocabulary import ResultCode
+from esim_dealer.wire.vocabulary import ResultCode, Scope
 
 Q = TypeVar("Q", bound=calls.Request)
 A = TypeVar("A", bound=msgspec.Struct)
 
 
 class Parts(msgspec.Struct, frozen=True):
-    """What the routes work with. `reads` is a pool for long queries. `record_step` notes how far a dealer has come."""
+    """What the routes work with. `reads` is a pool for long queries, `lists` runs those that a replica may
+    answer. `record_step` notes how far a dealer has come."""
 
     database: Database
     reads: Database
+    lists: Reads
     cache: Cache
     orders: OrderBatcher
     queries: OrderQueryBatcher
@@ -95,6 +98,8 @@ class BoundRoute(msgspec.Struct, frozen=True):
 
     decode: Callable[[bytes], Any]
     run: Callable[[Caller, Any], Awaitable[Any]]
+    path: str
+    scope: Scope
     writes: bool
 
 

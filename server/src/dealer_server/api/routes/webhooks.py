@@ -9,6 +9,9 @@ from esim_dealer.wire import calls, operations
 FIELDS = {
     "callbackUrl": "Where events are sent; empty: nowhere.",
     "SetWebhook.callbackUrl": 'An absolute http(s) URL. `""` or null removes it.',
+    "SetWebhook.standardHeaders": "Whether events carry `webhook-id`, `webhook-timestamp` and `webhook-signature`"
+    " too, as libraries of standard-webhooks verify them. Left out: as it is.",
+    "standardHeaders": "Whether events carry the headers of standard-webhooks too.",
     "enabled": "Whether events are sent.",
     "state": "`DISABLED`: your receiver answered 410. `NOT_SET`: there is no callbackUrl.",
     "consecutiveFailures": "Attempts that failed since the last success.",
@@ -87,7 +90,7 @@ async def send_test(parts: Parts, caller: Caller, _: calls.Empty) -> calls.Webho
     ),
 )
 async def list_deliveries(parts: Parts, caller: Caller, call: calls.DeliveryList) -> calls.Deliveries:
-    return await endpoint.list_deliveries(parts.reads, caller.tenant_id, call)
+    return await parts.lists.run(lambda reads: endpoint.list_deliveries(reads, caller.tenant_id, call), exact=True)
 
 
 @route(

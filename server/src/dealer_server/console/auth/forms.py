@@ -6,7 +6,7 @@ from typing import NamedTuple
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
-OWN_FIELDS = ("csrf", "once")
+OWN_FIELDS = ("csrf", "once", "who")
 MAX_FILES, MAX_FIELDS = 5, 500
 
 

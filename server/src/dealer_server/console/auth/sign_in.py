@@ -14,9 +14,11 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from dealer_server.clock import Clock
-from dealer_server.console.auth import forms
+from dealer_server.console.auth import forms, kept_forms
 from dealer_server.console.auth.forms import Form
+from dealer_server.console.auth.places import CODE, HOME, OUT, PATH, REACHABLE, local
 from dealer_server.console.shared import rendering
+from dealer_server.console.shared.forms import tokens
 from dealer_server.console.shared.request_context import NotFound, Parts
 from dealer_server.operations.users import device_token, sessions, sign_in
 from dealer_server.operations.users.attempts import TooManyTries
@@ -30,8 +32,8 @@ from dealer_server.store.console.user import Session
 COOKIE = "dealer_console"
 DEVICE = "dealer_device_"  # and the userId: says that this user has signed in with this browser before
 DEVICES = 20
-PATH, CODE, OUT, HOME = "/console/sign-in", "/console/sign-in/code", "/console/sign-out", "/console"
 CROWDED = "Too many people sign in right now. Try again."
+INTERRUPTED = "Your session has ended and nothing was sent. Sign in: what you entered is kept."
 WRONG = "The name or the password is wrong."
 WRONG_CODE = "The code is wrong or was used before. Enter the newest one."
 
@@ -54,7 +56,7 @@ class AuthenticatedSession(NamedTuple):
 
     def sent(self, form: Form) -> bool:
         """Whether a page of this session sent the form."""
-        return hmac.compare_digest(form.texts.get("csrf", "").encode(), self.csrf.encode())
+        return hmac.compare_digest(tokens.unmasked(form.texts.get("csrf", "")).encode(), self.csrf.encode())
 
 
 async def authenticate(parts: Parts, request: Request, now: datetime) -> AuthenticatedSession | None:
@@ -74,7 +76,11 @@ class SignIn:
 
     def routes(self) -> list[Route]:
         """For everybody."""
-        return [Route(PATH, self.show), Route(PATH, self.submit, methods=["POST"])]
+        return [
+            Route(PATH, self.show),
+            Route(PATH, self.submit, methods=["POST"]),
+            Route(REACHABLE, self.reachable),
+        ]
 
     def session_routes(self) -> list[Route]:
         """For those who have a session, complete or not."""
@@ -87,26 +93,47 @@ class SignIn:
     async def show(self, request: Request) -> Response:
         return self._form(_next(request))
 
+    async def reachable(self, _: Request) -> Response:
+        """For a page that asks before it sends a form."""
+        return Response(status_code=204)
+
     async def submit(self, request: Request) -> Response:
         """Name and password. Only a path of the console is gone to afterwards."""
         form = (await forms.read(request)).texts
         after, name = _next(request, form), form.get("name", "").strip()
         devices = [value for cookie, value in request.cookies.items() if cookie.startswith(DEVICE)]
         visitor: Visitor = request.state.visitor._replace(devices=tuple(devices[:DEVICES]))
-        parts, password = self._parts, form.get("password", "")
+        parts, password, kept = self._parts, form.get("password", ""), form.get("kept", "")
         try:
             result = await sign_in.with_password(
                 parts.database, parts.passwords, name, password, visitor, self._clock(), parts.data_keys
             )
         except NotSignedIn:
-            return self._form(after, 403, name=name, error=WRONG)
+            return self._form(after, 403, name=name, error=WRONG, kept=kept)
         except TooManyTries as many:
-            return self._form(after, 429, name=name, error=wait(many.seconds), retry_seconds=many.seconds)
+            return self._form(after, 429, name=name, error=wait(many.seconds), retry_seconds=many.seconds, kept=kept)
         except Busy:
-            return self._form(after, 503, name=name, error=CROWDED, retry_seconds=1)
+            return self._form(after, 503, name=name, error=CROWDED, retry_seconds=1, kept=kept)
+        after = await self._keep(kept, result.user_id) or after
         if before := request.cookies.get(COOKIE):  # whatever session the browser had, or was given, ends
             await sessions.sign_out(parts.database, before)
-        return self._signed_in(request, result, after if result.complete else f"{CODE}?next={quote(after)}")
+        return signed_in(parts.settings, request, result, after if result.complete else f"{CODE}?next={quote(after)}")
+
+    async def interrupted(self, request: Request, form: Form) -> Response:
+        """To the sign-in. What was entered in a form of ours is kept until its user has signed in."""
+        kept = kept_forms.of_request(self._parts.data_keys, request, form, self._clock())
+        if kept is None:
+            return to_sign_in(request)
+        return self._form(kept.page, 401, error=INTERRUPTED, kept=kept_forms.sealed(self._parts.data_keys, kept))
+
+    async def _keep(self, sealed: str, user_id: int) -> str | None:
+        """The page of the form that was kept, where this user had opened it."""
+        parts, now = self._parts, self._clock()
+        kept = kept_forms.opened(parts.data_keys, sealed, now) if sealed else None
+        if kept is None or kept.user_id != user_id:
+            return None
+        await kept_forms.keep(parts.database, parts.data_keys, kept, now)
+        return kept.page
 
     async def show_code(self, request: Request) -> Response:
         return self._code_form(_incomplete(request), _next(request))
@@ -126,41 +153,44 @@ class SignIn:
             return self._code_form(waiting, after, 403, error=WRONG_CODE)
         except TooManyTries as many:
             return self._code_form(waiting, after, 429, error=wait(many.seconds))
-        return self._signed_in(request, result, after)
+        return signed_in(parts.settings, request, result, after)
 
     async def sign_out(self, request: Request) -> Response:
         await sessions.sign_out(self._parts.database, request.state.session.token)
         response = RedirectResponse(PATH, 303)
-        secure = _is_secure(self._parts.settings, request)
+        secure = is_secure(self._parts.settings, request)
         response.delete_cookie(COOKIE, path=HOME, secure=secure, httponly=True, samesite="lax")
         return response
 
     def _form(
-        self, after: str, status: int = 200, *, name: str = "", error: str = "", retry_seconds: int = 0
+        self, after: str, status: int = 200, *, name: str = "", error: str = "", retry_seconds: int = 0, kept: str = ""
     ) -> Response:
-        fields = {"environment": self._parts.settings.environment, "name": name, "error": error, "next": after}
+        environment = self._parts.settings.environment
+        fields = {"environment": environment, "name": name, "error": error, "next": after, "kept": kept}
         headers = {"Retry-After": str(retry_seconds)} if retry_seconds else {}
         return HTMLResponse(rendering.render("sign_in.html", fields), status, headers)
 
     def _code_form(self, waiting: AuthenticatedSession, after: str, status: int = 200, *, error: str = "") -> Response:
         environment = self._parts.settings.environment
-        fields = {"environment": environment, "csrf": waiting.csrf, "error": error, "next": after}
+        fields = {"environment": environment, "csrf": tokens.masked(waiting.csrf), "error": error, "next": after}
         return HTMLResponse(rendering.render("code.html", fields), status)
 
-    def _signed_in(self, request: Request, result: SignInResult, to: str) -> Response:
-        response, secure = RedirectResponse(to, 303), _is_secure(self._parts.settings, request)
-        response.set_cookie(COOKIE, result.token, path=HOME, secure=secure, httponly=True, samesite="lax")
-        if result.device:
-            response.set_cookie(
-                f"{DEVICE}{result.user_id}",
-                result.device,
-                max_age=round(device_token.LIFETIME.total_seconds()),
-                path=PATH,
-                secure=secure,
-                httponly=True,
-                samesite="lax",
-            )
-        return response
+
+def signed_in(settings: Settings, request: Request, result: SignInResult, to: str) -> Response:
+    """Gives the browser its session, and leads on."""
+    response, secure = RedirectResponse(to, 303), is_secure(settings, request)
+    response.set_cookie(COOKIE, result.token, path=HOME, secure=secure, httponly=True, samesite="lax")
+    if result.device:
+        response.set_cookie(
+            f"{DEVICE}{result.user_id}",
+            result.device,
+            max_age=round(device_token.LIFETIME.total_seconds()),
+            path=PATH,
+            secure=secure,
+            httponly=True,
+            samesite="lax",
+        )
+    return response
 
 
 def _next(request: Request, form: Mapping[str, str] | None = None) -> str:
@@ -188,13 +218,6 @@ def redirect_first(request: Request, path: str, query: str = "") -> Response:
     return RedirectResponse(path + query, 303)
 
 
-def local(path: str) -> str:
-    """A path of the console, or its first page: no redirect goes to another site."""
-    in_console = path == HOME or path.startswith((f"{HOME}/", f"{HOME}?"))
-    clean = path.isprintable() and "\\" not in path and not path.startswith(PATH)
-    return path if in_console and clean and not urlsplit(path).netloc else HOME
-
-
 def is_over_tls(settings: Settings, request: Request) -> bool:
     """Whether the browser's connection is encrypted. A trusted proxy that does not say so serves the public address."""
     peer, public_scheme = request.client.host if request.client else "", urlsplit(settings.base_url).scheme
@@ -202,7 +225,7 @@ def is_over_tls(settings: Settings, request: Request) -> bool:
     return access.came_by_tls(request.scope["scheme"], peer, schemes, settings.proxies)
 
 
-def _is_secure(settings: Settings, request: Request) -> bool:
+def is_secure(settings: Settings, request: Request) -> bool:
     """Cookies go over TLS alone, except on the loopback address of a test environment without TLS."""
     url = urlsplit(settings.base_url)
     plain_test = settings.environment == "test" and url.scheme == "http"

@@ -1,4 +1,4 @@
-"""A dealer's own refused calls."""
+"""A dealer's own calls: those refused, and a sample of the others."""
 
 from dealer_server.console.shared import api_log
 from dealer_server.console.shared.api_log import Log
@@ -12,6 +12,11 @@ API_LOG = "/console/api-log"
 @page(API_LOG, DEALER_DEVELOPERS, "api_log.html", MenuEntry("API log", "list-search", 140))
 async def refused_calls(context: RequestContext) -> Html:
     return await api_log.show_log(context, _log(context))
+
+
+@page(f"{API_LOG}/served", DEALER_DEVELOPERS, "api_served.html")
+async def served_calls(context: RequestContext) -> Html:
+    return await api_log.show_served(context, _log(context))
 
 
 @page(f"{API_LOG}/{{number}}", DEALER_DEVELOPERS, "refused.html")

@@ -1,61 +1,173 @@
-"""A dealer's credentials: the AppKeys, their secrets, and replacing a secret."""
+"""A dealer's AppKeys, their secrets and limits, and its IP allowlist; edited as far as the operator permits."""
 
+from dealer_server.console.shared import keys, uses
 from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.permissions import DEALER_DEVELOPERS
-from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
-from dealer_server.operations.tenants.credentials import reset_secret, view_secret
-from dealer_server.store.console import api_log, dealer, dealers
-from dealer_server.store.console.dealers import Credential
+from dealer_server.console.shared.request_context import (
+    Answer,
+    Forbidden,
+    Html,
+    NotFound,
+    Redirect,
+    RequestContext,
+)
+from dealer_server.operations.errors import OperatorError
+from dealer_server.operations.tenants import credentials as operations
+from dealer_server.operations.tenants.set_terms import Terms, set_tenant
+from dealer_server.rules.access.scopes import MEANINGS
+from dealer_server.store.console import api_log, dealer
+from dealer_server.store.console.dealer import AccessTerms
+from dealer_server.store.tenants import credential
+from dealer_server.store.tenants.credential import Credential
 
 MENU = MenuEntry("Credentials", "key", 130)
+KEYS, KEY = "/console/credentials", "/console/credentials/{app_key}"
+TEMPLATE, SECRET_TEMPLATE = "dealer/credentials.html", "dealer/secret.html"
 
 
-@page("/console/credentials", DEALER_DEVELOPERS, "dealer/credentials.html", MENU)
+@page(KEYS, DEALER_DEVELOPERS, TEMPLATE, MENU)
 async def credentials(context: RequestContext) -> Html:
+    return await _credentials(context)
+
+
+async def _credentials(context: RequestContext, fault: str = "", shut_out: list[tuple[str, str]] | None = None) -> Html:
     async with context.parts.database.connection() as connection:
-        rows = await dealers.credentials(connection, context.tenant_id)
+        rows = await credential.of_tenant(connection, context.tenant_id)
+        used = await credential.uses_of_tenant(connection, context.tenant_id)
         access = await dealer.access_terms(connection, context.tenant_id)
     return Html(
+        400 if fault or shut_out else 200,
         credentials=rows,
-        qps=access.qps,
-        allowed=access.ip_allow,
+        uses=uses.newest(used),
+        access=access,
+        allowed=keys.addresses(context.form) if fault or shut_out else access.ip_allow,
+        fault=fault,
+        shut_out=shut_out or [],
+        scopes=MEANINGS,
+        address=context.address,
+        most=operations.MOST_KEYS,
         base_url=context.parts.settings.base_url,
         now=context.now,
     )
 
 
-@page("/console/credentials/{app_key}/secret", DEALER_DEVELOPERS, "dealer/secret.html")
+@action(KEYS, DEALER_DEVELOPERS, TEMPLATE)
+async def create(context: RequestContext) -> Answer:
+    """Leads to the new secret. Raises ReauthenticationRequired, Forbidden."""
+    await _manages_keys(context)
+    context.require_recent_authentication()
+    parts = context.parts
+    made = await operations.create_key(
+        *(parts.database, parts.master_keys, parts.settings.environment, context.tenant_id),
+        *(keys.limits_of(context.form), context.author),
+    )
+    return Redirect(f"{KEYS}/{made.app_key}/secret?fresh=new")
+
+
+@action(f"{KEYS}/allowlist", DEALER_DEVELOPERS, TEMPLATE)
+async def set_allowlist(context: RequestContext) -> Answer:
+    """The whole dealer's. Whoever would be shut out is named first. Raises Forbidden."""
+    if not (await _access(context)).edits_ip_allow:
+        raise Forbidden
+    try:
+        if shut_out := await keys.unsure(context, context.tenant_id):
+            return await _credentials(context, shut_out=shut_out)
+        terms = Terms(ip_allow=keys.addresses(context.form))
+        await set_tenant(context.parts.database, context.tenant_id, terms, context.author, lambda: context.now)
+    except OperatorError as why:
+        return await _credentials(context, str(why))
+    return Redirect(KEYS, "The IP allowlist is saved")
+
+
+@page(f"{KEY}/secret", DEALER_DEVELOPERS, SECRET_TEMPLATE)
 async def secret(context: RequestContext) -> Html:
     """The secret in force, where its button was pressed or it is `fresh`; the audit log records who saw it. Raises
     ReauthenticationRequired, NotFound."""
-    credential, fresh = await _load(context), "fresh" in context.query
-    text = await _reveal(context, credential) if fresh or "show" in context.query else ""
-    return Html(credential=credential, secret=text, fresh=fresh, now=context.now)
+    key, fresh = await _load(context), context.query.get("fresh", "")
+    text = await _reveal(context, key) if fresh or "show" in context.query else ""
+    return await _secret(context, key, text, fresh)
 
 
-async def _reveal(context: RequestContext, credential: Credential) -> str:
+async def _secret(
+    context: RequestContext,
+    key: Credential,
+    text: str = "",
+    fresh: str = "",
+    shut_out: list[tuple[str, str]] | None = None,
+) -> Html:
+    return Html(
+        400 if shut_out else 200,
+        credential=key,
+        secret=text,
+        fresh=fresh,
+        manages=(await _access(context)).manages_keys,
+        scopes=MEANINGS,
+        shut_out=shut_out or [],
+        form=context.form,
+        now=context.now,
+    )
+
+
+async def _reveal(context: RequestContext, key: Credential) -> str:
     parts = context.parts
-    text = await view_secret(parts.database, parts.master_keys, credential.app_key, context.author)
+    text = await operations.view_secret(parts.database, parts.master_keys, key.app_key, context.author)
     async with parts.database.connection() as connection:
         await api_log.record_steps(connection, [(context.tenant_id, "CREDENTIALS")], context.now)
     return text
 
 
-@action("/console/credentials/{app_key}/reset", DEALER_DEVELOPERS)
+@action(f"{KEY}/reset", DEALER_DEVELOPERS)
 async def reset(context: RequestContext) -> Redirect:
     """Leads to the new secret; the old one stays valid for 24 hours. Raises ReauthenticationRequired, NotFound."""
-    credential, parts = await _load(context), context.parts
-    await reset_secret(parts.database, parts.master_keys, credential.app_key, context.author, lambda: context.now)
-    return Redirect(f"/console/credentials/{credential.app_key}/secret?fresh=reset")
+    key, parts = await _load(context), context.parts
+    await operations.reset_secret(parts.database, parts.master_keys, key.app_key, context.author, lambda: context.now)
+    return Redirect(f"{KEYS}/{key.app_key}/secret?fresh=reset")
+
+
+@action(f"{KEY}/limits", DEALER_DEVELOPERS, SECRET_TEMPLATE)
+async def limit(context: RequestContext) -> Answer:
+    key = await _load(context)
+    await _manages_keys(context)
+    if shut_out := await keys.unsure(context, context.tenant_id, key.app_key):
+        return await _secret(context, key, shut_out=shut_out)
+    await operations.set_limits(context.parts.database, key.app_key, keys.limits_of(context.form), context.author)
+    return Redirect(KEYS, "The limits of the AppKey are saved")
+
+
+@action(f"{KEY}/webhooks", DEALER_DEVELOPERS)
+async def sign_webhooks(context: RequestContext) -> Redirect:
+    key = await _load(context)
+    await _manages_keys(context)
+    await operations.sign_webhooks(context.parts.database, key.app_key, context.author)
+    return Redirect(KEYS, f"{key.app_key} signs your webhooks from now on")
+
+
+@action(f"{KEY}/revoke", DEALER_DEVELOPERS)
+async def revoke(context: RequestContext) -> Redirect:
+    """Every call of it is refused from now on; only an operator can take that back."""
+    key = await _load(context)
+    await _manages_keys(context)
+    await operations.disable_credential(context.parts.database, key.app_key, context.author)
+    return Redirect(KEYS, f"{key.app_key} is revoked")
+
+
+async def _access(context: RequestContext) -> AccessTerms:
+    async with context.parts.database.connection() as connection:
+        return await dealer.access_terms(connection, context.tenant_id)
+
+
+async def _manages_keys(context: RequestContext) -> None:
+    """Raises Forbidden."""
+    if not (await _access(context)).manages_keys:
+        raise Forbidden
 
 
 async def _load(context: RequestContext) -> Credential:
     """The dealer's own credential. Raises NotFound, ReauthenticationRequired."""
     app_key = context.path["app_key"]
-    async with context.parts.database.connection() as connection:
-        rows = await dealers.credentials(connection, context.tenant_id)
-    credential = next((row for row in rows if row.app_key == app_key), None)
-    if credential is None:
+    known = await operations.list_keys(context.parts.database, context.tenant_id)
+    found = next((one for one in known if one.app_key == app_key), None)
+    if found is None:
         raise NotFound
     context.require_recent_authentication()
-    return credential
+    return found

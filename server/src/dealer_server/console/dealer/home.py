@@ -1,9 +1,11 @@
 """A dealer's first page: the steps of its first run, its balance, and its newest orders."""
 
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from dealer_server.console.dealer import findings
+from dealer_server.console.shared.incidents import receiver_health
 from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.permissions import DEALERS
 from dealer_server.console.shared.request_context import Html, Redirect, RequestContext
@@ -16,6 +18,9 @@ from dealer_server.store.webhooks.endpoints import Endpoint
 HOME = "/console"
 ORDERS = 5
 FAILED = 99
+LIVE_ORDERS = 20
+"""A dealer with so many is live, whatever steps it has left out."""
+NOTED_FOR = timedelta(days=1)
 
 
 class Step(NamedTuple):
@@ -37,19 +42,30 @@ async def home(context: RequestContext) -> Html:
         newest = await dealer.list_orders(connection, context.tenant_id, Span(0, 2**53), None, ORDERS)
         endpoint = await endpoints.find(connection, context.tenant_id)
         failed = await dealer.failed_deliveries(connection, context.tenant_id, FAILED)
+        incidents = await findings.incidents(connection, context, wallet)
         written, dropped = await api_log.counts(connection, context.tenant_id)
     steps = _steps(done, wallet, endpoint)
+    todo = [step for step in steps if not step.done]
+    live = not todo or wallet.order_count >= LIVE_ORDERS
     return Html(
         wallet=wallet,
+        incidents=incidents,
+        health=receiver_health(endpoint),
         steps=steps,
-        todo=[step for step in steps if not step.done],
-        live_seen="LIVE" in done,
+        todo=todo,
+        first_run=not live and "LIVE" not in done,
+        just_live=not todo and "LIVE" not in done and _is_fresh(steps, context.now),
         orders=newest.rows,
         endpoint=endpoint,
         failed=failed,
         refused=written + dropped,
         base_url=context.parts.settings.base_url,
     )
+
+
+def _is_fresh(steps: Sequence[Step], now: datetime) -> bool:
+    """Whether the last step was done in the last day."""
+    return any(step.since is not None and now - step.since < NOTED_FOR for step in steps)
 
 
 def _steps(done: Mapping[DoneStep, datetime], wallet: Wallet, endpoint: Endpoint | None) -> list[Step]:
@@ -73,7 +89,7 @@ def _steps(done: Mapping[DoneStep, datetime], wallet: Wallet, endpoint: Endpoint
 
 @action("/console/live", DEALERS)
 async def live(context: RequestContext) -> Redirect:
-    """Hides the note that all steps are done, for every user of this dealer."""
+    """Hides the steps, or the note that all are done, for every user of this dealer."""
     async with context.parts.database.connection() as connection:
         await api_log.record_steps(connection, [(context.tenant_id, "LIVE")], context.now)
     return Redirect(HOME)

@@ -1,18 +1,18 @@
 """A dealer's orders: the list, one order with its eSIMs, and refunds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from dealer_server.audit_context import Actor
-from dealer_server.console.dealer import search
-from dealer_server.console.dealer.calls import call
+from dealer_server.console.dealer import order_summary, search, timeline
+from dealer_server.console.find import tabs
 from dealer_server.console.shared import params
-from dealer_server.console.shared.page import MenuEntry, action, page
+from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import PAGE_SIZE
-from dealer_server.console.shared.permissions import DEALER_DEVELOPERS, DEALER_FINANCE, DEALERS
+from dealer_server.console.shared.permissions import DEALER_DEVELOPERS, DEALER_FINANCE, DEALERS, permissions
 from dealer_server.console.shared.recharges import recharged_by
-from dealer_server.console.shared.request_context import Answer, Html, NotFound, Redirect, RequestContext
+from dealer_server.console.shared.refunds import refund_by_form
+from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity, snapshot
 from dealer_server.rules.orders.model import Item, Order, Profile
@@ -20,18 +20,19 @@ from dealer_server.rules.refunds import refund
 from dealer_server.rules.refunds.refund import Reason
 from dealer_server.store.console import dealer
 from dealer_server.store.console import orders as console_orders
-from dealer_server.store.console.dealer import Span
+from dealer_server.store.console import suppliers as console_suppliers
+from dealer_server.store.console.dealer import OrderRow, Span
 from dealer_server.store.orders import order as store_order
-from esim_dealer.wire import calls
 from esim_dealer.wire import snapshot as wire
 
 STATUSES = ("PAID", "FULFILLING", "COMPLETED", "REFUNDING", "REFUNDED", "PENDING", "PARTIAL", "DELIVERED", "FAILED")
 PROFILES = 50
 PRINTED = 20
-DELIVERIES = 20
-REFUNDS = 20
 RECENT = timedelta(minutes=10)
 ORDERS = "/console/orders"
+ROWS_PER_CHUNK = 1_000
+COLUMNS = ("orderNo", "createTime", "transactionId", "currency", "amount", "refundAmount", "payStatus",
+           "deliveryStatus", "orderStatus", "orderType", "remark")  # fmt: skip
 
 
 class ProfileView(NamedTuple):
@@ -54,12 +55,11 @@ class ItemView(NamedTuple):
     amount: str
 
 
-@page(ORDERS, DEALERS, "dealer/orders.html", MenuEntry("Orders", "shopping-cart", 20))
+@page(ORDERS, DEALERS, "dealer/orders.html", MenuEntry("Orders", "shopping-cart", 20), listing=True)
 async def orders(context: RequestContext) -> Answer:
     if text := params.text(context.query, "q"):
-        pages = params.pager(context, ORDERS, None)
         match = await search.redirect_to_match(context, text)
-        return match or Html(orders=(), pages=pages, statuses=STATUSES, search_text=text)
+        return match or Redirect(params.address("/console/search", {"q": text}))
     status = params.one_of(context.query, "status", STATUSES)
     async with context.parts.database.connection() as connection:
         page_of_orders = await dealer.list_orders(connection, context.tenant_id, span_of(context), status, PAGE_SIZE)
@@ -67,7 +67,42 @@ async def orders(context: RequestContext) -> Answer:
         orders=page_of_orders.rows,
         pages=params.pager(context, ORDERS, page_of_orders.next),
         statuses=STATUSES,
-        search_text="",
+        tabs=await tabs.of(
+            context, ORDERS, [*tabs.days(context), ("Failed", {"status": "FAILED"}), ("Waiting", {"status": "PENDING"})]
+        ),
+        export=params.address(f"{ORDERS}.csv", params.filters(context)),
+    )
+
+
+@download(f"{ORDERS}.csv", DEALERS, listing=True)
+async def export(context: RequestContext) -> Download:
+    """All orders of the list, some rows at a time; who takes it is in the audit log."""
+    await params.record_export(context, "orders.export", context.tenant_id, ("status", "from", "to"))
+    return Download(f"orders-{context.now:%Y%m%d-%H%M%S}.csv", "text/csv; charset=utf-8", _csv(context))
+
+
+async def _csv(context: RequestContext) -> AsyncIterator[bytes]:
+    yield params.csv_lines([COLUMNS])
+    status, span = params.one_of(context.query, "status", STATUSES), span_of(context)
+    following: int | None = span.end
+    while following is not None:
+        async with context.parts.database.connection() as connection:
+            found = await dealer.list_orders(
+                connection, context.tenant_id, span.until(following), status, ROWS_PER_CHUNK
+            )
+            remarks = await dealer.remarks(connection, context.tenant_id, [row.order_id for row in found.rows])
+        if found.rows:
+            yield params.csv_lines([_cells(row, remarks.get(row.order_id, "")) for row in found.rows])
+        following = found.next
+
+
+def _cells(row: OrderRow, remark: str) -> Sequence[str]:
+    return (
+        identity.order_no(row.order_id),
+        f"{identity.created_at(row.order_id):%Y-%m-%dT%H:%M:%SZ}",
+        row.transaction_id,
+        *(row.currency, money.text(row.amount, row.currency), money.text(row.refund_amount, row.currency)),
+        *(row.pay_status, row.delivery_status, row.order_status, "TOPUP" if row.recharge else "BASE", remark),
     )
 
 
@@ -84,19 +119,21 @@ async def show_order(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         key = (connection, context.tenant_id, order.order_id)
         blocked = await dealer.not_refundable(*key)
-        refunds = await dealer.refunds(*key, REFUNDS)
+        history = await timeline.load(connection, order)
         remark = await console_orders.remark(*key)
-        deliveries = await dealer.deliveries_of(*key, DELIVERIES)
+        suppliers = {row.code: row for row in await console_suppliers.list_suppliers(connection)}
     profiles = profile_views(context, order, blocked)
     return Html(
         order=order,
+        concerns=order_summary.concerns(history, suppliers, context.now, developer=permissions(context.user).secrets),
+        settled=order_summary.settled_text(order),
         lines=[_item_view(order, item) for item in order.items],
         profiles=profiles[:PROFILES],
         profile_count=len(profiles),
         recharged=await recharged_by(context, order),
-        refunds=refunds,
+        refunds=[(row, timeline.refusal_text(history.refusals.get(row.refund_id, ()))) for row in history.refunds],
+        events=timeline.events(history),
         remark=remark,
-        deliveries=deliveries,
         refundable=money.text(_refundable(order, blocked), order.currency),
         moving=_is_moving(context, order),
     )
@@ -126,13 +163,7 @@ async def refund_order(context: RequestContext) -> Redirect:
     items: list[dict[str, object]] | None = None if item_no is None else [{"itemNo": item_no}]
     if items and profile_id:
         items[0]["profiles"] = [{"profileId": profile_id}]
-    remark = params.text(context.form, "reason")
-    request = call(calls.RefundOrder, orderNo=order_no, items=items, remark=remark)
-    result = await context.parts.refunds.refund(context.tenant_id, request, Actor.current(context.author, remark))
-    amount = f"{result.refund_amount} {result.currency}"
-    done = result.status == "REFUNDED"
-    flash = f"{amount} is refunded" if done else f"The refund of {amount} is in progress"
-    return Redirect(f"/console/orders/{order_no}", flash)
+    return await refund_by_form(context, context.tenant_id, order_no, items)
 
 
 async def load(context: RequestContext, order_id: int) -> Order:

@@ -1,27 +1,31 @@
 """A dealer's eSIMs: the list, one profile with its QR code, usage and SMS, cancelling and suspending it."""
 
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import get_args
 
 from dealer_server.audit_context import Actor
 from dealer_server.console.dealer import recharges, search
-from dealer_server.console.dealer.calls import call
 from dealer_server.console.dealer.orders import ProfileView, load, profile_views, span_of
+from dealer_server.console.find import tabs
 from dealer_server.console.shared import params
+from dealer_server.console.shared.calls import call
 from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import DEALER_DEVELOPERS, DEALER_FINANCE, DEALERS
 from dealer_server.console.shared.recharges import plans_of
 from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
+from dealer_server.operations.profiles.mail_install_page import mail_install_page
 from dealer_server.operations.profiles.query_usage import query_usage
 from dealer_server.operations.profiles.read_sms import read_sms
 from dealer_server.rules.esim import qr
+from dealer_server.rules.install.languages import LANGUAGES, Language
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import STOCK, Order
 from dealer_server.store.console import dealer
-from dealer_server.store.console.dealer import Span
+from dealer_server.store.console.dealer import ProfileRow, Span
+from dealer_server.store.notices import buyer_mails
 from dealer_server.store.orders import listing
 from esim_dealer.wire import calls
 from esim_dealer.wire.vocabulary import LifecycleStatus, PlanUseStatus
@@ -29,23 +33,76 @@ from esim_dealer.wire.vocabulary import LifecycleStatus, PlanUseStatus
 LIFECYCLE = get_args(LifecycleStatus)
 PLAN_USE = get_args(PlanUseStatus)
 LATEST_SMS = 10
+LATEST_MAILS = 5
+LANGUAGE_NAMES: Mapping[Language, str] = {
+    "en": "English",
+    "es": "Español",
+    "de": "Deutsch",
+    "fr": "Français",
+    "zh": "中文",
+    "ja": "日本語",
+}
+assert tuple(LANGUAGE_NAMES) == LANGUAGES, "every language of the install page has a name"
+ROWS_PER_CHUNK = 1_000
+COLUMNS = ("profileId", "ICCID", "orderNo", "createTime", "packageCode", "lifecycleStatus", "planUseStatus",
+           "dataTotalBytes", "dataUsageBytes", "refunded")  # fmt: skip
 
 
 PROFILES = "/console/profiles"
 
 
-@page(PROFILES, DEALERS, "dealer/profiles.html", MenuEntry("Profiles", "device-mobile", 30))
+@page(PROFILES, DEALERS, "dealer/profiles.html", MenuEntry("eSIMs", "device-mobile", 30), listing=True)
 async def profiles(context: RequestContext) -> Answer:
     if text := params.text(context.query, "q"):
-        pages = params.pager(context, PROFILES, None)
         match = await search.redirect_to_match(context, text)
-        return match or Html(profiles=(), pages=pages, statuses=LIFECYCLE, plans=PLAN_USE, search_text=text)
+        return match or Redirect(params.address("/console/search", {"q": text}))
     status, plan = params.one_of(context.query, "status", LIFECYCLE), params.one_of(context.query, "plan", PLAN_USE)
     async with context.parts.database.connection() as connection:
         span = await _span(connection, context)
         found = await dealer.list_profiles(connection, context.tenant_id, span, status, plan, PAGE_SIZE)
     pages = params.pager(context, PROFILES, found.next)
-    return Html(profiles=found.rows, pages=pages, statuses=LIFECYCLE, plans=PLAN_USE, search_text="")
+    waiting = ("Waiting", {"status": "PENDING"})
+    return Html(
+        profiles=found.rows,
+        pages=pages,
+        statuses=LIFECYCLE,
+        plans=PLAN_USE,
+        tabs=await tabs.of(context, PROFILES, [*tabs.days(context), waiting]),
+        export=params.address(f"{PROFILES}.csv", params.filters(context)),
+    )
+
+
+@download(f"{PROFILES}.csv", DEALERS, listing=True)
+async def export(context: RequestContext) -> Download:
+    """All eSIMs of the list without their codes, some rows at a time; who takes it is in the audit log."""
+    await params.record_export(context, "profiles.export", context.tenant_id, ("status", "plan", "from", "to", "order"))
+    return Download(f"profiles-{context.now:%Y%m%d-%H%M%S}.csv", "text/csv; charset=utf-8", _csv(context))
+
+
+async def _csv(context: RequestContext) -> AsyncIterator[bytes]:
+    yield params.csv_lines([COLUMNS])
+    status, plan = params.one_of(context.query, "status", LIFECYCLE), params.one_of(context.query, "plan", PLAN_USE)
+    async with context.parts.database.connection() as connection:
+        span = await _span(connection, context)
+    following: int | None = span.end
+    while following is not None:
+        async with context.parts.database.connection() as connection:
+            found = await dealer.list_profiles(
+                connection, context.tenant_id, span.until(following), status, plan, ROWS_PER_CHUNK
+            )
+        if found.rows:
+            yield params.csv_lines([_cells(row) for row in found.rows])
+        following = found.next
+
+
+def _cells(row: ProfileRow) -> Sequence[str]:
+    total, used = row.data_total_bytes, row.data_usage_bytes
+    refunded = "REFUNDED" if row.refunded else "FAILED" if row.failed else ""
+    return (
+        *(str(row.profile_id), row.iccid or "", identity.order_no(row.order_id)),
+        *(f"{identity.created_at(row.order_id):%Y-%m-%dT%H:%M:%SZ}", row.package_code, row.lifecycle_status),
+        *(row.plan_use_status, "" if total is None else str(total), str(used), refunded),
+    )
 
 
 async def _span(connection: Connection, context: RequestContext) -> Span:
@@ -61,22 +118,29 @@ async def _span(connection: Connection, context: RequestContext) -> Span:
 @page("/console/profiles/{profile_id}", DEALERS, "dealer/profile.html")
 async def show_profile(context: RequestContext) -> Html:
     order, view = await _load(context)
-    supplier = next(item.supplier for item in order.items if view.profile in item.profiles)
+    item = next(item for item in order.items if view.profile in item.profiles)
     parts, named = context.parts, (context.tenant_id, view.profile.profile_id)
+    package = parts.catalogue().package(item.package_code)
     async with parts.database.connection() as connection:
         suspension = await parts.suspender.offer(connection, order, view.profile.profile_id)
         possible = await parts.sms.possible(connection, *named)
         sent = await read_sms(connection, parts.data_keys, *named, LATEST_SMS)
+        mailed = await buyer_mails.of_profile(connection, *named, LATEST_MAILS)
     return Html(
         order=order,
         view=view,
-        reported=supplier != STOCK,
+        reported=item.supplier != STOCK,
+        apn=package.apn if package else "",
         plans=await plans_of(context, *named),
         offers=await recharges.offers_of(context, view.profile.profile_id),
         suspension=suspension,
         sms=sent,
         sms_possible=possible,
         transaction_id=f"console-{secrets.token_hex(8)}",
+        mailed=mailed,
+        mails=parts.settings.mails != "none",
+        languages=LANGUAGE_NAMES,
+        language=params.one_of(context.query, "lang", tuple(LANGUAGE_NAMES)) or "en",
     )
 
 
@@ -147,6 +211,20 @@ async def send_sms(context: RequestContext) -> Redirect:
     )
     made = await context.parts.sms.send(context.tenant_id, request, context.author)
     return Redirect(_address(context), f"SMS {made.sms_no} is {'sent' if made.status == 'SENT' else 'on its way'}")
+
+
+@action("/console/profiles/{profile_id}/mail", DEALER_DEVELOPERS)
+async def mail_page(context: RequestContext) -> Redirect:
+    """The install page, by mail to the buyer."""
+    order, view = await _load(context)
+    if view.profile.iccid is None or view.profile.cancelled:
+        return Redirect(_address(context), "This eSIM has no page: nothing was sent", failed=True)
+    mail = params.text(context.form, "mail") or ""
+    named = context.tenant_id, order.order_id, view.profile.profile_id
+    await mail_install_page(
+        context.parts.database, *named, mail, context.form.get("language", ""), context.author, context.now
+    )
+    return Redirect(_address(context), f"The page of this eSIM is on its way to {mail}")
 
 
 def _no_wake() -> None:

@@ -6,8 +6,8 @@ from decimal import Decimal, InvalidOperation
 import msgspec
 
 from dealer_server.audit_context import Actor
-from dealer_server.console.dealer.calls import call
 from dealer_server.console.shared import params
+from dealer_server.console.shared.calls import call
 from dealer_server.console.shared.page import action
 from dealer_server.console.shared.permissions import DEALER_FINANCE, permissions
 from dealer_server.console.shared.request_context import Redirect, RequestContext

@@ -5,13 +5,14 @@ from typing import get_args
 
 import msgspec
 
-from dealer_server.console.dealer.calls import call
 from dealer_server.console.shared import params, statement
+from dealer_server.console.shared.calls import call
 from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import DEALER_FINANCE, DEALERS
 from dealer_server.console.shared.request_context import Download, Html, Redirect, RequestContext
-from dealer_server.operations.tenants.set_terms import Terms, set_tenant
+from dealer_server.operations import versions
+from dealer_server.operations.tenants.set_terms import Terms, describe, set_tenant, texts
 from dealer_server.operations.topups import request as topup_requests
 from dealer_server.store.console import dealer
 from esim_dealer.wire import calls
@@ -30,8 +31,10 @@ async def wallet(context: RequestContext) -> Html:
         wallet = await dealer.wallet(connection, tenant_id)
         entries = await statement.page_of(connection, context, wallet, tenant_id, WALLET, f"{WALLET}/statement.csv")
         topups = await dealer.topups(connection, tenant_id, None, LATEST_TOPUPS)
+        terms = await describe(connection, tenant_id)
     return Html(
         wallet=wallet,
+        version=versions.version_of(texts({"lowBalanceThreshold": terms["lowBalanceThreshold"]})),
         statement=entries,
         topups=topups.rows,
         entry_types=statement.ENTRY_TYPES,
@@ -48,7 +51,7 @@ async def topups(context: RequestContext) -> Html:
     return Html(topups=found.rows, pages=params.pager(context, TOPUPS, found.next))
 
 
-@download(f"{WALLET}/statement.csv", DEALERS)
+@download(f"{WALLET}/statement.csv", DEALERS, listing=True)
 async def export(context: RequestContext) -> Download:
     return await statement.export(context, context.tenant_id)
 
@@ -87,5 +90,8 @@ async def cancel_topup(context: RequestContext) -> Redirect:
 async def set_threshold(context: RequestContext) -> Redirect:
     """Below this available balance /account/balance answers lowBalance, and the console warns; 0 is never."""
     terms = Terms(low_balance=params.text(context.form, "threshold") or "0")
-    await set_tenant(context.parts.database, context.tenant_id, terms, context.author, lambda: context.now)
+    await set_tenant(
+        *(context.parts.database, context.tenant_id, terms, context.author, lambda: context.now),
+        version=context.form.get("version"),
+    )
     return Redirect(WALLET, "The low-balance threshold is set")

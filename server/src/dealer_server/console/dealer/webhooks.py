@@ -2,8 +2,10 @@
 
 from typing import get_args
 
-from dealer_server.console.dealer.calls import call
+from dealer_server.console.dealer import findings
 from dealer_server.console.shared import params
+from dealer_server.console.shared.calls import call
+from dealer_server.console.shared.incidents import receiver_health
 from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import DEALER_DEVELOPERS
@@ -13,14 +15,16 @@ from dealer_server.operations.webhooks import endpoint as webhook
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import api_log, dealer
 from dealer_server.store.console.pages import ListPage
+from dealer_server.store.notices import recipients
 from dealer_server.store.webhooks import endpoints, log
+from dealer_server.store.webhooks.dialects import EVENT_TYPES
 from dealer_server.store.webhooks.log import Delivery
-from dealer_server.webhooks import sample_event
+from dealer_server.webhooks import rt_health, sample_event
 from dealer_server.webhooks.sample_event import TestResult
 from esim_dealer.wire import calls
-from esim_dealer.wire.vocabulary import DeliveryState, EventType
+from esim_dealer.wire.vocabulary import DeliveryState
 
-EVENTS = get_args(EventType)
+EVENTS = EVENT_TYPES
 STATES = get_args(DeliveryState)
 
 
@@ -37,8 +41,16 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
     async with context.parts.database.connection() as connection:
         endpoint = await endpoints.find(connection, context.tenant_id)
         found = await _deliveries(connection, context)
+        notice_url = await recipients.url(connection, context.tenant_id)
+        incidents = await findings.of_receiver(connection, context)
+        access = await dealer.access_terms(connection, context.tenant_id)
     return Html(
         endpoint=endpoint,
+        rt_face=access.rt_face,
+        rt_events=access.rt_face != "off" or bool(endpoint and endpoint.rt_url),
+        health=receiver_health(endpoint),
+        incidents=incidents,
+        notice_url=notice_url,
         test_result=result,
         deliveries=found.rows,
         pages=params.pager(context, WEBHOOKS, found.next),
@@ -65,9 +77,21 @@ async def _deliveries(connection: Connection, context: RequestContext) -> ListPa
 async def set_url(context: RequestContext) -> Redirect:
     """Sets the callback URL, or removes it where it is empty, as /webhook/set does."""
     parts, url = context.parts, params.text(context.form, "callback_url") or ""
-    request = call(calls.SetWebhook, callbackUrl=url)
+    request = call(calls.SetWebhook, callbackUrl=url, standardHeaders=context.form.get("standard_headers") == "on")
     await webhook.set_webhook(parts.database, parts.callbacks, context.tenant_id, request, context.now, context.author)
     return Redirect(WEBHOOKS, "Webhooks are sent to this URL from now on" if url else "No webhooks are sent any more")
+
+
+@action(f"{WEBHOOKS}/rt-url", DEALER_DEVELOPERS)
+async def set_rt_url(context: RequestContext) -> Redirect:
+    """Sets the URL of the RT family's events, or removes it where it is empty, as webhook/save of the RT face does."""
+    parts, url = context.parts, params.text(context.form, "rt_url") or ""
+    webhook.refuse_rt_url(url, parts.callbacks)
+    if url:
+        await rt_health.check(parts.database, parts.master_keys, parts.outbound, context.tenant_id, url, context.now)
+    await webhook.set_rt_url(parts.database, context.tenant_id, url, context.now, context.author)
+    said = "Events of the RT family are sent to this URL from now on" if url else "They are not sent any more"
+    return Redirect(WEBHOOKS, said)
 
 
 @action(f"{WEBHOOKS}/test", DEALER_DEVELOPERS, TEMPLATE)

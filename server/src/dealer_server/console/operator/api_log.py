@@ -15,6 +15,11 @@ async def refused_calls(context: RequestContext) -> Html:
     return await api_log.show_log(context, await _log(context))
 
 
+@page(f"{API_LOG}/served", CODE_VIEWERS, "api_served.html")
+async def served_calls(context: RequestContext) -> Html:
+    return await api_log.show_served(context, await _log(context))
+
+
 @page(f"{API_LOG}/{{number}}", CODE_VIEWERS, "refused.html")
 async def refused_call(context: RequestContext) -> Html:
     return await api_log.show_call(context, await _log(context))

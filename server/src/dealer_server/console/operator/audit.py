@@ -2,6 +2,7 @@
 
 import json
 
+from dealer_server.console.find import choice, tabs
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, page
 from dealer_server.console.shared.params import PAGE_SIZE
@@ -11,13 +12,15 @@ from dealer_server.store.console import audit as console_audit
 from dealer_server.store.console.audit import Act, ActFilter
 
 
-@page("/console/audit", OPERATORS, "operator/audit.html", MenuEntry("Audit log", "history", 160))
+@page("/console/audit", OPERATORS, "operator/audit.html", MenuEntry("Audit log", "history", 160), listing=True)
 async def audit(context: RequestContext) -> Html:
     query = context.query
+    async with context.parts.database.connection() as connection:
+        dealer = await choice.dealer(connection, query.get("dealer"))
     filters = ActFilter(
         author=params.text(query, "author"),
         action=params.text(query, "action"),
-        tenant_id=params.number(query, "dealer"),
+        tenant_id=dealer.tenant_id,
         start=params.day(query, "from"),
         end=params.day(query, "to", after=True),
     )
@@ -25,6 +28,8 @@ async def audit(context: RequestContext) -> Html:
         found = await console_audit.list_acts(connection, filters, params.number(query, "before"), PAGE_SIZE)
     return Html(
         acts=[(act, *_facts_and_changes(act)) for act in found.rows],
+        dealer=dealer,
+        tabs=await tabs.of(context, "/console/audit", tabs.days(context)),
         filtered=filters != ActFilter(),
         pager=params.pager(context, "/console/audit", found.next),
     )

@@ -34,7 +34,7 @@ def _answer(head: str | None, body: bytes) -> str | None:
 
 
 def _codes(body: bytes) -> list[str]:
-    """MatchingIDs, and the parts of QR links that nobody can guess."""
+    """MatchingIDs, and the parts of QR links and install pages that nobody can guess: both have the same."""
     codes: set[str] = set()
     for item in json.loads(body).get("items", ()):
         for profile in item.get("profiles", ()):

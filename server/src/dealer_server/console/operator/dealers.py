@@ -5,96 +5,76 @@ from decimal import Decimal
 
 import msgspec
 
-from dealer_server.console.shared import params, statement
+from dealer_server.console.find import choice
+from dealer_server.console.operator.incidents import findings
+from dealer_server.console.shared import keys, params, statement, uses
+from dealer_server.console.shared.incidents import receiver_health
 from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATOR_ADMINS, OPERATOR_FINANCE, OPERATORS
-from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
+from dealer_server.console.shared.request_context import Download, Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
+from dealer_server.operations import versions
 from dealer_server.operations.errors import OperatorError
-from dealer_server.operations.tenants.create import create_tenant
-from dealer_server.operations.tenants.credentials import (
-    OVERLAP,
-    disable_credential,
-    enable_credential,
-    reset_secret,
-    view_secret,
-)
-from dealer_server.operations.tenants.set_terms import Terms, set_tenant
+from dealer_server.operations.tenants import onboard
+from dealer_server.operations.tenants.set_terms import Terms, describe, price_version, set_tenant, texts
 from dealer_server.operations.wallets.adjust import adjust_balance
 from dealer_server.operations.webhooks import endpoint
-from dealer_server.rules.money import money
+from dealer_server.rules.access import scopes
+from dealer_server.rules.incidents.receiver import health
+from dealer_server.store.catalogue import price_list
 from dealer_server.store.console import dealer as console_dealer
 from dealer_server.store.console import dealers as console_dealers
 from dealer_server.store.console.dealers import Dealer
 from dealer_server.store.orders.listing import Window
+from dealer_server.store.tenants import credential
 from dealer_server.store.wallets import ledger
 from dealer_server.store.wallets.ledger import Filter
 from dealer_server.store.webhooks import endpoints
 from esim_dealer.wire.calls import SetWebhook
 
-DEALERS, DEALER, CREDENTIAL = (
-    "/console/dealers",
-    "/console/dealers/{tenant_id}",
-    "/console/dealers/{tenant_id}/credentials/{app_key}",
-)
-NEW_TEMPLATE = "operator/dealer_new.html"
-CURRENCIES = sorted(money.EXPONENTS)
+DEALERS, DEALER = "/console/dealers", "/console/dealers/{tenant_id}"
 PRICES = 200
+COLUMNS = ("name", "-balance", "-available", "-orders", "-profiles")
 LATEST_ENTRIES = 8
-FRESH = ("created", "reset", "replaced")
 MAX_URL_LENGTH = 512
 
 
-@page(DEALERS, OPERATORS, "operator/dealers.html", MenuEntry("Dealers", "building-store", 70))
+@page(DEALERS, OPERATORS, "operator/dealers.html", MenuEntry("Dealers", "building-store", 70), listing=True)
 async def dealers(context: RequestContext) -> Html:
-    text, after = params.text(context.query, "q"), params.number(context.query, "before")
+    text, start = params.text(context.query, "q"), params.number(context.query, "before") or 0
+    order = params.order(context, DEALERS, COLUMNS)
     async with context.parts.database.connection() as connection:
-        rows = await console_dealers.list_dealers(connection, text, after, PAGE_SIZE + 1)
-    following = rows[PAGE_SIZE - 1].tenant_id if len(rows) > PAGE_SIZE else None
-    return Html(dealers=rows[:PAGE_SIZE], pager=params.pager(context, DEALERS, following), text=text or "")
-
-
-@page(f"{DEALERS}/new", OPERATOR_ADMINS, NEW_TEMPLATE)
-async def new(context: RequestContext) -> Html:
-    return _form({"currency": "USD", "qps": "10"})
-
-
-def _form(values: Mapping[str, str], fault: str = "") -> Html:
-    return Html(400 if fault else 200, values=values, fault=fault, currencies=CURRENCIES)
-
-
-@action(DEALERS, OPERATOR_ADMINS, NEW_TEMPLATE)
-async def create(context: RequestContext) -> Answer:
-    """Leads to the new AppSecret. Raises ReauthenticationRequired."""
-    parts, form = context.parts, context.form
-    context.require_recent_authentication()
-    try:
-        created = await create_tenant(
-            *(parts.database, parts.master_keys, parts.settings.environment, form.get("currency", "")),
-            *(_terms(form, new=True), context.author, lambda: context.now),
+        rows = await console_dealers.list_dealers(
+            connection, text, start, PAGE_SIZE + 1, order.key, descending=order.descending
         )
-    except OperatorError as why:
-        return _form(form, str(why))
-    return Redirect(f"{DEALERS}/{created.tenant_id}/credentials/{created.app_key}?fresh=created")
+    drafts = await onboard.list_drafts(context.parts.database) if context.user.full_role in OPERATOR_ADMINS else []
+    return Html(
+        health=health,
+        dealers=rows[:PAGE_SIZE],
+        pager=params.pager(context, DEALERS, start + PAGE_SIZE if len(rows) > PAGE_SIZE else None),
+        order=order,
+        text=text or "",
+        drafts=drafts,
+    )
 
 
-def _terms(form: Mapping[str, str], *, new: bool) -> Terms:
+def terms_of(form: Mapping[str, str]) -> Terms:
     """An empty field changes nothing, except the allowlist. Raises OperatorError."""
     qps = params.text(form, "qps")
     if qps is not None and params.number(form, "qps") is None:
         raise OperatorError(f"QPS {qps!r}: a whole number is expected; 0 is no limit")
-    terms = Terms(
+    return Terms(
         name=params.text(form, "name"),
         credit_limit=params.text(form, "credit_limit"),
         low_balance=params.text(form, "low_balance"),
         qps=params.number(form, "qps"),
-        ip_allow=form.get("ip_allow", "").replace(",", " ").split(),
+        ip_allow=keys.addresses(form),
         markup=params.text(form, "markup"),
+        edits_ip_allow=form.get("edits_ip_allow") == "on",
+        manages_keys=form.get("manages_keys") == "on",
+        rt_face=params.text(form, "rt_face"),
     )
-    if new:
-        return msgspec.structs.replace(terms, balance=params.text(form, "balance"))
-    return msgspec.structs.replace(terms, status=form.get("status") or None, frozen="frozen" in form)
 
 
 @page(DEALER, OPERATORS, "operator/dealer.html")
@@ -102,11 +82,22 @@ async def show_dealer(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         dealer = await _load(connection, context)
         tenant_id, latest = dealer.tenant_id, Window(LATEST_ENTRIES, 0, None)
+        endpoint_now = await endpoints.find(connection, tenant_id)
+        prices = await console_dealers.prices(connection, tenant_id, PRICES)
+        own, terms = {one.package_code: one.price for one in prices}, await describe(connection, tenant_id)
         return Html(
             dealer=dealer,
-            credentials=await console_dealers.credentials(connection, tenant_id),
-            prices=await console_dealers.prices(connection, tenant_id, PRICES),
-            endpoint=await endpoints.find(connection, tenant_id),
+            version=versions.version_of(texts(terms)),
+            incidents=await findings.of_dealer(connection, context, dealer),
+            credentials=await credential.of_tenant(connection, tenant_id),
+            uses=uses.newest(await credential.uses_of_tenant(connection, tenant_id)),
+            scopes=scopes.MEANINGS,
+            prices=prices,
+            prices_version=price_version(own, dealer.currency),
+            price_versions={code: price_version({code: own[code]}, dealer.currency) for code in own},
+            price_list=await price_list.of_dealer(connection, tenant_id),
+            endpoint=endpoint_now,
+            health=receiver_health(endpoint_now),
             entries=await ledger.page(connection, tenant_id, Filter(None, None, None), latest),
             markup=str(Decimal(dealer.markup_basis_points) / 100),
         )
@@ -125,29 +116,39 @@ async def _load(connection: Connection, context: RequestContext) -> Dealer:
     return dealer
 
 
-def _home(dealer: Dealer) -> str:
+def home(dealer: Dealer) -> str:
     return f"{DEALERS}/{dealer.tenant_id}"
 
 
 @action(f"{DEALER}/terms", OPERATOR_ADMINS)
 async def set_terms(context: RequestContext) -> Redirect:
     dealer = await load(context)
-    terms = _terms(context.form, new=False)
-    await set_tenant(context.parts.database, dealer.tenant_id, terms, context.author, lambda: context.now)
-    return Redirect(_home(dealer), "The terms are changed")
+    form = context.form
+    terms = msgspec.structs.replace(terms_of(form), status=form.get("status") or None, frozen="frozen" in form)
+    await _set(context, dealer, terms)
+    return Redirect(home(dealer), "The terms are changed")
 
 
 @action(f"{DEALER}/prices", OPERATOR_ADMINS)
 async def set_price(context: RequestContext) -> Redirect:
     """The price of a package for this dealer; `off`: not on sale for it; `list`: as in the price list again."""
     dealer = await load(context)
-    package, price = params.text(context.form, "package"), params.text(context.form, "price")
-    if not package or not price:
-        raise OperatorError("A package code and a price are needed")
-    terms = Terms(prices={package: price})
-    await set_tenant(context.parts.database, dealer.tenant_id, terms, context.author, lambda: context.now)
+    price = params.text(context.form, "price")
+    if not price:
+        raise OperatorError("Price: nothing is given; accepted is an amount, off or list")
+    async with context.parts.database.connection() as connection:
+        package = await choice.package_code(connection, context.form.get("package"))
+    await _set(context, dealer, Terms(prices={package: price}))
     state = {"off": "is off sale now", "list": "follows the price list again"}.get(price, f"is {price} now")
-    return Redirect(_home(dealer), f"{package} {state}")
+    return Redirect(home(dealer), f"{package} {state}")
+
+
+async def _set(context: RequestContext, dealer: Dealer, terms: Terms) -> None:
+    """Raises OperatorError, ChangedMeanwhile."""
+    await set_tenant(
+        *(context.parts.database, dealer.tenant_id, terms, context.author, lambda: context.now),
+        version=context.form.get("version"),
+    )
 
 
 @action(f"{DEALER}/adjust", OPERATOR_FINANCE)
@@ -158,7 +159,7 @@ async def adjust(context: RequestContext) -> Redirect:
         *(context.parts.database, dealer.tenant_id, amount, context.form.get("reason", ""), context.author),
         lambda: context.now,
     )
-    return Redirect(_home(dealer), f"The wallet is adjusted by {amount} {dealer.currency}")
+    return Redirect(home(dealer), f"The wallet is adjusted by {amount} {dealer.currency}")
 
 
 @action(f"{DEALER}/callback", OPERATOR_ADMINS)
@@ -168,76 +169,26 @@ async def set_callback(context: RequestContext) -> Redirect:
     if len(url) > MAX_URL_LENGTH:
         raise OperatorError(f"A callback URL has at most {MAX_URL_LENGTH} characters")
     await endpoint.set_webhook(
-        *(context.parts.database, context.parts.callbacks, dealer.tenant_id, SetWebhook(callback_url=url), context.now),
-        context.author,
+        *(context.parts.database, context.parts.callbacks, dealer.tenant_id),
+        SetWebhook(callback_url=url, standard_headers=context.form.get("standard_headers") == "on"),
+        *(context.now, context.author),
     )
-    return Redirect(_home(dealer), "The callback URL is set" if url else "The callback URL is removed")
-
-
-# Credentials
-
-
-async def _credential(context: RequestContext) -> tuple[Dealer, str]:
-    """The dealer and its AppKey. Raises NotFound, ReauthenticationRequired."""
-    app_key = context.path["app_key"]
-    async with context.parts.database.connection() as connection:
-        dealer = await _load(connection, context)
-        credentials = await console_dealers.credentials(connection, dealer.tenant_id)
-    if app_key not in [credential.app_key for credential in credentials]:
-        raise NotFound
-    context.require_recent_authentication()
-    return dealer, app_key
-
-
-@page(CREDENTIAL, OPERATOR_ADMINS, "operator/secret.html")
-async def secret(context: RequestContext) -> Html:
-    """The audit log records who saw it. `fresh`: what was just done, for the words of the page."""
-    dealer, app_key = await _credential(context)
-    parts = context.parts
-    text = await view_secret(parts.database, parts.master_keys, app_key, context.author)
-    fresh = params.one_of(context.query, "fresh", FRESH) or ""
-    return Html(dealer=dealer, app_key=app_key, secret=text, fresh=fresh)
-
-
-@action(f"{CREDENTIAL}/reset", OPERATOR_ADMINS)
-async def reset(context: RequestContext) -> Redirect:
-    """Leads to the new secret; `now`: the old one ends at once."""
-    dealer, app_key = await _credential(context)
-    parts, at_once = context.parts, "now" in context.form
-    await reset_secret(
-        *(parts.database, parts.master_keys, app_key, context.author, lambda: context.now),
-        OVERLAP * (not at_once),
-    )
-    return Redirect(f"{_home(dealer)}/credentials/{app_key}?fresh={'replaced' if at_once else 'reset'}")
-
-
-@action(f"{CREDENTIAL}/disable", OPERATOR_ADMINS)
-async def disable(context: RequestContext) -> Redirect:
-    dealer, app_key = await _credential(context)
-    await disable_credential(context.parts.database, app_key, context.author)
-    return Redirect(_home(dealer), f"{app_key} is disabled")
-
-
-@action(f"{CREDENTIAL}/enable", OPERATOR_ADMINS)
-async def enable(context: RequestContext) -> Redirect:
-    dealer, app_key = await _credential(context)
-    await enable_credential(context.parts.database, app_key, context.author)
-    return Redirect(_home(dealer), f"{app_key} is enabled")
+    return Redirect(home(dealer), "The callback URL is set" if url else "The callback URL is removed")
 
 
 # The statement
 
 
-@page(f"{DEALER}/statement", OPERATORS, "operator/statement.html")
+@page(f"{DEALER}/statement", OPERATORS, "operator/statement.html", listing=True)
 async def show_statement(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         dealer = await _load(connection, context)
         wallet = await console_dealer.wallet(connection, dealer.tenant_id)
-        path = f"{_home(dealer)}/statement"
+        path = f"{home(dealer)}/statement"
         entries = await statement.page_of(connection, context, wallet, dealer.tenant_id, path, f"{path}.csv")
     return Html(dealer=dealer, statement=entries, types=statement.ENTRY_TYPES)
 
 
-@download(f"{DEALER}/statement.csv", OPERATORS)
+@download(f"{DEALER}/statement.csv", OPERATORS, listing=True)
 async def export(context: RequestContext) -> Download:
     return await statement.export(context, (await load(context)).tenant_id)

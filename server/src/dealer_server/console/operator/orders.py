@@ -3,26 +3,31 @@
 from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
 
-from dealer_server.console.operator import timeline
+from dealer_server.console.find import choice, tabs
+from dealer_server.console.operator import order_summary, timeline
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, download, page
-from dealer_server.console.shared.params import PAGE_SIZE
-from dealer_server.console.shared.permissions import OPERATOR_SUPPORT, OPERATORS, permissions
+from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
+from dealer_server.console.shared.permissions import OPERATOR_FINANCE, OPERATOR_SUPPORT, OPERATORS, permissions
 from dealer_server.console.shared.recharges import recharged_by
+from dealer_server.console.shared.refunds import refund_by_form
+from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import Download, Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
+from dealer_server.operations.orders.retry import retry_order
 from dealer_server.operations.webhooks import resend
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
 from dealer_server.rules.orders.snapshot import whole_seconds
-from dealer_server.store.console import dealers as console_dealers
 from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console import recharges as console_recharges
+from dealer_server.store.console import suppliers as console_suppliers
 from dealer_server.store.console.orders import OrderFilter, OrderRow, Owner
 from dealer_server.store.orders import order as store_order
 from dealer_server.store.orders.listing import Window
 from dealer_server.store.refunds import refund
+from dealer_server.store.suppliers import purchase
 from dealer_server.store.webhooks import log
 from dealer_server.store.webhooks.log import Filter
 
@@ -38,25 +43,30 @@ COLUMNS = ("orderNo", "createTime", "tenantId", "dealer", "transactionId", "pack
            "refundAmount", "payStatus", "deliveryStatus", "orderStatus", "orderType")  # fmt: skip
 
 
-@page(ORDERS, OPERATORS, "operator/orders.html", MenuEntry("Orders", "shopping-cart", 20))
+@page(ORDERS, OPERATORS, "operator/orders.html", MenuEntry("Orders", "shopping-cart", 20), listing=True)
 async def orders(context: RequestContext) -> Html:
-    filters, before = _filter(context.query), params.number(context.query, "before")
+    seen, order = params.number(context.query, "before"), params.order(context, ORDERS, CREATED, NEWEST_FIRST)
+    oldest_first = not order.descending
     async with context.parts.database.connection() as connection:
-        found = await console_orders.list_orders(connection, filters, before, PAGE_SIZE)
-        dealers = await console_dealers.names(connection, filters.tenant_id)
+        dealer = await choice.dealer(connection, context.query.get("dealer"))
+        filters = _filter(context.query, dealer.tenant_id)
+        found = await console_orders.list_orders(connection, filters, seen, PAGE_SIZE, oldest_first=oldest_first)
+    presets = [*tabs.days(context), ("Failed", {"status": "FAILED"}), ("Waiting", {"status": "PENDING"})]
     return Html(
         orders=found.rows,
-        pager=params.list_pager(context, ORDERS, found.next, len(found.rows)),
-        dealers=dealers,
+        pager=params.list_pager(context, ORDERS, found.next, len(found.rows), oldest_first=oldest_first),
+        order=order,
+        dealer=dealer,
+        tabs=await tabs.of(context, ORDERS, presets),
         statuses=STATUSES,
         filtered=filters != OrderFilter(),
         export=params.address(f"{ORDERS}.csv", params.filters(context)),
     )
 
 
-def _filter(query: Mapping[str, str]) -> OrderFilter:
+def _filter(query: Mapping[str, str], tenant_id: int | None) -> OrderFilter:
     return OrderFilter(
-        tenant_id=params.number(query, "dealer"),
+        tenant_id=tenant_id,
         status=params.one_of(query, "status", STATUSES),
         package_code=params.text(query, "package"),
         start=params.day(query, "from"),
@@ -64,10 +74,12 @@ def _filter(query: Mapping[str, str]) -> OrderFilter:
     )
 
 
-@download(f"{ORDERS}.csv", OPERATORS)
+@download(f"{ORDERS}.csv", OPERATORS, listing=True)
 async def export(context: RequestContext) -> Download:
     """All orders of the list, a few thousand rows at a time."""
-    filters = _filter(context.query)
+    async with context.parts.database.connection() as connection:
+        dealer = await choice.dealer(connection, context.query.get("dealer"))
+    filters = _filter(context.query, dealer.tenant_id)
     await params.record_export(context, "orders.export", filters.tenant_id, FILTERS)
     return Download(f"orders-{context.now:%Y%m%d-%H%M%S}.csv", "text/csv; charset=utf-8", _csv(context, filters))
 
@@ -106,9 +118,14 @@ async def show_order(context: RequestContext) -> Html:
         owner = await _owner(connection, context)
         history = await _history(connection, context, owner)
         remark = await console_orders.remark(connection, owner.tenant_id, owner.order_id)
+        suppliers = {row.code: row for row in await console_suppliers.list_suppliers(connection)}
+        routes = await purchase.routes(connection, [item.package_code for item in history.order.items])
     order = history.order
     return Html(
         order=order,
+        concerns=order_summary.concerns(history, suppliers, routes),
+        settled=order_summary.settled_text(history),
+        refundable=any(not (profile.refunded or profile.held or profile.cancelled) for profile in order.profiles),
         dealer=owner.dealer,
         remark=remark,
         events=timeline.events(history),
@@ -154,6 +171,7 @@ async def _history(connection: Connection, context: RequestContext, owner: Owner
         deliveries=deliveries,
         attempts=await log.attempts(connection, tenant_id, ids),
         bodies=await console_orders.bodies(connection, tenant_id, readable, keys),
+        refusals=await console_orders.refusals(connection, tenant_id, order_id),
     )
 
 
@@ -165,3 +183,24 @@ async def send_snapshot(context: RequestContext) -> Redirect:
         owner = await _owner(connection, context)
     await resend.sync(context.parts.database, owner.tenant_id, [order_no], context.author, lambda: context.now)
     return Redirect(f"{ORDERS}/{order_no}", "The snapshot is sent")
+
+
+@action(f"{ORDER}/retry", OPERATOR_SUPPORT)
+async def retry(context: RequestContext) -> Redirect:
+    """Makes what failed or waits of one line again, by another supplier where one is named."""
+    order_no, parts = context.path["order_no"], context.parts
+    line, supplier = params.number(context.form, "line"), params.text(context.form, "supplier")
+    result = await retry_order(
+        *(parts.database, parts.data_keys, order_no, line, supplier, context.author), lambda: context.now
+    )
+    done = [f"{many(result.retried, 'eSIM')} made again"] if result.retried else []
+    done += [f"{many(result.waiting, 'eSIM')} tried now"] if result.waiting else []
+    return Redirect(f"{ORDERS}/{order_no}", "; ".join([*done, *result.left]))
+
+
+@action(f"{ORDER}/refund", OPERATOR_FINANCE)
+async def refund_order(context: RequestContext) -> Redirect:
+    """Refunds what can be refunded of the order, as /esim/refund does."""
+    async with context.parts.database.connection() as connection:
+        owner = await _owner(connection, context)
+    return await refund_by_form(context, owner.tenant_id, context.path["order_no"])

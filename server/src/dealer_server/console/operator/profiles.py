@@ -5,14 +5,16 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from dealer_server.console.find import choice, tabs
 from dealer_server.console.operator import timeline
 from dealer_server.console.operator.timeline import History
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, page
-from dealer_server.console.shared.params import PAGE_SIZE
+from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
 from dealer_server.console.shared.permissions import CODE_VIEWERS, OPERATOR_SUPPORT, OPERATORS
 from dealer_server.console.shared.recharges import plans_of
 from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
+from dealer_server.console.shared.timeline import Event
 from dealer_server.db.connection import Connection
 from dealer_server.operations.profiles.read_sms import SmsText, reveal_sms
 from dealer_server.operations.profiles.reveal_activation_code import reveal_activation_code
@@ -20,7 +22,6 @@ from dealer_server.operations.profiles.suspend import Offer
 from dealer_server.rules.esim import activation_code, qr
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import STOCK, Item, Profile
-from dealer_server.store.console import dealers as console_dealers
 from dealer_server.store.console import orders
 from dealer_server.store.console import profiles as console_profiles
 from dealer_server.store.console import recharges as console_recharges
@@ -47,7 +48,7 @@ class ProfileView(NamedTuple):
     bought: Purchase | None
     voiding: bool
     suspension: Offer
-    events: list[timeline.Event]
+    events: list[Event]
     sms: list[SmsText]
 
     @property
@@ -68,25 +69,28 @@ class Code(NamedTuple):
     picture: str
 
 
-@page(PROFILES, OPERATORS, "operator/profiles.html", MenuEntry("Profiles", "device-mobile", 30))
+@page(PROFILES, OPERATORS, "operator/profiles.html", MenuEntry("eSIMs", "device-mobile", 30), listing=True)
 async def profiles(context: RequestContext) -> Html:
     query = context.query
-    filters = ProfileFilter(
-        tenant_id=params.number(query, "dealer"),
-        state=params.one_of(query, "state", STATES),
-        iccid=params.text(query, "iccid"),
-    )
     async with context.parts.database.connection() as connection:
-        before = params.number(query, "before")
-        found = await console_profiles.list_profiles(connection, filters, before, PAGE_SIZE)
-        dealers = await console_dealers.names(connection, filters.tenant_id)
+        dealer = await choice.dealer(connection, query.get("dealer"))
+        filters = ProfileFilter(
+            tenant_id=dealer.tenant_id,
+            state=params.one_of(query, "state", STATES),
+            iccid=params.text(query, "iccid"),
+        )
+        seen, order = params.number(query, "before"), params.order(context, PROFILES, CREATED, NEWEST_FIRST)
+        oldest_first = not order.descending
+        found = await console_profiles.list_profiles(connection, filters, seen, PAGE_SIZE, oldest_first=oldest_first)
     return Html(
         profiles=found.rows,
         filters=filters,
         filtered=filters != ProfileFilter(),
-        dealers=dealers,
+        dealer=dealer,
+        tabs=await tabs.of(context, PROFILES, [("Failed", {"state": "FAILED"}), ("Waiting", {"state": "PENDING"})]),
         states=STATES,
-        pager=params.list_pager(context, PROFILES, found.next, len(found.rows)),
+        pager=params.list_pager(context, PROFILES, found.next, len(found.rows), oldest_first=oldest_first),
+        order=order,
     )
 
 
@@ -120,10 +124,12 @@ async def _profile(context: RequestContext, code: Code | None = None, sms: Seque
     owner, profile_id = await _owner(context)
     async with context.parts.database.connection() as connection:
         view = await _view(connection, context, owner, profile_id)
+    package = context.parts.catalogue().package(view.item.package_code)
     return Html(
         view=view,
         profile=view.profile,
         code=code,
+        apn=package.apn if package else "",
         plans=await plans_of(context, owner.tenant_id, profile_id),
         sms=view.sms if sms is None else sms,
         texts=sms is not None,

@@ -1,11 +1,11 @@
 """What waits for an operator's decision: top-ups and refunds; and how many there are, for the menu."""
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, page
-from dealer_server.console.shared.params import PAGE_SIZE
+from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, OLDEST_FIRST, PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATOR_FINANCE, OPERATORS
 from dealer_server.console.shared.request_context import Count, Html, Redirect, RequestContext
 from dealer_server.db.connection import Connection
@@ -15,8 +15,14 @@ from dealer_server.store.console import queues
 from dealer_server.store.console.queues import Queue
 
 T = TypeVar("T")
-Load = Callable[[Connection, str | None, int | None, int], Awaitable[list[T]]]
-"""(connection, status, before, limit) to rows."""
+
+
+class Load(Protocol[T]):
+    def __call__(
+        self, connection: Connection, status: str | None, seen: int | None, limit: int, /, *, oldest_first: bool
+    ) -> Awaitable[list[T]]: ...
+
+
 TOPUPS, REFUNDS = "/console/topups", "/console/refunds"
 TOPUP_TABS = ("PENDING", "APPROVED", "REJECTED", "CANCELLED", "ALL")
 REFUND_TABS = ("REVIEW", "REFUNDING", "REFUNDED", "REJECTED", "ALL")
@@ -74,10 +80,11 @@ async def reject_refund(context: RequestContext) -> Redirect:
 async def _queue(
     context: RequestContext, path: str, tabs: tuple[str, ...], load: Load[T], id_of: Callable[[T], int]
 ) -> Html:
-    """One tab of a queue. The first tab is what waits."""
+    """One tab of a queue. The first tab is what waits, the oldest first."""
     tab = params.one_of(context.query, "status", tabs) or tabs[0]
-    status, before = None if tab == "ALL" else tab, params.number(context.query, "before")
+    status, seen = None if tab == "ALL" else tab, params.number(context.query, "before")
+    order = params.order(context, path, CREATED, OLDEST_FIRST if tab == tabs[0] else NEWEST_FIRST)
     async with context.parts.database.connection() as connection:
-        rows = await load(connection, status, before, PAGE_SIZE + 1)
+        rows = await load(connection, status, seen, PAGE_SIZE + 1, oldest_first=not order.descending)
     following = id_of(rows[PAGE_SIZE - 1]) if len(rows) > PAGE_SIZE else None
-    return Html(rows=rows[:PAGE_SIZE], tab=tab, tabs=tabs, pager=params.pager(context, path, following))
+    return Html(rows=rows[:PAGE_SIZE], tab=tab, tabs=tabs, pager=params.pager(context, path, following), order=order)

@@ -1,36 +1,27 @@
 """Everything that happened to an order, as one timeline."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
-from itertools import groupby
 from typing import NamedTuple
 
 from dealer_server.console.operator import codes
-from dealer_server.console.shared.rendering import grouped
-from dealer_server.rules.money import money
+from dealer_server.console.shared.timeline import Event, amount_text, in_order, profile_events, runs, some_text
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
-from dealer_server.store.console.orders import Movement, ProfileTimes, Purchase, SupplierCall, Suspension, VoidRequest
+from dealer_server.store.console.orders import (
+    Movement,
+    ProfileTimes,
+    Purchase,
+    RefundRefusal,
+    SupplierCall,
+    Suspension,
+    VoidRequest,
+)
 from dealer_server.store.console.recharges import RechargeTimes
 from dealer_server.store.refunds.refund import Refund
 from dealer_server.store.webhooks.log import Attempt, Delivery
 
 BODY_CHARACTERS = 20_000
 """Of a body on the timeline; the page of the delivery shows all of it."""
-
-
-class Event(NamedTuple):
-    """`facts`: names and values. Of a webhook: `delivery_id` for the link to its page, `body` indented."""
-
-    at: datetime
-    symbol: str
-    title: str
-    state: str = ""
-    text: str = ""
-    facts: Sequence[tuple[str, str]] = ()
-    attempts: Sequence[Attempt] = ()
-    delivery_id: int | None = None
-    body: str = ""
 
 
 class History(NamedTuple):
@@ -48,10 +39,11 @@ class History(NamedTuple):
     deliveries: Sequence[Delivery]
     attempts: Mapping[int, Sequence[Attempt]]
     bodies: Mapping[int, bytes]
+    refusals: Mapping[int, Sequence[RefundRefusal]] = {}
 
 
 def events(history: History) -> list[Event]:
-    """The oldest first."""
+    """The oldest first. What happened again and again is one event."""
     # Events of the same moment keep this order.
     unsorted = (
         *_recharges(history),
@@ -59,19 +51,19 @@ def events(history: History) -> list[Event]:
         *_money(history),
         *_calls(history),
         *_purchases(history),
-        *_profiles(history.lives),
+        *profile_events(history.lives),
         *_voids(history.voids),
         *_suspensions(history.suspensions),
         *_deliveries(history),
     )
-    return sorted(unsorted, key=lambda event: event.at)
+    return in_order(unsorted)
 
 
 def _money(history: History) -> Iterator[Event]:
     currency = history.order.currency
     for entry in history.movements:
-        amount = _amount(abs(entry.amount), currency)
-        after = [("balance after", _amount(entry.balance_after, currency))]
+        amount = amount_text(abs(entry.amount), currency)
+        after = [("balance after", amount_text(entry.balance_after, currency))]
         if entry.entry_type == "ORDER_PAY":
             facts = [("transactionId", history.order.transaction_id), *after]
             yield Event(entry.created_at, "shopping-cart", f"Order placed, {amount} debited", "PAID", "", facts)
@@ -80,17 +72,19 @@ def _money(history: History) -> Iterator[Event]:
             yield Event(entry.created_at, "cash", f"{amount} credited", "REFUND", "", facts)
 
 
-def _amount(amount: int, currency: str) -> str:
-    return f"{grouped(money.text(amount, currency))} {currency}"
-
-
 def _purchases(history: History) -> Iterator[Event]:
-    """How purchases ended or why they are parked; their calls are events of their own."""
+    """How purchases ended or why they are parked; their calls are events of their own. The last one of an eSIM that
+    failed is the failure of its line."""
+    lines = {profile.profile_id: item.line + 1 for item in history.order.items for profile in item.profiles}
+    failed = {profile.profile_id for profile in history.order.profiles if profile.failed}
+    last = {purchase.profile_id: purchase.position for purchase in history.purchases}
     for purchase in history.purchases:
         facts = [("unit", purchase.unit_key), ("profile", _esim(history, purchase.profile_id))]
         state, reason = purchase.state, purchase.reason or ""
         if purchase.finished_at is not None and state != "DONE":
             title = f"Purchase at {purchase.supplier} ended"
+            if purchase.profile_id in failed and last[purchase.profile_id] == purchase.position:
+                title, state = f"Line {lines[purchase.profile_id]} failed at {purchase.supplier}", "FAILED"
             yield Event(purchase.finished_at, "truck-delivery", title, state, reason, facts)
         elif state == "PARKED":
             title = f"Outcome at {purchase.supplier} unknown"
@@ -110,7 +104,8 @@ def _calls(history: History) -> Iterator[Event]:
         ]
         if call.answered_at is not None:
             facts.append(("took", duration_text((call.answered_at - call.sent_at).total_seconds())))
-        title = f"{call.supplier} {titles.get(call.kind, call.kind)}"
+        asked = not (call.outcome or "").startswith("SKIPPED")
+        title = f"{call.supplier} {titles.get(call.kind, call.kind) if asked else 'was not asked'}"
         state = (call.outcome or "answered") if call.answered_at else "NO_ANSWER"
         yield Event(call.sent_at, "link", title, state, call.message or "", facts)
 
@@ -120,37 +115,6 @@ def _esim(history: History, profile_id: int) -> str:
     return str(history.order.recharges or profile_id)
 
 
-class _Step(NamedTuple):
-    """A step of a profile's lifecycle. Those of one second, symbol and title are one event."""
-
-    second: datetime
-    symbol: str
-    title: str
-    at: datetime
-    profile_id: int
-
-
-def _profiles(profiles: Sequence[ProfileTimes]) -> Iterator[Event]:
-    steps = sorted(
-        _Step(at.replace(microsecond=0), symbol, title, at, profile.profile_id)
-        for profile in profiles
-        for at, symbol, title in (
-            (profile.delivered_at, "qrcode", f"delivered by {profile.supplier}"),
-            (profile.smdp_at, "download", f"SM-DP+ says {profile.smdp_status or 'nothing'}"),
-            (profile.esim_at, "device-mobile", f"eSIM is {profile.esim_status or 'unknown'}"),
-            (profile.started_at, "player-play", "plan started"),
-            (profile.ended_at, "flag", "plan ended"),
-        )
-        if at is not None
-    )
-    for (_, symbol, title), group in groupby(steps, key=lambda step: step[:3]):
-        together = list(group)
-        ids = [str(step.profile_id) for step in together]
-        subject = f"Profile {ids[0]}" if len(ids) == 1 else f"{len(ids)} profiles"
-        facts = [("profiles", _some(ids))] if ids[1:] else ()
-        yield Event(together[0].at, symbol, f"{subject}: {title}", facts=facts)
-
-
 def _recharges(history: History) -> Iterator[Event]:
     """Of the eSIMs of the order, or of the eSIM that the order recharges: its payment is told of already then."""
     for recharge in history.recharges:
@@ -158,7 +122,7 @@ def _recharges(history: History) -> Iterator[Event]:
         order_no = identity.order_no(recharge.order_id)
         facts = [("order", order_no), ("plan", str(recharge.plan_no)), ("package", recharge.package_code)]
         if recharge.order_id != history.order.order_id:
-            title = f"{subject} recharge paid, {_amount(recharge.amount, recharge.currency)}"
+            title = f"{subject} recharge paid, {amount_text(recharge.amount, recharge.currency)}"
             yield Event(recharge.paid_at, "shopping-cart", title, "PAID", "", facts)
         if recharge.applied:
             yield Event(recharge.ended_at, "plus", f"{subject} recharge applied", "DELIVERED", "", facts)
@@ -183,14 +147,18 @@ def _suspensions(suspensions: Sequence[Suspension]) -> Iterator[Event]:
 
 def _refunds(history: History) -> Iterator[Event]:
     for refund in history.refunds:
-        number, amount = identity.refund_no(refund.refund_id), _amount(refund.amount, history.order.currency)
+        number, amount = identity.refund_no(refund.refund_id), amount_text(refund.amount, history.order.currency)
         waiting = sum(line.way == "REVIEW" and line.status == "PENDING" for line in refund.lines)
-        facts = [("refund", number), ("profiles", _some([_esim(history, line.profile_id) for line in refund.lines]))]
+        facts = [
+            ("refund", number),
+            ("profiles", some_text([_esim(history, line.profile_id) for line in refund.lines])),
+        ]
         text = f"{waiting} of {len(refund.lines)} profiles wait for an operator" if waiting else ""
         state = refund.status if refund.settled_at is None else ""
         yield Event(refund.created_at, "receipt-refund", f"Refund of {amount} requested", state, text, facts)
         if refund.settled_at is not None and refund.status == "REJECTED":
-            yield Event(refund.settled_at, "receipt-refund", f"Refund {number} failed", refund.status)
+            why = "; ".join(refusal.reason for refusal in history.refusals.get(refund.refund_id, ()))
+            yield Event(refund.settled_at, "receipt-refund", f"Refund {number} rejected", refund.status, why)
 
 
 def _deliveries(history: History) -> Iterator[Event]:
@@ -206,14 +174,10 @@ def _deliveries(history: History) -> Iterator[Event]:
             state=delivery.state,
             text=", ".join(delivery.hints or ()),
             facts=facts,
-            attempts=codes.without_codes(history.attempts.get(delivery.delivery_id, ()), body),
+            attempts=runs(codes.without_codes(history.attempts.get(delivery.delivery_id, ()), body)),
             delivery_id=delivery.delivery_id,
             body=codes.indented(body, BODY_CHARACTERS),
         )
-
-
-def _some(ids: Sequence[str], most: int = 5) -> str:
-    return ", ".join(ids[:most]) + (f" and {len(ids) - most} more" if len(ids) > most else "")
 
 
 def duration_text(seconds: float) -> str:

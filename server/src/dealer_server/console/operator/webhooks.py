@@ -1,23 +1,25 @@
 """Webhooks: the health of each dealer's endpoint, failed deliveries, and sending them again."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import get_args
 
+from dealer_server.console.find import choice, tabs
 from dealer_server.console.operator import codes
+from dealer_server.console.operator.incidents import findings
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, page
-from dealer_server.console.shared.params import PAGE_SIZE
+from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATOR_SUPPORT, OPERATORS, permissions
 from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
 from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.webhooks import resend
 from dealer_server.operations.webhooks.resend import DeliverySelection, Resendable
+from dealer_server.rules.incidents.receiver import health
 from dealer_server.store.console import dealers as console_dealers
-from dealer_server.store.console import orders
+from dealer_server.store.console import orders, search
 from dealer_server.store.console import webhooks as console_webhooks
 from dealer_server.store.webhooks import log
-from esim_dealer.wire.vocabulary import EventType
+from dealer_server.store.webhooks.dialects import EVENT_TYPES
 
 WEBHOOKS, FAILED, DELIVERY = (
     "/console/webhooks",
@@ -25,42 +27,51 @@ WEBHOOKS, FAILED, DELIVERY = (
     "/console/deliveries/{tenant_id}/{delivery_id}",
 )
 STATES: tuple[str, ...] = get_args(Resendable)
-EVENTS: tuple[str, ...] = get_args(EventType)
+EVENTS = EVENT_TYPES
 FIELDS = ("kind", "dealer", "from", "to", "state", "event")
 JOBS = 10
+MOST_ENDPOINTS = 1_000_000
 
 
 @page(WEBHOOKS, OPERATORS, "operator/webhooks.html", MenuEntry("Webhooks", "webhook", 100))
 async def webhooks(context: RequestContext) -> Html:
-    after = params.number(context.query, "before")
+    offset = min(params.number(context.query, "before") or 0, MOST_ENDPOINTS)
     async with context.parts.database.connection() as connection:
-        endpoints = await console_webhooks.endpoints(connection, after, PAGE_SIZE + 1)
-        dealers = await console_dealers.names(connection)
-    following = endpoints[PAGE_SIZE - 1].tenant_id if len(endpoints) > PAGE_SIZE else None
+        endpoints = await console_webhooks.endpoints(connection, offset, PAGE_SIZE + 1)
+        incidents = await findings.of_receivers(connection, context)
+    jobs = await resend.jobs(context.parts.database, JOBS)
+    async with context.parts.database.connection() as connection:
+        names = await search.names(connection, [job.tenant_id for job in jobs if job.tenant_id])
+    following = offset + PAGE_SIZE if len(endpoints) > PAGE_SIZE else None
     return Html(
-        endpoints=endpoints[:PAGE_SIZE],
+        incidents=incidents,
+        endpoints=[
+            (row, health(row.state, row.consecutive_failures, row.last_success_at)) for row in endpoints[:PAGE_SIZE]
+        ],
         sample=console_webhooks.SAMPLE,
-        jobs=await resend.jobs(context.parts.database, JOBS),
-        names=dict(dealers),
-        dealers=dealers,
+        jobs=jobs,
+        names=names,
         states=STATES,
         events=EVENTS,
         pager=params.pager(context, WEBHOOKS, following),
     )
 
 
-@page(FAILED, OPERATORS, "operator/failed.html")
+@page(FAILED, OPERATORS, "operator/failed.html", listing=True)
 async def failed(context: RequestContext) -> Html:
-    tenant_id, before = params.number(context.query, "dealer"), params.number(context.query, "before")
+    seen, order = params.number(context.query, "before"), params.order(context, FAILED, CREATED, NEWEST_FIRST)
     async with context.parts.database.connection() as connection:
-        rows = await console_webhooks.failed(connection, tenant_id, before, PAGE_SIZE + 1)
-        dealers = await console_dealers.names(connection, tenant_id)
+        dealer = await choice.dealer(connection, context.query.get("dealer"))
+        rows = await console_webhooks.failed(
+            connection, dealer.tenant_id, seen, PAGE_SIZE + 1, oldest_first=not order.descending
+        )
     following = rows[PAGE_SIZE - 1].delivery_id if len(rows) > PAGE_SIZE else None
     return Html(
         deliveries=rows[:PAGE_SIZE],
-        dealers=dealers,
-        tenant_id=tenant_id,
+        dealer=dealer,
+        tabs=await tabs.of(context, FAILED, []),
         pager=params.pager(context, FAILED, following),
+        order=order,
     )
 
 
@@ -104,7 +115,7 @@ def _key(context: RequestContext) -> tuple[int, int]:
 @action(f"{WEBHOOKS}/count", OPERATOR_SUPPORT, "operator/resend.html")
 async def count(context: RequestContext) -> Html:
     """How many would be sent again, before anything is."""
-    selection = _selection(context.form, context.now)
+    selection = await _selection(context)
     counted = await resend.count(context.parts.database, selection)
     form = {name: context.form.get(name, "") for name in FIELDS}
     return Html(selection=selection, counted=counted, total=sum(part.total for part in counted), form=form)
@@ -112,7 +123,7 @@ async def count(context: RequestContext) -> Html:
 
 @action(f"{WEBHOOKS}/begin", OPERATOR_SUPPORT)
 async def begin(context: RequestContext) -> Redirect:
-    selection = _selection(context.form, context.now)
+    selection = await _selection(context)
     counted = await resend.count(context.parts.database, selection)
     await resend.begin(context.parts.database, selection, counted, context.author, lambda: context.now)
     return Redirect(WEBHOOKS, "The worker sends them again")
@@ -125,16 +136,19 @@ async def stop(context: RequestContext) -> Redirect:
     return Redirect(WEBHOOKS, f"Job {job_id} is stopped")
 
 
-def _selection(form: Mapping[str, str], now: datetime) -> DeliverySelection:
+async def _selection(context: RequestContext) -> DeliverySelection:
     """Raises OperatorError."""
+    form = context.form
+    async with context.parts.database.connection() as connection:
+        dealer = await choice.dealer(connection, form.get("dealer"))
     start, end = params.day(form, "from"), params.day(form, "to", after=True)
     if form.get("kind") == "SYNC" and start is None:
         raise OperatorError("Snapshots of orders are sent for a time range: choose the first day")
     return DeliverySelection(
         "SYNC" if form.get("kind") == "SYNC" else "RESEND",
-        params.number(form, "dealer"),
+        dealer.required if dealer.text else None,
         start or datetime.fromtimestamp(0, UTC),
-        end or now,
+        end or context.now,
         (form.get("state") or "FAILED",),  # type: ignore[arg-type]
         form.get("event") or None,  # type: ignore[arg-type]
     )

@@ -1,4 +1,5 @@
-"""Why was a call refused? A dealer's last refused calls, and for each what the service received and signed.
+"""Why was a call refused? A dealer's last refused calls, and for each what the service received and signed. Beside them
+stands a sample of those that succeeded.
 
 dealer/api_log.py and operator/api_log.py declare the pages.
 """
@@ -14,7 +15,7 @@ from dealer_server.db.sealing import credential_context
 from dealer_server.rules.access import signature_diagnosis
 from dealer_server.store.console import api_log as console_api_log
 from dealer_server.store.console.api_log import KEPT_SIGNED, KEPT_UNSIGNED, RefusedCall
-from dealer_server.store.tenants import tenant
+from dealer_server.store.tenants import served_call, tenant
 
 # In the order in which a call is checked: it has passed all before the one it failed at.
 CHECKS = (
@@ -91,6 +92,25 @@ async def show_log(context: RequestContext, log: Log) -> Html:
         dropped=dropped,
         kept_unsigned=KEPT_UNSIGNED,
         kept_signed=KEPT_SIGNED,
+    )
+
+
+async def show_served(context: RequestContext, log: Log) -> Html:
+    """A sample of the calls that succeeded."""
+    chosen, before = params.text(context.query, "path"), params.number(context.query, "before")
+    async with context.parts.database.connection() as connection:
+        paths = await served_call.paths(connection, log.tenant_id)
+        calls = await served_call.list_calls(connection, log.tenant_id, chosen, before, PAGE_SIZE + 1)
+        served = await served_call.served(connection, log.tenant_id)
+    following = calls[PAGE_SIZE - 1].number if len(calls) > PAGE_SIZE else None
+    return Html(
+        log=log,
+        calls=calls[:PAGE_SIZE],
+        paths=paths,
+        chosen=chosen,
+        served=served,
+        kept=served_call.KEPT,
+        pages=params.pager(context, f"{log.path}/served", following),
     )
 
 

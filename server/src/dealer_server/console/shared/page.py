@@ -26,7 +26,8 @@ class MenuEntry(NamedTuple):
 
 @dataclass(frozen=True)
 class Page:
-    """A view at a path. Only `roles` may open it. `template` is "" for a view that renders nothing."""
+    """A view at a path. Only `roles` may open it. `template` is "" for a view that renders nothing. `listing`: it may
+    be read from a replica, so its view changes nothing at all and what it shows decides nothing."""
 
     method: Literal["GET", "POST"]
     path: str
@@ -34,6 +35,7 @@ class Page:
     view: View
     template: str = ""
     menu: MenuEntry | None = None
+    listing: bool = False
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -51,14 +53,16 @@ class Page:
 Declaration = Callable[[View], Page]
 
 
-def page(path: str, roles: tuple[str, ...], template: str, menu: MenuEntry | None = None) -> Declaration:
+def page(
+    path: str, roles: tuple[str, ...], template: str, menu: MenuEntry | None = None, *, listing: bool = False
+) -> Declaration:
     """A page to read. Its view changes nothing, except that a look at a secret is recorded in the audit log."""
-    return lambda view: Page("GET", path, roles, view, template, menu)
+    return lambda view: Page("GET", path, roles, view, template, menu, listing)
 
 
-def download(path: str, roles: tuple[str, ...]) -> Declaration:
+def download(path: str, roles: tuple[str, ...], *, listing: bool = False) -> Declaration:
     """A file."""
-    return lambda view: Page("GET", path, roles, view)
+    return lambda view: Page("GET", path, roles, view, listing=listing)
 
 
 def action(path: str, roles: tuple[str, ...], template: str = "") -> Declaration:

@@ -3,9 +3,10 @@
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 from dealer_server.console.shared.request_context import NotFound, RequestContext
@@ -13,8 +14,11 @@ from dealer_server.rules.orders import identity
 from dealer_server.store.audit import audit_log
 
 PAGE_SIZE = 50
+CREATED, NEWEST_FIRST, OLDEST_FIRST = ("-created",), "-created", "created"
+"""How lists of what is never forgotten are ordered: by their ids, which hold time, either way round."""
 TRAIL = 40
 Word = TypeVar("Word", bound=str)
+T = TypeVar("T")
 
 
 class Pager(NamedTuple):
@@ -47,7 +51,10 @@ def one_of(fields: Mapping[str, str], name: str, values: tuple[Word, ...]) -> Wo
 
 
 def day(fields: Mapping[str, str], name: str, *, after: bool = False) -> datetime | None:
-    """The beginning of a day such as 2026-11-20, in UTC; `after`: of the day that follows."""
+    """The beginning of a day such as 2026-11-20, in UTC; `after`: of the day that follows. A minute, such as
+    2026-11-20T17:00, is itself."""
+    with suppress(ValueError):
+        return datetime.strptime(fields.get(name, ""), "%Y-%m-%dT%H:%M").replace(tzinfo=UTC)
     try:
         start = datetime.strptime(fields.get(name, ""), "%Y-%m-%d").replace(tzinfo=UTC)
         return start + timedelta(days=1) if after else start
@@ -78,17 +85,57 @@ def pager(context: RequestContext, path: str, following: int | str | None, text:
     )
 
 
-def list_pager(context: RequestContext, path: str, following: int | None, count: int) -> Pager:
-    """Of a list that looks back in time. A page that came out short says how far it looked."""
+class Order(NamedTuple):
+    """How a list is ordered. `key`: one of its columns; "" for the order it has by itself. `links`: for each column
+    that it can be ordered by, the address of the list in that order, or the other way round. `typed`: the parameter
+    that the filters keep."""
+
+    key: str
+    descending: bool
+    links: Mapping[str, str]
+    typed: str = ""
+
+    def sorted(self, rows: Iterable[T], by: Mapping[str, Callable[[T], Any]]) -> list[T]:
+        """The rows of a list that stands on one page. `by`: what of a row each column compares."""
+        return sorted(rows, key=by[self.key], reverse=self.descending) if self.key else list(rows)
+
+
+def order(context: RequestContext, path: str, columns: Sequence[str], default: str = "") -> Order:
+    """From a parameter such as sort=name or sort=-balance. `columns`: with a minus where the largest stand first.
+    `default`: the column that the list is ordered by where nothing is said."""
+    typed, kept = context.query.get("sort", ""), filters(context)
+    if typed.removeprefix("-") not in [name.removeprefix("-") for name in columns]:
+        typed = ""
+    now = typed or default
+    turned = {name.removeprefix("-"): _turned(name, now) for name in columns}
+    links = {key: address(path, kept | {"sort": "" if sort == default else sort}) for key, sort in turned.items()}
+    return Order(now.removeprefix("-"), now.startswith("-"), links, typed)
+
+
+def _turned(column: str, now: str) -> str:
+    """The order after a click on a column's name."""
+    if now.removeprefix("-") != column.removeprefix("-"):
+        return column
+    return now.removeprefix("-") if now.startswith("-") else f"-{now}"
+
+
+def list_pager(
+    context: RequestContext, path: str, following: int | None, count: int, *, oldest_first: bool = False
+) -> Pager:
+    """Of a list that goes through time. A page that came out short says how far it looked."""
     short = following is not None and count < PAGE_SIZE
-    text = f"Looked back to {identity.created_at(following or 0):%Y-%m-%d %H:%M} UTC" if short else ""
+    text = (
+        f"Looked {'on' if oldest_first else 'back'} to {identity.created_at(following or 0):%Y-%m-%d %H:%M} UTC"
+        if short
+        else ""
+    )
     return pager(context, path, following, text)
 
 
 async def record_export(context: RequestContext, action: str, tenant_id: int | None, names: Sequence[str]) -> None:
     """Who exports a file, and with which filters, is in the audit log."""
     used = {name: value for name in names if (value := text(context.query, name))}
-    await context.parts.database.run(
+    await context.parts.reads.primary.run(
         lambda connection: audit_log.record_act(connection, context.author, action, tenant_id, used)
     )
 

@@ -5,34 +5,26 @@ import gzip
 import hashlib
 import json
 import mimetypes
+import os
 import secrets
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
+from jinja2.bccache import Bucket
 from markupsafe import Markup
 
+from dealer_server.console.shared import words
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 
 HERE = Path(__file__).parent.parent
 STATIC = "/console/static/"
-_TONES = {
-    "good": "ACTIVE COMPLETED DELIVERED PAID UP SUCCESS REFUNDED APPROVED CREDITED ALLOCATED INSTALLED ENABLED STARTED"
-    " HEALTHY BOUGHT DONE ON ON_SALE LISTED IN_USE ACTIVATED",
-    "busy": "PENDING PROCESSING DELIVERING IN_FLIGHT QUEUED REFUNDING PARTIALLY_DELIVERED PARTIAL_DELIVERED WAITING"
-    " RUNNING DUE CREATED NOT_STARTED REQUESTED ASKED SENT CALLING RELEASED PARTIALLY_REFUNDED PARTIAL_REFUNDED",
-    "warning": "PAUSED SUSPENDED FROZEN PARKED UNKNOWN REVIEW DEGRADED PROBING LOW OVERDUE RETRY RETRYING IN_REVIEW",
-    "bad": "FAILED REJECTED DISABLED GIVEN_UP DEAD DOWN REFUSED ERROR EXHAUSTED BROKEN",
-}
-TONE = {word: tone for tone, words in _TONES.items() for word in words.split()}
-
-
-def tone(word: object) -> str:
-    """The colour of a state: good, busy, warning, bad, or plain."""
-    return TONE.get(str(word).upper().replace(" ", "_").replace("-", "_"), "plain")
+SHEET = "console.css"
 
 
 def grouped(text: object) -> str:
@@ -80,20 +72,40 @@ class Asset(NamedTuple):
 def assets() -> Mapping[str, Asset]:
     """Every file below static/ by its path there."""
     folder = HERE / "static"
-    return {file.relative_to(folder).as_posix(): _asset(file) for file in sorted(folder.rglob("*")) if file.is_file()}
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    found = {file.relative_to(folder).as_posix(): _asset(file) for file in files}
+    return {path: _linked(asset, found) if path == SHEET else asset for path, asset in found.items()}
+
+
+def _linked(sheet: Asset, found: Mapping[str, Asset]) -> Asset:
+    """Our style sheet names fonts by their hashed names too."""
+    body = sheet.body
+    for path, asset in found.items():
+        if path.endswith(".woff2"):
+            body = body.replace(f'"{path}"'.encode(), f'"{_hashed(path, asset.body)}"'.encode())
+    return sheet._replace(body=body)
 
 
 @functools.cache
-def version() -> str:
-    """Changes with any of them, so that browsers keep them for ever."""
-    digest = hashlib.sha256()
-    for path, asset in assets().items():
-        digest.update(path.encode() + asset.body)
-    return digest.hexdigest()[:12]
+def names() -> Mapping[str, str]:
+    """The name of every file below static/ with a hash of what is in it, such as console.0123456789ab.css: browsers
+    keep it for ever."""
+    return {path: _hashed(path, asset.body) for path, asset in assets().items()}
+
+
+@functools.cache
+def paths() -> Mapping[str, str]:
+    """The file of each such name."""
+    return {name: path for path, name in names().items()}
 
 
 def address(path: str) -> str:
-    return f"{STATIC}{path}?v={version()}"
+    return f"{STATIC}{names()[path]}"
+
+
+def _hashed(path: str, body: bytes) -> str:
+    stem, point, suffix = path.rpartition(".")
+    return f"{stem}.{hashlib.sha256(body).hexdigest()[:12]}{point}{suffix}"
 
 
 def _asset(file: Path) -> Asset:
@@ -115,22 +127,38 @@ def form_nonce() -> str:
     return secrets.token_hex(16)
 
 
-def choices(label: str, values: Sequence[str]) -> list[tuple[str, str]]:
-    """The options of a filter; `label` is the one that filters nothing."""
-    return [("", label), *((value, value) for value in values)]
+class CompiledTemplates(FileSystemBytecodeCache):
+    """Compiled templates, kept where Python keeps compiled modules: compiling all of them takes a second."""
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        with suppress(OSError):  # a full disk
+            super().dump_bytecode(bucket)
+
+
+def _compiled() -> CompiledTemplates | None:
+    """None where that folder cannot be written, or nothing is to be."""
+    folder = HERE / "__pycache__" / "templates"
+    if sys.dont_write_bytecode:
+        return None
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    return CompiledTemplates(str(folder)) if os.access(folder, os.W_OK) else None
 
 
 @functools.cache
 def environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(HERE / "templates"),
+        bytecode_cache=_compiled(),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     made.filters |= {
-        "tone": tone,
+        "tone": words.tone,
+        "word": words.text,
+        "label": words.label,
         "grouped": grouped,
         "many": many,
         "polyline": polyline,
@@ -147,14 +175,14 @@ def environment() -> Environment:
         "refund_no": identity.refund_no,
         "sms_no": identity.sms_no,
         "created_at": identity.created_at,
-        "choices": choices,
+        "choices": words.choices,
     }
     return made
 
 
 def warm() -> None:
     """Reads and compiles all that pages are made of, so that the first visitor does not wait for it."""
-    version()
+    names()
     for name in environment().list_templates():
         environment().get_template(name)
 

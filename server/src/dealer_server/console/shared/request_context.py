@@ -11,8 +11,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dealer_server.db.database import Database
+from dealer_server.db.reads import Reads
 from dealer_server.db.sealing import DataKeys, MasterKeys
+from dealer_server.notices.invitation import InvitationMailer
 from dealer_server.operations.catalogue.catalogue import Catalogue
+from dealer_server.operations.orders.place import OrderBatcher
 from dealer_server.operations.profiles.send_sms import SmsSender
 from dealer_server.operations.profiles.suspend import Suspender
 from dealer_server.operations.profiles.void import VoidBatcher
@@ -48,11 +51,13 @@ class Parts(NamedTuple):
     """What views work with."""
 
     database: Database
+    reads: Reads
     data_keys: DataKeys
     master_keys: MasterKeys
     links: Links
     settings: Settings
     catalogue: Callable[[], Catalogue]
+    orders: OrderBatcher
     recharges: RechargeBatcher
     refunds: RefundBatcher
     voids: VoidBatcher
@@ -61,13 +66,15 @@ class Parts(NamedTuple):
     outbound: Outbound
     callbacks: Policy
     passwords: Passwords
+    invitations: InvitationMailer
 
 
 class RequestContext(NamedTuple):
     """One request of a user who is signed in.
 
     `url`: path and query. `path`: the parameters of the path. `form`: what the user filled in; `files`: uploads by
-    field. `csrf` is the token that every form carries. `recently_authenticated`: the password was given in the last
+    field. `csrf` is the token that every form carries,
+    `who` the name of its user, sealed. `recently_authenticated`: the password was given in the last
     5 minutes. `partial`: a page renews a part of itself.
     """
 
@@ -80,6 +87,7 @@ class RequestContext(NamedTuple):
     form: Mapping[str, str]
     files: Mapping[str, bytes]
     csrf: str
+    who: str
     recently_authenticated: bool
     partial: bool
     address: str
@@ -127,6 +135,12 @@ class Download(msgspec.Struct, frozen=True):
     chunks: AsyncIterator[bytes]
 
 
+class Embedded(msgspec.Struct, frozen=True):
+    """HTML that others have written, shown in a frame of ours: no script runs in it and nothing is loaded."""
+
+    html: str
+
+
 class NotFound(Exception):
     """There is no such thing, or it is not this user's: the same page for both."""
 
@@ -139,6 +153,6 @@ class ReauthenticationRequired(Exception):
     """The password is asked for again before the request goes on. The message says what was wrong with the last one."""
 
 
-Answer = Html | Redirect | Download
+Answer = Html | Redirect | Download | Embedded
 View = Callable[[RequestContext], Awaitable[Answer]]
 Count = Callable[[RequestContext], Awaitable[int]]

@@ -4,16 +4,51 @@
   const all = (selector, inside = document) => inside.querySelectorAll(selector);
   const two = (number) => String(number).padStart(2, "0");
 
-  // Times in the reader's own zone; the server writes UTC and keeps it in the title.
+  // Times: how long ago, and the exact one where it is pointed at or focused. The server writes UTC.
   const written = (at) =>
     `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ` +
     `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
-  const localTimes = () => {
-    for (const time of all("time[datetime]")) {
-      const text = written(new Date(time.dateTime));
-      if (time.textContent !== text) time.textContent = text;
+  const STEPS = [[60, 60, "min"], [3600, 24, "h"], [86400, 7, "d"]];
+  const relative = (at) => {
+    const seconds = (Date.now() - at) / 1000, size = Math.abs(seconds);
+    if (size < 45) return "just now";
+    for (const [unit, most, name] of STEPS) {
+      const count = Math.max(1, Math.round(size / unit));
+      if (count < most) return seconds < 0 ? `in ${count} ${name}` : `${count} ${name} ago`;
     }
+    return written(at).slice(0, 10);
   };
+  const tellTimes = () => {
+    for (const time of all("time[datetime]")) {
+      const at = new Date(time.dateTime), text = relative(at);
+      if (time.textContent !== text) time.textContent = text;
+      if (time.title) {
+        time.dataset.tip = `${written(at)} (${time.title})`;
+        time.removeAttribute("title");
+      }
+      if (!time.closest("a, button, summary, tr[data-href]")) time.tabIndex = 0;
+    }
+    for (const badge of all(".state[title]")) { badge.dataset.tip = badge.title; badge.removeAttribute("title"); }
+  };
+  setInterval(() => { if (!document.hidden) tellTimes(); }, 30000);
+
+  // Hints of times and states, also for those who use a keyboard.
+  const tip = document.createElement("div");
+  tip.id = "tip"; tip.role = "tooltip"; tip.className = "tip"; tip.hidden = true;
+  const hint = (event) => {
+    const about = event.target.closest?.("[data-tip]");
+    tip.hidden = !about;
+    if (!about) return;
+    (about.closest("dialog") ?? document.body).append(tip);
+    tip.textContent = about.dataset.tip;
+    about.setAttribute("aria-describedby", "tip");
+    const box = about.getBoundingClientRect();
+    tip.style.left = `${Math.max(8, Math.min(box.left, innerWidth - tip.offsetWidth - 8))}px`;
+    tip.style.top = `${box.top > tip.offsetHeight + 48 ? box.top - tip.offsetHeight - 6 : box.bottom + 6}px`;
+  };
+  document.addEventListener("pointerover", hint);
+  document.addEventListener("focusin", hint);
+  addEventListener("scroll", () => { tip.hidden = true; }, { capture: true, passive: true });
 
   // Charts: numbers from the page, colours from the theme. A canvas knows no light-dark(), so an element resolves them.
   const colour = (name) => {
@@ -29,18 +64,37 @@
   const plots = new Map();
   const draw = (box) => {
     plots.get(box)?.destroy();
-    const { times, series, unit } = JSON.parse(box.dataset.chart);
+    const { times, series, unit, open, by_day } = JSON.parse(box.dataset.chart);
+    const day = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 10);  // of UTC, in every zone
     const axis = { stroke: colour("paint-text"), grid: { stroke: colour("paint-line"), width: 1 }, ticks: { show: false }, font: "12px Inter" };
     const lines = series.map(([label], at) => ({
       label, stroke: colour(`paint-${at + 1}`), width: 2, points: { show: false },
+      ...(open && times.length > 1 ? { paths: (plot, which, from, to) => uPlot.paths.linear()(plot, which, from, Math.min(to, times.length - 2)) } : {}),
       value: (_, number) => (number == null ? "–" : `${number.toLocaleString("en")}${unit ? " " + unit : ""}`),
     }));
     const options = {
       width: box.clientWidth, height: 240, cursor: { y: false },
-      axes: [{ ...axis, size: 32, values: (_, ticks) => ticks.map(hour) }, { ...axis, size: 64 }], series: [{ value: (_, at) => (at == null ? "–" : written(new Date(at * 1000))) }, ...lines],
+      axes: [{ ...axis, size: 32, values: (_, ticks) => ticks.map(by_day ? (at) => day(at).slice(5) : hour) }, { ...axis, size: 64 }], series: [{ value: (_, at) => (at == null ? "–" : by_day ? day(at) : written(new Date(at * 1000))) }, ...lines],
       scales: { y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
+      hooks: open && times.length > 1 ? { draw: [(plot) => unfinished(plot, lines)] } : {},
     };
     plots.set(box, new uPlot(options, [times, ...series.map(([, numbers]) => numbers)], box));
+  };
+  // The last hour or day is not over: its line is dashed.
+  const unfinished = (plot, lines) => {
+    const { ctx, data } = plot, last = data[0].length - 1;
+    ctx.save();
+    lines.forEach((line, at) => {
+      const point = (i) => [plot.valToPos(data[0][i], "x", true), plot.valToPos(data[at + 1][i], "y", true)];
+      ctx.beginPath();
+      ctx.setLineDash([4 * devicePixelRatio, 4 * devicePixelRatio]);
+      ctx.lineWidth = 2 * devicePixelRatio;
+      ctx.strokeStyle = line.stroke;
+      ctx.moveTo(...point(last - 1));
+      ctx.lineTo(...point(last));
+      ctx.stroke();
+    });
+    ctx.restore();
   };
   const drawAll = () => {
     for (const box of plots.keys()) if (!box.isConnected) { plots.get(box).destroy(); plots.delete(box); }
@@ -53,10 +107,15 @@
     setTimeout(() => button.classList.remove("done"), 1500);
   };
 
+  // Phones and some computers have a menu of their own to send a link with.
+  const shareable = () => { if (navigator.share) for (const button of all("[data-share]")) button.hidden = false; };
+  const share = (button) => navigator.share({ url: button.dataset.share }).catch(() => {});  // nobody was chosen
+
   document.addEventListener("click", (event) => {
-    const target = event.target.closest("[data-copy], [data-theme-switch], [data-print], button[commandfor], tr[data-href]");
+    const target = event.target.closest("[data-copy], [data-share], [data-theme-switch], [data-print], button[commandfor], tr[data-href]");
     if (!target) return;
     if (target.matches("[data-copy]")) copy(target);
+    else if (target.matches("[data-share]")) share(target);
     else if (target.matches("[data-theme-switch]")) switchTheme();
     else if (target.matches("[data-print]")) print();
     else if (target.matches("button[commandfor]")) openDialog(target);
@@ -78,12 +137,44 @@
   });
   document.addEventListener("submit", (event) => {
     if (event.target.method !== "post" || event.defaultPrevented) return;
-    if (event.target.dataset.sent) { event.preventDefault(); return; }
-    event.target.dataset.sent = "yes";
+    const form = event.target;
+    if (form.dataset.sent === "reached") {
+      form.dataset.sent = "yes";
+      const buttons = [...form.elements].filter((one) => one.type === "submit" && !one.disabled);
+      setTimeout(() => { for (const one of buttons) one.disabled = true; });  // once what is sent is gathered
+      return;
+    }
+    event.preventDefault();
+    if (form.dataset.sent) return;
+    form.dataset.sent = "asked";
     event.submitter?.classList.add("btn-loading");
-    const buttons = [...event.target.elements].filter((one) => one.type === "submit" && !one.disabled);
-    setTimeout(() => { for (const one of buttons) one.disabled = true; });  // once what is sent is gathered
+    reached().then((reachable) => {
+      if (!reachable) { unreachable(form); return; }
+      form.dataset.sent = "reached";
+      form.requestSubmit(event.submitter);
+    });
   });
+
+  // A form leaves its page only where the service can be reached, so that without a network what was entered stays.
+  const reached = async () => {
+    try { return (await fetch("/console/sign-in/reachable", { method: "HEAD", cache: "no-store", signal: AbortSignal.timeout(8000) })).status < 500; } catch { return false; }
+  };
+  const unreachable = (form) => {
+    delete form.dataset.sent;
+    for (const button of all(".btn-loading", form)) button.classList.remove("btn-loading");
+    let note = form.querySelector(".unreachable");
+    if (!note) {
+      note = document.createElement("div");
+      note.className = "flash flash-bad unreachable";
+      note.setAttribute("role", "alert");
+      form.prepend(note);
+    }
+    note.textContent = "";
+    setTimeout(() => { note.textContent = "No connection to the service: nothing was sent. What you entered is still here; send it again when the network is back."; });
+  };
+
+  // A form that was not sent is shown again in its dialog.
+  for (const dialog of all("dialog[data-reopen]")) { dialog.removeAttribute("open"); dialog.showModal(); }
   addEventListener("pageshow", () => {
     for (const form of all("form[data-sent]")) {
       delete form.dataset.sent;
@@ -109,7 +200,7 @@
   document.addEventListener("htmx:before:swap", waits);
   // What scrolls sideways can be scrolled by keyboard.
   const reachable = () => { for (const box of all(".table-responsive")) if (box.scrollWidth > box.clientWidth) box.tabIndex = 0; };
-  const renewed = () => { localTimes(); drawAll(); reachable(); };
+  const renewed = () => { tellTimes(); drawAll(); reachable(); shareable(); };
   document.addEventListener("htmx:after:swap", renewed);
   document.addEventListener("theme", () => { for (const box of plots.keys()) draw(box); });
   addEventListener("resize", () => { for (const [box, plot] of plots) plot.setSize({ width: box.clientWidth, height: 240 }); });

@@ -55,7 +55,7 @@ class LineDecision(Decision):
 
 class BuiltinLines(LineEngine[LineAnswers, LineDecision]):
     poll_seconds = 0.15  # orders that are placed wake it
-    interval_seconds = 0.02
+    interval_seconds = 0.04
     grace_seconds = 0.0  # what was not answered yet is asked for again
 
     def __init__(self, supplier: Builtin, context: Context):

@@ -176,7 +176,8 @@ def _rejected(
         late = (now - purchase.created_at).total_seconds() > PENDING_SECONDS
         return PurchaseDecision(_parked(purchase, reason, now) if late else _again(purchase, "PENDING", outcome, now))
     state: State = "WRITTEN_OFF" if outcome.written_off else "REJECTED"
-    rejected = Answered(purchase.key, state, None, reason=reason, outcome=f"{state} {outcome.code}")
+    said = "SKIPPED" if outcome.unasked else state
+    rejected = Answered(purchase.key, state, None, reason=reason, outcome=f"{said} {outcome.code}")
     if outcome.code == "CONFLICT" and plans_ids and purchase.position + 1 < FRESH_IDS:
         return PurchaseDecision(
             rejected, _instead(purchase, Hop(purchase.supplier, purchase.sku, purchase.cost, purchase.cost_currency))
@@ -198,8 +199,9 @@ def _given_up(purchase: Claimed, outcome: Rejected, elsewhere: bool, now: dateti
 def _again(purchase: Claimed, state: State, outcome: Rejected, now: datetime) -> Answered:
     failures = purchase.failures + 1
     due = now + timedelta(seconds=retry_seconds(failures))
+    said = "SKIPPED" if outcome.unasked else "REJECTED"
     return Answered(purchase.key, state, due, failures=failures, reason=f"{outcome.code}: {outcome.message}",
-                    outcome=f"REJECTED {outcome.code}")  # fmt: skip
+                    outcome=f"{said} {outcome.code}")  # fmt: skip
 
 
 def _following(supplier: str, route: Sequence[Hop]) -> Hop | None:

@@ -51,10 +51,11 @@ _verdict: msgspec.json.Decoder[Verdict] = msgspec.json.Decoder(Verdict)
 
 
 class PurchaseTerms(NamedTuple):
-    """How long an order waits for its only supplier, and what of the dealer's price a supplier's new price leaves."""
+    """How long an order waits for its only supplier, and what of the dealer's price a purchase leaves, unless its
+    package has a floor of its own. None: no floor, but a supplier's new price is taken up to what the dealer paid."""
 
     patience_seconds: float = purchase_decision.PATIENCE_SECONDS
-    margin_floor_basis_points: int = 0
+    margin_floor_basis_points: int | None = None
 
 
 _TERMS = PurchaseTerms()
@@ -93,6 +94,7 @@ class Purchaser(FulfillmentEngine[PurchaseClaim, Outcome, PurchaseDecisions]):
         self._remote = remote
         self._planner = PurchasePlanner(remote, context)
         self._breaker = Breaker()
+        metrics.watch_breaker(self.code, lambda: not self._breaker.closed(self._clock()))
         self._refusals = Refusals()
         self._terms = terms
         self._paused = paused
@@ -167,16 +169,33 @@ class Purchaser(FulfillmentEngine[PurchaseClaim, Outcome, PurchaseDecisions]):
         if new and not purchase.wanted:
             return Rejected("NOT_ALLOWED", False, "not wanted any more")
         if new and self._paused is not None:
-            return Rejected("CONFIG", True, f"the supplier is paused; {self._paused}")
+            return Rejected("CONFIG", True, f"the supplier is paused; {self._paused}", unasked=True)
+        if new and (why := self._below_floor(purchase)):
+            return Rejected("NOT_ALLOWED", True, why, unasked=True)
         if not has_ids:
-            return Rejected("OUT_OF_STOCK", True, f"no ICCID of {purchase.sku} is left in the loaded range")
+            return Rejected(
+                "OUT_OF_STOCK", True, f"no ICCID of {purchase.sku} is left in the loaded range", unasked=True
+            )
         if new and purchase.held:
-            return Rejected("TEMPORARY", False, "a refund is in progress")
+            return Rejected("TEMPORARY", False, "a refund is in progress", unasked=True)
         return None
+
+    def _below_floor(self, purchase: Claimed) -> str | None:
+        """Why it is not bought here at its cost; None where it is, or where the two are in different currencies."""
+        floor = self._floor(purchase)
+        if floor is None or purchase.cost is None or purchase.cost_currency != purchase.currency:
+            return None
+        return margin.below_floor(purchase.price, purchase.cost, purchase.currency, floor)
+
+    def _floor(self, purchase: Claimed) -> int | None:
+        own = purchase.margin_floor_basis_points
+        return self._terms.margin_floor_basis_points if own is None else own
 
     async def _call(self, purchase: Claimed) -> Outcome:
         failpoints.hit("purchase.sending")
-        call = self._remote.probe if purchase.was in ("SENT", "UNKNOWN") else self._remote.allocate
+        asked = purchase.was in ("SENT", "UNKNOWN")
+        call = self._remote.probe if asked else self._remote.allocate
+        began = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 outcome = await outcome_of(call(self._purchase(purchase), self._clock()))
@@ -185,6 +204,8 @@ class Purchaser(FulfillmentEngine[PurchaseClaim, Outcome, PurchaseDecisions]):
         except asyncio.CancelledError:
             return Unknown("this worker ended before the answer came")
         failpoints.hit("purchase.answered")
+        seconds = asyncio.get_running_loop().time() - began
+        metrics.supplier_called(self.code, "probe" if asked else "buy", type(outcome).__name__.upper(), seconds)
         if self._breaker.record(outcome, self._clock()):
             self.answers_again()
         self._refusals.record(outcome)
@@ -293,7 +314,7 @@ class Purchaser(FulfillmentEngine[PurchaseClaim, Outcome, PurchaseDecisions]):
         """What the unit may cost at most; None where its cost is in another currency than the dealer paid in."""
         if purchase.cost_currency != order.currency:
             return None
-        return margin.ceiling(order.items[purchase.line].price, self._terms.margin_floor_basis_points)
+        return margin.ceiling(order.items[purchase.line].price, self._floor(purchase) or 0)
 
     async def _write(
         self,
@@ -333,7 +354,7 @@ class Purchaser(FulfillmentEngine[PurchaseClaim, Outcome, PurchaseDecisions]):
         reason = self._refusals.too_many()
         if reason is not None:
             self._paused = reason  # at once; the supervisor sees it within a second, and starts this anew
-            await supplier_changes.pause(self._session, self.code, reason)
+            await supplier_changes.pause(self._session, self.code, reason, self._clock())
 
 
 def _matching_id() -> str:

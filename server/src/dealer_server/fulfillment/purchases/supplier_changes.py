@@ -2,12 +2,15 @@
 us as a whole. Each change is an act in the audit log."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 import structlog
 
 from dealer_server import metrics, store
 from dealer_server.db.errors import LockTimeout
 from dealer_server.db.session import Session
+from dealer_server.rules.notices import supplier_down
+from dealer_server.store.notices import outbox
 from dealer_server.store.suppliers import purchase as purchases
 from dealer_server.store.suppliers import supplier as suppliers
 from dealer_server.store.suppliers.purchase import Claimed, Hop
@@ -43,11 +46,12 @@ async def reprice(session: Session, supplier: str, accepted: Sequence[tuple[Clai
                     before=act["before"], after=act["after"], currency=act["currency"])  # fmt: skip
 
 
-async def pause(session: Session, supplier: str, reason: str) -> None:
+async def pause(session: Session, supplier: str, reason: str, now: datetime) -> None:
     """Nothing new is bought from it until an operator resumes it."""
     async with session.transaction():
         paused = await suppliers.pause(session, supplier, reason)
         if paused:
+            await outbox.add(session, [supplier_down.paused(supplier, reason, now)], now)
             after = {"status": "PAUSED", "reason": reason}
             await _record_act(session, "supplier.status", {"code": supplier, "after": after})
     if paused:

@@ -19,7 +19,7 @@ from dealer_server.store.suppliers.stock import Loaded
 TRIES = 3
 
 
-class StockReport(msgspec.Struct, frozen=True):
+class StockReport(msgspec.Struct, frozen=True, rename="camel"):
     """`loaded`: all profiles of the file or, where there is a fault, none; `free`: how many of the package can be sold
     then. A fault with line 0 is about the package, not about the file."""
 

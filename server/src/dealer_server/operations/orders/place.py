@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import asyncpg
 import structlog
 
-from dealer_server import failpoints, store
+from dealer_server import audit_context, failpoints, store
+from dealer_server.audit_context import Actor
 from dealer_server.clock import Clock
 from dealer_server.db.batcher import Answer, Batcher
 from dealer_server.db.database import Database
@@ -22,8 +23,10 @@ from dealer_server.db.locking_batcher import LockingBatcher
 from dealer_server.db.session import SHARED_LOCK_TIMEOUT, Session
 from dealer_server.operations.orders.id_allocator import IdAllocator
 from dealer_server.rules import refusal
-from dealer_server.rules.orders import order
+from dealer_server.rules.money import money
+from dealer_server.rules.orders import identity, order
 from dealer_server.rules.orders.order import Decision, ExistingOrder, OrderRequest, Placed
+from dealer_server.store.audit.audit_log import record_act
 from dealer_server.store.orders.order import Written
 from dealer_server.store.suppliers.stock import Free
 
@@ -34,6 +37,12 @@ RECENT_ORDERS = 20_000  # whose repeats go straight to the locking path
 LOOK_UP_TRIES = 3
 NO_STOCK = Free({}, frozenset())
 SETTINGS = {"enable_sort": "off"}
+
+
+class PersonalOrder(OrderRequest, frozen=True, kw_only=True):
+    """An order that a person places at the console; `act` goes into the audit log with it."""
+
+    act: Actor
 
 
 class OrderBatcher:
@@ -56,9 +65,11 @@ class OrderBatcher:
         self._recent = RecentOrders(RECENT_ORDERS)
         self._retried: set[int] = set()  # tenants whose wallets were held when the last batch was written
         self._uncovered: set[int] = set()  # tenants whose wallets did not cover their last orders
-        self._batcher: Batcher[OrderRequest, Decision] = Batcher(self._fast_path, bound=ROWS_PER_BATCH, weight=_rows)
+        self._batcher: Batcher[OrderRequest, Decision] = Batcher(
+            self._fast_path, bound=ROWS_PER_BATCH, weight=_rows, name="orders"
+        )
         self._locking: LockingBatcher[OrderRequest, Decision] = LockingBatcher(
-            database, self._under_locks, bound=ROWS_PER_BATCH, weight=_rows, **SETTINGS
+            database, self._under_locks, bound=ROWS_PER_BATCH, weight=_rows, name="orders_locking", **SETTINGS
         )
         self._refused: Batcher[OrderRequest, Decision] = Batcher(self._look_up, bound=ROWS_PER_BATCH)
 
@@ -68,9 +79,13 @@ class OrderBatcher:
         if request.refused is not None:
             return self._refused.submit(request)
         tenant_id = request.tenant_id
-        if tenant_id in self._uncovered or request in self._recent or self._locking.makes_wait(tenant_id):
+        if tenant_id in self._uncovered or self._is_apart(request) or self._locking.makes_wait(tenant_id):
             return self._locking.submit(request)
         return self._batcher.submit(request)
+
+    def _is_apart(self, request: OrderRequest) -> bool:
+        """Whether one statement cannot place it: it is a repeat, or an act is recorded with it."""
+        return request in self._recent or isinstance(request, PersonalOrder)
 
     async def drain(self) -> None:
         await self._batcher.drain()
@@ -119,7 +134,7 @@ class OrderBatcher:
         self, session: Session, batch: Sequence[OrderRequest], wait: bool
     ) -> Sequence[Answer[Decision]]:
         """With `wait` one statement, which waits for the wallet, is tried first."""
-        if wait and not any(request in self._recent or request.tenant_id in self._uncovered for request in batch):
+        if wait and not any(self._is_apart(request) or request.tenant_id in self._uncovered for request in batch):
             placed, _ = await self._write_at_once(session, batch, wait=True)
             if placed:
                 return [placed.get(id(request)) or self._locking.wait_for_lock(request) for request in batch]
@@ -193,6 +208,7 @@ class OrderBatcher:
                     placed = order.placements(decisions)
                     if placed and not (await store.order.write(session, placed)).whole:
                         raise AssertionError("locked rows do not change")
+                    await _record_acts(session, placed)
                 failpoints.hit("order.written")
             failpoints.hit("order.committed")
         except DatabaseLost as lost:
@@ -254,6 +270,25 @@ class OrderBatcher:
             placement.order_id: placement if placement.order_id in found_ids else refusal.OutcomeUnknown()
             for placement in placed
         }
+
+
+async def _record_acts(session: Session, placed: Iterable[Placed]) -> None:
+    """Records the orders that people placed."""
+    for placement in placed:
+        request = placement.request
+        if not isinstance(request, PersonalOrder):
+            continue
+        detail = {
+            "orderNo": identity.order_no(placement.order_id),
+            "transactionId": request.transaction_id,
+            "packageCode": request.lines[0].package_code,
+            "quantity": request.profile_count,
+            "amount": money.text(request.amount, request.currency),
+            "currency": request.currency,
+        }
+        # The batch runs in a task of its own, which has the source of no request.
+        audit_context.source.set(request.act.source)
+        await record_act(session, request.act.author, "order.place", request.tenant_id, detail)
 
 
 class RecentOrders:

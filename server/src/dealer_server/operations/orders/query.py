@@ -31,7 +31,9 @@ class OrderQueryBatcher:
     def __init__(self, session: Session, data_keys: DataKeys):
         self._session = session
         self._data_keys = data_keys
-        self._batcher: Batcher[OrderLookup, Order | None] = Batcher(self._run, bound=ORDERS_PER_STATEMENT)
+        self._batcher: Batcher[OrderLookup, Order | None] = Batcher(
+            self._run, bound=ORDERS_PER_STATEMENT, name="order_queries"
+        )
 
     def submit(self, lookup: OrderLookup) -> asyncio.Future[Order | None]:
         return self._batcher.submit(lookup)

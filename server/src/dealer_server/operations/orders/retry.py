@@ -25,7 +25,7 @@ from dealer_server.store.orders import fulfillment
 from dealer_server.store.orders.save import DELIVERY, save
 from dealer_server.store.suppliers import purchase as purchase_store
 from dealer_server.store.suppliers.purchase import Hop, Key, New, PurchaseState
-from dealer_server.store.webhooks import enqueue
+from dealer_server.store.webhooks import changes as told
 from dealer_server.suppliers.registry import BUILTIN
 
 _RETRY_SUFFIX = re.compile(r"-r[0-9]+$")
@@ -238,4 +238,4 @@ async def _record_order(
     if after is order:
         return
     await save(connection, [(order, after)], DELIVERY, data_keys)
-    await enqueue.order_changed(connection, [(after.tenant_id, after.order_id, after.version)], now)
+    await told.tell(connection, [(order, after)], data_keys, now)

@@ -1,6 +1,7 @@
 """Which profiles has a dealer? /esim/profile/list (specification 4.8)."""
 
 from datetime import datetime
+from typing import NamedTuple
 
 from dealer_server import store
 from dealer_server.db.connection import Connection
@@ -8,7 +9,7 @@ from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
 from dealer_server.operations.paging import paged, utc, window
 from dealer_server.rules.orders import identity, snapshot
-from dealer_server.rules.orders.model import Order
+from dealer_server.rules.orders.model import Item, Order, Profile
 from dealer_server.rules.orders.snapshot import Links
 from dealer_server.store.orders.listing import ProfileFilter
 from esim_dealer.wire import calls
@@ -16,9 +17,25 @@ from esim_dealer.wire import calls
 _ALL_PROFILE_IDS = (0, 2**53)
 
 
+class Found(NamedTuple):
+    """A page of profiles, each with its order and line. `after`: the last one's id where another page follows."""
+
+    profiles: list[tuple[Order, Item, Profile]]
+    total: int
+    after: int | None
+
+
 async def list_profiles(
     database: Database, data_keys: DataKeys, links: Links, tenant_id: int, call: calls.ProfileList
 ) -> calls.Profiles:
+    """As `find_profiles` finds them."""
+    pager = call.pager or calls.Pager()
+    found = await find_profiles(database, data_keys, tenant_id, call)
+    records = tuple([_record(order, item, profile, links) for order, item, profile in found.profiles])
+    return calls.Profiles(records=records, pager=paged(pager, found.total, found.after))
+
+
+async def find_profiles(database: Database, data_keys: DataKeys, tenant_id: int, call: calls.ProfileList) -> Found:
     """Profiles that have their codes; others only by lifecycleStatus PENDING or their profileId.
 
     All filters must match; ids that name nothing of this dealer give an empty page. Raises 000108.
@@ -28,7 +45,7 @@ async def list_profiles(
     async with database.connection() as connection:
         search = await _search(connection, tenant_id, call)
         if search is None:
-            return calls.Profiles(records=(), pager=paged(pager, 0, None))
+            return Found([], 0, None)
         filters, span = search
         ids = await store.listing.profile_ids(connection, tenant_id, filters, span, rows)
         if filters.empty:
@@ -38,9 +55,8 @@ async def list_profiles(
         page = ids[: pager.page_size]
         order_keys = sorted({(tenant_id, order_id) for order_id, _ in page})
         orders = await store.order.load(connection, order_keys, data_keys)
-    records = tuple(_record(orders[tenant_id, order_id], profile_id, links) for order_id, profile_id in page)
-    after = page[-1][1] if len(ids) > len(page) else None
-    return calls.Profiles(records=records, pager=paged(pager, total, after))
+    found = [(order := orders[tenant_id, order_id], *order.find_profile(profile_id)) for order_id, profile_id in page]
+    return Found(found, total, page[-1][1] if len(ids) > len(page) else None)
 
 
 async def _search(
@@ -96,8 +112,7 @@ def _times(call: calls.ProfileList) -> tuple[datetime | None, datetime | None, d
     return utc("startTime", call.start_time), utc("endTime", call.end_time), utc("updatedSince", call.updated_since)
 
 
-def _record(order: Order, profile_id: int, links: Links) -> calls.ProfileRecord:
-    item, profile = order.find_profile(profile_id)
+def _record(order: Order, item: Item, profile: Profile, links: Links) -> calls.ProfileRecord:
     return calls.ProfileRecord(
         order_no=order.order_no,
         transaction_id=order.transaction_id,

@@ -31,7 +31,7 @@ from dealer_server.store.orders.save import VOID, save
 from dealer_server.store.profiles import iccid as iccids
 from dealer_server.store.refunds import refund as refund_store
 from dealer_server.store.refunds.void import Void
-from dealer_server.store.webhooks import enqueue
+from dealer_server.store.webhooks import changes as told
 from esim_dealer.wire import calls
 
 VOIDS_PER_BATCH = 200
@@ -64,7 +64,7 @@ class VoidBatcher:
         self._clock = clock
         self._voided = voided
         self._batcher: LockingBatcher[VoidRequest, calls.Voided] = LockingBatcher(
-            database, self._decide_all, bound=VOIDS_PER_BATCH
+            database, self._decide_all, bound=VOIDS_PER_BATCH, name="voids"
         )
 
     async def void(self, tenant_id: int, call: calls.VoidProfile, act: Actor | None = None) -> calls.Voided:
@@ -115,7 +115,7 @@ class VoidBatcher:
             cancellations = await store.void.cancellations(session, sorted(locked))
             voids = _VoidBatch(before, cancellations.waiting, cancellations.refused, self._way, now)
             answers = [refusal.ProfileNotFound() if profile is None else voids.decide(profile) for _, profile in free]
-            await voids.write(session)
+            await voids.write(session, self._data_keys)
             requests = [request for request, _ in free]
             newly_voided = {profile[2] for _, profile in free if profile is not None and voids.was_open(profile)}
             await _record_acts(session, zip(requests, answers, strict=True), newly_voided)
@@ -188,14 +188,13 @@ class _VoidBatch:
         _, profile = self._before[tenant_id, order_id].find_profile(profile_id)
         return profile_id not in self._waiting_before and not profile.cancelled
 
-    async def write(self, session: Session) -> None:
+    async def write(self, session: Session, data_keys: DataKeys) -> None:
         if self._voids:
             await store.void.add_voids(session, self._voids)
         if changes := self._changes():
             await save(session, changes, VOID)
             await refund_store.give_back_stock(session, changes)
-            versions = [(after.tenant_id, after.order_id, after.version) for _, after in changes]
-            await enqueue.order_changed(session, versions, self._now)
+            await told.tell(session, changes, data_keys, self._now)
 
     def _changes(self) -> list[tuple[Order, Order]]:
         before = self._before

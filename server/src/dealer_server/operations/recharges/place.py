@@ -50,9 +50,11 @@ class RechargeBatcher:
         self._placed = placed
         self._recent = RecentOrders(RECENT_RECHARGES)
         self._session = database.session(lock_timeout=SHARED_LOCK_TIMEOUT)
-        self._batcher: Batcher[RechargeRequest, Decision] = Batcher(self._fast_path, bound=RECHARGES_PER_BATCH)
+        self._batcher: Batcher[RechargeRequest, Decision] = Batcher(
+            self._fast_path, bound=RECHARGES_PER_BATCH, name="recharges"
+        )
         self._locking: LockingBatcher[RechargeRequest, Decision] = LockingBatcher(
-            database, self._under_locks, bound=RECHARGES_PER_BATCH
+            database, self._under_locks, bound=RECHARGES_PER_BATCH, name="recharges_locking"
         )
 
     def submit(self, request: RechargeRequest) -> asyncio.Future[Decision]:
@@ -198,7 +200,9 @@ def _with_targets(
             continue
         at = target.tenant_id, target.profile_id
         plans[at] += 1
-        lines = tuple(msgspec.structs.replace(line, supplier=target.supplier) for line in request.order.lines)
+        [line] = lines = request.order.lines
+        if line.supplier != target.supplier:
+            lines = (msgspec.structs.replace(line, supplier=target.supplier),)
         added = NextPlan(target.profile_id, plans[at], target.order_id, target.version)
         found.append(msgspec.structs.replace(request.order, lines=lines, recharge=added))
     return found

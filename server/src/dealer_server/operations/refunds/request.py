@@ -54,7 +54,7 @@ class RefundBatcher:
         self._clock = clock
         self._refunded = refunded
         self._batcher: LockingBatcher[RefundRequest, RefundDecision] = LockingBatcher(
-            database, self._decide, bound=REFUNDS_PER_BATCH
+            database, self._decide, bound=REFUNDS_PER_BATCH, name="refunds"
         )
 
     async def refund(self, tenant_id: int, call: calls.RefundOrder, act: Actor | None = None) -> calls.Refund:

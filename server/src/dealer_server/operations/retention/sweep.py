@@ -17,7 +17,7 @@ from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost, LockTimeout
 from dealer_server.db.session import Session
 from dealer_server.rules.retention.retention import Kind, deletable
-from dealer_server.store.retention import progress, sms, suppliers, webhooks
+from dealer_server.store.retention import notices, progress, served_calls, sms, suppliers, webhooks
 from dealer_server.store.retention.progress import Left, Subject
 
 log = structlog.get_logger()
@@ -43,6 +43,8 @@ _SOURCES: Mapping[Kind, Source] = {
     "supplier_call": Source(suppliers.bought_after, suppliers.bought_for),
     "supplier_event": Source(suppliers.events_after, suppliers.events),
     "sms": Source(sms.after, sms.find),
+    "notice": Source(notices.after, notices.find),
+    "served_call": Source(served_calls.after, served_calls.find),
 }
 # Deliveries are not here: which of them go depends on the others of their order.
 _DELETES: Mapping[Kind, Delete] = {
@@ -50,6 +52,8 @@ _DELETES: Mapping[Kind, Delete] = {
     "supplier_call": suppliers.delete_calls,
     "supplier_event": suppliers.delete_events,
     "sms": sms.delete_texts,
+    "notice": notices.delete,
+    "served_call": served_calls.delete,
 }
 
 

@@ -11,10 +11,11 @@ from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
 from dealer_server.operations.errors import OperatorError
+from dealer_server.operations.versions import fingerprint, version_of
 from dealer_server.rules.money import money
 from dealer_server.store.suppliers.supplier import Parked, Supplier, Totals
 from dealer_server.suppliers import registry
-from dealer_server.suppliers.contract import Health, Remote
+from dealer_server.suppliers.contract import Remote
 
 _SECRET_WORDS = ("secret", "key", "password", "token", "cert")
 _CERTIFICATE = "-----BEGIN CERTIFICATE-----"
@@ -55,16 +56,6 @@ async def show_suppliers(database: Database, keys: DataKeys, code: str | None = 
         ]
 
 
-async def check_health(database: Database, keys: DataKeys, code: str) -> Health:
-    """Asks a supplier how it is, now. Raises OperatorError."""
-    async with database.connection() as connection:
-        remote = open_remote(await load_supplier(connection, keys, code))
-    try:
-        return await remote.health()
-    finally:
-        await remote.close()
-
-
 async def load_supplier(connection: Connection, keys: DataKeys, code: str) -> Supplier:
     """Raises OperatorError."""
     for supplier in await store.supplier.load(connection, keys):
@@ -77,6 +68,11 @@ def open_remote(supplier: Supplier) -> Remote:
     return registry.make(supplier.code, supplier.kind, supplier.settings)
 
 
+def events_path(supplier: Supplier) -> str:
+    """Where its messages come to."""
+    return f"/events/{supplier.code}/{supplier.event_token}"
+
+
 def _description(
     supplier: Supplier, totals: Totals, free_iccids: dict[str, int], parked: Sequence[Parked]
 ) -> SupplierDescription:
@@ -86,13 +82,42 @@ def _description(
         status=supplier.status,
         paused_reason=supplier.paused_reason,
         settings=visible_settings(registry.read(supplier.kind, supplier.settings)),
-        events=f"/events/{supplier.code}/{supplier.event_token}",
+        events=events_path(supplier),
         purchases=totals.states,
         cost={currency: money.text(amount, currency) for currency, amount in totals.cost.items()},
         sold={currency: money.text(amount, currency) for currency, amount in totals.sold.items()},
         free_iccids=free_iccids,
         parked=[purchase.unit_key for purchase in parked],
     )
+
+
+def settings_version(keys: DataKeys, supplier: Supplier) -> str:
+    """For put_supplier."""
+    return version_of(settings_texts(keys, registry.read(supplier.kind, supplier.settings)))
+
+
+def settings_texts(keys: DataKeys, settings: msgspec.Struct) -> dict[str, str]:
+    """As operators write them; of a secret only what tells it from another one."""
+    values: dict[str, object] = msgspec.to_builtins(settings)
+    key = keys.derive(b"form version")
+    return {
+        name: f"secret {fingerprint(values[name], key)[:6]}" if shown == "…" else _text(shown)
+        for name, shown in visible_settings(settings).items()
+    }
+
+
+def _text(value: object) -> str:
+    match value:
+        case None | "":
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:g}"
+        case list() | tuple():
+            return ", ".join(str(one) for one in value)
+        case _:
+            return str(value)
 
 
 def visible_settings(settings: msgspec.Struct) -> dict[str, object]:
@@ -106,7 +131,12 @@ def visible_settings(settings: msgspec.Struct) -> dict[str, object]:
 def _visible(name: str, value: str) -> str:
     if _CERTIFICATE in value:
         return _certificates(value)
-    return "…" if any(word in name.lower() for word in _SECRET_WORDS) else value
+    return "…" if is_secret(name) else value
+
+
+def is_secret(name: str) -> bool:
+    """Whether a setting of this name is never shown. Certificates are told by what tells them apart."""
+    return any(word in name.lower() for word in _SECRET_WORDS)
 
 
 def _certificates(pem: str) -> str:

@@ -11,6 +11,7 @@ from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
 from dealer_server.operations.errors import OperatorError
+from dealer_server.operations.notices import price_changes
 from dealer_server.operations.suppliers.describe import load_supplier, open_remote
 from dealer_server.rules.catalogue import margin
 from dealer_server.rules.catalogue.margin import Change, Margin, Offer
@@ -49,14 +50,18 @@ async def import_catalogue(database: Database, code: str, changes: Sequence[Chan
 
     async def work(connection: Connection) -> None:
         await store.tenant.touch_catalogue(connection)
-        await store.package.put(connection, [offer.package for offer in offers], clock())
-        before = await store.purchase.routes(connection, [offer.package.package_code for offer in offers])
+        packages, now = [offer.package for offer in offers], clock()
+        codes = [package.package_code for package in packages]
+        listed, costs = await store.package.some(connection, codes), await store.price_list.costs(connection, codes)
+        await store.package.put(connection, packages, now)
+        before = await store.purchase.routes(connection, codes)
         for offer in offers:
             package = offer.package
             others = [hop for hop in before.get(package.package_code, []) if hop.supplier != code]
             currency = None if offer.cost is None else package.currency
             first = Hop(supplier=code, sku=offer.sku, cost=offer.cost, cost_currency=currency)
             await store.supplier.set_route(connection, package.package_code, [first, *others])
+        await price_changes.tell_all(connection, listed, packages, now, costs)
         counts = Counter(change.kind for change in changes)
         await record_act(connection, author, "supplier.import", None, {"code": code, "changes": dict(counts)})
 

@@ -9,10 +9,10 @@ from dealer_server.db.database import Database
 from dealer_server.db.sealing import MasterKeys, credential_context
 from dealer_server.operations.audit.record_change import record_change
 from dealer_server.operations.errors import OperatorError
-from dealer_server.operations.random_text import base62
-from dealer_server.operations.tenants import set_terms
+from dealer_server.operations.tenants import credentials, set_terms
 from dealer_server.operations.tenants.set_terms import Terms
 from dealer_server.rules.money import money
+from dealer_server.store.tenants import credential
 
 DEFAULT_QPS = 10
 
@@ -38,25 +38,34 @@ async def create_tenant(
     clock: Clock,
 ) -> Created:
     """Raises OperatorError."""
+    return await database.run(
+        lambda connection: create_within(connection, master_keys, environment, currency, terms, author, clock)
+    )
+
+
+async def create_within(
+    connection: Connection,
+    master_keys: MasterKeys,
+    environment: str,
+    currency: str,
+    terms: Terms,
+    author: str,
+    clock: Clock,
+) -> Created:
+    """The same, in a transaction that is open. Raises OperatorError."""
     if currency not in money.EXPONENTS:
         raise OperatorError(f"{currency!r} is no ISO 4217 currency")
     name = terms.name or ""
     if not name.strip():
         raise OperatorError("a name is required")
-    label = "live" if environment == "production" else "test"
-    app_key, secret = f"ak_{label}_{base62(24)}", f"sk_{label}_{base62(40)}"
-
-    async def work(connection: Connection) -> int:
-        tenant_id = await store.tenant.create(connection, name, DEFAULT_QPS)
-        sealed = master_keys.seal(secret.encode(), credential_context(tenant_id, app_key, 1))
-        await store.tenant.add_credential(connection, tenant_id, app_key, sealed)
-        await store.wallet.create(connection, tenant_id, currency, 0)
-        detail = await set_terms.apply(connection, tenant_id, currency, terms, clock)
-        after = await set_terms.describe(connection, tenant_id, terms.prices)
-        await record_change(connection, author, "tenant.create", tenant_id, detail, {}, after)
-        return tenant_id
-
-    tenant_id = await database.run(work)
+    app_key, secret = credentials.new_key(environment)
+    tenant_id = await store.tenant.create(connection, name, DEFAULT_QPS)
+    sealed = master_keys.seal(secret.encode(), credential_context(tenant_id, app_key, 1))
+    await credential.add(connection, tenant_id, app_key, sealed, signs_webhooks=True)
+    await store.wallet.create(connection, tenant_id, currency, 0)
+    detail = await set_terms.apply(connection, tenant_id, currency, terms, clock)
+    after = await set_terms.describe(connection, tenant_id, terms.prices)
+    await record_change(connection, author, "tenant.create", tenant_id, detail, {}, after)
     return Created(
         tenant_id=str(tenant_id),
         name=name,

@@ -1,8 +1,11 @@
-"""How are a dealer's credentials shown, reset, disabled and enabled? (specification 2.1)"""
+"""How do AppKeys come about, and how are they limited, shown, reset, disabled and enabled? (specification 2.1)"""
 
+from collections.abc import Sequence
 from datetime import timedelta
+from typing import NamedTuple
 
-from dealer_server import store
+import msgspec
+
 from dealer_server.clock import Clock
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
@@ -10,16 +13,123 @@ from dealer_server.db.sealing import MasterKeys, credential_context
 from dealer_server.operations.audit.record_change import record_change
 from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.random_text import base62
+from dealer_server.rules.access import allowlist, scopes
 from dealer_server.store.audit.audit_log import record_act
+from dealer_server.store.tenants import credential as store
+from dealer_server.store.tenants import tenant
+from dealer_server.store.wallets import wallet
 
 OVERLAP = timedelta(hours=24)
+MOST_KEYS = 20
+MOST_NAME_CHARACTERS = 60
+
+
+class KeyLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What to set of an AppKey, as typed; None leaves it. ip_allow: [] for wherever its dealer may call from."""
+
+    name: str | None = None
+    scopes: Sequence[str] | None = None
+    ip_allow: Sequence[str] | None = None
+
+
+class NewKey(NamedTuple):
+    """The secret is shown this once."""
+
+    app_key: str
+    app_secret: str
+
+
+def new_key(environment: str) -> NewKey:
+    label = "live" if environment == "production" else "test"
+    return NewKey(f"ak_{label}_{base62(24)}", f"sk_{label}_{base62(40)}")
+
+
+async def create_key(
+    database: Database, master_keys: MasterKeys, environment: str, tenant_id: int, limits: KeyLimits, author: str
+) -> NewKey:
+    """Another AppKey of a dealer, without limits where none are given. Raises OperatorError."""
+    key = new_key(environment)
+    parsed = _parsed(store.UNLIMITED, limits)
+    sealed = master_keys.seal(key.app_secret.encode(), credential_context(tenant_id, key.app_key, 1))
+
+    async def work(connection: Connection) -> NewKey:
+        if tenant_id not in await wallet.lock(connection, [tenant_id]):  # of two at once, one counts the other
+            raise OperatorError(f"no tenant {tenant_id}")
+        if len(await store.of_tenant(connection, tenant_id)) >= MOST_KEYS:
+            raise OperatorError(f"a dealer has at most {MOST_KEYS} AppKeys")
+        await store.add(connection, tenant_id, key.app_key, sealed, parsed)
+        await tenant.touch(connection, tenant_id)
+        detail = {"appKey": key.app_key}
+        await record_change(connection, author, "credentials.create", tenant_id, detail, {}, _described(parsed))
+        return key
+
+    return await database.run(work)
+
+
+async def set_limits(database: Database, app_key: str, limits: KeyLimits, author: str) -> None:
+    """Of calls from now on. Raises OperatorError, which names the field."""
+
+    async def work(connection: Connection) -> None:
+        found = await _found(connection, app_key)
+        after = _parsed(found.limits, limits)
+        await store.set_limits(connection, app_key, after)
+        await tenant.touch(connection, found.tenant_id)
+        before, detail = _described(found.limits), {"appKey": app_key}
+        await record_change(connection, author, "credentials.set", found.tenant_id, detail, before, _described(after))
+
+    await database.run(work)
+
+
+async def sign_webhooks(database: Database, app_key: str, author: str) -> None:
+    """Its secret signs the dealer's webhooks from now on. Raises OperatorError."""
+
+    async def work(connection: Connection) -> None:
+        found = await _found(connection, app_key)
+        if found.status != "ACTIVE":
+            raise OperatorError(f"{app_key} is disabled; enable it first")
+        await store.sign_webhooks(connection, found.tenant_id, app_key)
+        await record_act(connection, author, "credentials.sign_webhooks", found.tenant_id, {"appKey": app_key})
+
+    await database.run(work)
+
+
+async def list_keys(database: Database, tenant_id: int) -> list[store.Credential]:
+    async with database.connection() as connection:
+        return await store.of_tenant(connection, tenant_id)
+
+
+async def _found(connection: Connection, app_key: str) -> store.Credential:
+    """Locked. Raises OperatorError."""
+    found = await store.find(connection, app_key)
+    if found is None:
+        raise OperatorError(f"no credential {app_key!r}")
+    return found
+
+
+def _parsed(before: store.Limits, limits: KeyLimits) -> store.Limits:
+    """Raises OperatorError, which names the field."""
+    name = before.name if limits.name is None else limits.name.strip()
+    if len(name) > MOST_NAME_CHARACTERS or not name.isprintable():
+        raise OperatorError(f"a name of an AppKey has at most {MOST_NAME_CHARACTERS} visible characters")
+    try:
+        return store.Limits(
+            name,
+            before.scopes if limits.scopes is None else scopes.parse(limits.scopes),
+            before.ip_allow if limits.ip_allow is None else allowlist.parse(limits.ip_allow),
+        )
+    except ValueError as error:
+        raise OperatorError(str(error)) from None
+
+
+def _described(limits: store.Limits) -> dict[str, object]:
+    return {"name": limits.name, "scopes": list(limits.scopes), "ipAllow": list(limits.ip_allow)}
 
 
 async def view_secret(database: Database, master_keys: MasterKeys, app_key: str, author: str) -> str:
     """The current AppSecret; the audit log records who viewed it. Raises OperatorError."""
 
     async def work(connection: Connection) -> str:
-        credential = await store.tenant.sealed_secret(connection, app_key)
+        credential = await store.sealed_secret(connection, app_key)
         if credential is None:
             raise OperatorError(f"no credential {app_key!r}")
         tenant_id, version, sealed = credential
@@ -40,15 +150,15 @@ async def reset_secret(
     """The new AppSecret. The old one stays valid for `overlap`. Raises OperatorError."""
 
     async def work(connection: Connection) -> str:
-        credential = await store.tenant.lock_credential(connection, app_key)
+        credential = await store.lock(connection, app_key)
         if credential is None:
             raise OperatorError(f"no credential {app_key!r}")
         tenant_id, version = credential
         secret = f"{app_key[:8].replace('ak', 'sk', 1)}{base62(40)}"
         sealed = master_keys.seal(secret.encode(), credential_context(tenant_id, app_key, version + 1))
         until = clock() + overlap
-        assert await store.tenant.reset_secret(connection, app_key, tenant_id, version + 1, sealed, until)
-        await store.tenant.touch(connection, tenant_id)
+        assert await store.reset_secret(connection, app_key, tenant_id, version + 1, sealed, until)
+        await tenant.touch(connection, tenant_id)
         before, after = {"secretVersion": version}, {"secretVersion": version + 1, "previousUntil": str(until)}
         await record_change(connection, author, "credentials.reset", tenant_id, {"appKey": app_key}, before, after)
         return secret
@@ -70,11 +180,11 @@ async def _set_status(database: Database, app_key: str, status: str, action: str
     """Raises OperatorError."""
 
     async def work(connection: Connection) -> None:
-        credential = await store.tenant.set_credential_status(connection, app_key, status)
+        credential = await store.set_status(connection, app_key, status)
         if credential is None:
             raise OperatorError(f"no credential {app_key!r}")
         tenant_id, before = credential
-        await store.tenant.touch(connection, tenant_id)
+        await tenant.touch(connection, tenant_id)
         detail = {"appKey": app_key}
         await record_change(connection, author, action, tenant_id, detail, {"status": before}, {"status": status})
 

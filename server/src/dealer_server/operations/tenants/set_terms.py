@@ -1,6 +1,7 @@
 """What can an operator change of a dealer? Name, status, limits, prices and balance: its terms."""
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import get_args
 
 import msgspec
 
@@ -8,17 +9,21 @@ from dealer_server import store
 from dealer_server.clock import Clock
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
+from dealer_server.operations import versions
 from dealer_server.operations.audit.record_change import record_change
 from dealer_server.operations.errors import OperatorError
+from dealer_server.operations.notices import price_changes
 from dealer_server.operations.tenants import parsing
 from dealer_server.rules.access import access
 from dealer_server.rules.money import money
-from dealer_server.store.tenants.tenant import Tenant
+from dealer_server.store.tenants.tenant import RtFace, Tenant
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator sets; None leaves a term as it is. Texts are as typed: amounts in major units, markup in
-    percent. `prices` by packageCode: an amount, `off` (not on sale for this dealer) or `list` (no price of its own)."""
+    percent. `prices` by packageCode: an amount, `off` (not on sale for this dealer) or `list` (no price of its own).
+    `edits_ip_allow`, `manages_keys`: whether the dealer may edit its own allowlist, and its own AppKeys. `rt_face`:
+    off, signed or access-code."""
 
     name: str | None = None
     balance: str | None = None
@@ -30,16 +35,32 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     prices: Mapping[str, str] = {}
     status: str | None = None
     frozen: bool | None = None
+    edits_ip_allow: bool | None = None
+    manages_keys: bool | None = None
+    rt_face: str | None = None
 
 
-async def set_tenant(database: Database, tenant_id: int, terms: Terms, author: str, clock: Clock) -> None:
-    """Raises OperatorError."""
+async def set_tenant(
+    database: Database,
+    tenant_id: int,
+    terms: Terms,
+    author: str,
+    clock: Clock,
+    *,
+    version: str | None = None,
+) -> None:
+    """`version`: of the terms that the author saw, None: of any. Raises OperatorError, ChangedMeanwhile."""
 
     async def work(connection: Connection) -> None:
         tenant = await locked_tenant(connection, tenant_id)
         before = await describe(connection, tenant_id, terms.prices)
+        versions.require(version, texts(before), _texts_of(terms, tenant.currency))
+        prices = await store.tenant.load_prices(connection, tenant_id)
         detail = await apply(connection, tenant_id, tenant.currency, terms, clock)
         after = await describe(connection, tenant_id, terms.prices)
+        if terms.prices or terms.markup is not None:
+            now_prices = await store.tenant.load_prices(connection, tenant_id)
+            await price_changes.tell_dealer(connection, tenant_id, prices, now_prices, clock())
         await record_change(connection, author, "tenant.set", tenant_id, detail, before, after)
 
     await database.run(work)
@@ -64,6 +85,7 @@ async def apply(
     markup = None if terms.markup is None else parsing.basis_points(terms.markup)
     parsing.require_range("qps", terms.qps, 0, 1_000_000)
     parsing.require_range("markup in hundredths of a percent", markup, -9_999, 1_000_000)
+    await _require_no_list(connection, tenant_id, markup)
     networks = _networks(terms.ip_allow)
     wallet = (await store.wallet.lock(connection, [tenant_id]))[tenant_id]
     credit_limit = parsing.optional_amount(terms.credit_limit, currency, "credit limit")
@@ -79,7 +101,11 @@ async def apply(
         qps=terms.qps,
         ip_allow=networks,
         markup_basis_points=markup,
+        edits_ip_allow=terms.edits_ip_allow,
+        manages_keys=terms.manages_keys,
+        rt_face=_rt_face(terms.rt_face),
     )
+    await _require_allowlist(connection, tenant_id)
     await store.wallet.set_terms(
         connection,
         tenant_id,
@@ -92,6 +118,31 @@ async def apply(
         await _set_price(connection, tenant_id, currency, package_code, text)
     await store.tenant.touch(connection, tenant_id)
     return detail
+
+
+async def _require_no_list(connection: Connection, tenant_id: int, markup: int | None) -> None:
+    """A dealer has a price list or a markup of its own. Raises OperatorError."""
+    if markup and (has := await store.price_list.of_dealer(connection, tenant_id)) is not None:
+        raise OperatorError(f"the dealer has the price list {has[1]!r}: take it away before setting a markup")
+
+
+def _rt_face(text: str | None) -> RtFace | None:
+    """Raises OperatorError."""
+    for mode in get_args(RtFace):
+        if text == mode:
+            return mode
+    if text is not None:
+        raise OperatorError(f"RT face is {text!r}; accepted: {', '.join(get_args(RtFace))}")
+    return None
+
+
+async def _require_allowlist(connection: Connection, tenant_id: int) -> None:
+    """Who is let in by its AppKey alone must come from known addresses. Raises OperatorError."""
+    [tenant, *_] = await store.tenant.listed(connection, tenant_id)
+    if tenant.rt_face == "access-code" and not tenant.ip_allow:
+        raise OperatorError(
+            "RT face access-code needs an address allowlist, as its calls are not signed: set addresses or another mode"
+        )
 
 
 def _networks(addresses: Sequence[str] | None) -> list[str] | None:
@@ -142,8 +193,56 @@ async def describe(connection: Connection, tenant_id: int, packages: Collection[
         "qps": tenant.qps,
         "ipAllow": tenant.ip_allow,
         "markupBasisPoints": tenant.markup_basis_points,
+        "editsIpAllow": tenant.edits_ip_allow,
+        "managesKeys": tenant.manages_keys,
+        "rtFace": tenant.rt_face,
         **{f"price {code}": _price_text(prices, code, tenant.currency) for code in packages},
     }
+
+
+def price_version(price_by_package: Mapping[str, int | None], currency: str) -> str:
+    """Of custom prices, for set_tenant. None: not on sale."""
+    prices = {f"price {code}": _price_text(price_by_package, code, currency) for code in price_by_package}
+    return versions.version_of(prices)
+
+
+def texts(described: Mapping[str, object]) -> dict[str, str]:
+    """Terms and prices of `describe` as their forms have them, for versions.require."""
+    return {name: _text(name, value) for name, value in described.items()}
+
+
+def _texts_of(terms: Terms, currency: str) -> dict[str, str]:
+    """The terms that are given, as `texts` has them. Raises OperatorError."""
+    given: dict[str, object] = {
+        "name": terms.name,
+        "status": terms.status,
+        "creditLimit": _amount(terms.credit_limit, currency, "credit limit"),
+        "lowBalanceThreshold": _amount(terms.low_balance, currency, "low balance"),
+        "frozen": terms.frozen,
+        "qps": terms.qps,
+        "ipAllow": _networks(terms.ip_allow),
+        "markupBasisPoints": None if terms.markup is None else parsing.basis_points(terms.markup),
+        "editsIpAllow": terms.edits_ip_allow,
+        "managesKeys": terms.manages_keys,
+        "rtFace": terms.rt_face,
+    }
+    prices = {f"price {code}": text if text in ("off", "list") else _amount(text, currency, f"price of {code}")
+              for code, text in terms.prices.items()}  # fmt: skip
+    return {name: _text(name, value) for name, value in (given | prices).items() if value is not None}
+
+
+def _amount(text: str | None, currency: str, name: str) -> str | None:
+    """As `describe` writes it. Raises OperatorError."""
+    amount = parsing.optional_amount(text, currency, name)
+    return None if amount is None else money.text(amount, currency)
+
+
+def _text(name: str, value: object) -> str:
+    if name.startswith("price ") and value == "list":
+        return ""
+    if isinstance(value, list):
+        return ", ".join(str(one) for one in value)
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
 def _price_text(prices: Mapping[str, int | None], package_code: str, currency: str) -> str:

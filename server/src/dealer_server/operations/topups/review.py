@@ -8,8 +8,10 @@ from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
 from dealer_server.operations.errors import OperatorError, require_reason
 from dealer_server.rules.money import money
+from dealer_server.rules.notices.notice import NewNotice
 from dealer_server.rules.orders import identity
 from dealer_server.store.audit.audit_log import record_act
+from dealer_server.store.notices import outbox
 from dealer_server.store.wallets.topup import Topup
 
 
@@ -55,8 +57,24 @@ async def _review(database: Database, topup_no: str, reason: str | None, author:
         else:
             detail["reason"] = reason
         detail |= {"before": before, "after": after}
+        await outbox.add(connection, [_notice(topup, status, reason, wallet.balance)], now)
         action = "topup.approve" if reason is None else "topup.reject"
         await record_act(connection, author, action, topup.tenant_id, detail)
         return topup._replace(status=status, reject_reason=reason, reviewer=author, reviewed_at=now)
 
     return await database.run(work)
+
+
+def _notice(topup: Topup, status: str, reason: str | None, balance: int) -> NewNotice:
+    """`balance`: before."""
+    data = {
+        "topupNo": identity.topup_no(topup.topup_id),
+        "transactionId": topup.transaction_id,
+        "status": status,
+        "currency": topup.currency,
+        "amount": money.text(topup.amount, topup.currency),
+        "balance": money.text(balance + (topup.amount if reason is None else 0), topup.currency),
+    }
+    if reason is not None:
+        data["rejectReason"] = reason
+    return NewNotice(topup.tenant_id, "TOPUP_REVIEWED", f"topup:{topup.topup_id}", data)

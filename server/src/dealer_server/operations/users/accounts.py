@@ -27,13 +27,23 @@ PASSWORDS_PER_ISSUER = 20  # in attempts.WINDOW
 ISSUED_PASSWORD_LIFETIME = timedelta(minutes=10)
 
 
-class IssuedPassword(NamedTuple):
+class IssuedPassword(msgspec.Struct, frozen=True, tag=True):
     """A user and the generated password, which is shown once."""
 
     user_id: int
     name: str
     role: str
     password: str
+
+
+class IssuedLink(msgspec.Struct, frozen=True, tag=True):
+    """Who was invited, and the path of the link, which is shown once. `mail`: what became of the mail."""
+
+    name: str
+    role: str
+    path: str
+    expires_at: datetime
+    mail: str
 
 
 class Issuer(NamedTuple):
@@ -55,12 +65,12 @@ async def create(
 ) -> IssuedPassword:
     """A new user of a dealer; `tenant_id` None: of the operator. Without a password one is generated, which must be
     changed at the first sign-in. Raises OperatorError, TooManyTries, password.Busy."""
-    _require_role(tenant_id, role)
+    require_role(tenant_id, role)
     if not name.isprintable():  # invisible characters make two names look the same
         raise OperatorError("a name consists of visible characters")
     if not 1 <= len(name) <= 100 or any(map(str.isspace, name)):
         raise OperatorError("a name has 1 to 100 characters and no spaces, such as an e-mail address")
-    await _count_issued(database, issuer)
+    await count_issued(database, issuer)
     must_change, password = password is None, password or passwords.generate()
     encoded = await hasher.hash(password)
 
@@ -83,7 +93,7 @@ async def reset(
     the dealer that the user must belong to, None for any. Raises OperatorError, TooManyTries, password.Busy."""
     if issuer is not None and issuer.user_id == user_id:  # the session that would show the password ends
         raise OperatorError("change your own password on the page Account")
-    await _count_issued(database, issuer)
+    await count_issued(database, issuer)
     password = passwords.generate()
     encoded = await hasher.hash(password)
 
@@ -109,7 +119,7 @@ async def change(database: Database, user_id: int, within: int | None, role: str
         tenant_id = (await _account(connection, user_id, within, lock=False)).tenant_id
         admins = await user_store.lock_admins(connection, tenant_id)
         account = await _account(connection, user_id, within)
-        _require_role(account.tenant_id, role)
+        require_role(account.tenant_id, role)
         if admins == [user_id] and (role, status) != ("admin", "ACTIVE"):
             raise OperatorError(f"{account.name} is the last admin")
         await user_store.set_role(connection, user_id, role, status)
@@ -145,22 +155,25 @@ async def change_password(
 
 
 async def keep_issued(
-    database: Database, keys: DataKeys, session: Session, issued: IssuedPassword, now: datetime
+    database: Database, keys: DataKeys, session: Session, issued: IssuedPassword | IssuedLink, now: datetime
 ) -> None:
-    """Keeps a generated password, sealed, in the issuer's session for ten minutes, to be shown once."""
+    """Keeps a generated password or link, sealed, in the issuer's session for ten minutes, to be shown once."""
     sealed = keys.seal(msgspec.json.encode(issued), _issued_context(session))
     async with database.connection() as connection:
         await user_store.keep_made(connection, session.session_id, sealed, now + ISSUED_PASSWORD_LIFETIME)
 
 
-async def take_issued(database: Database, keys: DataKeys, session: Session, now: datetime) -> IssuedPassword | None:
-    """Takes the kept password out of the session; None where there is none."""
+async def take_issued(
+    database: Database, keys: DataKeys, session: Session, now: datetime
+) -> IssuedPassword | IssuedLink | None:
+    """Takes what is kept out of the session; None where nothing is."""
     sealed, until = session.sealed_made, session.made_until
     if sealed is None or until is None or until < now:
         return None
     async with database.connection() as connection:
         taken = await user_store.take_made(connection, session.session_id, sealed)
-    return msgspec.json.decode(keys.open(sealed, _issued_context(session)), type=IssuedPassword) if taken else None
+    issued = IssuedPassword | IssuedLink
+    return msgspec.json.decode(keys.open(sealed, _issued_context(session)), type=issued) if taken else None
 
 
 async def list_users(database: Database, within: int | None = None) -> list[Listed]:
@@ -185,13 +198,13 @@ async def _account(connection: Connection, user_id: int, within: int | None, *, 
     return account
 
 
-def _require_role(tenant_id: int | None, role: str) -> None:
+def require_role(tenant_id: int | None, role: str) -> None:
     accepted = OPERATOR_ROLES if tenant_id is None else DEALER_ROLES
     if role not in accepted:
         raise OperatorError(f"role is {role!r}; accepted: {', '.join(accepted)}")
 
 
-async def _count_issued(database: Database, issuer: Issuer | None) -> None:
+async def count_issued(database: Database, issuer: Issuer | None) -> None:
     """Raises TooManyTries."""
     if issuer is not None:
         counted = attempts.subject("make", str(issuer.user_id))

@@ -71,7 +71,7 @@ async def with_password(
         await user_store.forgive(connection, counted.own)
         if not counted.known_device:
             await attempts.forgive(connection, counted.by_name, visitor.address)
-        return await _open_session(connection, active, not active.totp_on, visitor, now, keys)
+        return await open_session(connection, active, not active.totp_on, visitor, now, keys)
 
     return await database.run(work)
 
@@ -126,14 +126,15 @@ async def with_code(
         if not await user_store.end_by_token(connection, sessions.token_hash(token)):  # its owner has ended it
             raise NotSignedIn
         await attempts.forgive(connection, by_user, visitor.address)
-        return await _open_session(connection, account, True, visitor, now, keys)
+        return await open_session(connection, account, True, visitor, now, keys)
 
     return await database.run(work)
 
 
-async def _open_session(
+async def open_session(
     connection: Connection, account: Account, complete: bool, visitor: Visitor, now: datetime, keys: DataKeys | None
 ) -> SignInResult:
+    """For somebody who has proved who they are."""
     token = await sessions.open_session(connection, account, complete, visitor, now)
     if complete:
         detail = {"user": account.name}

@@ -19,7 +19,7 @@ class BalanceBatcher:
 
     def __init__(self, session: Session):
         self._session = session
-        self._batcher: Batcher[int, Account] = Batcher(self._run, bound=WALLETS_PER_STATEMENT)
+        self._batcher: Batcher[int, Account] = Batcher(self._run, bound=WALLETS_PER_STATEMENT, name="balances")
 
     def submit(self, tenant_id: int) -> asyncio.Future[Account]:
         return self._batcher.submit(tenant_id)

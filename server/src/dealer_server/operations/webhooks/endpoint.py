@@ -15,6 +15,8 @@ from dealer_server.rules.webhooks import endpoint
 from dealer_server.rules.webhooks.endpoint import Policy
 from dealer_server.store.webhooks import endpoints, log, upkeep
 from dealer_server.store.webhooks import resend as webhook_resend
+from dealer_server.store.webhooks.dialects import is_rt
+from dealer_server.store.webhooks.endpoints import Endpoint
 from dealer_server.store.webhooks.log import Filter
 from esim_dealer.wire import calls
 from esim_dealer.wire.calls import SetWebhook, Webhook, WebhookState
@@ -34,17 +36,60 @@ async def set_webhook(
     if url and (fault := endpoint.fault(url, policy)):
         raise CallbackUrlRefused(f"callbackUrl: {fault}")
 
-    async def work(connection: Connection) -> None:
+    async def work(connection: Connection) -> bool:
         before = await endpoints.find(connection, tenant_id)
-        await endpoints.set_url(connection, tenant_id, url, now)
+        await endpoints.set_url(connection, tenant_id, url, now, standard_headers=call.standard_headers)
         if not url:
             await upkeep.skip_unfinished(connection, now, MOST_SKIPPED, tenant_id)
+        after = await endpoints.find(connection, tenant_id)
         if author is not None:
-            detail = {"before": {"callbackUrl": before.url if before else ""}, "after": {"callbackUrl": url}}
+            await store.audit_log.record_act(connection, author, "webhook.set", tenant_id, _changes(before, after))
+        return after is not None and after.standard_headers
+
+    standard = await database.run(work)
+    return Webhook(
+        callback_url=url, enabled=bool(url), standard_headers=standard, update_time=snapshot.whole_seconds(now)
+    )
+
+
+def _changes(before: Endpoint | None, after: Endpoint | None) -> dict[str, dict[str, str | bool]]:
+    """For the audit log: the URL, and whether standard headers are sent where that has changed."""
+    headers = [endpoint is not None and endpoint.standard_headers for endpoint in (before, after)]
+    return {
+        when: {"callbackUrl": endpoint.url if endpoint else ""}
+        | ({"standardHeaders": standard} if headers[0] != headers[1] else {})
+        for when, endpoint, standard in zip(("before", "after"), (before, after), headers, strict=True)
+    }
+
+
+def refuse_rt_url(url: str, policy: Policy) -> None:
+    """Raises 310501."""
+    if url and (fault := endpoint.fault(url, policy)):
+        raise CallbackUrlRefused(f"webhook: {fault}")
+
+
+async def set_rt_url(database: Database, tenant_id: int, url: str, now: datetime, author: str | None = None) -> None:
+    """Where events go in the RT family's dialect; "" removes it, and skips what waits for it. The caller has checked
+    the URL (`refuse_rt_url`) and that CHECK_HEALTH is taken there."""
+
+    async def work(connection: Connection) -> None:
+        before = await endpoints.find(connection, tenant_id)
+        await endpoints.set_rt_url(connection, tenant_id, url, now)
+        if not url:
+            while await upkeep.skip_unfinished(connection, now, MOST_SKIPPED, tenant_id) == MOST_SKIPPED:
+                pass
+        if author is not None:
+            detail = {"before": {"rtUrl": before.rt_url if before else ""}, "after": {"rtUrl": url}}
             await store.audit_log.record_act(connection, author, "webhook.set", tenant_id, detail)
 
     await database.run(work)
-    return Webhook(callback_url=url, enabled=bool(url), update_time=snapshot.whole_seconds(now))
+
+
+async def rt_url(database: Database, tenant_id: int) -> str:
+    """Where events go in the RT family's dialect; "" for nowhere."""
+    async with database.connection() as connection:
+        endpoint = await endpoints.find(connection, tenant_id)
+    return endpoint.rt_url if endpoint else ""
 
 
 async def webhook_state(database: Database, tenant_id: int) -> WebhookState:
@@ -56,6 +101,7 @@ async def webhook_state(database: Database, tenant_id: int) -> WebhookState:
     return WebhookState(
         callback_url=endpoint.url,
         enabled=endpoint.state == "ACTIVE",
+        standard_headers=endpoint.standard_headers,
         state=endpoint.state,
         consecutive_failures=endpoint.consecutive_failures,
         last_success_time=snapshot.whole_seconds(endpoint.last_success_at) if endpoint.last_success_at else UNSET,
@@ -74,6 +120,7 @@ async def list_deliveries(database: Database, tenant_id: int, call: calls.Delive
         states=(call.status,) if call.status else (),
         start=utc("startTime", call.start_time),
         end=utc("endTime", call.end_time),
+        own_only=True,
     )
     async with database.connection() as connection:
         deliveries = await log.page(connection, tenant_id, matching, window(pager))
@@ -100,10 +147,11 @@ async def resend(
     unknown = OrderNotFound("deliveryId names no delivery of yours; /webhook/delivery/list shows them")
 
     async def work(connection: Connection) -> calls.Delivery:
-        if delivery_id is None or await log.find(connection, tenant_id, delivery_id) is None:
+        found = None if delivery_id is None else await log.find(connection, tenant_id, delivery_id)
+        if found is None or delivery_id is None or (author is None and is_rt(found.event_type)):
             raise unknown
         endpoint = await endpoints.find(connection, tenant_id)
-        if endpoint is None or endpoint.state != "ACTIVE":
+        if endpoint is None or endpoint.state_for(found.event_type) != "ACTIVE":
             raise StatusForbids("no callback URL is set and enabled, so there is nowhere to send to; use /webhook/set")
         await webhook_resend.resend(connection, tenant_id, [delivery_id], now)
         delivery = await log.find(connection, tenant_id, delivery_id)

@@ -16,6 +16,7 @@ from dealer_server.operations.errors import OperatorError
 from dealer_server.rules.orders import identity
 from dealer_server.store.webhooks import endpoints, log
 from dealer_server.store.webhooks import resend as webhook_resend
+from dealer_server.store.webhooks.dialects import EVENT_TYPES
 from dealer_server.store.webhooks.log import Failures, Filter
 from dealer_server.store.webhooks.resend import Job, Kind
 from esim_dealer.wire.vocabulary import DeliveryState, EventType
@@ -54,7 +55,8 @@ async def count(database: Database, selection: DeliverySelection) -> list[Part]:
     """How much would be sent again, dealer by dealer. Raises OperatorError."""
     _check(selection)
     async with database.connection() as connection:
-        tenants = await store.tenant.listed(connection)
+        by_id = {tenant.tenant_id: tenant for tenant in await store.tenant.listed(connection)}
+        tenants = list(by_id.values())
         if selection.tenant_id is not None:
             tenants = [tenant for tenant in tenants if tenant.tenant_id == selection.tenant_id]
             if not tenants:
@@ -166,8 +168,8 @@ async def _job(connection: Connection, job_id: int) -> Job:
 def _check(selection: DeliverySelection) -> None:
     if unknown := set(selection.states) - set(get_args(Resendable)):
         raise OperatorError(f"state {min(unknown)!r}; accepted: {', '.join(get_args(Resendable))}")
-    if selection.event_type not in (None, *get_args(EventType)):
-        raise OperatorError(f"event type {selection.event_type!r}; accepted: {', '.join(get_args(EventType))}")
+    if selection.event_type not in (None, *EVENT_TYPES):
+        raise OperatorError(f"event type {selection.event_type!r}; accepted: {', '.join(EVENT_TYPES)}")
     if selection.start >= selection.end:
         raise OperatorError("the time range is empty: its start is not before its end")
 
@@ -184,7 +186,7 @@ async def _count(connection: Connection, tenant_id: int, selection: DeliverySele
 
 async def _require_endpoint(connection: Connection, tenant_id: int) -> None:
     endpoint = await endpoints.find(connection, tenant_id)
-    if endpoint is None or endpoint.state != "ACTIVE":
+    if endpoint is None or "ACTIVE" not in (endpoint.state, endpoint.rt_state):
         raise OperatorError(f"tenant {tenant_id} has no callback URL that is set and enabled")
 
 

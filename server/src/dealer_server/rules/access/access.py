@@ -63,6 +63,15 @@ def refuse_address(address: str, allowed: Sequence[Network]) -> refusal.Refusal 
     return refusal.AddressNotAllowed(f"calls from {address} are not allowed; ask the operator to add it")
 
 
+def refuse_key_address(address: str, allowed: Sequence[Network]) -> refusal.Refusal | None:
+    """101002 for a source address outside the AppKey's own allowlist; an empty list allows what the tenant's does."""
+    if refuse_address(address, allowed) is None:
+        return None
+    return refusal.AddressNotAllowed(
+        f"calls of this AppKey from {address} are not allowed; add it to the AppKey's list"
+    )
+
+
 def networks(texts: Sequence[str]) -> tuple[Network, ...]:
     """An allowlist. Raises ValueError naming the entry that is neither an address nor a network in CIDR form."""
     parsed = []

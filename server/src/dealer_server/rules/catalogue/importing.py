@@ -5,6 +5,7 @@ import io
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,10 +25,12 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Import(msgspec.Struct, frozen=True):
-    """What a file holds: the packages without a fault, and every fault. With a fault nothing should be applied."""
+    """What a file holds: the packages without a fault, and every fault. With a fault nothing should be applied.
+    `resets`: empty cells that bring a field of a package we have back to its default."""
 
     packages: tuple[Package, ...]
     faults: tuple[Fault, ...]
+    resets: tuple[Fault, ...] = ()
 
 
 class Kind(NamedTuple):
@@ -105,6 +108,7 @@ COLUMNS = (
     Column("topUpMode", "top_up_mode", _TEXT),
     Column("maxQuantity", "max_quantity", _NUMBER),
     Column("networks", "networks", _NETWORKS),
+    Column("apn", "apn", _TEXT),
     Column("supportedFields", "supported_fields", _LIST_OR_NONE),
     Column("supplier", "supplier", _TEXT),
 )
@@ -166,21 +170,31 @@ _DEFAULTS = (  # in an order in which none reads a later one
     Default("top_up_mode", lambda v: "ADD"),
     Default("max_quantity", lambda v: 100),
     Default("networks", lambda v: ()),
+    Default("apn", lambda v: ""),
     Default("speed", lambda v: speed_of(v["networks"]), ("networks",)),
     Default("supplier", lambda v: "stock"),
     Default("supported_fields", lambda v: SUPPLIED_FIELDS.get(v["supplier"], ()), ("supplier",)),
 )
 
 
-def read(text: str, suppliers: Collection[str] = tuple(SUPPLIED_FIELDS)) -> Import:
+FIXED = ("type", "currency", "data_type")
+"""What never changes of a package: orders, prices and plans are of this kind. Another kind is another package."""
+
+
+def read(
+    text: str,
+    suppliers: Collection[str] = tuple(SUPPLIED_FIELDS),
+    existing: Mapping[str, Package] = MappingProxyType({}),
+) -> Import:
     """Read a whole file, its faults included; never an exception, whatever the text.
 
-    `suppliers` are the codes a package may name.
+    `suppliers` are the codes a package may name. Of an `existing` package (by packageCode) the columns that the file
+    has are read, and all other fields stay as they are.
     """
-    records = [(line, cells) for line, cells in _records(text.removeprefix("\ufeff")) if not _blank(cells)]
-    if not records:
+    found = records(text)
+    if not found:
         return Import((), (Fault(1, "", "the file is empty"),))
-    (line, header), *rows = records
+    (line, header), *rows = found
     if isinstance(header, str):
         return Import((), (Fault(line, "", header),))
     names = [name.strip() for name in header]
@@ -188,8 +202,45 @@ def read(text: str, suppliers: Collection[str] = tuple(SUPPLIED_FIELDS)) -> Impo
         return Import((), (Fault(line, "", f"the header has {len(names)} columns; there are {len(NAMES)}"),))
     if not set(names) & set(NAMES):
         return Import((), (Fault(line, "", _no_header(header)),))
-    packages, faults = _read_rows(rows, names, suppliers)
-    return Import(tuple(packages), (*_header_faults(line, names), *faults))
+    packages, faults, resets = _read_rows(rows, names, suppliers, existing)
+    return Import(tuple(packages), (*_header_faults(line, names, _new(rows, names, existing)), *faults), tuple(resets))
+
+
+def codes(text: str) -> dict[str, int]:
+    """The packageCodes that stand in a file, each with its first line, so that `existing` can be looked up; whatever
+    else is wrong with the file."""
+    lines = [(line, cells) for line, cells in records(text) if isinstance(cells, list)]
+    names = [name.strip() for name in lines[0][1]] if lines else []
+    found = dict[str, int]()
+    if "packageCode" in names:
+        at = names.index("packageCode")
+        for line, cells in lines[1:]:
+            if len(cells) > at and "\0" not in cells[at]:
+                found.setdefault(cells[at].strip(), line)
+    return found
+
+
+def read_form(
+    cells: Mapping[str, str], suppliers: Collection[str], existing: Package | None
+) -> tuple[Package | None, dict[str, str]]:
+    """A package whose columns were typed one by one: the package, None where something is wrong, and what is wrong with
+    each column. Columns that are not given stay as they are in `existing`."""
+    cells = {name: _plain(cell) for name, cell in cells.items()}
+    if existing is None:
+        cells = {column.name: "" for column in COLUMNS if column.required} | cells
+    values, wrong = _read_row(cells, suppliers, existing)
+    return (None if wrong else _package(values, existing)), {_NAME_OF[field]: must for field, must in wrong.items()}
+
+
+def texts(package: Package) -> dict[str, str]:
+    """Each column of a package, as a file has it."""
+    return {column.name: column.kind.write(getattr(package, column.field), package.currency) for column in COLUMNS}
+
+
+def differences(before: Package, after: Package) -> list[tuple[str, str, str]]:
+    """(column, before, after) of each column that differs."""
+    old, new = texts(before), texts(after)
+    return [(name, old[name], new[name]) for name in NAMES if old[name] != new[name]]
 
 
 def write(packages: Iterable[Package]) -> str:
@@ -197,11 +248,14 @@ def write(packages: Iterable[Package]) -> str:
     out = io.StringIO(newline="")
     rows = csv.writer(out, lineterminator="\r\n")
     rows.writerow(NAMES)
-    rows.writerows(
-        [column.kind.write(getattr(package, column.field), package.currency) for column in COLUMNS]
-        for package in packages
-    )
+    rows.writerows(list(texts(package).values()) for package in packages)
     return out.getvalue()
+
+
+def records(text: str) -> list[tuple[int, list[str] | str]]:
+    """The cells of each record that is not blank, with the line where it begins. What cannot be read ends the file with
+    a message instead."""
+    return [(line, cells) for line, cells in _records(text.removeprefix("\ufeff")) if not _blank(cells)]
 
 
 def _records(text: str) -> Iterator[tuple[int, list[str] | str]]:
@@ -240,10 +294,23 @@ def _no_header(cells: list[str]) -> str:
     return f"the first line must be the header: {','.join(column.name for column in COLUMNS if column.required)},…"
 
 
-def _header_faults(line: int, names: list[str]) -> Iterator[Fault]:
+def _new(
+    rows: list[tuple[int, list[str] | str]], names: list[str], existing: Mapping[str, Package]
+) -> tuple[int, str] | None:
+    """The line and code of the first package that is new; line 0 where nothing exists."""
+    if not existing or "packageCode" not in names:
+        return 0, ""
+    at = names.index("packageCode")
+    found = ((line, cells[at].strip()) for line, cells in rows if isinstance(cells, list) and len(cells) > at)
+    return next(((line, code) for line, code in found if code not in existing), None)
+
+
+def _header_faults(line: int, names: list[str], new: tuple[int, str] | None) -> Iterator[Fault]:
+    """`new`: a package that needs all required columns; None: there is none."""
     for column in COLUMNS:
-        if column.required and column.name not in names:
-            yield Fault(line, column.name, "this required column is missing")
+        if column.required and column.name not in names and new is not None:
+            why = f": {_clipped(new[1])} of line {new[0]} is no package yet" if new[0] else ""
+            yield Fault(line, column.name, f"this required column is missing{why}")
     first_column = dict[str, int]()
     for number, name in enumerate(names, 1):
         first = first_column.setdefault(name, number)
@@ -258,9 +325,13 @@ def _header_faults(line: int, names: list[str]) -> Iterator[Fault]:
 
 
 def _read_rows(
-    rows: list[tuple[int, list[str] | str]], names: list[str], suppliers: Collection[str]
-) -> tuple[list[Package], list[Fault]]:
-    packages, faults = list[Package](), list[Fault]()
+    rows: list[tuple[int, list[str] | str]],
+    names: list[str],
+    suppliers: Collection[str],
+    existing: Mapping[str, Package],
+) -> tuple[list[Package], list[Fault], list[Fault]]:
+    """Packages, faults, and what empty cells reset."""
+    packages, faults, resets = list[Package](), list[Fault](), list[Fault]()
     first_line = dict[tuple[str, str], int]()
     for line, cells in rows:
         if isinstance(cells, str):
@@ -268,33 +339,54 @@ def _read_rows(
         elif len(cells) != len(names):
             faults.append(Fault(line, "", f"this line has {len(cells)} cells, the header has {len(names)}"))
         else:
-            values, wrong = _read_row(dict(zip(names, map(_plain, cells), strict=True)), suppliers)
+            given = dict(zip(names, map(_plain, cells), strict=True))
+            before = existing.get(given.get("packageCode", ""))
+            values, wrong = _read_row(given, suppliers, before)
             wrong |= _repeated(values, line, first_line)
             faults += [Fault(line, _NAME_OF[field], wrong[field]) for field in _NAME_OF if field in wrong]
             if len(values) == len(COLUMNS) and not wrong:
-                packages.append(Package(**values))
-    return packages, faults
+                packages.append(_package(values, before))
+                resets += _resets(line, given, before, packages[-1])
+    return packages, faults, resets
 
 
-def _read_row(cells: Mapping[str, str], suppliers: Collection[str]) -> tuple[dict[str, Any], dict[str, str]]:
+def _package(values: Mapping[str, Any], before: Package | None) -> Package:
+    """What is no field of a file stays as it is."""
+    return Package(**values) if before is None else msgspec.structs.replace(before, **values)
+
+
+def _resets(line: int, cells: Mapping[str, str], before: Package | None, after: Package) -> Iterator[Fault]:
+    if before is not None:
+        for name, was, now in differences(before, after):
+            if cells.get(name) == "":
+                told = f"{_clipped(was)} becomes {_clipped(now)}" if now else f"{_clipped(was)} is removed"
+                yield Fault(line, name, f"the cell is empty: {told}")
+
+
+def _read_row(
+    cells: Mapping[str, str], suppliers: Collection[str], existing: Package | None
+) -> tuple[dict[str, Any], dict[str, str]]:
     """The fields of one package that make sense, and the words for those that do not.
 
     Rules are asked before the defaults are filled in too, so that no default is worked out from nonsense.
     """
-    values, wrong = _read_cells(cells)
+    values, wrong = _read_cells(cells, existing)
     _drop_broken(values, wrong, suppliers)
     _fill_defaults(values, wrong)
     _drop_broken(values, wrong, suppliers)
     return values, {field: _told(must, cells.get(_NAME_OF[field], "")) for field, must in wrong.items()}
 
 
-def _read_cells(cells: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """What the cells say by themselves. Amounts wait for a currency that is one."""
+def _read_cells(cells: Mapping[str, str], existing: Package | None) -> tuple[dict[str, Any], dict[str, str]]:
+    """What the cells say by themselves, or what stands in the package where there is no cell. Amounts wait for a
+    currency that is one."""
     values, wrong = dict[str, Any](), dict[str, str]()
-    currency = cells.get("currency", "")
+    currency = cells.get("currency", "" if existing is None else existing.currency)
     for column in COLUMNS:
         cell = cells.get(column.name)
-        if not cell:
+        if cell is None and existing is not None:
+            values[column.field] = getattr(existing, column.field)
+        elif not cell:
             if column.required and cell is not None:
                 wrong[column.field] = "must be given"
         elif column.kind is not _MONEY or currency in money.EXPONENTS:
@@ -302,7 +394,15 @@ def _read_cells(cells: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str
                 values[column.field] = column.kind.read(cell, currency)
             except ValueError as error:
                 wrong[column.field] = str(error)
+    _keep_fixed(values, wrong, existing)
     return values, wrong
+
+
+def _keep_fixed(values: dict[str, Any], wrong: dict[str, str], existing: Package | None) -> None:
+    for field in FIXED:
+        if existing is not None and field in values and values[field] != getattr(existing, field):
+            del values[field]
+            wrong[field] = f"must stay {getattr(existing, field)}: it never changes"
 
 
 def _fill_defaults(values: dict[str, Any], wrong: dict[str, str]) -> None:

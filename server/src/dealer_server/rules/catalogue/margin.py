@@ -5,7 +5,9 @@ out, with the reasons. What an operator has set by hand stays: code, slug, names
 whether it is on sale.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
@@ -166,6 +168,33 @@ def price_of(cost: int, rule: Margin, currency: str) -> int:
 def ceiling(price: int, floor_basis_points: int) -> int:
     """What a unit sold at `price` may cost at most, so that this part of the price stays with us; ten-thousandths."""
     return price * (10_000 - floor_basis_points) // 10_000
+
+
+def below_floor(price: int, cost: int, currency: str, floor_basis_points: int) -> str | None:
+    """Why a unit that the dealer pays `price` for is not bought at `cost`: less than this part of the price would stay
+    with us. None where it may be bought. Amounts in ten-thousandths of `currency`."""
+    if cost <= ceiling(price, floor_basis_points):
+        return None
+    amounts = money.fine_text(cost), money.fine_text(price)
+    words = f"the cost {amounts[0]} {currency} leaves {share(price, cost)} of the price {amounts[1]} {currency}"
+    return f"{words}; the margin floor is {percent(floor_basis_points)}"
+
+
+def share(price: int, cost: int) -> str:
+    """Which part of the price stays with us, such as 16.67 %; below zero for a loss."""
+    return percent((price - cost) * 10_000 // price) if price else "nothing"
+
+
+def read_percent(text: str) -> int:
+    """12.5 is 1250 basis points; a part of a price, so at most 100. Raises ValueError, which says what is accepted."""
+    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,2})?", text) or Decimal(text) > 100:
+        raise ValueError("must be percent from 0 to 100 such as 12.5")
+    return int(Decimal(text) * 100)
+
+
+def percent(basis_points: int) -> str:
+    """2000 is 20 %, 1250 is 12.5 %."""
+    return f"{Decimal(basis_points).scaleb(-2).normalize():f} %"
 
 
 def _change(sku: str, before: Offer | None, made: Offer | tuple[str, ...]) -> Change:

@@ -90,6 +90,7 @@ class Package(msgspec.Struct, frozen=True, kw_only=True):
     supplier: str
     fallback: str = ""  # who makes it where `supplier` is the stock and that is short
     top_up_mode: PlanMode = "ADD"  # how its supplier adds a TOPUP package, or adds to the eSIMs of another one
+    apn: str = ""  # what travellers enter where a phone does not find it by itself
     top_up_for: tuple[str, ...] = ()  # of a TOPUP package: whose eSIMs it recharges, where not all of its place
 
     @property
@@ -237,6 +238,7 @@ RULES = (
         lambda p: _like(r"[A-Z0-9][A-Z0-9-]{1,31}", p.location_code),
         "must be 2 to 32 capital letters, digits or dashes, such as FR or EU-35",
     ),
+    Rule("apn", lambda p: _like(r"[!-~]{0,100}", p.apn), "must be at most 100 visible ASCII characters"),
     Rule("location_name", lambda p: _text(p.location_name, 100, 1), "must be 1 to 100 characters in one line"),
     Rule(
         "continent",

@@ -40,10 +40,10 @@ class StockFile(msgspec.Struct, frozen=True):
 
 def read(text: str) -> StockFile:
     """Reads a whole file, its faults included; never an exception, whatever the text."""
-    records = [(at, cells) for at, cells in _records(text.removeprefix("\ufeff")) if not _blank(cells)]
-    if not records:
+    found = [(at, cells) for at, cells in records(text.removeprefix("\ufeff")) if not blank(cells)]
+    if not found:
         return _faulty(Fault(1, "", "the file is empty"))
-    (line, header), *rows = records
+    (line, header), *rows = found
     if isinstance(header, str):
         return _faulty(Fault(line, "", header))
     names = [name.strip() for name in header]
@@ -58,7 +58,7 @@ def _faulty(*faults: Fault) -> StockFile:
     return StockFile((), (), faults, ())
 
 
-def _records(text: str) -> Iterator[tuple[int, list[str] | str]]:
+def records(text: str) -> Iterator[tuple[int, list[str] | str]]:
     """Each record with the line where it begins; what cannot be read ends the file with a message instead."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     line = 1
@@ -75,7 +75,7 @@ def _records(text: str) -> Iterator[tuple[int, list[str] | str]]:
         line = reader.line_num + 1
 
 
-def _blank(cells: list[str] | str) -> bool:
+def blank(cells: list[str] | str) -> bool:
     return isinstance(cells, list) and not any(cell.strip() for cell in cells)
 
 
@@ -90,9 +90,9 @@ def _header_faults(line: int, header: list[str], names: list[str]) -> list[Fault
         faults.append(Fault(line, "activationCode", "this column is missing, or both smdpAddress and matchingId"))
     for number, name in enumerate(names, 1):
         if name in names[: number - 1]:
-            faults.append(Fault(line, _clipped(name), f"column {number} repeats column {names.index(name) + 1}"))
+            faults.append(Fault(line, clipped(name), f"column {number} repeats column {names.index(name) + 1}"))
         elif name not in COLUMNS:
-            faults.append(Fault(line, _clipped(name), f"column {number} cannot be used: take it out{_hint(name)}"))
+            faults.append(Fault(line, clipped(name), f"column {number} cannot be used: take it out{_hint(name)}"))
     return faults
 
 
@@ -155,8 +155,8 @@ def _told(must: str, cell: str) -> str:
     if "$" in cell:  # never repeated: whoever has an activation code has the eSIM
         return f"{must}; an activation code stands here"
     if re.fullmatch(r"[0-9][.,]?[0-9]*[eE]\+?[0-9]+", cell):
-        return f"{must}, not {_clipped(cell)!r}: a spreadsheet program rounded it; format the column as text"
-    return f"{must}, not {_clipped(cell)!r}"
+        return f"{must}, not {clipped(cell)!r}: a spreadsheet program rounded it; format the column as text"
+    return f"{must}, not {clipped(cell)!r}"
 
 
 def _repeated(found: StockProfile, lines_of: dict[str | bytes, int], column: str) -> Iterator[Fault]:
@@ -177,5 +177,5 @@ def _doubts(found: StockProfile, column: str) -> Iterator[Fault]:
         yield Fault(found.line, column, "asks for a confirmation code, which dealers are not sent")
 
 
-def _clipped(text: str) -> str:
+def clipped(text: str) -> str:
     return text if len(text) <= 64 else f"{text[:63]}…"

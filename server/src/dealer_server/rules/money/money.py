@@ -1,6 +1,7 @@
 """What is an amount of money? An integer of ten-thousandths of the major unit; decimal text on the wire, no floats."""
 
 import re
+from decimal import Decimal
 from functools import lru_cache
 
 SCALE = 10_000
@@ -21,6 +22,8 @@ _BY_EXPONENT = {
 }
 EXPONENTS = {code: exponent for exponent, codes in _BY_EXPONENT.items() for code in codes.split()}
 """Decimals of every active ISO 4217 currency. Metals and test codes have none and are not accepted."""
+
+_FINEST = "CLF"
 
 _LITERAL = {
     exponent: re.compile(r"(0|[1-9][0-9]{0,11})" + (rf"(?:\.([0-9]{{1,{exponent}}}))?" if exponent else "()?"))
@@ -55,6 +58,20 @@ def text(amount: int, currency: str) -> str:
     whole, rest = divmod(abs(amount), SCALE)
     sign = "-" if amount < 0 else ""
     return f"{sign}{whole}.{rest:04}"[: -(4 - exponent) or None].removesuffix(".")
+
+
+def fine_text(amount: int) -> str:
+    """An amount with 2 or 4 decimals: what a supplier says may be finer than its currency, or in none that we know."""
+    return f"{Decimal(amount).scaleb(-4):.4f}".removesuffix("00")
+
+
+def parse_fine(text: str) -> int:
+    """What `fine_text` writes: up to 4 decimals, whatever the currency. Raises ValueError, whose text says what is
+    accepted."""
+    try:
+        return parse(text, _FINEST)
+    except ValueError:
+        raise ValueError("must be an amount such as 1.80, at most 12 digits and 4 decimals") from None
 
 
 def unit(currency: str) -> int:

@@ -54,7 +54,7 @@ def price_lines(call: PlaceOrder, currency: str, offer: Callable[[str], Offer | 
     Malformed amounts raise 000105, 000106, 000108. Any other refusal is kept in `refused`: a repeat of an earlier order
     is answered with that order, whatever the catalogue says today."""
     prices, amount = _amounts(call, _parsed_in(call, currency))
-    return _priced(call, currency, [offer(line.package_code) for line in call.items], prices, amount)
+    return price_offers(call, currency, [offer(line.package_code) for line in call.items], prices, amount)
 
 
 def price_check(call: CheckOrder, currency: str, offers: Sequence[Offer | None]) -> PricedLines:
@@ -69,7 +69,7 @@ def price_check(call: CheckOrder, currency: str, offers: Sequence[Offer | None])
     if amount is None:
         literal = f'"{money.text(_sum(call, prices), parsed_in)}"'
         amount = read_amount("amount", msgspec.Raw(literal.encode()), parsed_in)
-    return _priced(call, currency, offers, prices, amount)
+    return price_offers(call, currency, offers, prices, amount)
 
 
 def _given(name: str, literal: Money | UnsetType, currency: str) -> int | None:
@@ -82,9 +82,10 @@ def _parsed_in(call: Call, currency: str) -> str:
     return max(currency, call.currency or currency, key=lambda code: money.EXPONENTS.get(code, -1))
 
 
-def _priced(
+def price_offers(
     call: Call, currency: str, offers: Sequence[Offer | None], prices: Sequence[int], amount: int
 ) -> PricedLines:
+    """The same of amounts that were read already; those of `call` are not looked at. Raises 000105."""
     for index, (line, offered) in enumerate(zip(call.items, offers, strict=True)):
         if offered is not None and offered.package.data_type != "TOTAL" and line.period_num is None:
             raise refusal.ParameterMissing(

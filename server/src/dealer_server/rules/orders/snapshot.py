@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from dealer_server.rules.esim import activation_code
 from dealer_server.rules.money import money
-from dealer_server.rules.orders import identity, plans
+from dealer_server.rules.orders import identity, install_token, plans
 from dealer_server.rules.orders.model import STOCK, Item, Order, Profile
 from esim_dealer.wire import snapshot as wire
 from esim_dealer.wire.events import EVENTS
@@ -16,7 +16,7 @@ from esim_dealer.wire.vocabulary import OrderType
 
 
 class Links(msgspec.Struct, frozen=True):
-    """Where QR codes are served, and the phone makers' universal links (`{carddata}`: the activation code)."""
+    """Where QR codes and install pages are served, and the phone makers' universal links (`{carddata}`: the code)."""
 
     base_url: str
     ios: str = "https://esimsetup.apple.com/esim_qrcode_provisioning?carddata={carddata}"
@@ -75,22 +75,9 @@ def order_paid(order: Order) -> wire.Snapshot:
 
 def delivery_updated(order: Order, links: Links) -> wire.Snapshot:
     """The DELIVERY_UPDATED event without its hints: the order as it stands."""
-    return wire.Snapshot(
-        event_type="DELIVERY_UPDATED",
-        order_type=_type(order),
-        transaction_id=order.transaction_id,
-        order_no=order.order_no,
-        order_id=order.order_id,
-        pay_status=order.pay_status,
-        delivery_status=order.delivery_status,
-        order_status=order.order_status,
-        currency=order.currency,
-        amount=money.text(order.amount, order.currency),
-        refund_amount=Decimal(money.text(order.refund_amount, order.currency)) if order.refund_amount else UNSET,
-        items=tuple([_item(order, item, links) for item in order.items]),
-        create_time=identity.created_at(order.order_id),
-        update_time=whole_seconds(order.updated_at),
-    )
+    whole = of(order, links)
+    refund_amount = whole.refund_amount if order.refund_amount else UNSET
+    return msgspec.structs.replace(whole, event_type="DELIVERY_UPDATED", refund_amount=refund_amount)
 
 
 REFUND_HINTS = EVENTS["REFUND_COMPLETED"].hints
@@ -123,7 +110,8 @@ def profile(of: Profile, item: Item, tenant_id: int, links: Links) -> wire.Profi
     return wire.Profile(
         profile_id=str(of.profile_id),
         iccid=of.iccid,
-        qr_code_url=f"{links.base_url}/qr/{tenant_id}/{of.profile_id}/{of.qr_token}",
+        qr_code_url=qr_code_url(of, tenant_id, links),
+        install_page_url=install_page_url(of, tenant_id, links),
         activation_code=of.activation_code,
         smdp_address=smdp_address,
         matching_id=matching_id,
@@ -145,6 +133,16 @@ def profile(of: Profile, item: Item, tenant_id: int, links: Links) -> wire.Profi
         suspended_at=whole_seconds(of.suspended_at) if of.shows_suspended and of.suspended_at else UNSET,
         plans=tuple([plan(each) for each in plans.applied(of)]) if of.plans else UNSET,
     )
+
+
+def qr_code_url(of: Profile, tenant_id: int, links: Links) -> str:
+    """The QR code of an eSIM that has its codes."""
+    return f"{links.base_url}/qr/{tenant_id}/{of.profile_id}/{of.qr_token}"
+
+
+def install_page_url(of: Profile, tenant_id: int, links: Links) -> str:
+    """The page for the buyer of an eSIM that has its codes."""
+    return f"{links.base_url}/i/{install_token.written(tenant_id, of.profile_id, of.qr_token)}"
 
 
 def plan(of: plans.Plan) -> wire.Plan:

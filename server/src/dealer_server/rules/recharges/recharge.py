@@ -69,6 +69,11 @@ def price(call: RechargeProfile, currency: str, offer: Offer | None) -> Priced:
     parsed_in = max(currency, call.currency or currency, key=lambda code: money.EXPONENTS.get(code, -1))
     unit_price = priced_lines.read_amount("price", call.price, parsed_in)
     amount = priced_lines.read_amount("amount", call.amount, parsed_in)
+    return price_offer(call, currency, offer, unit_price, amount)
+
+
+def price_offer(call: RechargeProfile, currency: str, offer: Offer | None, unit_price: int, amount: int) -> Priced:
+    """The same of amounts that were read already; those of `call` are not looked at."""
     return Priced(
         package=offer.package if offer else None,
         currency=call.currency or currency,

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from esim_dealer.wire.vocabulary import EventType
 
-Kind = Literal["webhook_attempt", "webhook_delivery", "supplier_call", "supplier_event", "sms"]
+Kind = Literal["webhook_attempt", "webhook_delivery", "supplier_call", "supplier_event", "sms", "notice", "served_call"]
 """The table whose rows go; of `sms` the text alone, so that its transactionId is known for ever."""
 
 

@@ -21,7 +21,7 @@ def change_hints(before: Snapshot | None, after: Snapshot) -> tuple[ChangeHint, 
 
     ORDER_SNAPSHOT_SYNC if they differ only in fields that no hint names, such as payStatus.
     """
-    if before is not None and comparable(before) == comparable(after):
+    if before is not None and comparable(before) == comparable(_in_fields_of(before, after)):
         return ()
     hints = set(_order_hints(before, after))
     items = {item.item_no: item for item in before.items} if before else {}
@@ -45,6 +45,22 @@ def comparable(snapshot: Snapshot) -> Snapshot:
         create_time=UNSET,
         update_time=UNSET,
     )
+
+
+def _in_fields_of(before: Snapshot, after: Snapshot) -> Snapshot:
+    """`after` without installPageUrl where `before` is older than that field: it alone is no change."""
+    if not any(
+        known.qr_code_url and not known.install_page_url for item in before.items for known in item.profiles or ()
+    ):
+        return after
+    replace = msgspec.structs.replace
+    items = [
+        replace(item, profiles=tuple([replace(each, install_page_url=UNSET) for each in item.profiles]))
+        if item.profiles
+        else item
+        for item in after.items
+    ]
+    return replace(after, items=tuple(items))
 
 
 def _order_hints(before: Snapshot | None, after: Snapshot) -> Iterator[ChangeHint]:

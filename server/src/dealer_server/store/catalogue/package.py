@@ -1,11 +1,12 @@
 """The catalogue: one JSON document per package."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 import msgspec
 
 from dealer_server.db.connection import Connection
+from dealer_server.db.session import Session
 from dealer_server.rules.catalogue.package import Package
 
 _decode = msgspec.json.Decoder(Package).decode
@@ -18,6 +19,16 @@ async def load(connection: Connection) -> tuple[int, list[tuple[Package, datetim
         "SELECT document::text AS document, updated_at FROM package ORDER BY updated_at DESC, package_code"
     )
     return version, [(_decode(row["document"]), row["updated_at"]) for row in rows]
+
+
+async def some(connection: Connection | Session, package_codes: Collection[str] | None) -> list[Package]:
+    """Those of these packages that exist, as they are stored; None: all."""
+    rows = await connection.fetch(
+        "SELECT document::text AS document FROM package WHERE $1::text[] IS NULL OR package_code = ANY($1::text[])"
+        " ORDER BY package_code",
+        None if package_codes is None else list(package_codes),
+    )
+    return [_decode(row["document"]) for row in rows]
 
 
 async def put(connection: Connection, packages: Sequence[Package], now: datetime) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
+from dealer_server.db.arrays import batch
 from dealer_server.db.connection import Connection
 from dealer_server.rules.orders import identity
 from dealer_server.rules.refunds.refund import Reason
@@ -15,11 +16,12 @@ from dealer_server.store.console.pages import MAX_SCANNED, ListPage
 from dealer_server.store.orders.listing import Window
 from dealer_server.store.profiles.iccid import RANK
 from dealer_server.store.recharges import recharge
+from dealer_server.store.tenants.tenant import RtFace
 from dealer_server.store.wallets.ledger import Entry
 from dealer_server.store.wallets.topup import Topup
 from dealer_server.store.webhooks import log
 from dealer_server.store.webhooks.log import Delivery, Filter
-from esim_dealer.wire.vocabulary import DeliveryState, EventType
+from esim_dealer.wire.vocabulary import DeliveryState
 
 T = TypeVar("T")
 
@@ -84,10 +86,14 @@ class RefundRow(NamedTuple):
 
 
 class AccessTerms(NamedTuple):
-    """`qps` 0: no limit. `ip_allow`: the addresses that may call; empty: all."""
+    """`qps` 0: no limit. `ip_allow`: the addresses that may call; empty: all. `edits_ip_allow`, `manages_keys`: what
+    the dealer may change by itself."""
 
     qps: int
     ip_allow: Sequence[str]
+    edits_ip_allow: bool
+    manages_keys: bool
+    rt_face: RtFace
 
 
 class Span(NamedTuple):
@@ -139,6 +145,17 @@ async def list_orders(
     limit = max_scanned if status else size + 1
     rows = await connection.fetch(_ORDERS, tenant_id, *span, status, limit, size + 1)
     return _scanned(OrderRow, "order_id", rows, size, limit)
+
+
+async def remarks(connection: Connection, tenant_id: int, order_ids: Sequence[int]) -> dict[int, str]:
+    """Those of the orders that have one."""
+    rows = await connection.fetch(
+        f"SELECT o.order_id, o.remark FROM {batch('key', 2, order_id='bigint')} CROSS JOIN LATERAL (SELECT order_id,"
+        "  remark FROM orders o WHERE o.tenant_id = $1 AND o.order_id = key.order_id OFFSET 0) o"
+        " WHERE o.remark IS NOT NULL",
+        *(tenant_id, order_ids),
+    )
+    return {row["order_id"]: row["remark"] for row in rows}
 
 
 _PROFILES = """
@@ -269,7 +286,7 @@ async def list_deliveries(
     connection: Connection,
     tenant_id: int,
     end: int,
-    event_type: EventType | None,
+    event_type: str | None,
     state: DeliveryState | None,
     size: int,
 ) -> ListPage[Delivery]:
@@ -332,7 +349,9 @@ async def topups(connection: Connection, tenant_id: int, before: int | None, siz
 
 
 async def access_terms(connection: Connection, tenant_id: int) -> AccessTerms:
-    row = await connection.fetchrow("SELECT qps, ip_allow FROM tenant WHERE tenant_id = $1", tenant_id)
+    row = await connection.fetchrow(
+        "SELECT qps, ip_allow, edits_ip_allow, manages_keys, rt_face FROM tenant WHERE tenant_id = $1", tenant_id
+    )
     assert row is not None, "a dealer's user has a dealer"
     return AccessTerms(**row)
 

@@ -4,8 +4,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.db.connection import Connection
-
-NAMES = 500
+from dealer_server.store.tenants.tenant import RtFace
+from esim_dealer.wire.vocabulary import EndpointState
 
 
 class DealerRow(NamedTuple):
@@ -21,8 +21,9 @@ class DealerRow(NamedTuple):
     low_balance_threshold: int
     order_count: int
     profile_count: int
-    endpoint: str
+    endpoint: EndpointState
     consecutive_failures: int
+    last_success_at: datetime | None
 
     @property
     def available(self) -> int:
@@ -34,7 +35,8 @@ class DealerRow(NamedTuple):
 
 
 class Dealer(NamedTuple):
-    """`markup_basis_points`: hundredths of a percent on the default dealer price."""
+    """`markup_basis_points`: hundredths of a percent on the default dealer price. `edits_ip_allow`, `manages_keys`:
+    what the dealer may change by itself."""
 
     tenant_id: int
     name: str
@@ -50,20 +52,13 @@ class Dealer(NamedTuple):
     frozen: bool
     order_count: int
     profile_count: int
+    edits_ip_allow: bool
+    manages_keys: bool
+    rt_face: RtFace
 
     @property
     def available(self) -> int:
         return self.balance + self.credit_limit
-
-
-class Credential(NamedTuple):
-    """`previous_until`: until when the secret before opens calls too."""
-
-    app_key: str
-    status: str
-    secret_version: int
-    previous_until: datetime | None
-    created_at: datetime
 
 
 class Price(NamedTuple):
@@ -74,27 +69,32 @@ class Price(NamedTuple):
     updated_at: datetime
 
 
-async def names(connection: Connection, chosen: int | None = None) -> list[tuple[int, str]]:
-    """(tenant_id, name) for a select: the chosen dealer, and the first few hundred by name."""
-    rows = await connection.fetch(
-        "SELECT tenant_id, name FROM tenant ORDER BY tenant_id IS NOT DISTINCT FROM $2 DESC, lower(name), tenant_id"
-        " LIMIT $1",
-        *(NAMES, chosen),
-    )
-    return [(row["tenant_id"], row["name"]) for row in rows]
+ORDERS = {
+    "": "t.tenant_id",
+    "name": "lower(t.name)",
+    "balance": "w.balance",
+    "available": "w.balance + w.credit_limit",
+    "orders": "w.order_count",
+    "profiles": "w.profile_count",
+}
+"""What the list can be ordered by: a row for each dealer is read."""
 
 
-async def list_dealers(connection: Connection, text: str | None, after: int | None, limit: int) -> list[DealerRow]:
-    """By tenantId; `text` is a part of the name, or of an AppKey its beginning."""
+async def list_dealers(
+    connection: Connection, text: str | None, start: int, limit: int, order: str = "", *, descending: bool = False
+) -> list[DealerRow]:
+    """From row `start` on, in one of ORDERS; `text` is a part of the name, or of an AppKey its beginning."""
+    direction = "DESC" if descending else "ASC"
     rows = await connection.fetch(
         "SELECT t.tenant_id, t.name, t.status, w.frozen, w.currency, w.balance, w.credit_limit,"
         " w.low_balance_threshold, w.order_count, w.profile_count,"
-        " coalesce(e.state, 'NOT_SET') AS endpoint, coalesce(e.consecutive_failures, 0) AS consecutive_failures"
+        " coalesce(e.state, 'NOT_SET') AS endpoint, coalesce(e.consecutive_failures, 0) AS consecutive_failures,"
+        " e.last_success_at"
         " FROM tenant t JOIN wallet w USING (tenant_id) LEFT JOIN webhook_endpoint e USING (tenant_id)"
         " WHERE ($1::text IS NULL OR position(lower($1) IN lower(t.name)) > 0 OR t.tenant_id::text = $1"
         "  OR EXISTS (SELECT FROM credential c WHERE c.tenant_id = t.tenant_id AND starts_with(c.app_key, $1)))"
-        " AND ($2::bigint IS NULL OR t.tenant_id > $2) ORDER BY t.tenant_id LIMIT $3",
-        *(text, after, limit),
+        f" ORDER BY {ORDERS[order]} {direction}, t.tenant_id OFFSET $2 LIMIT $3",
+        *(text, start, limit),
     )
     return [DealerRow(**row) for row in rows]
 
@@ -102,20 +102,12 @@ async def list_dealers(connection: Connection, text: str | None, after: int | No
 async def dealer(connection: Connection, tenant_id: int) -> Dealer | None:
     row = await connection.fetchrow(
         "SELECT t.tenant_id, t.name, t.status, t.qps, t.ip_allow, t.markup_basis_points, t.created_at, w.currency,"
-        " w.balance, w.credit_limit, w.low_balance_threshold, w.frozen, w.order_count, w.profile_count"
+        " w.balance, w.credit_limit, w.low_balance_threshold, w.frozen, w.order_count, w.profile_count,"
+        " t.edits_ip_allow, t.manages_keys, t.rt_face"
         " FROM tenant t JOIN wallet w USING (tenant_id) WHERE t.tenant_id = $1",
         tenant_id,
     )
     return Dealer(**row) if row else None
-
-
-async def credentials(connection: Connection, tenant_id: int) -> list[Credential]:
-    rows = await connection.fetch(
-        "SELECT app_key, status, secret_version, previous_until, created_at FROM credential WHERE tenant_id = $1"
-        " ORDER BY created_at, app_key",
-        tenant_id,
-    )
-    return [Credential(**row) for row in rows]
 
 
 async def prices(connection: Connection, tenant_id: int, limit: int) -> list[Price]:

@@ -48,17 +48,16 @@ class Owner(NamedTuple):
 
 
 async def list_orders(
-    connection: Connection, filters: OrderFilter, before: int | None, size: int
+    connection: Connection, filters: OrderFilter, seen: int | None, size: int, *, oldest_first: bool = False
 ) -> ListPage[OrderRow]:
-    """The newest orders that match, before an id."""
-    first, end = identity.ids_between(filters.start, filters.end)
+    """The newest orders that match, or the oldest ones, after the one seen last."""
+    scan = ScanRange("orders", "order_id", filters.tenant_id, *identity.ids_between(filters.start, filters.end),
+                     oldest_first)  # fmt: skip
 
     async def matching(begin: int, end: int, limit: int) -> list[OrderRow]:
-        return await _matching(connection, filters, begin, end, limit)
+        return await _matching(connection, filters, scan.direction, begin, end, limit)
 
-    scan = ScanRange("orders", "order_id", filters.tenant_id, first)
-    until = end if before is None else min(before, end)
-    return await pages.scan_back(connection, scan, until, size, matching, lambda row: row.order_id)
+    return await pages.scan(connection, scan.after(seen), size, matching, lambda row: row.order_id)
 
 
 # A condition of its own, so that the items are joined and not looked up one by one.
@@ -70,22 +69,24 @@ WITH found AS MATERIALIZED (
         SELECT * FROM orders o WHERE o.tenant_id = t.tenant_id AND order_id >= $2 AND order_id < $3
             AND ($4::text IS NULL OR order_status = $4 OR delivery_status = $4)
             {packages}
-        ORDER BY order_id DESC LIMIT $5
+        ORDER BY order_id {direction} LIMIT $5
     ) o
     WHERE $1::bigint IS NULL OR t.tenant_id = $1
-    ORDER BY order_id DESC LIMIT $5
+    ORDER BY order_id {direction} LIMIT $5
 )
 SELECT f.tenant_id, f.order_id, f.name AS dealer, f.transaction_id, f.currency, f.amount, f.refund_amount, f.pay_status,
     f.delivery_status, f.order_status, i.lines, i.recharge
 FROM found f CROSS JOIN LATERAL (
     SELECT array_agg((package_code, quantity::int) ORDER BY line) AS lines, bool_or(recharges IS NOT NULL) AS recharge
     FROM order_item i WHERE i.tenant_id = f.tenant_id AND i.order_id = f.order_id
-) i ORDER BY f.order_id DESC
+) i ORDER BY f.order_id {direction}
 """
 
 
-async def _matching(connection: Connection, filters: OrderFilter, begin: int, end: int, limit: int) -> list[OrderRow]:
-    sql = _ORDERS.format(packages=_OF_PACKAGE if filters.package_code else "")
+async def _matching(
+    connection: Connection, filters: OrderFilter, direction: str, begin: int, end: int, limit: int
+) -> list[OrderRow]:
+    sql = _ORDERS.format(direction=direction, packages=_OF_PACKAGE if filters.package_code else "")
     packages = [filters.package_code] if filters.package_code else []
     rows = await connection.fetch(sql, filters.tenant_id, begin, end, filters.status, limit, *packages)
     return [OrderRow(**row) for row in rows]
@@ -115,7 +116,7 @@ class Movement(NamedTuple):
 
 
 class Purchase(NamedTuple):
-    """A purchase at a supplier."""
+    """A purchase at a supplier. `due_at`: when the next call for it may be made, while it is open."""
 
     profile_id: int
     position: int
@@ -127,6 +128,7 @@ class Purchase(NamedTuple):
     reason: str | None
     created_at: datetime
     finished_at: datetime | None
+    due_at: datetime | None
 
 
 class SupplierCall(NamedTuple):
@@ -176,6 +178,28 @@ class Suspension(NamedTuple):
     outcome: str | None
 
 
+class RefundRefusal(NamedTuple):
+    """Why eSIMs of a refund were not refunded. `way`: who refused, SUPPLIER or REVIEW (an operator)."""
+
+    refund_id: int
+    way: str
+    reason: str
+
+
+async def refusals(connection: Connection, tenant_id: int, order_id: int) -> dict[int, list[RefundRefusal]]:
+    """By refund, each reason once."""
+    rows = await connection.fetch(
+        "SELECT DISTINCT l.refund_id, l.way, l.reason FROM refund r JOIN refund_line l USING (tenant_id, refund_id)"
+        " WHERE r.tenant_id = $1 AND r.order_id = $2 AND l.status = 'REJECTED' AND l.reason IS NOT NULL"
+        " ORDER BY l.refund_id, l.reason",
+        *(tenant_id, order_id),
+    )
+    found: dict[int, list[RefundRefusal]] = {}
+    for row in rows:
+        found.setdefault(row["refund_id"], []).append(RefundRefusal(**row))
+    return found
+
+
 async def movements(connection: Connection, tenant_id: int, order_id: int) -> list[Movement]:
     rows = await connection.fetch(
         "SELECT entry_type, reference, amount, balance_after, created_at FROM ledger_entry"
@@ -192,7 +216,7 @@ async def purchases(connection: Connection, tenant_id: int, profiles: range, lim
     """What was bought for these profiles, by profile and attempt."""
     rows = await connection.fetch(
         "SELECT profile_id, position, unit_key, supplier, sku, state, supplier_ref, reason,"
-        " created_at, finished_at FROM purchase WHERE tenant_id = $1 AND profile_id >= $2 AND profile_id < $3"
+        " created_at, finished_at, due_at FROM purchase WHERE tenant_id = $1 AND profile_id >= $2 AND profile_id < $3"
         " ORDER BY profile_id, position LIMIT $4",
         *(tenant_id, profiles.start, profiles.stop, limit),
     )

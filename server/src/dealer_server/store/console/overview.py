@@ -1,5 +1,9 @@
-"""Orders, webhooks and calls hour by hour, over all dealers; and how long recent deliveries took."""
+"""Orders, webhooks and calls hour by hour, over all dealers; and how long recent deliveries took.
 
+A worker counts each hour once, when it is over (operations/overview/count_hours.py).
+"""
+
+import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -10,6 +14,7 @@ from dealer_server.rules.access import latency_histogram
 from dealer_server.rules.orders import identity
 
 HOUR = timedelta(hours=1)
+_COUNT_LOCK = 5_382_034
 
 
 class Hour(NamedTuple):
@@ -89,6 +94,70 @@ _FAILED = _by_hour("minute", "sum(failed)::bigint AS failed", "api_minute")
 
 def _seconds(at: datetime) -> int:
     return int(at.timestamp()) - identity.EPOCH_SECONDS
+
+
+# Hours that are over, counted once
+
+
+async def stored(connection: Connection, start: datetime, end: datetime, *, calls: bool = True) -> list[Hour]:
+    """The hours of this span that a worker has counted, oldest first. `calls`: with how long calls took."""
+    columns = ", ".join(
+        name if calls or name not in ("reads", "writes") else f"NULL AS {name}" for name in Hour._fields
+    )
+    rows = await connection.fetch(
+        f"SELECT {columns} FROM overview_hour WHERE start >= $1 AND start < $2 ORDER BY start", start, end
+    )
+    return [
+        Hour(
+            **{
+                **row,
+                "turnover": json.loads(row["turnover"]),
+                "reads": row["reads"] or (),
+                "writes": row["writes"] or (),
+            }
+        )
+        for row in rows
+    ]
+
+
+async def missing(connection: Connection, first: datetime, end: datetime) -> list[datetime]:
+    """The hours of this span that no worker has counted, newest first; none before the first dealer was created."""
+    rows = await connection.fetch(
+        "SELECT hour FROM generate_series("
+        "  greatest($1::timestamptz, date_trunc('hour', (SELECT min(created_at) FROM tenant), 'UTC')),"
+        "  $2::timestamptz - interval '1 hour', interval '1 hour') hour"
+        " WHERE EXISTS (SELECT FROM tenant) AND NOT EXISTS (SELECT FROM overview_hour o WHERE o.start = hour)"
+        " ORDER BY hour DESC",
+        *(first, end),
+    )
+    return [row["hour"] for row in rows]
+
+
+async def put(connection: Connection, hours: Sequence[Hour]) -> None:
+    """Hours that are over. What another worker has counted stays."""
+    await connection.executemany(
+        f"INSERT INTO overview_hour ({', '.join(Hour._fields)}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"
+        " ON CONFLICT DO NOTHING",
+        [tuple(hour._replace(turnover=json.dumps(hour.turnover))) for hour in hours],
+    )
+
+
+async def only_count(connection: Connection) -> bool:
+    """Whether no other worker counts at present; holds until the transaction ends."""
+    return bool(await connection.fetchval(f"SELECT pg_try_advisory_xact_lock({_COUNT_LOCK})"))
+
+
+async def worker_seen(connection: Connection, now: datetime) -> None:
+    await connection.execute(
+        "INSERT INTO worker_seen AS w (at) VALUES ($1)"
+        " ON CONFLICT (one) DO UPDATE SET at = greatest(w.at, excluded.at)",
+        now,
+    )
+
+
+async def first_dealer_at(connection: Connection) -> datetime | None:
+    """When the first dealer was created: before that there is nothing to count."""
+    return await connection.fetchval("SELECT min(created_at) FROM tenant")
 
 
 async def delivery_seconds(connection: Connection, keys: Sequence[tuple[int, int]]) -> list[float]:

@@ -30,9 +30,27 @@ class PackageFilter(NamedTuple):
     covers: str | None = None
 
 
+ORDERS = {
+    "code": "package_code",
+    "place": "lower(coalesce(document ->> 'location_name', ''))",
+    "price": "(document ->> 'price')::bigint",
+    "retail": "(document ->> 'retail_price')::bigint",
+    "supplier": "document ->> 'supplier'",
+}
+"""What the list can be ordered by, and then by code."""
+
+
 async def list_packages(
-    connection: Connection, filters: PackageFilter, after: str | None, limit: int
+    connection: Connection,
+    filters: PackageFilter,
+    after: str | None,
+    limit: int,
+    order: str = "code",
+    *,
+    descending: bool = False,
 ) -> list[PackageRow]:
+    """After the package seen last, in one of ORDERS."""
+    place, direction = f"({ORDERS[order]}, package_code)", "DESC" if descending else "ASC"
     rows = await connection.fetch(
         "SELECT document::text AS document, updated_at, CASE WHEN document ->> 'supplier' = 'stock' THEN"
         "  (SELECT count(*) FROM stock_profile s WHERE s.package_code = package.package_code AND taken_by IS NULL)"
@@ -44,7 +62,9 @@ async def list_packages(
         " AND ($2::text IS NULL OR document ->> 'status' = $2)"
         " AND ($3::text IS NULL OR document ->> 'location_code' = $3)"
         " AND ($4::text IS NULL OR document -> 'locations' ? $4 AND document ->> 'location_code' <> $4)"
-        " AND ($5::text IS NULL OR package_code > $5) ORDER BY package_code LIMIT $6",
+        f" AND ($5::text IS NULL OR {place} {'<' if descending else '>'}"
+        f"  (SELECT {ORDERS[order]}, package_code FROM package WHERE package_code = $5))"
+        f" ORDER BY {ORDERS[order]} {direction}, package_code {direction} LIMIT $6",
         *(*filters, after, limit),
     )
     return [PackageRow(_decode(row["document"]), row["updated_at"], row["free"]) for row in rows]

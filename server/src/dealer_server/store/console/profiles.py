@@ -61,29 +61,34 @@ class Lifecycle(NamedTuple):
 
 
 async def list_profiles(
-    connection: Connection, filters: ProfileFilter, before: int | None, size: int, max_scanned: int = MAX_SCANNED
+    connection: Connection,
+    filters: ProfileFilter,
+    seen: int | None,
+    size: int,
+    max_scanned: int = MAX_SCANNED,
+    *,
+    oldest_first: bool = False,
 ) -> ListPage[ProfileRow]:
-    """The newest profiles that match, before an id."""
-    until = NEWEST if before is None else min(before, NEWEST)
+    """The newest profiles that match, or the oldest ones, after the one seen last."""
+    scan = ScanRange("profile", "profile_id", filters.tenant_id, 0, NEWEST, oldest_first).after(seen)
     if filters.iccid is not None:
-        found = await _by_iccid(connection, filters, until, size + 1)
+        found = await _by_iccid(connection, filters, scan, size + 1)
         return ListPage(found[:size], found[size - 1].profile_id if len(found) > size else None)
 
     async def matching(begin: int, end: int, limit: int) -> list[ProfileRow]:
-        return await _fetch(connection, _SPAN, filters.tenant_id, filters.state, begin, end, limit)
+        return await _fetch(connection, _SPAN, scan, filters.state, begin, end, limit)
 
-    scan = ScanRange("profile", "profile_id", filters.tenant_id)
-    return await pages.scan_back(connection, scan, until, size, matching, lambda row: row.profile_id, max_scanned)
+    return await pages.scan(connection, scan, size, matching, lambda row: row.profile_id, max_scanned)
 
 
-async def _by_iccid(connection: Connection, filters: ProfileFilter, until: int, limit: int) -> list[ProfileRow]:
+async def _by_iccid(connection: Connection, filters: ProfileFilter, scan: ScanRange, limit: int) -> list[ProfileRow]:
     """By ICCID: each dealer has an index of its own."""
-    return await _fetch(connection, _ICCID, filters.tenant_id, filters.state, filters.iccid, until, limit)
+    return await _fetch(connection, _ICCID, scan, filters.state, scan.first, scan.end, limit, filters.iccid)
 
 
-# $1 tenant_id, $2 state; which rows: by $3 and $4.
+# $1 tenant_id, $2 state; which rows: by $3 and $4, and $6.
 _SPAN = "profile_id >= $3 AND profile_id < $4"
-_ICCID = "iccid = $3 AND profile_id < $4"
+_ICCID = f"{_SPAN} AND iccid = $6"
 _PROFILES = """
 WITH found AS MATERIALIZED (
     SELECT p.*, t.name FROM tenant t CROSS JOIN LATERAL (
@@ -91,19 +96,20 @@ WITH found AS MATERIALIZED (
             data_total_bytes, data_usage_bytes
         FROM profile p WHERE p.tenant_id = t.tenant_id AND {where} AND recharges IS NULL
             AND ($2::text IS NULL OR lifecycle_status = $2 OR $2 = 'FAILED' AND failed OR $2 = 'REFUNDED' AND refunded)
-        ORDER BY profile_id DESC LIMIT $5
+        ORDER BY profile_id {direction} LIMIT $5
     ) p
     WHERE $1::bigint IS NULL OR t.tenant_id = $1
-    ORDER BY profile_id DESC LIMIT $5
+    ORDER BY profile_id {direction} LIMIT $5
 )
 SELECT f.tenant_id, f.profile_id, f.order_id, f.name AS dealer, i.package_code, i.supplier, f.iccid, f.lifecycle_status,
     f.plan_use_status, f.failed, f.refunded, f.held, f.data_total_bytes, f.data_usage_bytes
-FROM found f JOIN order_item i USING (tenant_id, order_id, line) ORDER BY f.profile_id DESC
+FROM found f JOIN order_item i USING (tenant_id, order_id, line) ORDER BY f.profile_id {direction}
 """
 
 
-async def _fetch(connection: Connection, where: str, *arguments: object) -> list[ProfileRow]:
-    return [ProfileRow(**row) for row in await connection.fetch(_PROFILES.format(where=where), *arguments)]
+async def _fetch(connection: Connection, where: str, scan: ScanRange, *arguments: object) -> list[ProfileRow]:
+    sql = _PROFILES.format(where=where, direction=scan.direction)
+    return [ProfileRow(**row) for row in await connection.fetch(sql, scan.tenant_id, *arguments)]
 
 
 async def owner(connection: Connection, profile_id: int) -> ProfileOwner | None:

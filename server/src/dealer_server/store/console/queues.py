@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from dealer_server.db.connection import Connection
+from dealer_server.store.console import pages
 
 COUNTED = 1_000
 Queue = Literal["topups", "refunds", "purchases"]
@@ -66,25 +67,31 @@ async def count(connection: Connection, queue: Queue) -> int:
     return waiting or 0
 
 
-async def topups(connection: Connection, status: str | None, before: int | None, limit: int) -> list[TopupRow]:
-    """The newest first; those that wait, the oldest first and all on one list."""
-    found = _PENDING if status == "PENDING" else _latest("topup", "topup_id")
+async def topups(
+    connection: Connection, status: str | None, seen: int | None, limit: int, *, oldest_first: bool
+) -> list[TopupRow]:
+    """By status, after the one seen last."""
+    order = pages.by_id(oldest_first=oldest_first)
+    found = (_PENDING if status == "PENDING" else _of_all("topup", "topup_id")).format(**order)
     rows = await connection.fetch(
         f"WITH found AS MATERIALIZED ({found})"
         " SELECT p.tenant_id, t.name AS dealer, p.topup_id, p.transaction_id, p.amount, p.currency, p.status,"
         " p.pay_method, p.pay_reference, p.remark, p.reject_reason, p.reviewer, p.created_at, p.reviewed_at, w.balance"
         " FROM found p JOIN tenant t USING (tenant_id) JOIN wallet w USING (tenant_id)"
-        f" ORDER BY p.topup_id {'' if status == 'PENDING' else 'DESC'}",
+        f" ORDER BY p.topup_id {order['direction']}",
         status,
-        before,
+        seen,
         limit,
     )
     return [TopupRow(**row) for row in rows]
 
 
-async def refunds(connection: Connection, status: str | None, before: int | None, limit: int) -> list[RefundRow]:
-    """REVIEW: those that wait for an operator, the oldest first; else by status, the newest first."""
-    found = _IN_REVIEW if status == "REVIEW" else _latest("refund", "refund_id")
+async def refunds(
+    connection: Connection, status: str | None, seen: int | None, limit: int, *, oldest_first: bool
+) -> list[RefundRow]:
+    """By status, after the one seen last. REVIEW: those that wait for an operator."""
+    order = pages.by_id(oldest_first=oldest_first)
+    found = (_IN_REVIEW if status == "REVIEW" else _of_all("refund", "refund_id")).format(**order)
     rows = await connection.fetch(
         f"WITH found AS MATERIALIZED ({found})"
         " SELECT r.tenant_id, t.name AS dealer, r.refund_id, r.order_id, w.currency, r.status, r.amount, r.credited,"
@@ -93,9 +100,9 @@ async def refunds(connection: Connection, status: str | None, before: int | None
         "  SELECT count(*)::int AS profiles, count(*) FILTER (WHERE way = 'REVIEW' AND l.status = 'PENDING')::int"
         "   AS review, coalesce(array_agg(DISTINCT reason) FILTER (WHERE reason IS NOT NULL), '{}') AS reasons"
         "  FROM refund_line l WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id) l"
-        f" ORDER BY r.refund_id {'' if status == 'REVIEW' else 'DESC'}",
+        f" ORDER BY r.refund_id {order['direction']}",
         status,
-        before,
+        seen,
         limit,
     )
     return [RefundRow(**row) for row in rows]
@@ -103,21 +110,22 @@ async def refunds(connection: Connection, status: str | None, before: int | None
 
 # $1 status, $2 the last one seen, $3 how many.
 _PENDING = """
-SELECT * FROM topup WHERE status = 'PENDING' AND $1::text IS NOT NULL AND ($2::bigint IS NULL OR topup_id > $2)
-ORDER BY topup_id LIMIT $3
+SELECT * FROM topup WHERE status = 'PENDING' AND $1::text IS NOT NULL AND ($2::bigint IS NULL OR topup_id {beyond} $2)
+ORDER BY topup_id {direction} LIMIT $3
 """
 _IN_REVIEW = """
-SELECT * FROM refund r WHERE status = 'REFUNDING' AND $1::text IS NOT NULL AND ($2::bigint IS NULL OR refund_id > $2)
+SELECT * FROM refund r WHERE status = 'REFUNDING' AND $1::text IS NOT NULL
+    AND ($2::bigint IS NULL OR refund_id {beyond} $2)
     AND EXISTS (SELECT FROM refund_line l WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id
         AND l.way = 'REVIEW' AND l.status = 'PENDING')
-ORDER BY refund_id LIMIT $3
+ORDER BY refund_id {direction} LIMIT $3
 """
 
 
-def _latest(table: str, key: str) -> str:
-    """The newest of all tenants, tenant by tenant by primary key."""
+def _of_all(table: str, key: str) -> str:
+    """The newest or the oldest of all tenants, tenant by tenant by primary key."""
     return (
         f"SELECT one.* FROM tenant t CROSS JOIN LATERAL (SELECT * FROM {table} o WHERE o.tenant_id = t.tenant_id"
-        f" AND ($1::text IS NULL OR status = $1) AND ($2::bigint IS NULL OR {key} < $2) ORDER BY {key} DESC LIMIT $3"
-        f") one ORDER BY one.{key} DESC LIMIT $3"
+        f" AND ($1::text IS NULL OR status = $1) AND ($2::bigint IS NULL OR {key} {{beyond}} $2)"
+        f" ORDER BY {key} {{direction}} LIMIT $3) one ORDER BY one.{key} {{direction}} LIMIT $3"
     )

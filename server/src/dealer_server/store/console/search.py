@@ -1,5 +1,7 @@
-"""What does a search text of an operator name? Orders and profiles are looked up by index, tenant by tenant."""
+"""What does a search text name whole? Orders and profiles are looked up by index, tenant by tenant. tenant_id: whose
+they are to be; None: anybody's."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -40,51 +42,89 @@ class DealerHit(NamedTuple):
     app_key: str
 
 
-async def orders(connection: Connection, order_id: int | None, transaction_id: str) -> list[OrderHit]:
+class DeliveryHit(NamedTuple):
+    tenant_id: int
+    dealer: str
+    order_id: int
+    event_type: str
+
+
+async def orders(
+    connection: Connection, tenant_id: int | None, order_id: int | None, transaction_id: str
+) -> list[OrderHit]:
     """By orderId, or by the dealers' transactionId, which several dealers may use."""
     rows = await connection.fetch(
         "SELECT t.tenant_id, t.name AS dealer, o.order_id, o.transaction_id FROM tenant t CROSS JOIN LATERAL ("
-        "  SELECT order_id, transaction_id FROM orders o WHERE o.tenant_id = t.tenant_id AND o.order_id = $1"
+        "  SELECT order_id, transaction_id FROM orders o WHERE o.tenant_id = t.tenant_id AND o.order_id = $2"
         "  UNION SELECT order_id, transaction_id FROM orders o"
-        "   WHERE o.tenant_id = t.tenant_id AND o.transaction_id = $2"
-        f" ) o ORDER BY o.order_id DESC LIMIT {MOST}",
-        order_id,
-        transaction_id,
+        "   WHERE o.tenant_id = t.tenant_id AND o.transaction_id = $3"
+        f" ) o WHERE $1::bigint IS NULL OR t.tenant_id = $1 ORDER BY o.order_id DESC LIMIT {MOST}",
+        *(tenant_id, order_id, transaction_id),
     )
     return [OrderHit(**row) for row in rows]
 
 
-async def profiles(connection: Connection, profile_id: int | None, iccid: str) -> list[ProfileHit]:
+async def profiles(
+    connection: Connection, tenant_id: int | None, profile_id: int | None, iccid: str
+) -> list[ProfileHit]:
     rows = await connection.fetch(
         "SELECT t.tenant_id, t.name AS dealer, p.order_id, p.profile_id, p.iccid FROM tenant t CROSS JOIN LATERAL ("
-        "  SELECT order_id, profile_id, iccid FROM profile p WHERE p.tenant_id = t.tenant_id AND p.profile_id = $1"
+        "  SELECT order_id, profile_id, iccid FROM profile p WHERE p.tenant_id = t.tenant_id AND p.profile_id = $2"
         "   AND p.recharges IS NULL"
-        "  UNION SELECT order_id, profile_id, iccid FROM profile p WHERE p.tenant_id = t.tenant_id AND p.iccid = $2"
-        f" ) p ORDER BY p.profile_id DESC LIMIT {MOST}",
-        profile_id,
-        iccid,
+        "  UNION SELECT order_id, profile_id, iccid FROM profile p WHERE p.tenant_id = t.tenant_id AND p.iccid = $3"
+        f" ) p WHERE $1::bigint IS NULL OR t.tenant_id = $1 ORDER BY p.profile_id DESC LIMIT {MOST}",
+        *(tenant_id, profile_id, iccid),
     )
     return [ProfileHit(**row) for row in rows]
 
 
-async def dealers(connection: Connection, text: str) -> list[DealerHit]:
-    """By tenantId, by a part of the name, or by an AppKey or how it begins."""
+async def names(connection: Connection, tenant_ids: Sequence[int]) -> dict[int, str]:
     rows = await connection.fetch(
-        "SELECT DISTINCT ON (t.tenant_id) t.tenant_id, t.name, c.app_key FROM tenant t JOIN credential c"
-        " USING (tenant_id) WHERE t.tenant_id::text = $1 OR position(lower($1) IN lower(t.name)) > 0"
-        " OR (length($1) >= 8 AND starts_with(c.app_key, $1))"
-        f" ORDER BY t.tenant_id, c.created_at LIMIT {MOST}",
+        "SELECT tenant_id, name FROM tenant WHERE tenant_id = ANY($1::bigint[])", list(tenant_ids)
+    )
+    return {row["tenant_id"]: row["name"] for row in rows}
+
+
+async def dealers(connection: Connection, text: str) -> list[DealerHit]:
+    """By tenantId, by a part of the name, or by an AppKey or how it begins; the most alike first."""
+    rows = await connection.fetch(
+        "SELECT tenant_id, name, app_key FROM ("
+        "  SELECT DISTINCT ON (t.tenant_id) t.tenant_id, t.name, c.app_key FROM tenant t JOIN credential c"
+        "  USING (tenant_id) WHERE t.tenant_id::text = $1 OR position(lower($1) IN lower(t.name)) > 0"
+        "  OR (length($1) >= 8 AND starts_with(c.app_key, $1)) ORDER BY t.tenant_id, c.created_at"
+        " ) found ORDER BY tenant_id::text <> $1, NOT starts_with(lower(name), lower($1)), lower(name)"
+        f" LIMIT {MOST}",
         text,
     )
     return [DealerHit(**row) for row in rows]
 
 
-async def refused_calls(connection: Connection, text: str) -> list[CallHit]:
+async def suppliers(connection: Connection, text: str, limit: int) -> list[tuple[str, str]]:
+    """(code, kind) of those whose code holds the text."""
+    rows = await connection.fetch(
+        "SELECT code, kind FROM supplier WHERE position(lower($1) IN lower(code)) > 0 ORDER BY code LIMIT $2",
+        *(text, limit),
+    )
+    return [(row["code"], row["kind"]) for row in rows]
+
+
+async def deliveries(connection: Connection, tenant_id: int | None, delivery_id: int) -> list[DeliveryHit]:
+    rows = await connection.fetch(
+        "SELECT t.tenant_id, t.name AS dealer, d.order_id, d.event_type FROM tenant t CROSS JOIN LATERAL ("
+        "  SELECT order_id, event_type FROM webhook_delivery d WHERE d.tenant_id = t.tenant_id AND d.delivery_id = $2"
+        f" ) d WHERE $1::bigint IS NULL OR t.tenant_id = $1 LIMIT {MOST}",
+        *(tenant_id, delivery_id),
+    )
+    return [DeliveryHit(**row) for row in rows]
+
+
+async def refused_calls(connection: Connection, tenant_id: int | None, text: str) -> list[CallHit]:
     """By RT-RequestID as it came, or by X-Trace-Id; the newest first."""
     rows = await connection.fetch(
         "SELECT t.tenant_id, t.name AS dealer, c.number, c.at, c.path, c.code FROM ("
-        "  SELECT * FROM refused_call WHERE request_id = $1 UNION SELECT * FROM refused_call WHERE trace_id = $1"
-        f" ) c JOIN tenant t USING (tenant_id) ORDER BY c.at DESC LIMIT {MOST}",
-        text,
+        "  SELECT * FROM refused_call WHERE request_id = $2 UNION SELECT * FROM refused_call WHERE trace_id = $2"
+        " ) c JOIN tenant t USING (tenant_id) WHERE $1::bigint IS NULL OR t.tenant_id = $1"
+        f" ORDER BY c.at DESC LIMIT {MOST}",
+        *(tenant_id, text),
     )
     return [CallHit(**row) for row in rows]

@@ -6,6 +6,14 @@ from typing import NamedTuple
 from dealer_server.db.connection import Connection
 
 COUNTED = 10_000
+STATE_WORDS = {
+    "PLANNED": "waiting",
+    "SENT": "asked",
+    "PENDING": "in the making",
+    "UNKNOWN": "asked again",
+    "PARKED": "unconfirmed",
+}
+"""Of purchases without a final answer."""
 
 
 class SupplierRow(NamedTuple):

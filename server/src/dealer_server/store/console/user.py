@@ -40,7 +40,7 @@ class Listed(NamedTuple):
 
 class Session(NamedTuple):
     """A signed-in browser with its user. `sealed_made`: a password issued to another user, shown once and not after
-    `made_until`."""
+    `made_until`. `kept`: a form that was not sent is kept for this user."""
 
     session_id: int
     complete: bool
@@ -51,6 +51,7 @@ class Session(NamedTuple):
     said_failed: bool
     sealed_made: bytes | None
     made_until: datetime | None
+    kept: bool
     must_change: bool
     user_id: int
     tenant_id: int | None
@@ -101,17 +102,34 @@ async def create(
     )
 
 
+ORDERS = {
+    "": "coalesce(u.tenant_id, 0)",
+    "name": "lower(u.name)",
+    "role": "u.role",
+    "signedIn": "coalesce(u.signed_in_at, '-infinity')",
+}
+"""What the list can be ordered by, and then by userId."""
+
+
 async def listed(
-    connection: Connection, tenant_id: int | None = None, after: int | None = None, limit: int | None = None
+    connection: Connection,
+    tenant_id: int | None = None,
+    after: int | None = None,
+    limit: int | None = None,
+    order: str = "",
+    *,
+    descending: bool = False,
 ) -> list[Listed]:
-    """The users of a dealer, or all users, operators first; those that come `after` this userId."""
+    """The users of a dealer, or all users, in one of ORDERS ("": operators first); those that come `after` this
+    userId."""
+    direction, key = "DESC" if descending else "ASC", ORDERS[order]
     rows = await connection.fetch(
         "SELECT u.user_id, u.tenant_id, t.name AS tenant_name, u.name, u.role, u.status, u.totp_on, u.created_at,"
         " u.signed_in_at"
         " FROM console_user u LEFT JOIN tenant t USING (tenant_id) WHERE ($1::bigint IS NULL OR u.tenant_id = $1)"
-        " AND ($2::bigint IS NULL OR (coalesce(u.tenant_id, 0), u.user_id) >"
-        "  (SELECT coalesce(tenant_id, 0), user_id FROM console_user WHERE user_id = $2))"
-        " ORDER BY coalesce(u.tenant_id, 0), u.user_id LIMIT $3",
+        f" AND ($2::bigint IS NULL OR ({key}, u.user_id) {'<' if descending else '>'}"
+        f"  (SELECT {key}, u.user_id FROM console_user u WHERE u.user_id = $2))"
+        f" ORDER BY {key} {direction}, u.user_id {direction} LIMIT $3",
         *(tenant_id, after, limit),
     )
     return [Listed(**row) for row in rows]
@@ -172,7 +190,8 @@ async def session(connection: Connection, token_hash: bytes) -> Session | None:
     """The session of an active user of an active dealer, however old."""
     row = await connection.fetchrow(
         "SELECT s.session_id, s.complete, s.created_at, s.seen_at, s.sure_at, s.said, s.said_failed, s.sealed_made,"
-        " s.made_until, u.must_change, u.user_id, u.tenant_id, u.name, u.role"
+        " s.made_until, EXISTS (SELECT FROM console_kept_form k WHERE k.user_id = u.user_id) AS kept, u.must_change,"
+        " u.user_id, u.tenant_id, u.name, u.role"
         " FROM console_session s JOIN console_user u USING (user_id)"
         " LEFT JOIN tenant t USING (tenant_id)"
         " WHERE s.token_hash = $1 AND u.status = 'ACTIVE' AND t.status IS DISTINCT FROM 'DISABLED'",

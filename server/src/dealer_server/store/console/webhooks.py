@@ -4,24 +4,26 @@ from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.db.connection import Connection
+from dealer_server.store.console import pages
+from esim_dealer.wire.vocabulary import EndpointState
 
 SAMPLE = 200
 """How many of a dealer's latest deliveries its success rate is computed from."""
 
 
 class EndpointRow(NamedTuple):
-    """A dealer's endpoint. `ended` counts its latest finished deliveries, `delivered` those with success. `failed`: all
-    that failed, COUNTED at most."""
+    """A dealer's endpoint. `attempts` counts those of its latest deliveries, `accepted` those with success. `failed`:
+    all deliveries that failed, COUNTED at most."""
 
     tenant_id: int
     dealer: str
     url: str
-    state: str
+    state: EndpointState
     consecutive_failures: int
     last_success_at: datetime | None
     waiting: int
-    ended: int
-    delivered: int
+    attempts: int
+    accepted: int
     failed: int
 
 
@@ -46,39 +48,48 @@ SELECT d.tenant_id, t.name AS dealer, d.delivery_id, d.order_id, d.event_type, d
     d.finished_at, last.http_status, last.error
 FROM tenant t CROSS JOIN LATERAL (
     SELECT * FROM webhook_delivery d WHERE d.tenant_id = t.tenant_id AND d.state = 'FAILED'
-        AND ($2::bigint IS NULL OR d.delivery_id < $2) ORDER BY d.delivery_id DESC LIMIT $3
+        AND ($2::bigint IS NULL OR d.delivery_id {beyond} $2) ORDER BY d.delivery_id {direction} LIMIT $3
 ) d LEFT JOIN LATERAL (
     SELECT http_status, error FROM webhook_attempt a WHERE a.tenant_id = d.tenant_id AND a.delivery_id = d.delivery_id
     ORDER BY number DESC LIMIT 1
 ) last ON true
-WHERE $1::bigint IS NULL OR t.tenant_id = $1 ORDER BY d.delivery_id DESC LIMIT $3
+WHERE $1::bigint IS NULL OR t.tenant_id = $1 ORDER BY d.delivery_id {direction} LIMIT $3
 """
 
 
-async def endpoints(connection: Connection, after: int | None, limit: int) -> list[EndpointRow]:
-    """Of the dealers after a tenantId."""
-    rows = await connection.fetch(
-        "SELECT t.tenant_id, t.name AS dealer, coalesce(e.url, '') AS url, coalesce(e.state, 'NOT_SET') AS state,"
-        " coalesce(e.consecutive_failures, 0) AS consecutive_failures, e.last_success_at, w.waiting, s.ended,"
-        " s.delivered, f.failed"
-        " FROM (SELECT * FROM tenant WHERE $1::bigint IS NULL OR tenant_id > $1 ORDER BY tenant_id LIMIT $2) t"
-        " LEFT JOIN webhook_endpoint e USING (tenant_id)"
-        " CROSS JOIN LATERAL (SELECT count(*)::int AS waiting FROM (SELECT FROM webhook_delivery d"
-        "   WHERE d.tenant_id = t.tenant_id AND d.state IN ('WAITING', 'READY', 'IN_FLIGHT', 'RETRY')"
-        f"  LIMIT {COUNTED}) d) w"
-        " CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE d.state IN ('DELIVERED', 'FAILED'))::int AS ended,"
-        "   count(*) FILTER (WHERE d.state = 'DELIVERED')::int AS delivered"
-        "   FROM (SELECT state FROM webhook_delivery d WHERE d.tenant_id = t.tenant_id"
-        f"   ORDER BY delivery_id DESC LIMIT {SAMPLE}) d) s"
-        " CROSS JOIN LATERAL (SELECT count(*)::int AS failed FROM (SELECT FROM webhook_delivery d"
-        f"  WHERE d.tenant_id = t.tenant_id AND d.state = 'FAILED' LIMIT {COUNTED}) d) f"
-        " ORDER BY t.tenant_id",
-        after,
-        limit,
-    )
-    return [EndpointRow(**row) for row in rows]
+# A delivery that was accepted had one good attempt; the others of it failed.
+_ENDPOINTS = f"""
+SELECT t.tenant_id, t.name AS dealer, coalesce(e.url, '') AS url, coalesce(e.state, 'NOT_SET') AS state,
+    coalesce(e.consecutive_failures, 0) AS consecutive_failures, e.last_success_at, w.waiting, s.attempts,
+    s.accepted, f.failed
+FROM (
+    SELECT tenant_id, name, CASE WHEN e.state = 'ACTIVE' AND e.consecutive_failures > 0 THEN 0
+        WHEN e.state = 'DISABLED' THEN 1 WHEN e.state = 'ACTIVE' THEN 2 ELSE 3 END AS place,
+        coalesce(e.consecutive_failures, 0) AS failures
+    FROM tenant LEFT JOIN webhook_endpoint e USING (tenant_id)
+    ORDER BY place, failures DESC, tenant_id LIMIT $2 OFFSET $1
+) t LEFT JOIN webhook_endpoint e USING (tenant_id)
+CROSS JOIN LATERAL (SELECT count(*)::int AS waiting FROM (SELECT FROM webhook_delivery d
+    WHERE d.tenant_id = t.tenant_id AND d.state IN ('WAITING', 'READY', 'IN_FLIGHT', 'RETRY') LIMIT {COUNTED}) d) w
+CROSS JOIN LATERAL (SELECT coalesce(sum(d.attempt_count), 0)::int AS attempts,
+    count(*) FILTER (WHERE d.state = 'DELIVERED')::int AS accepted
+    FROM (SELECT state, attempt_count FROM webhook_delivery d WHERE d.tenant_id = t.tenant_id
+        ORDER BY delivery_id DESC LIMIT {SAMPLE}) d WHERE d.state <> 'IN_FLIGHT') s
+CROSS JOIN LATERAL (SELECT count(*)::int AS failed FROM (SELECT FROM webhook_delivery d
+    WHERE d.tenant_id = t.tenant_id AND d.state = 'FAILED' LIMIT {COUNTED}) d) f
+ORDER BY t.place, t.failures DESC, t.tenant_id
+"""
 
 
-async def failed(connection: Connection, tenant_id: int | None, before: int | None, limit: int) -> list[FailedDelivery]:
-    """The newest first, of one dealer or of all."""
-    return [FailedDelivery(**row) for row in await connection.fetch(_FAILED, tenant_id, before, limit)]
+async def endpoints(connection: Connection, offset: int, limit: int) -> list[EndpointRow]:
+    """Of all dealers: first those whose receiver fails, with the most failures in a row first, then those that are
+    paused, the healthy ones, and those without."""
+    return [EndpointRow(**row) for row in await connection.fetch(_ENDPOINTS, offset, limit)]
+
+
+async def failed(
+    connection: Connection, tenant_id: int | None, seen: int | None, limit: int, *, oldest_first: bool = False
+) -> list[FailedDelivery]:
+    """After the one seen last, of one dealer or of all."""
+    sql = _FAILED.format(**pages.by_id(oldest_first=oldest_first))
+    return [FailedDelivery(**row) for row in await connection.fetch(sql, tenant_id, seen, limit)]

@@ -157,9 +157,10 @@ async def reschedule(session: Session, claim_id: int | None, lines: Sequence[Sch
 
 
 async def requeue(connection: Connection, key: LineKey, supplier: str, now: datetime) -> None:
-    """The line is due now at this supplier, whoever has claimed it."""
+    """The line is due now at this supplier, whoever has claimed it. Reports keep it at the one that it was sold for."""
     await connection.execute(
-        "UPDATE order_item SET supplier = $4, due_at = $5, claim = NULL, claims = 0"
+        "UPDATE order_item SET sold_supplier = CASE WHEN supplier <> $4 THEN coalesce(sold_supplier, supplier)"
+        " ELSE sold_supplier END, supplier = $4, due_at = $5, claim = NULL, claims = 0"
         " WHERE tenant_id = $1 AND order_id = $2 AND line = $3",
         *key,
         supplier,

@@ -17,8 +17,9 @@ SELECT p.tenant_id, p.order_id, p.profile_id, i.package_code, coalesce(l.supplie
     coalesce((SELECT kind FROM supplier s WHERE s.code = coalesce(l.supplier, i.supplier)),
         coalesce(l.supplier, i.supplier)) AS kind,
     p.iccid, p.cancelled, p.refunded, p.held,
-    EXISTS (SELECT FROM void_request v WHERE v.tenant_id = p.tenant_id AND v.profile_id = p.profile_id
-        AND v.refund_id IS NULL AND v.outcome IS NULL OFFSET 0) AS voiding,
+    p.profile_id = ANY (ARRAY(SELECT v.profile_id FROM void_request v
+        WHERE v.tenant_id = p.tenant_id AND v.order_id = p.order_id
+        AND v.refund_id IS NULL AND v.outcome IS NULL)) AS voiding,
     p.plan_use_status = 'ENDED' AND p.esim_status IS DISTINCT FROM 'USED_UP' AS expired,
     coalesce((SELECT max(r.plan_no) FROM profile r WHERE r.tenant_id = p.tenant_id AND r.recharges = p.profile_id), 1)
         AS plans, o.version

@@ -23,6 +23,7 @@ from dealer_server.rules.refunds.refund import Part, Way
 from dealer_server.store.orders.save import VOID, save
 from dealer_server.store.suppliers import stock
 from dealer_server.store.webhooks import bodies, enqueue
+from dealer_server.store.webhooks import changes as told
 from esim_dealer.wire.envelope import encoder
 
 Key = tuple[int, int]  # tenant_id, and order_id or refund_id
@@ -323,9 +324,10 @@ async def settle(
     if not credits:
         return
     await pay_back(session, credits, now)
+    stored = {(before.tenant_id, before.order_id): before for before, _ in changes}
     latest = {(order.tenant_id, order.order_id): order for _, order in credited}
     latest |= {(after.tenant_id, after.order_id): after for before, after in changes if _lost_a_plan(before, after)}
-    await enqueue.order_changed(session, [(*key, order.version) for key, order in latest.items()], now)
+    await told.tell(session, [(stored[key], order) for key, order in latest.items()], data_keys, now)
     ids = await enqueue.delivery_ids(session, len(credited))
     events = []
     for delivery_id, (_, order) in zip(ids, credited, strict=True):

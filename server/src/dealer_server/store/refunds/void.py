@@ -5,7 +5,7 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
-from dealer_server.db.arrays import columns
+from dealer_server.db.arrays import batch, columns
 from dealer_server.db.connection import Connection
 from dealer_server.db.rows import as_values
 from dealer_server.db.session import Session
@@ -55,10 +55,10 @@ class Cancellations(NamedTuple):
 async def cancellations(session: Session | Connection, keys: Sequence[Key]) -> Cancellations:
     """The cancellations of these (tenant_id, order_id) that are not carried out."""
     rows = await session.fetch(
-        "SELECT v.profile_id, v.outcome FROM void_request v"
-        " JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id)"
-        " ON v.tenant_id = key.tenant_id AND v.order_id = key.order_id"
-        " WHERE v.refund_id IS NULL AND (v.outcome IS NULL OR v.outcome = 'REFUSED')",
+        f"SELECT v.* FROM {batch('key', tenant_id='bigint', order_id='bigint')} CROSS JOIN LATERAL"
+        " (SELECT profile_id, outcome FROM void_request v"
+        "  WHERE v.tenant_id = key.tenant_id AND v.order_id = key.order_id"
+        "  AND v.refund_id IS NULL AND (v.outcome IS NULL OR v.outcome = 'REFUSED') OFFSET 0) v",
         *columns(keys, 2),
     )
     return Cancellations(
@@ -119,7 +119,7 @@ def _recharged_iccid(order: Order, orders: Mapping[Key, Order]) -> str | None:
 
 _CLAIM_VOIDS = """
 WITH due AS (
-    SELECT tenant_id, profile_id FROM void_request WHERE supplier = $1 AND due_at <= $2 ORDER BY due_at LIMIT $5
+    SELECT ctid, tenant_id, profile_id FROM void_request WHERE supplier = $1 AND due_at <= $2 ORDER BY due_at LIMIT $5
     FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE void_request v SET due_at = $3, claim = $4, claims = claims + 1
@@ -127,7 +127,7 @@ FROM due LEFT JOIN LATERAL (
     SELECT unit_key, sku, planned_matching_id, supplier_ref, unit_ref FROM purchase p
     WHERE p.tenant_id = due.tenant_id AND p.profile_id = due.profile_id AND p.state = 'DONE' LIMIT 1
 ) bought ON true
-WHERE v.tenant_id = due.tenant_id AND v.profile_id = due.profile_id
+WHERE v.ctid = due.ctid
 RETURNING v.tenant_id, v.profile_id, v.order_id, v.line, v.refund_id, v.supplier, v.package_code, v.iccid,
     v.created_at, v.claims, coalesce(bought.unit_key, '') AS unit_key, coalesce(bought.sku, '') AS sku,
     bought.planned_matching_id AS matching_id, bought.supplier_ref, bought.unit_ref

@@ -48,7 +48,8 @@ class New(NamedTuple):
 class Claimed(NamedTuple):
     """A purchase taken for its next call. `was`: the state it was found in. `wanted`: its profile still waits for
     codes. `held`: a pending refund names it. `verdict`: what an operator found out, sealed. `recharges`: the eSIM that
-    it recharges; the fields of recharged_ are those of that eSIM, and of its purchase."""
+    it recharges; the fields of recharged_ are those of that eSIM, and of its purchase. `price`: what its dealer pays
+    for the unit, in `currency`. `margin_floor_basis_points`: the package's own."""
 
     tenant_id: int
     profile_id: int
@@ -85,6 +86,9 @@ class Claimed(NamedTuple):
     recharged_sku: str | None = None
     recharged_supplier_ref: str | None = None
     recharged_unit_ref: str | None = None
+    price: int = 0
+    currency: str = ""
+    margin_floor_basis_points: int | None = None
 
     @property
     def key(self) -> Key:
@@ -121,6 +125,15 @@ async def routes(session: Connection | Session, package_codes: Sequence[str]) ->
         hop = Hop(row["supplier"], row["sku"], row["cost"], row["cost_currency"])
         found.setdefault(row["package_code"], []).append(hop)
     return found
+
+
+async def margin_floors(connection: Connection, package_codes: Sequence[str]) -> dict[str, int]:
+    """The packages' own floors in basis points; those that follow the platform's setting are missing."""
+    rows = await connection.fetch(
+        "SELECT package_code, margin_floor_basis_points FROM route_terms WHERE package_code = ANY($1::text[])",
+        list(package_codes),
+    )
+    return {row["package_code"]: row["margin_floor_basis_points"] for row in rows}
 
 
 class PurchaseState(NamedTuple):
@@ -201,7 +214,7 @@ WITH due AS (
     WHERE supplier = $1 AND due_at <= $2 AND ($6 OR state <> 'PLANNED')
     ORDER BY due_at LIMIT $5 FOR NO KEY UPDATE SKIP LOCKED
 ), taken AS (
-    UPDATE purchase p SET state = 'SENT', due_at = $3, claim = $4, calls = calls + 1,
+    UPDATE purchase p SET state = 'SENT', due_at = $3, claim = $4, calls = calls + 1, told = false,
         unknown_since = CASE WHEN due.state = 'SENT' THEN coalesce(p.unknown_since, $2) ELSE p.unknown_since END
     FROM due WHERE p.tenant_id = due.tenant_id AND p.profile_id = due.profile_id AND p.position = due.position
     RETURNING p.*, due.state AS was
@@ -215,10 +228,12 @@ SELECT t.tenant_id, t.profile_id, t.position, t.order_id, t.line, t.unit_key, t.
     t.calls, t.failures,
     t.unknown_since, t.created_at, i.package_code, i.quantity, i.period_num, i.first_profile_id,
     p.lifecycle_status = 'PENDING' AND NOT p.failed AND NOT p.refunded AND NOT coalesce(e.cancelled, false) AS wanted,
-    p.held, (SELECT remark FROM orders o WHERE o.tenant_id = t.tenant_id AND o.order_id = t.order_id) AS remark,
+    p.held, o.remark, o.currency, i.price, f.margin_floor_basis_points,
     t.recharges, e.order_id AS recharged_order_id, e.iccid AS recharged_iccid, b.unit_key AS recharged_unit_key,
     b.sku AS recharged_sku, b.supplier_ref AS recharged_supplier_ref, b.unit_ref AS recharged_unit_ref
 FROM taken t JOIN order_item i USING (tenant_id, order_id, line) JOIN profile p USING (tenant_id, profile_id)
+JOIN orders o ON o.tenant_id = t.tenant_id AND o.order_id = t.order_id
+LEFT JOIN route_terms f ON f.package_code = i.package_code
 LEFT JOIN profile e ON e.tenant_id = t.tenant_id AND e.profile_id = t.recharges
 LEFT JOIN purchase b ON b.tenant_id = e.tenant_id AND b.profile_id = e.profile_id AND b.iccid = e.iccid
 """
@@ -280,7 +295,8 @@ async def held(session: Session, claim_id: int, keys: Sequence[Key]) -> set[Key]
 
 
 async def record(session: Session, answered: Sequence[Answered], now: datetime) -> None:
-    """Writes what calls left of purchases that are held, and closes the log of their calls."""
+    """Writes what calls left of purchases that are held, and closes the log of their calls. Its supplier is asked again
+    at once where it sent a message during the call, which may answer with what was so before."""
     await session.fetch(
         "WITH new AS (SELECT * FROM unnest($2::bigint[], $3::bigint[], $4::smallint[], $5::text[], $6::timestamptz[],"
         " $7::text[], $8::text[], $9::text[], $10::text[], $11::int[], $12::timestamptz[], $13::text[], $14::text[],"
@@ -291,7 +307,9 @@ async def record(session: Session, answered: Sequence[Answered], now: datetime) 
         " FROM new JOIN purchase p USING (tenant_id, profile_id, position)"
         " WHERE c.tenant_id = p.tenant_id AND c.profile_id = p.profile_id AND c.position = p.position"
         " AND c.number = p.calls)"
-        " UPDATE purchase p SET state = new.state, due_at = new.due_at, step = coalesce(new.step, p.step),"
+        " UPDATE purchase p SET state = new.state,"
+        " due_at = CASE WHEN p.told AND new.state IN ('PENDING', 'UNKNOWN') THEN $1 ELSE new.due_at END,"
+        " step = coalesce(new.step, p.step),"
         " supplier_ref = coalesce(new.supplier_ref, p.supplier_ref), unit_ref = coalesce(new.unit_ref, p.unit_ref),"
         " iccid = new.iccid, failures = new.failures, unknown_since = new.unknown_since, reason = new.reason,"
         " claim = NULL, verdict = new.verdict, cost = coalesce(new.cost, p.cost),"
@@ -324,15 +342,17 @@ async def record(session: Session, answered: Sequence[Answered], now: datetime) 
 
 async def make_due_by_name(session: Connection | Session, supplier: str, names: Sequence[str], now: datetime) -> int:
     """Purchases and delivered eSIMs with these supplier_refs, unit_keys, unit_refs or ICCIDs are due now: their
-    supplier sent a message about them. An ICCID names the live eSIM, else the newest. How many there are."""
+    supplier sent a message about them. One that is being asked about is due once the answer is recorded. An ICCID names
+    the live eSIM, else the newest. How many there are."""
     rows = await session.fetch(
         "WITH found AS (SELECT tenant_id, profile_id, position FROM purchase WHERE supplier = $1"
         "  AND (supplier_ref = ANY($2::text[]) OR unit_key = ANY($2::text[]) OR unit_ref = ANY($2::text[]))"
         "  UNION SELECT b.tenant_id, b.profile_id, b.position FROM unnest($2::text[]) AS key(iccid)"
         f"  JOIN LATERAL ({OF_SUPPLIER}) l ON true"
         "  JOIN purchase b ON b.tenant_id = l.tenant_id AND b.profile_id = l.profile_id AND b.iccid = l.iccid"
-        "), due_purchases AS (UPDATE purchase p SET due_at = $3 FROM found f WHERE p.tenant_id = f.tenant_id"
-        "  AND p.profile_id = f.profile_id AND p.position = f.position AND p.state IN ('PENDING', 'UNKNOWN')"
+        "), due_purchases AS (UPDATE purchase p SET told = p.state = 'SENT',"
+        "  due_at = CASE WHEN p.state = 'SENT' THEN p.due_at ELSE $3 END FROM found f WHERE p.tenant_id = f.tenant_id"
+        "  AND p.profile_id = f.profile_id AND p.position = f.position AND p.state IN ('SENT', 'PENDING', 'UNKNOWN')"
         "), due_profiles AS (UPDATE profile_life l SET due_at = $3 FROM found f WHERE l.tenant_id = f.tenant_id"
         "  AND l.profile_id = f.profile_id AND l.supplier = $1 AND l.due_at IS NOT NULL)"
         " SELECT count(*) AS named FROM found",

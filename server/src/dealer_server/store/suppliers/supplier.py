@@ -63,8 +63,24 @@ async def load(connection: Connection | Session, keys: DataKeys) -> list[Supplie
     ]
 
 
+async def lock(connection: Connection, keys: DataKeys, code: str) -> Supplier | None:
+    """One supplier, locked until the transaction ends; None: there is none."""
+    row = await connection.fetchrow(
+        f"SELECT {columns_of(Supplier)} FROM supplier WHERE code = $1 FOR NO KEY UPDATE", code
+    )
+    if row is None:
+        return None
+    sealed = Supplier(**row)
+    return sealed._replace(settings=keys.open(sealed.settings, supplier_context(code)))
+
+
 async def codes(connection: Connection | Session) -> list[str]:
     return [row["code"] for row in await connection.fetch("SELECT code FROM supplier ORDER BY code")]
+
+
+async def kinds(connection: Connection) -> dict[str, str]:
+    """The kind of each supplier, by its code."""
+    return {row["code"]: row["kind"] for row in await connection.fetch("SELECT code, kind FROM supplier")}
 
 
 async def version(connection: Connection | Session) -> str:
@@ -85,6 +101,40 @@ async def put(connection: Connection, keys: DataKeys, code: str, kind: str, sett
         keys.seal(settings, supplier_context(code)),
         token,
     )
+
+
+async def add(connection: Connection, keys: DataKeys, code: str, kind: str, settings: bytes, token: str) -> bool:
+    """False, and nothing is written, where there is one of this code."""
+    rows = await connection.fetch(
+        "INSERT INTO supplier (code, kind, settings, event_token) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"
+        " RETURNING 1",
+        *(code, kind, keys.seal(settings, supplier_context(code)), token),
+    )
+    return bool(rows)
+
+
+async def remove(connection: Connection, code: str) -> None:
+    """Lock it first, and see that it is not `used`."""
+    await connection.execute("DELETE FROM supplier_health WHERE code = $1", code)
+    await connection.execute("DELETE FROM supplier WHERE code = $1", code)
+
+
+async def use_of(connection: Connection, code: str) -> str | None:
+    """What stands in the way of its removal; None: nothing was ever bought or planned there."""
+    [row] = await connection.fetch(
+        "SELECT EXISTS (SELECT FROM purchase WHERE supplier = $1)"
+        "  OR EXISTS (SELECT FROM order_item WHERE supplier = $1 AND due_at IS NOT NULL) AS purchases,"
+        " EXISTS (SELECT FROM iccid_range WHERE supplier = $1) AS iccids,"
+        " (SELECT min(package_code) FROM route WHERE supplier = $1) AS routed,"
+        " (SELECT min(package_code) FROM package WHERE document ->> 'supplier' = $1"
+        "  OR document ->> 'fallback' = $1) AS sold",
+        code,
+    )
+    if row["routed"] or row["sold"]:
+        return f"package {row['routed'] or row['sold']} is routed to it"
+    if row["iccids"]:
+        return "ICCIDs are loaded for it"
+    return "eSIMs were bought there, or are to be" if row["purchases"] else None
 
 
 async def set_status(connection: Connection, code: str, status: str) -> bool:
@@ -115,14 +165,16 @@ async def pause(session: Session, code: str, reason: str) -> bool:
 
 async def put_health(
     connection: Connection, code: str, up: bool, detail: str, balance: int | None, currency: str | None, now: datetime
-) -> None:
-    """Writes the result of the last health check; nothing for a supplier that was removed."""
-    await connection.execute(
+) -> datetime | None:
+    """Writes the result of the last health check; gives since when it has been the same. None, and nothing is written,
+    for a supplier that was removed."""
+    return await connection.fetchval(
         "INSERT INTO supplier_health AS h (code, up, since, asked_at, detail, balance, currency)"
         " SELECT code, $2, $6, $6, $3, $4, $5 FROM supplier WHERE code = $1"
         " ON CONFLICT (code) DO UPDATE SET up = excluded.up, asked_at = excluded.asked_at, detail = excluded.detail,"
         "  balance = excluded.balance, currency = excluded.currency,"
-        "  since = CASE WHEN h.up = excluded.up THEN h.since ELSE excluded.since END",
+        "  since = CASE WHEN h.up = excluded.up THEN h.since ELSE excluded.since END"
+        " RETURNING since",
         *(code, up, detail, balance, currency, now),
     )
 
@@ -130,9 +182,21 @@ async def put_health(
 async def set_route(connection: Connection, package_code: str, hops: Sequence[Hop]) -> None:
     await connection.execute("DELETE FROM route WHERE package_code = $1", package_code)
     await connection.executemany(
-        "INSERT INTO route (package_code, position, supplier, sku, cost, cost_currency)"
-        " VALUES ($1, $2, $3, $4, $5, $6)",
+        "INSERT INTO route (package_code, position, supplier, sku, cost, cost_currency, agreed_cost)"
+        " VALUES ($1, $2, $3, $4, $5, $6, $5)",
         [(package_code, position, *hop) for position, hop in enumerate(hops)],
+    )
+
+
+async def set_margin_floor(connection: Connection, package_code: str, basis_points: int | None) -> None:
+    """What of the price a purchase of this package must leave; None: what the platform's setting says."""
+    if basis_points is None:
+        await connection.execute("DELETE FROM route_terms WHERE package_code = $1", package_code)
+        return
+    await connection.execute(
+        "INSERT INTO route_terms (package_code, margin_floor_basis_points) VALUES ($1, $2)"
+        " ON CONFLICT (package_code) DO UPDATE SET margin_floor_basis_points = $2",
+        *(package_code, basis_points),
     )
 
 

@@ -2,16 +2,20 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from dealer_server.db.connection import Connection
 from dealer_server.db.rows import as_values
 from dealer_server.rules.orders.pricing import OwnPrice, PriceList
+from esim_dealer.wire.vocabulary import Scope
+
+RtFace = Literal["off", "signed", "access-code"]
+"""Whether a dealer's clients of the RT family are let in: not at all, signed, or by AppKey and address alone."""
 
 
 class Access(NamedTuple):
     """What authenticating and pricing a dealer's calls needs, with sealed secrets. Processes cache it until it
-    changes."""
+    changes. `key_ip_allow`: of the AppKey, within `ip_allow` of the dealer."""
 
     tenant_id: int
     app_key: str
@@ -24,6 +28,9 @@ class Access(NamedTuple):
     previous_secret: bytes | None
     previous_until: datetime | None
     prices: PriceList
+    scopes: tuple[Scope, ...]
+    key_ip_allow: tuple[str, ...]
+    rt_face: RtFace
 
 
 class Tenant(NamedTuple):
@@ -40,11 +47,14 @@ class Tenant(NamedTuple):
     qps: int
     ip_allow: list[str]
     markup_basis_points: int
+    edits_ip_allow: bool
+    manages_keys: bool
+    rt_face: RtFace
     app_key: str
     credential_status: str
 
 
-_PRICES = """w.currency, t.markup_basis_points, t.markup_updated_at,
+_PRICES = """w.currency, t.markup_basis_points, t.markup_updated_at, t.price_list_id,
     (SELECT array_agg((p.package_code, p.price, p.updated_at) ORDER BY p.package_code)
         FROM price p WHERE p.tenant_id = t.tenant_id) AS prices"""
 
@@ -52,7 +62,8 @@ _PRICES = """w.currency, t.markup_basis_points, t.markup_updated_at,
 async def load_access(connection: Connection, app_key: str) -> Access | None:
     row = await connection.fetchrow(
         "SELECT t.tenant_id, c.app_key, t.name, t.status = 'ACTIVE' AND c.status = 'ACTIVE' AS active, t.qps,"
-        f" t.ip_allow, c.secret_version, c.sealed_secret, c.previous_secret, c.previous_until, {_PRICES}"
+        f" t.ip_allow, c.secret_version, c.sealed_secret, c.previous_secret, c.previous_until, {_PRICES},"
+        " c.scopes, c.ip_allow AS key_ip_allow, t.rt_face"
         " FROM credential c JOIN tenant t USING (tenant_id) JOIN wallet w USING (tenant_id) WHERE c.app_key = $1",
         app_key,
     )
@@ -60,7 +71,9 @@ async def load_access(connection: Connection, app_key: str) -> Access | None:
         return None
     columns = dict(row)
     prices = _price_list(columns)
-    return Access(**columns | {"ip_allow": tuple(columns["ip_allow"]), "prices": prices})
+    for name in ("ip_allow", "scopes", "key_ip_allow"):
+        columns[name] = tuple(columns[name])
+    return Access(**columns, prices=prices)
 
 
 async def load_prices(connection: Connection, tenant_id: int) -> PriceList:
@@ -78,65 +91,31 @@ def _price_list(columns: dict[str, Any]) -> PriceList:
         currency=columns.pop("currency"),
         markup_basis_points=columns.pop("markup_basis_points"),
         markup_updated_at=columns.pop("markup_updated_at"),
+        price_list_id=columns.pop("price_list_id"),
         single=tuple((code, OwnPrice(price, at)) for code, price, at in columns.pop("prices") or ()),
     )
+
+
+async def active_prices(
+    connection: Connection, package_codes: Sequence[str], price_list_id: int | None = None
+) -> dict[int, PriceList]:
+    """The prices of every active dealer, or of those who have a price list; of own prices those of these packages."""
+    rows = await connection.fetch(
+        "SELECT t.tenant_id, w.currency, t.markup_basis_points, t.markup_updated_at, t.price_list_id,"
+        " (SELECT array_agg((p.package_code, p.price, p.updated_at) ORDER BY p.package_code) FROM price p"
+        "  WHERE p.tenant_id = t.tenant_id AND p.package_code = ANY($1::text[])) AS prices"
+        " FROM tenant t JOIN wallet w USING (tenant_id) WHERE t.status = 'ACTIVE'"
+        " AND ($2::bigint IS NULL OR t.price_list_id = $2) ORDER BY t.tenant_id",
+        package_codes,
+        price_list_id,
+    )
+    columns = [dict(row) for row in rows]
+    return {row.pop("tenant_id"): _price_list(row) for row in columns}
 
 
 async def create(connection: Connection, name: str, qps: int) -> int:
     sql = "INSERT INTO tenant (name, qps) VALUES ($1, $2) RETURNING tenant_id"
     return await connection.fetchval(sql, name, qps) or 0
-
-
-async def add_credential(connection: Connection, tenant_id: int, app_key: str, sealed_secret: bytes) -> None:
-    await connection.execute(
-        "INSERT INTO credential (app_key, tenant_id, sealed_secret) VALUES ($1, $2, $3)",
-        app_key,
-        tenant_id,
-        sealed_secret,
-    )
-
-
-async def reset_secret(
-    connection: Connection, app_key: str, tenant_id: int, version: int, sealed: bytes, overlap_until: datetime
-) -> bool:
-    """Replaces the secret of version - 1; the old one still authenticates calls until `overlap_until`."""
-    done = await connection.execute(
-        "UPDATE credential SET previous_secret = sealed_secret, previous_until = $5, sealed_secret = $4,"
-        " secret_version = $3 WHERE app_key = $1 AND tenant_id = $2 AND secret_version = $3 - 1",
-        app_key,
-        tenant_id,
-        version,
-        sealed,
-        overlap_until,
-    )
-    return done == "UPDATE 1"
-
-
-async def set_credential_status(connection: Connection, app_key: str, status: str) -> tuple[int, str] | None:
-    """(tenant_id, status before) of the credential, or None."""
-    row = await connection.fetchrow(
-        "UPDATE credential SET status = $2 FROM (SELECT status FROM credential WHERE app_key = $1 FOR UPDATE) before"
-        " WHERE app_key = $1 RETURNING tenant_id, before.status",
-        app_key,
-        status,
-    )
-    return (row["tenant_id"], row["status"]) if row else None
-
-
-async def sealed_secret(connection: Connection, app_key: str) -> tuple[int, int, bytes] | None:
-    """(tenant_id, secret_version, sealed secret) of a credential."""
-    row = await connection.fetchrow(
-        "SELECT tenant_id, secret_version, sealed_secret FROM credential WHERE app_key = $1", app_key
-    )
-    return (row["tenant_id"], row["secret_version"], row["sealed_secret"]) if row else None
-
-
-async def lock_credential(connection: Connection, app_key: str) -> tuple[int, int] | None:
-    """(tenant_id, secret_version) of a credential, locked until the transaction ends."""
-    row = await connection.fetchrow(
-        "SELECT tenant_id, secret_version FROM credential WHERE app_key = $1 FOR UPDATE", app_key
-    )
-    return (row["tenant_id"], row["secret_version"]) if row else None
 
 
 async def update(
@@ -148,11 +127,16 @@ async def update(
     qps: int | None,
     ip_allow: Sequence[str] | None,
     markup_basis_points: int | None,
+    edits_ip_allow: bool | None,
+    manages_keys: bool | None,
+    rt_face: RtFace | None,
 ) -> bool:
     done = await connection.execute(
         "UPDATE tenant SET name = coalesce($2, name), status = coalesce($3, status), qps = coalesce($4, qps),"
         " ip_allow = coalesce($5::text[], ip_allow), markup_basis_points = coalesce($6, markup_basis_points),"
-        " markup_updated_at = CASE WHEN $6 <> markup_basis_points THEN now() ELSE markup_updated_at END"
+        " markup_updated_at = CASE WHEN $6 <> markup_basis_points THEN now() ELSE markup_updated_at END,"
+        " edits_ip_allow = coalesce($7, edits_ip_allow), manages_keys = coalesce($8, manages_keys),"
+        " rt_face = coalesce($9, rt_face)"
         " WHERE tenant_id = $1",
         tenant_id,
         name,
@@ -160,6 +144,9 @@ async def update(
         qps,
         ip_allow,
         markup_basis_points,
+        edits_ip_allow,
+        manages_keys,
+        rt_face,
     )
     return done == "UPDATE 1"
 
@@ -203,7 +190,9 @@ async def prices(connection: Connection, tenant_id: int, package_codes: Sequence
 async def listed(connection: Connection, tenant_id: int | None = None) -> list[Tenant]:
     rows = await connection.fetch(
         "SELECT t.tenant_id, t.name, t.status, w.currency, w.balance, w.credit_limit, w.low_balance_threshold,"
-        " w.frozen, t.qps, t.ip_allow, t.markup_basis_points, c.app_key, c.status AS credential_status"
+        " w.frozen, t.qps, t.ip_allow, t.markup_basis_points, t.edits_ip_allow, t.manages_keys,"
+        " t.rt_face,"
+        " c.app_key, c.status AS credential_status"
         " FROM tenant t JOIN wallet w USING (tenant_id) JOIN credential c USING (tenant_id)"
         " WHERE $1::bigint IS NULL OR t.tenant_id = $1"
         " ORDER BY t.tenant_id, c.created_at",

@@ -67,10 +67,11 @@ WITH batch AS (
     SELECT * FROM unnest($1::bigint[], $2::text[], $3::bool[], $4::int[], $5::bool[])
         AS batch(tenant_id, url, succeeded, failures, gone)
 ), changing AS (
-    SELECT e.tenant_id, e.consecutive_failures AS before, batch.succeeded, batch.gone,
+    SELECT e.tenant_id, e.consecutive_failures AS before, batch.succeeded, batch.gone, batch.url,
         CASE WHEN batch.succeeded AND e.consecutive_failures < {BREAKER_FAILURES} THEN batch.failures
             ELSE e.consecutive_failures + batch.failures END AS after
-    FROM batch JOIN webhook_endpoint e ON e.tenant_id = batch.tenant_id AND e.url = batch.url AND e.state = 'ACTIVE'
+    FROM batch JOIN webhook_endpoint e ON e.tenant_id = batch.tenant_id
+        AND ((e.url, e.state) = (batch.url, 'ACTIVE') OR (e.rt_url, e.rt_state) = (batch.url, 'ACTIVE'))
     WHERE batch.failures > 0 OR {success_counts("$7")}
     ORDER BY e.tenant_id FOR NO KEY UPDATE OF e
 )
@@ -78,9 +79,11 @@ UPDATE webhook_endpoint e SET consecutive_failures = changing.after,
     last_success_at = CASE WHEN changing.succeeded THEN $6 ELSE e.last_success_at END,
     probe_at = CASE WHEN changing.before < {BREAKER_FAILURES} AND changing.after >= {BREAKER_FAILURES} THEN $8
         ELSE e.probe_at END,
-    state = CASE WHEN changing.gone THEN 'DISABLED' ELSE e.state END
+    state = CASE WHEN changing.gone AND e.url = changing.url THEN 'DISABLED' ELSE e.state END,
+    rt_state = CASE WHEN changing.gone AND e.rt_url = changing.url THEN 'DISABLED' ELSE e.rt_state END
 FROM changing WHERE e.tenant_id = changing.tenant_id
-RETURNING e.tenant_id, e.state, changing.before AS failures_before, changing.after AS failures, changing.succeeded
+RETURNING e.tenant_id, CASE WHEN changing.gone THEN 'DISABLED' ELSE 'ACTIVE' END AS state,
+    changing.before AS failures_before, changing.after AS failures, changing.succeeded
 """
 
 
@@ -89,9 +92,23 @@ async def record(session: Session, batch: Sequence[EndpointResults], now: dateti
 
     An endpoint whose URL has changed since is left alone.
     """
-    columns = [list(column) for column in zip(*batch, strict=True)]
-    changes = await session.fetch(_RECORD, *columns, now, now - SUCCESS_PRECISION, now + PROBE_INTERVAL)
-    return [EndpointChange(**row) for row in changes]
+    changes: list[EndpointChange] = []
+    for results in _once_each(batch):
+        columns = [list(column) for column in zip(*results, strict=True)]
+        rows = await session.fetch(_RECORD, *columns, now, now - SUCCESS_PRECISION, now + PROBE_INTERVAL)
+        changes += [EndpointChange(**row) for row in rows]
+    return changes
+
+
+def _once_each(batch: Sequence[EndpointResults]) -> list[list[EndpointResults]]:
+    """The results in lists in which each tenant stands once: one with two receivers has results of both."""
+    lists: list[dict[int, EndpointResults]] = []
+    for result in batch:
+        free = next((found for found in lists if result.tenant_id not in found), None)
+        if free is None:
+            lists.append(free := {})
+        free[result.tenant_id] = result
+    return [list(found.values()) for found in lists]
 
 
 _SPREAD = """

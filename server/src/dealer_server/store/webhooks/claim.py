@@ -8,8 +8,9 @@ from dealer_server.db.arrays import batch
 from dealer_server.db.rows import columns_of, fields_of
 from dealer_server.db.session import Session
 from dealer_server.store.webhooks.circuit_breaker import BREAKER_FAILURES
+from dealer_server.store.webhooks.dialects import any_active, state_of, url_of
 from dealer_server.store.webhooks.order_queue import UNFINISHED, Key
-from dealer_server.store.webhooks.signer import NEWEST_FIRST, Signer
+from dealer_server.store.webhooks.signer import SIGNER_FIRST, Signer
 from esim_dealer.wire.vocabulary import DeliveryTrigger, EventType
 
 
@@ -46,6 +47,7 @@ class Claimed(NamedTuple):
     delivered_before: bool  # then it is a resend
     deliverable_since: datetime  # when the order changed; for an update that was held back, when it may go
     profiles: int
+    standard_headers: bool = False  # whether it carries those of standard-webhooks too
 
 
 class Frozen(NamedTuple):
@@ -82,7 +84,7 @@ SELECT waiting.tenant_id, cap, CASE WHEN cap > 0 THEN (
         SELECT count(*) FROM webhook_delivery d WHERE d.tenant_id = waiting.tenant_id AND d.state = 'IN_FLIGHT'
     ) ELSE 0 END AS in_flight, {columns_of(Signer, "tenant_id", table="signer")}
 FROM (
-    SELECT visited.tenant_id, CASE WHEN endpoint.state = 'ACTIVE' AND EXISTS (SELECT FROM webhook_delivery d
+    SELECT visited.tenant_id, CASE WHEN {any_active("endpoint")} AND EXISTS (SELECT FROM webhook_delivery d
             WHERE d.tenant_id = visited.tenant_id AND d.state IN ('READY', 'RETRY') AND d.due_at <= $3 OFFSET 0)
         THEN CASE WHEN consecutive_failures < {BREAKER_FAILURES} THEN cap_in_flight
                 WHEN probe_at IS NULL OR probe_at <= $3 THEN 1
@@ -91,7 +93,7 @@ FROM (
         ELSE 0 END AS cap
     FROM visited LEFT JOIN webhook_endpoint endpoint USING (tenant_id) OFFSET 0
 ) waiting LEFT JOIN LATERAL (
-    SELECT * FROM credential WHERE cap > 0 AND tenant_id = waiting.tenant_id ORDER BY {NEWEST_FIRST} LIMIT 1
+    SELECT * FROM credential WHERE cap > 0 AND tenant_id = waiting.tenant_id ORDER BY {SIGNER_FIRST} LIMIT 1
 ) signer ON true
 """
 _SIGNER = fields_of(Signer, "tenant_id")
@@ -117,15 +119,17 @@ async def tenants_waiting(session: Session, after: int, limit: int, now: datetim
 # flight. The unique index webhook_one_in_flight_per_order enforces the latter.
 _CLAIM = f"""
 SELECT due.tenant_id, due.delivery_id, due.order_id, due.event_type, due.trigger, due.order_version, due.attempt_count,
-    due.body, endpoint.url, endpoint.consecutive_failures >= {BREAKER_FAILURES} AS breaker_open,
+    due.body, {url_of("due", "endpoint")} AS url, endpoint.standard_headers,
+    endpoint.consecutive_failures >= {BREAKER_FAILURES} AS breaker_open,
     due.delivered_at IS NOT NULL AS delivered_before, greatest(due.created_at, due.not_before) AS deliverable_since,
     (SELECT sum(quantity) FROM order_item item WHERE item.tenant_id = due.tenant_id AND item.order_id = due.order_id)
         AS profiles
 FROM unnest($1::bigint[], $2::int[]) AS share(tenant_id, size)
-JOIN webhook_endpoint endpoint ON endpoint.tenant_id = share.tenant_id AND endpoint.state = 'ACTIVE'
+JOIN webhook_endpoint endpoint ON endpoint.tenant_id = share.tenant_id AND {any_active("endpoint")}
 CROSS JOIN LATERAL (
     SELECT d.* FROM webhook_delivery d
     WHERE d.tenant_id = share.tenant_id AND d.state IN ('READY', 'RETRY') AND d.due_at <= $3
+        AND {state_of("d", "endpoint")} = 'ACTIVE'
         AND NOT EXISTS (SELECT FROM webhook_delivery other
             WHERE other.tenant_id = d.tenant_id AND other.order_id = d.order_id AND other.{UNFINISHED}
             AND (other.state = 'IN_FLIGHT' OR other.state IN ('READY', 'RETRY')

@@ -16,7 +16,8 @@ from esim_dealer.wire.vocabulary import ChangeHint
 USAGE_INTERVAL = timedelta(minutes=15)
 
 # A new update is WAITING if its order has another unfinished delivery; one in RETRY counts only if it is an update too,
-# which the new one supersedes. Returns the orders for which the latter is to be done.
+# which the new one supersedes. Returns the orders for which the latter is to be done, and those whose dealers also get
+# events in the RT family's dialect.
 # Deliveries are looked up by order and written by their primary key: a statement that joined by state would compare
 # every change with the waiting updates of all dealers, as soon as the statistics say that there are few.
 _ENQUEUE = f"""
@@ -55,7 +56,12 @@ WITH change AS MATERIALIZED (
         FROM change WHERE unattempted IS NULL
     ) fresh
 )
-SELECT tenant_id, order_id FROM change WHERE unattempted IS NULL AND failed_before AND NOT busy
+SELECT tenant_id, order_id, supersedes, in_rt FROM (
+    SELECT tenant_id, order_id, coalesce(unattempted IS NULL AND failed_before AND NOT busy, false) AS supersedes,
+        EXISTS (SELECT FROM webhook_endpoint endpoint WHERE endpoint.tenant_id = change.tenant_id
+            AND endpoint.rt_state = 'ACTIVE' OFFSET 0) AS in_rt
+    FROM change
+) told WHERE supersedes OR in_rt
 """
 
 
@@ -65,20 +71,22 @@ async def order_changed(
     now: datetime,
     only_usage: Collection[Key] = (),
     usage_interval: timedelta = USAGE_INTERVAL,
-) -> None:
+) -> Collection[Key]:
     """Enqueues one DELIVERY_UPDATED for each changed order, given as (tenant_id, order_id, version).
 
     Call it once in a transaction, with all its changes, after the orders' rows were locked and written. A change merges
     into the order's update that was never attempted, if there is one: a body is frozen at the first attempt and shows
     the order as it is then. Without an active endpoint the delivery is SKIPPED. For orders in `only_usage`, where only
     usage changed and no threshold was crossed (rules/lifecycle/usage.py), one update goes out per `usage_interval`.
+
+    Gives the orders whose dealers also get events in the RT family's dialect, for store/webhooks/changes.py.
     """
     if not changes:
-        return
+        return ()
     latest = {(tenant_id, order_id): version for tenant_id, order_id, version in changes}
     keys = list(latest)
     await lock_unfinished(connection, keys)
-    superseding = await connection.fetch(
+    told = await connection.fetch(
         _ENQUEUE,
         [key[0] for key in keys],
         [key[1] for key in keys],
@@ -87,8 +95,9 @@ async def order_changed(
         now,
         usage_interval,
     )
-    if superseding:
-        await make_next_ready(connection, [(row["tenant_id"], row["order_id"]) for row in superseding], now)
+    if superseding := [(row["tenant_id"], row["order_id"]) for row in told if row["supersedes"]]:
+        await make_next_ready(connection, superseding, now)
+    return {(row["tenant_id"], row["order_id"]) for row in told if row["in_rt"]}
 
 
 _CREDITED = f"""

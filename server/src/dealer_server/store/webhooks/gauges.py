@@ -12,6 +12,7 @@ SELECT (SELECT coalesce(max(extract(epoch FROM $1 - due.due_at)), 0)::float FROM
         WHERE e.state = 'ACTIVE' AND e.consecutive_failures < {BREAKER_FAILURES}) AS oldest_due_seconds,
     (SELECT count(*) FROM webhook_endpoint WHERE state = 'ACTIVE' AND consecutive_failures >= {BREAKER_FAILURES})
         AS breakers_open,
+    (SELECT count(*) FROM webhook_endpoint WHERE state = 'ACTIVE') AS endpoints_active,
     (SELECT count(*) FROM webhook_endpoint WHERE state = 'DISABLED') AS endpoints_disabled,
     (SELECT count(*) FROM webhook_delivery WHERE state = 'IN_FLIGHT') AS in_flight,
     (SELECT count(*) FROM webhook_delivery WHERE state = 'FAILED') AS failed,

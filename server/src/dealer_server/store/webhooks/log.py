@@ -6,6 +6,7 @@ from typing import NamedTuple, get_args
 
 from dealer_server.db.connection import Connection
 from dealer_server.store.orders.listing import Window
+from dealer_server.store.webhooks.dialects import RT
 from esim_dealer.wire.vocabulary import AttemptError, ChangeHint, DeliveryState, DeliveryTrigger, EventType
 
 MOST_COUNTED = 10_000  # counting a million rows would cost more than the page of fifty that shows the count
@@ -43,10 +44,11 @@ class Filter(NamedTuple):
     """Deliveries that match all conditions given; created at `start` or later, and before `end`."""
 
     order_id: int | None = None
-    event_type: EventType | None = None
+    event_type: str | None = None
     states: tuple[DeliveryState, ...] = ()
     start: datetime | None = None
     end: datetime | None = None
+    own_only: bool = False  # not those in the RT family's dialect
 
 
 class Failures(NamedTuple):
@@ -82,7 +84,8 @@ def where(filter: Filter) -> str:
         (filter.end, "created_at < $5", "$5::timestamptz IS NULL"),
     )
     matching = " AND ".join(absent if value is None else given for value, given, absent in conditions)
-    return f"tenant_id = $1{states} AND {matching}"
+    own = f" AND NOT starts_with(event_type, '{RT}')" if filter.own_only else ""
+    return f"tenant_id = $1{states} AND {matching}{own}"
 
 
 def arguments(tenant_id: int, filter: Filter) -> tuple[object, ...]:

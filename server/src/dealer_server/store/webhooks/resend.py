@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from dealer_server.db.connection import Connection
 from dealer_server.db.session import Session
 from dealer_server.store.webhooks import log
+from dealer_server.store.webhooks.dialects import any_active
 from dealer_server.store.webhooks.log import Filter
 from dealer_server.store.webhooks.order_queue import UNFINISHED, lock_unfinished, make_next_ready
 from esim_dealer.wire.vocabulary import DeliveryState, EventType
@@ -159,7 +160,7 @@ async def capacity(session: Session, tenant_id: int) -> int:
         "SELECT greatest(cap_in_flight / 2, 1) - (SELECT count(*) FROM webhook_delivery d"
         f" WHERE d.tenant_id = e.tenant_id AND d.{UNFINISHED} AND d.trigger IN ('RESEND', 'SYNC')"
         "   AND d.state <> 'RETRY') AS capacity"
-        " FROM webhook_endpoint e WHERE tenant_id = $1 AND state = 'ACTIVE'",
+        f" FROM webhook_endpoint e WHERE tenant_id = $1 AND {any_active('e')}",
         tenant_id,
     )
     return max(rows[0]["capacity"], 0) if rows else 0

@@ -1,4 +1,4 @@
-"""Which credential signs a tenant's webhooks? The newest active one."""
+"""Which credential signs a tenant's webhooks? The chosen one while it is active, else the oldest active."""
 
 from datetime import datetime
 from typing import NamedTuple
@@ -18,12 +18,12 @@ class Signer(NamedTuple):
     previous_until: datetime | None
 
 
-NEWEST_FIRST = "status = 'ACTIVE' DESC, created_at DESC"
+SIGNER_FIRST = "status = 'ACTIVE' DESC, signs_webhooks DESC, created_at"
 
 
 async def load(connection: Connection, tenant_id: int) -> Signer | None:
     """None for a tenant without a credential."""
     row = await connection.fetchrow(
-        f"SELECT {columns_of(Signer)} FROM credential WHERE tenant_id = $1 ORDER BY {NEWEST_FIRST} LIMIT 1", tenant_id
+        f"SELECT {columns_of(Signer)} FROM credential WHERE tenant_id = $1 ORDER BY {SIGNER_FIRST} LIMIT 1", tenant_id
     )
     return Signer(**row) if row else None

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from dealer_server.db.connection import Connection
 from dealer_server.db.session import Session
+from dealer_server.store.webhooks.dialects import state_of
 from dealer_server.store.webhooks.order_queue import UNFINISHED
 from esim_dealer.wire.vocabulary import DeliveryTrigger
 
@@ -33,14 +34,17 @@ async def expired_leases(session: Session, now: datetime, limit: int) -> list[Ex
     return [ExpiredLease(**row) for row in leases]
 
 
+# Deliveries for a receiver that was removed are skipped with its removal: of those of the RT family's dialect only a
+# disabled one is looked for, as few dealers have any.
 _SKIP = f"""
 WITH pending AS (
     SELECT d.tenant_id, d.delivery_id FROM webhook_endpoint e CROSS JOIN LATERAL (
         SELECT * FROM webhook_delivery d
         WHERE d.tenant_id = e.tenant_id AND d.{UNFINISHED} AND d.state <> 'IN_FLIGHT'
+            AND {state_of("d", "e")} <> 'ACTIVE'
         LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED
     ) d
-    WHERE e.state <> 'ACTIVE' AND ($3::bigint IS NULL OR e.tenant_id = $3)
+    WHERE CASE WHEN $3::bigint IS NULL THEN e.state <> 'ACTIVE' OR e.rt_state = 'DISABLED' ELSE e.tenant_id = $3 END
     LIMIT $2
 )
 UPDATE webhook_delivery d SET state = CASE WHEN d.delivered_at IS NULL THEN 'SKIPPED' ELSE 'DELIVERED' END,

@@ -68,7 +68,7 @@ class Es2PlusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     functionRequesterIdentifier. smdp_address: the host that phones download from. notification_table: what its
     notificationPointIds mean, by a vendor's name or as {"3": "DOWNLOAD"}. send_profile_type: downloadOrder names the
     profile type besides the ICCID. vendor_profile_status: it has getProfileStatus. Raises ValueError, whose one line
-    names the setting and no secret.
+    names the settings and no secret.
     """
 
     base_url: str
@@ -87,9 +87,8 @@ class Es2PlusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     read_seconds: float = 10.0
 
     def __post_init__(self) -> None:
-        for wrong, line in _CHECKS:
-            if wrong(self):
-                raise ValueError(line)
+        if lines := [line for wrong, line in _CHECKS if wrong(self)]:
+            raise ValueError("; ".join(lines))
 
     def __repr__(self) -> str:
         return f"Es2PlusSettings(base_url={self.base_url!r})"  # the key stays out of logs

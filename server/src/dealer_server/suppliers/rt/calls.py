@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from dealer_server.rules.access import access
+from dealer_server.suppliers.connecting import why_unreached
 from dealer_server.suppliers.rate_limiter import RateLimiter
 from dealer_server.suppliers.rt import parsing
 from dealer_server.suppliers.rt.parsing import RtAnswer
@@ -41,7 +42,10 @@ class RtSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
     sender_ips: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        access.networks(self.sender_ips)
+        try:
+            access.networks(self.sender_ips)
+        except ValueError as error:
+            raise ValueError(f"senderIps must be addresses or networks: {error}") from None
 
     def __repr__(self) -> str:
         return f"RtSettings(base_url={self.base_url!r})"
@@ -82,7 +86,7 @@ class Calls:
         except NoAnswer as error:
             raise NoAnswer(f"{operation}: {error}") from None
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise NotSent(f"{operation}: {type(error).__name__}") from None
+            raise NotSent(f"{operation}: {why_unreached(error)}") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise NoAnswer(f"{operation}: {type(error).__name__}") from None
 

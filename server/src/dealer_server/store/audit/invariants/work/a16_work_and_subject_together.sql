@@ -37,7 +37,8 @@ WHERE l.status = 'PENDING' AND way = 'SUPPLIER' AND NOT EXISTS (SELECT FROM void
 -- Fault: the delivery waits behind none of its order
 SELECT tenant_id, order_id, delivery_id, event_type, created_at
 FROM webhook_delivery d JOIN webhook_endpoint e USING (tenant_id)
-WHERE d.state = 'WAITING' AND e.state = 'ACTIVE' AND NOT EXISTS (
+WHERE d.state = 'WAITING'
+    AND CASE WHEN starts_with(d.event_type, 'RT_') THEN e.rt_state ELSE e.state END = 'ACTIVE' AND NOT EXISTS (
     SELECT FROM webhook_delivery head WHERE head.tenant_id = d.tenant_id AND head.order_id = d.order_id
         AND head.state IN ('READY', 'RETRY', 'IN_FLIGHT'));
 

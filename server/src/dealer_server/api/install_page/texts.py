@@ -1,0 +1,39 @@
+"""What does the page say? One file per language, all with the same keys."""
+
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from dealer_server.rules.install.languages import Language
+
+FOLDER = Path(__file__).parent / "texts"
+_UNITS = ("B", "KB", "MB", "GB", "TB")
+
+
+class Texts:
+    """The words of one language, and how it writes volumes and numbers of days."""
+
+    def __init__(self, language: Language, words: Mapping[str, str]):
+        self.language = language
+        self._words = words
+
+    def __call__(self, key: str, **values: object) -> str:
+        """Raises KeyError: every key is in every file."""
+        return self._words[key].format(**values) if values else self._words[key]
+
+    def volume(self, size_bytes: int) -> str:
+        """1.5 GB: at most two decimals, 1 GB is 2^30 bytes."""
+        size, unit = float(size_bytes), 0
+        while size >= 1024 and unit + 1 < len(_UNITS):
+            size, unit = size / 1024, unit + 1
+        digits = f"{size:.2f}".rstrip("0").rstrip(".").replace(".", self("decimal"))
+        return f"{digits}\N{NO-BREAK SPACE}{self(f'unit_{_UNITS[unit]}')}"
+
+    def days(self, count: int) -> str:
+        return self("day_one" if count == 1 else "day_other", count=count)
+
+
+@functools.cache
+def texts(language: Language) -> Texts:
+    return Texts(language, json.loads((FOLDER / f"{language}.json").read_text("utf-8")))

@@ -1,0 +1,129 @@
+"""What becomes of a form that was not carried out, as its session had ended or somebody else had changed the same
+fields? It is kept for the user who had opened it, through the sign-in, and shown again with what was entered. It is
+never carried out by itself.
+
+Every form names its user, sealed. What was entered goes with the page of the sign-in, sealed; once the same user has
+signed in, it is kept for a while in the database. Files, passwords and other secrets are not kept.
+"""
+
+import base64
+import binascii
+import re
+from datetime import datetime, timedelta
+from urllib.parse import urlsplit
+
+import msgspec
+from starlette.requests import Request
+
+from dealer_server.console.auth.forms import Form
+from dealer_server.console.auth.places import HOME, local
+from dealer_server.db.database import Database
+from dealer_server.db.sealing import CannotOpen, DataKeys
+from dealer_server.operations.versions import ChangedMeanwhile, Field
+from dealer_server.store.console import kept
+
+SHOWN_FOR = timedelta(minutes=15)
+FORM_LIFETIME = timedelta(hours=24)
+MAX_BYTES = 8 * 1024
+MAX_CHANGED_BYTES = 256 * 1024
+SHOWN_AGAIN = "Your session had ended, so nothing was sent. Below is what you entered: check it and send it again."
+_WHO, _FORM = b"console form of", b"console form kept"
+_OURS = {"csrf", "once", "who", "version", "next", "kept"}
+_is_secret = re.compile(r"password|secret|token|code$|^sure|^old$|^new$|^again$|key$", re.IGNORECASE).search
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """`action`: where the form goes; `page`: where it stands, with its query; `fields`: what was entered. `changed`:
+    the fields that somebody else has changed; `version`: of them as they are now."""
+
+    user_id: int
+    action: str
+    page: str
+    fields: dict[str, str]
+    at: datetime
+    changed: list[Field] = []
+    version: str = ""
+
+
+def who(keys: DataKeys, user_id: int) -> str:
+    """Names the user of a page's forms, to us alone."""
+    return _text(keys.seal(str(user_id).encode(), _WHO))
+
+
+def of_request(keys: DataKeys, request: Request, form: Form, now: datetime) -> Kept | None:
+    """What was entered; None for a form that none of our pages sent, or that says too much."""
+    try:
+        user_id = int(keys.open(_bytes(form.texts.get("who", "")), _WHO))
+    except (CannotOpen, ValueError, IndexError):
+        return None
+    fields = _kept_fields(form, MAX_BYTES)
+    return None if fields is None else Kept(user_id, request.url.path, _page(request), fields, now)
+
+
+def of_conflict(user_id: int, action: str, page: str, form: Form, why: ChangedMeanwhile, now: datetime) -> Kept | None:
+    """What was entered and what is stored instead; None for a form that says too much."""
+    fields = _kept_fields(form, MAX_CHANGED_BYTES)
+    return None if fields is None else Kept(user_id, action, page, fields, now, why.fields, why.version)
+
+
+def _kept_fields(form: Form, most: int) -> dict[str, str] | None:
+    fields = {name: text for name, text in form.texts.items() if name not in _OURS and not _is_secret(name)}
+    return fields if sum(len(name) + len(text) for name, text in fields.items()) <= most else None
+
+
+def sealed(keys: DataKeys, form: Kept) -> str:
+    """For a hidden field of the sign-in."""
+    return _text(keys.seal(msgspec.json.encode(form), _FORM))
+
+
+def opened(keys: DataKeys, text: str, now: datetime) -> Kept | None:
+    """None for what we did not seal, or long ago."""
+    try:
+        form = msgspec.json.decode(keys.open(_bytes(text), _FORM), type=Kept)
+    except (CannotOpen, ValueError, IndexError, msgspec.DecodeError):
+        return None
+    return form if now - form.at < FORM_LIFETIME else None
+
+
+async def keep(database: Database, keys: DataKeys, form: Kept, now: datetime) -> None:
+    """Until its user has seen it again, for a quarter of an hour."""
+    async with database.connection() as connection:
+        content = keys.seal(msgspec.json.encode(form), _FORM)
+        await kept.keep_form(connection, form.user_id, content, now + SHOWN_FOR)
+
+
+async def find(database: Database, keys: DataKeys, user_id: int, now: datetime) -> Kept | None:
+    async with database.connection() as connection:
+        content = await kept.kept_form(connection, user_id, now)
+    if content is None:
+        return None
+    try:
+        return msgspec.json.decode(keys.open(content, _FORM), type=Kept)
+    except (CannotOpen, msgspec.DecodeError):
+        return None
+
+
+async def forget(database: Database, user_id: int) -> None:
+    async with database.connection() as connection:
+        await kept.forget_form(connection, user_id)
+
+
+def _page(request: Request) -> str:
+    """The page that the form was on, as far as the browser says."""
+    try:
+        referer = urlsplit(request.headers.get("referer", ""))
+    except ValueError:
+        return HOME
+    path = referer.path or request.url.path
+    return local(f"{path}?{referer.query}" if referer.query else path)
+
+
+def _text(sealed_bytes: bytes) -> str:
+    return base64.urlsafe_b64encode(sealed_bytes).decode()
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.urlsafe_b64decode(text.encode())
+    except (binascii.Error, UnicodeEncodeError):
+        return b""

@@ -1,0 +1,98 @@
+"""What is a user told of, by which way, and what became of it? For operators and dealers alike."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from dealer_server.console.auth import sign_in
+from dealer_server.console.shared import params
+from dealer_server.console.shared.page import action, page
+from dealer_server.console.shared.params import PAGE_SIZE
+from dealer_server.console.shared.permissions import DEALERS
+from dealer_server.console.shared.request_context import Html, Redirect, RequestContext
+from dealer_server.operations.notices import confirm, settings
+from dealer_server.operations.notices.settings import Listener
+from dealer_server.operations.users.attempts import TooManyTries
+from dealer_server.rules.notices.notice import OPERATORS, address, types_of
+from dealer_server.rules.notices.texts import LABELS, Text, text_of
+from dealer_server.store.notices import confirmations, listing, recipients
+from dealer_server.store.notices.listing import Outcome
+
+NOTICES = "/console/notices"
+MAILED = "Open the link that is mailed to {}: notices go there once the address is confirmed"
+READERS = ("op:admin", "op:finance", "op:support", *DEALERS)
+"""Who is told of anything."""
+
+
+class Row(NamedTuple):
+    """A notice, with what became of its mails and of its POST."""
+
+    notice_type: str
+    text: Text
+    at: datetime
+    outcomes: Sequence[Outcome]
+
+
+@page(NOTICES, READERS, "account/notices.html")
+async def notices(context: RequestContext) -> Html:
+    user, before = context.user, params.number(context.query, "before")
+    tenant_id, own = user.tenant_id or OPERATORS, types_of(user.full_role)
+    async with context.parts.database.connection() as connection:
+        setting = await recipients.setting(connection, user.user_id)
+        unconfirmed = await confirmations.of_user(connection, user.user_id)
+        url = await recipients.url(connection, tenant_id)
+        found = await listing.newest(connection, tenant_id, own, before, PAGE_SIZE + 1)
+        known = await listing.outcomes(connection, tenant_id, [one.notice_id for one in found])
+    outcomes = defaultdict[int, list[Outcome]](list)
+    for outcome in known:
+        outcomes[outcome.notice_id].append(outcome)
+    rows = [
+        Row(one.notice_type, text_of(one.notice_type, one.data), one.created_at, outcomes[one.notice_id])
+        for one in found[:PAGE_SIZE]
+    ]
+    following = found[PAGE_SIZE - 1].notice_id if len(found) > PAGE_SIZE else None
+    return Html(
+        setting=setting,
+        unconfirmed=unconfirmed,
+        expired=unconfirmed is not None and unconfirmed.expires_at <= context.now,
+        address=address(setting.mail, user.name),
+        name_is_address=bool(address("", user.name)),
+        types=[(name, *LABELS[name], name not in setting.off) for name in own],
+        rows=rows,
+        labels={name: label for name, (label, _) in LABELS.items()},
+        url=url,
+        mails=context.parts.settings.mails,
+        digest_hour=context.parts.settings.digest_hour,
+        pages=params.pager(context, NOTICES, following),
+    )
+
+
+@action(NOTICES, READERS)
+async def save(context: RequestContext) -> Redirect:
+    form, user = context.form, context.user
+    wanted = [name for name in types_of(user.full_role) if form.get(name) == "on"]
+    mail = params.text(form, "mail") or ""
+    listener, parts = Listener(user.user_id, user.tenant_id, user.name, user.full_role), context.parts
+    try:
+        linked = await settings.set_setting(
+            *(parts.database, parts.data_keys, listener, mail, context.now),
+            digest=form.get("when") == "daily",
+            wanted=wanted,
+        )
+    except TooManyTries as many:
+        return Redirect(NOTICES, sign_in.wait(many.seconds), failed=True)
+    return Redirect(
+        NOTICES, f"Your settings are saved. {MAILED.format(mail)}" if linked else "Your settings are saved."
+    )
+
+
+@action(f"{NOTICES}/confirmation", READERS)
+async def resend(context: RequestContext) -> Redirect:
+    """Another link to the address that is not confirmed yet."""
+    parts, user = context.parts, context.user
+    try:
+        mail = await confirm.resend(parts.database, parts.data_keys, user.user_id, user.tenant_id, context.now)
+    except TooManyTries as many:
+        return Redirect(NOTICES, sign_in.wait(many.seconds), failed=True)
+    return Redirect(NOTICES, MAILED.format(mail))

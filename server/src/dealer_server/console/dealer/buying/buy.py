@@ -1,0 +1,171 @@
+"""Buying one package by hand. The form holds its transactionId: however often it is sent, it buys once."""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from dealer_server.audit_context import Actor
+from dealer_server.console.dealer.buying import words
+from dealer_server.console.dealer.buying.catalogue import CATALOGUE, new_transaction_id, view
+from dealer_server.console.shared import params
+from dealer_server.console.shared.calls import call
+from dealer_server.console.shared.page import action, page
+from dealer_server.console.shared.permissions import DEALER_FINANCE
+from dealer_server.console.shared.rendering import grouped
+from dealer_server.console.shared.request_context import Answer, Html, Redirect, RequestContext
+from dealer_server.operations.orders.buy import bought_line, personal
+from dealer_server.operations.orders.check import check_order
+from dealer_server.rules.catalogue.choosing import OnSale
+from dealer_server.rules.catalogue.package import Package, sold_by_day
+from dealer_server.rules.money import money
+from dealer_server.rules.orders import identity
+from dealer_server.rules.orders.order import Placed
+from dealer_server.rules.orders.priced_lines import Offer
+from dealer_server.rules.orders.pricing import PriceList
+from dealer_server.rules.refusal import OutcomeUnknown, Refusal
+from dealer_server.store.orders import order as store_order
+from dealer_server.store.tenants import tenant
+from esim_dealer.wire import calls
+
+BUY = "/console/buy"
+REMARK_LENGTH = 255
+NOT_ON_SALE = "This package is not on sale any more. Nothing was bought."
+UNSURE = "It is not known whether this was bought. Send the form again: however often it is sent, it buys once."
+ASKED_AGAIN = "Nothing was bought. Please look at the order and confirm it again."
+REPEATED = "This form was sent before. It was not processed again: this is the order that it placed."
+_is_transaction_id = re.compile(r"console-[0-9a-f]{16}").fullmatch
+
+
+class Wanted(NamedTuple):
+    """What the form asks for. `days`: of a package that is sold by the day. `seen`: the price that the page showed."""
+
+    package_code: str
+    quantity: int
+    days: int | None
+    remark: str
+    transaction_id: str
+    seen: str
+
+    @property
+    def address(self) -> str:
+        """Of the page that asks whether to buy it."""
+        fields = {"package": self.package_code, "quantity": self.quantity, "days": self.days, "remark": self.remark}
+        return params.address(BUY, {**fields, "seen": self.seen, "transaction_id": self.transaction_id})
+
+
+class Unclear(Exception):
+    """The form cannot be read. The message says which field is wrong, and what is accepted."""
+
+
+@page(BUY, DEALER_FINANCE, "dealer/buying/buy.html")
+async def confirm(context: RequestContext) -> Answer:
+    """What it costs, against the balance. A form that has bought leads to its order."""
+    code = context.query.get("package", "")
+    offer, prices = await _offer(context, code)
+    if offer is None or offer.price is None or offer.package.type == "TOPUP":
+        return Redirect(CATALOGUE, NOT_ON_SALE, failed=True)
+    try:
+        wanted = _wanted(context.query, offer.package)
+    except Unclear as why:
+        return Redirect(f"{CATALOGUE}/{code}", str(why), failed=True)
+    if wanted.transaction_id != context.query.get("transaction_id"):
+        return Redirect(wanted.address)  # with one that a reload keeps
+    if (order_no := await _ordered(context, wanted.transaction_id)) is not None:
+        return Redirect(f"/console/orders/{order_no}", REPEATED)
+    check = await check_order(
+        context.parts.database, context.parts.catalogue(), prices, context.tenant_id, _check(wanted)
+    )
+    refused = check.would_refuse or None
+    price = money.text(offer.price, prices.currency)
+    return Html(
+        wanted=wanted,
+        view=view(OnSale(offer.package, offer.price, "")),
+        check=check,
+        price=price,
+        changed=wanted.seen not in ("", price),
+        refused=words.plain(refused.code, refused.message, refused.data) if refused else "",
+        short=bool(refused) and refused.code == "200007",
+    )
+
+
+@action(BUY, DEALER_FINANCE)
+async def place(context: RequestContext) -> Redirect:
+    """As /esim/order does, at the price that the form showed; any other price is shown and asked for again."""
+    offer, prices = await _offer(context, context.form.get("package", ""))
+    if offer is None:
+        return Redirect(CATALOGUE, NOT_ON_SALE, failed=True)
+    try:
+        wanted = _wanted(context.form, offer.package)
+        price = money.parse(wanted.seen, prices.currency)
+    except (Unclear, ValueError) as why:
+        return Redirect(f"{CATALOGUE}/{offer.package.package_code}", str(why), failed=True)
+    if wanted.transaction_id != context.form.get("transaction_id"):
+        return Redirect(wanted.address, ASKED_AGAIN, failed=True)
+    try:
+        order = bought_line(
+            context.tenant_id,
+            context.parts.catalogue(),
+            prices,
+            transaction_id=wanted.transaction_id,
+            package_code=wanted.package_code,
+            quantity=wanted.quantity,
+            period_num=wanted.days,
+            price=price,
+            remark=wanted.remark or None,
+        )
+        decision = await context.parts.orders.submit(personal(order, Actor.current(context.author, None)))
+    except OutcomeUnknown:
+        return Redirect(wanted.address, UNSURE, failed=True)
+    except Refusal as why:
+        return Redirect(wanted.address, f"Nothing was bought. {words.of(why)}", failed=True)
+    assert not isinstance(decision, Refusal), "a refusal is raised"
+    address = f"/console/orders/{identity.order_no(decision.order_id)}"
+    if not isinstance(decision, Placed):
+        return Redirect(address, REPEATED)
+    paid = f"{grouped(money.text(order.amount, order.currency))} {order.currency}"
+    return Redirect(address, f"Bought {wanted.quantity} × {offer.package.package_name} for {paid}")
+
+
+async def _offer(context: RequestContext, package_code: str) -> tuple[Offer | None, PriceList]:
+    async with context.parts.database.connection() as connection:
+        prices = await tenant.load_prices(connection, context.tenant_id)
+    return context.parts.catalogue().offer(package_code, prices), prices
+
+
+async def _ordered(context: RequestContext, transaction_id: str) -> str | None:
+    """The orderNo of the order that this form has placed."""
+    key = context.tenant_id, transaction_id
+    async with context.parts.database.connection() as connection:
+        order_id = (await store_order.ids(connection, [key])).get(key)
+    return None if order_id is None else identity.order_no(order_id)
+
+
+def _check(wanted: Wanted) -> calls.CheckOrder:
+    line: dict[str, object] = {"packageCode": wanted.package_code, "quantity": wanted.quantity}
+    if wanted.days is not None:
+        line["periodNum"] = wanted.days
+    return call(calls.CheckOrder, items=[line])
+
+
+def _wanted(fields: Mapping[str, str], package: Package) -> Wanted:
+    """Raises Unclear."""
+    daily, remark = sold_by_day(package.data_type), params.text(fields, "remark") or ""
+    if len(remark) > REMARK_LENGTH:
+        raise Unclear(f"Remark has {len(remark)} characters; accepted: {REMARK_LENGTH} at most.")
+    transaction_id = fields.get("transaction_id", "")
+    return Wanted(
+        package_code=package.package_code,
+        quantity=_number(fields, "quantity", "Quantity", 1, package.max_quantity),
+        days=_number(fields, "days", "Days", package.min_period_num, package.max_period_num) if daily else None,
+        remark=remark,
+        transaction_id=transaction_id if _is_transaction_id(transaction_id) else new_transaction_id(),
+        seen=fields.get("seen", ""),
+    )
+
+
+def _number(fields: Mapping[str, str], name: str, label: str, least: int, most: int) -> int:
+    value = params.number(fields, name)
+    if value is None or not least <= value <= most:
+        shown = params.text(fields, name)
+        raise Unclear(f"{label} is {f'{shown[:20]!r}' if shown else 'missing'}; accepted: {least} to {most}.")
+    return value

@@ -1,0 +1,70 @@
+"""What is wrong with a dealer's account and orders, for its own home page."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from dealer_server.console.shared import incidents as shown
+from dealer_server.console.shared.concern import Link
+from dealer_server.console.shared.incidents import IncidentRow
+from dealer_server.console.shared.permissions import Permissions, permissions
+from dealer_server.console.shared.request_context import RequestContext
+from dealer_server.db.connection import Connection
+from dealer_server.rules.incidents import dealer as rules
+from dealer_server.rules.incidents import receiver as receiver_rules
+from dealer_server.rules.incidents.dealer import Answered, Dealer
+from dealer_server.rules.incidents.incident import Incident
+from dealer_server.store.console.dealer import Wallet
+from dealer_server.store.console.incidents import buying, receivers
+
+REFUNDS = 20
+ANSWERED_SINCE = timedelta(days=1)
+"""Refunds that were answered are told of for so long."""
+
+
+async def incidents(connection: Connection, context: RequestContext, wallet: Wallet) -> list[IncidentRow]:
+    """The worst first."""
+    tenant_id, may = context.tenant_id, permissions(context.user)
+    means = await buying.means(connection, tenant_id)
+    found = Dealer(
+        tenant_id=tenant_id,
+        name=wallet.name,
+        disabled=False,
+        frozen=wallet.frozen,
+        currency=wallet.currency,
+        available=wallet.available,
+        threshold=wallet.low_balance_threshold,
+        cheapest=means.cheapest,
+        credentials=means.credentials,
+        receiver=await receivers.of_dealer(connection, tenant_id),
+    )
+    answered = await buying.answered_refunds(connection, tenant_id, context.now - ANSWERED_SINCE, REFUNDS)
+    refunds = [Answered(*row) for row in answered]
+    failed = await buying.failed_orders(connection, tenant_id)
+    told = rules.own_incidents(found, failed, refunds, context.now)
+    return shown.rows(told, lambda incident: _links(incident, may))
+
+
+async def of_receiver(connection: Connection, context: RequestContext) -> list[IncidentRow]:
+    """What is wrong with the dealer's receiver."""
+    receiver = await receivers.of_dealer(connection, context.tenant_id)
+    found = None if receiver is None else receiver_rules.incident(receiver, context.now, own=True)
+    failed = Link("Failed webhooks", "/console/webhooks?status=FAILED")
+    return shown.rows([] if found is None else [found], lambda _: [failed])
+
+
+def _links(incident: Incident, may: Permissions) -> Sequence[Link]:
+    match incident.kind:
+        case "RECEIVER" if may.secrets:
+            return [Link("Failed webhooks", "/console/webhooks?status=FAILED"), Link("Webhooks", "/console/webhooks")]
+        case "BALANCE" if may.money:
+            return [Link("Top up", "/console/wallet/topups")]
+        case "BALANCE":
+            return [Link("Wallet", "/console/wallet")]
+        case "FAILED":
+            return [Link("See the orders", "/console/orders?status=FAILED")]
+        case "REFUNDS" if incident.subject:
+            return [Link("See the order", f"/console/orders/{incident.subject}")]
+        case "CREDENTIALS" if may.secrets:
+            return [Link("Credentials", "/console/credentials")]
+        case _:
+            return []

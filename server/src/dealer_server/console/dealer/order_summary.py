@@ -1,0 +1,94 @@
+"""What does an order wait for, and what went wrong with it, for its dealer? Suppliers are not named."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from dealer_server.console.dealer.timeline import History, refusal_text
+from dealer_server.console.shared.concern import Concern, Link
+from dealer_server.console.shared.rendering import many
+from dealer_server.rules.incidents.delay import delay_text, refused_text
+from dealer_server.rules.money import money
+from dealer_server.rules.orders import identity
+from dealer_server.rules.orders.model import Order
+from dealer_server.store.console.orders import Purchase
+from dealer_server.store.console.suppliers import SupplierRow
+from dealer_server.store.webhooks.log import Delivery
+
+USUAL = timedelta(minutes=10)
+"""An order that takes longer is said to."""
+
+
+def concerns(
+    history: History, suppliers: Mapping[str, SupplierRow], now: datetime, *, developer: bool
+) -> list[Concern[None]]:
+    """Faults first. `suppliers`: those that are called, by code. `developer`: the user may open pages of webhooks."""
+    found = [
+        *_of_esims(history, suppliers, now),
+        *_of_refunds(history),
+        *_of_deliveries(history.deliveries, developer),
+    ]
+    return sorted(found, key=lambda concern: concern.level != "fault")
+
+
+def _of_esims(history: History, suppliers: Mapping[str, SupplierRow], now: datetime) -> Iterator[Concern[None]]:
+    order = history.order
+    unmade = [one for one in order.profiles if not (one.made or one.refunded or one.cancelled or one.held)]
+    latest = {purchase.profile_id: purchase for purchase in history.purchases}
+    if failed := [profile.profile_id for profile in unmade if profile.failed]:
+        codes = dict.fromkeys((latest[one].reason or "").partition(":")[0] for one in failed if one in latest)
+        why = "; ".join(f"{text} ({code})" for code in codes if (text := refused_text(code)))
+        yield Concern("fault", f"{_what(order, len(failed))} could not be made{': ' if why else ''}{why}")
+    if waiting := [profile.profile_id for profile in unmade if not profile.failed]:
+        reasons = [_delay(latest[one], suppliers.get(latest[one].supplier)) for one in waiting if one in latest]
+        why = "; ".join(dict.fromkeys(filter(None, reasons)))
+        due = [at for one in waiting if one in latest and (at := latest[one].due_at) and at > now]
+        late = now - identity.created_at(order.order_id) > USUAL
+        text = f"{_what(order, len(waiting))} {'is' if len(waiting) == 1 else 'are'} on the way"
+        about = "This takes longer than usual. The operator sees it too; what cannot be made is refunded."
+        next_at = min(due, default=None) if why else None
+        yield Concern("waiting", f"{text}: {why}" if why else text, about if late else "", next_at=next_at)
+
+
+def _delay(purchase: Purchase, supplier: SupplierRow | None) -> str:
+    ailing = "" if supplier is None else "paused" if supplier.status == "PAUSED" else "down" * (supplier.up is False)
+    return delay_text(purchase.state, purchase.reason or "", ailing)
+
+
+def _what(order: Order, count: int) -> str:
+    if order.recharges is not None:
+        return "The recharge"
+    return f"{count} of {many(len(order.profiles), 'eSIM')}"
+
+
+def _of_refunds(history: History) -> Iterator[Concern[None]]:
+    for refund in history.refunds:
+        amount = f"{money.text(refund.amount, history.order.currency)} {history.order.currency}"
+        if refund.status == "REFUNDING":
+            yield Concern("waiting", f"A refund of {amount} is being decided")
+        elif refund.status == "REJECTED":
+            why = refusal_text(history.refusals.get(refund.refund_id, ()))
+            yield Concern("fault", f"A refund of {amount} was rejected{': ' if why else ''}{why}")
+
+
+def _of_deliveries(deliveries: Sequence[Delivery], developer: bool) -> Iterator[Concern[None]]:
+    """The webhooks that the dealer's own receiver has refused so far, or for good."""
+    for delivery in deliveries:
+        failed = many(delivery.attempt_count, "attempt")
+        link = Link("See the answers", f"/console/webhooks/{delivery.delivery_id}") if developer else None
+        if delivery.state == "RETRY":
+            text = f"Your receiver has not accepted {delivery.event_type}: {failed} failed"
+            yield Concern("waiting", text, next_at=delivery.next_attempt_at, link=link)
+        elif delivery.state == "FAILED":
+            text = f"Your receiver did not accept {delivery.event_type}: {failed} failed, and no more are made"
+            yield Concern("fault", text, link=link)
+
+
+def settled_text(order: Order) -> str:
+    """One sentence for an order without a concern."""
+    ready = sum(profile.made and not (profile.refunded or profile.cancelled) for profile in order.profiles)
+    if not ready:
+        return "Nothing of it is in use: it was refunded or cancelled."
+    if order.recharges is not None:
+        return "The recharge is applied."
+    gone = len(order.profiles) - ready
+    return f"{many(ready, 'eSIM')} delivered{f', {gone} refunded or cancelled' if gone else ''}."

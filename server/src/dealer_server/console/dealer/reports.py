@@ -1,0 +1,69 @@
+"""What a dealer bought, recharged and got back, by day and package; and its monthly statements."""
+
+from dealer_server.console.shared import params, reports
+from dealer_server.console.shared.page import MenuEntry, download, page
+from dealer_server.console.shared.permissions import DEALERS
+from dealer_server.console.shared.reports import Group, Question
+from dealer_server.console.shared.request_context import Download, Html, RequestContext
+from dealer_server.rules.reports.period import PRESETS
+from dealer_server.rules.reports.statement import KINDS
+
+REPORTS = "/console/reports"
+WALLET, STATEMENTS = "/console/wallet", "/console/wallet/statements"
+MONTH = f"{STATEMENTS}/{{month}}"
+KEYS = ("day", "package")
+COLUMNS = {"sold": "bought", "revenue": "spent", "refunded": "refunded", "refunds": "refunds", "net": "net"}
+
+
+@page(REPORTS, DEALERS, "reports/report.html", MenuEntry("Reports", "chart-line", 65), listing=True)
+async def show_report(context: RequestContext) -> Html:
+    asked = reports.question(context, KEYS, context.tenant_id)
+    found = await reports.load(context, asked)
+    return Html(
+        400 if asked.problem else 200,
+        report=found,
+        chart=reports.chart(found, {"revenue": "Spent", "refunds": "Refunds"}),
+        presets=[(name, title, reports.address(REPORTS, context, asked, **{"range": name, "from": "", "to": ""}))
+                 for name, title in PRESETS.items()],
+        keys=[(name, reports.WORDS[name]) for name in KEYS],
+        own=True,
+        path=REPORTS,
+        export=reports.address(f"{REPORTS}.csv", context, asked),
+        orders_of=lambda group: _orders(asked, group),
+        value=reports.value_text,
+    )  # fmt: skip
+
+
+@download(f"{REPORTS}.csv", DEALERS, listing=True)
+async def export(context: RequestContext) -> Download:
+    return await reports.export(context, reports.question(context, KEYS, context.tenant_id), COLUMNS)
+
+
+@page(STATEMENTS, DEALERS, "reports/statements.html", listing=True)
+async def list_statements(context: RequestContext) -> Html:
+    months = await reports.months(context, context.tenant_id)
+    return Html(months=months, path=STATEMENTS, name="", back=(WALLET, "Back to the wallet"))
+
+
+@page(MONTH, DEALERS, "reports/statement.html", listing=True)
+async def show_statement(context: RequestContext) -> Html:
+    return Html(
+        statement=await reports.monthly(context, context.tenant_id),
+        path=STATEMENTS,
+        entries=WALLET,
+        entries_file=f"{WALLET}/statement.csv",
+        name="",
+        words=KINDS,
+    )
+
+
+@download(f"{MONTH}/pdf", DEALERS, listing=True)
+async def download_statement(context: RequestContext) -> Download:
+    return await reports.monthly_pdf(context, context.tenant_id)
+
+
+def _orders(asked: Question, group: Group) -> str:
+    """The list of the orders of a row's days."""
+    keys = group.keys
+    days = {"from": keys["day"].isoformat(), "to": keys["day"].isoformat()} if "day" in keys else None
+    return params.address("/console/orders", days or reports.days_query(asked.wanted.period))

@@ -1,0 +1,132 @@
+"""Everything that happened to a dealer's order, as one timeline. Suppliers are not named."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from dealer_server.console.shared.timeline import Event, amount_text, in_order, profile_events, runs, some_text
+from dealer_server.db.connection import Connection
+from dealer_server.rules.incidents.delay import refused_text
+from dealer_server.rules.orders import identity
+from dealer_server.rules.orders.model import Order
+from dealer_server.store.console import dealer as console_dealer
+from dealer_server.store.console import orders as console_orders
+from dealer_server.store.console.dealer import RefundRow
+from dealer_server.store.console.orders import Movement, ProfileTimes, Purchase, RefundRefusal, SupplierCall
+from dealer_server.store.webhooks import log
+from dealer_server.store.webhooks.log import Attempt, Delivery
+
+EVENTS = 200
+DELIVERIES, REFUNDS = 50, 20
+
+
+class History(NamedTuple):
+    """What is stored about an order and may be told to its dealer."""
+
+    order: Order
+    movements: Sequence[Movement]
+    purchases: Sequence[Purchase]
+    calls: Sequence[SupplierCall]
+    lives: Sequence[ProfileTimes]
+    refunds: Sequence[RefundRow]
+    refusals: Mapping[int, Sequence[RefundRefusal]]
+    deliveries: Sequence[Delivery]
+    attempts: Mapping[int, Sequence[Attempt]]
+
+
+async def load(connection: Connection, order: Order) -> History:
+    tenant_id, order_id = order.tenant_id, order.order_id
+    span = range(order.items[0].first_profile_id, order.items[-1].first_profile_id + order.items[-1].quantity)
+    deliveries = await console_dealer.deliveries_of(connection, tenant_id, order_id, DELIVERIES)
+    return History(
+        order=order,
+        movements=await console_orders.movements(connection, tenant_id, order_id),
+        purchases=await console_orders.purchases(connection, tenant_id, span, EVENTS),
+        calls=await console_orders.calls(connection, tenant_id, span, EVENTS),
+        lives=await console_orders.lives(connection, tenant_id, span, EVENTS),
+        refunds=await console_dealer.refunds(connection, tenant_id, order_id, REFUNDS),
+        refusals=await console_orders.refusals(connection, tenant_id, order_id),
+        deliveries=deliveries,
+        attempts=await log.attempts(connection, tenant_id, [delivery.delivery_id for delivery in deliveries]),
+    )
+
+
+def events(history: History) -> list[Event]:
+    """The oldest first. What happened again and again is one event."""
+    return in_order(
+        (
+            *_refunds(history),
+            *_money(history),
+            *_calls(history),
+            *_failures(history),
+            *profile_events(history.lives, suppliers=False),
+            *_deliveries(history),
+        )
+    )
+
+
+def _money(history: History) -> Iterator[Event]:
+    currency = history.order.currency
+    for entry in history.movements:
+        amount = amount_text(abs(entry.amount), currency)
+        facts = [("balance after", amount_text(entry.balance_after, currency))]
+        if entry.entry_type == "ORDER_PAY":
+            yield Event(entry.created_at, "shopping-cart", f"Order placed, {amount} debited", facts=facts)
+        else:
+            facts = [("refundNo", identity.refund_no(entry.reference)), *facts]
+            yield Event(entry.created_at, "cash", f"{amount} credited", facts=facts)
+
+
+def _calls(history: History) -> Iterator[Event]:
+    """Those that did not end with an eSIM: why it takes so long."""
+    what = "the eSIM" if history.order.recharges is None else "the recharge"
+    for call in history.calls:
+        state, _, code = (call.outcome or "").partition(" ")
+        if call.answered_at is None or state in ("UNKNOWN", "PARKED"):
+            yield Event(call.sent_at, "clock", f"The supplier has not confirmed {what}", text="It is asked again.")
+        elif state == "PENDING":
+            yield Event(call.sent_at, "clock", f"The supplier is making {what}")
+        elif why := refused_text(code):
+            yield Event(call.sent_at, "clock", f"{what[0].upper()}{what[1:]} was not made: {why}")
+
+
+def _failures(history: History) -> Iterator[Event]:
+    lines = {profile.profile_id: item.line + 1 for item in history.order.items for profile in item.profiles}
+    failed = {profile.profile_id for profile in history.order.profiles if profile.failed}
+    last = {purchase.profile_id: purchase for purchase in history.purchases}
+    for purchase in last.values():
+        if purchase.profile_id in failed and purchase.finished_at is not None:
+            code = (purchase.reason or "").partition(":")[0]
+            title = f"Line {lines[purchase.profile_id]} could not be made"
+            facts = [("code", code)] if refused_text(code) else ()
+            yield Event(purchase.finished_at, "alert-circle", title, "FAILED", refused_text(code), facts)
+
+
+def refusal_text(refusals: Sequence[RefundRefusal]) -> str:
+    """Why a refund was rejected: the words of the operator; a supplier's own are not told."""
+    reasons = [one.reason if one.way == "REVIEW" else "the supplier does not take the eSIM back" for one in refusals]
+    return "; ".join(dict.fromkeys(reasons))
+
+
+def _refunds(history: History) -> Iterator[Event]:
+    for refund in history.refunds:
+        number, amount = identity.refund_no(refund.refund_id), amount_text(refund.amount, history.order.currency)
+        facts = [("refundNo", number), ("eSIMs", str(refund.profiles))]
+        yield Event(refund.created_at, "receipt-refund", f"Refund of {amount} requested", facts=facts)
+        if refund.settled_at is not None and refund.status == "REJECTED":
+            why = refusal_text(history.refusals.get(refund.refund_id, ()))
+            yield Event(refund.settled_at, "receipt-refund", f"Refund {number} rejected", "REJECTED", why)
+
+
+def _deliveries(history: History) -> Iterator[Event]:
+    for delivery in history.deliveries:
+        attempts = history.attempts.get(delivery.delivery_id, ())
+        yield Event(
+            at=delivery.created_at,
+            symbol="webhook",
+            title=f"Webhook {delivery.event_type}",
+            state=delivery.state,
+            text=some_text(list(delivery.hints or ())),
+            facts=[] if attempts else [("attempts", str(delivery.attempt_count))],
+            attempts=runs([attempt._replace(answer_head=None) for attempt in attempts]),
+            delivery_id=delivery.delivery_id,
+        )

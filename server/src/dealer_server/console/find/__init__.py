@@ -1,0 +1,1 @@
+"""Finding one's way: search, type-ahead fields, and saved views."""

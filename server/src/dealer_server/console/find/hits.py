@@ -1,0 +1,207 @@
+"""What does a search text find? Groups of links, each saying why it matched; the newest first."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dealer_server.console.shared.permissions import permissions
+from dealer_server.console.shared.request_context import RequestContext
+from dealer_server.db.connection import Connection
+from dealer_server.rules.orders import identity
+from dealer_server.rules.search import query
+from dealer_server.rules.search.query import Query
+from dealer_server.store.console import search as named
+from dealer_server.store.search import find, lookup
+from dealer_server.store.search.find import TextHit, Texts
+
+MOST = 8
+
+
+class Hit(NamedTuple):
+    """A link. `why`: what matched."""
+
+    href: str
+    title: str
+    about: str
+    why: str
+    code: bool = False
+
+
+class Group(NamedTuple):
+    name: str
+    icon: str
+    hits: Sequence[Hit]
+
+
+class Found(NamedTuple):
+    """`further`: the orderId before which a search further back begins; None where everything was searched."""
+
+    groups: Sequence[Group]
+    further: int | None
+
+    @property
+    def targets(self) -> set[str]:
+        return {hit.href for group in self.groups for hit in group.hits}
+
+
+async def hits(context: RequestContext, text: str, before: int | None) -> Found:
+    """`before`: only orders before this orderId, by their texts alone."""
+    asked, tenant_id = query.read(text), context.user.tenant_id
+    async with context.parts.database.connection() as connection:
+        texts = Texts((), None)
+        if asked.words:
+            texts = await find.texts(connection, tenant_id, asked.words, before, MOST)
+        if texts.further is not None and len(texts.hits) < MOST and before is None:
+            older = await find.beginning(connection, tenant_id, asked.text, MOST)
+            known = {hit.order_id for hit in texts.hits}
+            texts = texts._replace(hits=[*texts.hits, *(hit for hit in older if hit.order_id not in known)])
+        if before is not None:
+            orders = await _of_texts(connection, tenant_id, asked, texts)
+            return Found(_groups(("Orders", "shopping-cart", orders)), texts.further)
+        found = _groups(
+            ("Orders", "shopping-cart", await _orders(connection, tenant_id, asked, texts)),
+            ("eSIMs", "device-sim", await _profiles(connection, tenant_id, asked)),
+            ("Dealers", "building-store", await _dealers(connection, asked) if tenant_id is None else []),
+            ("Packages", "package", await _packages(connection, asked) if tenant_id is None else []),
+            ("Suppliers", "truck-delivery", await _suppliers(connection, asked) if tenant_id is None else []),
+            ("Webhook deliveries", "webhook", await _deliveries(connection, context, asked)),
+            ("Refused calls", "ban", await _refused_calls(connection, context, asked)),
+        )
+    return Found(found, texts.further)
+
+
+def _groups(*parts: tuple[str, str, Sequence[Hit]]) -> list[Group]:
+    return [Group(name, icon, [*dict.fromkeys(hits)][:MOST]) for name, icon, hits in parts if hits]
+
+
+async def _orders(connection: Connection, tenant_id: int | None, asked: Query, texts: Texts) -> list[Hit]:
+    """Those that are named whole, then those that have the words."""
+    whole = await named.orders(connection, tenant_id, identity.order_id(asked.text.upper()), asked.text)
+    first = [
+        _order(
+            identity.order_no(order.order_id),
+            _of(tenant_id, order.dealer, order.transaction_id),
+            "transactionId" if order.transaction_id == asked.text else "orderNo",
+        )
+        for order in whole
+    ]
+    known = {hit.href for hit in first}
+    return first + [hit for hit in await _of_texts(connection, tenant_id, asked, texts) if hit.href not in known]
+
+
+async def _of_texts(connection: Connection, tenant_id: int | None, asked: Query, texts: Texts) -> list[Hit]:
+    dealers = await named.names(connection, [hit.tenant_id for hit in texts.hits])
+    return [
+        _order(
+            identity.order_no(hit.order_id),
+            _of(tenant_id, dealers[hit.tenant_id], _shown(hit, asked)),
+            f"part of the {query.why(asked.words, hit.transaction_id, hit.remark)}",
+        )
+        for hit in texts.hits
+    ]
+
+
+def _order(order_no: str, about: str, why: str) -> Hit:
+    return Hit(f"/console/orders/{order_no}", order_no, about, why, code=True)
+
+
+def _shown(hit: TextHit, asked: Query) -> str:
+    in_remark = query.why(asked.words, hit.transaction_id, hit.remark) == "remark"
+    return f"{hit.transaction_id}: {hit.remark[:80]}" if in_remark else hit.transaction_id
+
+
+def _of(tenant_id: int | None, dealer: str, text: str) -> str:
+    """An operator is told whose it is."""
+    return f"{dealer}, {text}" if tenant_id is None else text
+
+
+async def _profiles(connection: Connection, tenant_id: int | None, asked: Query) -> list[Hit]:
+    whole = await named.profiles(connection, tenant_id, identity.profile_id(asked.text), asked.text)
+    found = [
+        Hit(
+            f"/console/profiles/{profile.profile_id}",
+            profile.iccid or str(profile.profile_id),
+            _of(tenant_id, profile.dealer, f"order {identity.order_no(profile.order_id)}"),
+            "ICCID" if profile.iccid == asked.text else "profileId",
+            code=True,
+        )
+        for profile in whole
+    ]
+    known = {hit.href for hit in found}
+    if asked.digits:
+        for ending in await find.iccids(connection, tenant_id, asked.digits, MOST):
+            href = f"/console/profiles/{ending.profile_id}"
+            order = f"order {identity.order_no(ending.order_id)}"
+            if href not in known:
+                found.append(
+                    Hit(href, ending.iccid, _of(tenant_id, ending.dealer, order), "end of the ICCID", code=True)
+                )
+    return found
+
+
+async def _dealers(connection: Connection, asked: Query) -> list[Hit]:
+    return [
+        Hit(
+            f"/console/dealers/{dealer.tenant_id}",
+            dealer.name,
+            f"dealer {dealer.tenant_id}, {dealer.app_key}",
+            "name" if asked.text.lower() in dealer.name.lower() else "number or AppKey",
+        )
+        for dealer in await named.dealers(connection, asked.text)
+    ]
+
+
+async def _packages(connection: Connection, asked: Query) -> list[Hit]:
+    return [
+        Hit(
+            f"/console/packages/{code}",
+            code,
+            name,
+            "package code" if asked.text.lower() in code.lower() else "package name",
+            code=True,
+        )
+        for code, name in await lookup.packages(connection, asked.text, MOST)
+    ]
+
+
+async def _suppliers(connection: Connection, asked: Query) -> list[Hit]:
+    return [
+        Hit(f"/console/suppliers/{code}", code, f"{kind} supplier", "supplier code")
+        for code, kind in await named.suppliers(connection, asked.text, MOST)
+    ]
+
+
+async def _deliveries(connection: Connection, context: RequestContext, asked: Query) -> list[Hit]:
+    tenant_id = context.user.tenant_id
+    if not (asked.text.isascii() and asked.text.isdigit() and len(asked.text) <= 18):
+        return []
+    if tenant_id is not None and not permissions(context.user).secrets:
+        return []
+    return [
+        Hit(
+            f"/console/webhooks/{asked.text}" if tenant_id else f"/console/deliveries/{hit.tenant_id}/{asked.text}",
+            asked.text,
+            _of(tenant_id, hit.dealer, f"{hit.event_type} of {identity.order_no(hit.order_id)}"),
+            "delivery id",
+            code=True,
+        )
+        for hit in await named.deliveries(connection, tenant_id, int(asked.text))
+    ]
+
+
+async def _refused_calls(connection: Connection, context: RequestContext, asked: Query) -> list[Hit]:
+    """For those who may see what was sent."""
+    tenant_id, may = context.user.tenant_id, permissions(context.user)
+    if not (may.codes if tenant_id is None else may.secrets):
+        return []
+    return [
+        Hit(
+            f"/console/api-log/{call.number}"
+            if tenant_id
+            else f"/console/dealers/{call.tenant_id}/api-log/{call.number}",
+            call.code,
+            _of(tenant_id, call.dealer, f"{call.path}, {call.at:%Y-%m-%d %H:%M} UTC"),
+            "request or trace id",
+            code=True,
+        )
+        for call in await named.refused_calls(connection, tenant_id, asked.text)
+    ]

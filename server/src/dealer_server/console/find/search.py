@@ -1,0 +1,44 @@
+"""The search box. A text that names one thing leads straight to its page; the palette shows the same hits."""
+
+from dealer_server.console.find import hits
+from dealer_server.console.find.hits import Found
+from dealer_server.console.shared import params
+from dealer_server.console.shared.page import page
+from dealer_server.console.shared.permissions import EVERYBODY
+from dealer_server.console.shared.request_context import Answer, Html, Redirect, RequestContext
+from dealer_server.rules.orders import identity
+from dealer_server.rules.search.query import MAX_LENGTH
+
+SEARCH = "/console/search"
+
+
+@page(SEARCH, EVERYBODY, "find/search.html", listing=True)
+async def search(context: RequestContext) -> Answer:
+    """`q`: the text. `before`: orders before this orderId alone, by a part of their texts."""
+    text = (params.text(context.query, "q") or "")[:MAX_LENGTH]
+    before = params.number(context.query, "before")
+    if not text:
+        return _shown("", Found((), None))
+    if (queue := _queue(context, text)) is not None and not context.partial:
+        return Redirect(queue)
+    found = await hits.hits(context, text, before)
+    if len(found.targets) == 1 and not context.partial and before is None and not found.further:
+        return Redirect(found.targets.pop())
+    return _shown(text, found)
+
+
+def _shown(text: str, found: Found) -> Html:
+    further = None if found.further is None else params.address(SEARCH, {"q": text, "before": found.further})
+    back_to = None if found.further is None else identity.created_at(found.further)
+    return Html(text=text, groups=found.groups, further=further, back_to=back_to)
+
+
+def _queue(context: RequestContext, text: str) -> str | None:
+    """The list that holds a refundNo or a topupNo, for operators."""
+    if context.user.tenant_id is not None:
+        return None
+    if (refund_id := identity.refund_id(text)) is not None:
+        return params.address("/console/refunds", {"status": "ALL", "before": refund_id + 1})
+    if (topup_id := identity.topup_id(text)) is not None:
+        return params.address("/console/topups", {"status": "ALL", "before": topup_id + 1})
+    return None

@@ -1,0 +1,1 @@
+"""Packages and price lists: their pages, forms and files."""

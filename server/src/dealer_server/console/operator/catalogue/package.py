@@ -1,0 +1,207 @@
+"""A package: its fields and how they are edited, its routes and stock, who pays which price, and its sales."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import NamedTuple
+
+from dealer_server import store
+from dealer_server.console.shared import params
+from dealer_server.console.shared.forms.confirmation import confirmed
+from dealer_server.console.shared.page import action, download, page
+from dealer_server.console.shared.permissions import OPERATOR_ADMINS, OPERATORS
+from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
+from dealer_server.db.connection import Connection
+from dealer_server.operations.catalogue import edit_package
+from dealer_server.operations.catalogue.below_cost import cost_text
+from dealer_server.operations.catalogue.edit_package import WrongFields
+from dealer_server.operations.versions import version_of
+from dealer_server.rules.catalogue import importing
+from dealer_server.rules.catalogue.package import Package, data_text
+from dealer_server.rules.money import money
+from dealer_server.rules.price_lists import list_file, price_list
+from dealer_server.rules.price_lists.price_list import Cost
+from dealer_server.store.catalogue import who_pays
+from dealer_server.store.console import orders as console_orders
+from dealer_server.store.console import packages as console_packages
+from dealer_server.store.console.orders import OrderFilter, OrderRow
+
+PACKAGES, PACKAGE, EDIT = "/console/packages", "/console/packages/{code}", "/console/packages/{code}/edit"
+NEW = "/console/packages/new"
+FORM_TEMPLATE = "operator/catalogue/package_form.html"
+PAYERS = 200
+COUNTED_ORDERS = 200
+LATEST_ORDERS = 8
+STARTING = {"currency": "USD", "dataType": "TOTAL", "type": "BASE", "duration": "30", "supplier": "stock"}
+
+
+class Payer(NamedTuple):
+    """Who pays this for the package: a dealer, those of a list, those with a markup. `margin` in hundredths of a
+    percent of the price; None where the cost is not known."""
+
+    who: str
+    href: str
+    why: str
+    dealers: int
+    price: int | None
+    margin: int | None
+
+
+class Sales(NamedTuple):
+    """`counted`: how many of the newest orders with the package the sums are of; `more`: there are older ones."""
+
+    sums: list[who_pays.Sold]
+    latest: list[OrderRow]
+    counted: int
+    more: bool
+
+
+@page(PACKAGE, OPERATORS, "operator/catalogue/package.html")
+async def show_package(context: RequestContext) -> Html:
+    async with context.parts.database.connection() as connection:
+        package = await _package(connection, context)
+        code = package.package_code
+        hops = (await store.purchase.routes(connection, [code])).get(code, [])
+        cost = (await store.price_list.costs(connection, [code])).get(code)
+        return Html(
+            package=package,
+            columns=importing.texts(package),
+            data_text=data_text,
+            hops=hops,
+            cost=price_list.current_cost(package, cost),
+            cost_text=cost_text,
+            percent=list_file.percent,
+            free=await who_pays.free_stock(connection, code) if package.supplier == "stock" else None,
+            payers=await _payers(connection, package, cost),
+            most_payers=PAYERS,
+            sales=await _sales(connection, code),
+        )
+
+
+async def _package(connection: Connection, context: RequestContext) -> Package:
+    """Raises NotFound."""
+    code = context.path["code"]
+    package = (await console_packages.by_code(connection, [code])).get(code)
+    if package is None:
+        raise NotFound
+    return package
+
+
+async def _payers(connection: Connection, package: Package, cost: Cost | None) -> list[Payer]:
+    known = price_list.current_cost(package, cost)
+
+    def payer(who: str, href: str, why: str, dealers: int, price: int | None) -> Payer:
+        margin = price_list.margin(price, known) if price is not None and known is not None else None
+        return Payer(who, href, why, dealers, price, margin)
+
+    found = []
+    for markup, dealers in await who_pays.markups(connection, package.package_code, package.currency, PAYERS):
+        text = f"markup {list_file.percent(markup)} %" if markup else "the package's price"
+        price = money.marked_up(package.price, markup, package.currency)
+        found.append(payer("Dealers without a price list", "", text, dealers, price))
+    listed = {one.price_list_id: one for one in await store.price_list.listed(connection)}
+    for terms in await store.price_list.load(connection):
+        one = listed.get(terms.price_list_id)
+        why = "exception" if package.package_code in terms.exceptions else "markup"
+        href, dealers = f"/console/price-lists/{terms.price_list_id}", one.dealers if one else 0
+        found.append(payer(terms.name, href, f"price list, {why}", dealers, price_list.price(package, cost, terms)))
+    own = await who_pays.custom_prices(connection, package.package_code, PAYERS)
+    dealers = [payer(one.name, f"/console/dealers/{one.tenant_id}", "custom price", 1, one.price) for one in own]
+    return [*found, *dealers]
+
+
+async def _sales(connection: Connection, package_code: str) -> Sales:
+    """Of the newest orders: pages of orders look back over a bounded number of them, by ids that hold time."""
+    found = await console_orders.list_orders(connection, OrderFilter(package_code=package_code), None, COUNTED_ORDERS)
+    keys = [(row.tenant_id, row.order_id) for row in found.rows]
+    sums = await who_pays.sold(connection, package_code, keys) if keys else []
+    return Sales(sums, list(found.rows[:LATEST_ORDERS]), len(found.rows), found.next is not None)
+
+
+# Its form
+
+
+@page(NEW, OPERATOR_ADMINS, FORM_TEMPLATE)
+async def new(context: RequestContext) -> Html:
+    return await _form(context, None, STARTING)
+
+
+@action(NEW, OPERATOR_ADMINS, FORM_TEMPLATE)
+async def create(context: RequestContext) -> Answer:
+    cells = _cells(context.form)
+
+    async def write(allowed: bool) -> Answer:
+        made = await edit_package.create_package(
+            *(context.parts.database, cells, context.author, lambda: context.now), allow_below_cost=allowed
+        )
+        return Redirect(PACKAGE.format(code=made.package_code), f"{made.package_code} is made")
+
+    try:
+        return await confirmed(context, NEW, PACKAGES, write)
+    except WrongFields as why:
+        return await _form(context, None, cells, why.faults)
+
+
+@page(EDIT, OPERATOR_ADMINS, FORM_TEMPLATE)
+async def edit(context: RequestContext) -> Html:
+    async with context.parts.database.connection() as connection:
+        package = await _package(connection, context)
+    return await _form(context, package, importing.texts(package))
+
+
+@action(EDIT, OPERATOR_ADMINS, FORM_TEMPLATE)
+async def save(context: RequestContext) -> Answer:
+    async with context.parts.database.connection() as connection:
+        package = await _package(connection, context)
+    cells, code = _cells(context.form), package.package_code
+
+    async def write(allowed: bool) -> Answer:
+        await edit_package.edit_package(
+            *(context.parts.database, code, cells, context.form.get("version")),
+            *(context.author, lambda: context.now),
+            allow_below_cost=allowed,
+        )
+        return Redirect(PACKAGE.format(code=code), f"{code} is saved")
+
+    try:
+        return await confirmed(context, EDIT.format(code=code), PACKAGE.format(code=code), write)
+    except WrongFields as why:
+        return await _form(context, package, importing.texts(package) | cells, why.faults)
+
+
+async def _form(
+    context: RequestContext, package: Package | None, cells: Mapping[str, str], faults: Mapping[str, str] | None = None
+) -> Html:
+    async with context.parts.database.connection() as connection:
+        codes = await edit_package.suppliers(connection)
+        routed = package is not None and await store.purchase.routes(connection, [package.package_code]) != {}
+    version = context.form.get("version") or (version_of(importing.texts(package)) if package is not None else "")
+    return Html(
+        400 if faults else 200,
+        package=package,
+        cells=dict.fromkeys(importing.NAMES, "") | dict(cells),
+        faults=faults or {},
+        version=version,
+        suppliers=codes,
+        routed=routed,
+        currencies=sorted(money.EXPONENTS),
+    )
+
+
+def _cells(form: Mapping[str, str]) -> dict[str, str]:
+    """The columns that a form has."""
+    return {name: form[name].strip() for name in importing.NAMES if name in form}
+
+
+# The catalogue as a file
+
+
+@download(f"{PACKAGES}/export.csv", OPERATORS, listing=True)
+async def export(context: RequestContext) -> Download:
+    """All packages, as an import reads them back; who took it is in the audit log."""
+    await params.record_export(context, "catalog.export", None, ())
+    async with context.parts.database.connection() as connection:
+        packages = await store.package.some(connection, None)
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield importing.write(packages).encode("utf-8-sig")
+
+    return Download("packages.csv", "text/csv; charset=utf-8", chunks())

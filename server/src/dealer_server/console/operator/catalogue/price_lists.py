@@ -1,0 +1,229 @@
+"""Price lists: the terms of each, what packages cost on it with the margin beside, its dealers, and its file."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+from dealer_server import store
+from dealer_server.console.find import choice
+from dealer_server.console.shared import params
+from dealer_server.console.shared.forms import uploads
+from dealer_server.console.shared.forms.confirmation import confirmed
+from dealer_server.console.shared.page import MenuEntry, action, download, page
+from dealer_server.console.shared.params import PAGE_SIZE
+from dealer_server.console.shared.permissions import OPERATOR_ADMINS, OPERATORS
+from dealer_server.console.shared.rendering import many
+from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
+from dealer_server.db.connection import Connection
+from dealer_server.operations.catalogue.below_cost import cost_text
+from dealer_server.operations.errors import OperatorError
+from dealer_server.operations.price_lists import assign, change, import_list, show
+from dealer_server.operations.price_lists.change import ListForm
+from dealer_server.rules.price_lists import list_file
+from dealer_server.rules.price_lists.price_list import PriceListTerms
+from dealer_server.store.catalogue.price_list import Listed
+from dealer_server.store.console import packages as console_packages
+from dealer_server.store.console.packages import PackageFilter
+
+LISTS, LIST, NEW = "/console/price-lists", "/console/price-lists/{price_list_id}", "/console/price-lists/new"
+FORM_TEMPLATE = "operator/catalogue/price_list_new.html"
+COLUMNS: Mapping[str, Callable[[Listed], Any]] = {
+    "name": lambda one: (one.name.lower(), one.name),
+    "-markup": lambda one: (one.markup_basis_points, one.name),
+    "-exceptions": lambda one: (one.exceptions, one.name),
+    "-dealers": lambda one: (one.dealers, one.name),
+    "-changed": lambda one: (one.updated_at, one.name),
+}
+DEALERS = 200
+CHANGES = 500
+FAULTS = 200
+
+
+@page(LISTS, OPERATORS, "operator/catalogue/price_lists.html", MenuEntry("Price lists", "tag", 85))
+async def price_lists(context: RequestContext) -> Html:
+    async with context.parts.database.connection() as connection:
+        found = await store.price_list.listed(connection)
+    order = params.order(context, LISTS, tuple(COLUMNS), "name")
+    lists = order.sorted(found, {name.removeprefix("-"): by for name, by in COLUMNS.items()})
+    return Html(lists=lists, percent=list_file.percent, order=order)
+
+
+@page(NEW, OPERATOR_ADMINS, FORM_TEMPLATE)
+async def new(context: RequestContext) -> Html:
+    return Html(values={"basis": "PRICE"}, fault="")
+
+
+@action(LISTS, OPERATOR_ADMINS, FORM_TEMPLATE)
+async def create(context: RequestContext) -> Answer:
+    try:
+        number = await change.create_list(context.parts.database, _form(context), context.author, lambda: context.now)
+    except OperatorError as why:
+        return Html(400, values=context.form, fault=str(why))
+    return Redirect(f"{LISTS}/{number}", "The price list is made. Assign it to dealers, and set exceptions")
+
+
+@page(LIST, OPERATORS, "operator/catalogue/price_list.html")
+async def show_list(context: RequestContext) -> Html:
+    text, after = params.text(context.query, "q"), params.text(context.query, "before")
+    async with context.parts.database.connection() as connection:
+        terms = await _terms(connection, context)
+        rows = await console_packages.list_packages(connection, PackageFilter(text=text), after, PAGE_SIZE + 1)
+        packages = [row.package for row in rows[:PAGE_SIZE]]
+        costs = await store.price_list.costs(connection, [package.package_code for package in packages])
+        dealers = await store.price_list.dealers(connection, terms.price_list_id, DEALERS)
+    following = packages[-1].package_code if len(rows) > PAGE_SIZE else None
+    return Html(
+        terms=terms,
+        version=change.list_version(terms),
+        versions={package.package_code: change.exception_version(terms, package) for package in packages},
+        lines=show.lines(packages, costs, terms),
+        dealers=dealers,
+        text=text or "",
+        pager=params.pager(context, _home(terms), following),
+        percent=list_file.percent,
+        cost_text=cost_text,
+    )
+
+
+@action(f"{LIST}/terms", OPERATOR_ADMINS)
+async def set_terms(context: RequestContext) -> Answer:
+    terms = await _load(context)
+
+    async def write(allowed: bool) -> Answer:
+        await change.set_list(
+            *(context.parts.database, terms.price_list_id, _form(context), context.form.get("version")),
+            *(context.author, lambda: context.now),
+            allow_below_cost=allowed,
+        )
+        return Redirect(_home(terms), "The price list is changed")
+
+    return await confirmed(context, f"{_home(terms)}/terms", _home(terms), write)
+
+
+@action(f"{LIST}/exceptions", OPERATOR_ADMINS)
+async def set_exception(context: RequestContext) -> Answer:
+    """The price of a package on the list; `off`: not on sale; `list`: as the markup says again."""
+    terms = await _load(context)
+    package, price = params.text(context.form, "package"), params.text(context.form, "price")
+    if not package or not price:
+        raise OperatorError("A package code and a price are needed")
+
+    async def write(allowed: bool) -> Answer:
+        await change.set_exceptions(
+            *(context.parts.database, terms.price_list_id, {package: price}, context.author, lambda: context.now),
+            version=context.form.get("version"),
+            allow_below_cost=allowed,
+        )
+        state = {"off": "is not on sale now", "list": "follows the markup again"}.get(price, f"costs {price} now")
+        return Redirect(_home(terms), f"{package} {state}")
+
+    return await confirmed(context, f"{_home(terms)}/exceptions", _home(terms), write)
+
+
+@action(f"{LIST}/assign", OPERATOR_ADMINS)
+async def assign_list(context: RequestContext) -> Redirect:
+    terms = await _load(context)
+    async with context.parts.database.connection() as connection:
+        tenant_id = (await choice.dealer(connection, context.form.get("dealer"))).required
+    await assign.assign(*(context.parts.database, tenant_id, terms.price_list_id, context.author), lambda: context.now)
+    return Redirect(_home(terms), f"Dealer {tenant_id} has the price list now")
+
+
+@action(f"{LIST}/unassign", OPERATOR_ADMINS)
+async def unassign_list(context: RequestContext) -> Redirect:
+    terms, tenant_id = await _load(context), params.number(context.form, "dealer")
+    if tenant_id is None:
+        raise OperatorError("A dealer is needed")
+    await assign.assign(context.parts.database, tenant_id, None, context.author, lambda: context.now)
+    return Redirect(_home(terms), f"Dealer {tenant_id} has no price list now")
+
+
+@action(f"{LIST}/remove", OPERATOR_ADMINS)
+async def remove(context: RequestContext) -> Redirect:
+    terms = await _load(context)
+    await change.remove_list(context.parts.database, terms.price_list_id, context.author)
+    return Redirect(LISTS, f"{terms.name} is removed")
+
+
+# Its file
+
+
+@download(f"{LIST}/export.csv", OPERATORS, listing=True)
+async def export(context: RequestContext) -> Download:
+    """All packages on the list; who took it is in the audit log."""
+    async with context.parts.database.connection() as connection:
+        terms = await _terms(connection, context)
+        text = await show.export(connection, terms)
+    await params.record_export(context, "price_list.export", None, ())
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield text.encode("utf-8-sig")
+
+    return Download(f"price-list-{terms.price_list_id}.csv", "text/csv; charset=utf-8", chunks())
+
+
+@page(f"{LIST}/import", OPERATOR_ADMINS, "operator/catalogue/list_import.html")
+async def choose(context: RequestContext) -> Html:
+    return Html(terms=await _load(context))
+
+
+@action(f"{LIST}/preview", OPERATOR_ADMINS, "operator/catalogue/list_preview.html")
+async def preview(context: RequestContext) -> Answer:
+    """What a file would change, or its faults; nothing is written."""
+    text = uploads.decoded(context.files.get("file", b""))
+    async with context.parts.database.connection() as connection:
+        terms = await _terms(connection, context)
+        if text is None:
+            return Redirect(f"{_home(terms)}/import", uploads.NOT_CSV, failed=True)
+        plan = await import_list.plan_list(connection, terms, text)
+    return Html(
+        terms=terms,
+        plan=plan,
+        faults=plan.faults[:FAULTS],
+        changes=plan.changes[:CHANGES],
+        packed="" if plan.faults else uploads.packed(text),
+        percent=list_file.percent,
+        cost_text=cost_text,
+    )
+
+
+@action(f"{LIST}/import", OPERATOR_ADMINS)
+async def apply(context: RequestContext) -> Redirect:
+    """Writes what was previewed, all or nothing."""
+    terms, text = await _load(context), uploads.unpacked(context.form.get("packed", ""))
+    back = f"{_home(terms)}/import"
+    if text is None:
+        return Redirect(back, uploads.MISSING, failed=True)
+    try:
+        plan = await import_list.import_list(
+            *(context.parts.database, terms.price_list_id, text, context.author, lambda: context.now),
+            version=context.form.get("version", ""),
+            allow_below_cost="allow_below_cost" in context.form,
+        )
+    except OperatorError as why:
+        return Redirect(back, str(why), failed=True)
+    if plan.faults:
+        return Redirect(back, f"{many(len(plan.faults), 'fault')}; nothing was imported", failed=True)
+    return Redirect(_home(terms), f"{many(plan.packages, 'package')} read, {many(len(plan.changes), 'price')} changed")
+
+
+def _form(context: RequestContext) -> ListForm:
+    form = context.form
+    return ListForm(form.get("name", ""), form.get("basis", "PRICE"), form.get("markup", ""))
+
+
+def _home(terms: PriceListTerms) -> str:
+    return f"{LISTS}/{terms.price_list_id}"
+
+
+async def _load(context: RequestContext) -> PriceListTerms:
+    """Raises NotFound."""
+    async with context.parts.database.connection() as connection:
+        return await _terms(connection, context)
+
+
+async def _terms(connection: Connection, context: RequestContext) -> PriceListTerms:
+    """The list of the path. Raises NotFound."""
+    terms = await show.load_list(connection, params.path_number(context, "price_list_id"))
+    if terms is None:
+        raise NotFound
+    return terms

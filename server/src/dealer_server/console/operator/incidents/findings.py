@@ -1,0 +1,90 @@
+"""What is wrong, as it is found in the database: on the whole platform, with one dealer, with one supplier."""
+
+from dealer_server.console.operator.incidents.links import links
+from dealer_server.console.shared import incidents as shown
+from dealer_server.console.shared.concern import Link
+from dealer_server.console.shared.incidents import IncidentRow
+from dealer_server.console.shared.permissions import permissions
+from dealer_server.console.shared.request_context import RequestContext
+from dealer_server.db.connection import Connection
+from dealer_server.rules.incidents import dealer as dealer_rules
+from dealer_server.rules.incidents import overview as rules
+from dealer_server.rules.incidents import receiver as receiver_rules
+from dealer_server.rules.incidents import supplier as supplier_rules
+from dealer_server.rules.incidents.incident import Incident, by_harm
+from dealer_server.rules.incidents.supplier import NOTHING, Supplier
+from dealer_server.store.console import suppliers as console_suppliers
+from dealer_server.store.console.dealers import Dealer
+from dealer_server.store.console.incidents import buying, findings, receivers, waiting
+from dealer_server.store.console.suppliers import SupplierRow
+
+RECEIVERS = 10
+"""Of so many receivers the webhooks that were not heard are counted; the others are told of as a number."""
+
+
+async def incidents(connection: Connection, context: RequestContext) -> list[IncidentRow]:
+    """Of the whole platform, the worst first."""
+    settings = context.parts.settings
+    lines = await waiting.by_supplier(connection)
+    suppliers = await console_suppliers.list_suppliers(connection)
+    failing = await receivers.failing(connection, RECEIVERS)
+    found = rules.Findings(
+        worker_seen_at=await findings.worker_seen_at(connection),
+        suppliers=[(_supplier(row), lines.get(row.code, NOTHING)) for row in suppliers],
+        queues=await findings.queued(connection, failed=not settings.refund_failed),
+        receivers=failing,
+        more_receivers=await receivers.count_failing(connection) - RECEIVERS if len(failing) == RECEIVERS else 0,
+        stock=await findings.low_stock(connection, settings.stock_low),
+        stock_low=settings.stock_low,
+        queue_hours=settings.queue_hours,
+    )
+    return _shown(rules.incidents(found, context.now), context)
+
+
+async def of_supplier(connection: Connection, context: RequestContext, row: SupplierRow) -> list[IncidentRow]:
+    lines = await waiting.by_supplier(connection, row.code)
+    found = supplier_rules.incident(_supplier(row), lines.get(row.code, NOTHING), context.now)
+    shown_here = _shown([] if found is None else [found], context)
+    return [row._replace(links=[link for link in row.links if link.label != "Supplier"]) for row in shown_here]
+
+
+async def of_receivers(connection: Connection, context: RequestContext) -> list[IncidentRow]:
+    """Of all dealers, the worst first."""
+    found = [receiver_rules.incident(one, context.now) for one in await receivers.failing(connection, RECEIVERS)]
+    return _shown(by_harm(one for one in found if one is not None), context)
+
+
+async def of_dealer(connection: Connection, context: RequestContext, row: Dealer) -> list[IncidentRow]:
+    means = await buying.means(connection, row.tenant_id)
+    found = dealer_rules.Dealer(
+        tenant_id=row.tenant_id,
+        name=row.name,
+        disabled=row.status == "DISABLED",
+        frozen=row.frozen,
+        currency=row.currency,
+        available=row.available,
+        threshold=row.low_balance_threshold,
+        cheapest=means.cheapest,
+        credentials=means.credentials,
+        receiver=await receivers.of_dealer(connection, row.tenant_id),
+    )
+    here = Link("Dealer", f"/console/dealers/{row.tenant_id}")
+    shown_here = _shown(dealer_rules.incidents(found, context.now), context)
+    return [row._replace(links=[link for link in row.links if link != here]) for row in shown_here]
+
+
+def _shown(found: list[Incident], context: RequestContext) -> list[IncidentRow]:
+    may = permissions(context.user)
+    return shown.rows(found, lambda incident: links(incident, may))
+
+
+def _supplier(row: SupplierRow) -> Supplier:
+    return Supplier(
+        code=row.code,
+        paused=row.status == "PAUSED",
+        paused_reason=row.paused_reason or "",
+        changed_at=row.updated_at,
+        up=row.up,
+        since=row.since,
+        packages=row.packages,
+    )

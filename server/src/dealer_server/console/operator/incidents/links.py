@@ -1,0 +1,47 @@
+"""Where can an operator do something about an incident?"""
+
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from dealer_server.console.shared.concern import Link
+from dealer_server.console.shared.permissions import Permissions
+from dealer_server.rules.incidents.incident import Incident
+
+
+def links(incident: Incident, may: Permissions) -> Sequence[Link]:
+    """The most useful one first. Pages that this user may not open are left out."""
+    subject = quote(incident.subject, safe=":")
+    dealer, waiting = f"/console/dealers/{subject}", f"/console/waiting?supplier={subject}"
+    match incident.kind:
+        case "WORKER":
+            return [Link("See what is under way", "/console/orders?status=FULFILLING")]
+        case "SUPPLIER":
+            lines = [Link("See the lines", waiting)] if incident.harm else []  # without harm nothing waits
+            return [*lines, Link("Supplier", f"/console/suppliers/{subject}")]
+        case "UNCONFIRMED":
+            return [Link("Settle", "/console/suppliers#unknown"), Link("See the lines", f"{waiting}&state=PARKED")]
+        case "FAILED":
+            return [Link("See the orders", "/console/orders?status=FAILED")]
+        case "RECEIVER" if not subject:
+            return [Link("Endpoint health", "/console/webhooks")]
+        case "RECEIVER":
+            failed = Link("Failed deliveries", f"/console/webhooks/failed?dealer={subject}")
+            return [failed, *[Link("Resend", "/console/webhooks#field-kind")] * may.support, Link("Dealer", dealer)]
+        case "REFUNDS":
+            return [Link("Decide" if may.money else "See the refunds", "/console/refunds")]
+        case "VOIDS":
+            return [Link("See the refunds", "/console/refunds?status=REFUNDING")]
+        case "TOPUPS":
+            return [Link("Decide" if may.money else "See the top-ups", "/console/topups")]
+        case "STOCK" if subject and may.terms:
+            return [Link("Load stock", f"/console/packages/{subject}/stock")]
+        case "STOCK":
+            return [Link("Stock", "/console/suppliers#stock")]
+        case "SUSPENDED" | "FROZEN":
+            return [
+                Link("Terms", f"{dealer}#field-{'status' if incident.kind == 'SUSPENDED' else 'frozen'}")
+            ] * may.terms
+        case "BALANCE":
+            return [Link("Top-ups", "/console/topups"), Link("Statement", f"{dealer}/statement")]
+        case "CREDENTIALS":
+            return []

@@ -1,0 +1,170 @@
+"""What does an order wait for, what went wrong with it, and what can an operator do about it?"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from dealer_server.console.operator.timeline import History
+from dealer_server.console.shared.concern import Concern, Link
+from dealer_server.console.shared.rendering import many
+from dealer_server.rules.money import money
+from dealer_server.rules.orders.model import Item, Profile
+from dealer_server.store.console.orders import Purchase
+from dealer_server.store.console.suppliers import SupplierRow
+from dealer_server.store.suppliers.purchase import Hop
+
+_WAITING = {
+    "PLANNED": "Waiting for {supplier}",
+    "SENT": "{supplier} was asked and has not answered yet",
+    "PENDING": "{supplier} is making {it}",
+    "UNKNOWN": "{supplier} did not say whether it made {it}; it is asked again",
+    "PARKED": "It is unknown whether {supplier} made {it}, and asking again did not help",
+    "REJECTED": "{supplier} refused {it}",
+    "DROPPED": "The purchase at {supplier} was given up",
+}
+_SURE = ("PLANNED", "REJECTED", "DROPPED", "")
+"""States in which nothing may have been bought: another supplier can be asked."""
+
+
+class LineActs(NamedTuple):
+    """What can be done about a line, which counts from 1. `retries`: it may be retried now; `others`: suppliers that
+    may make it instead."""
+
+    line: int
+    retries: bool
+    others: Sequence[str]
+
+
+def concerns(
+    history: History, suppliers: Mapping[str, SupplierRow], routes: Mapping[str, Sequence[Hop]]
+) -> list[Concern[LineActs]]:
+    """Faults first. `suppliers`: those that are called, by code. `routes`: of the packages of the order."""
+    latest = {purchase.profile_id: purchase for purchase in history.purchases}
+    found = [
+        *[concern for item in history.order.items for concern in _of_line(item, latest, suppliers, routes)],
+        *_of_refunds(history),
+        *_of_deliveries(history),
+    ]
+    return sorted(found, key=lambda concern: concern.level != "fault")
+
+
+class _Cause(NamedTuple):
+    """Profiles of a line with the same cause are one concern."""
+
+    failed: bool
+    supplier: str
+    state: str
+    reason: str
+
+
+def _of_line(
+    item: Item,
+    latest: Mapping[int, Purchase],
+    suppliers: Mapping[str, SupplierRow],
+    routes: Mapping[str, Sequence[Hop]],
+) -> Iterator[Concern[LineActs]]:
+    by_cause: dict[_Cause, list[Profile]] = defaultdict(list)
+    for profile in item.profiles:
+        if not (profile.made or profile.refunded or profile.cancelled or profile.held):
+            purchase = latest.get(profile.profile_id)
+            if purchase is None:
+                cause = _Cause(profile.failed, item.supplier, "", "")
+            else:
+                cause = _Cause(profile.failed, purchase.supplier, purchase.state, purchase.reason or "")
+            by_cause[cause].append(profile)
+    for cause, profiles in by_cause.items():
+        due = [at for profile in profiles if profile.profile_id in latest and (at := latest[profile.profile_id].due_at)]
+        yield _concern(item, cause, profiles, min(due, default=None), suppliers.get(cause.supplier), routes)
+
+
+def _concern(
+    item: Item,
+    cause: _Cause,
+    profiles: Sequence[Profile],
+    next_at: datetime | None,
+    supplier: SupplierRow | None,
+    routes: Mapping[str, Sequence[Hop]],
+) -> Concern[LineActs]:
+    recharge = profiles[0].recharges is not None
+    it = "the recharge" if recharge else "the eSIM" if len(profiles) == 1 else "the eSIMs"
+    ailing, since = _ailing(supplier) if not cause.failed else ("", None)
+    text = f"Failed at {cause.supplier}" if cause.failed else _WAITING.get(cause.state, "Waiting for {supplier}")
+    text = text.format(supplier=cause.supplier, it=it)
+    if cause.reason and (cause.failed or cause.state in _WAITING):
+        text += f": {cause.reason}"
+    what = "the recharge" if recharge else f"{len(profiles)} of {many(item.quantity, 'eSIM')}"
+    parked = cause.state == "PARKED"
+    others = [hop.supplier for hop in routes.get(item.package_code, ()) if hop.supplier != cause.supplier]
+    movable = not recharge and (cause.failed or cause.state in _SURE)
+    return Concern(
+        level="fault" if cause.failed or parked or ailing else "waiting",
+        text=text,
+        about=f"Line {item.line + 1}, {item.package_code}: {what}",
+        ailing=ailing,
+        since=since,
+        next_at=None if parked else next_at,
+        acts=LineActs(item.line + 1, cause.failed or cause.state in _SURE, others if movable else ()),
+        link=Link("Settle it", "/console/suppliers#unknown") if parked else None,
+    )
+
+
+def _ailing(supplier: SupplierRow | None) -> tuple[str, datetime | None]:
+    """What is wrong with a supplier, and since when."""
+    if supplier is None:
+        return "", None
+    if supplier.status == "PAUSED":
+        reason = f" ({supplier.paused_reason})" if supplier.paused_reason else ""
+        return f"paused{reason}", supplier.updated_at
+    return ("down", supplier.since) if supplier.up is False else ("", None)
+
+
+def _of_refunds(history: History) -> Iterator[Concern[LineActs]]:
+    for refund in history.refunds:
+        if refund.status != "REFUNDING":
+            continue
+        amount = f"{money.text(refund.amount, history.order.currency)} {history.order.currency}"
+        in_review = sum(line.way == "REVIEW" and line.status == "PENDING" for line in refund.lines)
+        if in_review:
+            link = Link("Decide", "/console/refunds")
+            yield Concern(
+                "waiting", f"A refund of {amount} waits for your decision", many(in_review, "eSIM"), link=link
+            )
+        else:
+            yield Concern("waiting", f"A refund of {amount} waits for the supplier to cancel the eSIM")
+
+
+def _of_deliveries(history: History) -> Iterator[Concern[LineActs]]:
+    """The webhooks that the dealer's receiver has refused so far, or for good."""
+    for delivery in history.deliveries:
+        if delivery.state not in ("RETRY", "FAILED"):
+            continue
+        failed = many(delivery.attempt_count, "attempt")
+        link = Link("See the answers", f"/console/deliveries/{delivery.tenant_id}/{delivery.delivery_id}")
+        if delivery.state == "RETRY":
+            text = f"The dealer has not accepted {delivery.event_type}: {failed} failed"
+            yield Concern("waiting", text, next_at=delivery.next_attempt_at, link=link)
+        else:
+            text = f"The dealer did not accept {delivery.event_type}: {failed} failed, and no more are made"
+            yield Concern("fault", text, link=link)
+
+
+def settled_text(history: History) -> str:
+    """One sentence for an order without a concern."""
+    order = history.order
+    made = [profile for profile in order.profiles if profile.made and not profile.refunded]
+    if order.order_status == "REFUNDED":
+        return "All of it is refunded."
+    if not made:
+        return "All of it is cancelled or refunded."
+    what = "The recharge is applied" if order.recharges is not None else f"{many(len(made), 'eSIM')} delivered"
+    if len(made) < len(order.profiles):
+        what += f", {len(order.profiles) - len(made)} refunded or cancelled"
+    return f"{what}. {_told(history)}"
+
+
+def _told(history: History) -> str:
+    states = {delivery.state for delivery in history.deliveries}
+    if not states & {"WAITING", "READY", "IN_FLIGHT"}:
+        return "The dealer has no callback URL." if states == {"SKIPPED"} else "The dealer was told."
+    return "The dealer is being told."

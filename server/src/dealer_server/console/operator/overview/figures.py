@@ -1,0 +1,183 @@
+"""How do sales go in a period, and how did they go in the one before? Each figure leads to its list."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Literal, NamedTuple
+
+from dealer_server.console.operator.overview.hours import Counted
+from dealer_server.console.operator.timeline import duration_text
+from dealer_server.console.shared.params import address
+from dealer_server.console.shared.rendering import many
+from dealer_server.rules.access import latency_histogram
+from dealer_server.rules.money import money
+from dealer_server.rules.period import DAY, Period, change_text, grouped, starts
+from dealer_server.store.console.overview import Hour
+
+Value = Callable[[Hour], float]
+
+
+class Figure(NamedTuple):
+    """`value`: a text, or an amount in major units where there is a `currency`. `change`: against the period before, ""
+    where it cannot be said. `numbers`: of the small line below it, named by `label`. `href`: the list of it."""
+
+    title: str
+    value: str
+    href: str
+    currency: str = ""
+    change: str = ""
+    note: str = ""
+    numbers: Sequence[float] = ()
+    label: str = ""
+
+
+class Chart(NamedTuple):
+    """`values` by `times`; `open`: the last one is not over yet."""
+
+    key: str
+    title: str
+    series: str
+    times: Sequence[datetime]
+    values: Sequence[float]
+    unit: str
+    open: bool
+
+
+def bucket_text(of: Period) -> str:
+    """How long what a chart shows as one is: hour, 6 hours, day."""
+    return {1: "hour", 24: "day"}.get(of.bucket // timedelta(hours=1), "6 hours")
+
+
+def span(of: Period) -> Mapping[str, str]:
+    """The filter of a list that shows the same: whole days, or from an hour on."""
+    if of.name == "24h":
+        return {"from": f"{of.start:%Y-%m-%dT%H:%M}"}
+    last = (of.end - timedelta(seconds=1)).date()
+    return {"from": f"{of.start:%Y-%m-%d}"} | ({} if of.open else {"to": f"{last:%Y-%m-%d}"})
+
+
+def figures(counted: Counted, of: Period) -> list[Figure]:
+    return [_orders(counted, of), _turnover(counted, of), _webhooks(counted, of), _latency(counted, of)]
+
+
+def charts(counted: Counted, of: Period) -> list[Chart]:
+    every, currency = starts(of), main_currency(counted.hours)
+    orders = grouped(counted.hours, of, lambda hour: hour.orders)
+    turnover = [_major(amount, currency) for amount in grouped(counted.hours, of, _turnover_in(currency))]
+    per = bucket_text(of)
+    return [
+        Chart("orders-chart", f"Orders per {per}", "Orders", every, orders, "", of.open),
+        Chart("turnover-chart", f"Turnover per {per}, {currency}", "Turnover", every, turnover, currency, of.open),
+    ]
+
+
+def _orders(counted: Counted, of: Period) -> Figure:
+    return Figure(
+        title="Orders",
+        value=f"{sum(hour.orders for hour in counted.hours):,}",
+        href=address("/console/orders", span(of)),
+        change=_change(counted, of, lambda hour: hour.orders),
+        numbers=grouped(counted.hours, of, lambda hour: hour.orders),
+        label=f"orders per {bucket_text(of)}",
+    )
+
+
+def main_currency(hours: Sequence[Hour]) -> str:
+    """The one with the most."""
+    totals = _totals(hours)
+    return totals.most_common(1)[0][0] if totals else "USD"
+
+
+def _totals(hours: Sequence[Hour]) -> Counter[str]:
+    totals: Counter[str] = Counter()
+    for hour in hours:
+        totals.update(hour.turnover)
+    return totals
+
+
+def _turnover(counted: Counted, of: Period) -> Figure:
+    """The currency with the most; the others as a note."""
+    totals, currency = _totals(counted.hours), main_currency(counted.hours)
+    others = [f"{money.text(amount, code)} {code}" for code, amount in totals.most_common(3) if code != currency]
+    return Figure(
+        title="Turnover",
+        value=money.text(totals[currency], currency),
+        currency=currency,
+        href=address("/console/orders", span(of)),
+        change=_change(counted, of, _turnover_in(currency)),
+        note=f"and {', '.join(others)}" if others else "",
+        numbers=grouped(counted.hours, of, _turnover_in(currency)),
+        label=f"turnover per {bucket_text(of)}",
+    )
+
+
+def _turnover_in(currency: str) -> Value:
+    return lambda hour: hour.turnover.get(currency, 0)
+
+
+def _major(amount: float, currency: str) -> float:
+    return float(money.text(int(amount), currency))
+
+
+def _webhooks(counted: Counted, of: Period) -> Figure:
+    attempts, answered = sum(hour.attempts for hour in counted.hours), sum(hour.answered for hour in counted.hours)
+    share = grouped(counted.hours, of, lambda hour: hour.answered)
+    tried = grouped(counted.hours, of, lambda hour: hour.attempts)
+    before = counted.previous or ()
+    was = sum(hour.answered for hour in before), sum(hour.attempts for hour in before)
+    change = ""
+    if attempts and was[1]:
+        points = 100 * answered / attempts - 100 * was[0] / was[1]
+        change = f"{'+' if points > 0 else '−'}{abs(points):.1f} points" if abs(points) >= 0.05 else "no change"
+    return Figure(
+        title="Webhook attempts accepted",
+        value=f"{100 * answered / attempts:.2f} %" if attempts else "–",
+        href="/console/webhooks",
+        change=change,
+        note=f"of {many(attempts, 'attempt')}" if attempts else "None was sent.",
+        numbers=[100 * good / count if count else 100 for good, count in zip(share, tried, strict=True)],
+        label=f"share of webhook attempts accepted, per {bucket_text(of)}",
+    )
+
+
+def _latency(counted: Counted, of: Period) -> Figure:
+    """Of calls that write; of those that read where there are no others."""
+    reads, writes = _spread(counted.hours, "reads"), _spread(counted.hours, "writes")
+    failed, calls = sum(hour.failed for hour in counted.hours), sum(reads) + sum(writes)
+    slow_reads, slow_writes = (latency_histogram.percentile(part, 95) for part in (reads, writes))
+    shown = slow_writes or slow_reads
+    notes = [f"of {many(calls, 'call')}"] if calls else ["No call was answered yet."]
+    notes += [f"reads {duration_text(slow_reads)}"] if slow_writes and slow_reads else []
+    notes += [f"{failed:,} failed"] if failed else []
+    size = of.bucket // timedelta(hours=1)
+    which = "writes" if slow_writes else "reads"
+    return Figure(
+        title="API latency (p95)",
+        value=duration_text(shown) if shown else "–",
+        href="",
+        note=", ".join(notes),
+        numbers=[
+            latency_histogram.percentile(_spread(counted.hours[at : at + size], which), 95) or 0.0
+            for at in range(0, len(counted.hours), size)
+        ],
+        label=f"seconds within which 95 % of the calls were answered, per {bucket_text(of)}",
+    )
+
+
+def _spread(hours: Sequence[Hour], which: Literal["reads", "writes"]) -> list[int]:
+    """How many calls of all these hours took how long."""
+    return [sum(counts) for counts in zip(*(getattr(hour, which) for hour in hours), strict=True)]
+
+
+def _change(counted: Counted, of: Period, value: Value) -> str:
+    """Of the hours that are over, against as many of the period before."""
+    if counted.previous is None or counted.missing:
+        return ""
+    return change_text(
+        sum(value(hour) for hour in counted.hours[: of.closed_hours]), sum(value(hour) for hour in counted.previous)
+    )
+
+
+def compared_text(of: Period) -> str:
+    days = of.length // DAY
+    return "the 24 h before" if days == 1 and of.name == "24h" else f"the {many(days, 'day')} before"

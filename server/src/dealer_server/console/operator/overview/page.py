@@ -1,0 +1,87 @@
+"""What is wrong, worst first; then how sales go in a period, and what waits for an operator."""
+
+from datetime import timedelta
+from typing import NamedTuple
+
+from dealer_server.console.operator import queues
+from dealer_server.console.operator.incidents import findings
+from dealer_server.console.operator.overview import figures as sales
+from dealer_server.console.operator.overview.hours import counted
+from dealer_server.console.operator.timeline import duration_text
+from dealer_server.console.shared import params
+from dealer_server.console.shared.page import MenuEntry, page
+from dealer_server.console.shared.permissions import OPERATORS
+from dealer_server.console.shared.request_context import Html, RequestContext
+from dealer_server.db.connection import Connection
+from dealer_server.rules.period import RANGES, Period, Range, period
+from dealer_server.store.console import orders as console_orders
+from dealer_server.store.console import overview as console_overview
+from dealer_server.store.console import suppliers as console_suppliers
+from dealer_server.store.console.orders import OrderFilter
+from dealer_server.store.console.suppliers import OpenPurchases
+
+OVERVIEW = "/console"
+RANGE_TEXTS = {"24h": "24 h", "7d": "7 days", "30d": "30 days", "custom": "Custom"}
+SAMPLE = 200
+LATEST = 8
+
+
+class DeliveryTimes(NamedTuple):
+    """Seconds from payment to the first eSIM of the latest delivered orders: median and 95th percentile."""
+
+    median: float
+    p95: float
+    orders: int
+
+
+@page(OVERVIEW, OPERATORS, "operator/overview.html", MenuEntry("Overview", "layout-dashboard", 10))
+async def overview(context: RequestContext) -> Html:
+    of = chosen_period(context)
+    hours = await counted(context.parts.database, of, context.now)
+    async with context.parts.database.connection() as connection:
+        incidents = await findings.incidents(connection, context)
+        latest = await console_orders.list_orders(connection, OrderFilter(), None, LATEST)
+        times = await _delivery_times(connection)
+        open_purchases = await console_suppliers.open_purchases(connection)
+        suppliers = await console_suppliers.list_suppliers(connection)
+    return Html(
+        incidents=incidents,
+        period=of,
+        last_day=f"{of.end - timedelta(seconds=1):%Y-%m-%d}",
+        ranges=[(name, RANGE_TEXTS[name], params.address(OVERVIEW, {"range": name})) for name in RANGES[:-1]],
+        compared=sales.compared_text(of) if hours.previous is not None and not hours.missing else "",
+        counting=hours.missing,
+        figures=sales.figures(hours, of),
+        charts=sales.charts(hours, of),
+        delivery_times=times,
+        duration_text=duration_text,
+        latest=latest.rows,
+        suppliers=[(row, _under_way([one for one in open_purchases if one.supplier == row.code])) for row in suppliers],
+        waiting=[
+            ("Top-ups", "/console/topups", await queues.pending_topups(context)),
+            ("Refunds in review", "/console/refunds", await queues.refunds_in_review(context)),
+            ("Unconfirmed purchases", "/console/waiting?state=PARKED", await queues.parked_purchases(context)),
+        ],
+    )
+
+
+def chosen_period(context: RequestContext) -> Period:
+    """Of the query; the last 24 hours without one."""
+    chosen: Range | None = params.one_of(context.query, "range", RANGES)
+    first, last = params.day(context.query, "from"), params.day(context.query, "to")
+    return period("24h" if chosen is None else chosen, first, last, context.now)
+
+
+def _under_way(parts: list[OpenPurchases]) -> list[tuple[str, str, int]]:
+    """State, word and number of purchases without a final answer; UNKNOWN ones are asked about again, and become
+    unconfirmed where that does not help."""
+    return [(part.state, console_suppliers.STATE_WORDS.get(part.state, part.state), part.total) for part in parts]
+
+
+async def _delivery_times(connection: Connection) -> DeliveryTimes | None:
+    found = await console_orders.list_orders(connection, OrderFilter(status="DELIVERED"), None, SAMPLE)
+    keys = [(row.tenant_id, row.order_id) for row in found.rows]
+    seconds = await console_overview.delivery_seconds(connection, keys)
+    if not seconds:
+        return None
+    return DeliveryTimes(median=seconds[len(seconds) // 2], p95=seconds[len(seconds) * 95 // 100], orders=len(seconds))

@@ -1,0 +1,1 @@
+"""Reports over all dealers, and the monthly statements of each."""

@@ -1,0 +1,64 @@
+"""What was sold, refunded and paid for: by day, dealer, package and supplier."""
+
+from dealer_server.console.find import choice
+from dealer_server.console.find.choice import Choice
+from dealer_server.console.shared import params, reports
+from dealer_server.console.shared.page import MenuEntry, download, page
+from dealer_server.console.shared.permissions import OPERATORS
+from dealer_server.console.shared.reports import Group, Question
+from dealer_server.console.shared.request_context import Download, Html, RequestContext
+from dealer_server.rules.reports.period import PRESETS
+from dealer_server.store.reports import report
+
+REPORTS = "/console/reports"
+KEYS = ("day", "dealer", "package", "supplier")
+COLUMNS = {
+    "sold": "sold", "revenue": "revenue", "refunded": "refunded", "refunds": "refunds", "costed": "purchasesWithCost",
+    "cost": "cost", "margin": "margin",
+}  # fmt: skip
+
+
+@page(REPORTS, OPERATORS, "reports/report.html", MenuEntry("Reports", "chart-line", 45), listing=True)
+async def show_report(context: RequestContext) -> Html:
+    asked, dealer = await _asked(context)
+    found = await reports.load(context, asked)
+    async with context.parts.database.connection() as connection:
+        suppliers = await report.suppliers(connection)
+    return Html(
+        400 if asked.problem else 200,
+        report=found,
+        chart=reports.chart(found, {"revenue": "Revenue", "margin": "Margin"}),
+        presets=[(name, title, reports.address(REPORTS, context, asked, **{"range": name, "from": "", "to": ""}))
+                 for name, title in PRESETS.items()],
+        keys=[(name, reports.WORDS[name]) for name in KEYS],
+        dealer=dealer,
+        suppliers=suppliers,
+        own=False,
+        path=REPORTS,
+        export=reports.address(f"{REPORTS}.csv", context, asked),
+        orders_of=lambda group: _orders(asked, group),
+        value=reports.value_text,
+    )  # fmt: skip
+
+
+@download(f"{REPORTS}.csv", OPERATORS, listing=True)
+async def export(context: RequestContext) -> Download:
+    asked, _ = await _asked(context)
+    return await reports.export(context, asked, COLUMNS)
+
+
+async def _asked(context: RequestContext) -> tuple[Question, Choice]:
+    """With the dealer, whom an operator names by number or name."""
+    async with context.parts.database.connection() as connection:
+        dealer = await choice.dealer(connection, context.query.get("dealer"))
+    asked = reports.question(context, KEYS)
+    return asked._replace(wanted=asked.wanted._replace(tenant_id=dealer.tenant_id)), dealer
+
+
+def _orders(asked: Question, group: Group) -> str:
+    """The list of the orders that a row is the sum of, as far as that list filters."""
+    keys, wanted = group.keys, asked.wanted
+    days = {"from": keys["day"].isoformat(), "to": keys["day"].isoformat()} if "day" in keys else None
+    dealer, package = keys.get("dealer", wanted.tenant_id), keys.get("package", wanted.package_code)
+    query = {"dealer": dealer, "package": package, **(days or reports.days_query(wanted.period))}
+    return params.address("/console/orders", query)

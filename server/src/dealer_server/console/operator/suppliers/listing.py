@@ -1,0 +1,63 @@
+"""Suppliers: how each is doing, purchases whose outcome is unknown, and what is left in stock."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dealer_server.console.operator.queues import parked_purchases
+from dealer_server.console.shared import params
+from dealer_server.console.shared.page import MenuEntry, action, page
+from dealer_server.console.shared.permissions import OPERATOR_ADMINS, OPERATORS
+from dealer_server.console.shared.request_context import Html, Redirect, RequestContext
+from dealer_server.operations.suppliers.resolve import list_parked, resolve_applied, resolve_bought, resolve_not_bought
+from dealer_server.rules.money.money import fine_text
+from dealer_server.store.console import suppliers as console_suppliers
+from dealer_server.store.console.suppliers import SupplierRow
+
+SUPPLIERS, SUPPLIER = "/console/suppliers", "/console/suppliers/{code}"
+COLUMNS: Mapping[str, Callable[[SupplierRow], Any]] = {
+    "code": lambda row: row.code,
+    "status": lambda row: (row.status, row.code),
+    "health": lambda row: (row.health, row.code),
+    "-balance": lambda row: (row.balance is not None, row.balance or 0, row.code),
+    "-packages": lambda row: (row.packages, row.code),
+    "-created": lambda row: (row.updated_at, row.code),
+}
+MENU = MenuEntry("Suppliers", "truck-delivery", 110, parked_purchases)
+
+
+@page(SUPPLIERS, OPERATORS, "operator/suppliers/list.html", MENU)
+async def suppliers(context: RequestContext) -> Html:
+    async with context.parts.database.connection() as connection:
+        rows = await console_suppliers.list_suppliers(connection)
+        open_purchases = await console_suppliers.open_purchases(connection)
+        stock = await console_suppliers.stock(connection)
+    order = params.order(context, SUPPLIERS, tuple(COLUMNS), "code")
+    found = order.sorted(rows, {name.removeprefix("-"): by for name, by in COLUMNS.items()})
+    return Html(
+        suppliers=[(row, [some for some in open_purchases if some.supplier == row.code]) for row in found],
+        order=order,
+        balance_text=fine_text,
+        stock=stock,
+        parked=await list_parked(context.parts.database),
+    )
+
+
+@action(f"{SUPPLIERS}/resolve", OPERATOR_ADMINS)
+async def resolve(context: RequestContext) -> Redirect:
+    """What an operator found out about a parked purchase. `of`: the supplier on whose page it was said."""
+    form, parts = context.form, context.parts
+    unit_key = form.get("unit", "")
+    if form.get("outcome") == "bought":
+        await resolve_bought(
+            *(parts.database, parts.data_keys, unit_key, form.get("iccid", "").strip()),
+            *(form.get("code", "").strip(), context.author, lambda: context.now),
+            ref=form.get("ref", "").strip() or None,
+        )
+    elif form.get("outcome") == "applied":
+        await resolve_applied(parts.database, parts.data_keys, unit_key, context.author, lambda: context.now)
+    else:
+        await resolve_not_bought(parts.database, parts.data_keys, unit_key, context.author, lambda: context.now)
+    async with parts.database.connection() as connection:
+        known = [row.code for row in await console_suppliers.list_suppliers(connection)]
+    back = f"{SUPPLIERS}/{form['of']}" if form.get("of") in known else SUPPLIERS
+    return Redirect(back, f"{unit_key} is resolved: {form.get('outcome', 'not bought')}")

@@ -1,0 +1,103 @@
+"""One supplier: how it is doing, what waits for it, its calls, and the packages that it makes."""
+
+from datetime import timedelta
+
+from dealer_server.console.operator.incidents import findings
+from dealer_server.console.operator.suppliers.listing import SUPPLIER, SUPPLIERS
+from dealer_server.console.shared import params
+from dealer_server.console.shared.page import action, page
+from dealer_server.console.shared.params import PAGE_SIZE
+from dealer_server.console.shared.permissions import OPERATOR_ADMINS, OPERATOR_SUPPORT, OPERATORS
+from dealer_server.console.shared.rendering import many
+from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
+from dealer_server.operations.errors import OperatorError
+from dealer_server.operations.suppliers.check import advice, check_health
+from dealer_server.operations.suppliers.configure import load_iccids, remove_supplier, set_supplier_status
+from dealer_server.operations.suppliers.describe import show_suppliers
+from dealer_server.operations.suppliers.resolve import list_parked
+from dealer_server.rules.catalogue import margin
+from dealer_server.rules.money.money import fine_text
+from dealer_server.store.console import supplier_work
+from dealer_server.store.console import suppliers as console_suppliers
+from dealer_server.store.suppliers.supplier import free_iccids
+from dealer_server.suppliers.contract import Health
+
+TEMPLATE = "operator/suppliers/supplier.html"
+CALLS, WAITING = 25, 25
+SPANS = (("Last hour", timedelta(hours=1)), ("Last 24 hours", timedelta(hours=24)))
+
+
+@page(SUPPLIER, OPERATORS, TEMPLATE)
+async def show_supplier(context: RequestContext) -> Html:
+    return await _supplier(context)
+
+
+@action(f"{SUPPLIER}/check", OPERATOR_SUPPORT, TEMPLATE)
+async def check(context: RequestContext) -> Html:
+    """Asks the supplier for its health now: nothing is bought."""
+    parts = context.parts
+    return await _supplier(context, await check_health(parts.database, parts.data_keys, context.path["code"]))
+
+
+async def _supplier(context: RequestContext, health: Health | None = None) -> Html:
+    code, parts, now = context.path["code"], context.parts, context.now
+    after = params.text(context.query, "before")
+    async with parts.database.connection() as connection:
+        row = next((row for row in await console_suppliers.list_suppliers(connection) if row.code == code), None)
+        if row is None:
+            raise NotFound
+        open_purchases = await console_suppliers.open_purchases(connection, code)
+        free = await free_iccids(connection, code)
+        calls = await supplier_work.latest_calls(connection, code, CALLS)
+        counts = [(label, await supplier_work.call_counts(connection, code, now - span, now)) for label, span in SPANS]
+        waiting = await supplier_work.waiting_orders(connection, code, WAITING)
+        served = await supplier_work.served(connection, code, after, PAGE_SIZE + 1)
+        incidents = await findings.of_supplier(connection, context, row)
+    totals = None
+    if "totals" in context.query:
+        [totals] = await show_suppliers(parts.database, parts.data_keys, code)
+    following = served[PAGE_SIZE - 1].package.package_code if len(served) > PAGE_SIZE else None
+    return Html(
+        supplier=row,
+        incidents=incidents,
+        open_purchases=open_purchases,
+        free=free,
+        health=health,
+        advice=advice(health) if health else "",
+        balance_text=fine_text,
+        totals=totals,
+        parked=await list_parked(parts.database, code),
+        calls=calls,
+        counts=counts,
+        waiting=waiting,
+        served=served[:PAGE_SIZE],
+        served_pages=params.pager(context, f"{SUPPLIERS}/{code}", following),
+        share=margin.share,
+    )
+
+
+@action(f"{SUPPLIER}/status", OPERATOR_ADMINS)
+async def set_status(context: RequestContext) -> Redirect:
+    code, status = context.path["code"], "PAUSED" if context.form.get("status") == "PAUSED" else "ACTIVE"
+    await set_supplier_status(context.parts.database, code, status, context.author)
+    return Redirect(f"{SUPPLIERS}/{code}", f"{code} is {'paused' if status == 'PAUSED' else 'active'}")
+
+
+@action(f"{SUPPLIER}/remove", OPERATOR_ADMINS)
+async def remove(context: RequestContext) -> Redirect:
+    """Raises ReauthenticationRequired."""
+    code = context.path["code"]
+    context.require_recent_authentication()
+    await remove_supplier(context.parts.database, context.parts.data_keys, code, context.author)
+    return Redirect(SUPPLIERS, f"{code} is removed")
+
+
+@action(f"{SUPPLIER}/iccids", OPERATOR_ADMINS)
+async def add_iccids(context: RequestContext) -> Redirect:
+    """ICCIDs that an SM-DP+ has reserved for us, all or none."""
+    code, sku = context.path["code"], params.text(context.form, "sku")
+    if sku is None or len(sku) > 64:
+        raise OperatorError("Profile type: a name of 1 to 64 characters is needed, as on the routes")
+    lines = context.form.get("iccids", "").splitlines()
+    added = await load_iccids(context.parts.database, code, sku, lines, context.author)
+    return Redirect(f"{SUPPLIERS}/{code}", f"{many(added, 'new ICCID')} for {sku}")

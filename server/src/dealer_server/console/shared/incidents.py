@@ -1,0 +1,27 @@
+"""An incident as a page shows it: its sentence, and where something can be done about it."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from dealer_server.console.shared.concern import Link
+from dealer_server.rules.incidents.incident import Incident
+from dealer_server.rules.incidents.receiver import Health, health
+from dealer_server.store.webhooks.endpoints import Endpoint
+
+Links = Callable[[Incident], Sequence[Link]]
+
+
+def receiver_health(endpoint: Endpoint | None) -> Health:
+    """In a word; None is a dealer that never set a callback URL."""
+    if endpoint is None:
+        return "Not set"
+    return health(endpoint.state, endpoint.consecutive_failures, endpoint.last_success_at)
+
+
+class IncidentRow(NamedTuple):
+    incident: Incident
+    links: Sequence[Link]
+
+
+def rows(incidents: Iterable[Incident], links: Links) -> list[IncidentRow]:
+    return [IncidentRow(incident, links(incident)) for incident in incidents]

@@ -1,0 +1,214 @@
+"""Reports and monthly statements, as operators and dealers see them: which days, in which groups, and as files."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import date, datetime
+from typing import Any, NamedTuple
+
+from dealer_server.console.shared import params
+from dealer_server.console.shared.request_context import Download, NotFound, RequestContext
+from dealer_server.operations.reports.statement import Statement, statement
+from dealer_server.rules.money import money
+from dealer_server.rules.reports import period as periods
+from dealer_server.rules.reports import sums as rules
+from dealer_server.rules.reports.period import PRESETS, Month, Period
+from dealer_server.rules.reports.sums import Sums
+from dealer_server.store.reports import report
+from dealer_server.store.reports import statement as statement_store
+from dealer_server.store.reports.report import Filter, Freshness, Row
+
+SHOWN = 200
+EXPORTED = 100_000
+MONTHS = 12
+BEHIND = 20_000
+"""Ledger entries: with more of them left, a report says that it is not complete."""
+WORDS: Mapping[str, str] = {"day": "Day", "dealer": "Dealer", "package": "Package", "supplier": "Supplier"}
+FILTERS = ("range", "from", "to", "by", "then", "dealer", "package", "supplier")
+
+
+class Question(NamedTuple):
+    """What a report is asked. `preset`: "" for days of one's own; `problem`: what is wrong with those."""
+
+    wanted: Filter
+    by: Sequence[str]
+    preset: str
+    problem: str
+
+
+class Group(NamedTuple):
+    """A row. `names`: of each key, its text and what stands below it; `sums` in `currency`."""
+
+    keys: Mapping[str, Any]
+    names: Mapping[str, tuple[str, str]]
+    currency: str
+    sums: Sums
+
+
+class Report(NamedTuple):
+    """`more`: there are more groups than these."""
+
+    question: Question
+    groups: Sequence[Group]
+    more: bool
+    totals: Mapping[str, Sums]
+    currency: str
+    days: Sequence[datetime]
+    series: Sequence[Sums]
+    freshness: Freshness
+
+    @property
+    def late(self) -> bool:
+        return self.freshness.rebuilding is not None or self.freshness.behind > BEHIND
+
+
+def question(context: RequestContext, allowed: Sequence[str], tenant_id: int | None = None) -> Question:
+    """`allowed`: what may be grouped by; `tenant_id`: the dealer who asks, who names no suppliers."""
+    query, today = context.query, periods.day_of(context.now)
+    by = params.one_of(query, "by", tuple(allowed)) or allowed[0]
+    then = params.one_of(query, "then", tuple(allowed))
+    preset = params.one_of(query, "range", tuple(PRESETS)) or ""
+    first, last = query.get("from", "").strip(), query.get("to", "").strip()
+    problem = ""
+    if not preset and (first or last):
+        try:
+            period = periods.between(first, last, today)
+        except ValueError as why:
+            period, preset, problem = periods.preset("30-days", today), "30-days", str(why)
+    else:
+        preset = preset or "30-days"
+        period = periods.preset(preset, today)
+    mine = tenant_id is not None
+    wanted = Filter(
+        period,
+        tenant_id if mine else params.number(query, "dealer"),
+        params.text(query, "package"),
+        None if mine else params.text(query, "supplier"),
+    )
+    return Question(wanted, [by, then] if then and then != by else [by], preset, problem)
+
+
+async def load(context: RequestContext, asked: Question) -> Report:
+    async with context.parts.database.connection() as connection:
+        by_day = await report.by_day(connection, asked.wanted)
+        rows = await report.grouped(connection, asked.wanted, asked.by, SHOWN + 1)
+        freshness = await report.freshness(connection, asked.wanted.tenant_id)
+        groups = await _named(connection, rows[:SHOWN])
+    totals = rules.totals(by_day)
+    currency = next(iter(totals), "USD")
+    days = asked.wanted.period.days
+    return Report(
+        question=asked,
+        groups=groups,
+        more=len(rows) > SHOWN,
+        totals=totals,
+        currency=currency,
+        days=[periods.start_of(day) for day in days],
+        series=rules.series(by_day, currency, days),
+        freshness=freshness,
+    )
+
+
+def chart(found: Report, names: Mapping[str, str]) -> list[tuple[str, list[float]]]:
+    """`names`: what each line is called, by property of Sums."""
+    return [
+        (title, [float(money.text(getattr(one, name), found.currency)) for one in found.series])
+        for name, title in names.items()
+    ]
+
+
+async def export(context: RequestContext, asked: Question, columns: Mapping[str, str]) -> Download:
+    """All groups as CSV; the audit log records who exported them. `columns`: titles by property of Sums."""
+    await params.record_export(context, "reports.export", context.user.tenant_id, FILTERS)
+    async with context.parts.database.connection() as connection:
+        rows = await report.grouped(connection, asked.wanted, asked.by, EXPORTED)
+        groups = await _named(connection, rows)
+    first, last = asked.wanted.period
+    name = f"report-{first:%Y%m%d}-{last:%Y%m%d}.csv"
+    return Download(name, "text/csv; charset=utf-8", _csv(asked, groups, columns))
+
+
+async def _csv(asked: Question, groups: Sequence[Group], columns: Mapping[str, str]) -> AsyncIterator[bytes]:
+    heads = [head for key in asked.by for head in _heads(key)]
+    yield params.csv_lines([[*heads, "currency", *columns.values()]])
+    for at in range(0, len(groups), 5_000):
+        yield params.csv_lines([_cells(group, columns) for group in groups[at : at + 5_000]])
+
+
+def _heads(key: str) -> tuple[str, ...]:
+    return {"day": ("day",), "dealer": ("tenantId", "dealer"), "package": ("packageCode", "packageName"),
+            "supplier": ("supplier",)}[key]  # fmt: skip
+
+
+def _cells(group: Group, columns: Mapping[str, str]) -> list[str]:
+    cells = list[str]()
+    for key, value in group.keys.items():
+        cells += [str(value), group.names[key][0]] if key in ("dealer", "package") else [str(value)]
+    return [*cells, group.currency, *(value_text(group.sums, name, group.currency) for name in columns)]
+
+
+def value_text(sums: Sums, name: str, currency: str) -> str:
+    """A figure of a row: a number of eSIMs, or an amount in major units."""
+    value = getattr(sums, name)
+    return str(value) if name in ("sold", "refunded", "costed") else money.text(value, currency)
+
+
+async def _named(connection: Any, rows: Sequence[Row]) -> list[Group]:
+    dealers = [row.keys["dealer"] for row in rows if "dealer" in row.keys]
+    packages = [row.keys["package"] for row in rows if "package" in row.keys]
+    dealer_names, package_names = await report.names(connection, dealers, packages)
+
+    def name(key: str, value: Any) -> tuple[str, str]:
+        if key == "dealer":
+            return dealer_names.get(value, str(value)), str(value)
+        if key == "package":
+            return package_names.get(value) or value, value
+        return (value.isoformat(), "") if isinstance(value, date) else (str(value), "")
+
+    return [
+        Group(row.keys, {key: name(key, value) for key, value in row.keys.items()}, row.currency, row.sums)
+        for row in rows
+    ]
+
+
+def address(path: str, context: RequestContext, asked: Question, **changed: str) -> str:
+    """This report with something changed."""
+    known = {name: context.query.get(name, "") for name in FILTERS} | {"range": asked.preset}
+    return params.address(path, known | changed)
+
+
+def days_query(period: Period) -> dict[str, str]:
+    """What filters a list of orders to these days."""
+    return {"from": period.first.isoformat(), "to": period.last.isoformat()}
+
+
+# Statements
+
+
+async def months(context: RequestContext, tenant_id: int) -> list[Month]:
+    """The months that a dealer has statements of, newest first."""
+    async with context.parts.database.connection() as connection:
+        first = await statement_store.first_day(connection, tenant_id)
+    today = periods.day_of(context.now)
+    return periods.months(first or today, today, MONTHS)
+
+
+async def monthly(context: RequestContext, tenant_id: int) -> Statement:
+    """The statement that the path names. Raises NotFound, and OperatorError as `statement` does."""
+    try:
+        month = periods.parse_month(context.path["month"])
+    except ValueError:
+        raise NotFound from None
+    if month.period.first > periods.day_of(context.now):
+        raise NotFound
+    return await statement(context.parts.database, tenant_id, month, context.now)
+
+
+async def monthly_pdf(context: RequestContext, tenant_id: int) -> Download:
+    from dealer_server.operations.reports.pdf.document import pdf
+
+    found = await monthly(context, tenant_id)
+    content = pdf(found, context.parts.settings.platform_name)
+    return Download(f"statement-{tenant_id}-{found.month}.pdf", "application/pdf", _once(content))
+
+
+async def _once(content: bytes) -> AsyncIterator[bytes]:
+    yield content

@@ -1,0 +1,102 @@
+"""What happened, event by event. What happened again and again is one event with a count, which can be opened."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import NamedTuple
+
+from dealer_server.console.shared.rendering import grouped
+from dealer_server.rules.money import money
+from dealer_server.store.console.orders import ProfileTimes
+from dealer_server.store.webhooks.log import Attempt
+
+AttemptRun = Sequence[Attempt]
+"""Attempts one after the other with the same result."""
+
+
+class Repeat(NamedTuple):
+    """One of the times at which the same happened."""
+
+    at: datetime
+    facts: Sequence[tuple[str, str]]
+
+
+class Event(NamedTuple):
+    """`facts`: names and values. Of a webhook: `delivery_id` for the link to its page, `body` indented. `repeats`: each
+    time, where the same happened more than once; `at` is the first."""
+
+    at: datetime
+    symbol: str
+    title: str
+    state: str = ""
+    text: str = ""
+    facts: Sequence[tuple[str, str]] = ()
+    attempts: Sequence[AttemptRun] = ()
+    delivery_id: int | None = None
+    body: str = ""
+    repeats: Sequence[Repeat] = ()
+
+
+def in_order(events: Iterable[Event]) -> list[Event]:
+    """The oldest first. Those that follow each other and say the same are one."""
+    ordered = sorted(events, key=lambda event: event.at)
+    return [_one([*same]) for _, same in groupby(ordered, key=_what)]
+
+
+def _what(event: Event) -> tuple[object, ...]:
+    """What an event says; webhooks are each their own."""
+    return event.symbol, event.title, event.state, event.text, event.delivery_id
+
+
+def _one(same: Sequence[Event]) -> Event:
+    if len(same) == 1:
+        return same[0]
+    shared = [fact for fact in same[0].facts if all(fact in event.facts for event in same)]
+    repeats = [Repeat(event.at, [fact for fact in event.facts if fact not in shared]) for event in same]
+    return same[0]._replace(facts=shared, repeats=repeats)
+
+
+def runs(attempts: Iterable[Attempt]) -> list[AttemptRun]:
+    return [[*same] for _, same in groupby(attempts, key=lambda one: (one.http_status, one.error))]
+
+
+class _Step(NamedTuple):
+    """A step of a profile's lifecycle. Those of one second, symbol and title are one event."""
+
+    second: datetime
+    symbol: str
+    title: str
+    at: datetime
+    profile_id: int
+
+
+def profile_events(profiles: Sequence[ProfileTimes], *, suppliers: bool = True) -> Iterator[Event]:
+    """What happened to eSIMs. `suppliers`: theirs are named."""
+    steps = sorted(
+        _Step(at.replace(microsecond=0), symbol, title, at, profile.profile_id)
+        for profile in profiles
+        for at, symbol, title in (
+            (profile.delivered_at, "qrcode", f"delivered by {profile.supplier}" if suppliers else "delivered"),
+            (profile.smdp_at, "download", f"SM-DP+ says {profile.smdp_status or 'nothing'}"),
+            (profile.esim_at, "device-mobile", f"eSIM is {profile.esim_status or 'unknown'}"),
+            (profile.started_at, "player-play", "plan started"),
+            (profile.ended_at, "flag", "plan ended"),
+        )
+        if at is not None
+    )
+    for (_, symbol, title), group in groupby(steps, key=lambda step: step[:3]):
+        together = list(group)
+        ids = [str(step.profile_id) for step in together]
+        subject = f"Profile {ids[0]}" if len(ids) == 1 else f"{len(ids)} profiles"
+        facts = [("profiles", some_text(ids))] if ids[1:] else ()
+        yield Event(together[0].at, symbol, f"{subject}: {title}", facts=facts)
+
+
+def some_text(ids: Sequence[str], most: int = 5) -> str:
+    """The first of them, and how many more there are."""
+    return ", ".join(ids[:most]) + (f" and {len(ids) - most} more" if len(ids) > most else "")
+
+
+def amount_text(amount: int, currency: str) -> str:
+    """1,234.50 USD, of ten-thousandths."""
+    return f"{grouped(money.text(amount, currency))} {currency}"

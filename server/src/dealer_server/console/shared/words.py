@@ -1,0 +1,69 @@
+"""What is a state called on a page, and does it need attention? The words of the contract, as people read them.
+
+The raw word stays in CSV files, in the API log and in the hint of each badge.
+"""
+
+import re
+from collections.abc import Sequence
+
+_OTHERWISE = {
+    "GIVEN_UP": "Given up",
+    "IN_FLIGHT": "Being sent",
+    "IN_USE": "In use",
+    "NOT_SET": "Not set",
+    "ORDER_PAY": "Order",
+    "PARTIAL": "Partly delivered",
+    "PARTIAL_DELIVERED": "Partly delivered",
+    "PARKED": "Unconfirmed",
+    "PENDING": "Waiting",
+    "READY": "Due",
+    "RETRY": "Will be retried",
+    "REFUNDING": "Being refunded",
+    "REVIEW": "In review",
+    "SKIPPED": "Not needed",
+    "SUPERSEDED": "Replaced by a newer one",
+    "TOPUP": "Top-up",
+    "FULFILLING": "Being delivered",
+    "ACTIVATING": "Being activated",
+    "CALLING": "Being asked",
+    "UNKNOWN": "Asked again",
+}
+_LABELS = {"ipAllow": "IP allowlist", "editsIpAllow": "The dealer may edit its IP allowlist",
+           "managesKeys": "The dealer may manage its AppKeys", "markupBasisPoints": "Markup, hundredths of a percent",
+           "qps": "Calls a second", "frozen": "Wallet frozen", "fupSpeed": "Speed after the limit"}  # fmt: skip
+_TONES = {
+    "busy": "PENDING PROCESSING DELIVERING IN_FLIGHT QUEUED REFUNDING PARTIALLY_DELIVERED PARTIAL_DELIVERED WAITING"
+    " RUNNING DUE CREATED REQUESTED ASKED CALLING RELEASED FULFILLING ACTIVATING PARTIAL",
+    "warning": "PAUSED SUSPENDED FROZEN PARKED UNKNOWN REVIEW DEGRADED PROBING LOW OVERDUE RETRY RETRYING IN_REVIEW"
+    " DISABLED",
+    "bad": "FAILED FAILING REJECTED GIVEN_UP DEAD DOWN REFUSED ERROR EXHAUSTED BROKEN",
+    "done": "REFUNDED CANCELLED ENDED SUPERSEDED SKIPPED OFF OFF_SALE NOT_SET NOT_STARTED",
+}
+_is_word = re.compile(r"[A-Z][A-Z_]+").fullmatch
+_TONE = {word: tone for tone, words in _TONES.items() for word in words.split()}
+
+
+def text(word: object) -> str:
+    """OFF_SALE as "Off sale". What is no word of the contract stays as it is."""
+    raw = str(word)
+    if raw in _OTHERWISE:
+        return _OTHERWISE[raw]
+    return raw.replace("_", " ").capitalize() if _is_word(raw) else raw
+
+
+def label(name: str) -> str:
+    """A field of a form or a file as people say it: ipAllow as "IP allowlist", packageName as "Package name"."""
+    if name in _LABELS:
+        return _LABELS[name]
+    return name if " " in name else re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).capitalize()
+
+
+def tone(word: object) -> str:
+    """How a state is drawn: bad and warning in a colour, for they need attention; busy, good and done (nothing more
+    happens, such as REFUNDED) without one."""
+    return _TONE.get(str(word).upper().replace(" ", "_").replace("-", "_"), "good")
+
+
+def choices(label: str, values: Sequence[str]) -> list[tuple[str, str]]:
+    """The options of a filter; `label` is the one that filters nothing."""
+    return [("", label), *((value, text(value)) for value in values)]

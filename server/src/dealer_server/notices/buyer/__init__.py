@@ -1,0 +1,1 @@
+"""The page of an eSIM, by mail to its buyer."""

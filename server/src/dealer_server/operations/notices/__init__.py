@@ -1,0 +1,1 @@
+"""What is told by notices, and who wants to hear it."""

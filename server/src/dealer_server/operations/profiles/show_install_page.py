@@ -1,0 +1,144 @@
+"""What does a traveller see of an eSIM? Whoever has the address of its install page: the token in it is the only proof.
+
+Nothing is written, and no supplier is asked: programs that scan mail open every address in it.
+"""
+
+import hmac
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from dealer_server.db.database import Database
+from dealer_server.db.sealing import DataKeys
+from dealer_server.operations.catalogue.catalogue import Catalogue
+from dealer_server.rules.brand.brand import Brand
+from dealer_server.rules.catalogue.package import Package, sold_by_day
+from dealer_server.rules.esim import activation_code
+from dealer_server.rules.esim.activation_code import ActivationCode
+from dealer_server.rules.install.stage import Stage, stage
+from dealer_server.rules.orders import identity, install_token, plans, snapshot
+from dealer_server.rules.orders.snapshot import Links
+from dealer_server.store.profiles import install
+from dealer_server.store.profiles.install import Installable
+from esim_dealer.wire.snapshot import InstallUrls
+from esim_dealer.wire.vocabulary import ActivationType, PlanStatus
+
+_NO_TOKEN = "-" * 22
+
+
+class Codes(NamedTuple):
+    """What installs the eSIM."""
+
+    code: ActivationCode
+    links: InstallUrls
+
+
+class ShownPlan(NamedTuple):
+    """A plan of an eSIM that was recharged. total_bytes: None is unlimited."""
+
+    name: str
+    status: PlanStatus
+    total_bytes: int | None
+    used_bytes: int
+    started_at: datetime | None
+    ends_at: datetime | None
+
+
+class InstallPage(NamedTuple):
+    """codes: while it can be installed, else None. name: of its package; place, days, apn, activation_type: "" or
+    None where the package is not known any more. total_bytes: None where its supplier reports none, or it is unlimited;
+    used_bytes: None where it reports none. begin_by: when it expires unused. plans: () until it was recharged."""
+
+    stage: Stage
+    suspended: bool
+    codes: Codes | None
+    iccid: str
+    name: str
+    place: str
+    volume_bytes: int | None
+    by_day: bool
+    days: int | None
+    apn: str
+    activation_type: ActivationType | None
+    total_bytes: int | None
+    used_bytes: int | None
+    started_at: datetime | None
+    ends_at: datetime | None
+    begin_by: datetime | None
+    plans: Sequence[ShownPlan]
+    brand: Brand
+
+
+async def install_page(
+    database: Database, data_keys: DataKeys, catalogue: Callable[[], Catalogue], links: Links, text: str
+) -> InstallPage | None:
+    """`text`: what follows /i/. A wrong token and an unknown profile give the same answer, None."""
+    token = install_token.parse(text)
+    if token is None:
+        return None
+    async with database.connection() as connection:
+        found = await install.find(connection, token.tenant_id, token.profile_id, data_keys)
+    expected = (found.profile.qr_token if found else None) or _NO_TOKEN
+    fits = hmac.compare_digest(expected.encode(), token.qr_token.encode())
+    return _shown(found, token.tenant_id, catalogue(), links) if found and fits else None
+
+
+def _shown(found: Installable, tenant_id: int, catalogue: Catalogue, links: Links) -> InstallPage:
+    profile, item = found.profile, found.item
+    package = catalogue.package(item.package_code)
+    known = snapshot.profile(profile, item, tenant_id, links)
+    at = stage(profile)
+    used = known.data_usage_bytes if isinstance(known.data_usage_bytes, int) else None
+    return InstallPage(
+        stage=at,
+        suspended=profile.shows_suspended,
+        codes=_codes(found, known.install_urls or None) if at == "READY" else None,
+        iccid=profile.iccid or "",
+        name=package.package_name if package else "",
+        place=package.location_name if package else "",
+        volume_bytes=package.data_bytes if package else None,
+        by_day=package is not None and sold_by_day(package.data_type),
+        days=_days(package, item.period_num) if package else None,
+        apn=package.apn if package else "",
+        activation_type=package.activation_type if package else None,
+        total_bytes=None if used is None else profile.data_total_bytes,
+        used_bytes=used,
+        started_at=profile.plan_use_start_at,
+        ends_at=profile.plan_use_end_at,
+        begin_by=_begin_by(found.order_id, package) if at in ("READY", "INSTALLED") else None,
+        plans=_plans(found, catalogue),
+        brand=found.brand,
+    )
+
+
+def _codes(found: Installable, links: InstallUrls | None) -> Codes | None:
+    text = found.profile.activation_code
+    return None if text is None or links is None else Codes(activation_code.parse(text), links)
+
+
+def _days(package: Package, period_num: int) -> int:
+    """How long its plan lasts."""
+    return period_num if sold_by_day(package.data_type) else package.duration
+
+
+def _begin_by(order_id: int, package: Package | None) -> datetime | None:
+    """What is never used expires (specification 3.4)."""
+    if package is None or not package.unused_valid_days:
+        return None
+    return identity.created_at(order_id) + timedelta(days=package.unused_valid_days)
+
+
+def _plans(found: Installable, catalogue: Catalogue) -> Sequence[ShownPlan]:
+    if not found.profile.plans:
+        return ()
+    return [
+        ShownPlan(
+            name=package.package_name if (package := catalogue.package(plan.package_code)) else plan.package_code,
+            status=plan.status,
+            total_bytes=plan.total_bytes,
+            used_bytes=plan.used_bytes,
+            started_at=plan.started_at,
+            ends_at=plan.ends_at,
+        )
+        for plan in plans.applied(found.profile)
+    ]

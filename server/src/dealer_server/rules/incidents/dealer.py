@@ -1,0 +1,106 @@
+"""What keeps a dealer from buying, or from hearing of it?"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from dealer_server.rules.incidents import receiver
+from dealer_server.rules.incidents.incident import Incident, Level, many
+from dealer_server.rules.incidents.receiver import Receiver
+from dealer_server.rules.money import money
+from dealer_server.rules.orders import identity
+
+FAILED_COUNTED = 100
+
+
+class Dealer(NamedTuple):
+    """`available`: balance and credit limit, in ten-thousandths. `cheapest`: what its cheapest order of late came to,
+    None where it has bought nothing. `credentials`: AppKeys that open calls."""
+
+    tenant_id: int
+    name: str
+    disabled: bool
+    frozen: bool
+    currency: str
+    available: int
+    threshold: int
+    cheapest: int | None
+    credentials: int
+    receiver: Receiver | None
+
+
+class Answered(NamedTuple):
+    """A refund that was answered; its amount in ten-thousandths."""
+
+    order_id: int
+    amount: int
+    rejected: bool
+    settled_at: datetime
+
+
+def own_incidents(dealer: Dealer, failed: int, refunds: Sequence[Answered], now: datetime) -> list[Incident]:
+    """For the dealer itself: also how many of its orders failed and are not refunded, and refunds that were answered of
+    late; rejections first."""
+    found = [*_closed(dealer, own=True), *_money(dealer, own=True)]
+    if failed:
+        several = f"{many(failed, 'order', FAILED_COUNTED)} failed and {'is' if failed == 1 else 'are'} not refunded"
+        found.append(Incident("FAILED", "", "fault", several))
+    found += _receiver(dealer, now, own=True)
+    rejected = [refund for refund in refunds if refund.rejected]
+    credited = [refund for refund in refunds if not refund.rejected]
+    found += _answers(rejected, "was rejected", "were rejected", "fault", dealer.currency)
+    found += _answers(credited, "was credited", "were credited", "note", dealer.currency)
+    return _worst_first(found)
+
+
+def _worst_first(found: list[Incident]) -> list[Incident]:
+    """Faults, then warnings, then notes."""
+    return sorted(found, key=lambda one: ("fault", "waiting", "note").index(one.level))
+
+
+def _answers(refunds: Sequence[Answered], one: str, several: str, level: Level, currency: str) -> Iterator[Incident]:
+    if not refunds:
+        return
+    amount = f"{money.text(sum(refund.amount for refund in refunds), currency)} {currency}"
+    if refunds[1:]:
+        yield Incident("REFUNDS", "", level, f"{len(refunds)} refunds {several}, {amount} in all")
+    else:
+        subject = identity.order_no(refunds[0].order_id)
+        yield Incident("REFUNDS", subject, level, f"A refund of {amount} {one}", at=refunds[0].settled_at)
+
+
+def incidents(dealer: Dealer, now: datetime, *, own: bool = False) -> list[Incident]:
+    """The worst first: what stops every call, then what stops purchases, then what warns. `own`: the dealer itself
+    reads them."""
+    return _worst_first([*_closed(dealer, own), *_money(dealer, own), *_receiver(dealer, now, own)])
+
+
+def _closed(dealer: Dealer, own: bool) -> Iterator[Incident]:
+    subject = str(dealer.tenant_id)
+    if dealer.disabled:
+        text = "Your account is suspended" if own else f"{dealer.name} is suspended"
+        yield Incident("SUSPENDED", subject, "fault", text, detail="every call is refused")
+    elif not dealer.credentials:
+        text = "You have no AppKey that works" if own else f"{dealer.name} has no AppKey that works"
+        yield Incident("CREDENTIALS", subject, "fault", text, detail="every call is refused")
+
+
+def _money(dealer: Dealer, own: bool) -> Iterator[Incident]:
+    subject, whose = str(dealer.tenant_id), "Your wallet" if own else "The wallet"
+    left = f"{money.text(dealer.available, dealer.currency)} {dealer.currency}"
+    if dealer.frozen:
+        yield Incident("FROZEN", subject, "fault", f"{whose} is frozen", detail="every new order is refused")
+    if dealer.cheapest is not None and dealer.available < dealer.cheapest:
+        cheapest = f"{money.text(dealer.cheapest, dealer.currency)} {dealer.currency}"
+        text = f"{whose} has {left}, too little for the cheapest order of late"
+        yield Incident("BALANCE", subject, "fault", text, detail=f"that one came to {cheapest}")
+    elif dealer.available < dealer.threshold:
+        threshold = f"{money.text(dealer.threshold, dealer.currency)} {dealer.currency}"
+        text = f"{whose} has {left}, less than the threshold of {threshold}"
+        yield Incident("BALANCE", subject, "waiting", text)
+
+
+def _receiver(dealer: Dealer, now: datetime, own: bool) -> Iterator[Incident]:
+    found = None if dealer.receiver is None else receiver.incident(dealer.receiver, now, own=own)
+    if found is not None:
+        yield found

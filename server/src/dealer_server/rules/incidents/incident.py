@@ -1,0 +1,91 @@
+"""What is wrong, in one sentence, and how much harm does it do? The worst stands first.
+
+Harm is counted in minutes that an order waits: 12 orders that have waited 25 minutes are 300. What else is wrong counts
+as WEIGHTS says. Sums of money are told and not counted: currencies cannot be added.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Literal, NamedTuple
+
+Kind = Literal[
+    "WORKER",
+    "SUPPLIER",
+    "UNCONFIRMED",
+    "FAILED",
+    "RECEIVER",
+    "REFUNDS",
+    "VOIDS",
+    "TOPUPS",
+    "STOCK",
+    "SUSPENDED",
+    "FROZEN",
+    "BALANCE",
+    "CREDENTIALS",
+]
+Level = Literal["note", "waiting", "fault"]
+
+WEIGHTS: Mapping[Kind, float] = {
+    "WORKER": 100.0,  # each minute: everything stands still
+    "SUPPLIER": 1.0,  # each order and minute
+    "UNCONFIRMED": 2.0,  # each purchase and minute: its order waits, and what it cost may be lost
+    "FAILED": 1.0,  # each order and minute: it is paid and not delivered
+    "RECEIVER": 0.2,  # each webhook and minute
+    "REFUNDS": 0.05,  # each refund and minute
+    "VOIDS": 0.02,  # each refund and minute: the supplier is waited for
+    "TOPUPS": 0.05,  # each top-up and minute: money that its dealer has sent
+    "STOCK": 10.0,  # each package that is sold out
+}
+LOW = 1.0
+"""Each package that is low on stock, by the share that is missing."""
+IDLE = 0.1
+"""What nobody waits for, such as a supplier that is down and has nothing to do, counts so for each minute."""
+
+
+class Incident(NamedTuple):
+    """One sentence: `text`, `since` when or `at` what time, and `detail`. `next_at`: when it is tried again by itself.
+    `subject`: the supplier's code, the dealer's tenantId, the package or the orderNo, "" for none. `harm`: in
+    order-minutes."""
+
+    kind: Kind
+    subject: str
+    level: Level
+    text: str
+    since: datetime | None = None
+    detail: str = ""
+    harm: float = 0.0
+    at: datetime | None = None
+    next_at: datetime | None = None
+
+
+def by_harm(incidents: Iterable[Incident]) -> list[Incident]:
+    """The worst first."""
+    return sorted(incidents, key=lambda incident: (-incident.harm, incident.text))
+
+
+def harm(kind: Kind, count: int, since: datetime | None, now: datetime) -> float:
+    """Of so many that have waited since then; at least a minute each."""
+    return WEIGHTS[kind] * count * minutes(since, now)
+
+
+def minutes(since: datetime | None, now: datetime) -> float:
+    """1 at least."""
+    return 1.0 if since is None else max(1.0, (now - since).total_seconds() / 60)
+
+
+def age_text(age: timedelta) -> str:
+    """25 min, 3 h, 2 days."""
+    seconds = max(0, int(age.total_seconds()))
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 2 * 3600:
+        return f"{seconds // 60} min"
+    if seconds < 48 * 3600:
+        return f"{seconds // 3600} h"
+    return f"{seconds // 86400} days"
+
+
+def many(count: int, word: str, most: int | None = None) -> str:
+    """1 line, 1,234 lines; "1,000 lines or more" where no more than `most` were counted."""
+    text = f"{count:,} {word}{'' if count == 1 else 's'}"
+    return f"{text} or more" if most is not None and count >= most else text

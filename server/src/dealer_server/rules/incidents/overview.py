@@ -1,0 +1,133 @@
+"""What is wrong on the whole platform? What was found in the database, as incidents."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Literal, NamedTuple
+
+from dealer_server.rules.incidents import receiver, supplier
+from dealer_server.rules.incidents.incident import LOW, WEIGHTS, Incident, Kind, by_harm, harm, many, minutes
+from dealer_server.rules.incidents.receiver import Receiver
+from dealer_server.rules.incidents.supplier import Supplier, Waiting
+from dealer_server.rules.money import money
+
+Queue = Literal["UNCONFIRMED", "FAILED", "REFUNDS", "VOIDS", "TOPUPS"]
+WORKER_SILENT = timedelta(minutes=3)
+"""A worker is seen about once a minute."""
+QUEUES_COUNTED = 1_000
+NAMED = 3
+
+
+class Queued(NamedTuple):
+    """What waits in a queue, QUEUES_COUNTED at most. `amounts`: what it is about, in ten-thousandths by currency.
+    `subject`: the supplier, of unconfirmed purchases."""
+
+    queue: Queue
+    total: int
+    oldest_at: datetime
+    amounts: Mapping[str, int] = {}
+    subject: str = ""
+
+
+class LowStock(NamedTuple):
+    """`free`: how many eSIMs of the package can still be sold."""
+
+    package_code: str
+    free: int
+
+
+class Findings(NamedTuple):
+    """`worker_seen_at`: None where none ever was. `stock_low`: stock below this is low. `queue_hours`: what waits for
+    longer is told of; 0: nothing is. `more_receivers`: how many fail beside these."""
+
+    worker_seen_at: datetime | None
+    suppliers: Sequence[tuple[Supplier, Waiting]]
+    queues: Sequence[Queued]
+    receivers: Sequence[Receiver]
+    more_receivers: int
+    stock: Sequence[LowStock]
+    stock_low: int
+    queue_hours: float
+
+
+def incidents(found: Findings, now: datetime) -> list[Incident]:
+    """The worst first."""
+    told: list[Incident | None] = [
+        _worker(found.worker_seen_at, now),
+        *[supplier.incident(one, waiting, now) for one, waiting in found.suppliers],
+        *[_queue(one, found.queue_hours, now) for one in found.queues],
+        *[receiver.incident(one, now) for one in found.receivers],
+        _more_receivers(found.more_receivers),
+        *_stock(found.stock, found.stock_low),
+    ]
+    return by_harm(incident for incident in told if incident is not None)
+
+
+def _worker(seen_at: datetime | None, now: datetime) -> Incident | None:
+    detail = "nothing is delivered, no webhook is sent"
+    if seen_at is None:
+        return Incident("WORKER", "", "fault", "No worker has run yet", None, detail, WEIGHTS["WORKER"])
+    if now - seen_at <= WORKER_SILENT:
+        return None
+    hurt = WEIGHTS["WORKER"] * minutes(seen_at, now)
+    return Incident("WORKER", "", "fault", "No worker has been seen", seen_at, detail, hurt)
+
+
+def _more_receivers(count: int) -> Incident | None:
+    if count <= 0:
+        return None
+    text = (
+        f"{count:,} more receivers fail or are switched off"
+        if count > 1
+        else "1 more receiver fails or is switched off"
+    )
+    return Incident("RECEIVER", "", "fault", text, harm=WEIGHTS["RECEIVER"] * count)
+
+
+_TEXTS: Mapping[Queue, tuple[str, str]] = {
+    "UNCONFIRMED": ("purchase at {subject} is unconfirmed", "purchases at {subject} are unconfirmed"),
+    "FAILED": ("order failed and is not refunded", "orders failed and are not refunded"),
+    "REFUNDS": ("refund waits for a decision", "refunds wait for a decision"),
+    "VOIDS": ("refund waits for a supplier to cancel the eSIM", "refunds wait for suppliers to cancel the eSIMs"),
+    "TOPUPS": ("top-up waits for approval", "top-ups wait for approval"),
+}
+_AT_ONCE: tuple[Kind, ...] = ("UNCONFIRMED", "FAILED")
+
+
+def _queue(queued: Queued, hours: float, now: datetime) -> Incident | None:
+    """Refunds and top-ups are told of once one of them has waited for long."""
+    kind: Kind = queued.queue
+    late = kind in _AT_ONCE or (hours > 0 and now - queued.oldest_at > timedelta(hours=hours))
+    if not queued.total or not late:
+        return None
+    one, several = _TEXTS[queued.queue]
+    more = "" if queued.total < QUEUES_COUNTED else " or more"
+    text = f"{queued.total:,}{more} {(one if queued.total == 1 else several).format(subject=queued.subject)}"
+    detail = amounts_text(queued.amounts)
+    if detail and kind == "UNCONFIRMED":
+        detail = f"{detail} may be lost"
+    hurt = harm(kind, queued.total, queued.oldest_at, now)
+    return Incident(kind, queued.subject, "fault", text, queued.oldest_at, detail, hurt)
+
+
+def amounts_text(amounts: Mapping[str, int]) -> str:
+    """120.00 USD and 5.00 EUR; "" for none."""
+    texts = [f"{money.text(amount, code)} {code}" for code, amount in sorted(amounts.items()) if amount]
+    return " and ".join([", ".join(texts[:-1]), texts[-1]] if texts[1:] else texts)
+
+
+def _stock(stock: Iterable[LowStock], low: int) -> Iterator[Incident]:
+    short = sorted((one for one in stock if one.free < low), key=lambda one: (one.free, one.package_code))
+    sold_out, left = [one for one in short if not one.free], [one for one in short if one.free]
+    for rows, words in ((sold_out, "sold out"), (left, "low on stock")):
+        if not rows:
+            continue
+        hurt = sum(LOW * (1 - one.free / low) if one.free else WEIGHTS["STOCK"] for one in rows)
+        named = [one.package_code if not one.free else f"{one.package_code} has {one.free:,}" for one in rows[:NAMED]]
+        more = f" and {len(rows) - NAMED:,} more" if len(rows) > NAMED else ""
+        if len(rows) == 1:
+            left_text = many(rows[0].free, "eSIM") + " left" if rows[0].free else ""
+            text, detail = f"Package {rows[0].package_code} is {words}", left_text
+        else:
+            text, detail = f"{len(rows):,} packages are {words}", ", ".join(named) + more
+        subject = rows[0].package_code if len(rows) == 1 else ""
+        yield Incident("STOCK", subject, "fault" if rows is sold_out else "waiting", text, None, detail, hurt)

@@ -1,0 +1,59 @@
+"""How is a dealer's receiver of webhooks? By its attempts, and not by what became of deliveries in the end."""
+
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from dealer_server.rules.incidents.incident import Incident, harm, many
+from esim_dealer.wire.vocabulary import EndpointState
+
+Health = Literal["Failing", "Paused", "Healthy", "Not tried", "Not set"]
+ORDER: tuple[Health, ...] = ("Failing", "Paused", "Not tried", "Healthy", "Not set")
+"""The worst first."""
+COUNTED = 1_000
+TOLD_FROM = 3
+"""Failures in a row: a single one may be a hiccup that the next attempt makes good."""
+
+
+class Receiver(NamedTuple):
+    """`failures`: attempts in a row. `unheard`: webhooks that the dealer has not accepted since its last success,
+    COUNTED at most, the oldest of them written at `unheard_since`."""
+
+    tenant_id: int
+    dealer: str
+    state: EndpointState
+    failures: int
+    last_success_at: datetime | None = None
+    unheard: int = 0
+    unheard_since: datetime | None = None
+    next_at: datetime | None = None
+
+
+def health(state: EndpointState, failures: int, last_success_at: datetime | None) -> Health:
+    if state == "NOT_SET":
+        return "Not set"
+    if state == "DISABLED":
+        return "Paused"
+    if failures:
+        return "Failing"
+    return "Healthy" if last_success_at is not None else "Not tried"
+
+
+def incident(receiver: Receiver, now: datetime, *, own: bool = False) -> Incident | None:
+    """What is wrong with a receiver, None for nothing. `own`: it is told to its dealer."""
+    whose = "Your receiver" if own else f"The receiver of {receiver.dealer}"
+    subject, unheard = str(receiver.tenant_id), receiver.unheard
+    told = f"{many(unheard, 'webhook', COUNTED)} unheard" if unheard else ""
+    match health(receiver.state, receiver.failures, receiver.last_success_at):
+        case "Paused":
+            text = f"{whose} answered 410, so nothing is sent to it"
+            hurt = harm("RECEIVER", max(unheard, 1), receiver.unheard_since, now)
+            return Incident("RECEIVER", subject, "fault", text, None, told, hurt)
+        case "Failing" if receiver.failures >= TOLD_FROM or own:
+            row = f"{many(receiver.failures, 'attempt')} in a row failed"
+            since = receiver.unheard_since
+            hurt = harm("RECEIVER", max(unheard, 1), since, now)
+            detail = f"{told}, {row}" if told else row
+            text = f"{whose} has been failing"
+            return Incident("RECEIVER", subject, "fault", text, since, detail, hurt, next_at=receiver.next_at)
+        case _:
+            return None

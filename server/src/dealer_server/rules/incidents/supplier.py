@@ -1,0 +1,77 @@
+"""What is wrong with a supplier, and what waits for it?"""
+
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from dealer_server.rules.incidents.incident import IDLE, WEIGHTS, Incident, age_text, harm, many, minutes
+
+COUNTED = 10_000
+LONG = timedelta(minutes=10)
+"""Lines that wait longer at a supplier that answers are told of."""
+
+
+class Waiting(NamedTuple):
+    """Lines without an answer of one supplier, of COUNTED purchases at most. `oldest_at`: when the first purchase was
+    planned. `failing`: purchases whose last try failed, of `purchases`; `reason`: why, of the oldest one."""
+
+    purchases: int
+    lines: int
+    orders: int
+    oldest_at: datetime | None
+    failing: int = 0
+    reason: str = ""
+
+
+NOTHING = Waiting(0, 0, 0, None)
+
+
+class Supplier(NamedTuple):
+    """`up`: None where no worker has asked it yet; `since`: since when it has been up or down. `changed_at`: since when
+    it has been paused. `paused_reason`: why a worker paused it; "" where an operator did."""
+
+    code: str
+    paused: bool
+    paused_reason: str
+    changed_at: datetime
+    up: bool | None
+    since: datetime | None
+    packages: int
+
+
+def incident(supplier: Supplier, waiting: Waiting, now: datetime) -> Incident | None:
+    """None where nothing is wrong: it answers, or an operator paused it and nothing waits."""
+    code, waits = supplier.code, _waits(waiting, now)
+    if supplier.paused:
+        if not (waiting.lines or supplier.paused_reason):
+            return None
+        why = f" ({supplier.paused_reason})" if supplier.paused_reason else ""
+        text, since = f"Supplier {code} is paused{why}", supplier.changed_at
+    elif supplier.up is False:
+        text, since = f"Supplier {code} is down", supplier.since
+    elif waiting.oldest_at is not None and now - waiting.oldest_at > LONG:
+        lines = many(waiting.lines, "line", COUNTED)
+        text = f"{lines} {'waits' if waiting.lines == 1 else 'wait'} at supplier {code}"
+        hurt = harm("SUPPLIER", waiting.orders, waiting.oldest_at, now)
+        return Incident("SUPPLIER", code, "waiting", text, waiting.oldest_at, _tries(waiting), hurt)
+    else:
+        return None
+    hurt = harm("SUPPLIER", waiting.orders, waiting.oldest_at, now) if waiting.orders else 0.0
+    hurt += supplier.packages * (WEIGHTS["STOCK"] + IDLE * minutes(since, now))  # none of them can be sold there
+    tries = _tries(waiting) if waiting.lines else ""
+    return Incident("SUPPLIER", code, "fault", text, since, "; ".join(filter(None, (waits, tries))), hurt)
+
+
+def _waits(waiting: Waiting, now: datetime) -> str:
+    if not waiting.lines or waiting.oldest_at is None:
+        return "nothing waits for it"
+    lines, age = many(waiting.lines, "line", COUNTED), age_text(now - waiting.oldest_at)
+    return f"1 line waits, for {age}" if waiting.lines == 1 else f"{lines} wait, the oldest for {age}"
+
+
+def _tries(waiting: Waiting) -> str:
+    """How many of the last tries failed, and why."""
+    why = waiting.reason
+    if not waiting.failing:
+        return ""
+    share = f"the last try of {waiting.failing:,} of {many(waiting.purchases, 'eSIM')} failed"
+    return f"{share} ({why})" if why else share

@@ -1,0 +1,25 @@
+"""On which device is the install page open, and does its link install by itself? By its User-Agent; a guess that only
+orders the page: everything stands on it for every device."""
+
+import re
+from typing import Literal, NamedTuple
+
+Platform = Literal["ios", "android", "other"]
+_IOS = re.compile(r"\((?:iPhone|iPad|iPod)[^)]*? OS ([0-9]{1,3})_([0-9]{1,3})")
+LINKS_SINCE = (17, 4)
+
+
+class Device(NamedTuple):
+    """`too_old`: an iPhone whose system does not know the link yet."""
+
+    platform: Platform
+    too_old: bool = False
+
+
+def device(user_agent: str) -> Device:
+    head = user_agent[:512]
+    if found := _IOS.search(head):
+        return Device("ios", (int(found[1]), int(found[2])) < LINKS_SINCE)
+    if "iPhone" in head or "iPad" in head:
+        return Device("ios")
+    return Device("android" if "Android" in head else "other")

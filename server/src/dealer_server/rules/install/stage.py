@@ -1,0 +1,32 @@
+"""How far is an eSIM, for the traveller who has it?"""
+
+from typing import Literal, get_args
+
+from dealer_server.rules.orders.model import Profile
+
+Stage = Literal["READY", "INSTALLED", "ACTIVE", "ENDED", "REMOVED", "REFUNDING", "VOID"]
+"""Codes are shown of one that is READY alone. ACTIVE: its plan is in use. REMOVED: it was deleted from its phone.
+REFUNDING: a refund of it is under way."""
+STAGES: tuple[Stage, ...] = get_args(Stage)
+
+
+def stage(profile: Profile) -> Stage:
+    """Of an eSIM that has its codes."""
+    if profile.cancelled or profile.refunded:
+        return "VOID"
+    if profile.plan_use_status == "ENDED":
+        return "ENDED"
+    if profile.smdp_status == "DELETED":
+        return "REMOVED"
+    if profile.plan_use_status == "STARTED":
+        return "ACTIVE"
+    if is_downloaded(profile):
+        return "INSTALLED"
+    return "REFUNDING" if profile.held else "READY"
+
+
+def is_downloaded(profile: Profile) -> bool:
+    """A phone has it, as far as its supplier reports; its code is used up."""
+    if profile.activated or profile.data_usage_bytes or profile.lifecycle_status in ("ACTIVATING", "ACTIVATED"):
+        return True
+    return profile.smdp_status not in (None, "RELEASED")

@@ -1,0 +1,1 @@
+"""Whom does the service tell of what, beside webhooks?"""

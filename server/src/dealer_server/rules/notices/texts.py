@@ -1,0 +1,230 @@
+"""What does a notice say? A subject, a sentence and facts, for mails and for the console.
+
+Names that others have given stand in lines of their own, or are isolated, so that one written from right to left does
+not turn what is around it.
+"""
+
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from dealer_server.rules.notices.notice import AnyNoticeType
+
+_TURNING = frozenset(chr(code) for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C))
+_RIGHT_TO_LEFT = ("R", "AL", "AN")
+
+LABELS: Mapping[AnyNoticeType, tuple[str, str]] = {
+    "LOW_BALANCE": (
+        "Low balance",
+        "The balance is below your threshold; without one, below 25 or 10 % of the last top-up's.",
+    ),
+    "TOPUP_REVIEWED": ("Top-up reviewed", "A top-up was approved or rejected."),
+    "RECEIVER_FAILING": ("Receiver failing", "Your callback URL does not take webhooks."),
+    "PRICE_CHANGED": ("Price changed", "Your price of a package has changed."),
+    "PLANS_ENDING": ("Plans ending", "Plans of your customers end tomorrow and no recharge follows them."),
+    "SUPPLIER_DOWN": ("Supplier down", "A supplier does not answer, or refuses us."),
+    "STOCK_LOW": ("Stock low", "A package sold from stock is nearly sold out."),
+    "QUEUE_OLD": ("Queue old", "Refunds or top-ups have waited long for an operator."),
+}
+"""For people: what each notice is called, and when it is sent."""
+
+
+class Text(NamedTuple):
+    """`facts`: pairs of label and value. `path`: of the console's page about it, `link` what the link says. `urgent`:
+    something does not work."""
+
+    subject: str
+    sentence: str
+    facts: Sequence[tuple[str, str]]
+    path: str
+    link: str
+    urgent: bool = False
+
+
+def plain(text: object, most: int = 300) -> str:
+    """A text that others have given, in one line, without characters that control or turn the text around it."""
+    kept = (" " if unicodedata.category(one) in ("Cc", "Zl", "Zp") else one for one in str(text) if one not in _TURNING)
+    line = " ".join("".join(kept).split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def isolated(text: object) -> str:
+    """The same, for the middle of a sentence: isolated where it has letters that are written from right to left."""
+    line = plain(text)
+    turned = any(unicodedata.bidirectional(one) in _RIGHT_TO_LEFT for one in line)
+    return f"\N{FIRST STRONG ISOLATE}{line}\N{POP DIRECTIONAL ISOLATE}" if turned else line
+
+
+def text_of(notice_type: str, data: Mapping[str, Any]) -> Text:
+    """What a notice says; one of another version of this program says its type."""
+    write = _TEXTS.get(notice_type)
+    return write(data) if write else Text(plain(notice_type), "", [], "/console/notices", "Notices")
+
+
+def confirmation(mail: str, expires_at: datetime, path: str) -> Text:
+    """For the mail with the link that confirms an address."""
+    return Text(
+        "Confirm your address",
+        "Somebody, probably you, wants notices to be sent here. They are once you confirm it. If it was not you, ignore"
+        " this mail.",
+        [("Address", plain(mail)), ("Link valid until", f"{expires_at:%Y-%m-%d %H:%M} UTC")],
+        path,
+        "Confirm this address",
+    )
+
+
+def digest_subject(count: int) -> str:
+    return f"{count} notice{'' if count == 1 else 's'}"
+
+
+def _low_balance(data: Mapping[str, Any]) -> Text:
+    currency, below = plain(data["currency"]), plain(data["below"])
+    why = f"{data['percent']} % of the balance after your last top-up" if "percent" in data else "your threshold"
+    return Text(
+        f"Low balance: {plain(data['availableBalance'])} {currency}",
+        f"Your balance is below {below} {currency}, {why}. Orders that it does not cover are refused.",
+        [
+            ("Balance", f"{plain(data['balance'])} {currency}"),
+            ("Available", f"{plain(data['availableBalance'])} {currency}"),
+        ],
+        "/console/wallet",
+        "Open the wallet",
+        urgent=True,
+    )
+
+
+def _topup_reviewed(data: Mapping[str, Any]) -> Text:
+    amount, approved = f"{plain(data['amount'])} {plain(data['currency'])}", data["status"] == "APPROVED"
+    reason = [("Reason", plain(data["rejectReason"]))] if data.get("rejectReason") else []
+    return Text(
+        f"Top-up {'approved' if approved else 'rejected'}: {amount}",
+        f"Your top-up of {amount} was {'approved and credited' if approved else 'rejected; nothing was credited'}.",
+        [
+            ("Top-up", plain(data["topupNo"])),
+            ("transactionId", plain(data["transactionId"])),
+            *reason,
+            ("Balance", f"{plain(data['balance'])} {plain(data['currency'])}"),
+        ],
+        "/console/wallet/topups",
+        "Open the top-ups",
+        urgent=not approved,
+    )
+
+
+def _receiver_failing(data: Mapping[str, Any]) -> Text:
+    disabled = data["state"] == "DISABLED"
+    return Text(
+        "Your webhook receiver is switched off" if disabled else "Your webhook receiver is failing",
+        "It answered 410, so no webhooks are sent any more. Save the callback URL to switch it on again."
+        if disabled
+        else f"{data['failuresInARow']} attempts in a row have failed. It is tried once a minute until it answers;"
+        " what waits is sent then.",
+        [("Callback URL", plain(data["callbackUrl"], 600))],
+        "/console/webhooks",
+        "Open the webhooks",
+        urgent=True,
+    )
+
+
+def _price_changed(data: Mapping[str, Any]) -> Text:
+    count, currency = int(data["count"]), plain(data["currency"])
+    packages = list(data["packages"])
+    more = [("And", f"{count - len(packages)} more")] if count > len(packages) else []
+    only = packages[0] if count == 1 else None
+    return Text(
+        f"Prices of {count:,} packages have changed"
+        if only is None
+        else f"Price of {plain(only['packageCode'])}: {_price(only.get('after'), currency)}",
+        "Orders are placed at the new prices from now on; package/list has them all.",
+        [
+            *(
+                (
+                    f"{plain(one['packageName'], 80)} ({plain(one['packageCode'])})",
+                    f"{_price(one.get('before'), currency)} → {_price(one.get('after'), currency)}",
+                )
+                for one in packages
+            ),
+            *more,
+        ],
+        "/console",
+        "Open the console",
+    )
+
+
+def _price(amount: object, currency: str) -> str:
+    return "not on sale" if amount is None else f"{plain(amount)} {currency}"
+
+
+def _plans_ending(data: Mapping[str, Any]) -> Text:
+    count, plans = int(data["count"]), list(data["plans"])
+    more = [("And", f"{count - len(plans):,} more")] if count > len(plans) else []
+    return Text(
+        f"{count:,} plan{'s end' if count > 1 else ' ends'} on {plain(data['date'])}",
+        "Data stops when a plan ends. A recharge before then keeps the eSIM in use.",
+        [
+            *((f"eSIM {plain(one['profileId'])} (ICCID …{plain(one['iccid'])[-4:]})", _ending(one)) for one in plans),
+            *more,
+        ],
+        "/console/profiles",
+        "Open the eSIMs",
+    )
+
+
+def _ending(plan: Mapping[str, Any]) -> str:
+    return f"{plain(plan['packageCode'])}, ends {_time(plan['planUseEndTime'])}"
+
+
+def _supplier_down(data: Mapping[str, Any]) -> Text:
+    supplier, paused = plain(data["supplier"]), data["reason"] == "PAUSED"
+    return Text(
+        f"Supplier {supplier} is {'paused' if paused else 'down'}",
+        "It refuses us as a whole, so nothing new is bought from it until it is resumed."
+        if paused
+        else "It has failed its health checks. Orders go to the next supplier of their route, or wait.",
+        [("Supplier", supplier), ("It says", plain(data["detail"]) or "–"), ("Since", _time(data["since"]))],
+        f"/console/suppliers/{quote(supplier, safe=':')}",
+        "Open the supplier",
+        urgent=True,
+    )
+
+
+def _stock_low(data: Mapping[str, Any]) -> Text:
+    code, free = plain(data["packageCode"]), int(data["free"])
+    return Text(
+        f"Stock low: {free} left of {code}",
+        f"Fewer than {int(data['below'])} profiles of this package can still be sold.",
+        [("Package", f"{plain(data['packageName'], 80)} ({code})"), ("Left", f"{free}")],
+        f"/console/packages/{quote(code, safe=':')}/stock",
+        "Load stock",
+        urgent=free == 0,
+    )
+
+
+def _queue_old(data: Mapping[str, Any]) -> Text:
+    count, topups = int(data["count"]), data["queue"] == "TOPUPS"
+    things = ("top-up" if topups else "refund") + ("s" if count != 1 else "")
+    return Text(
+        f"{count:,} {things} waiting for review",
+        f"{count:,} {things} waited for more than {data['hours']:g} hours.",
+        [("Oldest since", _time(data["oldestTime"]))],
+        "/console/topups" if topups else "/console/refunds",
+        "Open the queue",
+    )
+
+
+def _time(text: object) -> str:
+    return plain(text).replace("T", " ").replace("Z", " UTC")
+
+
+_TEXTS: Mapping[str, Callable[[Mapping[str, Any]], Text]] = {
+    "LOW_BALANCE": _low_balance,
+    "TOPUP_REVIEWED": _topup_reviewed,
+    "RECEIVER_FAILING": _receiver_failing,
+    "PRICE_CHANGED": _price_changed,
+    "PLANS_ENDING": _plans_ending,
+    "SUPPLIER_DOWN": _supplier_down,
+    "STOCK_LOW": _stock_low,
+    "QUEUE_OLD": _queue_old,
+}

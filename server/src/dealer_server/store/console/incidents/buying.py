@@ -1,0 +1,61 @@
+"""What does a dealer need in order to buy?"""
+
+from datetime import datetime
+from typing import NamedTuple
+
+from dealer_server.db.connection import Connection
+from dealer_server.rules.incidents.dealer import FAILED_COUNTED
+
+ORDERS = 50
+"""Of how many of the latest orders the cheapest is taken."""
+
+
+class Means(NamedTuple):
+    """`cheapest`: what the cheapest of the latest orders came to, in ten-thousandths; None without an order.
+    `credentials`: AppKeys that open calls."""
+
+    cheapest: int | None
+    credentials: int
+
+
+class AnsweredRefund(NamedTuple):
+    order_id: int
+    amount: int
+    rejected: bool
+    settled_at: datetime
+
+
+async def answered_refunds(connection: Connection, tenant_id: int, since: datetime, limit: int) -> list[AnsweredRefund]:
+    """Of the dealer's latest refunds: those of which the supplier or an operator was asked, and that were answered
+    since then."""
+    rows = await connection.fetch(
+        "SELECT order_id, CASE WHEN status = 'REJECTED' THEN amount ELSE credited END AS amount,"
+        " status = 'REJECTED' AS rejected, settled_at"
+        " FROM (SELECT * FROM refund WHERE tenant_id = $1 ORDER BY refund_id DESC LIMIT $3) r"
+        " WHERE settled_at >= $2 AND EXISTS (SELECT FROM refund_line l WHERE l.tenant_id = $1"
+        "  AND l.refund_id = r.refund_id AND l.way <> 'AT_ONCE') ORDER BY settled_at DESC",
+        *(tenant_id, since, limit),
+    )
+    return [AnsweredRefund(**row) for row in rows]
+
+
+async def failed_orders(connection: Connection, tenant_id: int) -> int:
+    """Orders of which nothing could be made and that are not refunded, among the oldest that are not over;
+    FAILED_COUNTED at most."""
+    count: int | None = await connection.fetchval(
+        "SELECT count(*) FROM (SELECT delivery_status FROM orders WHERE tenant_id = $1 AND order_status = 'FULFILLING'"
+        " ORDER BY order_id LIMIT 1000) o WHERE delivery_status = 'FAILED'",
+        tenant_id,
+    )
+    return min(count or 0, FAILED_COUNTED)
+
+
+async def means(connection: Connection, tenant_id: int) -> Means:
+    row = await connection.fetchrow(
+        "SELECT (SELECT min(amount) FROM (SELECT amount FROM orders WHERE tenant_id = $1 ORDER BY order_id DESC"
+        "  LIMIT $2) latest WHERE amount > 0)::bigint AS cheapest,"
+        " (SELECT count(*)::int FROM credential WHERE tenant_id = $1 AND status = 'ACTIVE') AS credentials",
+        *(tenant_id, ORDERS),
+    )
+    assert row is not None
+    return Means(**row)

@@ -1,0 +1,93 @@
+"""What is wrong on the whole platform? Each statement reads a small table or a partial index, as far as a bound."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from dealer_server.db.connection import Connection
+from dealer_server.rules.incidents.overview import QUEUES_COUNTED, LowStock, Queue, Queued
+from dealer_server.rules.orders import identity
+
+_PENDING_REFUNDS = 5_000
+"""As many as the queue of refunds looks at (store/console/queues.py)."""
+
+
+async def worker_seen_at(connection: Connection) -> datetime | None:
+    return await connection.fetchval("SELECT at FROM worker_seen")
+
+
+async def queued(connection: Connection, *, failed: bool) -> list[Queued]:
+    """What waits in queues. `failed`: also the orders that failed and were not refunded; to be asked where they are not
+    refunded by themselves."""
+    found = [
+        *_summed("UNCONFIRMED", await connection.fetch(_UNCONFIRMED)),
+        *_summed("TOPUPS", await connection.fetch(_TOPUPS)),
+    ]
+    refunds = await connection.fetch(_REFUNDS)
+    found += _summed("REFUNDS", [row for row in refunds if row["review"]])
+    found += _summed("VOIDS", [row for row in refunds if not row["review"]])
+    if failed:
+        rows = [
+            {**row, "oldest_at": identity.created_at(row["oldest"]), "subject": ""}
+            for row in await connection.fetch(_FAILED)
+        ]
+        found += _summed("FAILED", rows)
+    return found
+
+
+def _summed(queue: Queue, rows: Sequence[Mapping[str, Any]]) -> list[Queued]:
+    """One for each subject; each row is of one subject and currency."""
+    by_subject: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        by_subject[row["subject"]].append(row)
+    return [
+        Queued(
+            queue=queue,
+            total=sum(row["total"] for row in of),
+            oldest_at=min(row["oldest_at"] for row in of),
+            amounts={row["currency"]: int(row["amount"]) for row in of if row["currency"] and row["amount"]},
+            subject=subject,
+        )
+        for subject, of in by_subject.items()
+    ]
+
+
+_UNCONFIRMED = f"""
+SELECT supplier AS subject, cost_currency AS currency, count(*)::int AS total, sum(cost) AS amount,
+    min(coalesce(unknown_since, created_at)) AS oldest_at
+FROM (SELECT * FROM purchase WHERE state = 'PARKED' LIMIT {QUEUES_COUNTED}) p GROUP BY supplier, cost_currency
+"""
+_TOPUPS = f"""
+SELECT '' AS subject, currency, count(*)::int AS total, sum(amount) AS amount, min(created_at) AS oldest_at
+FROM (SELECT * FROM topup WHERE status = 'PENDING' LIMIT {QUEUES_COUNTED}) t GROUP BY currency
+"""
+_REFUNDS = f"""
+SELECT '' AS subject, review, currency, count(*)::int AS total, sum(amount) AS amount, min(created_at) AS oldest_at
+FROM (SELECT r.*, EXISTS (SELECT FROM refund_line l WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id
+        AND l.way = 'REVIEW' AND l.status = 'PENDING') AS review
+    FROM (SELECT tenant_id, refund_id, amount, created_at FROM refund WHERE status = 'REFUNDING'
+        ORDER BY refund_id LIMIT {_PENDING_REFUNDS}) r) r JOIN wallet USING (tenant_id)
+GROUP BY review, currency
+"""
+_FAILED = f"""
+SELECT currency, count(*)::int AS total, sum(amount - refund_amount) AS amount, min(order_id) AS oldest
+FROM (SELECT o.* FROM tenant t CROSS JOIN LATERAL (
+        SELECT order_id, currency, amount, refund_amount, delivery_status FROM orders o
+        WHERE o.tenant_id = t.tenant_id AND o.order_status = 'FULFILLING' ORDER BY order_id LIMIT {QUEUES_COUNTED}
+    ) o WHERE o.delivery_status = 'FAILED' LIMIT {QUEUES_COUNTED}) failed
+GROUP BY currency
+"""
+
+
+async def low_stock(connection: Connection, below: int) -> list[LowStock]:
+    """Packages that a worker found low on stock, with what is left of them, up to `below`."""
+    if not below:
+        return []
+    rows = await connection.fetch(
+        "SELECT c.subject AS package_code, (SELECT count(*)::int FROM (SELECT FROM stock_profile s"
+        "  WHERE s.package_code = c.subject AND taken_by IS NULL LIMIT $1) free) AS free"
+        " FROM notice_condition c WHERE notice_type = 'STOCK_LOW' LIMIT $2",
+        *(below, QUEUES_COUNTED),
+    )
+    return [LowStock(**row) for row in rows]

@@ -1,0 +1,44 @@
+"""Which receivers fail, and how many webhooks has a dealer not heard?"""
+
+from dealer_server.db.connection import Connection
+from dealer_server.rules.incidents.receiver import COUNTED, TOLD_FROM, Receiver
+
+_FIELDS = f"""
+SELECT e.tenant_id, t.name AS dealer, e.state, e.consecutive_failures AS failures, e.last_success_at,
+    least(u.total + f.total, {COUNTED})::int AS unheard, least(u.since, f.since) AS unheard_since,
+    CASE WHEN e.state = 'ACTIVE' AND u.total > 0 THEN coalesce(e.probe_at, u.next_at) END AS next_at
+FROM {{endpoints}} e JOIN tenant t USING (tenant_id)
+CROSS JOIN LATERAL (SELECT count(*) AS total, min(created_at) AS since, min(due_at) AS next_at FROM (
+    SELECT created_at, CASE WHEN state = 'RETRY' THEN due_at END AS due_at FROM webhook_delivery d
+    WHERE d.tenant_id = e.tenant_id AND d.state IN ('WAITING', 'READY', 'IN_FLIGHT', 'RETRY')
+    ORDER BY order_id LIMIT {COUNTED}) d) u
+CROSS JOIN LATERAL (SELECT count(*) AS total, min(created_at) AS since FROM (
+    SELECT created_at FROM webhook_delivery d WHERE d.tenant_id = e.tenant_id AND d.state = 'FAILED'
+    ORDER BY delivery_id DESC LIMIT {COUNTED}) d WHERE e.last_success_at IS NULL OR created_at > e.last_success_at) f
+"""
+_WORST = _FIELDS.format(
+    endpoints="(SELECT e.* FROM webhook_endpoint e JOIN tenant t USING (tenant_id) WHERE t.status = 'ACTIVE'"
+    f" AND (e.state = 'DISABLED' OR e.state = 'ACTIVE' AND e.consecutive_failures >= {TOLD_FROM})"
+    " ORDER BY e.consecutive_failures DESC, tenant_id LIMIT $1)"
+)
+_ONE = _FIELDS.format(endpoints="(SELECT * FROM webhook_endpoint WHERE tenant_id = $1)")
+
+
+async def failing(connection: Connection, limit: int) -> list[Receiver]:
+    """Of dealers that may call: those with the most failures in a row first."""
+    return [Receiver(**row) for row in await connection.fetch(_WORST, limit)]
+
+
+async def count_failing(connection: Connection) -> int:
+    """How many receivers fail or are switched off."""
+    count: int | None = await connection.fetchval(
+        "SELECT count(*) FROM webhook_endpoint e JOIN tenant t USING (tenant_id) WHERE t.status = 'ACTIVE'"
+        f" AND (e.state = 'DISABLED' OR e.state = 'ACTIVE' AND e.consecutive_failures >= {TOLD_FROM})"
+    )
+    return count or 0
+
+
+async def of_dealer(connection: Connection, tenant_id: int) -> Receiver | None:
+    """None where the dealer never set a callback URL."""
+    row = await connection.fetchrow(_ONE, tenant_id)
+    return Receiver(**row) if row else None

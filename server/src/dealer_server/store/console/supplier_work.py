@@ -1,0 +1,206 @@
+"""What the console shows of one supplier's work: its latest calls, how many of them failed, the orders that wait for
+it, and the packages that it makes. Each statement reads a bounded number of rows by key."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from dealer_server.db.connection import Connection
+from dealer_server.rules.catalogue.package import Package
+from dealer_server.rules.money import money
+
+COUNTED_CALLS = 20_000
+COUNTED_UNITS = 1_000
+ANSWER_SECONDS = 75  # a call without an answer for so long has none: its lease has run out
+_decode = msgspec.json.Decoder(Package).decode
+
+
+class CallRow(NamedTuple):
+    """One call that bought or looked for an eSIM. `answered_at` None: no answer was recorded. `outcome`: as
+    fulfillment/purchases records it; SKIPPED: the supplier was not even asked."""
+
+    order_id: int
+    unit_key: str
+    kind: str
+    step: str
+    sent_at: datetime
+    answered_at: datetime | None
+    outcome: str | None
+    message: str | None
+
+    @property
+    def result(self) -> str:
+        """A word for people."""
+        word = (self.outcome or "").partition(" ")[0]
+        if self.answered_at is None:
+            return "No answer yet"
+        return _RESULTS.get(word, "Answered")
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self.answered_at is None else max((self.answered_at - self.sent_at).total_seconds(), 0.0)
+
+
+_RESULTS = {
+    "DONE": "Bought",
+    "PENDING": "In progress",
+    "HELD": "Held for a refund",
+    "REPRICED": "New price accepted",
+    "REJECTED": "Refused",
+    "WRITTEN_OFF": "Written off",
+    "UNKNOWN": "No answer",
+    "PARKED": "No answer",
+    "SKIPPED": "Not asked",
+    "DROPPED": "Not asked",
+}
+
+
+class CallCounts(NamedTuple):
+    """Calls since a moment: how many were answered with what. `more`: only the latest COUNTED_CALLS are counted."""
+
+    total: int
+    refused: int
+    unanswered: int
+    more: bool
+
+    @property
+    def failed(self) -> int:
+        return self.refused + self.unanswered
+
+    @property
+    def error_rate(self) -> str:
+        return f"{100 * self.failed / self.total:.1f} %" if self.total else "–"
+
+
+class WaitingOrder(NamedTuple):
+    """An order with units that wait for the supplier: how many, since when, and when the next of them is tried."""
+
+    tenant_id: int
+    name: str
+    order_id: int
+    units: int
+    unknown: int
+    since: datetime
+    next_at: datetime
+    reason: str | None
+
+
+class Served(NamedTuple):
+    """A package on whose route the supplier stands; `position` from 0. `lowest`: the least that a dealer may pay."""
+
+    package: Package
+    position: int
+    sku: str
+    cost: int | None
+    cost_currency: str | None
+    lowest: int
+
+    @property
+    def loses(self) -> bool:
+        """Some dealer pays less than it costs."""
+        return self.cost is not None and self.cost_currency == self.package.currency and self.cost > self.lowest
+
+
+class DealerPrice(NamedTuple):
+    tenant_id: int
+    name: str
+    price: int
+
+
+LATEST_CALLS = """
+SELECT p.order_id, p.unit_key, c.kind, c.step, c.sent_at, c.answered_at, c.outcome, c.message
+FROM (SELECT * FROM supplier_call WHERE supplier = $1 ORDER BY sent_at DESC LIMIT $2) c
+CROSS JOIN LATERAL (SELECT order_id, unit_key FROM purchase p WHERE p.tenant_id = c.tenant_id
+    AND p.profile_id = c.profile_id AND p.position = c.position LIMIT 1) p
+ORDER BY c.sent_at DESC, p.unit_key
+"""
+CALL_COUNTS = """
+SELECT count(*)::int AS rows,
+    count(*) FILTER (WHERE (outcome IS NOT NULL AND outcome !~ '^(SKIPPED|DROPPED)') OR late)::int AS total,
+    count(*) FILTER (WHERE outcome ~ '^(REJECTED|WRITTEN_OFF)' AND outcome !~ ' TEMPORARY$')::int AS refused,
+    count(*) FILTER (WHERE late OR outcome ~ '^(UNKNOWN|PARKED)|^REJECTED TEMPORARY$')::int AS unanswered
+FROM (SELECT outcome, answered_at IS NULL AND sent_at < $3::timestamptz - $4 * interval '1 second' AS late
+    FROM supplier_call WHERE supplier = $1 AND sent_at >= $2 ORDER BY sent_at DESC LIMIT $5) c
+"""
+WAITING_ORDERS = """
+SELECT p.tenant_id, t.name, p.order_id, count(*)::int AS units,
+    count(*) FILTER (WHERE p.state IN ('UNKNOWN', 'SENT'))::int AS unknown, min(p.created_at) AS since,
+    min(p.due_at) AS next_at, max(p.reason) AS reason
+FROM (SELECT * FROM purchase WHERE supplier = $1 AND due_at IS NOT NULL ORDER BY due_at LIMIT $2) p
+JOIN tenant t USING (tenant_id) GROUP BY p.tenant_id, t.name, p.order_id ORDER BY since, p.order_id LIMIT $3
+"""
+
+
+async def latest_calls(connection: Connection, code: str, limit: int) -> list[CallRow]:
+    """The newest first."""
+    return [CallRow(**row) for row in await connection.fetch(LATEST_CALLS, code, limit)]
+
+
+async def call_counts(connection: Connection, code: str, since: datetime, now: datetime) -> CallCounts:
+    """Of the calls since then; what was not asked does not count, nor what may still be answered."""
+    [row] = await connection.fetch(CALL_COUNTS, code, since, now, ANSWER_SECONDS, COUNTED_CALLS)
+    return CallCounts(row["total"], row["refused"], row["unanswered"], row["rows"] == COUNTED_CALLS)
+
+
+async def waiting_orders(connection: Connection, code: str, limit: int) -> list[WaitingOrder]:
+    """The oldest first, of the units that are tried next."""
+    return [WaitingOrder(**row) for row in await connection.fetch(WAITING_ORDERS, code, COUNTED_UNITS, limit)]
+
+
+async def served(connection: Connection, code: str, after: str | None, limit: int) -> list[Served]:
+    """By packageCode."""
+    rows = await connection.fetch(
+        "SELECT r.package_code, p.document::text AS document, r.position, r.sku, r.cost, r.cost_currency"
+        " FROM route r JOIN package p USING (package_code)"
+        " WHERE r.supplier = $1 AND ($2::text IS NULL OR r.package_code > $2) ORDER BY r.package_code LIMIT $3",
+        *(code, after, limit),
+    )
+    packages = [_decode(row["document"]) for row in rows]
+    lowest = await lowest_prices(connection, packages)
+    return [
+        Served(package, row["position"], row["sku"], row["cost"], row["cost_currency"], lowest[package.package_code])
+        for row, package in zip(rows, packages, strict=True)
+    ]
+
+
+async def lowest_prices(connection: Connection, packages: Sequence[Package]) -> dict[str, int]:
+    """The least that any active dealer may pay for each, by its own price or the smallest markup in its currency."""
+    own = await connection.fetch(
+        "SELECT p.package_code, min(p.price) AS price FROM price p JOIN tenant t USING (tenant_id)"
+        " WHERE p.package_code = ANY($1::text[]) AND t.status = 'ACTIVE' GROUP BY p.package_code",
+        [package.package_code for package in packages],
+    )
+    markups = await connection.fetch(
+        "SELECT w.currency, min(t.markup_basis_points) AS least FROM tenant t JOIN wallet w USING (tenant_id)"
+        " WHERE t.status = 'ACTIVE' GROUP BY w.currency"
+    )
+    single = {row["package_code"]: row["price"] for row in own if row["price"] is not None}
+    least = {row["currency"]: row["least"] for row in markups}
+    found: dict[str, int] = {}
+    for package in packages:
+        listed = money.marked_up(package.price, least.get(package.currency, 0), package.currency)
+        found[package.package_code] = min(listed, single.get(package.package_code, listed))
+    return found
+
+
+async def dealer_prices_below(connection: Connection, package: Package, cost: int, limit: int) -> list[DealerPrice]:
+    """Active dealers that pay less for a package than it costs, those that pay least first."""
+    rows = await connection.fetch(
+        "SELECT t.tenant_id, t.name, t.markup_basis_points, p.price FROM tenant t JOIN wallet w USING (tenant_id)"
+        " LEFT JOIN price p ON p.tenant_id = t.tenant_id AND p.package_code = $1"
+        " WHERE t.status = 'ACTIVE' AND w.currency = $2 AND (p.package_code IS NULL OR p.price < $3)",
+        *(package.package_code, package.currency, cost),
+    )
+    prices = [
+        DealerPrice(
+            row["tenant_id"],
+            row["name"],
+            money.marked_up(package.price, row["markup_basis_points"], package.currency)
+            if row["price"] is None
+            else row["price"],
+        )
+        for row in rows
+    ]
+    return sorted((one for one in prices if one.price < cost), key=lambda one: (one.price, one.tenant_id))[:limit]

@@ -1,0 +1,1 @@
+"""Notices: facts to be told, and their deliveries."""

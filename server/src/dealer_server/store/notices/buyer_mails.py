@@ -1,0 +1,117 @@
+"""Mails that bring a buyer the page of an eSIM."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from dealer_server.db.connection import Connection
+from dealer_server.db.session import Session
+from dealer_server.rules.brand.brand import Brand
+from dealer_server.rules.install.languages import Language
+from dealer_server.store.tenants import brand
+
+KEPT = timedelta(days=30)
+_LOCK = 5_382_031  # one mail of a dealer is counted at a time
+
+
+class Claimed(NamedTuple):
+    """A mail to be sent. `attempt_count`: with this attempt."""
+
+    tenant_id: int
+    mail_id: int
+    order_id: int
+    profile_id: int
+    mail: str
+    language: Language
+    attempt_count: int
+    created_at: datetime
+
+
+class BuyerMail(NamedTuple):
+    """What became of a mail; to whom it went is known while it is under way alone."""
+
+    mail_id: int
+    mail: str | None
+    language: Language
+    state: str
+    problem: str | None
+    created_at: datetime
+
+
+async def count_since(connection: Connection, tenant_id: int, since: datetime) -> int:
+    """How many mails of a dealer were asked for; no other is counted until the transaction ends."""
+    await connection.execute("SELECT pg_advisory_xact_lock($1, hashint8($2))", _LOCK, tenant_id)
+    return (
+        await connection.fetchval(
+            "SELECT count(*) FROM buyer_mail WHERE tenant_id = $1 AND created_at > $2", tenant_id, since
+        )
+        or 0
+    )
+
+
+async def add(
+    connection: Connection,
+    tenant_id: int,
+    order_id: int,
+    profile_id: int,
+    mail: str,
+    language: Language,
+    now: datetime,
+) -> int:
+    """Its number. Old ones of this dealer go."""
+    await connection.execute(
+        "DELETE FROM buyer_mail WHERE tenant_id = $1 AND created_at < $2 AND due_at IS NULL", tenant_id, now - KEPT
+    )
+    mail_id: int | None = await connection.fetchval(
+        "INSERT INTO buyer_mail (tenant_id, order_id, profile_id, mail, language, due_at, created_at)"
+        " VALUES ($1, $2, $3, $4, $5, $6, $6) RETURNING mail_id",
+        *(tenant_id, order_id, profile_id, mail, language, now),
+    )
+    assert mail_id is not None, "a row is inserted"
+    return mail_id
+
+
+async def of_profile(connection: Connection, tenant_id: int, profile_id: int, limit: int) -> Sequence[BuyerMail]:
+    """The newest first."""
+    rows = await connection.fetch(
+        f"SELECT {', '.join(BuyerMail._fields)} FROM buyer_mail WHERE tenant_id = $1 AND profile_id = $2"
+        " ORDER BY mail_id DESC LIMIT $3",
+        *(tenant_id, profile_id, limit),
+    )
+    return [BuyerMail(**row) for row in rows]
+
+
+async def claim(session: Session, claim_id: int, limit: int, now: datetime, until: datetime) -> list[Claimed]:
+    """Takes due mails until the lease ends, those of expired leases among them, and counts the attempts."""
+    rows = await session.fetch(
+        "WITH due AS (SELECT tenant_id, mail_id FROM buyer_mail WHERE due_at <= $1 ORDER BY due_at, mail_id LIMIT $2"
+        "  FOR UPDATE SKIP LOCKED)"
+        " UPDATE buyer_mail m SET state = 'IN_FLIGHT', claim = $3, due_at = $4, attempt_count = attempt_count + 1"
+        " FROM due WHERE m.tenant_id = due.tenant_id AND m.mail_id = due.mail_id"
+        f" RETURNING {', '.join(f'm.{name}' for name in Claimed._fields)}",
+        *(now, limit, claim_id, until),
+    )
+    return [Claimed(**row) for row in rows]
+
+
+async def sender(session: Session, tenant_id: int) -> tuple[Brand, bool]:
+    """A dealer's brand, and whether the dealer is active."""
+    [row] = await session.fetch(
+        f"SELECT t.status = 'ACTIVE' AS active, {', '.join(f'b.{name}' for name in brand.COLUMNS)}"
+        " FROM tenant t LEFT JOIN brand b USING (tenant_id) WHERE t.tenant_id = $1",
+        tenant_id,
+    )
+    return brand.from_columns(dict(row)), row["active"]
+
+
+async def record(
+    session: Session, sent: Claimed, claim_id: int, state: str, problem: str | None, due_at: datetime | None
+) -> None:
+    """The outcome of a claimed mail; with the last one the address goes. Nothing changes where the claim no longer
+    holds."""
+    await session.fetch(
+        "UPDATE buyer_mail SET state = $4, problem = $5, due_at = $6, claim = NULL,"
+        " mail = CASE WHEN $6::timestamptz IS NULL THEN NULL ELSE mail END"
+        " WHERE tenant_id = $1 AND mail_id = $2 AND claim = $3 RETURNING 1",
+        *(sent.tenant_id, sent.mail_id, claim_id, state, problem, due_at),
+    )

@@ -1,0 +1,45 @@
+"""What does an install page show? One eSIM with its line and the brand of its dealer."""
+
+from typing import NamedTuple
+
+from dealer_server.db.connection import Connection
+from dealer_server.db.rows import columns_of, fields_of
+from dealer_server.db.sealing import DataKeys, profile_context
+from dealer_server.rules.brand.brand import Brand
+from dealer_server.rules.orders.model import Item, Profile
+from dealer_server.store.profiles import plans
+from dealer_server.store.tenants import brand
+
+
+class Installable(NamedTuple):
+    """`item` holds no other profile of its line."""
+
+    order_id: int
+    item: Item
+    profile: Profile
+    brand: Brand
+
+
+# OFFSET 0: each table is looked up by its key, whatever the statistics say.
+FIND = f"""
+SELECT p.order_id, {columns_of(Item, "profiles", table="i")}, {columns_of(Profile, table="p")},
+    {", ".join(f"b.{name} AS brand_{name}" for name in brand.COLUMNS)}
+FROM (SELECT * FROM profile WHERE tenant_id = $1 AND profile_id = $2 AND qr_token IS NOT NULL
+    AND activation_code IS NOT NULL OFFSET 0) p
+CROSS JOIN LATERAL (SELECT * FROM order_item i
+    WHERE i.tenant_id = p.tenant_id AND i.order_id = p.order_id AND i.line = p.line OFFSET 0) i
+LEFT JOIN brand b ON b.tenant_id = p.tenant_id
+"""
+
+
+async def find(connection: Connection, tenant_id: int, profile_id: int, keys: DataKeys) -> Installable | None:
+    """None for a profile that has no codes, as recharges have none."""
+    row = await connection.fetchrow(FIND, tenant_id, profile_id)
+    if row is None:
+        return None
+    columns = dict(row)
+    code = keys.open(columns["activation_code"], profile_context(tenant_id, profile_id)).decode()
+    columns |= {"activation_code": code, "plans": plans.read(columns["plans"])}
+    profile = Profile(**{name: columns[name] for name in fields_of(Profile)})
+    item = Item(**{name: columns[name] for name in fields_of(Item, "profiles")}, profiles=(profile,))
+    return Installable(columns["order_id"], item, profile, brand.from_columns(columns, "brand_"))

@@ -1,0 +1,222 @@
+"""The catalogue of a dealer's user, and buying by hand: once, at the price that was shown, or not at all."""
+
+import asyncio
+import json
+import re
+import secrets
+from collections.abc import AsyncIterator
+
+import pytest
+
+from support.api_client import ApiClient, Service
+from support.browser import Browser, said, signed_in
+from support.console.buying import acts_of, asked, balance, buy, form, order_count
+from support.console.operator_pages import see, text_of
+
+pytestmark = pytest.mark.usefixtures("exact")
+
+
+@pytest.fixture
+async def clerk(service: Service, dealer: ApiClient) -> AsyncIterator[Browser]:
+    async with signed_in(service, "finance", dealer.tenant_id) as one:
+        yield one
+
+
+def count(page: str) -> int:
+    """How many packages the filters find."""
+    found = re.search(r"([0-9,]+) packages?$", page.partition(" Previous ")[0].strip())
+    assert found, page
+    return int(found[1].replace(",", ""))
+
+
+# The catalogue
+
+
+async def test_the_catalogue_shows_own_prices_and_nothing_that_is_off_sale(
+    service: Service, dealer: ApiClient, clerk: Browser
+):
+    await service.change(dealer.tenant_id, prices={"TEST-OK": "1.23", "TEST-PARTIAL": "off"})
+    page = await see(clerk, "/console/catalogue?q=test-")
+    assert re.search(r"TEST-OK .{0,120}? 1\.23 USD", page), page
+    assert "TEST-PARTIAL" not in page
+    assert "1.23 USD" in await see(clerk, "/console/catalogue/TEST-OK")
+    assert (await clerk.get("/console/catalogue/TEST-PARTIAL")).status_code == 404
+    assert (await clerk.get("/console/catalogue/NO-SUCH")).status_code == 404
+
+
+async def test_the_catalogue_filters_by_place_kind_data_days_and_price(clerk: Browser):
+    france = await see(clerk, "/console/catalogue?place=FR&kind=FIXED&sort=price")
+    assert "France" in france and "Japan 1" not in france
+    daily = await see(clerk, "/console/catalogue?place=FR&kind=DAILY")
+    assert "a day" in daily and "Recharge" not in re.sub(r".*Your price", "", daily)
+    everything = count(await see(clerk, "/console/catalogue"))
+    cheap = await see(clerk, "/console/catalogue?price=2.00&data=1&days=7")
+    assert 0 < count(cheap) < everything
+    assert all(float(price) <= 2 for price in re.findall(r" ([0-9.]+) USD", cheap.partition("Your price")[2]))
+
+
+@pytest.mark.parametrize("query", ["price=abc", "data=-1", "days=x", "before=99999999", "place=<x>", "sort=none"])
+async def test_a_filter_that_cannot_be_read_asks_for_nothing(clerk: Browser, query: str):
+    assert (await clerk.get(f"/console/catalogue?{query}")).status_code == 200
+
+
+async def test_the_page_of_a_package_names_the_countries_it_works_in(clerk: Browser):
+    listed = (await clerk.get("/console/catalogue?place=EU-35&kind=FIXED")).text
+    code = re.findall(r'data-href="/console/catalogue/([^"]+)"', listed)[0]
+    page = await see(clerk, f"/console/catalogue/{code}")
+    assert "35 countries" in page and "Switzerland, Türkiye" in page.replace("Turkey", "Türkiye")
+
+
+async def test_a_recharge_is_bought_at_its_esim_and_not_here(clerk: Browser):
+    page = await clerk.get("/console/catalogue/TEST-TOPUP-OK")
+    assert 'action="/console/buy"' not in page.text and "Find the eSIM" in text_of(page.text)
+    answer = await clerk.get("/console/buy?package=TEST-TOPUP-OK&quantity=1")
+    assert answer.headers["location"] == "/console/catalogue"
+
+
+async def test_who_moves_no_money_sees_no_way_to_buy(service: Service, dealer: ApiClient):
+    async with signed_in(service, "developer", dealer.tenant_id) as developer:
+        page = (await developer.get("/console/catalogue/TEST-OK")).text
+        assert 'action="/console/buy"' not in page
+        assert "/console/bulk" not in (await developer.get("/console/catalogue")).text
+        for path in ("/console/buy?package=TEST-OK&quantity=1", "/console/bulk"):
+            assert (await developer.get(path)).status_code == 403
+        assert (await developer.post("/console/buy", {"package": "TEST-OK", "quantity": "1"})).status_code == 403
+    assert await order_count(dealer) == 0
+
+
+# Buying
+
+
+async def test_an_order_by_hand_is_an_order_as_any_other_and_names_who_bought_it(
+    service: Service, dealer: ApiClient, clerk: Browser
+):
+    address = await asked(clerk, quantity=2, remark="Mme Dupont")
+    page = await see(clerk, address)
+    assert "Total 3.60 USD" in page and "Balance after it 996.40 USD" in page and "Pay 3.60 USD" in page
+    assert await order_count(dealer) == 0, "nothing is paid yet"
+    fields = await form(clerk, address)
+    order_page = await buy(clerk, address, fields)
+    shown = await clerk.get(order_page)
+    assert said(shown).startswith("Bought 2 × ") and said(shown).endswith(" for 3.60 USD")
+    assert "Mme Dupont" in shown.text
+    order = await dealer.delivered(order_page.rpartition("/")[2])
+    assert order["transactionId"] == fields["transaction_id"] and len(order["items"][0]["profiles"]) == 2
+    assert await balance(dealer) == "996.40"
+    [act] = await acts_of(service, dealer, "order.place")
+    assert act.author == f"console:{clerk.name}"
+    assert json.loads(act.detail) == {
+        "orderNo": order["orderNo"],
+        "transactionId": fields["transaction_id"],
+        "packageCode": "TEST-OK",
+        "quantity": 2,
+        "amount": "3.60",
+        "currency": "USD",
+    }
+
+
+async def test_a_daily_plan_is_bought_for_its_days(dealer: ApiClient, clerk: Browser):
+    listed = (await clerk.get("/console/catalogue?kind=DAILY&sort=price")).text
+    code = re.findall(r'data-href="/console/catalogue/([^"]+)"', listed)[0]
+    address = await asked(clerk, code, quantity=1, days=5)
+    order_page = await buy(clerk, address, await form(clerk, address))
+    order = (await dealer.post("/esim/query", {"orderNo": order_page.rpartition("/")[2]})).data
+    assert order["items"][0]["periodNum"] == 5
+
+
+async def test_one_form_sent_twelve_times_at_once_buys_once(service: Service, dealer: ApiClient, clerk: Browser):
+    address = await asked(clerk)
+    fields = await form(clerk, address)
+    ways = await asyncio.gather(*[buy(clerk, address, fields) for _ in range(12)])
+    [order_page] = {way for way in ways if way.startswith("/console/orders/")}
+    again = await clerk.get(address)
+    assert (again.status_code, again.headers["location"]) == (303, order_page), "its page leads to the order"
+    assert (await order_count(dealer), await balance(dealer)) == (1, "998.20")
+    assert len(await acts_of(service, dealer, "order.place")) == 1
+
+
+async def test_twelve_windows_of_one_form_buy_once(service: Service, dealer: ApiClient, clerk: Browser):
+    address = await asked(clerk)
+    fields = await form(clerk, address)
+    ways = await asyncio.gather(*[buy(clerk, address, fields | {"once": secrets.token_hex(16)}) for _ in range(12)])
+    assert len(set(ways)) == 1 and ways[0].startswith("/console/orders/")
+    assert (await order_count(dealer), await balance(dealer)) == (1, "998.20")
+    assert len(await acts_of(service, dealer, "order.place")) == 1
+
+
+async def test_a_new_price_is_shown_and_asked_for_again(service: Service, dealer: ApiClient, clerk: Browser):
+    address = await asked(clerk)
+    fields = await form(clerk, address)
+    await service.change(dealer.tenant_id, prices={"TEST-OK": "2.50"})
+    back = await buy(clerk, address, fields)
+    assert await order_count(dealer) == 0
+    page = await clerk.get(back)
+    assert said(page) == "Nothing was bought. Its price has changed."
+    assert "The price has changed from 1.80 USD to 2.50 USD" in text_of(page.text)
+    order_page = await buy(clerk, back, await form(clerk, back))
+    assert order_page.startswith("/console/orders/") and await balance(dealer) == "997.50"
+
+
+async def test_a_balance_that_is_too_low_leads_to_the_top_up(service: Service):
+    async with (
+        service.client(await service.tenant(balance="3", qps=0)) as poor,
+        signed_in(service, "finance", poor.tenant_id) as clerk,
+    ):
+        enough = await asked(clerk)
+        fields = await form(clerk, enough)
+        page = await clerk.get(await asked(clerk, quantity=2))
+        assert "Your balance does not cover it: 3.00 USD are available. Top up" in text_of(page.text)
+        assert 'type="submit">' not in page.text.partition('action="/console/buy"')[2].partition("</form>")[0]
+        back = await buy(clerk, enough, fields | {"quantity": "2"})
+        assert said(await clerk.get(back)).startswith("Nothing was bought. Your balance does not cover it")
+        assert (await order_count(poor), await balance(poor)) == (0, "3.00")
+
+
+async def test_a_package_that_was_withdrawn_is_not_bought(service: Service, dealer: ApiClient, clerk: Browser):
+    address = await asked(clerk)
+    fields = await form(clerk, address)
+    await service.change(dealer.tenant_id, prices={"TEST-OK": "off"})
+    back = await buy(clerk, address, fields)
+    led = await clerk.get(back)
+    assert led.headers["location"] == "/console/catalogue"
+    assert said(await clerk.get("/console/catalogue")) == "This package is not on sale any more. Nothing was bought."
+    assert await order_count(dealer) == 0
+
+
+async def test_a_frozen_wallet_buys_nothing(service: Service, dealer: ApiClient, clerk: Browser):
+    await service.change(dealer.tenant_id, frozen=True)
+    assert "Your wallet is frozen" in await see(clerk, await asked(clerk))
+
+
+@pytest.mark.parametrize(
+    ("filled", "problem"),
+    [
+        ({"quantity": "0"}, "Quantity is '0'; accepted: 1 to "),
+        ({"quantity": ""}, "Quantity is missing; accepted: 1 to "),
+        ({"quantity": "many"}, "Quantity is 'many'; accepted: 1 to "),
+        ({"remark": "x" * 300}, "Remark has 300 characters; accepted: 255 at most."),
+    ],
+)
+async def test_a_field_that_is_wrong_is_named(clerk: Browser, filled: dict[str, str], problem: str):
+    answer = await clerk.get(await asked(clerk, **filled))
+    assert answer.headers["location"] == "/console/catalogue/TEST-OK"
+    assert said(await clerk.get("/console/catalogue/TEST-OK")).startswith(problem)
+
+
+async def test_a_form_without_its_transaction_id_buys_nothing(dealer: ApiClient, clerk: Browser):
+    address = await asked(clerk)
+    for spoilt in ("", "mine", "console-0", "bulk-0123456789abcdef"):
+        back = await buy(clerk, address, await form(clerk, address) | {"transaction_id": spoilt})
+        assert back.startswith("/console/buy?") and "Please look at the order" in said(await clerk.get(back))
+    assert await order_count(dealer) == 0
+
+
+async def test_nobody_buys_for_another_dealer(service: Service, dealer: ApiClient, stranger: ApiClient, clerk: Browser):
+    """A transactionId of another dealer's form is that dealer's."""
+    address = await asked(clerk)
+    fields = await form(clerk, address)
+    await buy(clerk, address, fields)
+    async with signed_in(service, "finance", stranger.tenant_id) as other:
+        theirs = await form(other, await asked(other))
+        await buy(other, address, theirs | {"transaction_id": fields["transaction_id"]})
+    assert (await order_count(dealer), await order_count(stranger)) == (1, 1)

@@ -1,0 +1,178 @@
+"""The page of a package, its form, and the catalogue as a file: there, and back by the columns that a file has."""
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from dealer_server import clock
+from dealer_server.operations.suppliers.configure import set_route
+from dealer_server.rules.catalogue import importing
+from dealer_server.store.suppliers.purchase import Hop
+from support.api_client import ApiClient, Service
+from support.browser import Browser, signed_in
+from support.console.catalogue import hidden, paid, preview
+from support.console.operator_pages import acts, does, fill, see, text_of
+from support.store_fixture import PACKAGES, stock_csv
+
+HOME = "/console/packages/TEST-OK"
+NEW = {
+    "packageCode": "FR-1GB",
+    "type": "BASE",
+    "packageName": "France 1 GB",
+    "status": "ON_SALE",
+    "supplier": "stock",
+    "price": "1.10",
+    "currency": "USD",
+    "dataType": "TOTAL",
+    "dataBytes": "1GB",
+    "duration": "7",
+    "locationCode": "FR",
+}
+
+
+async def of_stock(service: Service, code: str, cost: int) -> None:
+    """The package is sold from stock, at this cost."""
+    await set_route(service.database, code, [Hop("stock", code, cost, "USD")], "test", clock.now)
+
+
+async def one(dealer: ApiClient, code: str) -> dict[str, Any]:
+    return (await dealer.post("/package/list", {"packageCode": code})).data["packages"][0]
+
+
+async def test_a_package_has_a_page_with_its_route_stock_payers_and_sales(
+    service: Service, dealer: ApiClient, stranger: ApiClient, admin: Browser
+):
+    await does(admin, f"/console/dealers/{stranger.tenant_id}/prices", package="DEMO-STOCK", price="1.65")
+    await fill(admin, "/console/packages/DEMO-STOCK/stock", files={"file": stock_csv(3).encode()})
+    await of_stock(service, "DEMO-STOCK", 10_000)
+    price = (await one(dealer, "DEMO-STOCK"))["price"]
+    line = {"packageCode": "DEMO-STOCK", "quantity": 2, "price": price}
+    order_no = (await dealer.order(items=[line], amount=str(2 * Decimal(price)))).data["orderNo"]
+    page = await see(admin, "/console/packages/DEMO-STOCK")
+    assert "DEMO-STOCK" in page and "1.00 USD" in page and "1 eSIM can still be sold" in page
+    assert "custom price 1 1.65 USD 39.39 %" in page and "the package's price" in page
+    assert order_no in page and "1 order" in page and "2 eSIMs for" in page
+    assert 'href="/console/packages/DEMO-STOCK"' in (await admin.get("/console/packages?q=DEMO")).text
+    assert (await admin.get("/console/packages/NO-SUCH")).status_code == 404
+
+
+async def test_a_package_is_edited_and_its_dealers_see_it(service: Service, dealer: ApiClient, admin: Browser):
+    form = hidden(await admin.get(f"{HOME}/edit"))
+    assert "saved" in await does(admin, f"{HOME}/edit", **form, packageName="Better name", price="1.90")
+    await paid(dealer, "TEST-OK", "1.90")
+    assert (await one(dealer, "TEST-OK"))["packageName"] == "Better name"
+    assert (await dealer.order("TEST-OK")).code == "200005", "the old price is not taken any more"
+    act = json.loads((await acts(service, "catalog.edit"))[0].detail)
+    assert act["package"] == "TEST-OK" and act["after"] == {"packageName": "Better name", "price": "1.90"}
+    form = hidden(await admin.get(f"{HOME}/edit"))
+    await does(admin, f"{HOME}/edit", **form, packageName=PACKAGES["TEST-OK"].package_name, price="1.80")
+    await paid(dealer, "TEST-OK", "1.80")
+
+
+async def test_what_is_wrong_is_said_at_its_field_and_what_never_changes_is_refused(admin: Browser):
+    form = hidden(await admin.get(f"{HOME}/edit"))
+    sent = await fill(admin, f"{HOME}/edit", **form, price="1,90", networks="Orange")
+    page = text_of(sent.text)
+    assert sent.status_code == 400 and "2 fields to correct" in page
+    assert "must be a decimal such as 1.80" in page and "must have the form FR:Orange/5G" in page
+    assert 'value="1,90"' in sent.text, "what was typed is kept"
+    sent = await fill(admin, f"{HOME}/edit", **form, currency="EUR")
+    assert sent.status_code == 400 and "must stay USD: it never changes" in text_of(sent.text)
+    assert "never change" in text_of((await admin.get(f"{HOME}/edit")).text)
+
+
+async def test_a_package_is_made_withdrawn_and_offered_again(service: Service, dealer: ApiClient, admin: Browser):
+    assert "FR-1GB is made" in await does(admin, "/console/packages/new", **NEW)
+    await paid(dealer, "FR-1GB", "1.10")
+    again = await fill(admin, "/console/packages/new", **NEW)
+    assert again.status_code == 400 and "is that of another package" in again.text
+    status = {"package": "FR-1GB", "page": "on"}
+    page = await does(admin, "/console/packages/status", **status, status="OFF_SALE")
+    assert "France 1 GB" in page and "FR-1GB is off sale" in page
+    await paid(dealer, "FR-1GB", None)
+    line = {"packageCode": "FR-1GB", "quantity": 1, "price": "1.10"}
+    assert (await dealer.order(items=[line], amount="1.10")).code != "000000"
+    await does(admin, "/console/packages/status", **status, status="ON_SALE")
+    await paid(dealer, "FR-1GB", "1.10")
+    assert [json.loads(act.detail)["package"] for act in await acts(service, "catalog.create")] == ["FR-1GB"]
+
+
+async def test_a_price_below_the_cost_is_asked_to_be_confirmed(service: Service, admin: Browser):
+    await of_stock(service, "TEST-DELAY", 12_345)
+    home = "/console/packages/TEST-DELAY"
+    form = hidden(await admin.get(f"{home}/edit"))
+    sent = await fill(admin, f"{home}/edit", **form, price="1.23")
+    assert sent.status_code == 409 and "1.2345 USD" in text_of(sent.text) and "0.0045 USD" in text_of(sent.text)
+    assert "1.23 USD" not in await see(admin, home)
+    assert "saved" in await does(admin, f"{home}/edit", **hidden(sent))
+    assert "-0.37 %" in await see(admin, home)
+    form = hidden(await admin.get(f"{home}/edit"))
+    assert "saved" in await does(admin, f"{home}/edit", **form, packageName="Still below"), "the price did not change"
+
+
+# The file
+
+
+async def test_the_catalogue_is_exported_and_reads_back_unchanged(service: Service, admin: Browser):
+    file = await admin.get("/console/packages/export.csv")
+    assert file.headers["content-type"].startswith("text/csv") and file.content.startswith(b"\xef\xbb\xbf")
+    content = importing.read(file.text, ["simulated", "stock"])
+    assert content.faults == () and "TEST-OK" in {package.package_code for package in content.packages}
+    assert "Nothing changes" in text_of((await preview(admin, file.text)).text)
+    assert (await acts(service, "catalog.export"))[0].author == f"console:{admin.name}"
+
+
+async def test_a_file_with_one_column_changes_that_column_alone(service: Service, dealer: ApiClient, admin: Browser):
+    before = await one(dealer, "TEST-PARTIAL")
+    shown = await preview(admin, "packageCode,price\nTEST-PARTIAL,7.77\n")
+    page = text_of(shown.text)
+    assert "1 package: 0 new, 1 changed" in page and f"price {before['price']} 7.77" in page and "warning" not in page
+    assert "1 of them new or changed" in await does(admin, "/console/packages/import", **hidden(shown))
+    await paid(dealer, "TEST-PARTIAL", "7.77")
+    after = await one(dealer, "TEST-PARTIAL")
+    assert {name for name in after if after[name] != before[name]} == {"price", "updateTime"}
+    act = json.loads((await acts(service, "catalog.import"))[0].detail)
+    assert act == {"packages": 1, "changed": 1, "columns": ["price"]}
+
+
+async def test_what_a_file_would_reset_or_sell_below_the_cost_is_warned_of(service: Service, admin: Browser):
+    await of_stock(service, "TEST-FAIL", 50_000)
+    shown = await preview(admin, "packageCode,price,networks,supplier\nTEST-FAIL,1.00,,simulated\n")
+    page = text_of(shown.text)
+    assert "the cell is empty" in page and "stays stock: the package's route says it" in page
+    assert "1 price below the cost" in page and "4.00 USD" in page
+    assert "below the cost" in await does(admin, "/console/packages/import", **hidden(shown))
+    assert "1.00 USD" not in await see(admin, "/console/packages/TEST-FAIL")
+    done = await does(admin, "/console/packages/import", **hidden(shown), allow_below_cost="on")
+    assert "1 package, 1 of them new or changed" in done
+
+
+async def test_what_is_applied_is_what_was_previewed(admin: Browser):
+    shown = await preview(admin, "packageCode,price\nTEST-STOCKOUT,3.33\n")
+    form = hidden(await admin.get("/console/packages/TEST-STOCKOUT/edit"))
+    await does(admin, "/console/packages/TEST-STOCKOUT/edit", **form, price="2.22")
+    assert "changed since the preview" in await does(admin, "/console/packages/import", **hidden(shown))
+    assert "2.22 USD" in await see(admin, "/console/packages/TEST-STOCKOUT")
+
+
+async def test_bad_rows_are_named_and_nothing_is_half_done(admin: Browser):
+    text = "packageCode,price,currency\nTEST-REVIEW,4.44,USD\nTEST-REJECT,4.444,USD\nTEST-ASYNC,1.00,EUR\n"
+    page = text_of((await preview(admin, text)).text)
+    assert "2 faults: nothing can be imported" in page
+    assert "3 price must be a decimal such as 1.80" in page and "4 currency must stay USD" in page
+    assert "4.44" not in await see(admin, "/console/packages/TEST-REVIEW")
+    assert "missing" in await does(admin, "/console/packages/import", packed="forged")
+
+
+@pytest.mark.parametrize(("role", "status"), [("admin", 200), ("finance", 403), ("support", 403), ("readonly", 403)])
+async def test_only_admins_edit(service: Service, dealer: ApiClient, role: str, status: int):
+    async with signed_in(service, role) as somebody:
+        assert (await somebody.get(HOME)).status_code == 200
+        assert (await somebody.get(f"{HOME}/edit")).status_code == status
+        assert (await somebody.get("/console/packages/new")).status_code == status
+        assert ("Withdraw" in (await somebody.get(HOME)).text) == (status == 200)
+    async with signed_in(service, "admin", dealer.tenant_id) as theirs:
+        assert (await theirs.get(HOME)).status_code == 404
+        assert (await theirs.get("/console/packages/export.csv")).status_code == 404

@@ -1,0 +1,387 @@
+"""The operators' pages of eSIMs and of places: they find what is asked for, show codes to few, and say who acted."""
+
+import asyncio
+import html
+import json
+import re
+from base64 import b64decode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+
+from dealer_server.rules.esim import qr
+from dealer_server.rules.orders import identity
+from dealer_server.store.console import profiles, regions
+from dealer_server.store.console.profiles import ProfileFilter
+from support.api_client import ApiClient, Service
+from support.browser import Browser, signed_in
+from support.console.operator_pages import acts, does, fill, see
+from support.money.refunds import bought, query, settled
+from support.money.refunds import profiles as profiles_of
+from support.patience import PATIENCE
+
+ROLES = ("admin", "finance", "support", "readonly")
+EVIL = '"><script>alert(1)</script>'
+LINK = re.compile(r'<tr data-href="/console/profiles/(\d+)"')
+
+
+async def one_bought(dealer: ApiClient, package: str = "TEST-OK") -> dict[str, Any]:
+    """A delivered profile, as its dealer sees it, with its order's number."""
+    order = await bought(dealer, package)
+    return profiles_of(order)[0] | {"orderNo": order["orderNo"]}
+
+
+async def listed(browser: Browser, query: str) -> list[str]:
+    """The profileIds a list shows."""
+    answered = await browser.get(f"/console/profiles?{query}")
+    assert answered.status_code == 200
+    return LINK.findall(answered.text)
+
+
+# The list
+
+
+async def test_the_list_is_of_all_dealers_and_keeps_to_its_filters(
+    service: Service, dealer: ApiClient, stranger: ApiClient, admin: Browser
+):
+    ours, theirs = await one_bought(dealer), await one_bought(stranger)
+    failed = (await dealer.order("TEST-FAIL")).data
+    await dealer.delivered(failed["orderNo"])
+    [lost] = profiles_of(failed)
+    first = await listed(admin, "")
+    assert first.index(lost["profileId"]) < first.index(theirs["profileId"]) < first.index(ours["profileId"])
+    assert await listed(admin, f"dealer={stranger.tenant_id}") == [theirs["profileId"]]
+    assert await listed(admin, f"dealer={dealer.tenant_id}&state=FAILED") == [lost["profileId"]]
+    assert await listed(admin, f"dealer={dealer.tenant_id}&state=DELIVERED") == [ours["profileId"]]
+    assert await listed(admin, f"iccid={theirs['iccid']}") == [theirs["profileId"]]
+    assert await listed(admin, f"iccid={theirs['iccid']}&dealer={dealer.tenant_id}") == []
+    assert "No profile matches" in await see(admin, "/console/profiles?iccid=%00'nothing")
+
+
+async def test_pages_of_all_dealers_lose_no_profile_and_show_none_twice(
+    service: Service, dealer: ApiClient, stranger: ApiClient
+):
+    for client in (dealer, stranger, dealer):
+        await bought(client, quantity=4)
+    async with service.database.connection() as connection:
+        seen = await _all(connection, ProfileFilter(), 5)
+        rows = await connection.fetch("SELECT profile_id FROM profile ORDER BY profile_id DESC")
+    assert seen == [row[0] for row in rows]
+
+
+async def _all(connection: asyncpg.Connection, filters: ProfileFilter, size: int, most: int = 20_000) -> list[int]:
+    """Page by page."""
+    seen: list[int] = []
+    before: int | None = None
+    while True:
+        found = await profiles.list_profiles(connection, filters, before, size, most)
+        assert len(found.rows) <= size
+        seen += [one.profile_id for one in found.rows]
+        if (before := found.next) is None:
+            return seen
+
+
+async def hourly(connection: asyncpg.Connection, tenant_id: int, count: int) -> list[int]:
+    """So many orders of one profile each, years ago and an hour apart; the profileIds, the newest first."""
+    first = identity.first_id_at(identity.EPOCH_SECONDS + 3_600)
+    await connection.execute(
+        "WITH n AS (SELECT $2::bigint + n * 3600000000 AS id FROM generate_series(1, $3::bigint) n), placed AS ("
+        " INSERT INTO orders (tenant_id, order_id, transaction_id, digest, currency, amount, updated_at)"
+        " SELECT $1, id, 'hourly-' || id, '', 'USD', 0, now() FROM n RETURNING 1"
+        "), line AS (INSERT INTO order_item (tenant_id, order_id, line, package_code, supplier, quantity, period_num,"
+        "  price, first_profile_id) SELECT $1, id, 0, 'TEST-OK', 'simulated', 1, 1, 0, id FROM n RETURNING 1"
+        ") INSERT INTO profile (tenant_id, profile_id, order_id, line, updated_at) SELECT $1, id, id, 0, now() FROM n",
+        *(tenant_id, first, count),
+    )
+    rows = await connection.fetch("SELECT profile_id FROM profile WHERE tenant_id = $1", tenant_id)
+    return sorted((row[0] for row in rows), reverse=True)
+
+
+@asynccontextmanager
+async def undone(connection: asyncpg.Connection) -> AsyncIterator[None]:
+    """Nothing of what is written stays: made-up orders would be found by the audit."""
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        yield
+    finally:
+        await transaction.rollback()
+
+
+async def test_a_list_with_few_matches_goes_on_further_back_page_by_page(service: Service):
+    """Each page looks at so many rows, whether they match or not."""
+    tenant_id = int((await service.tenant()).tenant_id)
+    async with service.database.connection() as connection, undone(connection):
+        ids = await hourly(connection, tenant_id, 60)
+        oldest = ids[-1]
+        await connection.execute("UPDATE profile SET failed = true WHERE profile_id = $1", oldest)
+        filters = ProfileFilter(tenant_id, "FAILED")
+        found = await profiles.list_profiles(connection, filters, None, 5, 10)
+        assert not found.rows and found.next is not None and oldest < found.next < ids[9]
+        assert await _all(connection, filters, 5, 10) == [oldest]
+        assert await _all(connection, ProfileFilter(tenant_id), 7, 10) == ids
+
+
+# One profile
+
+
+async def test_a_profiles_page_tells_its_state_its_life_and_where_it_belongs(dealer: ApiClient, admin: Browser):
+    profile = await one_bought(dealer)
+    for step in ({"step": "ENABLE"}, {"step": "START"}, {"step": "USE", "dataUsageBytes": 2**29}):
+        reply = await dealer.post("/test/profile/advance", {"iccid": profile["iccid"], **step})
+        assert reply.code == "000000", reply
+    page = f"/console/profiles/{profile['profileId']}"
+    told = await see(admin, page)
+    for words in (profile["iccid"], profile["orderNo"], str(dealer.tenant_id), "simulated", "Activated", "Started",
+                  "512.0 MiB of 1.0 GiB", "Delivered by simulated", "Plan started", "eSIM is IN_USE"):  # fmt: skip
+        assert words in told, words
+    text = (await admin.get(page)).text
+    assert 'value="50.0"' in text and f'href="/console/orders/{profile["orderNo"]}"' in text
+    assert page in (await admin.get(f"/console/orders/{profile['orderNo']}")).text
+    for sought in (profile["iccid"], profile["profileId"]):
+        assert (await admin.get(f"/console/search?q={sought}")).headers["location"] == page
+
+
+async def test_what_is_no_profile_is_not_here(admin: Browser):
+    for number in ("1", "0", "nonsense", "9" * 30, "%00", "１２"):
+        for path in ("", "/code"):
+            assert (await admin.get(f"/console/profiles/{number}{path}")).status_code == 404
+        assert (await fill(admin, f"/console/profiles/{number}/cancel", reason="x")).status_code == 404
+
+
+async def test_a_code_is_shown_to_few_when_asked_for_and_that_is_written_down(service: Service, dealer: ApiClient):
+    profile = await one_bought(dealer)
+    code, page = profile["activationCode"], f"/console/profiles/{profile['profileId']}"
+    picture = re.compile(r'src="data:image/svg\+xml;base64,([^"]+)"')
+    for role in ROLES:
+        async with signed_in(service, role) as one:
+            text = html.unescape((await one.get(page)).text)
+            assert code not in text and code.split("$")[2] not in text and not picture.search(text)
+            assert (f'href="{page}/code"' in text) == (role in ("admin", "support")), role
+            answered = await one.get(f"{page}/code")
+            assert answered.status_code == (200 if role in ("admin", "support") else 403), role
+            shown = html.unescape(answered.text)
+            assert (code in shown) == (role in ("admin", "support")), role
+            if role == "support":
+                author, found = f"console:{one.name}", picture.search(answered.text)
+                assert found and b64decode(found[1]) == qr.svg(code)
+                assert answered.headers["cache-control"] == "no-store"
+                assert 'hx-trigger="every' not in shown, "a page that renews itself would look again and again"
+    looked = [act for act in await acts(service, "profile.view_code") if act.tenant_id == dealer.tenant_id]
+    assert len(looked) == 2 and looked[0].author == author and looked[0].source == "127.0.0.1"
+    assert json.loads(looked[0].detail) == {"profileId": int(profile["profileId"])}
+
+
+async def test_a_void_or_undelivered_profile_has_no_code_and_looking_is_no_act(
+    service: Service, dealer: ApiClient, admin: Browser
+):
+    failed = (await dealer.order("TEST-FAIL")).data
+    await dealer.delivered(failed["orderNo"])
+    assert (await settled(dealer, failed))["orderStatus"] == "REFUNDED"
+    void = await one_bought(dealer)
+    await dealer.post("/esim/profile/cancel", {"iccid": void["iccid"]})
+    for profile in (profiles_of(failed)[0], void):
+        assert "code of a void eSIM is deleted" in await see(admin, f"/console/profiles/{profile['profileId']}")
+        assert (await admin.get(f"/console/profiles/{profile['profileId']}/code")).status_code == 404
+    assert not [act for act in await acts(service, "profile.view_code") if act.tenant_id == dealer.tenant_id]
+
+
+async def test_an_operator_cancels_a_profile_and_stands_in_the_audit_log_by_the_same_transaction(
+    service: Service, dealer: ApiClient, admin: Browser
+):
+    profile = await one_bought(dealer)
+    page = f"/console/profiles/{profile['profileId']}"
+    assert "needs a reason" in await does(admin, f"{page}/cancel", reason=" ")
+    assert "Cancelled" not in await see(admin, page)
+    told = await does(admin, f"{page}/cancel", reason=EVIL)
+    assert "The eSIM is cancelled" in told and "Cancelled" in told
+    order = await query(dealer, profile)
+    assert profiles_of(order)[0]["lifecycleStatus"] == "CANCELLED" and order["refundAmount"] == 0
+    [act] = [act for act in await acts(service, "profile.cancel") if act.tenant_id == dealer.tenant_id]
+    assert (act.author, act.source) == (f"console:{admin.name}", "127.0.0.1")
+    assert json.loads(act.detail) == {
+        "orderNo": profile["orderNo"],
+        "profileId": int(profile["profileId"]),
+        "reason": EVIL,
+        "asyncStatus": "COMPLETED",
+    }
+    async with service.database.connection() as connection:
+        together = await connection.fetchval(
+            "SELECT a.xmin = p.xmin FROM audit_log a, profile p WHERE a.audit_id = $1 AND p.profile_id = $2",
+            *(act.audit_id, int(profile["profileId"])),
+        )
+    assert together, "the act is written with what it says"
+    assert EVIL not in (await admin.get(f"/console/audit?dealer={dealer.tenant_id}")).text
+    assert await service.audit() == []
+
+
+async def test_each_of_many_who_cancel_at_once_stands_in_the_audit_log_with_the_own_reason(
+    service: Service, dealer: ApiClient
+):
+    order = await bought(dealer, quantity=6)
+    numbers = [one["profileId"] for one in profiles_of(order)]
+    async with signed_in(service) as admin, signed_in(service, "support") as support:
+        people = [admin, support] * 3
+        await asyncio.gather(
+            *(
+                fill(who, f"/console/profiles/{number}/cancel", reason=f"of {number}")
+                for who, number in zip(people, numbers, strict=True)
+            ),
+        )
+        found = [act for act in await acts(service, "profile.cancel") if act.tenant_id == dealer.tenant_id]
+        said = {(act.author, json.loads(act.detail)["profileId"], json.loads(act.detail)["reason"]) for act in found}
+        assert said == {
+            (f"console:{who.name}", int(number), f"of {number}") for who, number in zip(people, numbers, strict=True)
+        }
+
+
+async def test_suspensions_stand_on_the_page_and_in_the_history(dealer: ApiClient, admin: Browser):
+    profile = await one_bought(dealer)
+    page, named = f"/console/profiles/{profile['profileId']}", {"iccid": profile["iccid"]}
+    assert (await dealer.post("/esim/profile/suspend", named)).code == "000000"
+    text = await see(admin, page)
+    assert "Suspended" in text and "Suspended since" in text and "simulated was asked to suspend it" in text
+    assert (await dealer.post("/esim/profile/unsuspend", named)).code == "000000"
+    text = await see(admin, page)
+    assert "Suspended since" not in text and "simulated was asked to unsuspend it" in text
+    history = await see(admin, f"/console/orders/{profile['orderNo']}")
+    assert f"simulated was asked to suspend profile {profile['profileId']}" in history
+    assert f"simulated was asked to unsuspend profile {profile['profileId']}" in history
+
+
+async def test_a_supplier_that_has_a_say_is_asked(service: Service, dealer: ApiClient, admin: Browser):
+    profile = await one_bought(dealer, "TEST-ASYNC")
+    page = f"/console/profiles/{profile['profileId']}"
+    told = await does(admin, f"{page}/cancel", reason="lost")
+    assert "Its supplier is asked to void it" in told and "simulated was asked to void it" in told
+    [act] = [act for act in await acts(service, "profile.cancel") if act.tenant_id == dealer.tenant_id]
+    assert json.loads(act.detail)["asyncStatus"] == "PENDING"
+    async with asyncio.timeout(PATIENCE):
+        while "Cancelled" not in await see(admin, page):
+            await asyncio.sleep(0.05)
+
+
+async def test_a_profile_that_a_refund_holds_is_not_cancelled(service: Service, dealer: ApiClient, admin: Browser):
+    profile = await one_bought(dealer, "TEST-REVIEW")
+    await dealer.post("/esim/refund", {"orderNo": profile["orderNo"]})
+    page = f"/console/profiles/{profile['profileId']}"
+    assert "dialog-cancel" not in (await admin.get(page)).text
+    assert "a refund of this profile is in progress" in await does(admin, f"{page}/cancel", reason="x")
+    assert not [act for act in await acts(service, "profile.cancel") if act.tenant_id == dealer.tenant_id]
+
+
+async def test_each_role_does_only_its_own(service: Service, dealer: ApiClient):
+    profile = await one_bought(dealer)
+    page = f"/console/profiles/{profile['profileId']}"
+    for role in ROLES:
+        async with signed_in(service, role) as one:
+            for path in (page, "/console/profiles", "/console/regions", f"/console/regions?q={EVIL}"):
+                assert (await one.get(path)).status_code == 200, (role, path)
+            may = role in ("admin", "support")
+            assert ("dialog-cancel" in (await one.get(page)).text) == may, role
+            assert (await fill(one, f"{page}/cancel")).status_code == (303 if may else 403), role
+
+
+async def test_a_dealers_people_see_their_own_profiles_alone_and_no_operators_page(
+    service: Service, dealer: ApiClient, stranger: ApiClient
+):
+    ours, theirs = await one_bought(dealer), await one_bought(stranger)
+    for role in ("admin", "developer", "finance"):
+        async with signed_in(service, role, dealer.tenant_id) as one:
+            assert await listed(one, "") == [ours["profileId"]]
+            assert await listed(one, f"dealer={stranger.tenant_id}&iccid={theirs['iccid']}") == [ours["profileId"]]
+            assert (await one.get(f"/console/profiles/{theirs['profileId']}")).status_code == 404
+            assert (await one.get("/console/regions")).status_code == 404
+            for profile in (ours, theirs):
+                assert (await one.get(f"/console/profiles/{profile['profileId']}/code")).status_code == 404
+
+
+async def test_what_others_write_is_shown_as_it_was_written(service: Service, dealer: ApiClient, admin: Browser):
+    profile = await one_bought(dealer)
+    await service.change(dealer.tenant_id, name=EVIL)
+    async with service.database.connection() as connection:
+        await connection.execute(
+            "INSERT INTO purchase (tenant_id, profile_id, position, order_id, line, unit_key, supplier, sku, state,"
+            " reason, supplier_ref, unknown_since, created_at) SELECT tenant_id, profile_id, 0, order_id, 0, $2,"
+            " 'rt:near', $2, 'PARKED', $2, $2, now(), now() FROM profile WHERE profile_id = $1",
+            *(int(profile["profileId"]), EVIL),
+        )
+        await connection.execute("UPDATE profile_life SET eid = $1", EVIL)
+    page = f"/console/profiles/{profile['profileId']}"
+    for path in (page, f"{page}/code", "/console/profiles", "/console/suppliers", f"/console/profiles?iccid={EVIL}"):
+        text = (await admin.get(path)).text
+        assert "<script>alert" not in text and EVIL in html.unescape(text), path
+
+
+# Places
+
+
+async def test_places_are_counted_as_the_packages_they_lead_to(service: Service, admin: Browser):
+    async with service.database.connection() as connection:
+        found = {one.code: one for one in await regions.regions(connection)}
+        [[code, price]] = await connection.fetch(
+            "SELECT document ->> 'location_code', min((document ->> 'price')::bigint) FROM package"
+            " WHERE document ->> 'location_code' = 'FR' GROUP BY 1"
+        )
+        covering: int = await connection.fetchval(
+            "SELECT count(*) FROM package WHERE document -> 'locations' ? 'FR' AND document ->> 'location_code' <> 'FR'"
+        )
+    france = found[code]
+    assert (france.name, france.location_type, france.continent) == ("France", "COUNTRY", "Europe")
+    assert list(france.cheapest) == [("USD", price)] and france.covering == covering > 0
+    assert await _counted(admin, "region=FR&status=ON_SALE") == france.packages
+    assert await _counted(admin, "covers=FR&status=ON_SALE") == covering
+    assert "Sold for wider places with FR" in await see(admin, "/console/packages?covers=FR")
+    back = await fill(admin, "/console/packages/status", package="GL-126-1GB-7D", status="OFF_SALE", covers="FR")
+    assert back.headers["location"] == "/console/packages?covers=FR"
+    assert await _counted(admin, "covers=FR&status=ON_SALE") == covering - 1
+    assert found["EU-35"].location_type == "REGION" and found["EU-35"].covering == 0
+
+
+async def _counted(browser: Browser, query: str) -> int:
+    """How many packages a list shows on all its pages."""
+    path, count = f"/console/packages?{query}", 0
+    while path:
+        text = (await browser.get(path)).text
+        count += text.count('name="package"')
+        following = re.search(r'rel="next" href="([^"]+)"', text)
+        path = html.unescape(following[1]) if following else ""
+    return count
+
+
+async def test_a_place_that_is_only_a_part_of_wider_ones_is_covered_too(service: Service, admin: Browser):
+    async with service.database.connection() as connection:
+        await connection.execute(
+            'UPDATE package SET document = document || \'{"status": "OFF_SALE"}\''
+            " WHERE document ->> 'location_code' = 'LI'"
+        )
+        [place] = [one for one in await regions.regions(connection) if one.code == "LI"]
+    assert (place.name, place.packages, list(place.cheapest)) == ("Liechtenstein", 0, []) and place.covering > 0
+    assert "Liechtenstein LI Country Europe 0" in await see(admin, "/console/regions?q=liechten")
+
+
+async def test_places_are_found_by_name_code_continent_and_kind(admin: Browser):
+    assert "France FR" in await see(admin, "/console/regions?q=fr")
+    assert "Global GL-126" in await see(admin, "/console/regions?type=GLOBAL")
+    oceania = await see(admin, "/console/regions?q=oceania&type=COUNTRY")
+    assert "Australia AU" in oceania and "France" not in oceania and "Oceania OCEANIA-9" not in oceania
+    assert "No place matches" in await see(admin, "/console/regions?q=nowhere")
+    path, seen = "/console/regions", []
+    while path:
+        text = (await admin.get(path)).text
+        seen += re.findall(r'class="fw-medium">([^<]+)</span> <span class="text-secondary small">([^<]+)<', text)
+        following = re.search(r'rel="next" href="([^"]+)"', text)
+        path = html.unescape(following[1]) if following else ""
+    assert len(seen) == len(set(seen)) > 250
+
+
+async def test_prices_of_several_currencies_stand_side_by_side(service: Service, admin: Browser):
+    async with service.database.connection() as connection:
+        await connection.execute(
+            'UPDATE package SET document = document || \'{"currency": "JPY", "price": 5000000}\''
+            " WHERE package_code = (SELECT min(package_code) FROM package WHERE document ->> 'location_code' = 'JP')"
+        )
+    page = await see(admin, "/console/regions?q=jp")
+    assert "500 JPY" in page and "USD" in page

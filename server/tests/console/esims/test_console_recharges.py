@@ -1,0 +1,329 @@
+"""Recharges at the console: who may buy one buys it once, and every page tells of it rightly."""
+
+import asyncio
+import csv
+import io
+import json
+import re
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from dealer_server import clock
+from dealer_server.dev import catalogue
+from dealer_server.operations.catalogue.import_packages import put_packages
+from dealer_server.rules.orders import identity
+from dealer_server.store.console.audit import Act
+from support.api_client import ApiClient, Service, running_service
+from support.browser import Browser, said, signed_in
+from support.console.operator_pages import acts, does, park, see, text_of
+from support.money.refunds import bought, profiles, query
+from support.patience import PATIENCE
+from support.supplier_setup import Source, fresh, set_up
+
+pytestmark = pytest.mark.usefixtures("exact")
+
+GB = 2**30
+SETTINGS = {"baseUrl": "http://127.0.0.1:9", "accessCode": "ours", "secretKey": "hush hush"}
+
+
+@pytest.fixture
+async def clerk(service: Service, dealer: ApiClient) -> AsyncIterator[Browser]:
+    async with signed_in(service, "finance", dealer.tenant_id) as one:
+        yield one
+
+
+def page_of(order: dict[str, Any]) -> str:
+    """Of the first eSIM."""
+    return f"/console/profiles/{profiles(order)[0]['profileId']}"
+
+
+async def form(one: Browser, page: str, offer: str = "TEST-TOPUP-OK 1.20", **fields: str) -> dict[str, str]:
+    """The form that recharges, filled in."""
+    text = (await one.get(page)).text
+    _, _, inside = text.partition(f'action="{page}/recharge"')
+    hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', inside.partition("</form>")[0]))
+    assert f'<option value="{offer}"' in inside.partition("</form>")[0], text_of(text)
+    return hidden | {"offer": offer} | fields
+
+
+async def recharged(one: Browser, order: dict[str, Any], offer: str = "TEST-TOPUP-OK 1.20", **fields: str) -> str:
+    """What the page says after an eSIM was recharged."""
+    page = page_of(order)
+    answer = await one.send(f"{page}/recharge", await form(one, page, offer, **fields), Referer=f"{one.url}{page}")
+    assert (answer.status_code, answer.headers["location"]) == (303, page)
+    return said(await one.get(page))
+
+
+async def until(one: Browser, page: str, words: str) -> str:
+    """A page as text, once it says this."""
+    async with asyncio.timeout(PATIENCE):
+        while words not in (text := await see(one, page)):
+            await asyncio.sleep(0.05)
+    return text
+
+
+async def bought_by_people(service: Service, dealer: ApiClient) -> list[Act]:
+    """What the audit log says of recharges, the newest first."""
+    return [act for act in await acts(service, "profile.recharge") if act.tenant_id == dealer.tenant_id]
+
+
+async def balance(dealer: ApiClient) -> str:
+    return (await dealer.post("/account/balance")).data["balance"]
+
+
+async def settled(dealer: ApiClient, order_no: str, status: str = "COMPLETED") -> None:
+    async with asyncio.timeout(PATIENCE):
+        while (await query(dealer, {"orderNo": order_no}))["orderStatus"] != status:
+            await asyncio.sleep(0.01)
+
+
+# Buying one
+
+
+async def test_an_esim_is_recharged_by_a_form_and_its_page_shows_the_plan(
+    service: Service, dealer: ApiClient, clerk: Browser
+):
+    order = await bought(dealer)
+    told = await recharged(clerk, order)
+    order_no = told.rpartition(" ")[2]
+    assert told == f"Recharged with TEST-TOPUP-OK: order {order_no}"
+    await settled(dealer, order_no)
+    assert await balance(dealer) == "997.00"
+    page = await see(clerk, page_of(order))
+    assert f"2 TEST-TOPUP-OK Recharge {order_no} Queued 0 % 0 Bytes of 1.0 GiB" in page
+    assert "0 Bytes of 2.0 GiB" in page, "of the eSIM as a whole"
+    [act] = await bought_by_people(service, dealer)
+    assert act.author == f"console:{clerk.name}"
+    assert json.loads(act.detail) == {
+        "profileId": int(profiles(order)[0]["profileId"]),
+        "orderNo": order_no,
+        "packageCode": "TEST-TOPUP-OK",
+        "amount": "1.20",
+    }
+
+
+async def test_the_order_of_a_recharge_shows_what_it_recharges(dealer: ApiClient, clerk: Browser):
+    order = await bought(dealer)
+    order_no = (await recharged(clerk, order)).rpartition(" ")[2]
+    await settled(dealer, order_no)
+    path = f"/console/orders/{order_no}"
+    page = await see(clerk, path)
+    esim = profiles(order)[0]
+    assert f"Recharge eSIM {esim['iccid']} Plan 2 of 2 Status Queued" in page
+    assert f'href="{page_of(order)}"' in (await clerk.get(path)).text
+    assert "Refund the order" not in page and "QR codes to print" not in page
+    assert f"{order_no} Recharge" in await see(clerk, "/console/orders")
+    assert f"{order['orderNo']} Recharge" not in await see(clerk, "/console/orders")
+    assert f"Order {order_no}" in await see(clerk, "/console/wallet")
+    found = await clerk.get(f"/console/orders?q={order_no}")
+    assert found.headers["location"] == path
+
+
+async def test_a_recharge_that_waits_is_refunded_on_its_page(postgres: str, template: str):
+    async with fresh(postgres, template) as url, running_service(url, supplier_speed=0.001) as service:
+        made = await service.tenant(balance="1000", qps=0)
+        async with service.client(made) as dealer, signed_in(service, "finance", dealer.tenant_id) as clerk:
+            order = await bought(dealer)
+            order_no = (await recharged(clerk, order, "TEST-TOPUP-DELAY 1.20")).rpartition(" ")[2]
+            path = f"/console/orders/{order_no}"
+            assert "It is not applied any more, and 1.20 USD" in await see(clerk, path)
+            assert "1.20 USD is refunded" in await does(clerk, f"{path}/refund", reason="too many")
+            assert "Status Cancelled" in await see(clerk, path)
+            assert f"Recharge {order_no} Cancelled" in await see(clerk, page_of(order))
+            async with signed_in(service) as admin:
+                assert "Recharge cancelled" in await see(admin, page_of(order))
+        assert await service.audit() == []
+
+
+async def test_a_double_click_recharges_once(dealer: ApiClient, clerk: Browser):
+    order = await bought(dealer)
+    page = page_of(order)
+    fields = await form(clerk, page)
+    answers = await asyncio.gather(
+        *(clerk.send(f"{page}/recharge", fields, Referer=f"{clerk.url}{page}") for _ in range(3))
+    )
+    assert [(one.status_code, one.headers["location"]) for one in answers] == [(303, page)] * 3
+    assert await balance(dealer) == "997.00"
+    text = await see(clerk, page)
+    assert "2 TEST-TOPUP-OK" in text and "3 TEST-TOPUP-OK" not in text
+
+
+async def test_two_browsers_with_one_form_recharge_once_and_with_two_twice(
+    service: Service, dealer: ApiClient, clerk: Browser
+):
+    order = await bought(dealer)
+    page = page_of(order)
+    async with signed_in(service, "admin", dealer.tenant_id) as boss:
+        mine, theirs = await form(clerk, page), await form(boss, page)
+        same = theirs | {"transaction_id": mine["transaction_id"]}
+        await asyncio.gather(clerk.send(f"{page}/recharge", mine), boss.send(f"{page}/recharge", same))
+        assert await balance(dealer) == "997.00"
+        assert len(await bought_by_people(service, dealer)) == 1
+        forms = [(clerk, await form(clerk, page)), (boss, await form(boss, page))]
+        await asyncio.gather(*(one.send(f"{page}/recharge", fields) for one, fields in forms))
+    assert await balance(dealer) == "994.60"
+    authors = [act.author for act in await bought_by_people(service, dealer)]
+    assert len(authors) == 3 and {f"console:{clerk.name}", f"console:{boss.name}"} == {*authors}
+    assert "4 TEST-TOPUP-OK" in await see(clerk, page)
+
+
+# Who, and what
+
+
+async def test_only_those_who_move_money_recharge(service: Service, dealer: ApiClient, stranger: ApiClient):
+    order, theirs = await bought(dealer), await bought(stranger)
+    offer = {"offer": "TEST-TOPUP-OK 1.20", "transaction_id": f"console-{secrets.token_hex(8)}"}
+    for role, status in (("developer", 403), ("finance", 303), ("admin", 303)):
+        async with signed_in(service, role, dealer.tenant_id) as one:
+            page = await see(one, page_of(order))
+            assert ("Recharge this eSIM" in page) == (status == 303), role
+            assert (await one.post(f"{page_of(order)}/recharge", {})).status_code == status
+            await one.post(f"{page_of(theirs)}/recharge", offer)
+    async with signed_in(service) as operator:
+        assert "Recharge this eSIM" not in await see(operator, page_of(order))
+        assert (await operator.post(f"{page_of(order)}/recharge", offer)).status_code == 404
+    assert await balance(dealer) == await balance(stranger) == "998.20"
+
+
+async def test_what_is_refused_leads_back_with_the_reason_and_costs_nothing(
+    service: Service, dealer: ApiClient, clerk: Browser
+):
+    order = await bought(dealer)
+    fields = await form(clerk, page_of(order))
+    for offer, reason in (
+        ("TEST-TOPUP-OK 1.10", "price is not your price of TEST-TOPUP-OK; accepted: 1.20 USD"),
+        ("TEST-TOPUP-OK much", "'much' is no price"),
+        ("TEST-OK 1.80", "packageCode TEST-OK is no TOPUP package"),
+        ("", "'' is no price"),
+    ):
+        again = fields | {"offer": offer, "once": secrets.token_hex(16)}
+        answer = await clerk.send(f"{page_of(order)}/recharge", again, Referer=f"{clerk.url}{page_of(order)}")
+        assert answer.headers["location"] == page_of(order)
+        assert reason in said(await clerk.get(page_of(order)))
+    await dealer.post("/esim/profile/cancel", {"iccid": profiles(order)[0]["iccid"]})
+    assert "Recharge this eSIM" not in await see(clerk, page_of(order))
+    await clerk.send(f"{page_of(order)}/recharge", fields)
+    assert "this eSIM is cancelled" in said(await clerk.get(page_of(order)))
+    assert await balance(dealer) == "998.20"
+
+
+async def test_an_esim_that_nobody_can_recharge_has_no_form(service: Service, dealer: ApiClient, clerk: Browser):
+    waiting = (await dealer.order("TEST-FAIL")).data
+    await settled(dealer, waiting["orderNo"], "REFUNDED")
+    page = await see(clerk, page_of(waiting))
+    assert "1 TEST-FAIL" in page and "Recharge this eSIM" not in page
+
+
+async def test_a_package_that_is_sold_by_the_day_asks_for_days(service: Service, dealer: ApiClient, clerk: Browser):
+    known = {package.package_code: package for package in catalogue.catalogue("test")}
+    daily = {"data_type": "DAILY_CUTOFF", "min_period_num": 2, "max_period_num": 30, "location_code": "DAYS"}
+    base = msgspec.structs.replace(known["TEST-OK"], package_code="BY-DAY", slug="by-day", **daily)
+    more = msgspec.structs.replace(known["TEST-TOPUP-OK"], package_code="DAYS-MORE", slug="days-more", **daily)
+    await put_packages(service.database, [base, more], "test", clock.now)
+    line = {"packageCode": "BY-DAY", "quantity": 1, "price": "1.80", "periodNum": 2}
+    async with asyncio.timeout(PATIENCE):
+        while (placed := await dealer.order(items=[line], amount="3.60")).code == "310241":
+            await asyncio.sleep(0.05)
+    order = await dealer.delivered(placed.data["orderNo"])
+    assert "1.20 USD a day" in await see(clerk, page_of(order))
+    assert "must be 2 to 30" in await recharged(clerk, order, "DAYS-MORE 1.20", days="1")
+    assert "Recharged with DAYS-MORE" in await recharged(clerk, order, "DAYS-MORE 1.20", days="5")
+    assert await balance(dealer) == "990.40"
+
+
+# What operators see
+
+
+async def test_an_operator_sees_plans_and_what_happened_to_them(dealer: ApiClient, clerk: Browser, admin: Browser):
+    order = await bought(dealer)
+    good = (await recharged(clerk, order)).rpartition(" ")[2]
+    await settled(dealer, good)
+    bad = (await recharged(clerk, order, "TEST-TOPUP-FAIL 1.20")).rpartition(" ")[2]
+    await settled(dealer, bad, "REFUNDED")
+    page = await see(admin, page_of(order))
+    assert f"2 TEST-TOPUP-OK Recharge {good} Queued" in page and f"3 TEST-TOPUP-FAIL Recharge {bad} Failed" in page
+    for told in ("Recharge paid, 1.20 USD Paid", "Recharge applied Delivered", "Recharge failed Failed"):
+        assert told in page, told
+    page = await see(admin, f"/console/orders/{good}")
+    assert f"Recharge eSIM {profiles(order)[0]['iccid']} Plan 2 of 3" in page
+    assert "Order placed, 1.20 USD debited" in page and "recharge applied" in page and "recharge paid" not in page
+    page = await see(admin, f"/console/orders/{bad}")
+    assert page.index("recharge failed") < page.index("Refund of 1.20 USD requested") < page.index("1.20 USD credited")
+    page = await see(admin, f"/console/orders/{order['orderNo']}")
+    assert page.count("recharge paid") == 2 and "recharge applied" in page
+
+
+async def test_lists_of_orders_say_which_are_recharges(dealer: ApiClient, clerk: Browser, admin: Browser):
+    order = await bought(dealer)
+    order_no = (await recharged(clerk, order)).rpartition(" ")[2]
+    await settled(dealer, order_no)
+    page = await see(admin, f"/console/orders?dealer={dealer.tenant_id}")
+    assert "TEST-TOPUP-OK Recharge" in page and "TEST-OK Recharge" not in page
+    answered = await admin.get(f"/console/orders.csv?dealer={dealer.tenant_id}")
+    rows = {row["orderNo"]: row["orderType"] for row in csv.DictReader(io.StringIO(answered.text))}
+    assert rows == {order_no: "TOPUP", order["orderNo"]: "BASE"}
+
+
+# A purchase of a recharge that nobody knows about
+
+
+@pytest.fixture
+async def slow(postgres: str, template: str) -> AsyncIterator[Service]:
+    """The supplier rt:near is away, and what is delayed takes hours."""
+    async with fresh(postgres, template) as url:
+        await set_up(url, [Source("rt:near", "rt_upstream", SETTINGS)], {})
+        async with running_service(url, supplier_speed=0.001) as service:
+            yield service
+            assert await service.audit() == []
+
+
+async def parked(service: Service, dealer: ApiClient) -> tuple[dict[str, Any], str, str]:
+    """An eSIM's order, the order of its recharge, and the unit that rt:near was asked for."""
+    order = await bought(dealer)
+    call = {"transactionId": f"r-{secrets.token_hex(8)}", "packageCode": "TEST-TOPUP-DELAY", "price": "1.20"}
+    call |= {"iccid": profiles(order)[0]["iccid"], "amount": "1.20"}
+    order_no = (await dealer.post("/esim/topup", call)).data["orderNo"]
+    async with service.database.connection() as connection:
+        await connection.execute(
+            "UPDATE order_item SET sold_supplier = supplier, supplier = 'rt:near', due_at = NULL, claim = NULL"
+            " WHERE order_id = $1",
+            identity.order_id(order_no),
+        )
+    return order, *await park(service, dealer, order_no)
+
+
+@pytest.mark.parametrize("applied", [True, False])
+async def test_a_recharge_that_nobody_knows_about_goes_on_at_an_operators_word(slow: Service, applied: bool):
+    made = await slow.tenant(balance="1000", qps=0)
+    async with slow.client(made) as dealer, signed_in(slow) as admin:
+        order, order_no, unit = await parked(slow, dealer)
+        page = await see(admin, "/console/suppliers")
+        assert f"recharges {profiles(order)[0]['profileId']}" in page and "It was applied" in page
+        assert "ICCID" not in page.partition("It was applied")[2].partition("Stock")[0]
+        codes = {"iccid": "8944500102198304826", "code": "LPA:1$a.example$b"}
+        wrong = await does(admin, "/console/suppliers/resolve", unit=unit, outcome="bought", **codes)
+        assert "say that it was applied" in wrong
+        outcome = "applied" if applied else "not bought"
+        told = await does(admin, "/console/suppliers/resolve", unit=unit, outcome=outcome)
+        assert f"{unit} is resolved: {outcome}" in told
+        await settled(dealer, order_no, "COMPLETED" if applied else "REFUNDED")
+        total = profiles(await query(dealer, order))[0]["remainDataBytes"]
+        assert (total, await balance(dealer)) == ((2 * GB, "997.00") if applied else (GB, "998.20"))
+        assert ("Recharge applied" if applied else "Recharge failed") in await see(admin, page_of(order))
+        [act] = await acts(slow, "supplier.resolve")
+        assert json.loads(act.detail) == {"unitKey": unit, "outcome": outcome}
+
+
+async def test_an_esim_that_was_bought_is_not_applied(slow: Service):
+    made = await slow.tenant(balance="1000", qps=0)
+    async with slow.client(made) as dealer, signed_in(slow) as admin:
+        _, unit = await park(slow, dealer)
+        told = await does(admin, "/console/suppliers/resolve", unit=unit, outcome="applied")
+        assert "say that it was bought" in told
+        assert await acts(slow, "supplier.resolve") == []
+        async with slow.database.connection() as connection:
+            await connection.execute("DELETE FROM purchase WHERE unit_key = $1", unit)

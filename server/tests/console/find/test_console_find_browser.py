@@ -1,0 +1,184 @@
+"""The palette, type-ahead fields and forms in a real browser, by keyboard. Skipped without a Chromium."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from playwright.async_api import Browser as Chromium
+from playwright.async_api import Page, expect
+
+from dealer_server.operations.users import accounts
+from support.api_client import ApiClient, Service
+from support.browser import PASSWORDS
+from support.chromium import AXE, barriers, needs_chromium, opened
+from support.console.people import PHONE, WORD, sign_in
+
+pytestmark = needs_chromium
+NAME = "finding-operator"
+
+
+@pytest.fixture(scope="module")
+async def chromium() -> AsyncIterator[Chromium]:
+    async with opened() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+async def operator(service: Service) -> None:
+    """Among 500 dealers."""
+    async with service.database.connection() as connection:
+        await connection.execute(
+            "INSERT INTO tenant (tenant_id, name) SELECT 20000 + n, 'Shop ' || n FROM generate_series(1, 500) n"
+        )
+        await connection.execute("INSERT INTO wallet (tenant_id, currency) SELECT tenant_id, 'USD' FROM tenant"
+                                 " WHERE tenant_id > 20000 ON CONFLICT DO NOTHING")  # fmt: skip
+        await connection.execute("UPDATE tenant SET name = 'بيت الشرائح' WHERE tenant_id = 20007")
+    await accounts.create(service.database, PASSWORDS, None, NAME, "admin", "test", WORD)
+
+
+@asynccontextmanager
+async def page_of(chromium: Chromium, service: Service, **options: object) -> AsyncIterator[Page]:
+    context = await chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})  # type: ignore[arg-type]
+    await context.add_init_script(AXE)
+    page = await context.new_page()
+    await sign_in(page, service, NAME)
+    yield page
+    await context.close()
+
+
+async def test_the_palette_is_used_by_keyboard_alone(
+    chromium: Chromium, service: Service, operator: None, dealer: ApiClient
+) -> None:
+    order_no = (await dealer.order(transactionId=f"palette-{dealer.tenant_id}")).data["orderNo"]
+    async with page_of(chromium, service) as page:
+        await page.keyboard.press("Control+k")
+        field = page.get_by_role("combobox", name="Go to page, action or match")
+        await expect(field).to_be_focused()
+        await expect(page.get_by_role("option", name="Orders", exact=True)).to_be_visible()
+        assert await barriers(page) == []
+        await page.keyboard.type("audit")
+        await expect(field).to_have_attribute("aria-activedescendant", re.compile("option-"))
+        await expect(page.get_by_role("option", selected=True)).to_have_text("Audit log")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Audit log")
+        await page.keyboard.press("Control+k")
+        await page.keyboard.type(f"palette-{dealer.tenant_id}")
+        found = page.get_by_role("group", name="Orders").get_by_role("option")
+        await expect(found).to_contain_text([order_no])
+        await expect(page.locator("#palette-told")).to_contain_text("found")
+        assert await barriers(page) == []
+        while await found.first.get_attribute("aria-selected") != "true":
+            await page.keyboard.press("ArrowDown")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", level=1)).to_contain_text(order_no)
+        await page.keyboard.press("Control+k")
+        await page.keyboard.press("Escape")
+        await expect(page.locator("#palette")).to_be_hidden()
+
+
+async def test_a_dealer_is_chosen_among_500_by_keyboard(chromium: Chromium, service: Service, operator: None) -> None:
+    async with page_of(chromium, service) as page:
+        await page.goto(f"{service.url}/console/orders")
+        field = page.get_by_role("combobox", name="Dealer")
+        offered = page.get_by_role("listbox", name="Matches").get_by_role("option")
+        await field.focus()
+        await page.keyboard.type("بيت")
+        await expect(offered).to_have_count(1)
+        assert await barriers(page) == []
+        await page.keyboard.press("ArrowDown")
+        await page.keyboard.press("Enter")
+        await expect(page).to_have_url(re.compile("dealer=.*20007"))
+        await expect(page.get_by_role("combobox", name="Dealer")).to_have_value("بيت الشرائح · 20007")
+        await field.fill("Shop 49")
+        await expect(offered).to_have_count(11)
+        await page.keyboard.press("Escape")
+        await expect(offered).to_have_count(0)
+
+
+async def test_a_form_outlives_its_session(
+    chromium: Chromium, service: Service, operator: None, dealer: ApiClient
+) -> None:
+    async with page_of(chromium, service) as page:
+        await page.goto(f"{service.url}/console/dealers/{dealer.tenant_id}")
+        await page.get_by_role("button", name="Adjust balance").click()
+        dialog = page.get_by_role("dialog", name="Adjust the balance")
+        await dialog.get_by_label("Amount").fill("3")
+        await dialog.get_by_label("Reason").fill("said before")
+        async with service.database.connection() as connection:
+            await connection.execute("DELETE FROM console_session")
+        await dialog.get_by_role("button", name="Adjust").click()
+        await expect(page.get_by_role("alert")).to_contain_text("what you entered is kept")
+        await page.get_by_label("Name").fill(NAME)
+        await page.get_by_label("Password").fill(WORD)
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(dialog).to_be_visible()
+        await expect(dialog.get_by_label("Reason")).to_have_value("said before")
+        assert (await dealer.post("/account/balance")).data["balance"] == "1000.00"
+        await dialog.get_by_role("button", name="Adjust").click()
+        await expect(page.get_by_role("status").first).to_contain_text("adjusted by 3")
+        assert (await dealer.post("/account/balance")).data["balance"] == "1003.00"
+
+
+async def test_without_a_network_the_form_stays(
+    chromium: Chromium, service: Service, operator: None, dealer: ApiClient
+) -> None:
+    async with page_of(chromium, service) as page:
+        await page.goto(f"{service.url}/console/dealers/{dealer.tenant_id}")
+        terms = page.locator("form", has=page.get_by_role("button", name="Save terms"))
+        name = terms.get_by_label("Name", exact=True)
+        await name.fill("Named offline")
+        await page.context.set_offline(True)
+        await page.get_by_role("button", name="Save terms").click()
+        await expect(page.get_by_role("alert")).to_contain_text("nothing was sent")
+        await expect(name).to_have_value("Named offline")
+        await page.context.set_offline(False)
+        await page.get_by_role("button", name="Save terms").click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Named offline")
+
+
+async def test_times_and_states_say_more_where_they_are_focused(
+    chromium: Chromium, service: Service, operator: None, dealer: ApiClient
+) -> None:
+    order = await dealer.delivered((await dealer.order()).data["orderNo"])
+    async with page_of(chromium, service) as page:
+        await page.goto(f"{service.url}/console/orders/{order['orderNo']}")
+        time = page.locator("#main time").first
+        await expect(time).to_have_text(re.compile("just now|ago"))
+        await time.focus()
+        await expect(page.get_by_role("tooltip")).to_contain_text("UTC")
+        await page.locator(".state[data-tip]").first.hover()
+        await expect(page.get_by_role("tooltip")).to_have_text(re.compile("^[A-Z_]+$"))
+
+
+async def test_without_scripts_fields_and_search_work(
+    chromium: Chromium, service: Service, operator: None, dealer: ApiClient
+) -> None:
+    async with page_of(chromium, service, java_script_enabled=False) as page:
+        await page.goto(f"{service.url}/console/orders")
+        await page.get_by_label("Dealer", exact=True).fill("Shop 12")
+        await page.get_by_role("button", name="Filter").click()
+        await expect(page.get_by_label("Dealer", exact=True)).to_have_value("Shop 12 · 20012")
+        await page.get_by_label("Dealer", exact=True).fill("Nobody")
+        await page.get_by_role("button", name="Filter").click()
+        await expect(page.get_by_text("There is no dealer Nobody")).to_be_visible()
+        await page.get_by_role("searchbox", name="Search").fill("TEST-")
+        await page.get_by_role("searchbox", name="Search").press("Enter")
+        await expect(page.get_by_role("heading", name="Packages")).to_be_visible()
+
+
+@pytest.mark.parametrize("viewport", [{"width": 1440, "height": 900}, PHONE])
+async def test_pages_of_finding_have_no_barrier(
+    chromium: Chromium, service: Service, operator: None, viewport: dict[str, int]
+) -> None:
+    async with page_of(chromium, service, viewport=viewport) as page:
+        for path in (
+            "search",
+            "search?q=Test",
+            "orders?status=FAILED",
+            "orders?dealer=nobody",
+            "lookup/dealers?q=Shop",
+        ):
+            await page.goto(f"{service.url}/console/{path}")
+            assert await barriers(page) == [], path
+            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path

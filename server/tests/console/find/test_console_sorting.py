@@ -1,0 +1,161 @@
+"""Lists are ordered by the links in their heads, and pages continue in that order."""
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from html import unescape
+from typing import Any
+
+import pytest
+
+from dealer_server.db.connection import Connection
+from dealer_server.store.console import orders, packages, profiles, queues, user, webhooks
+from dealer_server.store.console.orders import OrderFilter
+from dealer_server.store.console.packages import PackageFilter
+from dealer_server.store.console.profiles import ProfileFilter
+from support.api_client import ApiClient, Service
+from support.browser import Browser, signed_in
+from support.console.operator_pages import failed_for_good
+from support.webhook_fixture import listening
+
+LISTS = {
+    "/console/orders": {"created": "descending"},
+    "/console/profiles": {"created": "descending"},
+    "/console/webhooks/failed": {"created": "descending"},
+    "/console/topups": {"created": "ascending"},
+    "/console/topups?status=ALL": {"created": "descending"},
+    "/console/refunds?status=ALL": {"created": "descending"},
+    "/console/packages": {"code": "ascending", "place": "", "price": "", "retail": "", "supplier": ""},
+    "/console/suppliers": {
+        "code": "ascending",
+        **dict.fromkeys(("status", "health", "balance", "packages", "created"), ""),
+    },
+    "/console/price-lists": {"name": "ascending", "markup": "", "exceptions": "", "dealers": "", "changed": ""},
+    "/console/users": {"name": "", "role": "", "signedIn": ""},
+    "/console/dealers": {"name": "", "balance": "", "available": "", "orders": "", "profiles": ""},
+}
+"""By path the columns that it can be ordered by, and how it is without being asked."""
+HEAD = re.compile(r'<th(?: class="number")?(?: aria-sort="(\w+)")?><a class="sort" href="([^"]*)">').findall
+
+
+@pytest.fixture(scope="module")
+async def seller(service: Service) -> AsyncIterator[ApiClient]:
+    """A dealer with some of everything."""
+    async with service.client(await service.tenant(balance="1000", qps=0)) as dealer:
+        await _fill(service, dealer)
+        yield dealer
+
+
+async def _fill(service: Service, dealer: ApiClient) -> None:
+    async with listening(1) as [receiver]:
+        await failed_for_good(service, dealer, receiver)
+    for number in range(3):
+        order = (await dealer.order()).data
+        await dealer.delivered(order["orderNo"])
+        await dealer.post("/esim/refund", {"orderNo": order["orderNo"]})
+        await dealer.post("/account/topup", {"amount": "5.00", "transactionId": f"T-{number}"})
+    async with signed_in(service) as admin:
+        for name, markup in (("A list", "20"), ("b list", "10"), ("C list", "15")):
+            await admin.post("/console/price-lists", {"name": name, "basis": "PRICE", "markup": markup})
+
+
+@pytest.mark.parametrize("path", LISTS)
+async def test_the_heads_of_a_list_order_it_and_say_so(
+    service: Service, seller: ApiClient, admin: Browser, path: str
+) -> None:
+    html = (await admin.get(path)).text
+    found = HEAD(html)
+    if not found:
+        assert path == "/console/suppliers" and "No supplier is connected yet" in html
+        return
+    assert [sort for sort, _ in found] == list(LISTS[path].values())
+    for column, (_, href) in zip(LISTS[path], found, strict=True):
+        for _ in range(2):
+            page = await admin.get(unescape(href))
+            assert page.status_code == 200, href
+            now = HEAD(page.text)
+            at = list(LISTS[path]).index(column)
+            assert [bool(sort) for sort, _ in now] == [other == at for other in range(len(now))]
+            typed = re.search(r"sort=(-?)", unescape(href))
+            default = LISTS[path][column]
+            assert now[at][0] == ("descending" if typed and typed[1] else "ascending" if typed else default), href
+            assert ("status=ALL" in href) == ("status=ALL" in path), "the filters stay"
+            href = now[at][1]
+
+
+async def test_filters_and_saved_views_keep_the_order(seller: ApiClient, admin: Browser) -> None:
+    page = (await admin.get("/console/orders?status=DELIVERED&sort=created")).text
+    assert '<input type="hidden" name="sort" value="created">' in page
+    assert 'name="query" value="sort=created&amp;status=DELIVERED"' in page
+    numbers = re.findall(r'<tr data-href="/console/orders/(\w+)"', page)
+    assert len(numbers) > 1 and numbers == sorted(numbers)
+
+
+Read = Callable[[Connection, Any, int], Awaitable[tuple[Sequence[Any], Any]]]
+"""(connection, the one seen last, limit) to keys of rows, and after which the next page begins."""
+
+
+def scanned(read: Any, filters: object, key: str, *, oldest_first: bool) -> Read:
+    async def page(connection: Connection, seen: Any, limit: int) -> tuple[Sequence[Any], Any]:
+        found = await read(connection, filters, seen, limit, oldest_first=oldest_first)
+        return [getattr(row, key) for row in found.rows], found.next
+
+    return page
+
+
+def listed(read: Callable[[Connection, Any, int], Awaitable[Sequence[Any]]], key: Callable[[Any], Any]) -> Read:
+    async def page(connection: Connection, seen: Any, limit: int) -> tuple[Sequence[Any], Any]:
+        keys = [key(row) for row in await read(connection, seen, limit)]
+        return keys, keys[-1] if keys else None
+
+    return page
+
+
+def by_time(read: Any, argument: object, key: str, *, oldest_first: bool) -> Read:
+    return listed(
+        lambda connection, seen, limit: read(connection, argument, seen, limit, oldest_first=oldest_first),
+        lambda row: getattr(row, key),
+    )
+
+
+def reads(*, backwards: bool) -> dict[str, Read]:
+    """Each list in each order; `backwards`: the other way round."""
+    found = {
+        "orders": scanned(orders.list_orders, OrderFilter(), "order_id", oldest_first=backwards),
+        "profiles": scanned(profiles.list_profiles, ProfileFilter(), "profile_id", oldest_first=backwards),
+        "failed": by_time(webhooks.failed, None, "delivery_id", oldest_first=backwards),
+        "topups": by_time(queues.topups, "PENDING", "topup_id", oldest_first=backwards),
+        "all topups": by_time(queues.topups, None, "topup_id", oldest_first=backwards),
+        "refunds": by_time(queues.refunds, None, "refund_id", oldest_first=backwards),
+    }
+    for order in packages.ORDERS:
+        found[f"packages by {order}"] = listed(
+            lambda connection, seen, limit, order=order: packages.list_packages(
+                *(connection, PackageFilter(), seen, limit, order), descending=backwards
+            ),
+            lambda row: row.package.package_code,
+        )
+    for order in user.ORDERS:
+        found[f"users by {order}"] = listed(
+            lambda connection, seen, limit, order=order: user.listed(
+                *(connection, None, seen, limit, order), descending=backwards
+            ),
+            lambda row: row.user_id,
+        )
+    return found
+
+
+async def test_pages_continue_in_the_order_of_the_list(service: Service, seller: ApiClient) -> None:
+    forwards, backwards = reads(backwards=False), reads(backwards=True)
+    async with service.database.connection() as connection:
+        for name in forwards:
+            whole, _ = await forwards[name](connection, None, 10_000)
+            size = max(2, len(whole) // 5)
+            assert len(whole) == len(set(whole)) > 0, name
+            for read, expected in ((forwards[name], list(whole)), (backwards[name], list(reversed(whole)))):
+                found, seen = list[Any](), None
+                for _ in range(len(whole) + 5):
+                    keys, seen = await read(connection, seen, size)
+                    found += keys
+                    if seen is None:
+                        break
+                assert found == expected, name

@@ -1,0 +1,258 @@
+"""The operator's first page: what is wrong, worst first, then how sales go."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from dealer_server import clock
+from dealer_server.notices.looks import Limits
+from dealer_server.operations.overview.count_hours import HourCounter
+from dealer_server.operations.suppliers.configure import set_route, set_supplier_status
+from dealer_server.store.console import overview as console_overview
+from dealer_server.store.console.overview import HOUR
+from support.api_client import ApiClient, Service, running_service
+from support.browser import Browser, signed_in
+from support.console.operator_pages import failed_for_good, see
+from support.notices.told import notice_worker
+from support.patience import PATIENCE
+from support.store_fixture import stock_csv
+from support.supplier_setup import fresh, hop
+from support.suppliers.purchases import PurchaseFixture, purchase_fixture
+from support.webhook_fixture import Receiver, answer
+
+
+@pytest.fixture
+async def market(postgres: str, template: str) -> AsyncIterator[PurchaseFixture]:
+    async with purchase_fixture(postgres, template) as market:
+        yield market
+        assert await market.service.audit() == []
+
+
+@pytest.fixture
+async def quiet(postgres: str, template: str) -> AsyncIterator[Service]:
+    """A service of its own, whose worker is driven by hand."""
+    async with fresh(postgres, template) as url, running_service(url, worker=False) as service:
+        await HourCounter(service.database, clock.now).count()
+        yield service
+
+
+async def incidents(browser: Browser, path: str = "/console") -> str:
+    """What stands in the list of incidents."""
+    page = re.sub(" (?=[,.:])", "", await see(browser, path))
+    page = page[page.index(" All clear" if " All clear" in page else " worst first") :]
+    return page[: page.index(" 24 h ")]
+
+
+async def run(service: Service, sql: str, *args: object) -> None:
+    async with service.database.connection() as connection:
+        await connection.execute(sql, *args)
+
+
+async def test_all_is_clear_where_nothing_is_wrong(quiet: Service):
+    async with signed_in(quiet, "readonly") as one:
+        assert "All clear." in await incidents(one)
+
+
+async def test_a_worker_that_is_not_seen_is_missed(postgres: str, template: str):
+    async with (
+        fresh(postgres, template) as url,
+        running_service(url, worker=False) as service,
+        signed_in(service) as admin,
+    ):
+        assert "No worker has run yet: nothing is delivered, no webhook is sent" in await incidents(admin)
+        ago = clock.now() - timedelta(minutes=10)
+        await HourCounter(service.database, lambda: ago).count()
+        assert f"No worker has been seen since {ago:%Y-%m-%d %H:%M:%S}" in await incidents(admin)
+        await HourCounter(service.database, clock.now).count()
+        assert "All clear." in await incidents(admin)
+
+
+async def test_lines_that_wait_for_a_paused_supplier_are_counted_and_listed(market: PurchaseFixture):
+    await set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
+    market.near.fault("esim/order", *["200007"] * 50)
+    orders = [(await market.client.order()).data["orderNo"] for _ in range(3)]
+    async with asyncio.timeout(PATIENCE):
+        while await market.rows("SELECT count(*) FROM purchase WHERE failures > 0") != [(3,)]:
+            await asyncio.sleep(0.02)
+    async with signed_in(market.service) as admin:
+        await set_supplier_status(market.service.database, "rt:near", "PAUSED", "test")
+        said = await incidents(admin)
+        assert "Supplier rt:near is paused since 20" in said and "3 lines wait, the oldest for" in said
+        assert "the last try of 3 of 3 eSIMs failed (INSUFFICIENT_FUNDS: 200007 as the test wants it)" in said
+        assert "See the lines Supplier" in said
+        lines = await see(admin, "/console/waiting?supplier=rt:near")
+        assert all(order in lines for order in orders) and "Waiting INSUFFICIENT_FUNDS" in lines
+        assert "No line waits here" in await see(admin, "/console/waiting?supplier=rt:far")
+        head = (await see(admin, "/console/suppliers/rt:near")).partition(" Health ")[0]
+        assert "Supplier rt:near is paused since" in head and "3 lines wait" in head and "See the lines" in head
+        await set_supplier_status(market.service.database, "rt:near", "ACTIVE", "test")
+
+
+async def test_counts_of_what_is_unconfirmed_agree(market: PurchaseFixture):
+    market.near.slow = 1_000
+    await market.client.order()
+    await market.becomes("SELECT state FROM purchase", "PENDING")
+    await market.rows(
+        "UPDATE purchase SET state = 'PARKED', due_at = NULL, reason = 'no answer', unknown_since = now()"
+    )
+    async with signed_in(market.service) as admin:
+        assert "1 purchase at rt:near is unconfirmed since" in await incidents(admin)
+        page = await see(admin, "/console")
+        assert "Unconfirmed purchases 1" in page and "1 unconfirmed" in page and "UNKNOWN" not in page
+        assert "Unconfirmed no answer" in await see(admin, "/console/waiting?state=PARKED")
+    async with signed_in(market.service, "readonly") as reader:
+        assert "Settle" in await incidents(reader)
+
+
+async def test_a_receiver_that_fails_is_told_of_until_it_listens(market: PurchaseFixture, receiver: Receiver):
+    receiver.answers = [answer(500)]
+    await market.client.post("/webhook/set", {"callbackUrl": receiver.url})
+    for _ in range(3):
+        await market.client.delivered((await market.client.order()).data["orderNo"])
+    async with asyncio.timeout(PATIENCE):
+        while (await market.rows("SELECT consecutive_failures FROM webhook_endpoint"))[0][0] < 3:
+            await asyncio.sleep(0.02)
+    async with signed_in(market.service) as admin:
+        said = await incidents(admin)
+        assert "The receiver of Test dealer has been failing since 20" in said and "webhooks unheard" in said
+        page = await see(admin, "/console/webhooks")
+        assert "Failing" in page and "ACTIVE" not in page and "0.0 % of" in page
+        assert "has been failing since" in await see(admin, f"/console/dealers/{market.client.tenant_id}")
+        async with signed_in(market.service, "admin", market.client.tenant_id) as dealer:
+            for path in ("/console", "/console/webhooks"):
+                assert "Your receiver has been failing since" in await see(dealer, path)
+        receiver.answers = [200]
+        await market.client.delivered((await market.client.order()).data["orderNo"])
+        await market.becomes("SELECT consecutive_failures FROM webhook_endpoint", 0)
+        assert "receiver" not in await incidents(admin)
+        assert "Healthy" in await see(admin, "/console/webhooks")
+
+
+async def test_endpoints_stand_worst_first(service: Service, receiver: Receiver, admin: Browser):
+    fine, deaf, gone = [await service.tenant(name=name) for name in ("Fine & Co", "Deaf & Co", "Gone & Co")]
+    for made, state, failures in ((fine, "ACTIVE", 0), (gone, "DISABLED", 1), (deaf, "ACTIVE", 4)):
+        await run(
+            service,
+            "INSERT INTO webhook_endpoint (tenant_id, url, state, consecutive_failures, last_success_at)"
+            " VALUES ($1, $2, $3, $4, now())",
+            *(int(made.tenant_id), receiver.url, state, failures),
+        )
+    page = await see(admin, "/console/webhooks")
+    page = page[page.index("Attempts accepted") :]
+    assert page.index("Deaf & Co") < page.index("Gone & Co") < page.index("Fine & Co")
+    for name, word in (("Deaf & Co", "Failing"), ("Gone & Co", "Paused"), ("Fine & Co", "Healthy")):
+        assert re.search(rf"{name} \d+ {word}", page), name
+
+
+async def test_attempts_make_the_health_and_not_what_became_of_deliveries(
+    service: Service, dealer: ApiClient, admin: Browser, receiver: Receiver
+):
+    await failed_for_good(service, dealer, receiver)
+    page = await see(admin, "/console/webhooks")
+    assert re.search(rf"{dealer.tenant_id} Failing \d attempts? in a row .*? 0\.0 % of \d", page)
+
+
+async def test_refunds_and_top_ups_are_told_of_once_they_wait_for_long(quiet: Service):
+    async with quiet.client(await quiet.tenant(balance="10", qps=0)) as client, signed_in(quiet) as admin:
+        await client.post("/account/topup", {"amount": "250", "transactionId": "top-1"})
+        assert "All clear." in await incidents(admin)
+        await run(quiet, "UPDATE topup SET created_at = created_at - interval '2 days'")
+        said = await incidents(admin)
+        assert "1 top-up waits for approval since 20" in said and "250.00 USD. Decide" in said
+        async with signed_in(quiet, "support") as one:
+            assert "See the top-ups" in await incidents(one)
+
+
+async def test_stock_that_is_low_is_told_of_with_where_to_load_it(quiet: Service):
+    async with signed_in(quiet) as admin, notice_worker(quiet, limits=Limits(stock_low=10, queue_hours=0)) as worker:
+        await worker.look()
+        assert "2 packages are sold out: DEMO-STOCK, TEST-STOCKOUT. Stock" in await incidents(admin)
+        await admin.post("/console/packages/DEMO-STOCK/stock", files={"file": stock_csv(3).encode()})
+        said = await incidents(admin)
+        assert "Package TEST-STOCKOUT is sold out. Load stock" in said
+        assert "Package DEMO-STOCK is low on stock: 3 eSIMs left. Load stock" in said
+
+
+async def test_a_dealers_page_says_what_keeps_it_from_buying(service: Service, dealer: ApiClient, admin: Browser):
+    home = f"/console/dealers/{dealer.tenant_id}"
+    await dealer.order()
+    for terms, said, own in (
+        ({"frozen": True}, "The wallet is frozen: every new order is refused", "Your wallet is frozen"),
+        ({"frozen": False, "low_balance": "5000"}, "less than the threshold of 5000.00 USD", "Your wallet has 998.20"),
+        ({"low_balance": "0", "status": "DISABLED"}, "is suspended: every call is refused", ""),
+        ({"status": "ACTIVE"}, "", ""),
+    ):
+        await service.change(dealer.tenant_id, **terms)
+        page = re.sub(" (?=[,.:])", "", await see(admin, home))
+        assert said in page
+        if own:
+            async with signed_in(service, "finance", dealer.tenant_id) as one:
+                assert own in await see(one, "/console")
+    assert 'aria-label="What is wrong"' not in (await admin.get(home)).text
+
+
+# Figures
+
+
+async def stored(service: Service, *hours: datetime) -> list[int]:
+    async with service.database.connection() as connection:
+        rows = await console_overview.stored(connection, min(hours), max(hours) + HOUR)
+    return [hour.orders for hour in rows if hour.start in hours]
+
+
+async def test_an_hour_is_counted_once_when_it_is_over(quiet: Service):
+    this = clock.now().astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    async with quiet.client(await quiet.tenant(balance="100", qps=0)) as client:
+        assert await stored(quiet, this) == []
+        for _ in range(3):
+            await client.order()
+        later = HourCounter(quiet.database, lambda: this + timedelta(hours=1, minutes=10))
+        await later.count()
+        assert await stored(quiet, this) == [3] or clock.now() >= this + HOUR
+        await client.order()
+        await later.count()
+        assert await stored(quiet, this) == [3] or clock.now() >= this + HOUR
+
+
+async def test_figures_are_compared_with_the_period_before(quiet: Service):
+    """Two dealers' days: 2 orders an hour for a month, and 1 an hour in the month before."""
+    now = clock.now().astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    await quiet.tenant()
+    await run(quiet, "UPDATE tenant SET created_at = $1", now - timedelta(days=80))
+    await run(
+        quiet,
+        "INSERT INTO overview_hour SELECT h, CASE WHEN h > $1::timestamptz - interval '30 days' THEN 2 ELSE 1 END,"
+        " '{\"USD\": 18000}', 4, 3, array_fill(0::bigint, ARRAY[64]), array_fill(0::bigint, ARRAY[64]), 0"
+        " FROM generate_series($1::timestamptz - interval '70 days', $1 - interval '1 hour', interval '1 hour') h",
+        now,
+    )
+    async with signed_in(quiet) as admin:
+        for name, days, change in (("24h", 1, "no change"), ("7d", 7, "no change"), ("30d", 30, "+")):
+            html = (await admin.get(f"/console?range={name}")).text
+            page = await see(admin, f"/console?range={name}")
+            assert f"Orders per {'hour' if days == 1 else '6 hours' if days == 7 else 'day'}" in page
+            hours = 23 if days == 1 else (days - 1) * 24 + now.hour
+            assert re.search(rf"Orders {2 * hours:,} (no change|\+\d+ %)", page), page
+            assert change in page
+            assert "still being counted" not in page
+            assert re.search(r'href="/console/orders\?from=\d{4}-\d\d-\d\d(T\d\d%3A00)?">', html)
+            assert "75.00 % no change of" in page
+        page = await see(admin, "/console?range=custom&from=2026-13-01&to=x")
+        assert "Orders per hour" in page
+        listed = await see(admin, f"/console/orders?from={now:%Y-%m-%dT%H:%M}")
+        assert "Orders" in listed
+
+
+async def test_hours_that_no_worker_has_counted_yet_are_said_to_be_missing(quiet: Service):
+    await quiet.tenant()
+    await run(quiet, "UPDATE tenant SET created_at = now() - interval '5 days'")
+    async with signed_in(quiet) as admin:
+        assert "still being counted" not in await see(admin, "/console")
+        assert "still being counted" in await see(admin, "/console?range=7d")
+        counter = HourCounter(quiet.database, clock.now)
+        assert await counter.count()
+        assert not await counter.count()
+        assert "still being counted" not in await see(admin, "/console?range=7d")

@@ -1,0 +1,114 @@
+"""The only supplier goes down: it stands on top of the overview, and the line that waits is bought elsewhere."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import NamedTuple
+
+import pytest
+from playwright.async_api import Page, expect
+
+from dealer_server import clock
+from dealer_server.fulfillment.health_monitor import HealthMonitor
+from dealer_server.operations.suppliers.configure import set_route
+from dealer_server.suppliers.rt.upstream import RtUpstream
+from support.api_client import ApiClient, Service, running_service
+from support.browser import Browser, signed_in
+from support.chromium import AXE, barriers, needs_chromium, opened, page_faults
+from support.patience import PATIENCE
+from support.rt_family import running_upstream
+from support.supplier_setup import Source, fresh, hop, set_up
+
+pytestmark = needs_chromium
+WIDE, PHONE = (1440, 900), (390, 844)
+
+
+class Market(NamedTuple):
+    """A service whose only supplier is rt:near; `goes_down` takes that off the network. rt:far could sell as well."""
+
+    service: Service
+    client: ApiClient
+    goes_down: Callable[[], Awaitable[None]]
+    check: Callable[[], Awaitable[None]]
+
+
+@pytest.fixture
+async def market(postgres: str, template: str) -> AsyncIterator[Market]:
+    async with fresh(postgres, template) as url, AsyncExitStack() as up, running_upstream() as far:
+        near = await up.enter_async_context(running_upstream())
+        sources = [Source("rt:near", "rt_upstream", near.settings), Source("rt:far", "rt_upstream", far.settings)]
+        await set_up(url, sources, {"TEST-OK": [hop("rt:near", "JC016")]})
+        async with (
+            running_service(url, stock_low=0) as service,
+            service.client(await service.tenant(balance="1000", qps=0)) as client,
+        ):
+
+            async def check() -> None:
+                """What a worker does about once a minute."""
+                remote = RtUpstream("rt:near", near.settings)
+                await HealthMonitor(service.database, remote, clock.now, lambda: None).check()
+
+            yield Market(service, client, up.aclose, check)
+            assert await service.audit() == []
+
+
+async def tried(service: Service) -> None:
+    """Until the supplier was asked for what was ordered, in vain."""
+    async with asyncio.timeout(PATIENCE), service.database.connection() as connection:
+        while not await connection.fetchval("SELECT count(*) FROM purchase WHERE failures > 0"):
+            await asyncio.sleep(0.02)
+
+
+async def looked_at(page: Page) -> list[str]:
+    """What axe finds on a wide screen and on a phone."""
+    found: list[str] = []
+    for width, height in (PHONE, WIDE):
+        await page.set_viewport_size({"width": width, "height": height})
+        found += [f"{width}: {one}" for one in await barriers(page)]
+        if await page.evaluate("document.scrollingElement.scrollWidth > innerWidth"):
+            found.append(f"{width}: it is wider than its window")
+    return found
+
+
+async def test_the_only_supplier_goes_down_and_the_line_is_bought_elsewhere(market: Market) -> None:
+    database, url = market.service.database, market.service.url
+    await market.goes_down()
+    order_no = (await market.client.order()).data["orderNo"]
+    await tried(market.service)
+    await market.check()
+    dealers = signed_in(market.service, "admin", market.client.tenant_id)
+    async with signed_in(market.service) as admin, dealers as dealer, opened() as chromium:
+
+        async def looking(one: Browser) -> Page:
+            context = await chromium.new_context(viewport={"width": 1440, "height": 900})
+            await context.add_init_script(AXE)
+            await context.add_cookies([{"name": "dealer_console", "value": one.token, "url": url}])
+            return await context.new_page()
+
+        page = await looking(admin)
+        faults = page_faults(page)
+        await page.goto(f"{url}/console")
+        worst = page.get_by_label("Incidents").get_by_role("listitem").first
+        await expect(worst).to_contain_text("Supplier rt:near is down since")
+        await expect(worst).to_contain_text("1 line waits")
+        assert await looked_at(page) == []
+        own = await looking(dealer)
+        await own.goto(f"{url}/console/orders/{order_no}")
+        await expect(own.get_by_label("Summary")).to_contain_text("the supplier does not answer at present")
+        await worst.get_by_role("link", name="See the lines").click()
+        await expect(page.get_by_label("Waiting lines")).to_contain_text(order_no)
+        assert await looked_at(page) == []
+        await set_route(database, "TEST-OK", [hop("rt:near", "JC016"), hop("rt:far", "JC016")], "test", clock.now)
+        await page.get_by_role("link", name=order_no).click()
+        await page.get_by_role("button", name="Use rt:far").first.click()
+        await page.get_by_role("dialog").get_by_role("button", name="Use rt:far").click()
+        await expect(page.get_by_role("status")).to_contain_text("1 eSIM made again")
+        await expect(page.get_by_label("Summary")).to_contain_text("1 eSIM delivered")
+        await page.goto(f"{url}/console")
+        await expect(worst).to_contain_text("nothing waits for it")
+        await own.goto(f"{url}/console/orders/{order_no}")
+        await expect(own.get_by_label("Summary")).to_contain_text("1 eSIM delivered")
+        await expect(own.get_by_role("main")).to_contain_text("The eSIM was not made: the supplier was busy")
+        assert "rt:" not in await own.get_by_role("main").inner_text()
+        assert await looked_at(own) == []
+        assert faults == []

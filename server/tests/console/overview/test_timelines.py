@@ -1,0 +1,94 @@
+"""What happened again and again is one row; dealers read the timeline too, without names of suppliers."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+
+from dealer_server import clock
+from dealer_server.operations.suppliers.configure import set_route
+from support.api_client import ApiClient, Service
+from support.browser import Browser, signed_in
+from support.console.operator_pages import does, failed_for_good, see
+from support.patience import PATIENCE
+from support.supplier_setup import hop
+from support.suppliers.purchases import PurchaseFixture, purchase_fixture
+from support.webhook_fixture import Receiver
+
+
+@pytest.fixture
+async def market(postgres: str, template: str) -> AsyncIterator[PurchaseFixture]:
+    async with purchase_fixture(postgres, template, refund_failed=False) as market:
+        yield market
+        assert await market.service.audit() == []
+
+
+async def test_repeated_attempts_are_one_row_that_can_be_opened(market: PurchaseFixture):
+    await set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
+    market.near.fault("esim/order", *["200007"] * 4)
+    order_no = (await market.client.order()).data["orderNo"]
+    for tries in range(1, 4):
+        await market.becomes("SELECT failures FROM purchase", tries)
+        await market.asked_again()
+    await market.becomes("SELECT failures FROM purchase", 4)
+    async with signed_in(market.service) as admin:
+        page = await see(admin, f"/console/orders/{order_no}")
+        assert re.search(r"rt:near was asked for a profile REJECTED INSUFFICIENT_FUNDS 4 times", page)
+        assert "Each time" in page
+        async with signed_in(market.service, "finance", market.client.tenant_id) as dealer:
+            page = await see(dealer, f"/console/orders/{order_no}")
+            assert "The eSIM was not made: the supplier does not take orders at present 4 times" in page
+            assert "is on the way: the supplier does not take orders at present , next attempt 20" in page
+            assert "rt:near" not in page and "200007" not in page
+        await market.asked_again()
+        await market.client.delivered(order_no)
+        assert "delivered by rt:near" in await see(admin, f"/console/orders/{order_no}")
+
+
+async def test_a_failed_line_names_reason_and_code(market: PurchaseFixture):
+    market.near.fault("esim/order", "200011")
+    market.far.fault("esim/order", "200011")
+    order_no = (await market.client.order()).data["orderNo"]
+    await market.client.delivered(order_no)
+    async with signed_in(market.service) as admin:
+        page = await see(admin, f"/console/orders/{order_no}")
+        assert re.search(r"Line 1 failed at rt:far Failed [\d :-]+ OUT_OF_STOCK: 200011", page)
+        assert "Purchase at rt:near ended Rejected" in page
+        assert "1 order failed and is not refunded" in await see(admin, "/console")
+    async with signed_in(market.service, "finance", market.client.tenant_id) as dealer:
+        page = await see(dealer, f"/console/orders/{order_no}")
+        assert "1 of 1 eSIM could not be made: the supplier had none (OUT_OF_STOCK)" in page
+        assert "Line 1 could not be made" in page and "200011" not in page and "rt:far" not in page
+        assert "1 order failed and is not refunded" in await see(dealer, "/console")
+
+
+async def test_a_dealers_timeline_tells_of_money_esims_and_webhooks(
+    service: Service, dealer: ApiClient, receiver: Receiver
+):
+    order_no = await failed_for_good(service, dealer, receiver)
+    for role, link in (("developer", True), ("finance", False)):
+        async with signed_in(service, role, dealer.tenant_id) as one:
+            html = (await one.get(f"/console/orders/{order_no}")).text
+            page = await see(one, f"/console/orders/{order_no}")
+            assert "Order placed, 1.80 USD debited" in page and "Webhook ORDER_PAID" in page and "HTTP 500" in page
+            assert re.search(r"Profile \d+: delivered", page) and "simulated" not in page
+            assert ('href="/console/webhooks/' in html.partition('<h2 class="card-title">Timeline')[2]) == link
+
+
+async def test_a_rejected_refund_says_why(service: Service, dealer: ApiClient, admin: Browser):
+    order_no = (await dealer.order("TEST-REVIEW")).data["orderNo"]
+    await dealer.delivered(order_no)
+    refund = (await dealer.post("/esim/refund", {"orderNo": order_no})).data["refundNo"]
+    await does(admin, f"/console/refunds/{refund}/reject", reason="the eSIM was used")
+    async with asyncio.timeout(PATIENCE), service.database.connection() as connection:
+        while not await connection.fetchval(
+            "SELECT count(*) FROM refund WHERE tenant_id = $1 AND status = 'REJECTED'", dealer.tenant_id
+        ):
+            await asyncio.sleep(0.02)
+    async with signed_in(service, "finance", dealer.tenant_id) as one:
+        page = await see(one, f"/console/orders/{order_no}")
+        assert "A refund of 1.80 USD was rejected: the eSIM was used" in page
+        assert f"Refund {refund} rejected" in page
+        assert "A refund of 1.80 USD was rejected at 20" in await see(one, "/console")
+    assert f"Refund {refund} rejected" in await see(admin, f"/console/orders/{order_no}")

@@ -1,0 +1,135 @@
+"""Reports and statements on the console: who sees what, which rows and totals, and as files."""
+
+import csv
+import io
+from collections.abc import AsyncIterator
+
+import pytest
+from pypdf import PdfReader
+
+from dealer_server import clock
+from support.api_client import ApiClient, Service
+from support.browser import Browser, signed_in
+from support.console.operator_pages import acts, see
+from support.money.refunds import bought, refund, settled
+from support.reports import fetch, folded
+
+HIDDEN = ("Cost", "Margin", "simulated", "Supplier", "purchasesWithCost")
+
+
+@pytest.fixture
+async def clerk(service: Service, dealer: ApiClient) -> AsyncIterator[Browser]:
+    """Of a dealer that bought three eSIMs, of which one was refunded."""
+    await bought(dealer, quantity=2)
+    order = await bought(dealer, "TEST-ASYNC")
+    await refund(dealer, order)
+    await settled(dealer, order)
+    await folded(service.database)
+    async with signed_in(service, "finance", dealer.tenant_id) as one:
+        yield one
+
+
+def rows(content: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(content)))
+
+
+async def test_an_operator_sees_rows_totals_and_links(admin: Browser, clerk: Browser, dealer: ApiClient):
+    answered = await admin.get(f"/console/reports?by=package&then=supplier&dealer={dealer.tenant_id}")
+    text = " ".join(answered.text.split())
+    assert answered.status_code == 200
+    assert f'href="/console/orders?dealer={dealer.tenant_id}&amp;package=TEST-OK&amp;from=' in text
+    page = await see(admin, f"/console/reports?by=package&dealer={dealer.tenant_id}")
+    assert "TEST-OK 1 GB 7 days TEST-OK 2 3.60 USD" in page
+    assert "Total 3 5.40 USD −1.80 USD 1 refunded – – –" in page
+
+
+async def test_a_dealer_sees_its_own_without_costs_and_suppliers(
+    clerk: Browser, dealer: ApiClient, stranger: ApiClient, service: Service
+):
+    await stranger.order()
+    await folded(service.database)
+    for query in ("", "?by=package", f"?dealer={stranger.tenant_id}", "?by=supplier&then=dealer", "?supplier=stock"):
+        page = await see(clerk, f"/console/reports{query}")
+        assert "Total 3 5.40 USD −1.80 USD 1 refunded 3.60 USD" in page, query
+        assert not [word for word in HIDDEN if word in page], query
+        exported = (await clerk.get(f"/console/reports.csv{query}")).text
+        assert not [word for word in HIDDEN if word.lower() in exported.lower()], query
+        assert str(stranger.tenant_id) not in exported
+
+
+async def test_the_file_has_every_row(admin: Browser, clerk: Browser, dealer: ApiClient, service: Service):
+    answered = await admin.get(f"/console/reports.csv?by=dealer&then=package&dealer={dealer.tenant_id}")
+    found = {row["packageCode"]: row for row in rows(answered.text)}
+    assert found["TEST-OK"] == {
+        "tenantId": str(dealer.tenant_id),
+        "dealer": "Test dealer",
+        "packageCode": "TEST-OK",
+        "packageName": "TEST-OK 1 GB 7 days",
+        "currency": "USD",
+        "sold": "2",
+        "revenue": "3.60",
+        "refunded": "0",
+        "refunds": "0.00",
+        "purchasesWithCost": "0",
+        "cost": "0.00",
+        "margin": "3.60",
+    }
+    assert found["TEST-ASYNC"]["refunds"] == "1.80" and found["TEST-ASYNC"]["margin"] == "0.00"
+    [act, *_] = await acts(service, "reports.export")
+    assert act.author == f"console:{admin.name}"
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("from=2026-02-30", "from '2026-02-30': a day from 2000-01-01 to 2099-12-31 is expected"),
+        ("from=2026-02-02&to=2026-02-01", "must not be after"),
+        ("from=2020-01-01&to=2026-02-01", "longer than 366 days"),
+        ("to=%00%3Cscript%3E", "to '"),
+    ],
+)
+async def test_days_that_cannot_be_are_named(admin: Browser, query: str, said: str):
+    answered = await admin.get(f"/console/reports?{query}")
+    assert answered.status_code == 400 and said in answered.text.replace("&#39;", "'")
+    assert "<script>" not in answered.text.partition("</head>")[2]
+
+
+@pytest.mark.parametrize(
+    "query", ["by=nothing", "then=day", "dealer=x", "range=ever", "package=%27%3B--", "supplier=%00"]
+)
+async def test_other_strange_parameters_are_no_error(admin: Browser, query: str):
+    assert (await admin.get(f"/console/reports?{query}")).status_code == 200
+    assert (await admin.get(f"/console/reports.csv?{query}")).status_code == 200
+
+
+async def test_what_is_not_added_up_yet_is_said(admin: Browser, service: Service):
+    sql = "INSERT INTO report_rebuild (started_at) VALUES (now())"
+    await fetch(service.database, sql)
+    assert "not complete yet" in await see(admin, "/console/reports")
+    await fetch(service.database, "DELETE FROM report_rebuild")
+    assert "not complete yet" not in await see(admin, "/console/reports")
+
+
+async def test_a_statement_is_a_page_and_a_file_on_both_sides(admin: Browser, clerk: Browser, dealer: ApiClient):
+    month, theirs = f"{clock.now():%Y-%m}", f"/console/dealers/{dealer.tenant_id}/statements"
+    for one, path in ((clerk, "/console/wallet/statements"), (admin, theirs)):
+        assert f"{clock.now():%B %Y} so far" in await see(one, path)
+        page = await see(one, f"{path}/{month}")
+        assert "Purchases 2 −5.40 USD" in page and "Refunds 1 1.80 USD" in page
+        assert "Balance so far 4 996.40 USD" in page
+        answered = await one.get(f"{path}/{month}/pdf")
+        assert answered.headers["content-type"] == "application/pdf"
+        assert f"statement-{dealer.tenant_id}-{month}.pdf" in answered.headers["content-disposition"]
+        text = PdfReader(io.BytesIO(answered.content)).pages[0].extract_text()
+        assert "996.40" in text and "−5.40" in text
+
+
+@pytest.mark.parametrize("month", ["2026-13", "next", "2099-12", "../x"])
+async def test_a_month_without_a_statement_is_not_found(clerk: Browser, month: str):
+    assert (await clerk.get(f"/console/wallet/statements/{month}")).status_code == 404
+
+
+async def test_a_dealer_opens_no_statement_of_another(clerk: Browser, stranger: ApiClient):
+    month = f"{clock.now():%Y-%m}"
+    assert (await clerk.get(f"/console/dealers/{stranger.tenant_id}/statements/{month}")).status_code == 404
+    assert (await clerk.get(f"/console/dealers/{stranger.tenant_id}/statements/{month}/pdf")).status_code == 404

@@ -1,0 +1,102 @@
+"""The page Notices and the mailbox of `dev`: who opens them, what stands there, and what a mail may do in a page."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from playwright.async_api import expect
+
+from dealer_server import clock
+from dealer_server.rules.notices.notice import NewNotice
+from dealer_server.store.notices import outbox
+from support.api_client import Service, running_service
+from support.browser import signed_in
+from support.chromium import needs_chromium, opened, page_faults
+from support.console.people import PHONE, sign_in
+from support.notices.told import rows, user
+from support.webhook_fixture import eventually
+
+SCRIPT = "</td><script>document.title = 'taken over'</script>"
+ARABIC = "اليابان ٥ جيجابايت"
+
+
+@pytest.fixture(scope="module")
+async def service(database_url: str) -> AsyncIterator[Service]:
+    async with running_service(database_url, mailbox=True, stock_low=0) as service:
+        yield service
+
+
+async def mailed(service: Service, name: str, code: str) -> int:
+    """The mail of a low stock of this package, once it is there."""
+    query = "SELECT mail_id FROM dev_mail ORDER BY mail_id DESC LIMIT 1"
+    before = await rows(service, query)
+    data = {"packageCode": code, "packageName": name, "free": 0, "below": 9}
+    fact = NewNotice(0, "STOCK_LOW", f"{name}:{code}", data)
+    await service.database.run(lambda connection: outbox.add(connection, [fact], clock.now()))
+
+    async def arrived() -> bool:
+        return await rows(service, query) != before
+
+    await eventually(arrived)
+    return (await rows(service, query))[0][0]
+
+
+async def test_who_is_told_of_nothing_has_no_such_page_and_mails_are_the_operators(service: Service):
+    dealer = int((await service.tenant()).tenant_id)
+    async with signed_in(service, "readonly") as reader, signed_in(service, "admin", dealer) as own:
+        assert (await reader.get("/console/notices")).status_code == 403
+        assert 'href="/console/notices"' not in (await reader.get("/console/account")).text
+        assert (await reader.get("/console/mails")).status_code == 200
+        assert 'href="/console/notices"' in (await own.get("/console/account")).text
+        assert (await own.get("/console/mails")).status_code == 404
+        assert (await own.get("/console/mails/1/html")).status_code == 404
+
+
+async def test_a_mail_is_kept_and_its_html_may_do_nothing(service: Service):
+    async with signed_in(service, "support", name="keeper@example.com") as inside:
+        mail_id = await mailed(service, SCRIPT, "JP-5GB")
+        listed = (await inside.get("/console/mails")).text
+        assert "[eSIM Dealer] Stock low: 0 left of JP-5GB" in listed
+        shown = await inside.get(f"/console/mails/{mail_id}/html")
+        assert "<script>" not in shown.text and "&lt;script&gt;" in shown.text
+        policy = shown.headers["Content-Security-Policy"]
+        assert policy.startswith("sandbox; default-src 'none'") and shown.headers["X-Frame-Options"] == "SAMEORIGIN"
+        page = await inside.get(f"/console/mails/{mail_id}")
+        assert page.headers["X-Frame-Options"] == "DENY" and "<script>document" not in page.text
+        assert (await inside.get("/console/mails/999999")).status_code == 404
+
+
+async def linked(service: Service, name: str) -> bool:
+    """Whether the link that confirms this user's address was mailed."""
+    query = (
+        "SELECT 1 FROM notice_delivery JOIN console_user u USING (user_id) WHERE u.name = $1 AND state = 'DELIVERED'"
+    )
+    return await rows(service, query, name) != []
+
+
+@needs_chromium
+@pytest.mark.parametrize("size", [None, PHONE])
+async def test_a_user_chooses_and_reads_a_mail_in_a_browser(service: Service, size: object):
+    name = f"chooser-{'wide' if size is None else 'phone'}@example.com"
+    await user(service, None, "admin", name)
+    async with opened() as chromium:
+        page = await chromium.new_page(viewport=size)  # type: ignore[arg-type]
+        heard = page_faults(page)
+        await sign_in(page, service, name)
+        await page.get_by_role("button", name=f"{name}: account").click()
+        await page.get_by_role("link", name="Notices").click()
+        await page.get_by_label("Queue old").uncheck()
+        await page.get_by_label("When").select_option("daily")
+        await page.get_by_label("Mail address").fill("other@example.com")
+        await page.get_by_role("button", name="Save").click()
+        await expect(page.get_by_text("Unconfirmed", exact=True)).to_be_visible()
+        await expect(page.get_by_text(f"To {name}, once a day.")).to_be_visible()
+        await expect(page.get_by_label("Queue old")).not_to_be_checked()
+        await expect(page.get_by_label("Stock low")).to_be_checked()
+        await eventually(lambda: linked(service, name))
+        await page.get_by_label("When").select_option("once")
+        await page.get_by_role("button", name="Save").click()
+        mail_id = await mailed(service, ARABIC, f"AR-{'W' if size is None else 'P'}")
+        await page.goto(f"{service.url}/console/mails/{mail_id}")
+        inside = page.frame_locator("iframe").locator("td.value bdi").first
+        await expect(inside).to_have_text(f"{ARABIC} (AR-{'W' if size is None else 'P'})")
+        assert heard == []

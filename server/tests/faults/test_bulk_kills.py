@@ -1,0 +1,34 @@
+"""kill -9 of `serve` while a file of orders is placed: it is continued, and each line is bought once."""
+
+import httpx2
+import pytest
+
+from support.api_client import running_service
+from support.browser import signed_in
+from support.console.buying import bought_in_bulk, bulk_form, order_count, uploaded
+from support.processes import environment, running
+
+KILLED = -9
+LINES = 300
+
+
+@pytest.mark.parametrize("point", ["bulk.confirmed", "order.fast.committed", "order.fast.before:2"])
+async def test_a_file_that_was_cut_short_is_continued(database_url: str, point: str):
+    async with running_service(database_url, worker=False) as service:
+        created = await service.tenant(balance="1000", qps=0)
+        async with service.client(created) as dealer, signed_in(service, "finance", dealer.tenant_id) as clerk:
+            page = await uploaded(clerk, *[f"TEST-OK,1,,,{line}" for line in range(LINES)])
+            async with running("serve", "--port", "0", env=environment(database_url), kill_at=point) as serve:
+                clerk.url = await serve.ready()
+                fields = await bulk_form(clerk, page)
+                with pytest.raises(httpx2.HTTPError):
+                    await clerk.send(f"{page}/buy", fields, Referer=f"{clerk.url}{page}")
+                assert await serve.ended() == KILLED, serve.said
+            clerk.url = service.url
+            before = await order_count(dealer)
+            assert before < LINES
+            shown = await bought_in_bulk(clerk, page)
+            assert f"{LINES - before} orders placed" in shown
+            assert await order_count(dealer) == LINES
+            assert (await dealer.post("/account/balance")).data["balance"] == f"{1000 - LINES * 1.8:.2f}"
+            assert await service.audit() == []

@@ -1,0 +1,200 @@
+"""The page of an eSIM, mailed to its buyer: in the dealer's brand, once, and forgotten."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from dealer_server import clock
+from dealer_server.clock import Clock
+from dealer_server.notices.buyer.message import texts_of
+from dealer_server.notices.buyer.worker import BuyerMailWorker
+from dealer_server.notices.mailer import mailer
+from dealer_server.notices.message import Sender
+from dealer_server.operations.profiles.mail_install_page import MAILS_AN_HOUR
+from dealer_server.rules.install.languages import LANGUAGES
+from dealer_server.rules.orders.snapshot import Links
+from dealer_server.store.tenants import data_key
+from support.api_client import ApiClient, Service, running_service
+from support.browser import Browser, said, signed_in
+from support.console.buying import acts_of
+from support.console.operator_pages import see
+from support.money.refunds import bought, profiles
+from support.notices.smtp_server import SmtpServer
+from support.notices.told import FROM, with_mail
+
+BUYER = "ann@example.com"
+BRAND = {"name": "Brücke Reisen", "colour": "#0a7d55", "support_email": "help@bruecke.example"}
+
+
+@pytest.fixture(scope="module")
+async def service(database_url: str) -> AsyncIterator[Service]:
+    """Its pages know of a mail server. It has no worker: what mails is driven by hand."""
+    smtp = {"smtp_host": "127.0.0.1", "smtp_port": 9, "smtp_tls": "none", "smtp_from": FROM}
+    async with running_service(database_url, worker=False, **smtp) as service:
+        yield service
+
+
+@pytest.fixture
+async def page(service: Service, dealer: ApiClient) -> AsyncIterator[tuple[Browser, dict[str, Any], str]]:
+    """A developer of the dealer, an eSIM, and its page. Mails that others left are settled."""
+    async with service.database.connection() as connection:
+        await connection.execute("DELETE FROM buyer_mail")
+    async with running_service(service.settings.database_url):  # whose worker delivers
+        profile = profiles(await bought(dealer))[0]
+    async with signed_in(service, "developer", dealer.tenant_id) as one:
+        yield one, profile, f"/console/profiles/{profile['profileId']}"
+
+
+@asynccontextmanager
+async def worker(service: Service, server: SmtpServer, now: Clock = clock.now) -> AsyncIterator[BuyerMailWorker]:
+    settings = with_mail(service.settings.database_url, server)
+    async with service.database.connection() as connection:
+        data_keys = await data_key.load(connection, service.settings.master_keys)
+    links = Links(service.url, "{carddata}", "{carddata}")
+    sender = Sender("eSIM Dealer", FROM, service.url)
+    one = BuyerMailWorker(
+        service.database, data_keys, links, mailer(settings, service.database, now), sender, now, (0.0, 0.0, 60.0)
+    )
+    yield one
+    await one.close()
+
+
+async def asked(one: Browser, path: str, mail: str = BUYER, language: str = "de") -> str:
+    answer = await one.send(
+        f"{path}/mail",
+        {"csrf": await one.csrf(), "once": (await _nonce(one, path)), "mail": mail, "language": language},
+        Referer=f"{one.url}{path}",
+    )
+    assert answer.headers["location"] == path
+    return said(await one.get(path))
+
+
+async def _nonce(one: Browser, path: str) -> str:
+    return (await one.get(path)).text.partition('name="once" value="')[2].partition('"')[0]
+
+
+async def kept(service: Service) -> list[tuple[str | None, str, str | None]]:
+    async with service.database.connection() as connection:
+        rows = await connection.fetch("SELECT mail, state, problem FROM buyer_mail ORDER BY mail_id")
+    return [(row["mail"], row["state"], row["problem"]) for row in rows]
+
+
+async def test_the_page_goes_out_in_the_dealers_brand_and_the_address_is_forgotten(
+    service: Service, dealer: ApiClient, mails: SmtpServer, page: tuple[Browser, dict[str, Any], str]
+):
+    one, profile, path = page
+    await one.post("/console/brand", BRAND)
+    assert await asked(one, path) == f"The page of this eSIM is on its way to {BUYER}"
+    async with worker(service, mails) as sending:
+        assert await sending.run_once() == 1
+        assert await sending.run_once() == 0
+    [mail] = await mails.received(1, BUYER)
+    assert mail.message["From"] == f"Brücke Reisen <{FROM}>" and mail.message["Reply-To"] == "help@bruecke.example"
+    assert mail.message["Subject"] == "Ihre eSIM – Brücke Reisen"
+    address = profile["installPageUrl"].partition("/i/")[2]
+    assert f"/i/{address}?lang=de" in mail.plain and f"/i/{address}?lang=de" in mail.html
+    assert "#0a7d55" in mail.html and "help@bruecke.example" in mail.plain
+    assert profile["activationCode"] not in mail.plain + mail.html
+    assert await kept(service) == [(None, "DELIVERED", None)]
+    assert "Mailed" in await see(one, path)
+    [act] = await acts_of(service, dealer, "profile.mail")
+    assert act.author == f"console:{one.name}" and BUYER not in act.detail
+    assert json.loads(act.detail)["profileId"] == int(profile["profileId"])
+
+
+async def test_a_form_that_is_sent_twice_mails_once(service: Service, page: tuple[Browser, dict[str, Any], str]):
+    one, _, path = page
+    fields = {"csrf": await one.csrf(), "once": await _nonce(one, path), "mail": BUYER, "language": "en"}
+    for _ in range(3):
+        await one.send(f"{path}/mail", fields, Referer=f"{one.url}{path}")
+    assert len(await kept(service)) == 1
+
+
+async def test_a_mail_that_was_not_taken_is_sent_again_and_in_the_end_given_up(
+    service: Service, mails: SmtpServer, page: tuple[Browser, dict[str, Any], str]
+):
+    one, _, path = page
+    mails.refusals = [("RCPT", "451 later"), ("RCPT", f"550 {BUYER} is unknown")]
+    await asked(one, path)
+    async with worker(service, mails) as sending:
+        await sending.run_once()
+        assert await kept(service) == [(BUYER, "RETRY", "451")]
+    later = clock.now() + timedelta(hours=1)
+    async with worker(service, mails, lambda: later) as sending:
+        await sending.run_once()
+    assert await kept(service) == [(None, "FAILED", "550")], "a server's words may hold the address"
+    assert "Could not be mailed" in await see(one, path)
+
+
+async def test_a_void_esim_is_not_mailed(
+    service: Service, dealer: ApiClient, mails: SmtpServer, page: tuple[Browser, dict[str, Any], str]
+):
+    one, profile, path = page
+    await asked(one, path)
+    await dealer.post("/esim/profile/cancel", {"profileId": profile["profileId"]})
+    async with worker(service, mails) as sending:
+        await sending.run_once()
+    assert mails.mails == [] and await kept(service) == [(None, "SKIPPED", None)]
+    answer = await one.post(f"{path}/mail", {"mail": BUYER, "language": "en"})
+    assert answer.status_code == 303 and len(await kept(service)) == 1
+
+
+@pytest.mark.parametrize(
+    ("mail", "language", "told"),
+    [
+        ("", "en", "E-mail must be one plain address"),
+        ("ann@example.com, bob@example.com", "en", "E-mail must be one plain address"),
+        ("ann@example.com\r\nBcc: bob@example.com", "en", "E-mail must be one plain address"),
+        (BUYER, "xx", "language is 'xx'; accepted: en, es, de, fr, zh, ja"),
+    ],
+)
+async def test_what_cannot_be_sent_is_told(
+    service: Service, page: tuple[Browser, dict[str, Any], str], mail: str, language: str, told: str
+):
+    one, _, path = page
+    assert (await asked(one, path, mail, language)).startswith(told)
+    assert await kept(service) == []
+
+
+async def test_a_dealer_mails_so_many_an_hour(service: Service, page: tuple[Browser, dict[str, Any], str]):
+    one, profile, path = page
+    async with service.database.connection() as connection:
+        await connection.execute(
+            "INSERT INTO buyer_mail (tenant_id, order_id, profile_id, language, state, created_at)"
+            " SELECT tenant_id, order_id, profile_id, 'en', 'DELIVERED', now() FROM profile, generate_series(2, $2)"
+            " WHERE profile_id = $1",
+            int(profile["profileId"]),
+            MAILS_AN_HOUR,
+        )
+    assert "on its way" in await asked(one, path)
+    assert "no more are allowed" in await asked(one, path)
+
+
+async def test_who_may_not_see_codes_sends_no_page(
+    service: Service, dealer: ApiClient, stranger: ApiClient, page: tuple[Browser, dict[str, Any], str]
+):
+    _, _, path = page
+    for tenant_id, role, status in ((dealer.tenant_id, "finance", 403), (stranger.tenant_id, "admin", 404)):
+        async with signed_in(service, role, tenant_id) as other:
+            assert (await other.post(f"{path}/mail", {"mail": BUYER, "language": "en"})).status_code == status
+    assert await kept(service) == []
+
+
+async def test_without_a_mail_server_the_link_opens_the_users_own_program(
+    service: Service, page: tuple[Browser, dict[str, Any], str]
+):
+    one, _, path = page
+    assert f'action="{path}/mail"' in (await one.get(path)).text
+    async with running_service(service.settings.database_url, worker=False) as without:
+        one.url = without.url
+        text = (await one.get(path)).text
+    assert 'href="mailto:' in text and f'action="{path}/mail"' not in text
+
+
+def test_every_language_has_every_text():
+    for language in LANGUAGES:
+        assert all(texts_of()[language])

@@ -1,0 +1,279 @@
+"""Which sentence is said of what is wrong, and what stands first?"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from dealer_server.rules.incidents import dealer, overview, receiver, supplier
+from dealer_server.rules.incidents.dealer import Answered, Dealer
+from dealer_server.rules.incidents.delay import delay_text
+from dealer_server.rules.incidents.incident import Incident, age_text, by_harm
+from dealer_server.rules.incidents.overview import Findings, LowStock, Queued
+from dealer_server.rules.incidents.receiver import Receiver
+from dealer_server.rules.incidents.supplier import NOTHING, Supplier, Waiting
+
+NOW = datetime(2026, 11, 20, 7, 11, tzinfo=UTC)
+SIX = datetime(2026, 11, 20, 6, 46, tzinfo=UTC)
+USD = 10_000
+
+
+def told(incident: Incident | None) -> str:
+    """The sentence, as a page writes it."""
+    if incident is None:
+        return ""
+    since = f" since {incident.since:%H:%M}" if incident.since else ""
+    return f"{incident.text}{since}{': ' if incident.detail else ''}{incident.detail}"
+
+
+def of_supplier(**changed: Any) -> Supplier:
+    given: dict[str, Any] = {"code": "rt:redtea", "paused": False, "paused_reason": "", "changed_at": SIX, "up": True}
+    return Supplier(**{**given, "since": SIX, "packages": 3, **changed})
+
+
+def waiting(lines: int, orders: int = 0, minutes: float = 25, **changed: Any) -> Waiting:
+    given = {"purchases": lines, "lines": lines, "orders": orders or lines, **changed}
+    return Waiting(oldest_at=NOW - timedelta(minutes=minutes), **given)
+
+
+TWELVE = waiting(12)
+DOWN, PAUSED = of_supplier(up=False), of_supplier(paused=True)
+REFUSED = of_supplier(paused=True, paused_reason="CONFIG: certificate expired")
+
+
+@pytest.mark.parametrize(
+    ("one", "waits", "sentence"),
+    [
+        (of_supplier(), NOTHING, ""),
+        (of_supplier(up=None), NOTHING, ""),
+        (of_supplier(), waiting(12, minutes=9), ""),
+        (of_supplier(), waiting(1), "1 line waits at supplier rt:redtea since 06:46"),
+        (
+            of_supplier(),
+            waiting(12, failing=9, reason="INSUFFICIENT_FUNDS: top up"),
+            "12 lines wait at supplier rt:redtea since 06:46: the last try of 9 of 12 eSIMs failed"
+            " (INSUFFICIENT_FUNDS: top up)",
+        ),
+        (DOWN, NOTHING, "Supplier rt:redtea is down since 06:46: nothing waits for it"),
+        (DOWN, TWELVE, "Supplier rt:redtea is down since 06:46: 12 lines wait, the oldest for 25 min"),
+        (DOWN, waiting(1), "Supplier rt:redtea is down since 06:46: 1 line waits, for 25 min"),
+        (PAUSED, NOTHING, ""),
+        (PAUSED, waiting(2, minutes=200), "Supplier rt:redtea is paused since 06:46: 2 lines wait, the oldest for 3 h"),
+        (
+            REFUSED,
+            NOTHING,
+            "Supplier rt:redtea is paused (CONFIG: certificate expired) since 06:46: nothing waits for it",
+        ),
+    ],
+)
+def test_what_is_said_of_a_supplier(one: Supplier, waits: Waiting, sentence: str):
+    assert told(supplier.incident(one, waits, NOW)) == sentence
+
+
+def of_receiver(**changed: Any) -> Receiver:
+    given: dict[str, Any] = {"tenant_id": 10001, "dealer": "Acme", "state": "ACTIVE", "failures": 34}
+    return Receiver(**{**given, "last_success_at": SIX, "unheard": 12, "unheard_since": SIX, **changed})
+
+
+@pytest.mark.parametrize(
+    ("one", "own", "sentence"),
+    [
+        (
+            of_receiver(),
+            False,
+            "The receiver of Acme has been failing since 06:46: 12 webhooks unheard, 34 attempts in a row failed",
+        ),
+        (of_receiver(failures=2), False, ""),
+        (
+            of_receiver(failures=1, unheard=1),
+            True,
+            "Your receiver has been failing since 06:46: 1 webhook unheard, 1 attempt in a row failed",
+        ),
+        (
+            of_receiver(unheard=1_000),
+            False,
+            "The receiver of Acme has been failing since 06:46: 1,000 webhooks or more unheard,"
+            " 34 attempts in a row failed",
+        ),
+        (
+            of_receiver(state="DISABLED", unheard=0),
+            False,
+            "The receiver of Acme answered 410, so nothing is sent to it",
+        ),
+        (of_receiver(failures=0), False, ""),
+        (of_receiver(state="NOT_SET", failures=0), True, ""),
+    ],
+)
+def test_what_is_said_of_a_receiver(one: Receiver, own: bool, sentence: str):
+    assert told(receiver.incident(one, NOW, own=own)) == sentence
+
+
+@pytest.mark.parametrize(
+    ("state", "failures", "last_success_at", "word"),
+    [
+        ("ACTIVE", 0, SIX, "Healthy"),
+        ("ACTIVE", 0, None, "Not tried"),
+        ("ACTIVE", 1, SIX, "Failing"),
+        ("ACTIVE", 34, None, "Failing"),
+        ("DISABLED", 0, SIX, "Paused"),
+        ("DISABLED", 34, SIX, "Paused"),
+        ("NOT_SET", 0, None, "Not set"),
+    ],
+)
+def test_the_health_of_a_receiver_in_a_word(state: Any, failures: int, last_success_at: datetime | None, word: str):
+    assert receiver.health(state, failures, last_success_at) == word
+
+
+def found(**changed: Any) -> Findings:
+    nothing: dict[str, Any] = {"worker_seen_at": NOW, "suppliers": [], "queues": [], "receivers": [], "stock": []}
+    return Findings(**{**nothing, "more_receivers": 0, "stock_low": 10, "queue_hours": 24.0, **changed})
+
+
+DAYS_AGO = NOW - timedelta(days=2, minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("what", "sentences"),
+    [
+        ({}, []),
+        ({"worker_seen_at": NOW - timedelta(minutes=3)}, []),
+        ({"worker_seen_at": SIX}, ["No worker has been seen since 06:46: nothing is delivered, no webhook is sent"]),
+        ({"worker_seen_at": None}, ["No worker has run yet: nothing is delivered, no webhook is sent"]),
+        (
+            {"queues": [Queued("UNCONFIRMED", 3, SIX, {"USD": 4 * USD, "EUR": 2 * USD}, "rt:near")]},
+            ["3 purchases at rt:near are unconfirmed since 06:46: 2.00 EUR and 4.00 USD may be lost"],
+        ),
+        (
+            {"queues": [Queued("UNCONFIRMED", 1, SIX, {}, "rt:near")]},
+            ["1 purchase at rt:near is unconfirmed since 06:46"],
+        ),
+        ({"queues": [Queued("REFUNDS", 3, SIX, {"USD": USD})]}, []),
+        (
+            {"queues": [Queued("REFUNDS", 3, DAYS_AGO, {"USD": USD})]},
+            ["3 refunds wait for a decision since 07:10: 1.00 USD"],
+        ),
+        ({"queues": [Queued("REFUNDS", 3, DAYS_AGO, {"USD": USD})], "queue_hours": 0.0}, []),
+        (
+            {"queues": [Queued("TOPUPS", 1, DAYS_AGO, {"JPY": 500 * USD})]},
+            ["1 top-up waits for approval since 07:10: 500 JPY"],
+        ),
+        (
+            {"queues": [Queued("FAILED", 2, SIX, {"USD": USD})]},
+            ["2 orders failed and are not refunded since 06:46: 1.00 USD"],
+        ),
+        ({"stock": [LowStock("A", 10)]}, []),
+        ({"stock": [LowStock("A", 3)]}, ["Package A is low on stock: 3 eSIMs left"]),
+        (
+            {"stock": [LowStock("A", 0), LowStock("B", 1), LowStock("C", 2)]},
+            ["Package A is sold out", "2 packages are low on stock: B has 1, C has 2"],
+        ),
+        (
+            {"stock": [LowStock(code, 0) for code in "EDCBA"]},
+            ["5 packages are sold out: A, B, C and 2 more"],
+        ),
+        ({"more_receivers": 4}, ["4 more receivers fail or are switched off"]),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_the_platform(what: dict[str, Any], sentences: list[str]):
+    assert [told(one) for one in overview.incidents(found(**what), NOW)] == sentences
+
+
+def test_the_most_harm_stands_first():
+    """Orders × minutes; a webhook counts a fifth of an order, a purchase that nobody knows about double."""
+    dozen = [(of_supplier(code="rt:a", up=False), waiting(12))]  # 300, and 37 for its three packages
+    parked = [Queued("UNCONFIRMED", 7, SIX, {}, "rt:b")]  # 350
+    deaf = of_receiver(unheard=100)  # 500
+    idle = (of_supplier(code="rt:c", up=False), NOTHING)  # 37
+    seen = SIX + timedelta(minutes=5)  # 20 minutes of everything: 2,000
+    all_of_it = found(
+        suppliers=[idle, *dozen], queues=parked, receivers=[deaf], worker_seen_at=seen, stock=[LowStock("A", 0)]
+    )
+    order = [(one.kind, one.subject) for one in overview.incidents(all_of_it, NOW)]
+    assert order == [
+        ("WORKER", ""),
+        ("RECEIVER", "10001"),
+        ("UNCONFIRMED", "rt:b"),
+        ("SUPPLIER", "rt:a"),
+        ("SUPPLIER", "rt:c"),
+        ("STOCK", "A"),
+    ]
+
+
+def test_what_does_equal_harm_stands_by_its_words():
+    rows = [Incident("STOCK", "", "fault", text, harm=1.0) for text in "ba"]
+    assert [one.text for one in by_harm(rows)] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-5, "0 s"), (59, "59 s"), (60, "1 min"), (1_500, "25 min"), (7_200, "2 h"), (172_800, "2 days")],
+)
+def test_an_age_in_words(seconds: int, text: str):
+    assert age_text(timedelta(seconds=seconds)) == text
+
+
+def of_dealer(**changed: Any) -> Dealer:
+    given: dict[str, Any] = {"tenant_id": 10001, "name": "Acme", "disabled": False, "frozen": False, "currency": "USD"}
+    given |= {"available": 100 * USD, "threshold": 0, "cheapest": 2 * USD, "credentials": 1, "receiver": None}
+    return Dealer(**{**given, **changed})
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentences"),
+    [
+        ({}, []),
+        ({"disabled": True, "credentials": 0}, ["Acme is suspended: every call is refused"]),
+        ({"credentials": 0}, ["Acme has no AppKey that works: every call is refused"]),
+        ({"frozen": True}, ["The wallet is frozen: every new order is refused"]),
+        (
+            {"available": USD},
+            ["The wallet has 1.00 USD, too little for the cheapest order of late: that one came to 2.00 USD"],
+        ),
+        ({"available": 2 * USD}, []),
+        ({"available": 0, "cheapest": None}, []),
+        ({"threshold": 200 * USD}, ["The wallet has 100.00 USD, less than the threshold of 200.00 USD"]),
+        (
+            {"frozen": True, "receiver": of_receiver(state="DISABLED", unheard=0)},
+            ["The wallet is frozen: every new order is refused",
+             "The receiver of Acme answered 410, so nothing is sent to it"],
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_a_dealer(changed: dict[str, Any], sentences: list[str]):
+    assert [told(one) for one in dealer.incidents(of_dealer(**changed), NOW)] == sentences
+
+
+@pytest.mark.parametrize(
+    ("failed", "refunds", "sentences"),
+    [
+        (0, [], []),
+        (1, [], ["1 order failed and is not refunded"]),
+        (2, [], ["2 orders failed and are not refunded"]),
+        (0, [Answered(1, 2 * USD, True, SIX)], ["A refund of 2.00 USD was rejected"]),
+        (
+            0,
+            [Answered(1, 2 * USD, False, SIX), Answered(2, USD, True, SIX), Answered(3, USD, True, SIX)],
+            ["2 refunds were rejected, 2.00 USD in all", "A refund of 2.00 USD was credited"],
+        ),
+    ],
+)
+def test_what_a_dealer_reads_of_its_orders_and_refunds(failed: int, refunds: list[Answered], sentences: list[str]):
+    assert [told(one) for one in dealer.own_incidents(of_dealer(), failed, refunds, NOW)] == sentences
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "ailing", "text"),
+    [
+        ("PLANNED", "INSUFFICIENT_FUNDS: rt:near has no money", "", "the supplier does not take orders at present"),
+        ("PLANNED", "TEMPORARY: rt:near says so", "down", "the supplier does not answer at present"),
+        ("PLANNED", "", "paused", "the supplier is paused at present"),
+        ("PLANNED", "", "", ""),
+        ("PLANNED", "rt:near: what it said", "", ""),
+        ("PENDING", "", "down", "the supplier is making it"),
+        ("UNKNOWN", "ClientConnectorError", "", "the supplier has not confirmed it yet"),
+        ("PARKED", "ClientConnectorError", "", "the operator is finding out whether it was made"),
+        ("DONE", "", "", ""),
+    ],
+)
+def test_why_it_takes_so_long_is_said_without_a_name(state: str, reason: str, ailing: str, text: str):
+    assert delay_text(state, reason, ailing) == text

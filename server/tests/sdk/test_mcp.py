@@ -1,0 +1,187 @@
+"""`esim-dealer mcp` with the MCP client, over stdio and HTTP, against the real service."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client, StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from support.api_client import ApiClient, http_client
+
+TOKEN = "a-token-for-tests"
+READING = {"get_balance", "list_regions", "list_packages", "get_package", "list_orders", "get_order", "list_esims"}
+READING |= {"get_usage", "list_plans", "list_deliveries"}
+TRADING = {"preview_order", "preview_recharge", "preview_refund", "confirm"}
+
+
+def environment(dealer: ApiClient, folder: Path) -> dict[str, str]:
+    return {
+        "ESIM_DEALER_URL": dealer.url,
+        "ESIM_DEALER_APP_KEY": dealer.app_key,
+        "ESIM_DEALER_APP_SECRET": dealer.app_secret,
+        "ESIM_DEALER_MCP_TOKEN": TOKEN,
+        "XDG_STATE_HOME": str(folder),
+        "NO_PROXY": "*",
+        "PATH": os.environ["PATH"],
+    }
+
+
+class Agent:
+    """Calls tools; `failed` gives the words of a tool that fails."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def names(self) -> set[str]:
+        return {tool.name for tool in (await self._client.list_tools()).tools}
+
+    async def read_only(self) -> set[str]:
+        tools = (await self._client.list_tools()).tools
+        return {tool.name for tool in tools if tool.annotations and tool.annotations.read_only_hint}
+
+    async def use(self, name: str, **arguments: Any) -> dict[str, Any]:
+        result = await self._client.call_tool(name, arguments)
+        assert not result.is_error, result.content
+        assert isinstance(result.structured_content, dict)
+        return result.structured_content
+
+    async def failed(self, name: str, **arguments: Any) -> str:
+        result = await self._client.call_tool(name, arguments)
+        assert result.is_error, result
+        return "".join(getattr(part, "text", "") for part in result.content)
+
+
+@asynccontextmanager
+async def over_stdio(dealer: ApiClient, folder: Path, *options: str) -> AsyncIterator[Agent]:
+    started = StdioServerParameters(
+        command=sys.executable, args=["-m", "esim_dealer.cli", "mcp", *options], env=environment(dealer, folder)
+    )
+    async with Client(stdio_client(started)) as client:
+        yield Agent(client)
+
+
+@asynccontextmanager
+async def http_server(dealer: ApiClient, folder: Path, *options: str) -> AsyncIterator[str]:
+    running = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "esim_dealer.cli", "mcp", "--http", "--port", "0", *options),
+        env=environment(dealer, folder),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert running.stderr is not None
+    said = (await running.stderr.readline()).decode()
+    try:
+        assert said.startswith("listening on http://127.0.0.1:"), said
+        yield said.split()[-1]
+    finally:
+        running.send_signal(signal.SIGINT)
+        await running.communicate()
+
+
+async def test_an_agent_reads_and_cannot_buy_unless_told_otherwise(dealer: ApiClient, tmp_path: Path):
+    order = await dealer.delivered((await dealer.order()).data["orderNo"])
+    iccid = order["items"][0]["profiles"][0]["iccid"]
+    async with over_stdio(dealer, tmp_path) as agent:
+        assert await agent.names() == await agent.read_only() == READING
+        assert (await agent.use("get_balance"))["currency"] == "USD"
+        packages = await agent.use("list_packages", keyword="TEST-OK", limit=5)
+        assert {"packageCode", "price", "currency"} <= packages["packages"][0].keys()
+        assert (await agent.use("get_package", package_code="TEST-OK"))["price"] == "1.80"
+        [listed] = (await agent.use("list_orders"))["orders"]
+        assert listed["orderNo"] == order["orderNo"] and "items" not in listed
+        shown = (await agent.use("get_order", order_no=order["orderNo"]))["items"][0]["profiles"][0]
+        assert shown["iccid"] == iccid and "activationCode" not in shown
+        [esim] = (await agent.use("list_esims", iccid=iccid, include_codes=True))["esims"]
+        assert esim["profile"]["activationCode"].startswith("LPA:1$")
+        assert (await agent.use("get_usage", esim=iccid))["dataUsageBytes"] == 0
+        assert len((await agent.use("list_plans", esim=iccid))["plans"]) == 1
+        assert "deliveries" in await agent.use("list_deliveries", order_no=order["orderNo"])
+        assert "310272" in await agent.failed("get_order", order_no="D260101000000000001")
+        assert "limit 1000" in await agent.failed("list_orders", limit=1000)
+        assert "preview_order" in await agent.failed("preview_order", package_code="TEST-OK")
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_buying_takes_a_preview_and_its_confirmation_and_keeps_the_limits(dealer: ApiClient, tmp_path: Path):
+    before = (await dealer.post("/account/balance", {})).data["balance"]
+    limits = ("--allow-writes", "--daily-count", "2", "--daily-amount", "5")
+    async with over_stdio(dealer, tmp_path, *limits) as agent:
+        assert await agent.names() == READING | TRADING
+        assert "confirm" not in await agent.read_only()
+        preview = await agent.use("preview_order", package_code="TEST-OK", quantity=2)
+        assert (preview["amount"], preview["price"], preview["balance"]) == ("3.60", "1.80", before)
+        assert float(preview["balanceAfter"]) == float(before) - 3.6
+        assert (await dealer.post("/account/balance", {})).data["balance"] == before
+        assert "no preview" in await agent.failed("confirm", preview_id="mine")
+
+        done, again = [await agent.use("confirm", preview_id=preview["previewId"]) for _ in range(2)]
+        assert done["result"]["orderNo"] == again["result"]["orderNo"] and again["result"]["duplicate"]
+        assert again["today"] == {"amount": "3.60", "amountLimit": "5", "count": 1, "countLimit": 2}
+        assert "3.60 of 5 of today" in await agent.failed("preview_order", package_code="TEST-OK")
+        assert "would be refused: 200011" in await agent.failed("preview_order", package_code="TEST-STOCKOUT")
+    async with over_stdio(dealer, tmp_path, *limits[:3], "--daily-amount", "100") as agent:  # kept over a restart
+        await dealer.delivered(done["result"]["orderNo"])
+        refund = await agent.use("preview_refund", order_no=done["result"]["orderNo"])
+        assert (refund["atMost"], refund["today"]["count"]) == ("3.60", 1)
+        late = await agent.use("preview_order", package_code="TEST-OK")
+        refunded = await agent.use("confirm", preview_id=refund["previewId"])
+        assert (refunded["result"]["status"], refunded["result"]["refundAmount"]) == ("REFUNDED", "3.60")
+        assert "2 of 2 actions of today" in await agent.failed("confirm", preview_id=late["previewId"])
+        assert (await dealer.post("/account/balance", {})).data["balance"] == before
+        assert "refunded already" in await agent.failed("preview_refund", order_no=done["result"]["orderNo"])
+    [file] = (tmp_path / "esim-dealer").iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+async def test_over_http_with_its_token_only(dealer: ApiClient, tmp_path: Path):
+    order = await dealer.delivered((await dealer.order()).data["orderNo"])
+    iccid = order["items"][0]["profiles"][0]["iccid"]
+    async with http_server(dealer, tmp_path, "--allow-writes") as url:
+        async with http_client() as http:
+            for headers in ({}, {"Authorization": "Bearer another"}):
+                refused = await http.post(url, json={}, headers=headers)
+                assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, "Bearer")
+            rebound = {"Authorization": f"Bearer {TOKEN}", "Host": "attacker.example", "Accept": "application/json"}
+            assert (await http.post(url, json={}, headers=rebound)).status_code == 421
+        async with (
+            httpx2.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}, trust_env=False) as http,
+            Client(streamable_http_client(url, http_client=http)) as client,
+        ):
+            agent = Agent(client)
+            assert (await agent.use("get_order", order_no=order["orderNo"]))["orderStatus"] == "COMPLETED"
+            fitting = await agent.use("list_packages", for_esim=iccid, type="TOPUP")
+            code = fitting["packages"][0]["packageCode"]
+            recharge = await agent.use("preview_recharge", esim=iccid, package_code=code)
+            done = await agent.use("confirm", preview_id=recharge["previewId"])
+            assert done["result"]["orderType"] == "TOPUP" and done["today"]["count"] == 1
+            ordered = await agent.use("preview_order", package_code="TEST-OK")
+            bought = await agent.use("confirm", preview_id=ordered["previewId"])
+            assert bought["result"]["payStatus"] == "PAID"
+
+
+async def test_without_the_extra_it_says_what_to_install(dealer: ApiClient, tmp_path: Path):
+    (tmp_path / "mcp").mkdir()
+    (tmp_path / "mcp" / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'mcp'\", name='mcp')")
+    running = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "esim_dealer.cli", "mcp"),
+        env=environment(dealer, tmp_path) | {"PYTHONPATH": str(tmp_path)},
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, err = await running.communicate()
+    assert running.returncode == 1 and "pip install 'esim-dealer[mcp]'" in err.decode()
+
+
+@pytest.mark.parametrize("option", ["--daily-amount", "--daily-count"])
+async def test_a_limit_that_is_no_number_is_wrong_usage(option: str):
+    running = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "esim_dealer.cli", "mcp", option, "much"), stderr=asyncio.subprocess.PIPE
+    )
+    await running.communicate()
+    assert running.returncode == 2
