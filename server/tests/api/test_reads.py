@@ -986,7 +986,13 @@ async def listener(service: Service) -> AsyncIterator[ApiClient]:
 
 
 async def test_a_new_dealer_has_no_callback_url(listener: ApiClient):
-    not_set = {"callbackUrl": "", "enabled": False, "state": "NOT_SET", "consecutiveFailures": 0}
+    not_set = {
+        "callbackUrl": "",
+        "enabled": False,
+        "state": "NOT_SET",
+        "consecutiveFailures": 0,
+        "standardHeaders": False,
+    }
     assert (await listener.post("/webhook/query")).data == not_set
 
 
@@ -994,11 +1000,17 @@ async def test_a_new_dealer_has_no_callback_url(listener: ApiClient):
 async def test_a_callback_url_is_set_changed_and_removed(listener: ApiClient, removal: str | None):
     for url in ("https://example.com/hooks?a=1&b=%C3%A9", "http://127.0.0.1:8080/", "https://EXAMPLE.com:8443"):
         data = (await listener.post("/webhook/set", {"callbackUrl": url})).data
-        assert TIME(data.pop("updateTime")) and data == {"callbackUrl": url, "enabled": True}
-        state = {"callbackUrl": url, "enabled": True, "state": "ACTIVE", "consecutiveFailures": 0}
+        assert TIME(data.pop("updateTime")) and data == {"callbackUrl": url, "enabled": True, "standardHeaders": False}
+        state = {
+            "callbackUrl": url,
+            "enabled": True,
+            "state": "ACTIVE",
+            "consecutiveFailures": 0,
+            "standardHeaders": False,
+        }
         assert (await listener.post("/webhook/query")).data == state
     data = (await listener.post("/webhook/set", {"callbackUrl": removal})).data
-    assert TIME(data.pop("updateTime")) and data == {"callbackUrl": "", "enabled": False}
+    assert TIME(data.pop("updateTime")) and data == {"callbackUrl": "", "enabled": False, "standardHeaders": False}
     assert (await listener.post("/webhook/query")).data["state"] == "NOT_SET"
 
 

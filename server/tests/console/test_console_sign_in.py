@@ -875,7 +875,7 @@ async def test_the_command_makes_lists_and_resets_users(service: Service, visito
     assert (await visitor.sign_in("cli@example.com", again["password"])).status_code == 303
     listed = [json.loads(line) for line in (await run("user", "list", "--json", env=env)).out.splitlines()]
     [one] = [one for one in listed if one["name"] == "cli@example.com"]
-    assert (one["role"], one["status"], one["tenant_id"]) == ("finance", "ACTIVE", None)
+    assert (one["role"], one["status"], one["tenantId"]) == ("finance", "ACTIVE", None)
     assert "password" not in one
 
 

@@ -123,7 +123,7 @@ async def test_command_shows_what_is_kept(service: Service, dealer: ApiClient):
         ("notice", 90),
         ("served_call", 30),
     ]
-    assert shown[1]["oldestAt"] and shown[1]["sweptAt"] and shown[1]["sizeBytes"] > 0
+    assert shown[1]["oldestTime"] and shown[1]["sweptTime"] and shown[1]["sizeBytes"] > 0
     assert "for ever" in (await run("retention", env=env)).out
 
 
