@@ -146,24 +146,34 @@ class Machine:
     @asynccontextmanager
     async def ghost_standby(self) -> AsyncIterator[None]:
         """Every COMMIT waits for a standby that does not exist."""
-        async with connected(self.server.dsn) as connection:
+        async with connected(self.server.dsn) as connection, connected(self.server.dsn) as other:
             await connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'ghost'")
             await connection.execute("SELECT pg_reload_conf()")
             try:
+                await _commits_wait(other, connection)
                 yield
             finally:
                 await connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
                 await connection.execute("SELECT pg_reload_conf()")
 
 
+async def _commits_wait(connection: asyncpg.Connection, look: asyncpg.Connection) -> None:
+    """Returns once the checkpointer has heard of the setting: no COMMIT waits before that."""
+    heard = False
+    while not heard:
+        committing = asyncio.create_task(connection.execute("SELECT pg_logical_emit_message(true, '', '')"))
+        waits = asyncio.create_task(Watch(look).somebody_waits("SyncRep"))
+        await asyncio.wait([committing, waits], return_when=asyncio.FIRST_COMPLETED)
+        heard = waits.done()
+        waits.cancel()
+        if heard:
+            await look.execute("SELECT pg_cancel_backend($1)", connection.get_server_pid())
+        await committing
+
+
 async def order_in_commit(client: ApiClient, watch: Watch) -> tuple[dict, asyncio.Task[Reply]]:
-    """An order that waits for the standby; those before it came before the setting was heard of."""
-    while True:
-        call = order_call()
-        asking = asyncio.create_task(client.post("/esim/order", call))
-        waiting = asyncio.create_task(watch.somebody_waits("SyncRep"))
-        await asyncio.wait([asking, waiting], return_when=asyncio.FIRST_COMPLETED)
-        if waiting.done():
-            return call, asking
-        waiting.cancel()
-        assert (await asking).code == "000000"
+    """An order that waits for the standby."""
+    call = order_call()
+    asking = asyncio.create_task(client.post("/esim/order", call))
+    await watch.somebody_waits("SyncRep")
+    return call, asking
