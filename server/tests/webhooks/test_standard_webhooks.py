@@ -36,10 +36,10 @@ async def test_they_are_sent_where_the_dealer_wants_them(service: Service, deale
 
 
 async def test_after_a_reset_both_secrets_verify(service: Service, dealer: ApiClient, receiver: Receiver):
-    await dealer.post("/webhook/set", {"callbackUrl": receiver.url, "standardHeaders": True})
     master_keys = service.settings.master_keys
     secret = await credentials.reset_secret(service.database, master_keys, dealer.app_key, "test", clock.now)
     old, dealer.app_secret = dealer.app_secret, secret
+    await dealer.post("/webhook/set", {"callbackUrl": receiver.url, "standardHeaders": True})
     await dealer.post("/webhook/test")
     [request] = await receiver.received(1)
     assert len(request.headers["webhook-signature"].split(" ")) == 2

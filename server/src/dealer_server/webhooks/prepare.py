@@ -4,6 +4,7 @@ The content is frozen at the first attempt; every later attempt sends the same b
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
@@ -25,7 +26,18 @@ from esim_dealer.wire.snapshot import Snapshot
 log = structlog.get_logger()
 
 UNREADABLE = (CannotOpen, ValueError, LookupError)  # the order's rows are not what was written there
-_snapshots = msgspec.json.Decoder(Snapshot)
+_UNKNOWN = datetime.min.replace(tzinfo=UTC)
+
+
+class _Sent(Snapshot, frozen=True, kw_only=True, rename="camel"):
+    """A snapshot as some release sent it: older ones lack these fields, which no hint looks at."""
+
+    amount: str = ""
+    create_time: datetime = _UNKNOWN
+    update_time: datetime = _UNKNOWN
+
+
+_snapshots = msgspec.json.Decoder(_Sent)
 
 
 class Content(NamedTuple):
@@ -99,4 +111,5 @@ class Preparer:
     def _open_baseline(self, tenant_id: int, baseline: Baseline) -> Snapshot | None:
         if baseline.delivery_id is None or baseline.body is None:
             return None
-        return _snapshots.decode(bodies.unseal(self._data_keys, baseline.body, tenant_id, baseline.delivery_id))
+        sent = _snapshots.decode(bodies.unseal(self._data_keys, baseline.body, tenant_id, baseline.delivery_id))
+        return Snapshot(**msgspec.structs.asdict(sent))  # structs of two types are never equal
