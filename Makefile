@@ -9,7 +9,7 @@ CONTAINER ?= podman
 unexport PYTHONDONTWRITEBYTECODE
 
 # What the service needs to run, and what its tests and checks need besides.
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
+INSTALL := $(BIN)/python scripts/install.py
 LOCKS := requirements/runtime.lock requirements/build.lock
 PROJECTS := sdk/pyproject.toml server/pyproject.toml
 .venv: .venv/ready
@@ -18,19 +18,19 @@ PROJECTS := sdk/pyproject.toml server/pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || { rm -rf .venv; echo "python3 cannot make a virtual environment; on Debian: apt-get install python3-venv"; exit 1; }
 	@touch $@
 .venv/runtime: $(LOCKS) $(PROJECTS) | .venv/python
-	$(INSTALL) $(addprefix -r ,$(LOCKS))
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e sdk -e server
+	@$(INSTALL) --require-hashes $(addprefix -r ,$(LOCKS))
+	@$(INSTALL) --no-deps --no-build-isolation -e sdk -e server
 	@touch $@
 .venv/ready: requirements/test.lock .venv/runtime
-	$(INSTALL) -r requirements/test.lock
+	@$(INSTALL) --require-hashes -r requirements/test.lock
 	@touch $@
 
 dev: .venv/runtime
 	@$(BIN)/dealer-server dev $(if $(PORT),--port $(PORT))
 
-# Tests wait as well: one process more than cores, each with a PostgreSQL of its own.
+# Tests wait more than they compute: two processes a core, each with a PostgreSQL of its own.
 test: .venv
-	$(BIN)/python -m pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n $$((2 * $$(getconf _NPROCESSORS_ONLN))) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 check: format lint types imports test
 
@@ -99,6 +99,7 @@ lock: .venv
 	$(COMPILE) $(PROJECTS) -o requirements/runtime.lock
 	$(COMPILE) -c requirements/runtime.lock requirements/build.in -o requirements/build.lock
 	$(COMPILE) $(addprefix -c ,$(LOCKS)) --extra test --extra check --extra mcp $(PROJECTS) requirements/build.in -o requirements/test.lock
+	$(COMPILE) -c requirements/test.lock requirements/installer.in -o requirements/installer.lock
 
 clean:
 	rm -rf .venv dist
