@@ -15,7 +15,7 @@ PROJECTS := sdk/pyproject.toml server/pyproject.toml
 .venv: .venv/ready
 .venv/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "esim-dealer needs Python 3.11 or newer; set PYTHON=/path/to/python3"; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || { rm -rf .venv; echo "python3 cannot make a virtual environment; on Debian: apt-get install python3-venv"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv --without-pip .venv
 	@touch $@
 .venv/runtime: $(LOCKS) $(PROJECTS) | .venv/python
 	@$(INSTALL) --require-hashes $(addprefix -r ,$(LOCKS))

@@ -1,6 +1,9 @@
-"""`python scripts/install.py ARGUMENTS`: `pip install ARGUMENTS` into the environment whose python runs it, by uv, which
-takes a tenth of the time; by pip where uv is not to be had. uv is told what pip is set to: indexes, certificates."""
+"""`python scripts/install.py ARGUMENTS`: `pip install ARGUMENTS` into the environment whose python runs it.
 
+By uv, which takes a tenth of the time: the one on the PATH, else one that is fetched and removed. By pip where uv is not
+to be had. uv is told what pip is set to: indexes, certificates."""
+
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -9,10 +12,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 LOCK = Path(__file__).parents[1] / "requirements/installer.lock"
-PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
 # How uv names what is set for pip.
 NAMES = {
     "index-url": "UV_DEFAULT_INDEX",
@@ -22,11 +25,32 @@ NAMES = {
 }
 
 
+def output(*command: str) -> str | None:
+    """What it prints; None where it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout if done.returncode == 0 else None
+
+
+@cache
+def pip() -> tuple[str, ...]:
+    """The pip of the python that made this environment; else this environment's own, which is made where needed."""
+    base = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
+    python = str(base)
+    if importlib.util.find_spec("pip") is not None or output(python, "-m", "pip", "--version") is None:
+        own_pip()
+        python = sys.executable
+    return python, "-m", "pip", "--quiet", "--disable-pip-version-check"
+
+
+def own_pip() -> None:
+    if importlib.util.find_spec("pip") is None and output(sys.executable, "-m", "ensurepip") is None:
+        sys.exit("neither uv nor pip is there; on Debian: apt-get install python3-venv")
+
+
 def settings() -> dict[str, str]:
     """What pip is set to, as variables for uv."""
-    listed = subprocess.run((*PIP, "config", "list"), capture_output=True, text=True, check=False).stdout
     found = {}
-    for line in listed.splitlines():
+    for line in (output(*pip(), "config", "list") or "").splitlines():
         name, _, value = line.partition("=")
         uv_name = NAMES.get(name.rpartition(".")[2])
         if uv_name is not None:
@@ -36,17 +60,13 @@ def settings() -> dict[str, str]:
 
 @contextmanager
 def uv() -> Iterator[str | None]:
-    """The uv that is on the PATH, else one that is removed after use; None where it cannot be had."""
+    """None where it cannot be had."""
     if found := shutil.which("uv"):
         yield found
         return
     with tempfile.TemporaryDirectory() as folder:
-        got = subprocess.run(
-            (*PIP, "install", "--require-hashes", "--no-deps", "--target", folder, "-r", str(LOCK)),
-            stderr=subprocess.DEVNULL,
-            check=False,
-        )
-        yield str(Path(folder) / "bin/uv") if got.returncode == 0 else None
+        got = output(*pip(), "install", "--require-hashes", "--no-deps", "--target", folder, "-r", str(LOCK))
+        yield None if got is None else str(Path(folder, "bin/uv"))
 
 
 def main(arguments: list[str]) -> int:
@@ -57,10 +77,14 @@ def main(arguments: list[str]) -> int:
     with uv() as found:
         if found is not None:
             command = (found, "pip", "install", "--quiet", "--python", sys.executable, *arguments)
-            if subprocess.run(command, env=settings() | os.environ, check=False).returncode == 0:
+            environment = (settings() if shutil.which("uv") is None else {}) | os.environ
+            if subprocess.run(command, env=environment, check=False).returncode == 0:
                 print(f"by uv in {time.monotonic() - begun:.1f} s")
                 return 0
-    status = subprocess.run((*PIP, "install", *arguments), check=False).returncode
+    own_pip()
+    status = subprocess.run(
+        (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", *arguments), check=False
+    ).returncode
     if status == 0:
         print(f"by pip in {time.monotonic() - begun:.1f} s")
     return status
