@@ -1,7 +1,7 @@
 """`python scripts/install.py ARGUMENTS`: `pip install ARGUMENTS` into the environment whose python runs it.
 
-By uv, which takes a tenth of the time: the one on the PATH, else one that is fetched and removed. By pip where uv is not
-to be had. uv is told what pip is set to: indexes, certificates."""
+By uv, which takes a tenth of the time: the one on the PATH, else one that is fetched and removed. By pip where uv is
+not to be had. uv is told what pip is set to: indexes, certificates."""
 
 import importlib.util
 import os

@@ -1,6 +1,7 @@
 """`dealer-server`: the commands of cli/, joined."""
 
 from importlib.metadata import version
+from typing import Literal
 
 from cyclopts import App
 
@@ -58,6 +59,16 @@ for group in (
     ),
 ):
     app.command(group.app)
+
+
+@app.command
+async def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
+    """Print a script that completes commands in your shell, as in eval "$(dealer-server completion bash)".
+
+    Args:
+        shell: Which shell reads it.
+    """
+    print(app.generate_completion(shell=shell), end="")
 
 
 def main() -> None:

@@ -475,6 +475,14 @@ async def test_wrong_usage_exits_with_two_and_errors_are_json_for_programs(env: 
     assert 'Did you mean "list"?' in json.loads(unknown.err)["error"]["message"] and unknown.status == 2
 
 
+async def test_a_shell_completes_commands_and_their_options(env: dict[str, str]):
+    done = await run("completion", "bash", env=env)
+    typed = "COMP_WORDS=(dealer-server price-list ''); COMP_CWORD=2; _dealer_server; echo ${COMPREPLY[@]}"
+    bash = await asyncio.create_subprocess_exec("bash", "-c", done.out + typed, stdout=asyncio.subprocess.PIPE)
+    offered, _ = await bash.communicate()
+    assert {"create", "set", "list"} <= set(offered.decode().split())
+
+
 async def test_tables_are_as_wide_as_what_stands_in_them(env: dict[str, str]):
     name = "a name as long as a line of a narrow terminal, which nobody wants to see cut"
     await ok("tenant", "create", "--name", name, "--json", env=env)
