@@ -164,16 +164,20 @@ def raise_open_files_limit() -> None:
 
 @contextmanager
 def rare_garbage_collection() -> Iterator[None]:
-    """Collects rarely: what exists by now stays, requests leave no cycles, and the default costs a tenth of speed."""
-    gc.collect()
-    gc.freeze()
+    """Collects rarely: what exists by now stays, requests leave no cycles, and the default costs a tenth of speed. A
+    process that froze what it holds before keeps it so."""
+    freezes = gc.get_freeze_count() == 0
+    if freezes:
+        gc.collect()
+        gc.freeze()
     thresholds = gc.get_threshold()
     gc.set_threshold(50_000, 20, 100)
     try:
         yield
     finally:
         gc.set_threshold(*thresholds)
-        gc.unfreeze()
+        if freezes:
+            gc.unfreeze()
 
 
 def deadlines(settings: Settings) -> listener.Deadlines:
