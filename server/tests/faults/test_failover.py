@@ -30,6 +30,7 @@ async def test_a_frozen_leader_is_left_for_the_promoted_one_and_nothing_is_lost(
             running("work", env=env) as work,
         ):
             address, buyers, processes = await serve.ready(), workload.buyers, (serve, work)
+            await work.ready()  # one that is still starting loses nothing: it waits for a leader
             async with buyers.buying(address):
                 await buyers.next_acknowledged()
                 with machine.frozen():
