@@ -323,6 +323,7 @@ class Settings(BaseSettings):
 SECRETS = {
     "DATABASE_URL": "DATABASE_URL",
     "DEALER_DATABASE_URL": "DATABASE_URL",
+    "DEALER_READ_DATABASE_URL": "read_database_url",
     "DEALER_SEALING_KEYS": "sealing_keys",
     "DEALER_SMTP_PASSWORD": "smtp_password",
     "DEALER_VALKEY_URL": "valkey_url",

@@ -418,6 +418,7 @@ async def test_a_setting_that_is_missing_or_malformed_is_named_and_no_secret_is_
         ({"DATABASE_URL": None, "DATABASE_URL_FILE": "/proc"}, "DATABASE_URL_FILE: Is a directory",
          [("migrate",), serve]),
         ({"DEALER_VALKEY_URL_FILE": sys.executable}, "DEALER_VALKEY_URL_FILE: a text file", [serve]),
+        ({"DEALER_READ_DATABASE_URL_FILE": sys.executable}, "DEALER_READ_DATABASE_URL_FILE: a text file", [serve]),
         ({"DEALER_ENVIRONMENT": "staging"}, "DEALER_ENVIRONMENT: ", [serve]),
         ({"DEALER_PORT": "http"}, "DEALER_PORT: ", [serve[:1]]),
         ({"DEALER_HOST": "192.0.2.1"}, "cannot listen on 192.0.2.1", [serve]),
@@ -438,7 +439,11 @@ async def test_a_setting_that_is_missing_or_malformed_is_named_and_no_secret_is_
 
 
 async def test_secrets_are_read_from_files(database_url: str, service: Service, tmp_path: Path):
-    texts = {"DATABASE_URL": database_url, "DEALER_SEALING_KEYS": SEALING_KEYS}
+    texts = {
+        "DATABASE_URL": database_url,
+        "DEALER_READ_DATABASE_URL": database_url,
+        "DEALER_SEALING_KEYS": SEALING_KEYS,
+    }
     for name, text in texts.items():
         (tmp_path / name).write_text(f"{text}\n")
     files = {f"{name}_FILE": str(tmp_path / name) for name in texts}

@@ -134,13 +134,14 @@ def _message(error: Exception) -> str:
     import asyncpg
 
     from dealer_server.db.errors import DatabaseLost
+    from dealer_server.db.pooler import UnfitPooler
     from dealer_server.db.sealing import CannotOpen
     from dealer_server.dev.embedded import EmbeddedError
     from dealer_server.operations.errors import OperatorError
     from dealer_server.store.schema import NewerSchema, OlderSchema, TablesInUse
 
     ours = (SettingsError, CannotStart, OperatorError, EmbeddedError, CycloptsError)
-    if isinstance(error, (*ours, NewerSchema, OlderSchema, TablesInUse)):
+    if isinstance(error, (*ours, NewerSchema, OlderSchema, TablesInUse, UnfitPooler)):
         return str(error)
     if isinstance(error, CannotOpen):
         return f"DEALER_SEALING_KEYS does not open this database's secrets: {error}"

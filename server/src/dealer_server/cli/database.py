@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 async def migrate() -> None:
     """Bring the database's schema up to this version."""
-    from dealer_server.db.connection import connect
+    from dealer_server.db.connection import connect, require_fit_pooler
     from dealer_server.store import schema
 
-    connection = await connect(settings.database_url())
+    url = settings.database_url()
+    await require_fit_pooler(url)
+    connection = await connect(url)
     try:
         for migration in await schema.migrate(connection):
             print(f"applied {migration.number:04d} {migration.name}")

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import asyncpg
 
+from dealer_server.db import pooler
 from dealer_server.db.errors import SHUT, UNREACHABLE
 
 CONNECT_SECONDS = 2.0  # for each host
@@ -70,9 +71,16 @@ def hosts_of(dsn: str) -> list[Host]:
 
 
 async def open_connection(dsn: str, **options: Any) -> asyncpg.Connection:
-    """As asyncpg.connect, but to the host that leads where the DSN names several."""
+    """As asyncpg.connect, but to the host that leads where the DSN names several, and also through a pooler."""
     cluster = cluster_of(dsn)
-    return await (asyncpg.connect(dsn, **options) if cluster is None else cluster.connect(**options))
+    if cluster is not None:
+        return await cluster.connect(**options)
+    try:
+        return await asyncpg.connect(dsn, **options)
+    except asyncpg.ProtocolViolationError as error:
+        if not pooler.is_refusal(error):
+            raise
+        return await pooler.open_pooled(dsn, **options)
 
 
 class Cluster:
