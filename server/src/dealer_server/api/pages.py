@@ -62,7 +62,18 @@ def pages(
     return served
 
 
-def with_console(pages: Starlette, console: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+def with_docs(pages: Starlette, docs: Starlette, is_docs: Callable[[bytes], bool]) -> Callable[..., Awaitable[None]]:
+    """The documentation at the paths that are its own, the pages elsewhere."""
+
+    async def served(scope: Any, receive: Any, send: Any) -> None:
+        await (docs if is_docs(scope["raw_path"]) else pages)(scope, receive, send)
+
+    return served
+
+
+def with_console(
+    pages: Callable[..., Awaitable[None]], console: Callable[..., Awaitable[None]]
+) -> Callable[..., Awaitable[None]]:
     """The console below /console, the pages elsewhere. A browser at / is redirected to the console."""
 
     async def served(scope: Any, receive: Any, send: Any) -> None:

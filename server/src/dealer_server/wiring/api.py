@@ -2,12 +2,11 @@
 
 import functools
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple
 
 import msgspec
-from starlette.applications import Starlette
 
 from dealer_server.api import routes
 from dealer_server.api.admission import LocalAdmission, SharedAdmission
@@ -20,7 +19,7 @@ from dealer_server.api.latency import LatencyRecorder
 from dealer_server.api.openapi import generator
 from dealer_server.api.own_dialect import OwnDialect
 from dealer_server.api.pages import pages as unsigned_pages
-from dealer_server.api.pages import with_console
+from dealer_server.api.pages import with_console, with_docs
 from dealer_server.api.refused_calls import CallLog
 from dealer_server.api.routes import Route
 from dealer_server.api.rt import routes as rt_routes
@@ -30,6 +29,7 @@ from dealer_server.console.app import ConsoleApp
 from dealer_server.db.database import Database
 from dealer_server.db.reads import Reads
 from dealer_server.db.session import Session
+from dealer_server.docs_site.app import DocsApp, is_docs
 from dealer_server.fulfillment import lifecycle_tracker
 from dealer_server.operations.orders.id_allocator import IdAllocator
 from dealer_server.operations.orders.place import OrderBatcher
@@ -184,7 +184,7 @@ async def _session(stack: AsyncExitStack, database: Database, **options: str) ->
     return session
 
 
-def _pages(shared: SharedParts, served: tuple[Route[Any, Any], ...]) -> Starlette:
+def _pages(shared: SharedParts, served: tuple[Route[Any, Any], ...]) -> Callable[..., Awaitable[None]]:
     @functools.cache
     def document() -> bytes:  # made for the first reader: it takes a tenth of a second
         return msgspec.json.encode(generator.document(served, base_url=shared.settings.base_url, version=VERSION))
@@ -197,4 +197,5 @@ def _pages(shared: SharedParts, served: tuple[Route[Any, Any], ...]) -> Starlett
         lambda: shared.cache.catalogue,
         shared.links,
     )
-    return unsigned_pages(document, code_of, drawing.svg, drawing.png, shared.health.not_ready, install_page)
+    pages = unsigned_pages(document, code_of, drawing.svg, drawing.png, shared.health.not_ready, install_page)
+    return with_docs(pages, DocsApp(lambda: msgspec.json.decode(document()), shared.settings), is_docs)

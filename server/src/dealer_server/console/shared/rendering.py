@@ -73,7 +73,7 @@ def assets() -> Mapping[str, Asset]:
     """Every file below static/ by its path there."""
     folder = HERE / "static"
     files = sorted(file for file in folder.rglob("*") if file.is_file())
-    found = {file.relative_to(folder).as_posix(): _asset(file) for file in files}
+    found = {file.relative_to(folder).as_posix(): read_asset(file) for file in files}
     return {path: _linked(asset, found) if path == SHEET else asset for path, asset in found.items()}
 
 
@@ -82,7 +82,7 @@ def _linked(sheet: Asset, found: Mapping[str, Asset]) -> Asset:
     body = sheet.body
     for path, asset in found.items():
         if path.endswith(".woff2"):
-            body = body.replace(f'"{path}"'.encode(), f'"{_hashed(path, asset.body)}"'.encode())
+            body = body.replace(f'"{path}"'.encode(), f'"{hashed(path, asset.body)}"'.encode())
     return sheet._replace(body=body)
 
 
@@ -90,7 +90,7 @@ def _linked(sheet: Asset, found: Mapping[str, Asset]) -> Asset:
 def names() -> Mapping[str, str]:
     """The name of every file below static/ with a hash of what is in it, such as console.0123456789ab.css: browsers
     keep it for ever."""
-    return {path: _hashed(path, asset.body) for path, asset in assets().items()}
+    return {path: hashed(path, asset.body) for path, asset in assets().items()}
 
 
 @functools.cache
@@ -103,12 +103,12 @@ def address(path: str) -> str:
     return f"{STATIC}{names()[path]}"
 
 
-def _hashed(path: str, body: bytes) -> str:
+def hashed(path: str, body: bytes) -> str:
     stem, point, suffix = path.rpartition(".")
     return f"{stem}.{hashlib.sha256(body).hexdigest()[:12]}{point}{suffix}"
 
 
-def _asset(file: Path) -> Asset:
+def read_asset(file: Path) -> Asset:
     body, kind = file.read_bytes(), mimetypes.guess_type(file.name)[0] or "application/octet-stream"
     if file.suffix == ".woff2":
         return Asset(body, False, "font/woff2")
