@@ -61,6 +61,7 @@ deploy/patroni/.venv/ready: deploy/patroni/requirements.lock
 	deploy/patroni/.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
+# docs/reference.md, and the documentation as static files in site/: what the service has at /docs.
 docs: .venv
 	$(BIN)/python -m docs
 
