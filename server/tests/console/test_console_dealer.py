@@ -240,7 +240,7 @@ async def test_one_esim_is_refunded_and_the_rest_of_the_order(service: Service, 
     assert "1.80 USD" in text and EVIL not in text
     await until(finance, f"/console/profiles/{first}", "REFUNDED")
     await finance.post(f"{path}/refund", {"reason": "the rest"})
-    await until(finance, path, 'state-done" title="REFUNDED">Refunded')
+    await until(finance, path, 'title="orderStatus REFUNDED, deliveryStatus DELIVERED">Refunded')
     assert (await dealer.post("/account/balance")).data["balance"] == "1000.00"
     assert await acts(service, dealer.tenant_id) == ["order.refund", "order.refund"]
     assert await service.audit() == []

@@ -5,6 +5,7 @@ The raw word stays in CSV files, in the API log and in the hint of each badge.
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 _OTHERWISE = {
     "GIVEN_UP": "Given up",
@@ -33,7 +34,7 @@ _LABELS = {"ipAllow": "IP allowlist", "editsIpAllow": "The dealer may edit its I
            "qps": "Calls a second", "frozen": "Wallet frozen", "fupSpeed": "Speed after the limit"}  # fmt: skip
 _TONES = {
     "busy": "PENDING PROCESSING DELIVERING IN_FLIGHT QUEUED REFUNDING PARTIALLY_DELIVERED PARTIAL_DELIVERED WAITING"
-    " RUNNING DUE CREATED REQUESTED ASKED CALLING RELEASED FULFILLING ACTIVATING PARTIAL",
+    " RUNNING DUE CREATED REQUESTED ASKED CALLING RELEASED PAID FULFILLING ACTIVATING PARTIAL",
     "warning": "PAUSED SUSPENDED FROZEN PARKED UNKNOWN REVIEW DEGRADED PROBING LOW OVERDUE RETRY RETRYING IN_REVIEW"
     " DISABLED",
     "bad": "FAILED FAILING REJECTED GIVEN_UP DEAD DOWN REFUSED ERROR EXHAUSTED BROKEN",
@@ -62,6 +63,30 @@ def tone(word: object) -> str:
     """How a state is drawn: bad and warning in a colour, for they need attention; busy, good and done (nothing more
     happens, such as REFUNDED) without one."""
     return _TONE.get(str(word).upper().replace(" ", "_").replace("-", "_"), "good")
+
+
+class OrderState(NamedTuple):
+    """An order's state in one word or two. `raw`: its words of the contract."""
+
+    text: str
+    tone: str
+    raw: str
+
+
+def order_state(order_status: str, delivery_status: str) -> OrderState:
+    """Of orderStatus and deliveryStatus the one that says more."""
+    raw = f"orderStatus {order_status}, deliveryStatus {delivery_status}"
+    match order_status, delivery_status:
+        case "REFUNDED", "FAILED":
+            return OrderState("Failed, refunded", tone("REFUNDED"), raw)
+        case ("REFUNDED" | "REFUNDING") as word, _:
+            return OrderState(text(word), tone(word), raw)
+        case "COMPLETED", "PARTIAL":
+            return OrderState(text("PARTIAL"), tone("COMPLETED"), raw)
+        case _, "FAILED" | "DELIVERED" | "PARTIAL":
+            return OrderState(text(delivery_status), tone(delivery_status), raw)
+        case _:
+            return OrderState(text(order_status), tone(order_status), raw)
 
 
 def choices(label: str, values: Sequence[str]) -> list[tuple[str, str]]:
