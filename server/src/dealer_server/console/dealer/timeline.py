@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from dealer_server.console.shared import words
 from dealer_server.console.shared.timeline import Event, amount_text, in_order, profile_events, runs, some_text
 from dealer_server.db.connection import Connection
 from dealer_server.rules.incidents.delay import refused_text
@@ -128,7 +129,7 @@ def _deliveries(history: History) -> Iterator[Event]:
             symbol="webhook",
             title=f"Webhook {delivery.event_type}",
             state=delivery.state,
-            text=some_text(list(delivery.hints or ())),
+            text=some_text([words.text(hint) for hint in delivery.hints or ()]),
             facts=[] if attempts else [("attempts", str(delivery.attempt_count))],
             attempts=runs([attempt._replace(answer_head=None) for attempt in attempts]),
             delivery_id=delivery.delivery_id,

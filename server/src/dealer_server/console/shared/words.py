@@ -4,8 +4,10 @@ The raw word stays in CSV files, in the API log and in the hint of each badge.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+
+from esim_dealer.wire.vocabulary import ChangeHint
 
 _OTHERWISE = {
     "GIVEN_UP": "Given up",
@@ -29,6 +31,27 @@ _OTHERWISE = {
     "CALLING": "Being asked",
     "UNKNOWN": "Asked again",
 }
+HINTS: Mapping[ChangeHint, str] = {
+    "ICCID_READY": "ICCID ready",
+    "QR_CODE_READY": "QR code ready",
+    "ACTIVATION_CODE_READY": "Activation code ready",
+    "DELIVERY_STATUS_CHANGED": "Delivery status changed",
+    "ORDER_STATUS_CHANGED": "Order status changed",
+    "ITEM_STATUS_CHANGED": "Item status changed",
+    "PROFILE_LIFECYCLE_CHANGED": "eSIM lifecycle changed",
+    "ESIM_STATUS_CHANGED": "Status on the device changed",
+    "SMDP_STATUS_CHANGED": "SM-DP+ status changed",
+    "PLAN_USE_STARTED": "Plan started",
+    "PLAN_USE_ENDED": "Plan ended",
+    "USAGE_UPDATED": "Usage updated",
+    "PROFILE_CANCELLED": "eSIM cancelled",
+    "REFUND_AMOUNT_UPDATED": "Refunded amount updated",
+    "ORDER_PAID": "Order paid",
+    "REFUND_COMPLETED": "Refund completed",
+    "ORDER_SNAPSHOT_SYNC": "Current state sent",
+}
+"""What a webhook says has changed."""
+_SAID = _OTHERWISE | HINTS
 _LABELS = {"ipAllow": "IP allowlist", "editsIpAllow": "The dealer may edit its IP allowlist",
            "managesKeys": "The dealer may manage its AppKeys", "markupBasisPoints": "Markup, hundredths of a percent",
            "qps": "Calls a second", "frozen": "Wallet frozen", "fupSpeed": "Speed after the limit"}  # fmt: skip
@@ -47,8 +70,8 @@ _TONE = {word: tone for tone, words in _TONES.items() for word in words.split()}
 def text(word: object) -> str:
     """OFF_SALE as "Off sale". What is no word of the contract stays as it is."""
     raw = str(word)
-    if raw in _OTHERWISE:
-        return _OTHERWISE[raw]
+    if raw in _SAID:
+        return _SAID[raw]
     return raw.replace("_", " ").capitalize() if _is_word(raw) else raw
 
 
