@@ -119,7 +119,7 @@ PAGES: tuple[Seen, ...] = (
     *_of("reader", "/console", "/console/topups", "/console/dealers/{tenant_id}", "/console/orders/{order_no}"),
     *_of("dealer", "/console", "/console/orders", "/console/orders/{order_no}", "/console/orders/{order_no}/print"),
     *_of("dealer", "/console/profiles", "/console/profiles/{profile_id}", "/console/wallet", "/console/wallet/topups"),
-    *_of("dealer", "/console/orders/{recharge_no}"),
+    *_of("dealer", "/console/orders/{recharge_no}", "/console/refunds"),
     *_of("dealer", "/console/webhooks", "/console/webhooks/{delivery_id}", "/console/credentials"),
     *_of("dealer", "/console/credentials/{app_key}/secret", "/console/api-log", "/console/api-log/{number}"),
     *_of("dealer", "/console/account", "/console/account/totp", "/console/users", "/console/brand", "/console/notices"),

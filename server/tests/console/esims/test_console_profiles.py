@@ -291,7 +291,9 @@ async def test_a_dealers_people_see_their_own_profiles_alone_and_no_operators_pa
     for role in ("admin", "developer", "finance"):
         async with signed_in(service, role, dealer.tenant_id) as one:
             assert await listed(one, "") == [ours["profileId"]]
-            assert await listed(one, f"dealer={stranger.tenant_id}&iccid={theirs['iccid']}") == [ours["profileId"]]
+            assert await listed(one, f"dealer={stranger.tenant_id}") == [ours["profileId"]]
+            assert await listed(one, f"dealer={stranger.tenant_id}&iccid={theirs['iccid']}") == []
+            assert await listed(one, f"iccid={ours['iccid']}") == [ours["profileId"]]
             assert (await one.get(f"/console/profiles/{theirs['profileId']}")).status_code == 404
             assert (await one.get("/console/regions")).status_code == 404
             for profile in (ours, theirs):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.db.connection import Connection
 from dealer_server.store.console import orders, packages, profiles, queues, user, webhooks
 from dealer_server.store.console.orders import OrderFilter
@@ -15,6 +16,7 @@ from dealer_server.store.console.profiles import ProfileFilter
 from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.console.operator_pages import failed_for_good
+from support.money.refunds import bought
 from support.webhook_fixture import listening
 
 LISTS = {
@@ -34,7 +36,8 @@ LISTS = {
     "/console/dealers": {"name": "", "balance": "", "available": "", "orders": "", "profiles": ""},
 }
 """By path the columns that it can be ordered by, and how it is without being asked."""
-HEAD = re.compile(r'<th(?: class="number")?(?: aria-sort="(\w+)")?><a class="sort" href="([^"]*)">').findall
+OF_DEALERS = ("/console/orders", "/console/profiles")
+HEAD = re.compile(r'<th(?: class="[^"]*")?(?: aria-sort="(\w+)")?><a class="sort" href="([^"]*)">').findall
 
 
 @pytest.fixture(scope="module")
@@ -58,11 +61,25 @@ async def _fill(service: Service, dealer: ApiClient) -> None:
             await admin.post("/console/price-lists", {"name": name, "basis": "PRICE", "markup": markup})
 
 
+@pytest.fixture
+async def theirs(service: Service, seller: ApiClient) -> AsyncIterator[Browser]:
+    """A user of this dealer."""
+    async with signed_in(service, "admin", seller.tenant_id) as browser:
+        yield browser
+
+
 @pytest.mark.parametrize("path", LISTS)
-async def test_the_heads_of_a_list_order_it_and_say_so(
-    service: Service, seller: ApiClient, admin: Browser, path: str
-) -> None:
-    html = (await admin.get(path)).text
+async def test_the_heads_of_a_list_order_it_and_say_so(seller: ApiClient, admin: Browser, path: str) -> None:
+    await heads_order(admin, path)
+
+
+@pytest.mark.parametrize("path", OF_DEALERS)
+async def test_the_heads_of_a_dealers_lists_do_the_same(theirs: Browser, path: str) -> None:
+    await heads_order(theirs, path)
+
+
+async def heads_order(browser: Browser, path: str) -> None:
+    html = (await browser.get(path)).text
     found = HEAD(html)
     if not found:
         assert path == "/console/suppliers" and "No supplier is connected yet" in html
@@ -70,7 +87,7 @@ async def test_the_heads_of_a_list_order_it_and_say_so(
     assert [sort for sort, _ in found] == list(LISTS[path].values())
     for column, (_, href) in zip(LISTS[path], found, strict=True):
         for _ in range(2):
-            page = await admin.get(unescape(href))
+            page = await browser.get(unescape(href))
             assert page.status_code == 200, href
             now = HEAD(page.text)
             at = list(LISTS[path]).index(column)
@@ -82,12 +99,48 @@ async def test_the_heads_of_a_list_order_it_and_say_so(
             href = now[at][1]
 
 
-async def test_filters_and_saved_views_keep_the_order(seller: ApiClient, admin: Browser) -> None:
-    page = (await admin.get("/console/orders?status=DELIVERED&sort=created")).text
-    assert '<input type="hidden" name="sort" value="created">' in page
-    assert 'name="query" value="sort=created&amp;status=DELIVERED"' in page
-    numbers = re.findall(r'<tr data-href="/console/orders/(\w+)"', page)
-    assert len(numbers) > 1 and numbers == sorted(numbers)
+@pytest.mark.parametrize("path", OF_DEALERS)
+async def test_filters_and_saved_views_keep_the_order(
+    seller: ApiClient, admin: Browser, theirs: Browser, path: str
+) -> None:
+    for browser in (admin, theirs):
+        page = (await browser.get(f"{path}?from=2020-01-01&sort=created")).text
+        assert '<input type="hidden" name="sort" value="created">' in page
+        assert 'name="query" value="from=2020-01-01&amp;sort=created"' in page
+        numbers = re.findall(rf'<tr data-href="{path}/(\w+)"', page)
+        assert len(numbers) > 1 and numbers == sorted(numbers)
+        form = {"path": path, "query": "from=2020-01-01&sort=created", "name": "Oldest"}
+        saved = await browser.post("/console/views", form)
+        assert saved.headers["location"] == f"{path}?from=2020-01-01&sort=created"
+        view = (await browser.get(saved.headers["location"])).text
+        assert re.findall(rf'<tr data-href="{path}/(\w+)"', view) == numbers
+
+
+@pytest.mark.parametrize("path", OF_DEALERS)
+async def test_a_dealers_pages_continue_in_the_order_of_its_list(service: Service, path: str) -> None:
+    """Each row once, from the oldest to the newest, and back to the first page."""
+    async with (
+        service.client(await service.tenant(balance="1000", qps=0)) as dealer,
+        signed_in(service, "admin", dealer.tenant_id) as browser,
+    ):
+        await bought(dealer, quantity=PAGE_SIZE)
+        for _ in range(PAGE_SIZE + 5 if path == "/console/orders" else 5):
+            await dealer.order()
+        found: dict[str, list[list[str]]] = {"": [], "&sort=created": []}
+        for sort, pages in found.items():
+            href = f"{path}?from=2020-01-01{sort}"
+            while href:
+                html = (await browser.get(href)).text
+                pages.append(re.findall(rf'<tr data-href="{path}/(\w+)"', html))
+                following = re.search(r'rel="next" href="([^"]+)"', html)
+                href = unescape(following[1]) if following else ""
+            assert len(pages) == 2
+            back = re.search(r'rel="prev" href="([^"]+)"', html)
+            assert back
+            first = (await browser.get(unescape(back[1]))).text
+            assert re.findall(rf'<tr data-href="{path}/(\w+)"', first) == pages[0]
+        newest, oldest = ([one for page in pages for one in page] for pages in found.values())
+        assert oldest == sorted(oldest) == newest[::-1] and len(set(oldest)) == len(oldest) > PAGE_SIZE
 
 
 Read = Callable[[Connection, Any, int], Awaitable[tuple[Sequence[Any], Any]]]

@@ -9,9 +9,10 @@ from dealer_server.console.shared.incidents import receiver_health
 from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.permissions import DEALERS
 from dealer_server.console.shared.request_context import Html, Redirect, RequestContext
-from dealer_server.store.console import api_log, dealer
+from dealer_server.store.console import api_log, dealer, orders
 from dealer_server.store.console.api_log import Step as DoneStep
-from dealer_server.store.console.dealer import Span, Wallet
+from dealer_server.store.console.dealer import Wallet
+from dealer_server.store.console.orders import OrderFilter
 from dealer_server.store.webhooks import endpoints
 from dealer_server.store.webhooks.endpoints import Endpoint
 
@@ -39,7 +40,7 @@ async def home(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         wallet = await dealer.wallet(connection, context.tenant_id)
         done = await api_log.steps(connection, context.tenant_id)
-        newest = await dealer.list_orders(connection, context.tenant_id, Span(0, 2**53), None, ORDERS)
+        newest = await orders.list_orders(connection, OrderFilter(context.tenant_id), None, ORDERS)
         endpoint = await endpoints.find(connection, context.tenant_id)
         failed = await dealer.failed_deliveries(connection, context.tenant_id, FAILED)
         incidents = await findings.incidents(connection, context, wallet)

@@ -1,14 +1,14 @@
 """A dealer's orders: the list, one order with its eSIMs, and refunds."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
 from dealer_server.console.dealer import order_summary, search, timeline
-from dealer_server.console.find import tabs
+from dealer_server.console.find import orders as find_orders
+from dealer_server.console.find.orders import ORDERS
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, download, page
-from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import DEALER_DEVELOPERS, DEALER_FINANCE, DEALERS, permissions
 from dealer_server.console.shared.recharges import recharged_by
 from dealer_server.console.shared.refunds import refund_by_form
@@ -21,16 +21,12 @@ from dealer_server.rules.refunds.refund import Reason
 from dealer_server.store.console import dealer
 from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console import suppliers as console_suppliers
-from dealer_server.store.console.dealer import OrderRow, Span
 from dealer_server.store.orders import order as store_order
 from esim_dealer.wire import snapshot as wire
 
-STATUSES = ("PAID", "FULFILLING", "COMPLETED", "REFUNDING", "REFUNDED", "PENDING", "PARTIAL", "DELIVERED", "FAILED")
 PROFILES = 50
 PRINTED = 20
 RECENT = timedelta(minutes=10)
-ORDERS = "/console/orders"
-ROWS_PER_CHUNK = 1_000
 COLUMNS = ("orderNo", "createTime", "transactionId", "currency", "amount", "refundAmount", "payStatus",
            "deliveryStatus", "orderStatus", "orderType", "remark")  # fmt: skip
 
@@ -57,59 +53,14 @@ class ItemView(NamedTuple):
 
 @page(ORDERS, DEALERS, "dealer/orders.html", MenuEntry("Orders", "shopping-cart", 20), listing=True)
 async def orders(context: RequestContext) -> Answer:
-    if text := params.text(context.query, "q"):
-        match = await search.redirect_to_match(context, text)
-        return match or Redirect(params.address("/console/search", {"q": text}))
-    status = params.one_of(context.query, "status", STATUSES)
-    async with context.parts.database.connection() as connection:
-        page_of_orders = await dealer.list_orders(connection, context.tenant_id, span_of(context), status, PAGE_SIZE)
-    return Html(
-        orders=page_of_orders.rows,
-        pages=params.pager(context, ORDERS, page_of_orders.next),
-        statuses=STATUSES,
-        tabs=await tabs.of(
-            context, ORDERS, [*tabs.days(context), ("Failed", {"status": "FAILED"}), ("Waiting", {"status": "PENDING"})]
-        ),
-        export=params.address(f"{ORDERS}.csv", params.filters(context)),
-    )
+    if found := await search.sought(context):
+        return found
+    return await find_orders.page(context, find_orders.filters(context.query, context.tenant_id))
 
 
 @download(f"{ORDERS}.csv", DEALERS, listing=True)
 async def export(context: RequestContext) -> Download:
-    """All orders of the list, some rows at a time; who takes it is in the audit log."""
-    await params.record_export(context, "orders.export", context.tenant_id, ("status", "from", "to"))
-    return Download(f"orders-{context.now:%Y%m%d-%H%M%S}.csv", "text/csv; charset=utf-8", _csv(context))
-
-
-async def _csv(context: RequestContext) -> AsyncIterator[bytes]:
-    yield params.csv_lines([COLUMNS])
-    status, span = params.one_of(context.query, "status", STATUSES), span_of(context)
-    following: int | None = span.end
-    while following is not None:
-        async with context.parts.database.connection() as connection:
-            found = await dealer.list_orders(
-                connection, context.tenant_id, span.until(following), status, ROWS_PER_CHUNK
-            )
-            remarks = await dealer.remarks(connection, context.tenant_id, [row.order_id for row in found.rows])
-        if found.rows:
-            yield params.csv_lines([_cells(row, remarks.get(row.order_id, "")) for row in found.rows])
-        following = found.next
-
-
-def _cells(row: OrderRow, remark: str) -> Sequence[str]:
-    return (
-        identity.order_no(row.order_id),
-        f"{identity.created_at(row.order_id):%Y-%m-%dT%H:%M:%SZ}",
-        row.transaction_id,
-        *(row.currency, money.text(row.amount, row.currency), money.text(row.refund_amount, row.currency)),
-        *(row.pay_status, row.delivery_status, row.order_status, "TOPUP" if row.recharge else "BASE", remark),
-    )
-
-
-def span_of(context: RequestContext) -> Span:
-    """The ids between the days of the filter, before those of the previous page."""
-    start, end = params.day(context.query, "from"), params.day(context.query, "to", after=True)
-    return Span(*identity.ids_between(start, end)).until(params.number(context.query, "before"))
+    return await find_orders.export(context, find_orders.filters(context.query, context.tenant_id), COLUMNS)
 
 
 @page("/console/orders/{order_no}", DEALERS, "dealer/order.html")

@@ -1,21 +1,20 @@
 """A dealer's eSIMs: the list, one profile with its QR code, usage and SMS, cancelling and suspending it."""
 
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import get_args
+from collections.abc import AsyncIterator, Mapping
 
 from dealer_server.audit_context import Actor
 from dealer_server.console.dealer import recharges, search
-from dealer_server.console.dealer.orders import ProfileView, load, profile_views, span_of
+from dealer_server.console.dealer.orders import ProfileView, load, profile_views
+from dealer_server.console.find import profiles as find_profiles
 from dealer_server.console.find import tabs
+from dealer_server.console.find.profiles import PLANS, PROFILES
 from dealer_server.console.shared import params
 from dealer_server.console.shared.calls import call
 from dealer_server.console.shared.page import MenuEntry, action, download, page
-from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import DEALER_DEVELOPERS, DEALER_FINANCE, DEALERS
 from dealer_server.console.shared.recharges import plans_of
 from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
-from dealer_server.db.connection import Connection
 from dealer_server.operations.profiles.mail_install_page import mail_install_page
 from dealer_server.operations.profiles.query_usage import query_usage
 from dealer_server.operations.profiles.read_sms import read_sms
@@ -24,14 +23,11 @@ from dealer_server.rules.install.languages import LANGUAGES, Language
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import STOCK, Order
 from dealer_server.store.console import dealer
-from dealer_server.store.console.dealer import ProfileRow, Span
+from dealer_server.store.console.profiles import ProfileFilter
 from dealer_server.store.notices import buyer_mails
 from dealer_server.store.orders import listing
 from esim_dealer.wire import calls
-from esim_dealer.wire.vocabulary import LifecycleStatus, PlanUseStatus
 
-LIFECYCLE = get_args(LifecycleStatus)
-PLAN_USE = get_args(PlanUseStatus)
 LATEST_SMS = 10
 LATEST_MAILS = 5
 LANGUAGE_NAMES: Mapping[Language, str] = {
@@ -43,76 +39,32 @@ LANGUAGE_NAMES: Mapping[Language, str] = {
     "ja": "日本語",
 }
 assert tuple(LANGUAGE_NAMES) == LANGUAGES, "every language of the install page has a name"
-ROWS_PER_CHUNK = 1_000
-COLUMNS = ("profileId", "ICCID", "orderNo", "createTime", "packageCode", "lifecycleStatus", "planUseStatus",
-           "dataTotalBytes", "dataUsageBytes", "refunded")  # fmt: skip
-
-
-PROFILES = "/console/profiles"
 
 
 @page(PROFILES, DEALERS, "dealer/profiles.html", MenuEntry("eSIMs", "device-mobile", 30), listing=True)
 async def profiles(context: RequestContext) -> Answer:
-    if text := params.text(context.query, "q"):
-        match = await search.redirect_to_match(context, text)
-        return match or Redirect(params.address("/console/search", {"q": text}))
-    status, plan = params.one_of(context.query, "status", LIFECYCLE), params.one_of(context.query, "plan", PLAN_USE)
-    async with context.parts.database.connection() as connection:
-        span = await _span(connection, context)
-        found = await dealer.list_profiles(connection, context.tenant_id, span, status, plan, PAGE_SIZE)
-    pages = params.pager(context, PROFILES, found.next)
-    waiting = ("Waiting", {"status": "PENDING"})
-    return Html(
-        profiles=found.rows,
-        pages=pages,
-        statuses=LIFECYCLE,
-        plans=PLAN_USE,
-        tabs=await tabs.of(context, PROFILES, [*tabs.days(context), waiting]),
-        export=params.address(f"{PROFILES}.csv", params.filters(context)),
-    )
+    if found := await search.sought(context):
+        return found
+    presets = [*tabs.days(context), ("Waiting", {"status": "PENDING"})]
+    file = params.address(f"{PROFILES}.csv", params.filters(context))
+    return await find_profiles.page(context, await _wanted(context), presets, plans=PLANS, export=file)
 
 
 @download(f"{PROFILES}.csv", DEALERS, listing=True)
 async def export(context: RequestContext) -> Download:
-    """All eSIMs of the list without their codes, some rows at a time; who takes it is in the audit log."""
-    await params.record_export(context, "profiles.export", context.tenant_id, ("status", "plan", "from", "to", "order"))
-    return Download(f"profiles-{context.now:%Y%m%d-%H%M%S}.csv", "text/csv; charset=utf-8", _csv(context))
+    return await find_profiles.export(context, await _wanted(context))
 
 
-async def _csv(context: RequestContext) -> AsyncIterator[bytes]:
-    yield params.csv_lines([COLUMNS])
-    status, plan = params.one_of(context.query, "status", LIFECYCLE), params.one_of(context.query, "plan", PLAN_USE)
-    async with context.parts.database.connection() as connection:
-        span = await _span(connection, context)
-    following: int | None = span.end
-    while following is not None:
-        async with context.parts.database.connection() as connection:
-            found = await dealer.list_profiles(
-                connection, context.tenant_id, span.until(following), status, plan, ROWS_PER_CHUNK
-            )
-        if found.rows:
-            yield params.csv_lines([_cells(row) for row in found.rows])
-        following = found.next
-
-
-def _cells(row: ProfileRow) -> Sequence[str]:
-    total, used = row.data_total_bytes, row.data_usage_bytes
-    refunded = "REFUNDED" if row.refunded else "FAILED" if row.failed else ""
-    return (
-        *(str(row.profile_id), row.iccid or "", identity.order_no(row.order_id)),
-        *(f"{identity.created_at(row.order_id):%Y-%m-%dT%H:%M:%SZ}", row.package_code, row.lifecycle_status),
-        *(row.plan_use_status, "" if total is None else str(total), str(used), refunded),
-    )
-
-
-async def _span(connection: Connection, context: RequestContext) -> Span:
-    """The ids between the days of the filter, or those of the order that is given."""
-    order_no = params.text(context.query, "order")
+async def _wanted(context: RequestContext) -> ProfileFilter:
+    """Those between the days of the filter, or those of the order that is given."""
+    filters, order_no = find_profiles.filters(context.query, context.tenant_id), params.text(context.query, "order")
     if order_no is None:
-        return span_of(context)
+        return filters
     order_id = identity.order_id(order_no)
-    ids = None if order_id is None else await listing.profile_span(connection, context.tenant_id, order_id)
-    return Span(*(ids or (0, 0))).until(params.number(context.query, "before"))
+    async with context.parts.database.connection() as connection:
+        ids = None if order_id is None else await listing.profile_span(connection, context.tenant_id, order_id)
+    first, end = ids or (0, 0)
+    return filters._replace(first=first, end=end)
 
 
 @page("/console/profiles/{profile_id}", DEALERS, "dealer/profile.html")

@@ -1,8 +1,9 @@
 """Everything that happened to a dealer's order, as one timeline. Suppliers are not named."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from dealer_server.console.shared import words
 from dealer_server.console.shared.timeline import Event, amount_text, in_order, profile_events, runs, some_text
 from dealer_server.db.connection import Connection
 from dealer_server.rules.incidents.delay import refused_text
@@ -11,7 +12,7 @@ from dealer_server.rules.orders.model import Order
 from dealer_server.store.console import dealer as console_dealer
 from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console.dealer import RefundRow
-from dealer_server.store.console.orders import Movement, ProfileTimes, Purchase, RefundRefusal, SupplierCall
+from dealer_server.store.console.orders import Movement, ProfileTimes, Purchase, SupplierCall
 from dealer_server.store.webhooks import log
 from dealer_server.store.webhooks.log import Attempt, Delivery
 
@@ -28,7 +29,7 @@ class History(NamedTuple):
     calls: Sequence[SupplierCall]
     lives: Sequence[ProfileTimes]
     refunds: Sequence[RefundRow]
-    refusals: Mapping[int, Sequence[RefundRefusal]]
+    refusals: Mapping[int, Sequence[tuple[str, str]]]
     deliveries: Sequence[Delivery]
     attempts: Mapping[int, Sequence[Attempt]]
 
@@ -44,7 +45,10 @@ async def load(connection: Connection, order: Order) -> History:
         calls=await console_orders.calls(connection, tenant_id, span, EVENTS),
         lives=await console_orders.lives(connection, tenant_id, span, EVENTS),
         refunds=await console_dealer.refunds(connection, tenant_id, order_id, REFUNDS),
-        refusals=await console_orders.refusals(connection, tenant_id, order_id),
+        refusals={
+            refund_id: [(one.way, one.reason) for one in refusals]
+            for refund_id, refusals in (await console_orders.refusals(connection, tenant_id, order_id)).items()
+        },
         deliveries=deliveries,
         attempts=await log.attempts(connection, tenant_id, [delivery.delivery_id for delivery in deliveries]),
     )
@@ -101,9 +105,9 @@ def _failures(history: History) -> Iterator[Event]:
             yield Event(purchase.finished_at, "alert-circle", title, "FAILED", refused_text(code), facts)
 
 
-def refusal_text(refusals: Sequence[RefundRefusal]) -> str:
-    """Why a refund was rejected: the words of the operator; a supplier's own are not told."""
-    reasons = [one.reason if one.way == "REVIEW" else "the supplier does not take the eSIM back" for one in refusals]
+def refusal_text(refusals: Iterable[tuple[str, str]]) -> str:
+    """Why a refund was rejected: the words of the operator; a supplier's own are not told. `refusals`: who, and why."""
+    reasons = [reason if way == "REVIEW" else "the supplier does not take the eSIM back" for way, reason in refusals]
     return "; ".join(dict.fromkeys(reasons))
 
 
@@ -125,7 +129,7 @@ def _deliveries(history: History) -> Iterator[Event]:
             symbol="webhook",
             title=f"Webhook {delivery.event_type}",
             state=delivery.state,
-            text=some_text(list(delivery.hints or ())),
+            text=some_text([words.text(hint) for hint in delivery.hints or ()]),
             facts=[] if attempts else [("attempts", str(delivery.attempt_count))],
             attempts=runs([attempt._replace(answer_head=None) for attempt in attempts]),
             delivery_id=delivery.delivery_id,

@@ -9,6 +9,9 @@ from dealer_server.console.shared import params
 from dealer_server.console.shared.request_context import RequestContext
 from dealer_server.store.console import kept
 
+Presets = Sequence[tuple[str, Mapping[str, str]]]
+"""Names and filters."""
+
 
 class Tab(NamedTuple):
     """`view_id`: of one that the user has saved."""
@@ -43,7 +46,7 @@ def days(context: RequestContext) -> list[tuple[str, dict[str, str]]]:
     ]
 
 
-async def of(context: RequestContext, path: str, presets: Sequence[tuple[str, Mapping[str, str]]]) -> Tabs:
+async def of(context: RequestContext, path: str, presets: Presets) -> Tabs:
     """The tabs of the list at this path."""
     used = {name: value for name, value in params.filters(context).items() if value}
     async with context.parts.database.connection() as connection:

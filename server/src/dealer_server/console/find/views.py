@@ -12,6 +12,7 @@ from dealer_server.store.console import kept
 LISTS = (
     "/console/orders",
     "/console/profiles",
+    "/console/refunds",
     "/console/webhooks/failed",
     "/console/dealers",
     "/console/packages",

@@ -1,13 +1,14 @@
 """Orders of all dealers: the list, its export, and the timeline of one."""
 
-from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
 
-from dealer_server.console.find import choice, tabs
+from dealer_server.console.find import choice
+from dealer_server.console.find import orders as find_orders
+from dealer_server.console.find.choice import Choice
+from dealer_server.console.find.orders import ORDERS
 from dealer_server.console.operator import order_summary, timeline
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, download, page
-from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATOR_FINANCE, OPERATOR_SUPPORT, OPERATORS, permissions
 from dealer_server.console.shared.recharges import recharged_by
 from dealer_server.console.shared.refunds import refund_by_form
@@ -16,14 +17,13 @@ from dealer_server.console.shared.request_context import Download, Html, NotFoun
 from dealer_server.db.connection import Connection
 from dealer_server.operations.orders.retry import retry_order
 from dealer_server.operations.webhooks import resend
-from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
 from dealer_server.rules.orders.snapshot import whole_seconds
 from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console import recharges as console_recharges
 from dealer_server.store.console import suppliers as console_suppliers
-from dealer_server.store.console.orders import OrderFilter, OrderRow, Owner
+from dealer_server.store.console.orders import OrderFilter, Owner
 from dealer_server.store.orders import order as store_order
 from dealer_server.store.orders.listing import Window
 from dealer_server.store.refunds import refund
@@ -31,84 +31,31 @@ from dealer_server.store.suppliers import purchase
 from dealer_server.store.webhooks import log
 from dealer_server.store.webhooks.log import Filter
 
-STATUSES = ("PAID", "FULFILLING", "COMPLETED", "REFUNDING", "REFUNDED", "PENDING", "PARTIAL", "DELIVERED", "FAILED")
-FILTERS = ("dealer", "status", "package", "from", "to")
-ROWS_PER_CHUNK = 5_000
 EVENTS = 200
 DELIVERIES = 50
 PROFILES = 100
 RECENT = timedelta(minutes=10)
-ORDERS, ORDER = "/console/orders", "/console/orders/{order_no}"
+ORDER = f"{ORDERS}/{{order_no}}"
 COLUMNS = ("orderNo", "createTime", "tenantId", "dealer", "transactionId", "packages", "currency", "amount",
            "refundAmount", "payStatus", "deliveryStatus", "orderStatus", "orderType")  # fmt: skip
 
 
 @page(ORDERS, OPERATORS, "operator/orders.html", MenuEntry("Orders", "shopping-cart", 20), listing=True)
 async def orders(context: RequestContext) -> Html:
-    seen, order = params.number(context.query, "before"), params.order(context, ORDERS, CREATED, NEWEST_FIRST)
-    oldest_first = not order.descending
-    async with context.parts.database.connection() as connection:
-        dealer = await choice.dealer(connection, context.query.get("dealer"))
-        filters = _filter(context.query, dealer.tenant_id)
-        found = await console_orders.list_orders(connection, filters, seen, PAGE_SIZE, oldest_first=oldest_first)
-    presets = [*tabs.days(context), ("Failed", {"status": "FAILED"}), ("Waiting", {"status": "PENDING"})]
-    return Html(
-        orders=found.rows,
-        pager=params.list_pager(context, ORDERS, found.next, len(found.rows), oldest_first=oldest_first),
-        order=order,
-        dealer=dealer,
-        tabs=await tabs.of(context, ORDERS, presets),
-        statuses=STATUSES,
-        filtered=filters != OrderFilter(),
-        export=params.address(f"{ORDERS}.csv", params.filters(context)),
-    )
-
-
-def _filter(query: Mapping[str, str], tenant_id: int | None) -> OrderFilter:
-    return OrderFilter(
-        tenant_id=tenant_id,
-        status=params.one_of(query, "status", STATUSES),
-        package_code=params.text(query, "package"),
-        start=params.day(query, "from"),
-        end=params.day(query, "to", after=True),
-    )
+    dealer, filters = await _wanted(context)
+    return await find_orders.page(context, filters, dealer=dealer)
 
 
 @download(f"{ORDERS}.csv", OPERATORS, listing=True)
 async def export(context: RequestContext) -> Download:
-    """All orders of the list, a few thousand rows at a time."""
+    return await find_orders.export(context, (await _wanted(context))[1], COLUMNS)
+
+
+async def _wanted(context: RequestContext) -> tuple[Choice, OrderFilter]:
+    """The dealer that is named, and all filters."""
     async with context.parts.database.connection() as connection:
         dealer = await choice.dealer(connection, context.query.get("dealer"))
-    filters = _filter(context.query, dealer.tenant_id)
-    await params.record_export(context, "orders.export", filters.tenant_id, FILTERS)
-    return Download(f"orders-{context.now:%Y%m%d-%H%M%S}.csv", "text/csv; charset=utf-8", _csv(context, filters))
-
-
-async def _csv(context: RequestContext, filters: OrderFilter) -> AsyncIterator[bytes]:
-    yield params.csv_lines([COLUMNS])
-    before: int | None = None
-    while True:
-        async with context.parts.database.connection() as connection:
-            found = await console_orders.list_orders(connection, filters, before, ROWS_PER_CHUNK)
-        if found.rows:
-            yield params.csv_lines([_cells(row) for row in found.rows])
-        if (before := found.next) is None:
-            return
-
-
-def _cells(row: OrderRow) -> tuple[str, ...]:
-    return (
-        identity.order_no(row.order_id),
-        f"{identity.created_at(row.order_id):%Y-%m-%dT%H:%M:%SZ}",
-        str(row.tenant_id),
-        row.dealer,
-        row.transaction_id,
-        "; ".join(f"{code} x{quantity}" for code, quantity in row.lines),
-        row.currency,
-        money.text(row.amount, row.currency),
-        money.text(row.refund_amount, row.currency),
-        *(row.pay_status, row.delivery_status, row.order_status, "TOPUP" if row.recharge else "BASE"),
-    )
+    return dealer, find_orders.filters(context.query, dealer.tenant_id)
 
 
 @page(ORDER, OPERATORS, "operator/order.html")

@@ -5,12 +5,12 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dealer_server.console.find import choice, tabs
+from dealer_server.console.find import choice
+from dealer_server.console.find import profiles as find_profiles
+from dealer_server.console.find.profiles import PROFILES
 from dealer_server.console.operator import timeline
 from dealer_server.console.operator.timeline import History
-from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, page
-from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
 from dealer_server.console.shared.permissions import CODE_VIEWERS, OPERATOR_SUPPORT, OPERATORS
 from dealer_server.console.shared.recharges import plans_of
 from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
@@ -26,13 +26,12 @@ from dealer_server.store.console import orders
 from dealer_server.store.console import profiles as console_profiles
 from dealer_server.store.console import recharges as console_recharges
 from dealer_server.store.console.orders import Purchase
-from dealer_server.store.console.profiles import Lifecycle, ProfileFilter, ProfileOwner
+from dealer_server.store.console.profiles import Lifecycle, ProfileOwner
 from dealer_server.store.orders import order as store_order
 from dealer_server.store.profiles import sms as sms_store
 from dealer_server.store.refunds import refund
 
-PROFILES, PROFILE, TEMPLATE = "/console/profiles", "/console/profiles/{number}", "operator/profile.html"
-STATES = ("PENDING", "DELIVERED", "ACTIVATING", "ACTIVATED", "CANCELLED", "FAILED", "REFUNDED")
+PROFILE, TEMPLATE = f"{PROFILES}/{{number}}", "operator/profile.html"
 EVENTS = 200
 LATEST_SMS = 20
 
@@ -71,27 +70,11 @@ class Code(NamedTuple):
 
 @page(PROFILES, OPERATORS, "operator/profiles.html", MenuEntry("eSIMs", "device-mobile", 30), listing=True)
 async def profiles(context: RequestContext) -> Html:
-    query = context.query
     async with context.parts.database.connection() as connection:
-        dealer = await choice.dealer(connection, query.get("dealer"))
-        filters = ProfileFilter(
-            tenant_id=dealer.tenant_id,
-            state=params.one_of(query, "state", STATES),
-            iccid=params.text(query, "iccid"),
-        )
-        seen, order = params.number(query, "before"), params.order(context, PROFILES, CREATED, NEWEST_FIRST)
-        oldest_first = not order.descending
-        found = await console_profiles.list_profiles(connection, filters, seen, PAGE_SIZE, oldest_first=oldest_first)
-    return Html(
-        profiles=found.rows,
-        filters=filters,
-        filtered=filters != ProfileFilter(),
-        dealer=dealer,
-        tabs=await tabs.of(context, PROFILES, [("Failed", {"state": "FAILED"}), ("Waiting", {"state": "PENDING"})]),
-        states=STATES,
-        pager=params.list_pager(context, PROFILES, found.next, len(found.rows), oldest_first=oldest_first),
-        order=order,
-    )
+        dealer = await choice.dealer(connection, context.query.get("dealer"))
+    filters = find_profiles.filters(context.query, dealer.tenant_id)
+    presets = [("Failed", {"state": "FAILED"}), ("Waiting", {"state": "PENDING"})]
+    return await find_profiles.page(context, filters, presets, dealer=dealer)
 
 
 @page(PROFILE, OPERATORS, TEMPLATE)

@@ -176,6 +176,7 @@ def environment() -> Environment:
         "sms_no": identity.sms_no,
         "created_at": identity.created_at,
         "choices": words.choices,
+        "order_state": words.order_state,
     }
     return made
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
-from dealer_server.db.arrays import batch
 from dealer_server.db.connection import Connection
 from dealer_server.rules.orders import identity
 from dealer_server.rules.refunds.refund import Reason
@@ -24,35 +23,6 @@ from dealer_server.store.webhooks.log import Delivery, Filter
 from esim_dealer.wire.vocabulary import DeliveryState
 
 T = TypeVar("T")
-
-
-class OrderRow(NamedTuple):
-    """An order in a list; amounts in ten-thousandths. `recharge`: it recharges an eSIM."""
-
-    order_id: int
-    transaction_id: str
-    currency: str
-    amount: int
-    refund_amount: int
-    pay_status: str
-    delivery_status: str
-    order_status: str
-    recharge: bool
-
-
-class ProfileRow(NamedTuple):
-    """A profile in a list."""
-
-    profile_id: int
-    order_id: int
-    package_code: str
-    iccid: str | None
-    lifecycle_status: str
-    plan_use_status: str
-    failed: bool
-    refunded: bool
-    data_total_bytes: int | None
-    data_usage_bytes: int
 
 
 class Wallet(NamedTuple):
@@ -115,82 +85,6 @@ async def wallet(connection: Connection, tenant_id: int) -> Wallet:
     )
     assert row is not None, "a dealer has a wallet"
     return Wallet(**row)
-
-
-# Each row of a scan carries the last id that was scanned and how many rows were; a scan without a match is one row.
-_ORDERS = """
-WITH scanned AS MATERIALIZED (
-    SELECT order_id, transaction_id, currency, amount, refund_amount, pay_status, delivery_status, order_status
-    FROM orders WHERE tenant_id = $1 AND order_id >= $2 AND order_id < $3 ORDER BY order_id DESC LIMIT $5
-)
-SELECT ends.last_scanned, ends.scanned, found.*, EXISTS (SELECT FROM order_item i
-    WHERE i.tenant_id = $1 AND i.order_id = found.order_id AND i.recharges IS NOT NULL) AS recharge
-FROM (SELECT min(order_id) AS last_scanned, count(*) AS scanned FROM scanned) ends
-LEFT JOIN LATERAL (
-    SELECT * FROM scanned WHERE $4::text IS NULL OR order_status = $4 OR delivery_status = $4
-    ORDER BY order_id DESC LIMIT $6
-) found ON true ORDER BY found.order_id DESC
-"""
-
-
-async def list_orders(
-    connection: Connection,
-    tenant_id: int,
-    span: Span,
-    status: str | None,
-    size: int,
-    max_scanned: int = MAX_SCANNED,
-) -> ListPage[OrderRow]:
-    """The newest orders. `status`: an orderStatus or a deliveryStatus."""
-    limit = max_scanned if status else size + 1
-    rows = await connection.fetch(_ORDERS, tenant_id, *span, status, limit, size + 1)
-    return _scanned(OrderRow, "order_id", rows, size, limit)
-
-
-async def remarks(connection: Connection, tenant_id: int, order_ids: Sequence[int]) -> dict[int, str]:
-    """Those of the orders that have one."""
-    rows = await connection.fetch(
-        f"SELECT o.order_id, o.remark FROM {batch('key', 2, order_id='bigint')} CROSS JOIN LATERAL (SELECT order_id,"
-        "  remark FROM orders o WHERE o.tenant_id = $1 AND o.order_id = key.order_id OFFSET 0) o"
-        " WHERE o.remark IS NOT NULL",
-        *(tenant_id, order_ids),
-    )
-    return {row["order_id"]: row["remark"] for row in rows}
-
-
-_PROFILES = """
-WITH scanned AS MATERIALIZED (
-    SELECT profile_id, order_id, line, iccid, lifecycle_status, plan_use_status, failed, refunded, data_total_bytes,
-        data_usage_bytes
-    FROM profile WHERE tenant_id = $1 AND profile_id >= $2 AND profile_id < $3 AND recharges IS NULL
-    ORDER BY profile_id DESC LIMIT $6
-)
-SELECT ends.last_scanned, ends.scanned, found.profile_id, found.order_id, i.package_code, found.iccid,
-    found.lifecycle_status, found.plan_use_status, found.failed, found.refunded, found.data_total_bytes,
-    found.data_usage_bytes
-FROM (SELECT min(profile_id) AS last_scanned, count(*) AS scanned FROM scanned) ends
-LEFT JOIN LATERAL (
-    SELECT * FROM scanned
-    WHERE ($4::text IS NULL OR lifecycle_status = $4) AND ($5::text IS NULL OR plan_use_status = $5)
-    ORDER BY profile_id DESC LIMIT $7
-) found ON true
-LEFT JOIN order_item i ON i.tenant_id = $1 AND i.order_id = found.order_id AND i.line = found.line
-ORDER BY found.profile_id DESC
-"""
-
-
-async def list_profiles(
-    connection: Connection,
-    tenant_id: int,
-    span: Span,
-    lifecycle_status: str | None,
-    plan_use_status: str | None,
-    size: int,
-) -> ListPage[ProfileRow]:
-    """The newest profiles."""
-    limit = MAX_SCANNED if lifecycle_status or plan_use_status else size + 1
-    rows = await connection.fetch(_PROFILES, tenant_id, *span, lifecycle_status, plan_use_status, limit, size + 1)
-    return _scanned(ProfileRow, "profile_id", rows, size, limit)
 
 
 def _scanned(kind: type[T], key: str, rows: Sequence[Any], size: int, limit: int) -> ListPage[T]:
@@ -261,6 +155,7 @@ async def not_refundable(connection: Connection, tenant_id: int, order_id: int) 
 
 # Webhooks
 
+# Each row of a scan carries the last id that was scanned and how many rows were; a scan without a match is one row.
 _DELIVERIES = """
 WITH scanned AS MATERIALIZED (
     SELECT tenant_id, delivery_id, order_id, event_type, trigger, state, order_version, hints, attempt_count,

@@ -8,7 +8,7 @@ from dealer_server.db.connection import Connection
 from dealer_server.db.sealing import DataKeys
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import pages
-from dealer_server.store.console.pages import ListPage, ScanRange
+from dealer_server.store.console.pages import MAX_SCANNED, ListPage, ScanRange
 from dealer_server.store.webhooks.bodies import unseal
 
 
@@ -35,6 +35,7 @@ class OrderRow(NamedTuple):
     pay_status: str
     delivery_status: str
     order_status: str
+    remark: str | None
     lines: Sequence[tuple[str, int]]
     recharge: bool
 
@@ -48,7 +49,13 @@ class Owner(NamedTuple):
 
 
 async def list_orders(
-    connection: Connection, filters: OrderFilter, seen: int | None, size: int, *, oldest_first: bool = False
+    connection: Connection,
+    filters: OrderFilter,
+    seen: int | None,
+    size: int,
+    max_scanned: int = MAX_SCANNED,
+    *,
+    oldest_first: bool = False,
 ) -> ListPage[OrderRow]:
     """The newest orders that match, or the oldest ones, after the one seen last."""
     scan = ScanRange("orders", "order_id", filters.tenant_id, *identity.ids_between(filters.start, filters.end),
@@ -57,7 +64,7 @@ async def list_orders(
     async def matching(begin: int, end: int, limit: int) -> list[OrderRow]:
         return await _matching(connection, filters, scan.direction, begin, end, limit)
 
-    return await pages.scan(connection, scan.after(seen), size, matching, lambda row: row.order_id)
+    return await pages.scan(connection, scan.after(seen), size, matching, lambda row: row.order_id, max_scanned)
 
 
 # A condition of its own, so that the items are joined and not looked up one by one.
@@ -75,7 +82,7 @@ WITH found AS MATERIALIZED (
     ORDER BY order_id {direction} LIMIT $5
 )
 SELECT f.tenant_id, f.order_id, f.name AS dealer, f.transaction_id, f.currency, f.amount, f.refund_amount, f.pay_status,
-    f.delivery_status, f.order_status, i.lines, i.recharge
+    f.delivery_status, f.order_status, f.remark, i.lines, i.recharge
 FROM found f CROSS JOIN LATERAL (
     SELECT array_agg((package_code, quantity::int) ORDER BY line) AS lines, bool_or(recharges IS NOT NULL) AS recharge
     FROM order_item i WHERE i.tenant_id = f.tenant_id AND i.order_id = f.order_id

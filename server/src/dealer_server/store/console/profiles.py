@@ -1,4 +1,4 @@
-"""What operators see of eSIMs, of all dealers or of one: the list, and what is known of one beyond its order."""
+"""What the console shows of eSIMs, of all dealers or of one: the list, and what is known of one beyond its order."""
 
 from datetime import datetime
 from typing import NamedTuple
@@ -12,11 +12,15 @@ NEWEST = 2**53
 
 
 class ProfileFilter(NamedTuple):
-    """Which profiles: all that is given must match. `state` is a lifecycleStatus, FAILED or REFUNDED."""
+    """Which profiles: all that is given must match. `state` is a lifecycleStatus, FAILED or REFUNDED; `plan` a
+    planUseStatus. Their ids are from `first` on and before `end`."""
 
     tenant_id: int | None = None
     state: str | None = None
     iccid: str | None = None
+    plan: str | None = None
+    first: int = 0
+    end: int = NEWEST
 
 
 class ProfileRow(NamedTuple):
@@ -70,25 +74,26 @@ async def list_profiles(
     oldest_first: bool = False,
 ) -> ListPage[ProfileRow]:
     """The newest profiles that match, or the oldest ones, after the one seen last."""
-    scan = ScanRange("profile", "profile_id", filters.tenant_id, 0, NEWEST, oldest_first).after(seen)
+    scan = ScanRange("profile", "profile_id", filters.tenant_id, filters.first, filters.end, oldest_first).after(seen)
     if filters.iccid is not None:
         found = await _by_iccid(connection, filters, scan, size + 1)
         return ListPage(found[:size], found[size - 1].profile_id if len(found) > size else None)
 
     async def matching(begin: int, end: int, limit: int) -> list[ProfileRow]:
-        return await _fetch(connection, _SPAN, scan, filters.state, begin, end, limit)
+        return await _fetch(connection, _SPAN, scan, filters.state, begin, end, limit, filters.plan)
 
     return await pages.scan(connection, scan, size, matching, lambda row: row.profile_id, max_scanned)
 
 
 async def _by_iccid(connection: Connection, filters: ProfileFilter, scan: ScanRange, limit: int) -> list[ProfileRow]:
     """By ICCID: each dealer has an index of its own."""
-    return await _fetch(connection, _ICCID, scan, filters.state, scan.first, scan.end, limit, filters.iccid)
+    span = scan.first, scan.end, limit
+    return await _fetch(connection, _ICCID, scan, filters.state, *span, filters.plan, filters.iccid)
 
 
-# $1 tenant_id, $2 state; which rows: by $3 and $4, and $6.
+# $1 tenant_id, $2 state, $6 plan; which rows: by $3 and $4, and $7.
 _SPAN = "profile_id >= $3 AND profile_id < $4"
-_ICCID = f"{_SPAN} AND iccid = $6"
+_ICCID = f"{_SPAN} AND iccid = $7"
 _PROFILES = """
 WITH found AS MATERIALIZED (
     SELECT p.*, t.name FROM tenant t CROSS JOIN LATERAL (
@@ -96,6 +101,7 @@ WITH found AS MATERIALIZED (
             data_total_bytes, data_usage_bytes
         FROM profile p WHERE p.tenant_id = t.tenant_id AND {where} AND recharges IS NULL
             AND ($2::text IS NULL OR lifecycle_status = $2 OR $2 = 'FAILED' AND failed OR $2 = 'REFUNDED' AND refunded)
+            AND ($6::text IS NULL OR plan_use_status = $6)
         ORDER BY profile_id {direction} LIMIT $5
     ) p
     WHERE $1::bigint IS NULL OR t.tenant_id = $1

@@ -1,6 +1,6 @@
-"""What waits for an operator: top-ups, refunds, purchases."""
+"""What waits for an operator: top-ups, refunds, purchases; and the refunds of one dealer."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -30,7 +30,8 @@ class TopupRow(NamedTuple):
 
 
 class RefundRow(NamedTuple):
-    """`review`: how many of its profiles wait for an operator; `reasons`: why some were refused."""
+    """`review`: how many of its profiles wait for an operator; `refusals`: who refused some of them (SUPPLIER, or
+    REVIEW for an operator), and why; `packages`: (packageCode, profiles)."""
 
     tenant_id: int
     dealer: str
@@ -46,7 +47,12 @@ class RefundRow(NamedTuple):
     settled_at: datetime | None
     profiles: int
     review: int
-    reasons: list[str]
+    refusals: Sequence[tuple[str, str]]
+    packages: Sequence[tuple[str, int]]
+
+    @property
+    def reasons(self) -> Sequence[str]:
+        return list(dict.fromkeys(reason for _, reason in self.refusals))
 
 
 # Each by its partial index.
@@ -87,45 +93,60 @@ async def topups(
 
 
 async def refunds(
-    connection: Connection, status: str | None, seen: int | None, limit: int, *, oldest_first: bool
+    connection: Connection,
+    status: str | None,
+    seen: int | None,
+    limit: int,
+    tenant_id: int | None = None,
+    *,
+    oldest_first: bool,
 ) -> list[RefundRow]:
-    """By status, after the one seen last. REVIEW: those that wait for an operator."""
+    """By status, after the one seen last; of all dealers or of one. REVIEW: those that wait for an operator."""
     order = pages.by_id(oldest_first=oldest_first)
-    found = (_IN_REVIEW if status == "REVIEW" else _of_all("refund", "refund_id")).format(**order)
+    found = (
+        _IN_REVIEW
+        if status == "REVIEW"
+        else _of_all("refund", "refund_id", "WHERE $4::bigint IS NULL OR t.tenant_id = $4")
+    ).format(**order)
     rows = await connection.fetch(
         f"WITH found AS MATERIALIZED ({found})"
         " SELECT r.tenant_id, t.name AS dealer, r.refund_id, r.order_id, w.currency, r.status, r.amount, r.credited,"
-        " r.remark, r.author, r.created_at, r.settled_at, l.profiles, l.review, l.reasons"
+        " r.remark, r.author, r.created_at, r.settled_at, l.profiles, l.review, l.refusals, i.packages"
         " FROM found r JOIN tenant t USING (tenant_id) JOIN wallet w USING (tenant_id) CROSS JOIN LATERAL ("
         "  SELECT count(*)::int AS profiles, count(*) FILTER (WHERE way = 'REVIEW' AND l.status = 'PENDING')::int"
-        "   AS review, coalesce(array_agg(DISTINCT reason) FILTER (WHERE reason IS NOT NULL), '{}') AS reasons"
-        "  FROM refund_line l WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id) l"
+        "   AS review, coalesce(array_agg(DISTINCT (way, reason)) FILTER (WHERE reason IS NOT NULL), '{}') AS refusals"
+        "  FROM refund_line l WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id) l CROSS JOIN LATERAL ("
+        "  SELECT array_agg((package_code, profiles) ORDER BY line) AS packages FROM ("
+        "   SELECT line, count(*)::int AS profiles FROM refund_line l"
+        "   WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id GROUP BY line) l"
+        "  JOIN order_item i USING (line) WHERE i.tenant_id = r.tenant_id AND i.order_id = r.order_id) i"
         f" ORDER BY r.refund_id {order['direction']}",
         status,
         seen,
         limit,
+        tenant_id,
     )
     return [RefundRow(**row) for row in rows]
 
 
-# $1 status, $2 the last one seen, $3 how many.
+# $1 status, $2 the last one seen, $3 how many; of refunds $4 the dealer.
 _PENDING = """
 SELECT * FROM topup WHERE status = 'PENDING' AND $1::text IS NOT NULL AND ($2::bigint IS NULL OR topup_id {beyond} $2)
 ORDER BY topup_id {direction} LIMIT $3
 """
 _IN_REVIEW = """
 SELECT * FROM refund r WHERE status = 'REFUNDING' AND $1::text IS NOT NULL
-    AND ($2::bigint IS NULL OR refund_id {beyond} $2)
+    AND ($2::bigint IS NULL OR refund_id {beyond} $2) AND ($4::bigint IS NULL OR tenant_id = $4)
     AND EXISTS (SELECT FROM refund_line l WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id
         AND l.way = 'REVIEW' AND l.status = 'PENDING')
 ORDER BY refund_id {direction} LIMIT $3
 """
 
 
-def _of_all(table: str, key: str) -> str:
-    """The newest or the oldest of all tenants, tenant by tenant by primary key."""
+def _of_all(table: str, key: str, tenants: str = "") -> str:
+    """The newest or the oldest of these tenants, tenant by tenant by primary key."""
     return (
         f"SELECT one.* FROM tenant t CROSS JOIN LATERAL (SELECT * FROM {table} o WHERE o.tenant_id = t.tenant_id"
         f" AND ($1::text IS NULL OR status = $1) AND ($2::bigint IS NULL OR {key} {{beyond}} $2)"
-        f" ORDER BY {key} {{direction}} LIMIT $3) one ORDER BY one.{key} {{direction}} LIMIT $3"
+        f" ORDER BY {key} {{direction}} LIMIT $3) one {tenants} ORDER BY one.{key} {{direction}} LIMIT $3"
     )

@@ -1,0 +1,77 @@
+"""A dealer's refunds: what was asked for, what came of it, and why one was rejected."""
+
+from collections.abc import Callable, Mapping
+
+from dealer_server.console.dealer.timeline import refusal_text
+from dealer_server.console.find import files, tabs
+from dealer_server.console.shared import params, words
+from dealer_server.console.shared.page import MenuEntry, download, page
+from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
+from dealer_server.console.shared.permissions import DEALERS
+from dealer_server.console.shared.request_context import Download, Html, RequestContext
+from dealer_server.db.connection import Connection
+from dealer_server.rules.money import money
+from dealer_server.rules.orders import identity
+from dealer_server.store.console import queues
+from dealer_server.store.console.pages import ListPage
+from dealer_server.store.console.queues import RefundRow
+
+REFUNDS = "/console/refunds"
+STATES = ("REVIEW", "REFUNDING", "REFUNDED", "REJECTED")
+COLUMNS: Mapping[str, Callable[[RefundRow], str]] = {
+    "refundNo": lambda row: identity.refund_no(row.refund_id),
+    "createTime": lambda row: f"{row.created_at:%Y-%m-%dT%H:%M:%SZ}",
+    "orderNo": lambda row: identity.order_no(row.order_id),
+    "packages": lambda row: "; ".join(f"{code} x{count}" for code, count in row.packages),
+    "currency": lambda row: row.currency,
+    "amount": lambda row: money.text(row.amount, row.currency),
+    "credited": lambda row: money.text(row.credited, row.currency),
+    "status": lambda row: row.status,
+    "reason": lambda row: refusal_text(row.refusals),
+    "settleTime": lambda row: f"{row.settled_at:%Y-%m-%dT%H:%M:%SZ}" if row.settled_at else "",
+    "remark": lambda row: row.remark or "",
+}
+
+
+@page(REFUNDS, DEALERS, "dealer/refunds.html", MenuEntry("Refunds", "receipt-refund", 35), listing=True)
+async def refunds(context: RequestContext) -> Html:
+    order, seen = params.order(context, REFUNDS, CREATED, NEWEST_FIRST), params.number(context.query, "before")
+    async with context.parts.database.connection() as connection:
+        found = await _read(connection, context, seen, PAGE_SIZE, oldest_first=not order.descending)
+    return Html(
+        refunds=[(row, _state(row), refusal_text(row.refusals)) for row in found.rows],
+        order=order,
+        pager=params.pager(context, REFUNDS, found.next),
+        tabs=await tabs.of(context, REFUNDS, [(words.text(state), {"status": state}) for state in STATES]),
+        filtered=params.one_of(context.query, "status", STATES) is not None,
+        export=params.address(f"{REFUNDS}.csv", params.filters(context)),
+    )
+
+
+@download(f"{REFUNDS}.csv", DEALERS, listing=True)
+async def export(context: RequestContext) -> Download:
+    """All refunds of the list, the newest first; who takes the file is in the audit log."""
+    await params.record_export(context, "refunds.export", context.tenant_id, ("status",))
+    return files.download(
+        context,
+        "refunds",
+        COLUMNS,
+        lambda connection, seen, size: _read(connection, context, seen, size, oldest_first=False),
+    )
+
+
+async def _read(
+    connection: Connection, context: RequestContext, seen: int | None, size: int, *, oldest_first: bool
+) -> ListPage[RefundRow]:
+    status = params.one_of(context.query, "status", STATES)
+    rows = await queues.refunds(connection, status, seen, size + 1, context.tenant_id, oldest_first=oldest_first)
+    return ListPage(rows[:size], rows[size - 1].refund_id if len(rows) > size else None)
+
+
+def _state(refund: RefundRow) -> str:
+    """In words, where its status alone does not say it."""
+    if refund.status == "REFUNDING" and refund.review:
+        return words.text("REVIEW")
+    if refund.status == "REFUNDED" and refund.credited < refund.amount:
+        return "Partly refunded"
+    return words.text(refund.status)

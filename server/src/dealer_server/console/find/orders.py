@@ -1,0 +1,74 @@
+"""The list of orders, of all dealers or of one: its filters, its order, its pages, and its file."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dealer_server.console.find import files, tabs
+from dealer_server.console.shared import params
+from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
+from dealer_server.console.shared.request_context import Download, Html, RequestContext
+from dealer_server.rules.money import money
+from dealer_server.rules.orders import identity
+from dealer_server.store.console import orders as store
+from dealer_server.store.console.orders import OrderFilter, OrderRow
+
+ORDERS = "/console/orders"
+STATUSES = ("PAID", "FULFILLING", "COMPLETED", "REFUNDING", "REFUNDED", "PENDING", "PARTIAL", "DELIVERED", "FAILED")
+FILTERS = ("dealer", "status", "package", "from", "to")
+CELLS: Mapping[str, Callable[[OrderRow], str]] = {
+    "orderNo": lambda row: identity.order_no(row.order_id),
+    "createTime": lambda row: f"{identity.created_at(row.order_id):%Y-%m-%dT%H:%M:%SZ}",
+    "tenantId": lambda row: str(row.tenant_id),
+    "dealer": lambda row: row.dealer,
+    "transactionId": lambda row: row.transaction_id,
+    "packages": lambda row: "; ".join(f"{code} x{quantity}" for code, quantity in row.lines),
+    "currency": lambda row: row.currency,
+    "amount": lambda row: money.text(row.amount, row.currency),
+    "refundAmount": lambda row: money.text(row.refund_amount, row.currency),
+    "payStatus": lambda row: row.pay_status,
+    "deliveryStatus": lambda row: row.delivery_status,
+    "orderStatus": lambda row: row.order_status,
+    "orderType": lambda row: "TOPUP" if row.recharge else "BASE",
+    "remark": lambda row: row.remark or "",
+}
+"""What a file has in each column, by its name."""
+
+
+def filters(query: Mapping[str, str], tenant_id: int | None) -> OrderFilter:
+    return OrderFilter(
+        tenant_id=tenant_id,
+        status=params.one_of(query, "status", STATUSES),
+        package_code=params.text(query, "package"),
+        start=params.day(query, "from"),
+        end=params.day(query, "to", after=True),
+    )
+
+
+async def page(context: RequestContext, wanted: OrderFilter, **fields: Any) -> Html:
+    """A page of the list; its template sees `fields` too."""
+    order = params.order(context, ORDERS, CREATED, NEWEST_FIRST)
+    oldest_first, seen = not order.descending, params.number(context.query, "before")
+    async with context.parts.database.connection() as connection:
+        found = await store.list_orders(connection, wanted, seen, PAGE_SIZE, oldest_first=oldest_first)
+    presets = [*tabs.days(context), ("Failed", {"status": "FAILED"}), ("Waiting", {"status": "PENDING"})]
+    return Html(
+        orders=found.rows,
+        pager=params.list_pager(context, ORDERS, found.next, len(found.rows), oldest_first=oldest_first),
+        order=order,
+        tabs=await tabs.of(context, ORDERS, presets),
+        statuses=STATUSES,
+        filtered=wanted != OrderFilter(tenant_id=context.user.tenant_id),
+        export=params.address(f"{ORDERS}.csv", params.filters(context)),
+        **fields,
+    )
+
+
+async def export(context: RequestContext, wanted: OrderFilter, columns: tuple[str, ...]) -> Download:
+    """All orders of the list, the newest first; who takes the file is in the audit log."""
+    await params.record_export(context, "orders.export", wanted.tenant_id, FILTERS)
+    return files.download(
+        context,
+        "orders",
+        {name: CELLS[name] for name in columns},
+        lambda connection, seen, size: store.list_orders(connection, wanted, seen, size),
+    )

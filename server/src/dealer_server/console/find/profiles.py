@@ -1,0 +1,72 @@
+"""The list of eSIMs, of all dealers or of one: its filters, its order, its pages, and its file."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, get_args
+
+from dealer_server.console.find import files, tabs
+from dealer_server.console.shared import params
+from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
+from dealer_server.console.shared.request_context import Download, Html, RequestContext
+from dealer_server.rules.orders import identity
+from dealer_server.store.console import profiles as store
+from dealer_server.store.console.profiles import ProfileFilter, ProfileRow
+from esim_dealer.wire.vocabulary import PlanUseStatus
+
+PROFILES = "/console/profiles"
+STATES = ("PENDING", "DELIVERED", "ACTIVATING", "ACTIVATED", "CANCELLED", "FAILED", "REFUNDED")
+PLANS: tuple[PlanUseStatus, ...] = get_args(PlanUseStatus)
+FILTERS = ("dealer", "state", "status", "iccid", "plan", "from", "to", "order")
+COLUMNS: Mapping[str, Callable[[ProfileRow], str]] = {
+    "profileId": lambda row: str(row.profile_id),
+    "ICCID": lambda row: row.iccid or "",
+    "orderNo": lambda row: identity.order_no(row.order_id),
+    "createTime": lambda row: f"{identity.created_at(row.order_id):%Y-%m-%dT%H:%M:%SZ}",
+    "packageCode": lambda row: row.package_code,
+    "lifecycleStatus": lambda row: row.lifecycle_status,
+    "planUseStatus": lambda row: row.plan_use_status,
+    "dataTotalBytes": lambda row: "" if row.data_total_bytes is None else str(row.data_total_bytes),
+    "dataUsageBytes": lambda row: str(row.data_usage_bytes),
+    "refunded": lambda row: "REFUNDED" if row.refunded else "FAILED" if row.failed else "",
+}
+
+
+def filters(query: Mapping[str, str], tenant_id: int | None) -> ProfileFilter:
+    """The state is `state` on an operator's page and `status` on a dealer's."""
+    first, end = identity.ids_between(params.day(query, "from"), params.day(query, "to", after=True))
+    return ProfileFilter(
+        tenant_id=tenant_id,
+        state=params.one_of(query, "state", STATES) or params.one_of(query, "status", STATES),
+        iccid=params.text(query, "iccid"),
+        plan=params.one_of(query, "plan", PLANS),
+        first=first,
+        end=end,
+    )
+
+
+async def page(context: RequestContext, wanted: ProfileFilter, presets: tabs.Presets, **fields: Any) -> Html:
+    """A page of the list; its template sees `fields` too."""
+    order = params.order(context, PROFILES, CREATED, NEWEST_FIRST)
+    oldest_first, seen = not order.descending, params.number(context.query, "before")
+    async with context.parts.database.connection() as connection:
+        found = await store.list_profiles(connection, wanted, seen, PAGE_SIZE, oldest_first=oldest_first)
+    return Html(
+        profiles=found.rows,
+        filters=wanted,
+        filtered=wanted != filters({}, context.user.tenant_id),
+        tabs=await tabs.of(context, PROFILES, presets),
+        states=STATES,
+        pager=params.list_pager(context, PROFILES, found.next, len(found.rows), oldest_first=oldest_first),
+        order=order,
+        **fields,
+    )
+
+
+async def export(context: RequestContext, wanted: ProfileFilter) -> Download:
+    """All eSIMs of the list without their codes, the newest first; who takes the file is in the audit log."""
+    await params.record_export(context, "profiles.export", wanted.tenant_id, FILTERS)
+    return files.download(
+        context,
+        "profiles",
+        COLUMNS,
+        lambda connection, seen, size: store.list_profiles(connection, wanted, seen, size),
+    )

@@ -1,0 +1,61 @@
+"""An order has one state on a page: in its lists, and on its own page; its words of the contract are pointed at."""
+
+import csv
+import io
+from typing import get_args
+
+import pytest
+
+from dealer_server.console.shared import words
+from esim_dealer.wire.vocabulary import DeliveryStatus, OrderStatus
+from support.api_client import ApiClient, Service
+from support.browser import Browser, signed_in
+from support.money.refunds import bought, refund
+
+STATES = {
+    ("PAID", "PENDING"): "Paid",
+    ("FULFILLING", "PENDING"): "Being delivered",
+    ("FULFILLING", "PARTIAL"): "Partly delivered",
+    ("COMPLETED", "DELIVERED"): "Delivered",
+    ("COMPLETED", "PENDING"): "Completed",
+    ("COMPLETED", "FAILED"): "Failed",
+    ("REFUNDING", "DELIVERED"): "Being refunded",
+    ("REFUNDED", "DELIVERED"): "Refunded",
+    ("REFUNDED", "FAILED"): "Failed, refunded",
+}
+
+
+@pytest.mark.parametrize(("raw", "text"), STATES.items())
+def test_the_status_that_says_more_is_the_state(raw: tuple[str, str], text: str) -> None:
+    state = words.order_state(*raw)
+    assert (state.text, state.raw) == (text, f"orderStatus {raw[0]}, deliveryStatus {raw[1]}")
+
+
+def test_every_pair_of_statuses_has_words_and_only_a_failure_a_colour() -> None:
+    for order in get_args(OrderStatus):
+        for delivery in get_args(DeliveryStatus):
+            state = words.order_state(order, delivery)
+            assert not state.text.isupper() and state.text[0].isupper()
+            assert (state.tone == "bad") == (state.text == "Failed")
+
+
+async def test_lists_and_pages_of_both_sides_show_it_once(service: Service, dealer: ApiClient, admin: Browser) -> None:
+    delivered, refunded = await bought(dealer), await bought(dealer)
+    await refund(dealer, refunded)
+    shown = {
+        delivered["orderNo"]: 'title="orderStatus COMPLETED, deliveryStatus DELIVERED">Delivered</span>',
+        refunded["orderNo"]: 'title="orderStatus REFUNDED, deliveryStatus DELIVERED">Refunded</span>',
+    }
+    async with signed_in(service, "finance", dealer.tenant_id) as theirs:
+        for browser, path in ((theirs, "/console/orders"), (admin, f"/console/orders?dealer={dealer.tenant_id}")):
+            text = (await browser.get(path)).text
+            for order_no, badge in shown.items():
+                row = text.partition(f'<tr data-href="/console/orders/{order_no}"')[2].partition("</tr>")[0]
+                assert badge in row and row.count('class="badge') == 1
+                page = (await browser.get(f"/console/orders/{order_no}")).text
+                assert page.count(badge) == 1
+        rows = list(csv.DictReader(io.StringIO((await theirs.get("/console/orders.csv")).text)))
+    assert [(row["orderStatus"], row["deliveryStatus"]) for row in rows] == [
+        ("REFUNDED", "DELIVERED"),
+        ("COMPLETED", "DELIVERED"),
+    ]
