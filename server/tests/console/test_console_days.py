@@ -450,7 +450,16 @@ async def test_a_dealers_finance_refunds_and_tops_up_and_sees_no_codes(chromium:
         AsyncDealer(service.url, created.app_key, created.app_secret) as sdk,
         day(chromium, service, int(created.tenant_id), "finance") as page,
     ):
-        assert await offered(page) == {"Home", "Orders", "eSIMs", "Wallet", "Reports", "Catalogue", "Buy by CSV"}
+        assert await offered(page) == {
+            "Home",
+            "Orders",
+            "eSIMs",
+            "Refunds",
+            "Wallet",
+            "Reports",
+            "Catalogue",
+            "Buy by CSV",
+        }
         order = await buy(sdk, "TEST-OK")
         await menu(page, "Orders")
         await row(page, order.order_no).get_by_role("link", name=order.order_no).click()
