@@ -422,6 +422,7 @@ async def test_a_dealers_developer_connects_and_moves_no_money(
         assert await offered(page) == {
             "Home",
             "Orders",
+            "Refunds",
             "eSIMs",
             "Wallet",
             "Webhooks",
