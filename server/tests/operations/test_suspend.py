@@ -92,6 +92,7 @@ async def test_a_repeat_succeeds_and_changes_nothing(service: Service, dealer: A
 async def test_a_later_report_of_use_ends_it(dealer: ApiClient, receiver: Receiver):
     await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
     order = await bought(dealer)
+    await receiver.received(2)  # An update that waits would take the next one in.
     await dealer.post(SUSPEND, name(order))
     await receiver.received(3)
     used = await advance(dealer, order, "START")
