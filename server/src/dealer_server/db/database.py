@@ -44,8 +44,9 @@ class Database:
         read_timeout_seconds: float | None = None,
         clock: DatabaseClock | None = None,
     ) -> "Database":
-        """`clock`: one that others go by, too. `read_timeout_seconds` limits statements outside of a transaction, which only read, and the wait for a
-        connection of the pool: they raise StatementTimeout and DatabaseLost. Raises DatabaseLost."""
+        """`clock`: one that others go by, too. `read_timeout_seconds` limits statements outside of a transaction, which
+        only read, and the wait for a connection of the pool: they raise StatementTimeout and DatabaseLost. Raises
+        DatabaseLost."""
         settings = {
             "application_name": "esim-dealer",
             "lock_timeout": str(LOCK_MS),
