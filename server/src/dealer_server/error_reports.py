@@ -71,12 +71,13 @@ def opened(dsn: str, environment: str) -> Processor | None:
 
 def event_of(line: MutableMapping[str, Any], level: str) -> dict[str, Any]:
     """As Sentry takes it. A library's message is sent as its template, without what was filled in."""
+    import sentry_sdk
     from sentry_sdk.utils import event_from_exception
 
     record, raised = line.get("_record"), _raised(line.get("exc_info"))
     event: dict[str, Any] = {}
     if raised is not None:
-        event = dict(event_from_exception(raised)[0])
+        event = dict(event_from_exception(raised, client_options=sentry_sdk.get_client().options)[0])
         for one in event["exception"]["values"]:
             one["value"] = ""
     event["level"] = level

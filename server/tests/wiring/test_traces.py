@@ -90,7 +90,7 @@ async def test_one_order_is_one_trace_through_serve_supplier_and_webhooks(postgr
             several = await asyncio.gather(*[dealer.order() for _ in range(12)])
             assert {answer.code for answer in several} == {"000000"}
             assert (await dealer.order(amount="9.99")).code != "000000"
-            again = await dealer.post("/order/query", {"orderNo": several[0].data["orderNo"]})
+            again = await dealer.post("/esim/query", {"orderNo": several[0].data["orderNo"]})
             assert again.code == "000000"
             for answer in several:
                 await dealer.delivered(answer.data["orderNo"])
