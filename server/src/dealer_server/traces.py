@@ -33,7 +33,8 @@ class NotInstalled(Exception):
 
 
 def call(path: str, code: str, answer: Any, trace_id: bytes, seconds: float) -> None:
-    """A call that was answered now, after `seconds`. `answer`: None where it was refused."""
+    """A call that was answered now, after `seconds`. `answer`: of a call that writes; None where it
+    was refused. A call that only reads belongs to no order's trace."""
     if _recorder is not None:
         _recorder.call(path, code, answer, trace_id, seconds)
 

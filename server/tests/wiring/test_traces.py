@@ -120,6 +120,7 @@ async def test_one_order_is_one_trace_through_serve_supplier_and_webhooks(postgr
         ("dealer-work", "webhook DELIVERY_UPDATED"),
     }
     assert not call.parent_span_id and call.kind == SERVER
+    assert not any(name.endswith("/esim/query") for _, name in names), "who only looks belongs to no order's trace"
     for _, span in of_order:
         assert span is call or span.parent_span_id == call.span_id, span.name
         assert call.start_time_unix_nano <= span.start_time_unix_nano <= span.end_time_unix_nano, span.name

@@ -127,7 +127,7 @@ class Gateway:
                 self._refused(why, scope, head, body, trace)
         seconds = perf_counter() - began
         self._count(route, writing, code, seconds, status)
-        traces.call("" if route is None else route.path, code, answer, trace, seconds)
+        traces.call("" if route is None else route.path, code, answer if writing else None, trace, seconds)
         if reply is None or not reply(status, lines, parts):
             await send({"type": "http.response.start", "status": status, "headers": replies.headers(lines)})
             await send({"type": "http.response.body", "body": b"".join(parts)})
