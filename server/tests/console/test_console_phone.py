@@ -64,7 +64,7 @@ async def test_a_refund_is_rejected_on_a_phone(service: Service, dealer: ApiClie
     await dealer.post("/esim/refund", {"orderNo": order["orderNo"], "remark": "the trip was cancelled " * 8})
     await phone.goto(f"{service.url}/console/refunds")
     await within_reach(phone, "Approve", "Reject")
-    await phone.get_by_role("button", name="Reject").tap()
+    await phone.get_by_role("button", name="Reject", exact=True).tap()
     dialog = phone.get_by_role("dialog")
     await dialog.get_by_label("Reason").fill("used on the plane")
     await dialog.get_by_role("button", name="Reject").tap()
