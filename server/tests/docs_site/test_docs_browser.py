@@ -1,5 +1,5 @@
-"""Does the documentation work in a real browser? Signed calls against `dealer-server dev`, search, and every page wide and
-on a phone, light and dark: nothing complains, nothing is cut off, nobody is kept out, nothing comes from elsewhere.
+"""Does the documentation work in a real browser? Signed calls against `dealer-server dev`, search, and every page wide
+and on a phone, light and dark: nothing complains, nothing is cut off, nobody is kept out, nothing comes from elsewhere.
 Skipped where there is no Chromium."""
 
 import asyncio
@@ -18,6 +18,7 @@ from playwright.async_api import Page, ViewportSize, expect
 from support.api_client import Service
 from support.chromium import AXE, barriers, needs_chromium, opened, page_faults
 from support.docs_pages import PAGES
+from support.patience import PATIENCE
 from support.processes import environment, running
 from support.webhook_fixture import Receiver
 
@@ -39,6 +40,7 @@ async def chromium() -> AsyncIterator[Chromium]:
 async def visited(chromium: Chromium, url: str, path: str, **options: Any) -> AsyncIterator[tuple[Page, list[str]]]:
     """A page of the documentation, and what it complains of; a request to elsewhere is a complaint."""
     context = await chromium.new_context(**{"viewport": WIDE, "color_scheme": "light", **options})
+    context.set_default_timeout(1_000 * PATIENCE)
     await context.add_init_script(AXE)
     page = await context.new_page()
     faults = page_faults(page)
@@ -225,7 +227,10 @@ async def test_a_phone_has_the_navigation_behind_a_button(chromium: Chromium, se
 
 
 async def test_it_is_read_without_javascript(chromium: Chromium, service: Service):
-    async with visited(chromium, service.url, "/docs/reference/esim/order", java_script_enabled=False) as (page, faults):
+    async with visited(chromium, service.url, "/docs/reference/esim/order", java_script_enabled=False) as (
+        page,
+        faults,
+    ):
         await expect(page.get_by_role("heading", level=1)).to_have_text("Create an order")
         await expect(page.get_by_role("button", name="Sign and send")).to_be_hidden()
         await page.get_by_role("link", name="Errors", exact=True).click()
