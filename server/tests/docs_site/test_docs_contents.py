@@ -15,7 +15,7 @@ from dealer_server.api.rt import errors as rt
 from dealer_server.docs_site import contents, markdown
 from esim_dealer.wire.events import EVENTS
 from esim_dealer.wire.operations import OPERATIONS
-from support.docs_pages import FILES, MADE, PAGES
+from support.docs_site.pages import FILES, MADE, PAGES
 from support.paths import DOCS, ROOT, SERVER
 
 OUTSIDE = ("/console", "/openapi.json")  # of the same service, not of the site
