@@ -537,7 +537,7 @@ async def test_a_refused_call_shows_what_was_to_be_signed_and_where_two_strings_
     await dealer.send("/open-api/v1/esim/query", body, headers)
     text = await until(developer, "/console/api-log", "101003")
     found = re.search(r'data-href="(/console/api-log/\d+)"', text)
-    assert found
+    assert found and 'href="/docs/errors#101003"' in text
     text = html.unescape(await developer.get(found[1]))
     string = f"{headers['RT-Timestamp']}{headers['RT-RequestID']}{dealer.app_key}{body.decode()}"
     assert f'data-copy="{string}"' in text and "0" * 64 in text and dealer.app_secret not in text
