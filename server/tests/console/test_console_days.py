@@ -548,7 +548,7 @@ async def test_an_operators_finance_moves_money_and_sees_no_codes(chromium: Chro
         await lacks(page, "Save terms", "Set URL", "Set price", "Secret")
         await page.goto(f"{service.url}/console/orders/{order.order_no}")
         await expect(main(page)).to_contain_text("Delivered")
-        await lacks(page, CODES, "Send snapshot")
+        await lacks(page, CODES, "Resend current state")
         await menu(page, "Webhooks")
         await lacks(page, "Resend in bulk")
         paths = ("/console/users", "/console/dealers/new", "/console/packages/import")

@@ -113,9 +113,14 @@ async def no_longer_sure(service: Service, tenant_id: int) -> None:
 
 async def test_the_first_run_finds_out_by_itself_what_is_done(people: People, dealer: ApiClient, receiver: Receiver):
     admin = people["admin"]
-    assert "0 of 5 steps done" in await admin.get("/console")
+    text = await admin.get("/console")
+    assert "0 of 5 steps done" in text and f"esim-dealer login --url {dealer.url}" in text
+    assert "esim-dealer health" in text and "esim-dealer balance" in text
+    assert "esim-dealer health" not in await people["finance"].get("/console")
     await dealer.post("/health")
     await until(admin, "/console", "2 of 5 steps done")
+    text = await admin.get("/console")
+    assert "esim-dealer health" not in text and "esim-dealer balance" in text
     await dealer.post("/account/balance")
     await until(admin, "/console", "3 of 5 steps done")
     await bought(dealer)
@@ -126,6 +131,19 @@ async def test_the_first_run_finds_out_by_itself_what_is_done(people: People, de
     assert "You are live" in text and "Get started" not in text
     text = await admin.post("/console/live")
     assert "You are live" not in text and "You are live" not in await people["finance"].get("/console")
+
+
+async def test_the_first_run_is_dismissed_and_leaves_a_dealer_that_is_live(
+    service: Service, people: People, dealer: ApiClient
+):
+    """Whoever dismisses it does so for all of the dealer; a dealer with 20 orders is live, whatever it left out."""
+    assert "Your first run" not in await people["admin"].post("/console/live")
+    assert "Your first run" not in await people["developer"].get("/console")
+    async with service.database.connection() as connection:
+        await connection.execute("DELETE FROM first_run WHERE tenant_id = $1", dealer.tenant_id)
+        assert "Your first run" in await people["admin"].get("/console")
+        await connection.execute("UPDATE wallet SET order_count = 20 WHERE tenant_id = $1", dealer.tenant_id)
+    assert "Your first run" not in await people["admin"].get("/console")
 
 
 async def test_credentials_are_taken_when_one_of_the_dealers_has_looked_at_the_secret(

@@ -22,9 +22,11 @@ from dealer_server.operations.profiles.suspend import Offer
 from dealer_server.rules.esim import activation_code, qr
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import STOCK, Item, Profile
+from dealer_server.rules.refunds.refund import refuse
 from dealer_server.store.console import orders
 from dealer_server.store.console import profiles as console_profiles
 from dealer_server.store.console import recharges as console_recharges
+from dealer_server.store.console.dealer import not_refundable
 from dealer_server.store.console.orders import Purchase
 from dealer_server.store.console.profiles import Lifecycle, ProfileOwner
 from dealer_server.store.orders import order as store_order
@@ -46,6 +48,7 @@ class ProfileView(NamedTuple):
     life: Lifecycle | None
     bought: Purchase | None
     voiding: bool
+    refundable: bool
     suspension: Offer
     events: list[Event]
     sms: list[SmsText]
@@ -159,6 +162,7 @@ async def _view(connection: Connection, context: RequestContext, owner: ProfileO
         life=await console_profiles.lifecycle(connection, tenant_id, profile_id),
         bought=purchases[-1] if purchases else None,
         voiding=void is not None and void.outcome is None,
+        refundable=refuse(profile, await not_refundable(connection, *key)) is None,
         suspension=await context.parts.suspender.offer(connection, order, profile_id),
         sms=[SmsText(sms, None) for sms in await sms_store.of_profile(connection, tenant_id, profile_id, LATEST_SMS)],
         events=[event._replace(title=_title(event.title, profile_id)) for event in timeline.events(history)],

@@ -26,6 +26,7 @@ from dealer_server.store.console.orders import (
     VoidRequest,
 )
 from dealer_server.store.console.recharges import RechargeTimes
+from dealer_server.store.orders.note import Note
 from dealer_server.store.refunds.refund import Refund
 from dealer_server.store.webhooks.log import Attempt, Delivery
 
@@ -49,6 +50,7 @@ class History(NamedTuple):
     attempts: Mapping[int, Sequence[Attempt]]
     bodies: Mapping[int, bytes]
     refusals: Mapping[int, Sequence[RefundRefusal]] = {}
+    notes: Sequence[Note] = ()
 
 
 def events(history: History) -> list[Event]:
@@ -64,6 +66,7 @@ def events(history: History) -> list[Event]:
         *_voids(history.voids),
         *_suspensions(history.suspensions),
         *_deliveries(history),
+        *(Event(note.created_at, "pencil", f"Note by {note.author}", "", note.note) for note in history.notes),
     )
     return in_order(unsorted)
 

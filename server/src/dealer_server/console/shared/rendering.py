@@ -182,6 +182,7 @@ def environment() -> Environment:
         "once": form_nonce,
         "major": money.text,
         "order_no": identity.order_no,
+        "item_no": identity.item_no,
         "topup_no": identity.topup_no,
         "refund_no": identity.refund_no,
         "sms_no": identity.sms_no,

@@ -134,6 +134,8 @@
   // Filters are sent as they change; a form is sent once.
   document.addEventListener("change", (event) => {
     if (event.target.matches("form.filters select, form.filters input[type=date], form.filters input[type=checkbox]")) event.target.form.requestSubmit();
+    const rows = event.target.dataset.checkAll;
+    if (rows) for (const box of document.getElementById(rows).elements) if (box.type === "checkbox") box.checked = event.target.checked;
   });
   document.addEventListener("submit", (event) => {
     if (event.target.method !== "post" || event.defaultPrevented) return;
@@ -189,12 +191,12 @@
     if (event.key === "/" && search && !event.target.closest("input, textarea, select")) { event.preventDefault(); search.focus(); }
   });
 
-  // A part that renews itself waits while somebody reads what was opened in it, a form is on its way (its button would
-  // come back), or the page is not looked at.
+  // A part that renews itself waits while somebody reads what was opened in it or chooses rows, a form is on its way
+  // (its button would come back), or the page is not looked at.
   const waits = (event) => {
     const part = event.target;
     if (!part.matches?.("[hx-trigger^=every]")) return;
-    if (document.hidden || document.querySelector("form[data-sent]") || part.querySelector("dialog[open], details[open]")) event.preventDefault();
+    if (document.hidden || document.querySelector("form[data-sent]") || part.querySelector("dialog[open], details[open], .pick :checked")) event.preventDefault();
   };
   document.addEventListener("htmx:before:request", waits);
   document.addEventListener("htmx:before:swap", waits);
