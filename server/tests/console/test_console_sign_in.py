@@ -58,7 +58,7 @@ async def minutes_pass(service: Service, one: Browser, minutes: int) -> None:
 
 
 def is_inside(page: httpx2.Response) -> bool:
-    return page.status_code == 200 and "Where you are signed in" in page.text
+    return page.status_code == 200 and "Active sessions" in page.text
 
 
 def leads_to_sign_in(page: httpx2.Response) -> bool:
@@ -524,7 +524,7 @@ async def test_a_stolen_session_cannot_guess_the_password(admin: Browser) -> Non
     assert "Too many attempts" in answers[-1] and "Too many" not in answers[-2]
 
 
-# One-time codes
+# Two-factor authentication
 
 
 async def with_codes(one: Browser) -> bytes:
@@ -662,7 +662,7 @@ async def test_a_made_password_opens_the_page_that_changes_it_and_no_other(
     assert (await visitor.sign_in(made.name, made.password)).status_code == 303
     choose = "/console/account/password"
     page = await visitor.get(choose)
-    assert page.status_code == 200 and "Choose your own password" in page.text
+    assert page.status_code == 200 and "Choose your password" in page.text
     csrf = re.search(r'name="csrf" value="(\w+)"', page.text)
     assert csrf
     for path in ("/console", "/console/account", "/console/users", "/console/nothing"):

@@ -23,16 +23,30 @@ class Database:
     """One PostgreSQL database: a small pool for rare statements, `session()` for frequent ones. `clock` tells the
     database's time."""
 
-    def __init__(self, dsn: str, pool: asyncpg.Pool, read_timeout_seconds: float | None = None):
+    def __init__(
+        self,
+        dsn: str,
+        pool: asyncpg.Pool,
+        read_timeout_seconds: float | None = None,
+        clock: DatabaseClock | None = None,
+    ):
         self.dsn = dsn
-        self.clock = DatabaseClock()
+        self.clock = clock or DatabaseClock()
         self._pool = pool
         self._read_timeout_seconds = read_timeout_seconds
 
     @classmethod
-    async def open(cls, dsn: str, *, size: int = 4, read_timeout_seconds: float | None = None) -> "Database":
-        """`read_timeout_seconds` limits statements outside of a transaction, which only read, and the wait for a
-        connection of the pool: they raise StatementTimeout and DatabaseLost. Raises DatabaseLost."""
+    async def open(
+        cls,
+        dsn: str,
+        *,
+        size: int = 4,
+        read_timeout_seconds: float | None = None,
+        clock: DatabaseClock | None = None,
+    ) -> "Database":
+        """`clock`: one that others go by, too. `read_timeout_seconds` limits statements outside of a transaction, which
+        only read, and the wait for a connection of the pool: they raise StatementTimeout and DatabaseLost. Raises
+        DatabaseLost."""
         settings = {
             "application_name": "esim-dealer",
             "lock_timeout": str(LOCK_MS),
@@ -53,7 +67,7 @@ class Database:
             )
         except UNREACHABLE as error:
             raise DatabaseLost(sent=False) from error
-        database = cls(dsn, pool, read_timeout_seconds)
+        database = cls(dsn, pool, read_timeout_seconds, clock)
         async with database.connection() as connection:
             await measure_clock(connection, database.clock)
         return database

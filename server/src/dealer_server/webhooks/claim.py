@@ -8,9 +8,10 @@ import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from time import perf_counter
 from typing import NamedTuple
 
-from dealer_server import failpoints
+from dealer_server import failpoints, traces
 from dealer_server.clock import Clock
 from dealer_server.db.session import Session
 from dealer_server.store.webhooks import circuit_breaker, claim
@@ -69,7 +70,7 @@ class Claimer:
         claim_id = secrets.randbits(62)
         if not shares:
             return ClaimedBatch(claim_id, [], [])
-        begun = asyncio.get_running_loop().time()
+        begun, began = asyncio.get_running_loop().time(), perf_counter()
         async with self._session.transaction() as session:
             due = await claim.due_deliveries(session, shares, now)
             claimed = await self._allowed(_limit_profiles(due), now)
@@ -84,6 +85,7 @@ class Claimer:
                 lease_until = now + timedelta(seconds=self._lease_seconds)
                 await claim.freeze(session, [content.frozen for content in contents], claim_id, lease_until)
         failpoints.hit("webhook.frozen")
+        traces.batch("prepare webhooks", (content.delivery.order_id for content in contents), perf_counter() - began)
         return _batch(claim_id, contents, signers, begun + self._lease_seconds / 2)
 
     async def _shares(self, limit: int, now: datetime) -> tuple[list[TenantQuota], dict[int, Signer]]:

@@ -51,13 +51,13 @@ async def test_one_esim_and_one_line_are_refunded_with_a_reason(
     own = (await admin.get(f"/console/profiles/{profile_id}")).text
     assert "Refund this eSIM?" in own and f'name="item_no" value="{first["itemNo"]}"' in own
     html = (await admin.get(page)).text
-    assert "Refund line 1, TEST-OK?" in html and "Refund line 2, TEST-DELAY?" in html
+    assert "Refund item 1, TEST-OK?" in html and "Refund item 2, TEST-DELAY?" in html
     named = {"item_no": first["itemNo"], "profile_id": profile_id, "reason": "lost phone"}
     assert "1.80 USD is refunded" in await does(admin, f"{page}/refund", **named)
     assert "Refund this eSIM?" not in (await admin.get(f"/console/profiles/{profile_id}")).text
     assert "1.80 USD is refunded" in await does(admin, f"{page}/refund", item_no=second["itemNo"], reason="late")
     html = (await admin.get(page)).text
-    assert "Refund line 1, TEST-OK?" in html and "Refund line 2, TEST-DELAY?" not in html
+    assert "Refund item 1, TEST-OK?" in html and "Refund item 2, TEST-DELAY?" not in html
     assert await balance(dealer) == "998.20"
     details = [act.detail for act in await acts(service, "order.refund") if act.tenant_id == dealer.tenant_id]
     assert len(details) == 2 and "lost phone" in details[1] and "late" in details[0]
@@ -66,7 +66,7 @@ async def test_one_esim_and_one_line_are_refunded_with_a_reason(
 async def test_support_refunds_nothing(service: Service, dealer: ApiClient) -> None:
     order = await two_lines(dealer)
     async with signed_in(service, "support") as support:
-        assert "Refund line" not in (await support.get(f"/console/orders/{order['orderNo']}")).text
+        assert "Refund item" not in (await support.get(f"/console/orders/{order['orderNo']}")).text
         refused = await fill(support, f"/console/orders/{order['orderNo']}/refund", reason="no")
         assert refused.status_code == 403
         assert (await fill(support, f"{QUEUE}/decide", verdict="approve")).status_code == 403
@@ -79,7 +79,7 @@ async def test_the_queue_says_how_much_waits_and_what_was_used(
     page = await see(admin, QUEUE)
     assert "refund, 1.80 USD waiting" in page or "refunds," in page
     row = page.partition(number)[2]
-    assert row.index("Not installed") < row.index("1 to review") and "TEST-REVIEW" in row
+    assert row.index("Not installed") < row.index("In review") and "TEST-REVIEW" in row
     async with service.database.connection() as connection:
         await connection.execute(
             "UPDATE profile SET data_usage_bytes = 2000000 WHERE tenant_id = $1 AND order_id = $2",
@@ -87,7 +87,7 @@ async def test_the_queue_says_how_much_waits_and_what_was_used(
             identity.order_id(order_no),
         )
     row = (await see(admin, QUEUE)).partition(number)[2]
-    assert row.index("1 used") < row.index("1 to review") and "1.9 MiB of" in row
+    assert row.index("1 used") < row.index("In review") and "1.91 MB of" in row
 
 
 async def test_many_are_approved_at_once(service: Service, dealer: ApiClient, admin: Browser) -> None:
@@ -155,7 +155,7 @@ async def test_an_operator_refunds_an_order_by_keyboard_alone(
     await page.keyboard.type("the trip was cancelled")
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("status").first).to_contain_text("5.40 USD is refunded")
-    await expect(page.get_by_label("Summary")).to_contain_text("All of it is refunded")
+    await expect(page.get_by_label("Summary")).to_contain_text("Fully refunded")
     assert faults == []
     assert await balance(dealer) == "1000.00"
     await context.close()

@@ -83,9 +83,9 @@ def _steps(
         Step("Get your credentials", "The AppKey identifies you, the AppSecret signs your calls.",
              "/console/credentials", "Credentials", "CREDENTIALS" in done or called, done.get("CREDENTIALS")),
         Step("Make a signed call to /health", "It proves that your signature is right. Refused? The API log shows the"
-             " string that was to be signed.", "/console/api-log", "API log", "HEALTH" in done,
+             " expected string.", "/console/api-log", "API log", "HEALTH" in done,
              done.get("HEALTH"), (f"esim-dealer login --url {settings.base_url}", "esim-dealer health")),
-        Step("Read your balance", "POST /account/balance says what you can spend.", "/console/wallet", "Wallet",
+        Step("Read your balance", "POST /account/balance returns what you can spend.", "/console/wallet", "Wallet",
              "BALANCE" in done, done.get("BALANCE"), ("esim-dealer balance",)),
         Step("Place a test order", "POST /esim/order with a package of /package/list.", "/console/orders", "Orders",
              wallet.order_count > 0, None, (f"esim-dealer order {package} --wait",)),

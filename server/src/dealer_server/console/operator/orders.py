@@ -136,7 +136,7 @@ async def send_snapshot(context: RequestContext) -> Redirect:
     async with context.parts.database.connection() as connection:
         owner = await _owner(connection, context)
     await resend.sync(context.parts.database, owner.tenant_id, [order_no], context.author, lambda: context.now)
-    return Redirect(f"{ORDERS}/{order_no}", "The snapshot is sent")
+    return Redirect(f"{ORDERS}/{order_no}", "The current state is sent")
 
 
 @action(f"{ORDER}/retry", OPERATOR_SUPPORT)

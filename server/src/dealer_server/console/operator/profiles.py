@@ -170,10 +170,10 @@ async def _view(connection: Connection, context: RequestContext, owner: ProfileO
 
 
 def _title(title: str, profile_id: int) -> str:
-    """The title of an event without the profile's number, on the page of this profile."""
-    head, _, text = title.partition(f"Profile {profile_id}: ")
+    """The title of an event without the eSIM's number, on its own page."""
+    head, _, text = title.partition(f"eSIM {profile_id}: ")
     if head:
-        return title.replace(f" profile {profile_id}", " it")
+        return title.replace(f" eSIM {profile_id}", " it")
     return text if text.startswith("eSIM") else text[:1].upper() + text[1:]
 
 
@@ -184,5 +184,5 @@ async def cancel(context: RequestContext) -> Redirect:
     reason = context.form.get("reason", "")
     result = await context.parts.voids.void_by_operator(owner.tenant_id, profile_id, context.author, reason)
     done = result.async_status == "COMPLETED"
-    flash = "The eSIM is cancelled" if done else "Its supplier is asked to void it"
+    flash = "The eSIM is cancelled" if done else "Its supplier is asked to cancel it"
     return Redirect(f"{PROFILES}/{profile_id}", flash)

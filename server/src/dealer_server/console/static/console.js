@@ -9,18 +9,18 @@
     `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ` +
     `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
   const STEPS = [[60, 60, "min"], [3600, 24, "h"], [86400, 7, "d"]];
-  const relative = (at) => {
+  const relative = (at, lasting = false) => {
     const seconds = (Date.now() - at) / 1000, size = Math.abs(seconds);
-    if (size < 45) return "just now";
+    if (size < 45) return lasting ? "for under 1 min" : "just now";
     for (const [unit, most, name] of STEPS) {
       const count = Math.max(1, Math.round(size / unit));
-      if (count < most) return seconds < 0 ? `in ${count} ${name}` : `${count} ${name} ago`;
+      if (count < most) return lasting ? `for ${count} ${name}` : seconds < 0 ? `in ${count} ${name}` : `${count} ${name} ago`;
     }
-    return written(at).slice(0, 10);
+    return (lasting ? "since " : "") + written(at).slice(0, 10);
   };
   const tellTimes = () => {
     for (const time of all("time[datetime]")) {
-      const at = new Date(time.dateTime), text = relative(at);
+      const at = new Date(time.dateTime), text = relative(at, "since" in time.dataset);
       if (time.textContent !== text) time.textContent = text;
       if (time.title) {
         time.dataset.tip = `${written(at)} (${time.title})`;
