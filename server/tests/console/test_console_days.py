@@ -526,7 +526,7 @@ async def test_an_operators_support_sends_again_and_moves_no_money(
         await expect(row(page, topup.topup_no)).to_be_visible()
         await lacks(page, "Approve", "Reject")
         await page.goto(f"{service.url}{home}")
-        await lacks(page, "Adjust balance", "Save terms", "Set URL", "Set price", "Secret")
+        await lacks(page, "Adjust balance", "Save terms", "Save URL", "Set price", "Secret")
         paths = ("/console/users", "/console/dealers/new", "/console/packages/import")
         await refused(page, *paths, f"{home}/credentials/{created.app_key}")
 
@@ -545,7 +545,7 @@ async def test_an_operators_finance_moves_money_and_sees_no_codes(chromium: Chro
         await page.goto(f"{service.url}{home}")
         await adjust(page, "12.50", EVIL)
         assert float((await sdk.balance()).balance) == 1000 - 1.80 + 250 + 12.50
-        await lacks(page, "Save terms", "Set URL", "Set price", "Secret")
+        await lacks(page, "Save terms", "Save URL", "Set price", "Secret")
         await page.goto(f"{service.url}/console/orders/{order.order_no}")
         await expect(main(page)).to_contain_text("Delivered")
         await lacks(page, CODES, "Resend current state")
