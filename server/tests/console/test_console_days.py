@@ -151,7 +151,7 @@ async def read_why(page: Page, code: str, shown: str) -> None:
     """Why a call was refused: the log says it a little later."""
     await menu(page, "API log")
     await in_time(page, row(page, code))
-    await row(page, code).get_by_role("link").click()
+    await row(page, code).get_by_role("link").first.click()
     await expect(page.get_by_role("heading", level=1)).to_have_text(f"Refused call {code}")
     await expect(main(page)).to_contain_text(shown)
     await page.get_by_label("Your string to sign").fill(EVIL)
