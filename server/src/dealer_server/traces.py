@@ -104,7 +104,7 @@ class Recorder:
         order_id = identity.order_id(order_no)
         if not (random.random() < self._share if order_id is None else self.sampled(order_id)):
             return
-        attributes = {"url.path": path, "dealer.code": code, "dealer.trace_id": trace_id.decode()}
+        attributes = {"dealer.code": code, "dealer.trace_id": trace_id.decode()}
         parent = None
         if order_id is None:
             span = self._new(random.getrandbits(128))
