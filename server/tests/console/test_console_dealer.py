@@ -137,13 +137,13 @@ async def test_the_first_run_is_dismissed_and_leaves_a_dealer_that_is_live(
     service: Service, people: People, dealer: ApiClient
 ):
     """Whoever dismisses it does so for all of the dealer; a dealer with 20 orders is live, whatever it left out."""
-    assert "Your first run" not in await people["admin"].post("/console/live")
-    assert "Your first run" not in await people["developer"].get("/console")
+    assert "Get started" not in await people["admin"].post("/console/live")
+    assert "Get started" not in await people["developer"].get("/console")
     async with service.database.connection() as connection:
         await connection.execute("DELETE FROM first_run WHERE tenant_id = $1", dealer.tenant_id)
-        assert "Your first run" in await people["admin"].get("/console")
+        assert "Get started" in await people["admin"].get("/console")
         await connection.execute("UPDATE wallet SET order_count = 20 WHERE tenant_id = $1", dealer.tenant_id)
-    assert "Your first run" not in await people["admin"].get("/console")
+    assert "Get started" not in await people["admin"].get("/console")
 
 
 async def test_credentials_are_taken_when_one_of_the_dealers_has_looked_at_the_secret(

@@ -585,7 +585,7 @@ async def test_codes_are_switched_off_only_by_who_is_sure(service: Service, admi
     await with_codes(admin)
     await minutes_pass(service, admin, 6)
     asked = await admin.post("/console/account/totp/off")
-    assert "Enter your password again" in asked.text
+    assert "Enter your password to continue" in asked.text
     assert await rows(service, "SELECT totp_on FROM console_user WHERE user_id = $1", admin.user_id) == [(True,)]
     wrong = await admin.post("/console/account/totp/off", {"sure_for": "POST", "sure_password": "guess"})
     assert "password is wrong" in said(wrong)
@@ -599,7 +599,7 @@ async def test_codes_are_switched_off_only_by_who_is_sure(service: Service, admi
 async def test_a_page_that_needs_certainty_is_shown_after_the_password(service: Service, admin: Browser) -> None:
     await minutes_pass(service, admin, 6)
     asked = await admin.get("/console/account/totp")
-    assert "Enter your password again" in asked.text and 'value="GET"' in asked.text
+    assert "Enter your password to continue" in asked.text and 'value="GET"' in asked.text
     given = await admin.post("/console/account/totp", {"sure_for": "GET", "sure_password": admin.password})
     assert (given.status_code, given.headers["location"]) == (303, "/console/account/totp")
     assert "authenticator app" in (await admin.get("/console/account/totp")).text
@@ -673,7 +673,11 @@ async def test_a_made_password_opens_the_page_that_changes_it_and_no_other(
     assert (part.status_code, part.headers["hx-redirect"]) == (401, choose)
     same = {"old": made.password, "new": made.password, "again": made.password}
     refused = await visitor.send(choose, form | same)
-    assert refused.status_code == 400 and "the one you have now" in said(refused) and "Choose your own" in refused.text
+    assert (
+        refused.status_code == 400
+        and "the one you have now" in said(refused)
+        and "Choose your password" in refused.text
+    )
     new = {"old": made.password, "new": "correct horse battery", "again": "correct horse battery"}
     assert (await visitor.send(choose, form | new)).headers["location"] == "/console"
     assert is_inside(await visitor.get("/console/account"))

@@ -192,7 +192,7 @@ def _supplier_down(data: Mapping[str, Any]) -> Text:
 def _stock_low(data: Mapping[str, Any]) -> Text:
     code, free = plain(data["packageCode"]), int(data["free"])
     return Text(
-        f"Stock low: {free} left of {code}",
+        f"Low stock: {free} left of {code}",
         f"Fewer than {int(data['below'])} eSIMs of this package are available.",
         [("Package", f"{plain(data['packageName'], 80)} ({code})"), ("Left", f"{free}")],
         f"/console/packages/{quote(code, safe=':')}/stock",
