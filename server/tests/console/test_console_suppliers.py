@@ -75,7 +75,7 @@ async def test_a_supplier_is_set_up_tested_and_removed(market: PurchaseFixture, 
     assert "rt:new is set up" in page and "No routed packages" in page
     assert market.near.settings.secret_key not in (await admin.get("/console/suppliers/rt:new/settings")).text
     tested = text_of((await fill(admin, "/console/suppliers/rt:new/check")).text)
-    assert "It answers · balance 100,000.00 USD" in tested
+    assert "The supplier answers · balance 100,000.00 USD" in tested
     assert "rt:new is removed" in await does(admin, "/console/suppliers/rt:new/remove")
     assert "rt:near stays: package TEST-OK is routed to it" in await does(admin, f"{NEAR}/remove")
     assert [act.action for act in await acts(market.service, "supplier.remove")] == ["supplier.remove"]
@@ -90,7 +90,7 @@ async def test_a_chain_and_an_smdp_are_set_up_by_their_own_fields(market: Purcha
         admin, NEW, kind="es2plus", code="es2:a", baseUrl="http://plain", ca="x", notificationTable="{"
     )
     assert refused.status_code == 400
-    for told in ("Base URL", "Requester id", "SM-DP+ address", "Their authority", "Our private key"):
+    for told in ("Base URL", "Requester ID", "SM-DP+ address", "Their authority", "Our private key"):
         assert told in text_of(refused.text)
     assert refused.text.count('aria-invalid="true"') >= 4
 
@@ -169,7 +169,7 @@ async def test_a_test_says_what_was_wrong(market: PurchaseFixture, admin: Browse
     wrong = {name: text for name, text in reseller(market, secretKey="wrong").items() if name != "code"}
     await does(admin, SETTINGS, version=version, **wrong)
     page = text_of((await fill(admin, f"{NEAR}/check")).text)
-    assert "It does not answer: 101003" in page and "fill the secret in again" in page
+    assert "The supplier does not answer: 101003" in page and "fill the secret in again" in page
     await market.near.leave()
     page = text_of((await fill(admin, f"{NEAR}/check")).text)
     assert "refuses connections" in page and "compare the base URL" in page
@@ -329,7 +329,7 @@ async def _set_up(page: Page, market: PurchaseFixture, scripts: bool) -> None:
     await page.get_by_label("Secret key").press("Enter")
     await expect(page.get_by_role("status")).to_contain_text("rt:new is set up")
     await page.get_by_role("button", name="Test", exact=True).click()
-    await expect(page.get_by_role("status")).to_contain_text("It answers · balance 100,000.00 USD")
+    await expect(page.get_by_role("status")).to_contain_text("The supplier answers · balance 100,000.00 USD")
     assert not scripts or await barriers(page) == []
 
 
