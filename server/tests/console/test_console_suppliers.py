@@ -135,7 +135,7 @@ async def test_settings_that_were_changed_meanwhile_are_not_overwritten(market: 
     form = reseller(market, secretKey="", perSecond="7") | {"readSeconds": "30"}
     form["readSeconds"] = "35"
     refused = await does(admin, SETTINGS, version=version, **form)
-    assert "Somebody else changed this while your form was open" in refused and "Calls a second 3 7" in refused
+    assert "Somebody else changed this while your form was open" in refused and "Calls per second 3 7" in refused
     assert (await settings_of(market, "rt:near"))["perSecond"] == 3
     again = (await admin.get(SETTINGS)).text
     assert re.search('value="7"[^>]*id="field-perSecond"', again), "the form has what was filled in"
@@ -245,7 +245,7 @@ async def test_a_route_that_was_changed_meanwhile_is_not_overwritten(market: Pur
 async def test_a_cost_above_what_a_dealer_pays_is_warned_of(market: PurchaseFixture, admin: Browser):
     await market.service.tenant(name="Cheap Roaming", markup="-20")
     page = await see(admin, ROUTE)
-    assert "Leaves 0 % of the dealer price" in page
+    assert "Margin 0 % of the dealer price" in page
     assert "Cost above what a dealer pays: Cheap Roaming 1.44 USD" in page
     assert "Above a dealer's price" in await see(admin, NEAR)
     form = row(0, "rt:near", "1.75") | {"floor": "5", "do": "down:9"}

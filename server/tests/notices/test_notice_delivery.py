@@ -250,7 +250,7 @@ async def test_an_address_is_told_of_nothing_before_it_is_confirmed(
         stored = await rows(service, "SELECT c::text, n.data::text FROM mail_confirmation c, notice n")
         assert stored and all(second.rpartition("/")[2] not in part for row in stored for part in row)
         for _ in range(3):
-            assert "Confirm your address" in (await own.get(second)).text, "opening it changes nothing"
+            assert "Confirm your email" in (await own.get(second)).text, "opening it changes nothing"
         await confirmed(own, one, mails, new)
         assert (await own.send(second)).status_code == 410, "it works once"
         page = (await own.get("/console/notices")).text
@@ -329,7 +329,7 @@ async def test_without_a_mail_server_nothing_is_mailed_and_the_console_says_so(s
         async with notice_worker(service) as one:
             assert await all_told(one) == 0
         page = (await own.get("/console/notices")).text
-        assert "This service sends no mail" in page and "Top-up approved: 20.00 USD" in page
+        assert "This service sends no email" in page and "Top-up approved: 20.00 USD" in page
         assert (await own.get("/console/mails")).status_code == 404
     async with signed_in(service) as admin:
         assert (await admin.get("/console/mails")).status_code == 404
