@@ -90,7 +90,7 @@ async def test_a_chain_and_an_smdp_are_set_up_by_their_own_fields(market: Purcha
         admin, NEW, kind="es2plus", code="es2:a", baseUrl="http://plain", ca="x", notificationTable="{"
     )
     assert refused.status_code == 400
-    for told in ("Base URL", "Requester ID", "SM-DP+ address", "Their authority", "Our private key"):
+    for told in ("Base URL", "Requester ID", "SM-DP+ address", "Their CA certificate", "Our private key"):
         assert told in text_of(refused.text)
     assert refused.text.count('aria-invalid="true"') >= 4
 
@@ -265,10 +265,11 @@ async def test_a_supplier_shows_its_calls_its_errors_and_what_waits(market: Purc
     page = await see(admin, NEAR)
     waits = page[page.index("Waiting orders") : page.index("Recent calls")]
     assert order_no in waits and "INSUFFICIENT_FUNDS: 200007 as the test wants it" in waits
-    calls = page[page.index("Recent calls") : page.index("Routed packages")]
+    packages_from = page.index("Routed packages", page.index("Recent calls"))
+    calls = page[page.index("Recent calls") : packages_from]
     assert "Bought" in calls and "Refused" in calls and order_no in calls
     assert "refused, 0 without an answer" in page
-    packages = page[page.index("Routed packages") :]
+    packages = page[packages_from:]
     assert "TEST-OK" in packages and "JC016" in packages and "1.80 USD" in packages
 
 

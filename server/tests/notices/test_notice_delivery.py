@@ -200,7 +200,7 @@ async def test_users_are_told_what_they_want_where_they_want_it(service: Service
         await fact(service, dealer.tenant_id)
         await all_told(one)
         assert sorted(mail.to[0] for mail in mails.mails[1:]) == ["bob@example.com", "elsewhere@example.com"]
-        assert "bob@example.com, at once" in (await bob.get("/console/notices")).text
+        assert "Sent to bob@example.com, immediately" in (await bob.get("/console/notices")).text
         await rows(service, "UPDATE console_user SET status = 'DISABLED' WHERE user_id = $1 RETURNING 1", bob.user_id)
         await fact(service, dealer.tenant_id)
         await all_told(one)
@@ -254,7 +254,7 @@ async def test_an_address_is_told_of_nothing_before_it_is_confirmed(
         await confirmed(own, one, mails, new)
         assert (await own.send(second)).status_code == 410, "it works once"
         page = (await own.get("/console/notices")).text
-        assert "Unconfirmed" not in page and f"To {new}, at once" in page
+        assert "Unconfirmed" not in page and f"Sent to {new}, immediately" in page
         await fact(service, dealer.tenant_id)
         await all_told(one)
         assert mails.mails[-1].to == [new]
