@@ -200,7 +200,7 @@ async def test_users_are_told_what_they_want_where_they_want_it(service: Service
         await fact(service, dealer.tenant_id)
         await all_told(one)
         assert sorted(mail.to[0] for mail in mails.mails[1:]) == ["bob@example.com", "elsewhere@example.com"]
-        assert "bob@example.com, at once" in (await bob.get("/console/notices")).text
+        assert "Sent to bob@example.com, immediately" in (await bob.get("/console/notices")).text
         await rows(service, "UPDATE console_user SET status = 'DISABLED' WHERE user_id = $1 RETURNING 1", bob.user_id)
         await fact(service, dealer.tenant_id)
         await all_told(one)
@@ -221,7 +221,7 @@ async def confirmed(browser: Browser, one: NoticeWorker, mails: SmtpServer, addr
     link = await link_to(one, mails, address)
     async with http_client() as http:
         assert address in (await http.get(f"{browser.url}{link}")).text
-        assert "Your address is confirmed" in (await http.post(f"{browser.url}{link}")).text
+        assert "Email confirmed" in (await http.post(f"{browser.url}{link}")).text
 
 
 async def test_an_address_is_told_of_nothing_before_it_is_confirmed(
@@ -250,11 +250,11 @@ async def test_an_address_is_told_of_nothing_before_it_is_confirmed(
         stored = await rows(service, "SELECT c::text, n.data::text FROM mail_confirmation c, notice n")
         assert stored and all(second.rpartition("/")[2] not in part for row in stored for part in row)
         for _ in range(3):
-            assert "Confirm your address" in (await own.get(second)).text, "opening it changes nothing"
+            assert "Confirm your email" in (await own.get(second)).text, "opening it changes nothing"
         await confirmed(own, one, mails, new)
         assert (await own.send(second)).status_code == 410, "it works once"
         page = (await own.get("/console/notices")).text
-        assert "Unconfirmed" not in page and f"To {new}, at once" in page
+        assert "Unconfirmed" not in page and f"Sent to {new}, immediately" in page
         await fact(service, dealer.tenant_id)
         await all_told(one)
         assert mails.mails[-1].to == [new]
@@ -329,7 +329,7 @@ async def test_without_a_mail_server_nothing_is_mailed_and_the_console_says_so(s
         async with notice_worker(service) as one:
             assert await all_told(one) == 0
         page = (await own.get("/console/notices")).text
-        assert "This service sends no mail" in page and "Top-up approved: 20.00 USD" in page
+        assert "This service sends no email" in page and "Top-up approved: 20.00 USD" in page
         assert (await own.get("/console/mails")).status_code == 404
     async with signed_in(service) as admin:
         assert (await admin.get("/console/mails")).status_code == 404
@@ -345,10 +345,10 @@ async def test_the_notice_url_is_tested_and_is_not_the_callback_url(
         assert "notice URL: the address 10.0.0.1 is not a public one" in (await own.get("/console/webhooks")).text
         await own.post("/console/webhooks/notice-url", {"notice_url": receiver.url})
         await own.post("/console/webhooks/notice-test")
-        assert "The test notice was taken. Your receiver answered 200" in (await own.get("/console/webhooks")).text
+        assert "The test notice was taken. Your endpoint answered 200" in (await own.get("/console/webhooks")).text
         receiver.answers = [404]
         await own.post("/console/webhooks/notice-test")
-        assert "The test notice was not taken. Your receiver answered 404" in (await own.get("/console/webhooks")).text
+        assert "The test notice was not taken. Your endpoint answered 404" in (await own.get("/console/webhooks")).text
     [first, _] = receiver.requests
     notice = verify_notice(first.headers, first.body, dealer.app_secret)
     assert (notice.notice_type, notice.notice_id, notice.is_test) == ("TEST", "N0", True)
