@@ -16,7 +16,7 @@ from dealer_server.store.reports import report
 from dealer_server.store.reports import statement as statement_store
 from dealer_server.store.reports.report import Filter, Freshness, Row
 
-SHOWN = 200
+SHOWN = 100
 EXPORTED = 100_000
 MONTHS = 12
 BEHIND = 20_000
