@@ -5,12 +5,16 @@ import re
 from collections.abc import AsyncIterator
 
 import pytest
+from playwright.async_api import expect
 
 from dealer_server import clock
 from dealer_server.operations.suppliers.configure import set_route
+from dealer_server.operations.users import accounts
 from support.api_client import ApiClient, Service
-from support.browser import Browser, signed_in
+from support.browser import PASSWORDS, Browser, signed_in
+from support.chromium import needs_chromium, opened
 from support.console.operator_pages import does, failed_for_good, see
+from support.console.people import WORD, sign_in
 from support.patience import PATIENCE
 from support.supplier_setup import hop
 from support.suppliers.purchases import PurchaseFixture, purchase_fixture
@@ -44,6 +48,27 @@ async def test_repeated_attempts_are_one_row_that_can_be_opened(market: Purchase
         await market.asked_again()
         await market.client.delivered(order_no)
         assert "delivered by rt:near" in await see(admin, f"/console/orders/{order_no}")
+
+
+@needs_chromium
+async def test_a_time_between_two_of_the_same_age_is_said_once(market: PurchaseFixture):
+    await set_route(market.service.database, "TEST-OK", [hop("rt:near", "JC016")], "test", clock.now)
+    market.near.fault("esim/order", *["200007"] * 2)
+    order_no = (await market.client.order()).data["orderNo"]
+    await market.becomes("SELECT failures FROM purchase", 1)
+    await market.asked_again()
+    await market.becomes("SELECT failures FROM purchase", 2)
+    await accounts.create(market.service.database, PASSWORDS, None, "looking", "admin", "test", WORD)
+    async with opened() as chromium:
+        page = await chromium.new_page()
+        await page.clock.install()
+        await sign_in(page, market.service, "looking")
+        await page.goto(f"{market.service.url}/console/orders/{order_no}")
+        last = page.locator("[data-until]").first
+        await expect(last).to_be_hidden()
+        await page.evaluate("document.querySelector('[data-until] time').dateTime = '2026-01-01T00:00:00Z'")
+        await page.clock.run_for(30_000)
+        await expect(last).to_have_text(" to 2026-01-01")
 
 
 async def test_a_failed_line_names_reason_and_code(market: PurchaseFixture):
