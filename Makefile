@@ -108,8 +108,9 @@ COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-ha
   --no-emit-package esim-dealer --no-emit-package esim-dealer-server
 lock: .venv
 	$(COMPILE) $(PROJECTS) -o requirements/runtime.lock
+	$(COMPILE) -c requirements/runtime.lock --extra traces --extra sentry $(PROJECTS) -o requirements/extras.lock
 	$(COMPILE) -c requirements/runtime.lock requirements/build.in -o requirements/build.lock
-	$(COMPILE) $(addprefix -c ,$(LOCKS)) --extra test --extra check --extra mcp $(PROJECTS) requirements/build.in -o requirements/test.lock
+	$(COMPILE) $(addprefix -c ,$(LOCKS)) -c requirements/extras.lock --extra test --extra check --extra mcp $(PROJECTS) requirements/build.in -o requirements/test.lock
 	$(COMPILE) -c requirements/test.lock requirements/installer.in -o requirements/installer.lock
 
 clean:

@@ -47,8 +47,8 @@ def main(
     Parameters
     ----------
     only
-        Groups to measure: orders, locked, processes, refunds, recharges, reads, rt, life, statements, dead, webhooks,
-        dev, memory, stored, console. Several may be named.
+        Groups to measure: orders, locked, processes, restarts, refunds, recharges, reads, rt, life, statements, dead,
+        webhooks, dev, memory, stored, console. Several may be named.
     seconds
         How long each run takes.
     runs

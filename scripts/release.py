@@ -21,6 +21,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 LOCK = ROOT / "requirements/runtime.lock"
+EXTRAS = ROOT / "requirements/extras.lock"
+"""With what the extras traces and sentry need."""
 PACKAGES = ("sdk", "server")
 PIN = re.compile(r"^([a-z0-9._-]+)==([^ ;\\]+)([^\\]*)")
 Json = dict[str, Any]
@@ -36,6 +38,7 @@ def main() -> None:
     bill = folder / "esim-dealer.cdx.json"
     bill.write_text(json.dumps(materials(wheels, epoch), indent=1, sort_keys=True) + "\n")
     shutil.copyfile(LOCK, folder / "requirements.lock")
+    shutil.copyfile(EXTRAS, folder / "requirements-extras.lock")
     sums = [f"{sha256(file)}  {file.name}" for file in sorted(folder.iterdir())]
     (folder / "SHA256SUMS").write_text("\n".join(sums) + "\n")
     print("\n".join(sums))

@@ -1,6 +1,7 @@
 """Fetches what the console's pages link to, in pinned versions and with its licences: python scripts/vendor_console.py.
 
-Needs npm, once, by whoever changes a version here; what it copies is committed, so that nobody else does.
+Needs npm, once, by whoever changes a version here or uses a class of Tabler that no page had (a test says which); what
+it copies is committed, so that nobody else does. Of Tabler's style sheet it keeps what the console's files name.
 """
 
 import json
@@ -13,7 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 SERVER = Path(__file__).parents[1] / "server"
-VENDOR = SERVER / "src/dealer_server/console/static/vendor"
+CONSOLE = SERVER / "src/dealer_server/console"
+VENDOR = CONSOLE / "static/vendor"
 TESTS = SERVER / "tests/support/vendor"
 ICONS = """
     adjustments alert-circle alert-triangle arrow-back-up arrow-left arrow-right arrow-up-right ban bell building-store
@@ -65,6 +67,8 @@ PACKAGES = (
     ),
     Package("axe-core", "4.14.1", TESTS / "axe", {"axe.min.js": "axe.min.js", "LICENSE": "LICENSE"}),
 )
+PURGE = "purgecss@8.0.0"
+NAMING = ("templates/**/*.html", "static/*.js", "static/vendor/uplot/*.js", "**/*.py")  # what names classes
 MIT_OF_TABLER = "icons/LICENSE"  # one project, one licence; the package of the style sheet has no file of its own
 
 
@@ -97,6 +101,17 @@ def plain(suffix: str, text: str) -> str:
     return re.sub(r"\n?(//|/\*)# sourceMappingURL=\S+( \*/)?\s*$", "\n", text)
 
 
+def purge(sheet: Path, left_out: Path) -> None:
+    """Leaves in the style sheet what the console's files name, and in `left_out` the classes that none of them does."""
+    classes = set(re.findall(r"\.(-?[A-Za-z_][\w-]*)", sheet.read_text()))
+    naming = [file for pattern in NAMING for file in CONSOLE.glob(pattern)]
+    named = {word for file in naming for word in re.findall(r"[\w-]+", file.read_text())}
+    left_out.parent.mkdir(parents=True)
+    left_out.write_text("\n".join(sorted(classes - named)) + "\n")
+    command = ["npx", "--yes", PURGE, "--keyframes", "--css", str(sheet), "--output", str(sheet), "--content"]
+    subprocess.run([*command, *map(str, naming)], check=True, stdout=subprocess.DEVNULL)
+
+
 def main() -> None:
     shutil.rmtree(VENDOR, ignore_errors=True)
     shutil.rmtree(TESTS, ignore_errors=True)
@@ -104,6 +119,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             copy(package, fetch(package, Path(folder)))
         print(f"{package.name} {package.version}")
+    purge(VENDOR / "tabler/tabler.min.css", TESTS / "tabler/left_out.txt")
     shutil.copyfile(VENDOR / MIT_OF_TABLER, VENDOR / "tabler/LICENSE")
     versions = {package.name: package.version for package in PACKAGES}
     (VENDOR / "versions.json").write_text(json.dumps(versions, indent=2) + "\n")

@@ -1,31 +1,73 @@
-"""Pages of the console with many orders stored, and what keeping calls for them costs."""
+"""Pages of the console with many orders stored, and what keeping calls and sums for them costs."""
 
 from contextlib import closing
 from datetime import timedelta
 
 from bench.cases import kept, pages
 from bench.cases.suite import RECENT_ORDERS, YEAR, Bench, target_of
-from bench.support import growth
+from bench.support import growth, slices
 from bench.support.measure import Replay
+from dealer_server import clock
+from dealer_server.db.database import Database
+from dealer_server.operations.overview.count_hours import HourCounter
+from dealer_server.operations.reports.fold import ReportFolder
+from dealer_server.operations.search.collect import SearchCollector
+
+PACKAGES = 200
+"""Of so many packages orders are stored, so that reports have rows to add."""
 
 
 def run(bench: Bench) -> None:
     """(j): pages of the console with many orders stored, some of them of the last minutes."""
-    database = bench.instance.fresh()
-    growth.load(bench.instance, database, bench.options.stored, YEAR, ended=timedelta(hours=1, minutes=5))
-    growth.load(bench.instance, database, RECENT_ORDERS, timedelta(hours=1))
-    growth.vacuum(bench.instance, database)
+    database = _stored(bench)
     for _ in range(bench.options.runs):
         with bench.instance.serve(database) as served:
             found = pages.measure(bench.instance, database, served)
         for title, reading in found.items():
             bench.note(f"console.{title}", f"console: {title}", reading)
-        searches = {title: found[title] for title in found if title.startswith(pages.SEARCH)}
-        others = {title: found[title] for title in found if "p50_ms" in found[title] and title not in searches}
-        bench.note("console.slowest", "console: the slowest page", pages.slowest(others))
-        bench.note("console.search", "console: the slowest search", pages.slowest(searches))
+        timed = {title: reading for title, reading in found.items() if "p50_ms" in reading}
+        for kind, title in ((pages.SEARCH, "search"), (pages.REPORT, "report")):
+            some = {name: reading for name, reading in timed.items() if kind in name}
+            bench.note(f"console.{title}", f"console: the slowest {title}", pages.slowest(some))
+            timed = {name: reading for name, reading in timed.items() if name not in some}
+        bench.note("console.slowest", "console: the slowest other page", pages.slowest(timed))
     bench.instance.drop(database)
     _kept(bench)
+    _added(bench)
+
+
+def _stored(bench: Bench) -> str:
+    """A database with orders, and what a worker makes of them: sums of reports, texts for the search, counted hours."""
+    instance = bench.instance
+    database = instance.fresh()
+    packages = instance.run(database, _packages)
+    ended = timedelta(hours=1, minutes=5)
+    growth.load(instance, database, bench.options.stored, YEAR, ended=ended, packages=packages)
+    growth.load(instance, database, RECENT_ORDERS, timedelta(hours=1), packages=packages)
+    growth.vacuum(instance, database)
+    instance.run(database, _made)
+    growth.vacuum(instance, database)
+    return database
+
+
+async def _packages(opened: Database) -> list[str]:
+    async with opened.connection() as connection:
+        rows = await connection.fetch(
+            "SELECT package_code FROM package ORDER BY package_code <> $1, package_code", pages.PACKAGE
+        )
+    return [row["package_code"] for row in rows if row["package_code"] != pages.NOBODY_BOUGHT][:PACKAGES]
+
+
+async def _made(opened: Database) -> None:
+    folder, collector, hours = ReportFolder(opened), SearchCollector(opened, clock.now), HourCounter(opened, clock.now)
+    try:
+        await folder.fold()
+        await collector.collect()
+        while await hours.count():
+            pass
+    finally:
+        await folder.close()
+        await collector.close()
 
 
 def _kept(bench: Bench) -> None:
@@ -36,5 +78,19 @@ def _kept(bench: Bench) -> None:
             with bench.instance.serve_switched(database) as served:
                 load = bench.hot_orders(64)
                 reading = kept.measure(bench.instance, database, load, replay, target_of(served))
-                bench.note("console.kept", f"{load.title}, calls kept every other {kept.SLICE_SECONDS} s", reading)
+                bench.note("console.kept", f"{load.title}, calls kept every other {slices.SLICE_SECONDS} s", reading)
             bench.instance.drop(database)
+
+
+def _added(bench: Bench) -> None:
+    """The sums of reports, added up and not in turn, while orders come as fast as they go."""
+    instance = bench.instance
+    with closing(Replay(instance, 4 * bench.options.seconds)) as replay:
+        for _ in range(bench.options.runs):
+            database = instance.fresh()
+            with instance.serve(database) as served, instance.fold(database) as folding:
+                load = bench.hot_orders(64)
+                reading = slices.measure(instance, database, load, replay, target_of(served), folding)
+                title = f"{load.title}, reports added up every other {slices.SLICE_SECONDS} s"
+                bench.note("console.added", title, reading)
+            instance.drop(database)

@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, timedelta
 from typing import NamedTuple
 
 import httpx2
@@ -14,6 +15,7 @@ from bench.support import processes
 from bench.support.failure import Failed
 from bench.support.instance import Instance, Served
 from bench.support.measure import Reading, percentiles
+from dealer_server import clock
 from dealer_server.db.database import Database
 from dealer_server.operations.users import accounts
 from dealer_server.operations.users.password import Passwords
@@ -22,8 +24,10 @@ from dealer_server.wiring import console
 
 FETCHES = 20
 NOBODY_BOUGHT = "TEST-STOCKOUT"
-COUNTING = "Some of the hours are still being counted"
 SEARCH = "search: "
+REPORT = "report: "
+PACKAGE = "TEST-OK"
+DAYS = (30, 90, 365)
 _SECONDS = 600
 _WARMED_SECONDS = 2
 Pages = Mapping[str, str]
@@ -60,10 +64,8 @@ async def _measured(instance: Instance, opened: Database, served: Served) -> dic
     assert row is not None
     async with _signed_in(opened, served, None) as operator:
         await asyncio.sleep(console.WARM_SECONDS + _WARMED_SECONDS)
-        took, text = await _fetch(operator, "/console")
+        took = await _fetch(operator, "/console")
         found["overview, fresh process"] = {"p50_ms": took, "p99_ms": took, "max_ms": took}
-        while COUNTING in text:
-            text = (await _fetch(operator, "/console"))[1]
         for title, address in _of_operators(instance, Old(*row)).items():
             found[title] = await _often(operator, address)
         found["export"] = await _exported(operator, served)
@@ -91,6 +93,8 @@ def _of_operators(instance: Instance, old: Old) -> Pages:
         "dealer": f"/dealers/{hot}",
         "statement": f"/dealers/{hot}/statement",
         "packages": "/packages",
+        "package": f"/packages/{PACKAGE}",
+        "price lists": "/price-lists",
         "regions": "/regions",
         "webhooks": "/webhooks",
         "webhooks that failed": "/webhooks/failed",
@@ -107,10 +111,31 @@ def _of_operators(instance: Instance, old: Old) -> Pages:
         "profileId": str(old.order_id),
         "RT-RequestID": "5d3b5a18-e5bc-11f1-96a9-02fc00000001",
         "a dealer": instance.dealers[-1].app_key,
+        "end of an ICCID": old.iccid[-6:],
+        "beginning of a transactionId": old.transaction_id[:12],
+        "part of a transactionId": old.transaction_id[-9:],
+        "part of many": "stored",
+        "a package": "TEST",
+        "a supplier": "simul",
         "nothing": "no-such-thing",
+        "nothing, three characters": "zqx",
+    }
+    reports = {
+        f"{REPORT}{by}, {days} days": f"/reports?{_days(days)}&by={by.replace(' and ', '&then=')}"
+        for days in DAYS
+        for by in ("day", "dealer", "package", "supplier", "day and supplier", "dealer and package", "day and dealer")
+    }
+    reports |= {
+        f"{REPORT}one dealer by package, {days} days": f"/reports?{_days(days)}&dealer={hot}&by=package"
+        for days in DAYS
     }
     searches = {f"{SEARCH}{what}": f"/search?q={word}" for what, word in words.items()}
-    return {title: f"/console{path}" for title, path in {**pages, **searches}.items()}
+    return {title: f"/console{path}" for title, path in {**pages, **reports, **searches}.items()}
+
+
+def _days(count: int) -> str:
+    today = clock.now().astimezone(UTC).date()
+    return f"from={today - timedelta(days=count - 1)}&to={today}"
 
 
 def _of_dealers(old: Old) -> Pages:
@@ -127,6 +152,16 @@ def _of_dealers(old: Old) -> Pages:
         "webhooks": "/webhooks",
         "API log": "/api-log",
         "credentials": "/credentials",
+        "catalogue": "/catalogue",
+        "refunds": "/refunds",
+        "statements": "/wallet/statements",
+    }
+    pages |= {
+        f"{REPORT}{by}, {days} days": f"/reports?{_days(days)}&by={by}" for days in DAYS for by in ("day", "package")
+    }
+    pages |= {
+        f"{SEARCH}part of a transactionId": f"/search?q={old.transaction_id[-9:]}",
+        f"{SEARCH}nothing": "/search?q=zqx",
     }
     return {title: f"/console{path}" for title, path in pages.items()}
 
@@ -143,17 +178,17 @@ async def _signed_in(opened: Database, served: Served, tenant_id: int | None) ->
 
 
 async def _often(http: httpx2.AsyncClient, address: str) -> Reading:
-    return percentiles([(await _fetch(http, address))[0] for _ in range(FETCHES)])
+    return percentiles([await _fetch(http, address) for _ in range(FETCHES)])
 
 
-async def _fetch(http: httpx2.AsyncClient, address: str) -> tuple[float, str]:
-    """Milliseconds, and the page. A search may lead on to what was found; the time is of the search alone."""
+async def _fetch(http: httpx2.AsyncClient, address: str) -> float:
+    """Milliseconds. A search may lead on to what was found; the time is of the search alone."""
     begun = time.perf_counter()
     answer = await http.get(address)
     took = (time.perf_counter() - begun) * 1000
     if answer.status_code != 200 and not (answer.status_code == 303 and "/search" in address):
         raise Failed(f"{address}: {answer.status_code} {re.sub('<[^>]*>', ' ', answer.text)[-500:]}")
-    return took, answer.text
+    return took
 
 
 async def _exported(http: httpx2.AsyncClient, served: Served) -> Reading:

@@ -57,8 +57,10 @@ _HINTS = EVENTS["DELIVERY_UPDATED"].example.change_hints or ()
 
 _AT_ONCE = 500_000  # orders that are loaded in one transaction
 
-# In the order of their foreign keys. $1 is the price of one order, $2 how far ids are from the epoch, in seconds.
+# In the order of their foreign keys. $1 is the price of one order, $2 how far ids are from the epoch, in seconds, $3 an
+# array of packages, of which each order has one.
 AT = "to_timestamp($2 + order_id / 1000000)"
+_PACKAGE = "($3)[1 + abs(hashint8(order_id)::bigint) % cardinality($3)]"
 _LOADS = (
     f"""
     INSERT INTO orders (tenant_id, order_id, transaction_id, digest, currency, amount, delivery_status, order_status,
@@ -81,7 +83,7 @@ _LOADS = (
     f"""
     INSERT INTO order_item (tenant_id, order_id, line, package_code, supplier, quantity, period_num, price,
         first_profile_id, item_status)
-    SELECT tenant_id, order_id, 0, '{calls.PACKAGE}', 'simulated', 1, 1, $1, order_id, 'DELIVERED'
+    SELECT tenant_id, order_id, 0, {_PACKAGE}, 'simulated', 1, 1, $1, order_id, 'DELIVERED'
     FROM stored ORDER BY order_id
     """,
     f"""
@@ -129,6 +131,7 @@ def load(
     *,
     dealers: Sequence[Dealer] = (),
     events: str = SKIPPED,
+    packages: Sequence[str] = (calls.PACKAGE,),
 ) -> None:
     """`count` delivered orders, evenly over a time that `ended` ago; none of that time may be there yet.
 
@@ -144,12 +147,12 @@ def load(
             async with opened.transaction() as connection:
                 ids = await _delivery_ids(connection, 2 * some) if events == DELIVERED else None
                 rows = _rows(buyers, data_keys, some, since + over * done / count, over * some / count, ids)
-                await _store(connection, rows, events)
+                await _store(connection, rows, events, packages)
 
     instance.run(database, write)
 
 
-async def _store(connection: Connection, rows: Iterator[Stored], events: str) -> None:
+async def _store(connection: Connection, rows: Iterator[Stored], events: str, packages: Sequence[str]) -> None:
     await connection.execute("SET LOCAL synchronous_commit = off")
     await connection.execute("SET LOCAL session_replication_role = replica")  # the audit looks at foreign keys
     await connection.execute("SET LOCAL work_mem = '256MB'")
@@ -157,7 +160,7 @@ async def _store(connection: Connection, rows: Iterator[Stored], events: str) ->
     await connection.copy_records_to_table("stored", records=rows, columns=Stored._fields)
     await connection.execute("ANALYZE stored")
     for statement in (*_LOADS, events):
-        await _execute(connection, statement)
+        await _execute(connection, statement, packages)
     await connection.execute("DROP TABLE stored")
 
 
@@ -210,9 +213,12 @@ def _known(instance: Instance, database: str, condition: str) -> list[Known]:
     return instance.run(database, find)
 
 
-async def _execute(connection: Connection, statement: str) -> None:
-    numbers = [_PRICE, identity.EPOCH_SECONDS]
-    await connection.execute(statement.replace("$1", f"{numbers[0]}::bigint").replace("$2", f"{numbers[1]}::bigint"))
+async def _execute(connection: Connection, statement: str, packages: Sequence[str]) -> None:
+    codes = ", ".join(f"'{code}'" for code in packages)
+    values = [f"{_PRICE}::bigint", f"{identity.EPOCH_SECONDS}::bigint", f"ARRAY[{codes}]"]
+    for at, value in enumerate(values, 1):
+        statement = statement.replace(f"${at}", value)
+    await connection.execute(statement)
 
 
 def _half_hot(dealers: Sequence[Dealer]) -> list[Dealer]:

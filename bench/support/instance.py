@@ -146,6 +146,13 @@ class Instance:
         process.said("ready: ")
         return process
 
+    def fold(self, name: str) -> Process:
+        """It adds up reports, and stops and goes on when it is told to (bench/support/folding.py)."""
+        command = [sys.executable, "-m", "bench.support.folding"]
+        process = Process("folding", command, self._log(name, "folding"), self.environment(name))
+        process.said("ready: ")
+        return process
+
     def environment(self, name: str) -> dict[str, str]:
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("DEALER_")}
         return inherited | {

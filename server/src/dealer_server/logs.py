@@ -6,10 +6,12 @@ import sys
 import structlog
 from structlog.stdlib import ProcessorFormatter
 
+from dealer_server import error_reports
 
-def configure(as_json: bool) -> None:
+
+def configure(as_json: bool, report: error_reports.Processor | None = None) -> None:
     """Formats the service's log lines, and the warnings of libraries, alike. Tracebacks are plain: the pretty ones show
-    local variables, which may be secrets."""
+    local variables, which may be secrets. `report` receives every line."""
     if as_json:
         shown = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     else:
@@ -19,6 +21,7 @@ def configure(as_json: bool) -> None:
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        *([report] if report is not None else []),
     ]
     structlog.configure(
         processors=[*stamped, *shown],

@@ -5,10 +5,16 @@ As with a logger, any module may count; nothing depends on the counts.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import prometheus_client as prometheus
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from dealer_server.histogram import Histogram
+from esim_dealer.wire.vocabulary import AttemptError
 
 REGISTRY = prometheus.CollectorRegistry()
 
@@ -16,12 +22,22 @@ _attempts = prometheus.Counter("dealer_webhook_attempts", "Webhook attempts by o
 _ended = prometheus.Counter(
     "dealer_webhook_deliveries", "Webhook deliveries that ended, by final state", ["state"], registry=REGISTRY
 )
-webhook_wait = prometheus.Histogram(
-    "dealer_webhook_wait_seconds",
-    "From the change of an order to the first attempt to deliver it",
-    buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600),
-    registry=REGISTRY,
-)
+webhook_wait = Histogram((0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600))
+"""Seconds from the change of an order to the first attempt to deliver it."""
+
+
+class _WebhookWait(Collector):
+    def collect(self) -> Iterator[prometheus.Metric]:
+        buckets, total = webhook_wait.samples()
+        yield HistogramMetricFamily(
+            "dealer_webhook_wait_seconds",
+            "From the change of an order to the first attempt to deliver it",
+            buckets=buckets,
+            sum_value=total,
+        )
+
+
+REGISTRY.register(_WebhookWait())
 webhook_leases_lost = prometheus.Counter(
     "dealer_webhook_leases_lost", "Webhook attempts whose worker died or lost its lease", registry=REGISTRY
 )
@@ -68,14 +84,6 @@ _purchases_open = prometheus.Gauge(
 
 BATCHES = prometheus.CollectorRegistry()
 """Of group commit and of reads; a registry of its own, since `serve` has no other of these metrics."""
-_batch_items = prometheus.Histogram(
-    "dealer_batch_items", "Items that one batch decided together", ["batch"],
-    buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512), registry=BATCHES,
-)  # fmt: skip
-_batch_seconds = prometheus.Histogram(
-    "dealer_batch_seconds", "How long a batch took, the database included", ["batch"],
-    buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5), registry=BATCHES,
-)  # fmt: skip
 
 _replica_lag = prometheus.Gauge(
     "dealer_read_replica_lag_seconds", "How old the replica is that lists are read from; NaN: it is away", ["reader"],
@@ -128,15 +136,37 @@ class PoolSize(NamedTuple):
     most: int
 
 
-class BatchMetrics(NamedTuple):
+class BatchMetrics:
     """Of one kind of batch."""
 
-    items: prometheus.Histogram
-    seconds: prometheus.Histogram
+    def __init__(self) -> None:
+        self.items = Histogram((1, 2, 4, 8, 16, 32, 64, 128, 256, 512))
+        self.seconds = Histogram((0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5))
 
     def done(self, items: int, seconds: float) -> None:
         self.items.observe(items)
         self.seconds.observe(seconds)
+
+
+class _Batches(Collector):
+    """The metrics of each kind of batch by its name."""
+
+    def __init__(self) -> None:
+        self.named: dict[str, BatchMetrics] = {}
+
+    def collect(self) -> Iterator[prometheus.Metric]:
+        items = HistogramMetricFamily("dealer_batch_items", "Items that one batch decided together", labels=["batch"])
+        seconds = HistogramMetricFamily(
+            "dealer_batch_seconds", "How long a batch took, the database included", labels=["batch"]
+        )
+        for name, batch in self.named.items():
+            items.add_metric([name], *batch.items.samples())
+            seconds.add_metric([name], *batch.seconds.samples())
+        yield from (items, seconds)
+
+
+_batches = _Batches()
+BATCHES.register(_batches)
 
 
 class Reads:
@@ -149,11 +179,16 @@ class Reads:
 
 
 def of_batches(name: str) -> BatchMetrics:
-    return BatchMetrics(_batch_items.labels(name), _batch_seconds.labels(name))
+    return _batches.named.setdefault(name, BatchMetrics())
 
 
-def webhook_attempt(error: str | None) -> None:
-    _attempts.labels(error or "DELIVERED").inc()
+@cache
+def _attempts_of(outcome: str) -> prometheus.Counter:
+    return _attempts.labels(outcome)  # which takes a lock to find it
+
+
+def webhook_attempt(error: AttemptError | None) -> None:
+    _attempts_of(error or "DELIVERED").inc()
 
 
 def webhook_ended(states: Iterable[str]) -> None:

@@ -97,6 +97,11 @@ class Settings(BaseSettings):
     port_per_process: bool = Field(default=False, description="each process of serve has a port: PORT, PORT + 1, ...")
     instances: int = Field(default=1, ge=1, description="how many serve share a tenant's QPS while Valkey is away")
 
+    traces: float = Field(
+        default=0.0, ge=0, le=1, description="the share of orders and calls whose traces are exported; 0: none"
+    )
+    sentry_dsn: SecretStr = Field(default=SecretStr(""), description="where errors are reported; empty: nowhere")
+
     metrics: str | None = Field(
         default=None, description="HOST:PORT of the worker's /metrics and /health; empty for none"
     )
@@ -325,6 +330,7 @@ SECRETS = {
     "DEALER_DATABASE_URL": "DATABASE_URL",
     "DEALER_READ_DATABASE_URL": "read_database_url",
     "DEALER_SEALING_KEYS": "sealing_keys",
+    "DEALER_SENTRY_DSN": "sentry_dsn",
     "DEALER_SMTP_PASSWORD": "smtp_password",
     "DEALER_VALKEY_URL": "valkey_url",
 }

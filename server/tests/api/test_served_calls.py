@@ -132,7 +132,7 @@ async def test_a_lost_database_costs_the_log_and_nothing_else(service: Service, 
 @pytest.mark.parametrize("path", ["", "?path=/open-api/v1/none", "?before=1", "?before=x"])
 async def test_the_page_opens_with_any_filter(service: Service, dealer: ApiClient, path: str):
     async with signed_in(service, "admin", dealer.tenant_id) as one:
-        assert "No call yet" in (page := await see(one, f"/console/api-log/served{path}")) or "None with" in page
+        assert "No calls yet" in (page := await see(one, f"/console/api-log/served{path}")) or "No calls with" in page
 
 
 def test_what_a_call_costs_is_printed(service: Service):

@@ -60,6 +60,14 @@ def test_every_citation_names_something_of_this_repository():
     assert not found, "\n".join(found)
 
 
+def test_every_decision_is_listed_by_its_title():
+    files = sorted(DOCS.glob("decisions/[0-9]*.md"))
+    titles = {file.name: file.read_text().partition("\n")[0].removeprefix("# ") for file in files}
+    lines = [f"- [{title}]({name})" for name, title in titles.items()]
+    assert [line for line in (DOCS / "decisions/README.md").read_text().splitlines() if line[:1] == "-"] == lines
+    assert [name for name, title in titles.items() if not title.startswith(f"{int(name[:4])}. ")] == []
+
+
 def test_a_citation_of_something_else_is_found():
     text = "(specification 99.1, decisions 4, trust.md, suppliers 3 rule 2, decision 9999)"
     found = [*faults(ROOT / "any.py", text)]

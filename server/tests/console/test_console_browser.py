@@ -83,9 +83,9 @@ async def test_a_dialog_invites_a_user_by_keyboard_alone(chromium: Chromium, ser
     await page.get_by_role("button", name="Invite a user").focus()
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("dialog")).to_be_visible()
-    await page.get_by_label("Mail address").fill("dialog@example.com")
+    await page.get_by_label("Email").fill("dialog@example.com")
     await page.keyboard.press("Enter")
-    await expect(page.get_by_role("heading", name="The invitation of dialog@example.com")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Invitation for dialog@example.com")).to_be_visible()
     await page.close()
 
 

@@ -100,7 +100,7 @@ async def in_time(page: Page, sought: Locator) -> None:
 
 async def done(page: Page, steps: int) -> None:
     await menu(page, "Home")
-    await in_time(page, main(page).get_by_text(f"{steps} of 5 done"))
+    await in_time(page, main(page).get_by_text(f"{steps} of 5 steps done"))
 
 
 def row(page: Page, *texts: str) -> Locator:
@@ -133,8 +133,8 @@ async def take_credentials(page: Page) -> tuple[str, str]:
     """AppKey and AppSecret, for the password once more."""
     await main(page).get_by_role("link", name="View or reset").click()
     await page.get_by_label("Password").fill(WORD)
-    await press(page, "Go on")
-    await press(page, "Show the AppSecret")
+    await press(page, "Continue")
+    await press(page, "Show AppSecret")
     await expect(main(page)).to_contain_text("sk_test_")
     return await fact(page, "AppKey"), await fact(page, "AppSecret")
 
@@ -151,8 +151,8 @@ async def read_why(page: Page, code: str, shown: str) -> None:
     """Why a call was refused: the log says it a little later."""
     await menu(page, "API log")
     await in_time(page, row(page, code))
-    await row(page, code).get_by_role("link").click()
-    await expect(page.get_by_role("heading", level=1)).to_have_text(f"Refused: {code}")
+    await row(page, code).get_by_role("link").first.click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text(f"Refused call {code}")
     await expect(main(page)).to_contain_text(shown)
     await page.get_by_label("Your string to sign").fill(EVIL)
     await press(page, "Compare")
@@ -164,8 +164,8 @@ async def verify_webhook(page: Page, receiver: Receiver, app_secret: str) -> Non
     await page.get_by_label("URL").fill(receiver.url)
     await press(page, "Save")
     await expect(main(page)).to_contain_text("Webhooks are sent to this URL from now on")
-    await press(page, "Send a test event")
-    await expect(main(page)).to_contain_text("The sample event was taken.")
+    await press(page, "Send test event")
+    await expect(main(page)).to_contain_text("Test event delivered.")
     [sample] = receiver.requests
     assert sample.verified(app_secret)
 
@@ -189,10 +189,10 @@ async def send_again(page: Page, receiver: Receiver, order: Snapshot) -> None:
     await row(page, order.order_no, "ORDER_PAID").get_by_role("link", name="ORDER_PAID").click()
     await expect(main(page)).to_contain_text("Not needed")
     before = len(receiver.requests)
-    await press(page, "Send again")
+    await press(page, "Resend")
     await expect(main(page).get_by_text("Attempt 1")).to_be_visible()
     assert (await receiver.received(before + 1))[-1].json["orderNo"] == order.order_no
-    await page.get_by_text("What your receiver answered").click()
+    await page.get_by_text("Response").click()
     await expect(main(page).get_by_text(EVIL)).to_be_visible()
 
 
@@ -216,7 +216,7 @@ async def test_a_dealers_first_day_ends_with_all_steps_done_and_an_esim(
         await verify_webhook(page, receiver, app_secret)
         await menu(page, "Home")
         await expect(row(page, order.order_no)).to_be_visible()
-        await expect(page.get_by_text("Your first run")).to_have_count(0)
+        await expect(page.get_by_text("Get started")).to_have_count(0)
         await see_the_order(page, order)
         await send_again(page, receiver, order)
     assert await service.audit() == []
@@ -245,16 +245,16 @@ async def create_dealer(page: Page, service: Service, name: str) -> tuple[str, s
         await expect(page.locator("[aria-current=step]")).to_contain_text(step)
     await expect(main(page)).to_contain_text(name)
     await press(page, "Create dealer")
-    await expect(page.get_by_role("heading", level=1)).to_have_text(f"{name} is created")
+    await expect(page.get_by_role("heading", level=1)).to_have_text(f"{name} created")
     app_key = await fact(page, "AppKey")
     await an_hour_passes(service)
     await main(page).get_by_role("link", name="AppSecret").click()
     await page.get_by_label("Password").fill(WORD)
-    await press(page, "Go on")
+    await press(page, "Continue")
     await main(page).get_by_text("Show", exact=True).click()
     app_secret = await fact(page, "AppSecret")
     assert app_secret.startswith("sk_test_")
-    await page.get_by_role("link", name="Back to the dealer").click()
+    await page.get_by_role("link", name="Dealer", exact=True).click()
     await expect(page.get_by_role("heading", level=1)).to_have_text(name)
     assert app_key in await page.content() and app_secret not in await page.content()
     return page.url, app_key, app_secret
@@ -275,7 +275,7 @@ async def load_stock(page: Page) -> None:
     file = {"name": "stock.csv", "mimeType": "text/csv", "buffer": stock_csv(3).encode()}
     await page.get_by_label("CSV file").set_input_files(file)  # type: ignore[arg-type]
     await press(page, "Load")
-    await expect(main(page)).to_contain_text("3 profiles loaded; 3 can be sold now")
+    await expect(main(page)).to_contain_text("3 eSIMs loaded; 3 available now")
 
 
 async def approve_topup(page: Page, topup_no: str) -> None:
@@ -300,7 +300,7 @@ async def review_refund(page: Page, refund_no: str, order_no: str) -> None:
 
 async def set_callback(page: Page, dealer_page: str, url: str) -> None:
     await page.goto(dealer_page)
-    await page.get_by_label("Webhooks go to").fill(url)
+    await page.get_by_label("Callback URL").fill(url)
     await press(page, "Set URL")
     await expect(main(page)).to_contain_text("The callback URL is set")
 
@@ -320,7 +320,7 @@ async def push_again(page: Page, receiver: Receiver, order_no: str, event: str, 
     await expect(page.locator("#delivery")).to_contain_text(EVIL)
     before = len(receiver.requests)
     receiver.answers = [answer(200, body=EVIL.encode())]
-    await confirmed(page, page, "Send again", "Send", "Send this delivery again?")
+    await confirmed(page, page, "Resend", "Resend", "Resend this delivery?")
     sent = (await receiver.received(before + 1))[-1]
     assert sent.verified(app_secret) and (sent.event, sent.json["orderNo"]) == (event, order_no)
     await expect(page.locator("#delivery").get_by_text("HTTP 200")).to_be_visible()
@@ -401,16 +401,16 @@ async def ask_for_a_topup(page: Page, amount: str) -> None:
     await press(main(page), "Request a top-up")
     asks = page.get_by_role("dialog")
     await asks.get_by_label("Amount in USD").fill(amount)
-    await press(asks, "Ask")
+    await press(asks, "Submit request")
     await expect(main(page)).to_contain_text("waits for approval")
 
 
 async def refund_all(page: Page, reason: str) -> None:
     """Of the order that is shown; its page renews itself until the money is back."""
-    await press(main(page), "Refund the order")
+    await press(main(page), "Refund order")
     asks = page.get_by_role("dialog")
     await asks.get_by_label("Reason").fill(reason)
-    await press(asks, "Refund the order")
+    await press(asks, "Refund order")
     await expect(main(page).get_by_text("Refunded", exact=True).first).to_be_visible()
 
 
@@ -439,7 +439,7 @@ async def test_a_dealers_developer_connects_and_moves_no_money(
         async with AsyncDealer(service.url, app_key, app_secret) as sdk:
             order = await buy(sdk, "TEST-OK")
         await see_the_order(page, order)
-        await lacks(page, "Refund the order")
+        await lacks(page, "Refund order")
         await menu(page, "Wallet")
         await lacks(page, "Request a top-up", "Change")
         await refused(page, "/console/users")
@@ -465,7 +465,7 @@ async def test_a_dealers_finance_refunds_and_tops_up_and_sees_no_codes(chromium:
         await menu(page, "Orders")
         await row(page, order.order_no).get_by_role("link", name=order.order_no).click()
         await expect(main(page)).to_contain_text("Delivered")
-        await lacks(page, CODES, "QR codes to print")
+        await lacks(page, CODES, "Print QR codes")
         await expect(page.get_by_role("img", name="QR code")).to_have_count(0)
         await refund_all(page, EVIL)
         assert float((await sdk.balance()).balance) == 1000
@@ -526,7 +526,7 @@ async def test_an_operators_support_sends_again_and_moves_no_money(
         await expect(row(page, topup.topup_no)).to_be_visible()
         await lacks(page, "Approve", "Reject")
         await page.goto(f"{service.url}{home}")
-        await lacks(page, "Adjust balance", "Save terms", "Set URL", "Set price", "Secret")
+        await lacks(page, "Adjust balance", "Save terms", "Save URL", "Set price", "Secret")
         paths = ("/console/users", "/console/dealers/new", "/console/packages/import")
         await refused(page, *paths, f"{home}/credentials/{created.app_key}")
 
@@ -545,12 +545,12 @@ async def test_an_operators_finance_moves_money_and_sees_no_codes(chromium: Chro
         await page.goto(f"{service.url}{home}")
         await adjust(page, "12.50", EVIL)
         assert float((await sdk.balance()).balance) == 1000 - 1.80 + 250 + 12.50
-        await lacks(page, "Save terms", "Set URL", "Set price", "Secret")
+        await lacks(page, "Save terms", "Save URL", "Set price", "Secret")
         await page.goto(f"{service.url}/console/orders/{order.order_no}")
         await expect(main(page)).to_contain_text("Delivered")
-        await lacks(page, CODES, "Send snapshot")
+        await lacks(page, CODES, "Resend current state")
         await menu(page, "Webhooks")
-        await lacks(page, "Send many again")
+        await lacks(page, "Resend in bulk")
         paths = ("/console/users", "/console/dealers/new", "/console/packages/import")
         await refused(page, *paths, f"{home}/credentials/{created.app_key}")
 

@@ -113,19 +113,37 @@ async def no_longer_sure(service: Service, tenant_id: int) -> None:
 
 async def test_the_first_run_finds_out_by_itself_what_is_done(people: People, dealer: ApiClient, receiver: Receiver):
     admin = people["admin"]
-    assert "0 of 5 done" in await admin.get("/console")
+    text = await admin.get("/console")
+    assert "0 of 5 steps done" in text and f"esim-dealer login --url {dealer.url}" in text
+    assert "esim-dealer health" in text and "esim-dealer balance" in text
+    assert "esim-dealer health" not in await people["finance"].get("/console")
     await dealer.post("/health")
-    await until(admin, "/console", "2 of 5 done")
+    await until(admin, "/console", "2 of 5 steps done")
+    text = await admin.get("/console")
+    assert "esim-dealer health" not in text and "esim-dealer balance" in text
     await dealer.post("/account/balance")
-    await until(admin, "/console", "3 of 5 done")
+    await until(admin, "/console", "3 of 5 steps done")
     await bought(dealer)
-    assert "4 of 5 done" in await admin.get("/console")
+    assert "4 of 5 steps done" in await admin.get("/console")
     await admin.post("/console/webhooks/url", {"callback_url": receiver.url})
     await admin.post("/console/webhooks/test", status=200)
     text = await admin.get("/console")
-    assert "You are live" in text and "Your first run" not in text
+    assert "You are live" in text and "Get started" not in text
     text = await admin.post("/console/live")
     assert "You are live" not in text and "You are live" not in await people["finance"].get("/console")
+
+
+async def test_the_first_run_is_dismissed_and_leaves_a_dealer_that_is_live(
+    service: Service, people: People, dealer: ApiClient
+):
+    """Whoever dismisses it does so for all of the dealer; a dealer with 20 orders is live, whatever it left out."""
+    assert "Get started" not in await people["admin"].post("/console/live")
+    assert "Get started" not in await people["developer"].get("/console")
+    async with service.database.connection() as connection:
+        await connection.execute("DELETE FROM first_run WHERE tenant_id = $1", dealer.tenant_id)
+        assert "Get started" in await people["admin"].get("/console")
+        await connection.execute("UPDATE wallet SET order_count = 20 WHERE tenant_id = $1", dealer.tenant_id)
+    assert "Get started" not in await people["admin"].get("/console")
 
 
 async def test_credentials_are_taken_when_one_of_the_dealers_has_looked_at_the_secret(
@@ -136,9 +154,9 @@ async def test_credentials_are_taken_when_one_of_the_dealers_has_looked_at_the_s
     keys = service.settings.master_keys
     await view_secret(service.database, keys, dealer.app_key, "console:an-operator")
     await people["developer"].get(path)
-    assert "0 of 5 done" in await people["admin"].get("/console")
+    assert "0 of 5 steps done" in await people["admin"].get("/console")
     await people["developer"].get(f"{path}?show=yes")
-    assert "1 of 5 done" in await people["admin"].get("/console")
+    assert "1 of 5 steps done" in await people["admin"].get("/console")
 
 
 async def test_a_balance_below_the_threshold_is_said_on_the_first_page(people: People):
@@ -192,8 +210,8 @@ async def test_filters_and_pages_show_each_order_once(people: People, dealer: Ap
     assert re.findall(r"orders/(D\d+)\"", pages[0]) == re.findall(
         r"orders/(D\d+)\"", await admin.get(html.unescape(back[1]))
     )
-    assert "No order matches" in await admin.get("/console/orders?status=REFUNDED")
-    assert "No order matches" in await admin.get("/console/orders?to=2020-01-01")
+    assert "No orders match" in await admin.get("/console/orders?status=REFUNDED")
+    assert "No orders match" in await admin.get("/console/orders?to=2020-01-01")
 
 
 async def test_a_large_order_shows_some_esims_and_leads_to_all(people: People, dealer: ApiClient, stranger: ApiClient):
@@ -299,7 +317,7 @@ async def test_the_statement_on_the_page_and_as_csv_is_the_ledger(people: People
     only = await people["developer"].get("/console/wallet/statement.csv?type=REFUND")
     assert [row["entryType"] for row in csv.DictReader(io.StringIO(only))] == ["REFUND"]
     assert len(await people["developer"].get("/console/wallet/statement.csv?to=2020-01-01")) < 100
-    assert "No movement matches" in await people["developer"].get("/console/wallet?from=2099-01-01")
+    assert "No movements match" in await people["developer"].get("/console/wallet?from=2099-01-01")
 
 
 async def test_a_long_statement_comes_whole_and_by_time(service: Service, people: People, dealer: ApiClient):
@@ -431,13 +449,13 @@ async def test_a_callback_url_is_set_tried_and_removed(
     assert "user information before the host" in text
     assert receiver.url in await developer.post("/console/webhooks/url", {"callback_url": receiver.url})
     text = await developer.post("/console/webhooks/test", status=200)
-    assert "The sample event was taken." in text
+    assert "Test event delivered." in text
     renewed = re.findall(r'hx-get="([^"]*)"', text)
     assert renewed and "deliveries" in await developer.get(renewed[0])
     assert receiver.requests[0].headers["rt-test"] == "true"
     receiver.answers = [503]
     text = await developer.post("/console/webhooks/test", status=200)
-    assert "was not taken" in text and "503" in text
+    assert "Test event failed" in text and "503" in text
     assert receiver.url not in await developer.post("/console/webhooks/url", {"callback_url": ""})
     assert "nowhere to send" in await developer.post("/console/webhooks/test")
     assert await acts(service, dealer.tenant_id) == ["webhook.set", "webhook.set"]
@@ -485,12 +503,12 @@ async def test_a_trial_shows_the_beginning_of_what_the_receiver_said(
     assert len(html.unescape(shown[1])) == 2048
     assert re.search(r"answered 500\s+after \d+ ms", text)
     receiver.answers = [answer(204)]
-    assert "Its answer was empty." in await developer.post("/console/webhooks/test", status=200)
+    assert "The response was empty." in await developer.post("/console/webhooks/test", status=200)
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         await dealer.post("/webhook/set", {"callbackUrl": f"http://127.0.0.1:{deaf.getsockname()[1]}/"})
         text = await developer.post("/console/webhooks/test", status=200)
-    assert "There was no answer" in text and "CONNECT" in text and "<pre" not in text
+    assert "No answer" in text and "CONNECT" in text and "<pre" not in text
 
 
 async def test_a_delivery_shows_its_attempts_and_is_sent_again(people: People, dealer: ApiClient, receiver: Receiver):
@@ -513,18 +531,18 @@ async def test_a_delivery_shows_its_attempts_and_is_sent_again(people: People, d
 
 async def test_a_refused_call_shows_what_was_to_be_signed_and_where_two_strings_part(people: People, dealer: ApiClient):
     developer = people["developer"]
-    assert "No call was refused" in await developer.get("/console/api-log")
+    assert "No refused calls" in await developer.get("/console/api-log")
     body = b'{"orderNo":"D1"}'
     headers = dealer.headers(body, **{"X-Signature": "0" * 64})
     await dealer.send("/open-api/v1/esim/query", body, headers)
     text = await until(developer, "/console/api-log", "101003")
     found = re.search(r'data-href="(/console/api-log/\d+)"', text)
-    assert found
+    assert found and 'href="/docs/errors#101003"' in text
     text = html.unescape(await developer.get(found[1]))
     string = f"{headers['RT-Timestamp']}{headers['RT-RequestID']}{dealer.app_key}{body.decode()}"
     assert f'data-copy="{string}"' in text and "0" * 64 in text and dealer.app_secret not in text
     same = await developer.post(f"{found[1]}/compare", {"theirs": string}, 200)
-    assert "They are equal" in same
+    assert "The strings are equal" in same
     other = await developer.post(f"{found[1]}/compare", {"theirs": string.replace('":"', '": "')}, 200)
     place = string.index('"D1"}') + 1
     assert f"They differ from character {place};" in other
@@ -539,7 +557,7 @@ async def test_a_usual_mistake_in_signing_is_named(people: People, dealer: ApiCl
     found = re.search(r'data-href="(/console/api-log/\d+)"', text)
     assert found
     text = await people["developer"].get(found[1])
-    assert "The body was written twice" in text and dealer.app_secret not in text
+    assert "The body was serialized twice" in text and dealer.app_secret not in text
 
 
 async def test_what_strangers_send_is_shown_and_never_run(people: People, dealer: ApiClient):

@@ -144,7 +144,7 @@ async def test_a_user_invited_twice_is_invited_once_and_the_link_is_not_lost(adm
     fields = await form(admin, "/console/users", name=name, role="support", tenant="")
     answers = await sent_at_once(admin, "/console/users", fields, "/console/users")
     assert [one.headers["location"] for one in answers] == ["/console/users"] * 2
-    assert f"The invitation of {name}" in await page(admin, "/console/users")
+    assert f"Invitation for {name}" in await page(admin, "/console/users")
 
 
 @pytest.mark.parametrize("once", [None, "", "x" * 32, "A" * 32, "0" * 31])
@@ -298,11 +298,11 @@ async def test_a_button_works_again_when_somebody_comes_back(service: Service) -
             [{"name": "dealer_console", "value": one.token, "url": f"{service.url}/console"}]
         )
         await seen.goto(f"{service.url}/console/account/password")
-        button = seen.get_by_role("button", name="Change the password")
+        button = seen.get_by_role("button", name="Change password")
         await seen.route("**/console/account/password", lambda route: route.fulfill(status=204))
-        await seen.get_by_label("Password now").fill("x")
+        await seen.get_by_label("Current password").fill("x")
         await seen.get_by_label("New password", exact=True).fill("correct horse battery")
-        await seen.get_by_label("New password, again").fill("correct horse battery")
+        await seen.get_by_label("Confirm new password").fill("correct horse battery")
         await button.click(no_wait_after=True)
         await expect(button).to_be_disabled()
         assert not await renews(seen), "what came now would bring the button back"

@@ -37,7 +37,8 @@ NARROW = (
     "aria-required-children",
     "aria-required-parent",
 )
-SHIFT = 0.02  # of the web's own measure of how much jumps; 0.1 is called good
+SHIFT = 0.001  # of the web's own measure of how much jumps; 0.1 is called good
+WIRE = 200_000  # bytes that a page takes with all it loads, to a browser that has kept nothing
 
 # All pages are walked through before the first test of one.
 pytestmark = [needs_chromium, pytest.mark.timeout(1_800)]
@@ -51,6 +52,9 @@ _SHIFTED = """async () => {
   await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
   return shifts.reduce((sum, one) => sum + one, 0);
 }"""
+_WEIGHT = """() => ["navigation", "resource"].flatMap((kind) => performance.getEntriesByType(kind))
+  .filter((one) => one.initiatorType !== "fetch")  // parts that renew themselves
+  .reduce((sum, one) => sum + one.encodedBodySize + 300, 0)"""  # 300: the head of each answer, which the cache forgets
 _CUT = """[...document.querySelectorAll(".table-responsive")].filter((box) => box.scrollWidth > box.clientWidth)
   .map((box) => `a table is cut off: ${box.innerText.slice(0, 60)}`)"""
 # What is another one each time, and what grows with the hour.
@@ -162,6 +166,8 @@ async def _sight(town: World, seen: Seen, windows: Sequence[Window], blank: Page
         try:
             await page.goto(town.address(seen))
             wrong += await _jumps(page)
+            weight = await page.evaluate(_WEIGHT)
+            wrong += [f"it takes {weight:,} bytes"] * (weight > WIRE)
             shots += await _shots(page)
             wrong += await _keeps_out(page, wide=width == WIDE[0], menu=seen.path == "/console")
         except BrowserError as why:

@@ -55,7 +55,7 @@ async def test_a_mail_is_kept_and_its_html_may_do_nothing(service: Service):
     async with signed_in(service, "support", name="keeper@example.com") as inside:
         mail_id = await mailed(service, SCRIPT, "JP-5GB")
         listed = (await inside.get("/console/mails")).text
-        assert "[eSIM Dealer] Stock low: 0 left of JP-5GB" in listed
+        assert "[eSIM Dealer] Low stock: 0 left of JP-5GB" in listed
         shown = await inside.get(f"/console/mails/{mail_id}/html")
         assert "<script>" not in shown.text and "&lt;script&gt;" in shown.text
         policy = shown.headers["Content-Security-Policy"]
@@ -84,14 +84,14 @@ async def test_a_user_chooses_and_reads_a_mail_in_a_browser(service: Service, si
         await sign_in(page, service, name)
         await page.get_by_role("button", name=f"{name}: account").click()
         await page.get_by_role("link", name="Notices").click()
-        await page.get_by_label("Queue old").uncheck()
+        await page.get_by_label("Overdue queue").uncheck()
         await page.get_by_label("When").select_option("daily")
-        await page.get_by_label("Mail address").fill("other@example.com")
+        await page.get_by_label("Email address").fill("other@example.com")
         await page.get_by_role("button", name="Save").click()
         await expect(page.get_by_text("Unconfirmed", exact=True)).to_be_visible()
         await expect(page.get_by_text(f"To {name}, once a day.")).to_be_visible()
-        await expect(page.get_by_label("Queue old")).not_to_be_checked()
-        await expect(page.get_by_label("Stock low")).to_be_checked()
+        await expect(page.get_by_label("Overdue queue")).not_to_be_checked()
+        await expect(page.get_by_label("Low stock")).to_be_checked()
         await eventually(lambda: linked(service, name))
         await page.get_by_label("When").select_option("once")
         await page.get_by_role("button", name="Save").click()

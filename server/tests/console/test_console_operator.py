@@ -95,7 +95,7 @@ async def test_the_list_keeps_to_its_filters(service: Service, dealer: ApiClient
     page = await see(admin, f"/console/orders?dealer={dealer.tenant_id}&package=TEST-FAIL")
     assert failed["orderNo"] in page and ours["orderNo"] not in page
     page = await see(admin, f"/console/orders?dealer={dealer.tenant_id}&to=2020-01-01")
-    assert "No order matches" in page
+    assert "No orders match" in page
 
 
 async def test_the_file_is_what_the_list_shows(dealer: ApiClient, admin: Browser):
@@ -389,7 +389,7 @@ async def test_a_refund_that_waits_is_approved_and_credited(service: Service, de
     refund = (await dealer.post("/esim/refund", {"orderNo": order["orderNo"], "remark": "not used"})).data
     assert refund["status"] == "REFUNDING"
     page = await see(admin, "/console/refunds")
-    assert refund["refundNo"] in page and "1 to review" in page and "not used" in page
+    assert refund["refundNo"] in page and "In review" in page and "not used" in page
     assert "is approved" in await does(admin, f"/console/refunds/{refund['refundNo']}/approve")
     assert refund["refundNo"] not in (await see(admin, "/console/refunds")).replace("is approved", "")
 
@@ -417,9 +417,9 @@ async def test_many_are_counted_before_they_are_sent_again(
     await failed_for_good(service, dealer, receiver)
     chosen = {"kind": "RESEND", "dealer": str(dealer.tenant_id), "state": "FAILED", "event": "", "from": "", "to": ""}
     counted = text_of((await fill(admin, "/console/webhooks/count", **chosen)).text)
-    assert "Together" in counted
+    assert "Total" in counted
     before, receiver.answers = len(receiver.requests), [answer(200)]
-    assert "The worker sends them again" in await does(admin, "/console/webhooks/begin", **chosen)
+    assert "The deliveries are being resent" in await does(admin, "/console/webhooks/begin", **chosen)
     await receiver.received(before + 1)
     assert "for a time range" in await does(admin, "/console/webhooks/count", kind="SYNC")
 
@@ -431,7 +431,7 @@ async def test_an_orders_snapshot_goes_out_at_a_click(
     order_no = (await dealer.order()).data["orderNo"]
     await dealer.delivered(order_no)
     before = len(await receiver.received(2))
-    assert "The snapshot is sent" in await does(admin, f"/console/orders/{order_no}/sync")
+    assert "The current state is sent" in await does(admin, f"/console/orders/{order_no}/sync")
     assert (await receiver.received(before + 1))[-1].json["changeHints"] == ["ORDER_SNAPSHOT_SYNC"]
 
 
@@ -469,7 +469,7 @@ async def test_stock_is_loaded_whole_or_not_at_all(service: Service, admin: Brow
     answered = await fill(admin, path, files={"file": spoiled.encode()})
     assert answered.status_code == 400 and "nothing was loaded" in text_of(answered.text)
     page = text_of((await fill(admin, path, files={"file": text.encode()})).text)
-    assert "3 profiles loaded; 3 can be sold now" in page
+    assert "3 eSIMs loaded; 3 available now" in page
     assert "3" in await see(admin, "/console/suppliers")
 
 
@@ -486,7 +486,7 @@ async def test_a_supplier_is_paused_checked_and_resumed(postgres: str, template:
             assert "hush hush" not in page
             assert "is paused" in await does(admin, "/console/suppliers/rt:near/status", status="PAUSED")
             checked = text_of((await fill(admin, "/console/suppliers/rt:near/check")).text)
-            assert "It does not answer" in checked
+            assert "The supplier does not answer" in checked
             assert "is active" in await does(admin, "/console/suppliers/rt:near/status", status="ACTIVE")
 
 

@@ -43,7 +43,7 @@ async def test_an_order_that_waits_for_a_supplier_is_bought_at_another(market: P
     async with signed_in(market.service) as admin:
         said = await summary(admin, order_no)
         assert "Waiting for rt:near: INSUFFICIENT_FUNDS: 200007 as the test wants it, next attempt 20" in said
-        assert "Line 1, TEST-OK: 1 of 1 eSIM" in said
+        assert "Item 1, TEST-OK: 1 of 1 eSIM" in said
         assert "Retry now" in said and "Use rt:far" not in said
         route = [hop("rt:near", "JC016"), hop("rt:far", "JC016")]
         await set_route(market.service.database, "TEST-OK", route, "test", clock.now)
@@ -93,14 +93,14 @@ async def test_a_purchase_nobody_knows_about_is_settled_not_retried(market: Purc
     async with signed_in(market.service) as admin:
         said = await summary(admin, order_no)
         assert "It is unknown whether rt:near made the eSIM, and asking again did not help: no answer" in said
-        assert "Settle it" in said and "Retry now" not in said and "Use rt:far" not in said
+        assert "Settle" in said and "Retry now" not in said and "Use rt:far" not in said
 
 
 async def test_an_operator_refunds_an_order_with_a_reason(service: Service, dealer: ApiClient, admin: Browser):
     order_no = (await dealer.order()).data["orderNo"]
     await dealer.delivered(order_no)
     done = await does(admin, f"{page_of(order_no)}/refund", reason="the traveller stayed at home")
-    assert "1.80 USD is refunded" in done and "All of it is refunded." in done
+    assert "1.80 USD is refunded" in done and "Fully refunded." in done
     [act] = [act for act in await acts(service, "order.refund") if act.tenant_id == dealer.tenant_id]
     assert order_no in act.detail and "the traveller stayed at home" in act.detail
     assert "1.80 USD is refunded" in await does(admin, f"{page_of(order_no)}/refund", reason="once more"), "once"
@@ -131,7 +131,7 @@ async def test_a_refund_in_review_leads_to_where_it_is_decided(dealer: ApiClient
     await dealer.delivered(order_no)
     await dealer.post("/esim/refund", {"orderNo": order_no})
     said = await summary(admin, order_no)
-    assert "waits for your decision" in said and "Decide" in said
+    assert "waits for your decision" in said and "Review" in said
 
 
 async def test_a_receiver_that_refuses_is_named(
@@ -139,8 +139,8 @@ async def test_a_receiver_that_refuses_is_named(
 ):
     order_no = await failed_for_good(service, dealer, receiver)
     said = await summary(admin, order_no)
-    assert "The dealer did not accept ORDER_PAID: 1 attempt failed, and no more are made" in said
-    assert "See the answers" in said
+    assert "The dealer's endpoint did not accept ORDER_PAID: 1 attempt failed, no more follow" in said
+    assert "View attempts" in said
 
 
 async def test_a_dealer_reads_what_an_order_waits_for_and_no_name_of_a_supplier(market: PurchaseFixture):
@@ -163,16 +163,16 @@ async def test_a_dealer_reads_what_could_not_be_made(market: PurchaseFixture):
     await market.client.delivered(order_no)
     async with signed_in(market.service, "finance", market.client.tenant_id) as dealer:
         page = await see(dealer, page_of(order_no))
-    assert "1 of 1 eSIM could not be made" in page and "200011" not in page
+    assert "1 of 1 eSIM could not be delivered" in page and "200011" not in page
 
 
 async def test_a_dealer_reads_that_its_receiver_refuses(service: Service, dealer: ApiClient, receiver: Receiver):
     order_no = await failed_for_good(service, dealer, receiver)
-    said = "Your receiver did not accept ORDER_PAID: 1 attempt failed, and no more are made"
+    said = "Your endpoint did not accept ORDER_PAID: 1 attempt failed, no more follow"
     for role, link in (("developer", True), ("finance", False)):
         async with signed_in(service, role, dealer.tenant_id) as one:
             page = re.sub(" (?=[,.])", "", await see(one, page_of(order_no)))
-            assert said in page and ("See the answers" in page) == link, role
+            assert said in page and ("View attempts" in page) == link, role
 
 
 @needs_chromium

@@ -64,7 +64,7 @@ async def test_a_refund_is_rejected_on_a_phone(service: Service, dealer: ApiClie
     await dealer.post("/esim/refund", {"orderNo": order["orderNo"], "remark": "the trip was cancelled " * 8})
     await phone.goto(f"{service.url}/console/refunds")
     await within_reach(phone, "Approve", "Reject")
-    await phone.get_by_role("button", name="Reject").tap()
+    await phone.get_by_role("button", name="Reject", exact=True).tap()
     dialog = phone.get_by_role("dialog")
     await dialog.get_by_label("Reason").fill("used on the plane")
     await dialog.get_by_role("button", name="Reject").tap()
@@ -84,15 +84,15 @@ async def test_what_failed_is_sent_again_on_a_phone(
 ):
     await failed_for_good(service, dealer, receiver)
     await phone.goto(f"{service.url}/console/webhooks/failed?dealer={dealer.tenant_id}")
-    await within_reach(phone, "Send again")
+    await within_reach(phone, "Resend")
 
 
 async def test_an_esim_is_found_and_cancelled_on_a_phone(service: Service, dealer: ApiClient, phone: Page):
     profile = (await dealer.delivered((await dealer.order()).data["orderNo"]))["items"][0]["profiles"][0]
     await phone.goto(f"{service.url}/console/profiles?dealer={dealer.tenant_id}")
     await phone.get_by_role("link", name=profile["iccid"]).tap()
-    await within_reach(phone, "Cancel the eSIM")
-    await phone.get_by_role("button", name="Cancel the eSIM").tap()
+    await within_reach(phone, "Cancel eSIM")
+    await phone.get_by_role("button", name="Cancel eSIM").tap()
     dialog = phone.get_by_role("dialog")
     await dialog.get_by_label("Reason").fill("lost")
     await dialog.get_by_role("button", name="Cancel it without refund").tap()

@@ -31,7 +31,7 @@ async def test_a_search_leads_to_the_refused_call_with_this_id(service: Service,
         page = await one.get(found.headers["location"])
     assert found.headers["location"].startswith(f"/console/dealers/{dealer.tenant_id}/api-log/")
     assert page.status_code == 200
-    assert "101003" in page.text and "The string to sign" in page.text and answer.headers[name] in page.text
+    assert "101003" in page.text and "Expected string to sign" in page.text and answer.headers[name] in page.text
     assert dealer.app_secret not in page.text
 
 

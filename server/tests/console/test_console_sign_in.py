@@ -58,7 +58,7 @@ async def minutes_pass(service: Service, one: Browser, minutes: int) -> None:
 
 
 def is_inside(page: httpx2.Response) -> bool:
-    return page.status_code == 200 and "Where you are signed in" in page.text
+    return page.status_code == 200 and "Active sessions" in page.text
 
 
 def leads_to_sign_in(page: httpx2.Response) -> bool:
@@ -524,7 +524,7 @@ async def test_a_stolen_session_cannot_guess_the_password(admin: Browser) -> Non
     assert "Too many attempts" in answers[-1] and "Too many" not in answers[-2]
 
 
-# One-time codes
+# Two-factor authentication
 
 
 async def with_codes(one: Browser) -> bytes:
@@ -585,7 +585,7 @@ async def test_codes_are_switched_off_only_by_who_is_sure(service: Service, admi
     await with_codes(admin)
     await minutes_pass(service, admin, 6)
     asked = await admin.post("/console/account/totp/off")
-    assert "Enter your password again" in asked.text
+    assert "Enter your password to continue" in asked.text
     assert await rows(service, "SELECT totp_on FROM console_user WHERE user_id = $1", admin.user_id) == [(True,)]
     wrong = await admin.post("/console/account/totp/off", {"sure_for": "POST", "sure_password": "guess"})
     assert "password is wrong" in said(wrong)
@@ -599,7 +599,7 @@ async def test_codes_are_switched_off_only_by_who_is_sure(service: Service, admi
 async def test_a_page_that_needs_certainty_is_shown_after_the_password(service: Service, admin: Browser) -> None:
     await minutes_pass(service, admin, 6)
     asked = await admin.get("/console/account/totp")
-    assert "Enter your password again" in asked.text and 'value="GET"' in asked.text
+    assert "Enter your password to continue" in asked.text and 'value="GET"' in asked.text
     given = await admin.post("/console/account/totp", {"sure_for": "GET", "sure_password": admin.password})
     assert (given.status_code, given.headers["location"]) == (303, "/console/account/totp")
     assert "authenticator app" in (await admin.get("/console/account/totp")).text
@@ -662,7 +662,7 @@ async def test_a_made_password_opens_the_page_that_changes_it_and_no_other(
     assert (await visitor.sign_in(made.name, made.password)).status_code == 303
     choose = "/console/account/password"
     page = await visitor.get(choose)
-    assert page.status_code == 200 and "Choose your own password" in page.text
+    assert page.status_code == 200 and "Choose your password" in page.text
     csrf = re.search(r'name="csrf" value="(\w+)"', page.text)
     assert csrf
     for path in ("/console", "/console/account", "/console/users", "/console/nothing"):
@@ -673,7 +673,11 @@ async def test_a_made_password_opens_the_page_that_changes_it_and_no_other(
     assert (part.status_code, part.headers["hx-redirect"]) == (401, choose)
     same = {"old": made.password, "new": made.password, "again": made.password}
     refused = await visitor.send(choose, form | same)
-    assert refused.status_code == 400 and "the one you have now" in said(refused) and "Choose your own" in refused.text
+    assert (
+        refused.status_code == 400
+        and "the one you have now" in said(refused)
+        and "Choose your password" in refused.text
+    )
     new = {"old": made.password, "new": "correct horse battery", "again": "correct horse battery"}
     assert (await visitor.send(choose, form | new)).headers["location"] == "/console"
     assert is_inside(await visitor.get("/console/account"))

@@ -72,10 +72,10 @@ async def test_a_supplier_is_set_up_tested_and_removed(market: PurchaseFixture, 
     page = await see(admin, NEW)
     assert all(kind.title in page for kind in fields.KINDS.values())
     page = await does(admin, NEW, **reseller(market))
-    assert "rt:new is set up" in page and "No package is routed to it" in page
+    assert "rt:new is set up" in page and "No routed packages" in page
     assert market.near.settings.secret_key not in (await admin.get("/console/suppliers/rt:new/settings")).text
     tested = text_of((await fill(admin, "/console/suppliers/rt:new/check")).text)
-    assert "It answers · balance 100,000.00 USD" in tested
+    assert "The supplier answers · balance 100,000.00 USD" in tested
     assert "rt:new is removed" in await does(admin, "/console/suppliers/rt:new/remove")
     assert "rt:near stays: package TEST-OK is routed to it" in await does(admin, f"{NEAR}/remove")
     assert [act.action for act in await acts(market.service, "supplier.remove")] == ["supplier.remove"]
@@ -90,7 +90,7 @@ async def test_a_chain_and_an_smdp_are_set_up_by_their_own_fields(market: Purcha
         admin, NEW, kind="es2plus", code="es2:a", baseUrl="http://plain", ca="x", notificationTable="{"
     )
     assert refused.status_code == 400
-    for told in ("Base URL", "Requester id", "SM-DP+ address", "Their authority", "Our private key"):
+    for told in ("Base URL", "Requester ID", "SM-DP+ address", "Their authority", "Our private key"):
         assert told in text_of(refused.text)
     assert refused.text.count('aria-invalid="true"') >= 4
 
@@ -169,7 +169,7 @@ async def test_a_test_says_what_was_wrong(market: PurchaseFixture, admin: Browse
     wrong = {name: text for name, text in reseller(market, secretKey="wrong").items() if name != "code"}
     await does(admin, SETTINGS, version=version, **wrong)
     page = text_of((await fill(admin, f"{NEAR}/check")).text)
-    assert "It does not answer: 101003" in page and "fill the secret in again" in page
+    assert "The supplier does not answer: 101003" in page and "fill the secret in again" in page
     await market.near.leave()
     page = text_of((await fill(admin, f"{NEAR}/check")).text)
     assert "refuses connections" in page and "compare the base URL" in page
@@ -246,7 +246,7 @@ async def test_a_cost_above_what_a_dealer_pays_is_warned_of(market: PurchaseFixt
     await market.service.tenant(name="Cheap Roaming", markup="-20")
     page = await see(admin, ROUTE)
     assert "Leaves 0 % of the dealer price" in page
-    assert "The cost is above what a dealer pays: Cheap Roaming 1.44 USD" in page
+    assert "Cost above what a dealer pays: Cheap Roaming 1.44 USD" in page
     assert "Above a dealer's price" in await see(admin, NEAR)
     form = row(0, "rt:near", "1.75") | {"floor": "5", "do": "down:9"}
     page = text_of((await fill(admin, ROUTE, **form)).text)
@@ -263,12 +263,12 @@ async def test_a_supplier_shows_its_calls_its_errors_and_what_waits(market: Purc
     order_no = (await market.client.order()).data["orderNo"]
     await market.becomes("SELECT count(*)::int FROM purchase WHERE reason LIKE 'INSUFFICIENT_FUNDS%'", 1)
     page = await see(admin, NEAR)
-    waits = page[page.index("Orders that wait for it") : page.index("Latest calls")]
+    waits = page[page.index("Waiting orders") : page.index("Recent calls")]
     assert order_no in waits and "INSUFFICIENT_FUNDS: 200007 as the test wants it" in waits
-    calls = page[page.index("Latest calls") : page.index("Packages that it makes")]
+    calls = page[page.index("Recent calls") : page.index("Routed packages")]
     assert "Bought" in calls and "Refused" in calls and order_no in calls
     assert "refused, 0 without an answer" in page
-    packages = page[page.index("Packages that it makes") :]
+    packages = page[page.index("Routed packages") :]
     assert "TEST-OK" in packages and "JC016" in packages and "1.80 USD" in packages
 
 
@@ -329,7 +329,7 @@ async def _set_up(page: Page, market: PurchaseFixture, scripts: bool) -> None:
     await page.get_by_label("Secret key").press("Enter")
     await expect(page.get_by_role("status")).to_contain_text("rt:new is set up")
     await page.get_by_role("button", name="Test", exact=True).click()
-    await expect(page.get_by_role("status")).to_contain_text("It answers · balance 100,000.00 USD")
+    await expect(page.get_by_role("status")).to_contain_text("The supplier answers · balance 100,000.00 USD")
     assert not scripts or await barriers(page) == []
 
 
@@ -338,7 +338,7 @@ async def _routed(page: Page, market: PurchaseFixture, scripts: bool) -> None:
     await page.goto(f"{market.service.url}{ROUTE}")
     await page.get_by_role("button", name="Add a supplier").click()
     await page.get_by_label("Supplier of position 3").select_option("rt:new")
-    await page.get_by_label("Their name of it of position 3").fill("JC016")
+    await page.get_by_label("Their code of position 3").fill("JC016")
     await page.get_by_label("Cost of position 3").fill("1.80")
     for position in (3, 2):
         await page.get_by_role("button", name=f"Move position {position} up").click()

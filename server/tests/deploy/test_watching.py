@@ -10,6 +10,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.registry import Collector
 
 from dealer_server import metrics
 from dealer_server.api.call_metrics import CallMetrics
@@ -39,17 +40,24 @@ def ours() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for registry in (metrics.REGISTRY, metrics.TABLES, metrics.BATCHES, metrics.PROCESS):
         found |= _wrapped(registry)
-    for family in CallMetrics().collect():
-        labels = set(family._labelnames)  # type: ignore[attr-defined]
-        found |= _series(family.name, family.type, labels)
-    return found
+    return found | _collected(CallMetrics())
 
 
 def _wrapped(registry: CollectorRegistry) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for metric in set(registry._collector_to_names):
-        assert isinstance(metric, MetricWrapperBase)
-        found |= _series(metric._name, metric._type, set(metric._labelnames))
+        if isinstance(metric, MetricWrapperBase):
+            found |= _series(metric._name, metric._type, set(metric._labelnames))
+        else:
+            found |= _collected(metric)
+    return found
+
+
+def _collected(collector: Collector) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for family in collector.collect():
+        labels = set(family._labelnames)  # type: ignore[attr-defined]
+        found |= _series(family.name, family.type, labels)
     return found
 
 

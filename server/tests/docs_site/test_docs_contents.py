@@ -2,7 +2,6 @@
 
 import json
 import re
-import runpy
 from collections.abc import Iterator
 from functools import cache
 from html.parser import HTMLParser
@@ -14,14 +13,11 @@ import pytest
 from dealer_server.api.result_codes import RESULT_CODES
 from dealer_server.api.rt import errors as rt
 from dealer_server.docs_site import contents, markdown
-from dealer_server.docs_site.site import files
 from esim_dealer.wire.events import EVENTS
 from esim_dealer.wire.operations import OPERATIONS
-from support.paths import DOCS, ROOT
+from support.docs_site.pages import FILES, MADE, PAGES
+from support.paths import DOCS, ROOT, SERVER
 
-MADE = runpy.run_path(str(DOCS / "__main__.py"))
-FILES = files(MADE["document"]())
-PAGES = [path for path, file in FILES.items() if file.media_type.startswith("text/html")]
 OUTSIDE = ("/console", "/openapi.json")  # of the same service, not of the site
 NOT_PAGES = {"docs/reference.md"}  # made from the OpenAPI document, on the site too
 ERRORS = (DOCS / "errors.md").read_text()
@@ -98,6 +94,13 @@ def test_every_page_has_its_markdown_and_a_summary(path: str) -> None:
     assert FILES[f"{path}.md"].body().startswith(b"# ")
     assert re.search(rf'<link rel="alternate" type="text/markdown" href="{path}.md">', FILES[path].body().decode())
     assert re.search(r'<meta name="description" content="[^"]{20,}">', FILES[path].body().decode())
+
+
+def test_the_console_leads_to_pages_that_exist() -> None:
+    templates = (file.read_text() for file in (SERVER / "console/templates").rglob("*.html"))
+    found = {address for text in templates for address in re.findall(r'"(/docs[^"]*)"', text)}
+    assert {"/docs", "/docs/errors#{{ code }}", "/docs/guides/signing", "/docs/guides/receive-webhooks"} <= found
+    assert [*dead("/docs", [address.replace("{{ code }}", "101003") for address in found])] == []
 
 
 def test_nothing_is_loaded_from_elsewhere() -> None:

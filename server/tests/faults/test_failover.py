@@ -7,7 +7,7 @@ from urllib.parse import quote, urlsplit
 from dealer_server.db.cluster import Host, cluster_of, hosts_of
 from dealer_server.db.connection import connect
 from support import trading
-from support.faults.postgres_machine import Machine
+from support.faults.postgres_machine import Machine, Watch, connected
 from support.processes import environment, running
 
 EVENTS = {"metrics_served", "database_lost", "database_back", "outcome_unknown", "lock_waited_for"}
@@ -74,3 +74,29 @@ def test_hosts_are_read_as_asyncpg_reads_them():
         "postgresql://localhost/db": [Host("localhost", 5432)],
     }.items():
         assert hosts_of(dsn) == hosts
+
+
+async def test_a_process_that_starts_while_no_host_leads_says_so_and_starts_once_one_does(machine: Machine):
+    async with machine.database() as url, machine.standby() as standby:
+        dsn = several(url, machine, standby)
+        with machine.frozen():
+            async with running("work", env=environment(dsn), ready=False) as work:
+                await work.says("waiting_for_database")
+                assert "no host leads" in work.said
+                await standby.promote()
+                await work.ready()
+                assert work.events["database_lost"] == 0
+
+
+async def test_a_process_whose_leader_freezes_in_the_middle_of_its_start_says_so_and_ends(machine: Machine):
+    """Whoever started it starts it again; nobody waits for the frozen one."""
+    async with machine.database() as url, machine.standby() as standby, connected(url) as holder:
+        dsn = several(url, machine, standby)
+        await holder.execute("BEGIN; LOCK TABLE data_key IN ACCESS EXCLUSIVE MODE")
+        async with connected(url) as seeing, running("work", env=environment(dsn), ready=False) as work:
+            await Watch(seeing).somebody_waits("relation")
+            with machine.frozen():
+                await work.says("database_lost")
+                await standby.promote()
+                assert await work.ended() == 1
+            assert "Traceback" not in work.said and "the database" in work.said.splitlines()[-1], work.said

@@ -79,7 +79,7 @@ async def test_a_mail_is_sent_over_tls_with_a_password(certificate: Path, tls: s
     [arrived] = server.mails
     assert (arrived.sender, arrived.to, arrived.user) == ("notices@esim.test", ["ada@example.com"], LOGIN[0])
     assert arrived.tls or implicit
-    assert arrived.message["Subject"] == "[eSIM Dealer] Stock low: 3 left of JP-5GB"
+    assert arrived.message["Subject"] == "[eSIM Dealer] Low stock: 3 left of JP-5GB"
     assert arrived.message["Auto-Submitted"] == "auto-generated"
     assert "https://dealers.test/console/packages/JP-5GB/stock" in arrived.plain and "Japan 5 GB" in arrived.html
 

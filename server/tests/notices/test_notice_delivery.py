@@ -221,7 +221,7 @@ async def confirmed(browser: Browser, one: NoticeWorker, mails: SmtpServer, addr
     link = await link_to(one, mails, address)
     async with http_client() as http:
         assert address in (await http.get(f"{browser.url}{link}")).text
-        assert "Your address is confirmed" in (await http.post(f"{browser.url}{link}")).text
+        assert "Email confirmed" in (await http.post(f"{browser.url}{link}")).text
 
 
 async def test_an_address_is_told_of_nothing_before_it_is_confirmed(
@@ -345,10 +345,10 @@ async def test_the_notice_url_is_tested_and_is_not_the_callback_url(
         assert "notice URL: the address 10.0.0.1 is not a public one" in (await own.get("/console/webhooks")).text
         await own.post("/console/webhooks/notice-url", {"notice_url": receiver.url})
         await own.post("/console/webhooks/notice-test")
-        assert "The test notice was taken. Your receiver answered 200" in (await own.get("/console/webhooks")).text
+        assert "The test notice was taken. Your endpoint answered 200" in (await own.get("/console/webhooks")).text
         receiver.answers = [404]
         await own.post("/console/webhooks/notice-test")
-        assert "The test notice was not taken. Your receiver answered 404" in (await own.get("/console/webhooks")).text
+        assert "The test notice was not taken. Your endpoint answered 404" in (await own.get("/console/webhooks")).text
     [first, _] = receiver.requests
     notice = verify_notice(first.headers, first.body, dealer.app_secret)
     assert (notice.notice_type, notice.notice_id, notice.is_test) == ("TEST", "N0", True)

@@ -186,7 +186,7 @@ async def test_low_stock_is_told_once_until_it_was_loaded(service: Service, mail
         return [mail for mail in ours if "DEMO-STOCK" in mail.message["Subject"]]
 
     [mail] = await mine(2)
-    assert "Stock low: 0 left of DEMO-STOCK" in mail.message["Subject"]
+    assert "Low stock: 0 left of DEMO-STOCK" in mail.message["Subject"]
     assert await mine(2) == []
     async with signed_in(service) as admin:
         await admin.post("/console/packages/DEMO-STOCK/stock", files={"file": stock_csv(2).encode()})
@@ -224,7 +224,7 @@ async def test_a_failing_receiver_is_told_by_the_worker_itself(
         await dealer.post("/webhook/set", {"callbackUrl": receiver.url})
         await asyncio.gather(*[dealer.order() for _ in range(6)])
         [mail] = await mails.received(1, name)
-        assert mail.to == [name] and "Your webhook receiver is failing" in mail.message["Subject"]
+        assert mail.to == [name] and "Your webhook endpoint is failing" in mail.message["Subject"]
         assert receiver.url in mail.plain
         await dealer.post("/webhook/set", {"callbackUrl": ""})
         receiver.answers = [410]

@@ -69,6 +69,7 @@ def test_two_releases_of_one_commit_are_the_same_and_name_all_that_they_hold(tmp
         "esim-dealer.cdx.json",
         "esim_dealer-0.1.0-py3-none-any.whl",
         "esim_dealer_server-0.1.0-py3-none-any.whl",
+        "requirements-extras.lock",
         "requirements.lock",
     }
     bill = json.loads((tmp_path / "0/esim-dealer.cdx.json").read_text())

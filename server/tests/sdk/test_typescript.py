@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,7 @@ from dealer_server.api.routes import ROUTES
 from esim_dealer import Dealer, errors
 from esim_dealer.wire import operations
 from support.api_client import ApiClient
-from support.paths import ROOT
+from support.paths import DOCS, ROOT
 from support.patience import PATIENCE
 
 SDK = ROOT / "sdk-typescript"
@@ -53,21 +54,46 @@ def test_it_has_the_methods_and_errors_of_the_python_sdk() -> None:
         assert re.search(rf'\[{kind.__name__}, "[\d ]*{code}[\d ]*"\]', source), code
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
-async def test_it_buys_waits_refunds_and_verifies(runtime: str, dealer: ApiClient) -> None:
-    if not shutil.which(runtime):
-        pytest.skip(f"there is no {runtime} here")
-    if not (SDK / "dist/index.js").exists():
-        pytest.skip("sdk-typescript is not built: make typescript-test")
-    environment = {
+async def test_the_samples_of_the_guide_run(dealer: ApiClient, tmp_path: Path) -> None:
+    """Those of docs/guides/typescript.md that are programs; the compiler checks all of them (tests/guide.mjs)."""
+    if not shutil.which("node") or not (SDK / "dist/index.js").exists():
+        pytest.skip("there is no node here, or sdk-typescript is not built: make typescript-test")
+    (tmp_path / "node_modules").mkdir()
+    (tmp_path / "node_modules/esim-dealer").symlink_to(SDK)
+    samples = re.findall(r"^```ts\n(.*?)^```$", (DOCS / "guides/typescript.md").read_text(), re.MULTILINE | re.DOTALL)
+    printed: list[str] = []
+    for sample in samples[:3]:
+        (tmp_path / "sample.mjs").write_text(sample)
+        running = await asyncio.create_subprocess_exec(
+            *("node", "sample.mjs"), env=known(dealer), cwd=tmp_path, stdout=-1, stderr=-1
+        )
+        out, err = await asyncio.wait_for(running.communicate(), PATIENCE)
+        assert running.returncode == 0, err.decode()
+        printed.append(out.decode())
+    bought, listed, refused = printed
+    assert len(re.findall(r"^\d{18,20} LPA:1\$\S+ http://\S+$", bought, re.MULTILINE)) == 2
+    assert re.search(r"^\S+ \d+\.\d\d$", listed, re.MULTILINE)
+    assert "310402" in refused  # the transactionId was used for two
+
+
+def known(dealer: ApiClient) -> dict[str, str]:
+    return {
         "PATH": os.environ["PATH"],
         "HOME": os.environ.get("HOME", "/"),
         "ESIM_DEALER_URL": dealer.url,
         "ESIM_DEALER_APP_KEY": dealer.app_key,
         "ESIM_DEALER_APP_SECRET": dealer.app_secret,
     }
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+async def test_it_buys_waits_refunds_and_verifies(runtime: str, dealer: ApiClient) -> None:
+    if not shutil.which(runtime):
+        pytest.skip(f"there is no {runtime} here")
+    if not (SDK / "dist/index.js").exists():
+        pytest.skip("sdk-typescript is not built: make typescript-test")
     running = await asyncio.create_subprocess_exec(
-        *RUNTIMES[runtime], str(SDK / "tests/life.mjs"), env=environment, stdout=-1, stderr=-1
+        *RUNTIMES[runtime], str(SDK / "tests/life.mjs"), env=known(dealer), stdout=-1, stderr=-1
     )
     out, err = await asyncio.wait_for(running.communicate(), PATIENCE)
     assert running.returncode == 0, err.decode()

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser as Chromium
-from playwright.async_api import Dialog, Page, Request, Response, async_playwright
+from playwright.async_api import Dialog, Page, Request, Response, async_playwright, expect
+
+from support.patience import PATIENCE
 
 PROGRAM = shutil.which("chromium")
 FLAGS = [
@@ -15,6 +17,7 @@ FLAGS = [
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
 AXE = (Path(__file__).parent / "vendor/axe/axe.min.js").read_text()
+expect.set_options(timeout=1_000 * PATIENCE)
 needs_chromium = pytest.mark.skipif(PROGRAM is None, reason="no chromium here")
 
 

@@ -339,7 +339,7 @@ async def _all_counted(service: Service, operator: Browser) -> None:
     async with asyncio.timeout(PATIENCE):
         while True:
             text = (await operator.get("/console")).text
-            if f">{orders}</a>" in text and "No call was" not in text and "is down</span> since" in text:
+            if f">{orders}</a>" in text and "No call was" not in text and "has been down</span> <time" in text:
                 return
             await asyncio.sleep(0.5)
 

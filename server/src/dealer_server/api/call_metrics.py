@@ -1,6 +1,5 @@
 """Prometheus metrics of a process that serves the API: its calls, its connections, and what is counted elsewhere."""
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -9,6 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from dealer_server.api.listener import Counts
+from dealer_server.histogram import Histogram
 
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the histogram of answers, in seconds; the last bucket has none."""
@@ -26,7 +26,7 @@ class CallMetrics(Collector):
 
     def __init__(self) -> None:
         self._calls: dict[tuple[str, str], int] = {}
-        self._seconds: dict[str, list[float]] = {}
+        self._seconds: dict[str, Histogram] = {}
         self.connections: Callable[[], Sequence[Connections]] = tuple
 
     def answered(self, operation: str, code: str, seconds: float) -> None:
@@ -34,11 +34,10 @@ class CallMetrics(Collector):
         `seconds`: from the last byte of the call."""
         key = (operation, code)
         self._calls[key] = self._calls.get(key, 0) + 1
-        spread = self._seconds.get(operation)
-        if spread is None:
-            spread = self._seconds[operation] = [0] * (len(BOUNDS) + 2)
-        spread[bisect_left(BOUNDS, seconds)] += 1
-        spread[-1] += seconds
+        of_operation = self._seconds.get(operation)
+        if of_operation is None:
+            of_operation = self._seconds[operation] = Histogram(BOUNDS)
+        of_operation.observe(seconds)
 
     def collect(self) -> Iterator[Metric]:
         calls = CounterMetricFamily("dealer_api_calls", "Answered calls", labels=["operation", "code"])
@@ -48,8 +47,8 @@ class CallMetrics(Collector):
         seconds = HistogramMetricFamily(
             "dealer_api_call_seconds", "From the last byte of a call to its answer", labels=["operation"]
         )
-        for operation, spread in self._seconds.items():
-            seconds.add_metric([operation], list(_cumulative(spread[:-1])), spread[-1])
+        for operation, of_operation in self._seconds.items():
+            seconds.add_metric([operation], *of_operation.samples())
         yield seconds
         yield from self._of_connections()
 
@@ -70,10 +69,3 @@ class CallMetrics(Collector):
         own = CollectorRegistry(auto_describe=False)
         own.register(self)
         return b"".join(generate_latest(registry) for registry in (*others, own))
-
-
-def _cumulative(spread: Sequence[float]) -> Iterator[tuple[str, float]]:
-    total = 0.0
-    for bound, count in zip((*map(str, BOUNDS), "+Inf"), spread, strict=True):
-        total += count
-        yield bound, total

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import structlog
 
+from dealer_server import traces
 from dealer_server.api import authenticate, parameters, replies
 from dealer_server.api.listener import REPLY
 from dealer_server.api.routes import BoundRoute
@@ -96,7 +97,7 @@ class Gateway:
         trace = replies.trace_id()
         head = authenticate.read_head(scope["headers"])
         request_id = _request_id(head)
-        writing, body, code, served, allowance = False, None, "000000", None, None
+        writing, body, code, served, allowance, answer = False, None, "000000", None, None, None
         began = perf_counter()
         try:
             body = await _checked_body(route, scope, head, receive, self._dialect)
@@ -124,7 +125,9 @@ class Gateway:
                 log.exception("unexpected", trace_id=trace.decode(), path=path.decode("latin-1"))
             elif why is error:
                 self._refused(why, scope, head, body, trace)
-        self._count(route, writing, code, perf_counter() - began, status)
+        seconds = perf_counter() - began
+        self._count(route, writing, code, seconds, status)
+        traces.call("" if route is None else route.path, code, answer if writing else None, trace, seconds)
         if reply is None or not reply(status, lines, parts):
             await send({"type": "http.response.start", "status": status, "headers": replies.headers(lines)})
             await send({"type": "http.response.body", "body": b"".join(parts)})

@@ -36,7 +36,7 @@ class CommandContext:
     def __init__(self, settings: Settings, database: "Database"):
         self.settings = settings
         self.database = database
-        self.author = f"cli:{os.environ.get('SUDO_USER') or getpass.getuser()}@{socket.gethostname()}"
+        self.author = f"cli:{os.environ.get('SUDO_USER') or user_name()}@{socket.gethostname()}"
 
     @property
     def clock(self) -> "Clock":
@@ -79,13 +79,21 @@ def _print_error(error: Exception, message: str) -> None:
         print(f"dealer-server: {message}", file=sys.stderr)
 
 
+def user_name() -> str:
+    """Who runs this: a name or, in a container whose user has none, its number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # OSError from Python 3.13 on
+        return f"uid {os.getuid()}"
+
+
 def _run(app: App) -> int | None:
     command, arguments, injected = app.parse_args(exit_on_error=False, print_error=False)
     if not inspect.iscoroutinefunction(command):  # --help
         return command(*arguments.args, **arguments.kwargs)
     import uvloop
 
-    audit_context.source.set(f"cli {getpass.getuser()}@{socket.gethostname()} pid {os.getpid()}")
+    audit_context.source.set(f"cli {user_name()}@{socket.gethostname()} pid {os.getpid()}")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_execute(command, arguments, with_context="context" in injected))
 

@@ -1,4 +1,4 @@
-"""`dealer-server order`: orders whose eSIMs could not be delivered."""
+"""`dealer-server order`: orders whose eSIMs could not be delivered, and notes about orders."""
 
 import sys
 
@@ -7,7 +7,7 @@ from cyclopts import App
 from dealer_server.cli.command import AsJson, Context
 from dealer_server.cli.output import print_json
 
-app = App(name="order", help="Orders whose eSIMs could not be delivered.")
+app = App(name="order", help="Orders whose eSIMs could not be delivered, and notes.")
 
 
 @app.command(name="retry")
@@ -38,3 +38,12 @@ async def retry_order(
     print(f"{order_no}: {retried.retried} failed and are bought again, {retried.waiting} waited and are tried now")
     for reason in retried.left:
         print(f"left alone: {reason}", file=sys.stderr)
+
+
+@app.command(name="note")
+async def add_note(order_no: str, text: str, *, context: Context) -> None:
+    """Write a note on the order's page in the console. Operators read it, its dealer does not."""
+    from dealer_server.operations.orders.note import add_note
+
+    await add_note(context.database, order_no, text, context.author, context.clock)
+    print(f"the note is on the page of {order_no}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from dealer_server import logs, settings
+from dealer_server import error_reports, logs, settings
 from dealer_server.cli.command import AsJson
 from dealer_server.settings import CannotStart
 
@@ -60,7 +60,7 @@ async def serve(
     opened = settings.read(
         host=host, port=port, processes=processes, port_per_process=port_per_process, serve_metrics=metrics
     )
-    logs.configure(opened.environment == "production")
+    _configure_logs(opened)
     started = child.inherited()
     if started is None and opened.processes > 1:
         if not opened.valkey_url and not share_nothing:
@@ -101,7 +101,7 @@ async def work(*, metrics: str | None = None, processes: int | None = None) -> i
     from dealer_server.wiring import child, listening
 
     opened = settings.read(metrics=metrics, processes=processes)
-    logs.configure(opened.environment == "production")
+    _configure_logs(opened)
     started = child.inherited()
     if started is None and opened.processes > 1:
         return await _several(listening.of_work(opened))
@@ -122,6 +122,15 @@ async def work(*, metrics: str | None = None, processes: int | None = None) -> i
             retire=started.retire,
         )
     return None
+
+
+def _configure_logs(opened: settings.Settings) -> None:
+    """Raises CannotStart."""
+    try:
+        report = error_reports.opened(opened.sentry_dsn.get_secret_value(), opened.environment)
+    except (error_reports.NotInstalled, ValueError) as error:
+        raise CannotStart(f"DEALER_SENTRY_DSN: {error}") from None
+    logs.configure(opened.environment == "production", report)
 
 
 async def _several(bound: Sequence["Listening"]) -> int:

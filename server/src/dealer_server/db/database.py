@@ -30,17 +30,31 @@ class Database:
     """One PostgreSQL database: a small pool for rare statements, `session()` for frequent ones. `clock` tells the
     database's time. `distributed`: its tables are distributed by tenant, as it was found when it was opened."""
 
-    def __init__(self, dsn: str, pool: asyncpg.Pool, read_timeout_seconds: float | None = None):
+    def __init__(
+        self,
+        dsn: str,
+        pool: asyncpg.Pool,
+        read_timeout_seconds: float | None = None,
+        clock: DatabaseClock | None = None,
+    ):
         self.dsn = dsn
         self.distributed = False
-        self.clock = DatabaseClock()
+        self.clock = clock or DatabaseClock()
         self._pool = pool
         self._read_timeout_seconds = read_timeout_seconds
 
     @classmethod
-    async def open(cls, dsn: str, *, size: int = 4, read_timeout_seconds: float | None = None) -> "Database":
-        """`read_timeout_seconds` limits statements outside of a transaction, which only read, and the wait for a
-        connection of the pool: they raise StatementTimeout and DatabaseLost. Raises DatabaseLost."""
+    async def open(
+        cls,
+        dsn: str,
+        *,
+        size: int = 4,
+        read_timeout_seconds: float | None = None,
+        clock: DatabaseClock | None = None,
+    ) -> "Database":
+        """`clock`: one that others go by, too. `read_timeout_seconds` limits statements outside of a transaction, which
+        only read, and the wait for a connection of the pool: they raise StatementTimeout and DatabaseLost. Raises
+        DatabaseLost."""
         settings = {
             "application_name": "esim-dealer",
             "lock_timeout": str(LOCK_MS),
@@ -49,7 +63,8 @@ class Database:
         }
         if read_timeout_seconds is not None:
             settings["statement_timeout"] = str(round(read_timeout_seconds * 1000))
-        database = cls(dsn, await _open_pool(dsn, size, settings, asyncpg.Connection), read_timeout_seconds)
+        pool = await _open_pool(dsn, size, settings, asyncpg.Connection)
+        database = cls(dsn, pool, read_timeout_seconds, clock)
         async with database.connection() as connection:
             await measure_clock(connection, database.clock)
             database.distributed = await was_distributed(connection)

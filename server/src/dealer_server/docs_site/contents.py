@@ -68,6 +68,7 @@ SECTIONS = (
         _page("operating/failover", "Failover"),
         _page("operating/sizes", "Sizes"),
         _page("operating/runbooks", "Runbooks"),
+        _page("operating/traces", "Traces and error reports"),
         _page("console", "The console"),
         _page("guides/connect-suppliers", "Connect a supplier"),
         _page("guides/catalog-import", "Import a catalogue"),

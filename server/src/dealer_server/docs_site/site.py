@@ -47,15 +47,23 @@ class File:
 
 
 class Page:
-    """`aside`: Markdown of what stands beside the text, for an operation."""
+    """Rendered when it is asked for. `aside`: Markdown of what stands beside the text, for an operation."""
 
     def __init__(self, entry: Entry, section: str, text: str, operation: Operation | None = None, aside: str = ""):
         self.entry = entry
         self.section = section
         self.markdown = f"{text}\n{aside}" if aside else text
         self.operation = operation
-        self.rendered = markdown.rendered(text)
-        self.aside = markdown.rendered(aside).html if aside else ""
+        self._text = text
+        self._aside = aside
+
+    @functools.cached_property
+    def rendered(self) -> markdown.Rendered:
+        return markdown.rendered(self._text)
+
+    @functools.cached_property
+    def aside(self) -> str:
+        return markdown.rendered(self._aside).html if self._aside else ""
 
     @property
     def address(self) -> str:

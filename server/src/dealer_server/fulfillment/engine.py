@@ -11,9 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from time import perf_counter
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from dealer_server import failpoints, store
+from dealer_server import failpoints, store, traces
 from dealer_server.clock import Clock
 from dealer_server.db.sealing import DataKeys
 from dealer_server.db.session import Session
@@ -120,12 +121,13 @@ class FulfillmentEngine(ABC, Generic[Claim, Answer, Decided]):
 
     async def record(self, answered: Answered[Claim, Answer]) -> None:
         """Records answers in one transaction with the orders and the events that tell their dealers."""
-        session, now = self._session, self._clock()
+        session, now, began = self._session, self._clock(), perf_counter()
         async with session.transaction():
             await store.order.lock(session, _orders(answered))
             held = await self._held([claim for claim, _ in answered])
             written = await self._write_answers(answered, held, now)
         await self._committed(*written)
+        traces.batch(f"record {self.name}", (claim.order[1] for claim, _ in answered), perf_counter() - began)
 
     async def _write_answers(
         self, answered: Answered[Claim, Answer], held: Collection[RowKey], now: datetime

@@ -9,10 +9,11 @@ import time
 
 import structlog
 
+from dealer_server.clock import DatabaseClock
 from dealer_server.db.cluster import cluster_of
 from dealer_server.db.connection import measure_clock
-from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost
+from dealer_server.db.session import Session
 from dealer_server.store import schema
 
 log = structlog.get_logger(__name__)
@@ -24,13 +25,13 @@ TIMEOUT_SECONDS = 10.0
 
 
 class Health:
-    """One per process. `draining`: the process is stopping."""
+    """One per process, which it watches from its start. `draining`: the process is stopping."""
 
-    def __init__(self, database: Database):
-        self._session = database.session(application_name="esim-dealer health")
-        self._cluster = cluster_of(database.dsn)
+    def __init__(self, dsn: str, clock: DatabaseClock):
+        self._session = Session(dsn, {"application_name": "esim-dealer health"})
+        self._cluster = cluster_of(dsn)
         self._asked_at: float | None = None
-        self._clock = database.clock
+        self._clock = clock
         self._lost_at: float | None = None
         self._schema = ""
         self._clock_off = False
@@ -51,8 +52,6 @@ class Health:
 
     async def watch(self) -> None:
         """Checks until cancelled."""
-        if self._cluster is not None:
-            self._cluster.watched = True
         while True:
             self._asked_at = time.monotonic()
             try:
@@ -64,6 +63,8 @@ class Health:
             except Exception as error:
                 self._lost(repr(error))
             self._asked_at = None
+            if self._cluster is not None:
+                self._cluster.watched = True
             await asyncio.sleep(CHECK_SECONDS)
 
     async def close(self) -> None:

@@ -8,9 +8,10 @@ import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from time import perf_counter
 from typing import NamedTuple
 
-from dealer_server import failpoints
+from dealer_server import failpoints, traces
 from dealer_server.clock import Clock
 from dealer_server.db.distributed import one_transaction_each
 from dealer_server.db.errors import DatabaseLost
@@ -71,7 +72,7 @@ class Claimer:
         claim_id = secrets.randbits(62)
         if not shares:
             return ClaimedBatch(claim_id, [], [])
-        begun = asyncio.get_running_loop().time()
+        begun, began = asyncio.get_running_loop().time(), perf_counter()
         contents: list[Content] = []
         for together in one_transaction_each(self._session, shares):
             try:
@@ -79,7 +80,10 @@ class Claimer:
             except DatabaseLost:
                 if len(together) == len(shares):
                     raise
+        if not contents:
+            return ClaimedBatch(claim_id, [], [])
         failpoints.hit("webhook.frozen")
+        traces.batch("prepare webhooks", (content.delivery.order_id for content in contents), perf_counter() - began)
         return _batch(claim_id, contents, signers, begun + self._lease_seconds / 2)
 
     async def _freeze_due(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import structlog
 
-from dealer_server import failpoints, metrics
+from dealer_server import failpoints, metrics, traces
 from dealer_server.clock import Clock
 from dealer_server.db.sealing import MasterKeys
 from dealer_server.webhooks import signature
@@ -54,7 +54,10 @@ class Poster:
             log.exception("webhook_attempt_failed", delivery_id=attempt.delivery.delivery_id)
             answer = Answer("INTERNAL")
         metrics.webhook_attempt(answer.error)
-        return Posted(answer, started_at, round((loop.time() - begun) * 1000))
+        seconds, delivery = loop.time() - begun, attempt.delivery
+        outcome, failed = answer.error or "DELIVERED", answer.error is not None
+        traces.request(f"webhook {delivery.event_type}", delivery.order_id, outcome, failed, seconds)
+        return Posted(answer, started_at, round(seconds * 1000))
 
     def _headers(self, attempt: Attempt, now: datetime) -> dict[str, str]:
         delivery_id = str(attempt.delivery.delivery_id)

@@ -5,12 +5,12 @@ import gc
 import resource
 import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from dealer_server import store
+from dealer_server import store, traces
 from dealer_server.api import listener, replies, status
 from dealer_server.api.call_metrics import Connections
 from dealer_server.api.gateway import Gateway
@@ -18,7 +18,7 @@ from dealer_server.console.app import ConsoleApp
 from dealer_server.db import notifications
 from dealer_server.db.database import Database
 from dealer_server.rules.access import access
-from dealer_server.settings import Settings
+from dealer_server.settings import CannotStart, Settings
 from dealer_server.store import gauges
 from dealer_server.store.webhooks import gauges as webhook_gauges
 from dealer_server.wiring.api import WebApps, web_apps
@@ -47,6 +47,7 @@ async def run(
     if listening.api:
         settings = settings.model_copy(update={"port": listening.api.getsockname()[1]})
     async with opened_parts(settings) as shared, AsyncExitStack() as stack:
+        await stack.enter_async_context(_traces(shared, "dealer-work" if worker else "dealer-serve"))
         stopping, retiring = [asyncio.create_task(event.wait()) for event in (stop, retire)]
         ends: list[asyncio.Task[Any]] = [stopping, retiring]
         if worker:
@@ -77,6 +78,17 @@ async def run(
         elif stop.is_set() and servers:  # a proxy sees that this process is not ready, and goes elsewhere
             await asyncio.sleep(settings.drain_seconds)
         await _end(servers, ends)
+
+
+@asynccontextmanager
+async def _traces(shared: SharedParts, service: str) -> AsyncIterator[None]:
+    """Raises CannotStart."""
+    key = shared.data_keys.derive(b"traces")
+    try:
+        async with traces.exported(shared.settings.traces, key, service):
+            yield
+    except traces.NotInstalled as missing:
+        raise CannotStart(f"DEALER_TRACES needs what is not installed: {missing}") from None
 
 
 def _worker_metrics(shared: SharedParts, bound: socket.socket) -> asyncio.Task[None]:

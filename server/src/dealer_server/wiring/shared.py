@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from dealer_server import store
+from dealer_server.clock import DatabaseClock
 from dealer_server.db.connection import wait_until_up
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import DataKeys
@@ -51,22 +52,30 @@ async def database_up(settings: Settings, stop: asyncio.Event) -> bool:
 @asynccontextmanager
 async def opened_parts(settings: Settings) -> AsyncIterator[SharedParts]:
     """Raises OlderSchema, NewerSchema, CannotOpen where the sealing keys do not fit, DatabaseLost."""
-    database = await Database.open(settings.database_url)
-    try:
-        async with database.connection() as connection:
-            await schema.require_current(connection)
-            data_keys = await store.data_key.load(connection, settings.master_keys)
-        async with opened_cache(settings.database_url) as cache:
-            health = Health(database)
-            watching = asyncio.create_task(health.watch())
-            try:
+    clock = DatabaseClock()
+    async with watched(settings.database_url, clock) as health:
+        database = await Database.open(settings.database_url, clock=clock)
+        try:
+            async with database.connection() as connection:
+                await schema.require_current(connection)
+                data_keys = await store.data_key.load(connection, settings.master_keys)
+            async with opened_cache(settings.database_url) as cache:
                 yield SharedParts(settings, database, data_keys, cache, health)
-            finally:
-                watching.cancel()
-                await asyncio.wait([watching])
-                await health.close()
+        finally:
+            await database.close()
+
+
+@asynccontextmanager
+async def watched(dsn: str, clock: DatabaseClock) -> AsyncIterator[Health]:
+    """The database is watched from the first connection on: a leader may freeze while this process starts."""
+    health = Health(dsn, clock)
+    watching = asyncio.create_task(health.watch())
+    try:
+        yield health
     finally:
-        await database.close()
+        watching.cancel()
+        await asyncio.wait([watching])
+        await health.close()
 
 
 @asynccontextmanager

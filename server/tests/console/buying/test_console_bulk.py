@@ -162,7 +162,7 @@ async def test_the_same_lines_again_are_warned_of(clerk: Browser):
     first = await uploaded(clerk, "TEST-OK,1,,,a")
     await bought_in_bulk(clerk, first)
     again = await clerk.get(await uploaded(clerk, "TEST-OK,1,,,a"))
-    assert "The same lines were bought before" in text_of(again.text) and f'href="{first}"' in again.text
+    assert "These lines were bought before" in text_of(again.text) and f'href="{first}"' in again.text
 
 
 @pytest.mark.parametrize(
@@ -199,5 +199,5 @@ async def test_a_file_is_its_dealers_alone(service: Service, dealer: ApiClient, 
         assert (await other.get(page)).status_code == 404
         assert (await other.get(f"{page}/results.csv")).status_code == 404
         assert (await other.post(f"{page}/buy", {"seen": ""})).status_code == 404
-        assert "Earlier files" not in (await other.get("/console/bulk")).text
+        assert "Recent files" not in (await other.get("/console/bulk")).text
     assert await order_count(dealer) == 0

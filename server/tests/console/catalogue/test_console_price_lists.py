@@ -177,7 +177,7 @@ async def test_a_list_is_exported_edited_and_imported_as_previewed(service: Serv
     text = "packageCode,exception\nTEST-OK,1.70\nTEST-FAIL,1.20\n"
     shown = await preview(admin, text, f"{home}/preview")
     page = text_of(shown.text)
-    assert "2 prices changed" in page and "1 price below the cost" in page and "-25 %" in page
+    assert "2 prices changed" in page and "1 price below cost" in page and "-25 %" in page
     assert "below the cost" in await does(admin, f"{home}/import", **hidden(shown))
     done = await does(admin, f"{home}/import", **hidden(shown), allow_below_cost="on")
     assert "2 packages read, 2 prices changed" in done

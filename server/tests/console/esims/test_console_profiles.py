@@ -57,7 +57,7 @@ async def test_the_list_is_of_all_dealers_and_keeps_to_its_filters(
     assert await listed(admin, f"dealer={dealer.tenant_id}&state=DELIVERED") == [ours["profileId"]]
     assert await listed(admin, f"iccid={theirs['iccid']}") == [theirs["profileId"]]
     assert await listed(admin, f"iccid={theirs['iccid']}&dealer={dealer.tenant_id}") == []
-    assert "No profile matches" in await see(admin, "/console/profiles?iccid=%00'nothing")
+    assert "No eSIMs match" in await see(admin, "/console/profiles?iccid=%00'nothing")
 
 
 async def test_pages_of_all_dealers_lose_no_profile_and_show_none_twice(
@@ -134,8 +134,8 @@ async def test_a_profiles_page_tells_its_state_its_life_and_where_it_belongs(dea
         assert reply.code == "000000", reply
     page = f"/console/profiles/{profile['profileId']}"
     told = await see(admin, page)
-    for words in (profile["iccid"], profile["orderNo"], str(dealer.tenant_id), "simulated", "Activated", "Started",
-                  "512.0 MiB of 1.0 GiB", "Delivered by simulated", "Plan started", "eSIM is IN_USE"):  # fmt: skip
+    for words in (profile["iccid"], profile["orderNo"], str(dealer.tenant_id), "simulated", "In use", "Started",
+                  "512 MB of 1 GB", "Delivered by simulated", "Plan started", "Device status: In use"):  # fmt: skip
         assert words in told, words
     text = (await admin.get(page)).text
     assert 'value="50.0"' in text and f'href="/console/orders/{profile["orderNo"]}"' in text
@@ -183,7 +183,7 @@ async def test_a_void_or_undelivered_profile_has_no_code_and_looking_is_no_act(
     void = await one_bought(dealer)
     await dealer.post("/esim/profile/cancel", {"iccid": void["iccid"]})
     for profile in (profiles_of(failed)[0], void):
-        assert "code of a void eSIM is deleted" in await see(admin, f"/console/profiles/{profile['profileId']}")
+        assert "Cancelled eSIMs have no code" in await see(admin, f"/console/profiles/{profile['profileId']}")
         assert (await admin.get(f"/console/profiles/{profile['profileId']}/code")).status_code == 404
     assert not [act for act in await acts(service, "profile.view_code") if act.tenant_id == dealer.tenant_id]
 
@@ -247,7 +247,7 @@ async def test_suspensions_stand_on_the_page_and_in_the_history(dealer: ApiClien
     text = await see(admin, page)
     assert "Suspended since" not in text and "simulated was asked to unsuspend it" in text
     history = await see(admin, f"/console/orders/{profile['orderNo']}")
-    assert f"simulated was asked to suspend profile {profile['profileId']}" in history
+    assert f"simulated was asked to suspend eSIM {profile['profileId']}" in history
     assert f"simulated was asked to unsuspend profile {profile['profileId']}" in history
 
 
@@ -255,7 +255,7 @@ async def test_a_supplier_that_has_a_say_is_asked(service: Service, dealer: ApiC
     profile = await one_bought(dealer, "TEST-ASYNC")
     page = f"/console/profiles/{profile['profileId']}"
     told = await does(admin, f"{page}/cancel", reason="lost")
-    assert "Its supplier is asked to void it" in told and "simulated was asked to void it" in told
+    assert "Its supplier is asked to cancel it" in told and "simulated was asked to cancel it" in told
     [act] = [act for act in await acts(service, "profile.cancel") if act.tenant_id == dealer.tenant_id]
     assert json.loads(act.detail)["asyncStatus"] == "PENDING"
     async with asyncio.timeout(PATIENCE):
@@ -335,7 +335,7 @@ async def test_places_are_counted_as_the_packages_they_lead_to(service: Service,
     assert list(france.cheapest) == [("USD", price)] and france.covering == covering > 0
     assert await _counted(admin, "region=FR&status=ON_SALE") == france.packages
     assert await _counted(admin, "covers=FR&status=ON_SALE") == covering
-    assert "Sold for wider places with FR" in await see(admin, "/console/packages?covers=FR")
+    assert "Regional bundles with FR" in await see(admin, "/console/packages?covers=FR")
     back = await fill(admin, "/console/packages/status", package="GL-126-1GB-7D", status="OFF_SALE", covers="FR")
     assert back.headers["location"] == "/console/packages?covers=FR"
     assert await _counted(admin, "covers=FR&status=ON_SALE") == covering - 1

@@ -94,8 +94,8 @@ async def test_an_esim_is_recharged_by_a_form_and_its_page_shows_the_plan(
     await settled(dealer, order_no)
     assert await balance(dealer) == "997.00"
     page = await see(clerk, page_of(order))
-    assert f"2 TEST-TOPUP-OK Recharge {order_no} Queued 0 % 0 Bytes of 1.0 GiB" in page
-    assert "0 Bytes of 2.0 GiB" in page, "of the eSIM as a whole"
+    assert f"2 TEST-TOPUP-OK Recharge {order_no} Queued 0 of 1 GB" in page
+    assert "0 of 2 GB" in page, "of the eSIM as a whole"
     [act] = await bought_by_people(service, dealer)
     assert act.author == f"console:{clerk.name}"
     assert json.loads(act.detail) == {
@@ -115,7 +115,7 @@ async def test_the_order_of_a_recharge_shows_what_it_recharges(dealer: ApiClient
     esim = profiles(order)[0]
     assert f"Recharge eSIM {esim['iccid']} Plan 2 of 2 Status Queued" in page
     assert f'href="{page_of(order)}"' in (await clerk.get(path)).text
-    assert "Refund the order" not in page and "QR codes to print" not in page
+    assert "Refund order" not in page and "Print QR codes" not in page
     assert f"{order_no} Recharge" in await see(clerk, "/console/orders")
     assert f"{order['orderNo']} Recharge" not in await see(clerk, "/console/orders")
     assert f"Order {order_no}" in await see(clerk, "/console/wallet")
@@ -130,7 +130,7 @@ async def test_a_recharge_that_waits_is_refunded_on_its_page(postgres: str, temp
             order = await bought(dealer)
             order_no = (await recharged(clerk, order, "TEST-TOPUP-DELAY 1.20")).rpartition(" ")[2]
             path = f"/console/orders/{order_no}"
-            assert "It is not applied any more, and 1.20 USD" in await see(clerk, path)
+            assert "The recharge is cancelled, and 1.20 USD" in await see(clerk, path)
             assert "1.20 USD is refunded" in await does(clerk, f"{path}/refund", reason="too many")
             assert "Status Cancelled" in await see(clerk, path)
             assert f"Recharge {order_no} Cancelled" in await see(clerk, page_of(order))
@@ -229,7 +229,7 @@ async def test_a_package_that_is_sold_by_the_day_asks_for_days(service: Service,
         while (placed := await dealer.order(items=[line], amount="3.60")).code == "310241":
             await asyncio.sleep(0.05)
     order = await dealer.delivered(placed.data["orderNo"])
-    assert "1.20 USD a day" in await see(clerk, page_of(order))
+    assert "1.20 USD per day" in await see(clerk, page_of(order))
     assert "must be 2 to 30" in await recharged(clerk, order, "DAYS-MORE 1.20", days="1")
     assert "Recharged with DAYS-MORE" in await recharged(clerk, order, "DAYS-MORE 1.20", days="5")
     assert await balance(dealer) == "990.40"
@@ -302,8 +302,8 @@ async def test_a_recharge_that_nobody_knows_about_goes_on_at_an_operators_word(s
     async with slow.client(made) as dealer, signed_in(slow) as admin:
         order, order_no, unit = await parked(slow, dealer)
         page = await see(admin, "/console/suppliers")
-        assert f"recharges {profiles(order)[0]['profileId']}" in page and "It was applied" in page
-        assert "ICCID" not in page.partition("It was applied")[2].partition("Stock")[0]
+        assert f"recharges {profiles(order)[0]['profileId']}" in page and "Applied" in page
+        assert "ICCID" not in page.partition("Applied")[2].partition("Stock")[0]
         codes = {"iccid": "8944500102198304826", "code": "LPA:1$a.example$b"}
         wrong = await does(admin, "/console/suppliers/resolve", unit=unit, outcome="bought", **codes)
         assert "say that it was applied" in wrong

@@ -80,14 +80,14 @@ async def test_lines_that_wait_for_a_paused_supplier_are_counted_and_listed(mark
     async with signed_in(market.service) as admin:
         await set_supplier_status(market.service.database, "rt:near", "PAUSED", "test")
         said = await incidents(admin)
-        assert "Supplier rt:near is paused since 20" in said and "3 lines wait, the oldest for" in said
-        assert "the last try of 3 of 3 eSIMs failed (INSUFFICIENT_FUNDS: 200007 as the test wants it)" in said
-        assert "See the lines Supplier" in said
+        assert "Supplier rt:near has been paused since 20" in said and "3 items wait, the oldest for" in said
+        assert "the last attempt for 3 of 3 eSIMs failed (INSUFFICIENT_FUNDS: 200007 as the test wants it)" in said
+        assert "View items Supplier" in said
         lines = await see(admin, "/console/waiting?supplier=rt:near")
         assert all(order in lines for order in orders) and "Waiting INSUFFICIENT_FUNDS" in lines
-        assert "No line waits here" in await see(admin, "/console/waiting?supplier=rt:far")
+        assert "No waiting items match" in await see(admin, "/console/waiting?supplier=rt:far")
         head = (await see(admin, "/console/suppliers/rt:near")).partition(" Health ")[0]
-        assert "Supplier rt:near is paused since" in head and "3 lines wait" in head and "See the lines" in head
+        assert "Supplier rt:near has been paused since" in head and "3 items wait" in head and "View items" in head
         await set_supplier_status(market.service.database, "rt:near", "ACTIVE", "test")
 
 
@@ -99,7 +99,7 @@ async def test_counts_of_what_is_unconfirmed_agree(market: PurchaseFixture):
         "UPDATE purchase SET state = 'PARKED', due_at = NULL, reason = 'no answer', unknown_since = now()"
     )
     async with signed_in(market.service) as admin:
-        assert "1 purchase at rt:near is unconfirmed since" in await incidents(admin)
+        assert "1 purchase at rt:near has been unconfirmed since" in await incidents(admin)
         page = await see(admin, "/console")
         assert "Unconfirmed purchases 1" in page and "1 unconfirmed" in page and "UNKNOWN" not in page
         assert "Unconfirmed no answer" in await see(admin, "/console/waiting?state=PARKED")
@@ -117,13 +117,13 @@ async def test_a_receiver_that_fails_is_told_of_until_it_listens(market: Purchas
             await asyncio.sleep(0.02)
     async with signed_in(market.service) as admin:
         said = await incidents(admin)
-        assert "The receiver of Test dealer has been failing since 20" in said and "webhooks unheard" in said
+        assert "The endpoint of Test dealer has been failing since 20" in said and "webhooks not delivered" in said
         page = await see(admin, "/console/webhooks")
         assert "Failing" in page and "ACTIVE" not in page and "0.0 % of" in page
         assert "has been failing since" in await see(admin, f"/console/dealers/{market.client.tenant_id}")
         async with signed_in(market.service, "admin", market.client.tenant_id) as dealer:
             for path in ("/console", "/console/webhooks"):
-                assert "Your receiver has been failing since" in await see(dealer, path)
+                assert "Your endpoint has been failing since" in await see(dealer, path)
         receiver.answers = [200]
         await market.client.delivered((await market.client.order()).data["orderNo"])
         await market.becomes("SELECT consecutive_failures FROM webhook_endpoint", 0)
@@ -161,9 +161,9 @@ async def test_refunds_and_top_ups_are_told_of_once_they_wait_for_long(quiet: Se
         assert "All clear." in await incidents(admin)
         await run(quiet, "UPDATE topup SET created_at = created_at - interval '2 days'")
         said = await incidents(admin)
-        assert "1 top-up waits for approval since 20" in said and "250.00 USD. Decide" in said
+        assert "1 top-up has waited for approval since 20" in said and "250.00 USD. Review" in said
         async with signed_in(quiet, "support") as one:
-            assert "See the top-ups" in await incidents(one)
+            assert "View top-ups" in await incidents(one)
 
 
 async def test_stock_that_is_low_is_told_of_with_where_to_load_it(quiet: Service):
@@ -239,7 +239,7 @@ async def test_figures_are_compared_with_the_period_before(quiet: Service):
             assert change in page
             assert "still being counted" not in page
             assert re.search(r'href="/console/orders\?from=\d{4}-\d\d-\d\d(T\d\d%3A00)?">', html)
-            assert "75.00 % no change of" in page
+            assert "75 % no change of" in page
         page = await see(admin, "/console?range=custom&from=2026-13-01&to=x")
         assert "Orders per hour" in page
         listed = await see(admin, f"/console/orders?from={now:%Y-%m-%dT%H:%M}")

@@ -89,14 +89,14 @@ async def test_the_only_supplier_goes_down_and_the_line_is_bought_elsewhere(mark
         faults = page_faults(page)
         await page.goto(f"{url}/console")
         worst = page.get_by_label("Incidents").get_by_role("listitem").first
-        await expect(worst).to_contain_text("Supplier rt:near is down since")
-        await expect(worst).to_contain_text("1 line waits")
+        await expect(worst).to_contain_text("Supplier rt:near has been down")
+        await expect(worst).to_contain_text("1 item waits")
         assert await looked_at(page) == []
         own = await looking(dealer)
         await own.goto(f"{url}/console/orders/{order_no}")
         await expect(own.get_by_label("Summary")).to_contain_text("the supplier does not answer at present")
-        await worst.get_by_role("link", name="See the lines").click()
-        await expect(page.get_by_label("Waiting lines")).to_contain_text(order_no)
+        await worst.get_by_role("link", name="View items").click()
+        await expect(page.get_by_label("Waiting items")).to_contain_text(order_no)
         assert await looked_at(page) == []
         await set_route(database, "TEST-OK", [hop("rt:near", "JC016"), hop("rt:far", "JC016")], "test", clock.now)
         await page.get_by_role("link", name=order_no).click()

@@ -34,11 +34,11 @@ async def test_repeated_attempts_are_one_row_that_can_be_opened(market: Purchase
     await market.becomes("SELECT failures FROM purchase", 4)
     async with signed_in(market.service) as admin:
         page = await see(admin, f"/console/orders/{order_no}")
-        assert re.search(r"rt:near was asked for a profile REJECTED INSUFFICIENT_FUNDS 4 times", page)
+        assert re.search(r"rt:near was asked for an eSIM REJECTED INSUFFICIENT_FUNDS 4 times", page)
         assert "Each time" in page
         async with signed_in(market.service, "finance", market.client.tenant_id) as dealer:
             page = await see(dealer, f"/console/orders/{order_no}")
-            assert "The eSIM was not made: the supplier does not take orders at present 4 times" in page
+            assert "The eSIM was not delivered: the supplier does not take orders at present 4 times" in page
             assert "is on the way: the supplier does not take orders at present , next attempt 20" in page
             assert "rt:near" not in page and "200007" not in page
         await market.asked_again()
@@ -53,13 +53,13 @@ async def test_a_failed_line_names_reason_and_code(market: PurchaseFixture):
     await market.client.delivered(order_no)
     async with signed_in(market.service) as admin:
         page = await see(admin, f"/console/orders/{order_no}")
-        assert re.search(r"Line 1 failed at rt:far Failed [\d :-]+ OUT_OF_STOCK: 200011", page)
+        assert re.search(r"Item 1 failed at rt:far Failed [\d :-]+ OUT_OF_STOCK: 200011", page)
         assert "Purchase at rt:near ended Rejected" in page
-        assert "1 order failed and is not refunded" in await see(admin, "/console")
+        assert "1 failed order has waited for a refund" in await see(admin, "/console")
     async with signed_in(market.service, "finance", market.client.tenant_id) as dealer:
         page = await see(dealer, f"/console/orders/{order_no}")
-        assert "1 of 1 eSIM could not be made: the supplier had none (OUT_OF_STOCK)" in page
-        assert "Line 1 could not be made" in page and "200011" not in page and "rt:far" not in page
+        assert "1 of 1 eSIM could not be delivered: the supplier had none (OUT_OF_STOCK)" in page
+        assert "Item 1 could not be delivered" in page and "200011" not in page and "rt:far" not in page
         assert "1 order failed and is not refunded" in await see(dealer, "/console")
 
 
@@ -72,7 +72,7 @@ async def test_a_dealers_timeline_tells_of_money_esims_and_webhooks(
             html = (await one.get(f"/console/orders/{order_no}")).text
             page = await see(one, f"/console/orders/{order_no}")
             assert "Order placed, 1.80 USD debited" in page and "Webhook ORDER_PAID" in page and "HTTP 500" in page
-            assert re.search(r"Profile \d+: delivered", page) and "simulated" not in page
+            assert re.search(r"eSIM \d+: delivered", page) and "simulated" not in page
             assert ('href="/console/webhooks/' in html.partition('<h2 class="card-title">Timeline')[2]) == link
 
 

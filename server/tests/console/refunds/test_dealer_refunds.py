@@ -39,9 +39,9 @@ async def test_a_dealer_sees_its_refunds_with_state_and_reason(
         page = (await one.get("/console/refunds")).text
         assert theirs not in page and 'href="/console/refunds" aria-current="page"' in page
         first = row_of(page, done)
-        for text in (order["orderNo"], "TEST-OK", "Refunded", "1.80", "the trip was cancelled", "answered"):
+        for text in (order["orderNo"], "TEST-OK", "Refunded", "1.80", "the trip was cancelled", "settled"):
             assert text in first, text
-        assert "In review" in row_of(page, waiting) and "answered" not in row_of(page, waiting)
+        assert "In review" in row_of(page, waiting) and "settled" not in row_of(page, waiting)
         assert "Rejected" in row_of(page, no) and REASON in unescape(row_of(page, no)) and REASON not in page
         assert 'title="REJECTED"' in row_of(page, no) and "× 2" in row_of(page, no)
         for state, number in (("REFUNDED", done), ("REVIEW", waiting), ("REFUNDING", waiting), ("REJECTED", no)):

@@ -47,22 +47,26 @@ REFUSED = of_supplier(paused=True, paused_reason="CONFIG: certificate expired")
         (of_supplier(), NOTHING, ""),
         (of_supplier(up=None), NOTHING, ""),
         (of_supplier(), waiting(12, minutes=9), ""),
-        (of_supplier(), waiting(1), "1 line waits at supplier rt:redtea since 06:46"),
+        (of_supplier(), waiting(1), "1 item has waited at supplier rt:redtea since 06:46"),
         (
             of_supplier(),
             waiting(12, failing=9, reason="INSUFFICIENT_FUNDS: top up"),
-            "12 lines wait at supplier rt:redtea since 06:46: the last try of 9 of 12 eSIMs failed"
+            "12 items have waited at supplier rt:redtea since 06:46: the last attempt for 9 of 12 eSIMs failed"
             " (INSUFFICIENT_FUNDS: top up)",
         ),
-        (DOWN, NOTHING, "Supplier rt:redtea is down since 06:46: nothing waits for it"),
-        (DOWN, TWELVE, "Supplier rt:redtea is down since 06:46: 12 lines wait, the oldest for 25 min"),
-        (DOWN, waiting(1), "Supplier rt:redtea is down since 06:46: 1 line waits, for 25 min"),
+        (DOWN, NOTHING, "Supplier rt:redtea has been down since 06:46: nothing waits for it"),
+        (DOWN, TWELVE, "Supplier rt:redtea has been down since 06:46: 12 items wait, the oldest for 25 min"),
+        (DOWN, waiting(1), "Supplier rt:redtea has been down since 06:46: 1 item waits, for 25 min"),
         (PAUSED, NOTHING, ""),
-        (PAUSED, waiting(2, minutes=200), "Supplier rt:redtea is paused since 06:46: 2 lines wait, the oldest for 3 h"),
+        (
+            PAUSED,
+            waiting(2, minutes=200),
+            "Supplier rt:redtea has been paused since 06:46: 2 items wait, the oldest for 3 h",
+        ),
         (
             REFUSED,
             NOTHING,
-            "Supplier rt:redtea is paused (CONFIG: certificate expired) since 06:46: nothing waits for it",
+            "Supplier rt:redtea has been paused (CONFIG: certificate expired) since 06:46: nothing waits for it",
         ),
     ],
 )
@@ -81,24 +85,24 @@ def of_receiver(**changed: Any) -> Receiver:
         (
             of_receiver(),
             False,
-            "The receiver of Acme has been failing since 06:46: 12 webhooks unheard, 34 attempts in a row failed",
+            "The endpoint of Acme has been failing since 06:46: 12 webhooks not delivered, 34 attempts in a row failed",
         ),
         (of_receiver(failures=2), False, ""),
         (
             of_receiver(failures=1, unheard=1),
             True,
-            "Your receiver has been failing since 06:46: 1 webhook unheard, 1 attempt in a row failed",
+            "Your endpoint has been failing since 06:46: 1 webhook not delivered, 1 attempt in a row failed",
         ),
         (
             of_receiver(unheard=1_000),
             False,
-            "The receiver of Acme has been failing since 06:46: 1,000 webhooks or more unheard,"
+            "The endpoint of Acme has been failing since 06:46: 1,000 webhooks or more not delivered,"
             " 34 attempts in a row failed",
         ),
         (
             of_receiver(state="DISABLED", unheard=0),
             False,
-            "The receiver of Acme answered 410, so nothing is sent to it",
+            "The endpoint of Acme answered 410, so nothing is sent to it",
         ),
         (of_receiver(failures=0), False, ""),
         (of_receiver(state="NOT_SET", failures=0), True, ""),
@@ -141,25 +145,25 @@ DAYS_AGO = NOW - timedelta(days=2, minutes=1)
         ({"worker_seen_at": None}, ["No worker has run yet: nothing is delivered, no webhook is sent"]),
         (
             {"queues": [Queued("UNCONFIRMED", 3, SIX, {"USD": 4 * USD, "EUR": 2 * USD}, "rt:near")]},
-            ["3 purchases at rt:near are unconfirmed since 06:46: 2.00 EUR and 4.00 USD may be lost"],
+            ["3 purchases at rt:near have been unconfirmed since 06:46: 2.00 EUR and 4.00 USD may be lost"],
         ),
         (
             {"queues": [Queued("UNCONFIRMED", 1, SIX, {}, "rt:near")]},
-            ["1 purchase at rt:near is unconfirmed since 06:46"],
+            ["1 purchase at rt:near has been unconfirmed since 06:46"],
         ),
         ({"queues": [Queued("REFUNDS", 3, SIX, {"USD": USD})]}, []),
         (
             {"queues": [Queued("REFUNDS", 3, DAYS_AGO, {"USD": USD})]},
-            ["3 refunds wait for a decision since 07:10: 1.00 USD"],
+            ["3 refunds have waited for a decision since 07:10: 1.00 USD"],
         ),
         ({"queues": [Queued("REFUNDS", 3, DAYS_AGO, {"USD": USD})], "queue_hours": 0.0}, []),
         (
             {"queues": [Queued("TOPUPS", 1, DAYS_AGO, {"JPY": 500 * USD})]},
-            ["1 top-up waits for approval since 07:10: 500 JPY"],
+            ["1 top-up has waited for approval since 07:10: 500 JPY"],
         ),
         (
             {"queues": [Queued("FAILED", 2, SIX, {"USD": USD})]},
-            ["2 orders failed and are not refunded since 06:46: 1.00 USD"],
+            ["2 failed orders have waited for a refund since 06:46: 1.00 USD"],
         ),
         ({"stock": [LowStock("A", 10)]}, []),
         ({"stock": [LowStock("A", 3)]}, ["Package A is low on stock: 3 eSIMs left"]),
@@ -171,7 +175,7 @@ DAYS_AGO = NOW - timedelta(days=2, minutes=1)
             {"stock": [LowStock(code, 0) for code in "EDCBA"]},
             ["5 packages are sold out: A, B, C and 2 more"],
         ),
-        ({"more_receivers": 4}, ["4 more receivers fail or are switched off"]),
+        ({"more_receivers": 4}, ["4 more endpoints are failing or paused"]),
     ],
 )  # fmt: skip
 def test_what_is_said_of_the_platform(what: dict[str, Any], sentences: list[str]):
@@ -235,7 +239,7 @@ def of_dealer(**changed: Any) -> Dealer:
         (
             {"frozen": True, "receiver": of_receiver(state="DISABLED", unheard=0)},
             ["The wallet is frozen: every new order is refused",
-             "The receiver of Acme answered 410, so nothing is sent to it"],
+             "The endpoint of Acme answered 410, so nothing is sent to it"],
         ),
     ],
 )  # fmt: skip

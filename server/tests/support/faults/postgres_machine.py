@@ -6,7 +6,7 @@ import secrets
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import asyncpg
@@ -80,14 +80,18 @@ class Machine:
     def frozen(self) -> Iterator[None]:
         """SIGSTOP of every process: its kernel goes on accepting connections and bytes, and nothing answers."""
         pid = int((self._folder / "postgres/postmaster.pid").read_text().split()[0])
-        processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+        postmaster = psutil.Process(pid)
+        postmaster.suspend()  # so that it starts no more of them
+        processes = [postmaster, *postmaster.children(recursive=True)]
         for one in processes:
-            one.suspend()
+            with suppress(psutil.NoSuchProcess):  # it has just ended
+                one.suspend()
         try:
             yield
         finally:
             for one in processes:
-                one.resume()
+                with suppress(psutil.NoSuchProcess):
+                    one.resume()
 
     def copied(self) -> "Machine":
         """A standby of it, beside it, which has all there is and follows."""

@@ -80,14 +80,14 @@ async def switch_on(context: RequestContext) -> Redirect:
         return Redirect(TOTP, sign_in.wait(many.seconds), failed=True)
     except OperatorError as why:
         return Redirect(TOTP, f"{why}.".capitalize(), failed=True)
-    return Redirect(ACCOUNT, "From now on signing in needs a one-time code. You are signed out everywhere else.")
+    return Redirect(ACCOUNT, "Two-factor authentication is on. You are signed out everywhere else.")
 
 
 @action("/console/account/totp/off", EVERYBODY)
 async def switch_off(context: RequestContext) -> Redirect:
     context.require_recent_authentication()
     await totp_operations.switch_off(context.parts.database, context.session)
-    return Redirect(ACCOUNT, "Signing in needs no one-time code any more.")
+    return Redirect(ACCOUNT, "Two-factor authentication is off.")
 
 
 @action("/console/account/sessions/{session_id}/end", EVERYBODY)
@@ -119,6 +119,6 @@ async def _account(context: RequestContext, error: str = "") -> Html:
 
 def _browser_name(place: Place) -> str:
     """Such as "Firefox on Linux", as far as its User-Agent tells."""
-    browser = next((name for word, name in _BROWSERS.items() if word in place.agent), "A program")
+    browser = next((name for word, name in _BROWSERS.items() if word in place.agent), "Other client")
     system = next((name for word, name in _SYSTEMS.items() if word in place.agent), "")
     return f"{browser} on {system}" if system else browser

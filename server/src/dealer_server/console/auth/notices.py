@@ -20,7 +20,7 @@ from dealer_server.store.notices import confirmations, listing, recipients
 from dealer_server.store.notices.listing import Outcome
 
 NOTICES = "/console/notices"
-MAILED = "Open the link that is mailed to {}: notices go there once the address is confirmed"
+MAILED = "Open the link sent to {}: notices go there once the address is confirmed"
 READERS = ("op:admin", "op:finance", "op:support", *DEALERS)
 """Who is told of anything."""
 

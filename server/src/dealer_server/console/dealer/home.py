@@ -25,7 +25,8 @@ NOTED_FOR = timedelta(days=1)
 
 
 class Step(NamedTuple):
-    """A step of the first run. `href`: the page for it; `since`: when it was done, where that is known."""
+    """A step of the first run. `href`: the page for it; `since`: when it was done, where that is known; `commands`:
+    what does it in a terminal."""
 
     title: str
     text: str
@@ -33,6 +34,7 @@ class Step(NamedTuple):
     label: str
     done: bool
     since: datetime | None = None
+    commands: Sequence[str] = ()
 
 
 @page(HOME, DEALERS, "dealer/home.html", MenuEntry("Home", "home", 10))
@@ -45,7 +47,7 @@ async def home(context: RequestContext) -> Html:
         failed = await dealer.failed_deliveries(connection, context.tenant_id, FAILED)
         incidents = await findings.incidents(connection, context, wallet)
         written, dropped = await api_log.counts(connection, context.tenant_id)
-    steps = _steps(done, wallet, endpoint)
+    steps = _steps(context, done, wallet, endpoint)
     todo = [step for step in steps if not step.done]
     live = not todo or wallet.order_count >= LIVE_ORDERS
     return Html(
@@ -69,20 +71,24 @@ def _is_fresh(steps: Sequence[Step], now: datetime) -> bool:
     return any(step.since is not None and now - step.since < NOTED_FOR for step in steps)
 
 
-def _steps(done: Mapping[DoneStep, datetime], wallet: Wallet, endpoint: Endpoint | None) -> list[Step]:
+def _steps(
+    context: RequestContext, done: Mapping[DoneStep, datetime], wallet: Wallet, endpoint: Endpoint | None
+) -> list[Step]:
     """Credentials count as taken once the secret was seen, or once a signed call was made."""
+    settings = context.parts.settings
     verified = done.get("WEBHOOK") or (endpoint.last_success_at if endpoint else None)
     called = "HEALTH" in done or "BALANCE" in done or wallet.order_count > 0
+    package = "TEST-OK" if settings.environment == "test" else "PACKAGE"
     return [
         Step("Get your credentials", "The AppKey identifies you, the AppSecret signs your calls.",
              "/console/credentials", "Credentials", "CREDENTIALS" in done or called, done.get("CREDENTIALS")),
         Step("Make a signed call to /health", "It proves that your signature is right. Refused? The API log shows the"
-             " string that was to be signed.", "/console/api-log", "API log", "HEALTH" in done,
-             done.get("HEALTH")),
-        Step("Read your balance", "POST /account/balance says what you can spend.", "/console/wallet", "Wallet",
-             "BALANCE" in done, done.get("BALANCE")),
+             " expected string.", "/console/api-log", "API log", "HEALTH" in done,
+             done.get("HEALTH"), (f"esim-dealer login --url {settings.base_url}", "esim-dealer health")),
+        Step("Read your balance", "POST /account/balance returns what you can spend.", "/console/wallet", "Wallet",
+             "BALANCE" in done, done.get("BALANCE"), ("esim-dealer balance",)),
         Step("Place a test order", "POST /esim/order with a package of /package/list.", "/console/orders", "Orders",
-             wallet.order_count > 0),
+             wallet.order_count > 0, None, (f"esim-dealer order {package} --wait",)),
         Step("Verify your webhook", "Set a callback URL and send a sample event to it.", "/console/webhooks",
              "Webhooks", bool(endpoint and endpoint.url and verified), verified),
     ]  # fmt: skip

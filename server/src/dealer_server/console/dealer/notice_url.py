@@ -14,7 +14,7 @@ async def set_url(context: RequestContext) -> Redirect:
     """Sets the notice URL, or removes it where it is empty."""
     parts, url = context.parts, params.text(context.form, "notice_url") or ""
     await settings.set_url(parts.database, parts.callbacks, context.tenant_id, url, context.now, context.author)
-    return Redirect(WEBHOOKS, "Notices are posted to this URL from now on." if url else "Notices are posted nowhere.")
+    return Redirect(WEBHOOKS, "Notices are posted to this URL from now on." if url else "Notices are no longer posted.")
 
 
 @action(f"{WEBHOOKS}/notice-test", DEALER_DEVELOPERS)
@@ -25,7 +25,7 @@ async def test(context: RequestContext) -> Redirect:
         parts.database, parts.master_keys, parts.outbound, context.tenant_id, context.now
     )
     answer = tested.answer
-    said = f"Your receiver answered {answer.status}" if answer.status else "There was no answer"
+    said = f"Your endpoint answered {answer.status}" if answer.status else "There was no answer"
     why = f": {answer.error}" if answer.error else ""
     failed = answer.error is not None
     taken = "was not taken" if failed else "was taken"

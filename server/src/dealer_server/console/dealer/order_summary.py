@@ -37,14 +37,14 @@ def _of_esims(history: History, suppliers: Mapping[str, SupplierRow], now: datet
     if failed := [profile.profile_id for profile in unmade if profile.failed]:
         codes = dict.fromkeys((latest[one].reason or "").partition(":")[0] for one in failed if one in latest)
         why = "; ".join(f"{text} ({code})" for code in codes if (text := refused_text(code)))
-        yield Concern("fault", f"{_what(order, len(failed))} could not be made{': ' if why else ''}{why}")
+        yield Concern("fault", f"{_what(order, len(failed))} could not be delivered{': ' if why else ''}{why}")
     if waiting := [profile.profile_id for profile in unmade if not profile.failed]:
         reasons = [_delay(latest[one], suppliers.get(latest[one].supplier)) for one in waiting if one in latest]
         why = "; ".join(dict.fromkeys(filter(None, reasons)))
         due = [at for one in waiting if one in latest and (at := latest[one].due_at) and at > now]
         late = now - identity.created_at(order.order_id) > USUAL
         text = f"{_what(order, len(waiting))} {'is' if len(waiting) == 1 else 'are'} on the way"
-        about = "This takes longer than usual. The operator sees it too; what cannot be made is refunded."
+        about = "This takes longer than usual. The operator is aware; eSIMs that cannot be delivered are refunded."
         next_at = min(due, default=None) if why else None
         yield Concern("waiting", f"{text}: {why}" if why else text, about if late else "", next_at=next_at)
 
@@ -74,12 +74,12 @@ def _of_deliveries(deliveries: Sequence[Delivery], developer: bool) -> Iterator[
     """The webhooks that the dealer's own receiver has refused so far, or for good."""
     for delivery in deliveries:
         failed = many(delivery.attempt_count, "attempt")
-        link = Link("See the answers", f"/console/webhooks/{delivery.delivery_id}") if developer else None
+        link = Link("View attempts", f"/console/webhooks/{delivery.delivery_id}") if developer else None
         if delivery.state == "RETRY":
-            text = f"Your receiver has not accepted {delivery.event_type}: {failed} failed"
+            text = f"Your endpoint has not accepted {delivery.event_type}: {failed} failed"
             yield Concern("waiting", text, next_at=delivery.next_attempt_at, link=link)
         elif delivery.state == "FAILED":
-            text = f"Your receiver did not accept {delivery.event_type}: {failed} failed, and no more are made"
+            text = f"Your endpoint did not accept {delivery.event_type}: {failed} failed, no more follow"
             yield Concern("fault", text, link=link)
 
 
@@ -87,7 +87,7 @@ def settled_text(order: Order) -> str:
     """One sentence for an order without a concern."""
     ready = sum(profile.made and not (profile.refunded or profile.cancelled) for profile in order.profiles)
     if not ready:
-        return "Nothing of it is in use: it was refunded or cancelled."
+        return "Fully refunded or cancelled."
     if order.recharges is not None:
         return "The recharge is applied."
     gone = len(order.profiles) - ready

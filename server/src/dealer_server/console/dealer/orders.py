@@ -109,12 +109,7 @@ async def print_codes(context: RequestContext) -> Html:
 @action("/console/orders/{order_no}/refund", DEALER_FINANCE)
 async def refund_order(context: RequestContext) -> Redirect:
     """Refunds what can be refunded of the order, of one item, or one profile, as /esim/refund does."""
-    order_no = identity.order_no(_order_id(context))
-    item_no, profile_id = params.text(context.form, "item_no"), params.text(context.form, "profile_id")
-    items: list[dict[str, object]] | None = None if item_no is None else [{"itemNo": item_no}]
-    if items and profile_id:
-        items[0]["profiles"] = [{"profileId": profile_id}]
-    return await refund_by_form(context, context.tenant_id, order_no, items)
+    return await refund_by_form(context, context.tenant_id, identity.order_no(_order_id(context)))
 
 
 async def load(context: RequestContext, order_id: int) -> Order:

@@ -133,7 +133,7 @@ async def unsuspend(context: RequestContext) -> Redirect:
     """As /esim/profile/unsuspend does."""
     result = await context.parts.suspender.unsuspend(context.tenant_id, *_suspension(context))
     done = result.async_status == "COMPLETED"
-    return Redirect(_address(context), "The eSIM works again" if done else "The supplier is asked to let it work again")
+    return Redirect(_address(context), "The eSIM works again" if done else "The supplier is asked to unsuspend it")
 
 
 def _suspension(context: RequestContext) -> tuple[calls.SuspendProfile, Actor]:

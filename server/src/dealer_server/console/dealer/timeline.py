@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from dealer_server.console.shared import words
-from dealer_server.console.shared.timeline import Event, amount_text, in_order, profile_events, runs, some_text
+from dealer_server.console.shared.timeline import Event, amount_text, changes_text, in_order, profile_events, runs
 from dealer_server.db.connection import Connection
 from dealer_server.rules.incidents.delay import refused_text
 from dealer_server.rules.orders import identity
@@ -86,11 +85,13 @@ def _calls(history: History) -> Iterator[Event]:
     for call in history.calls:
         state, _, code = (call.outcome or "").partition(" ")
         if call.answered_at is None or state in ("UNKNOWN", "PARKED"):
-            yield Event(call.sent_at, "clock", f"The supplier has not confirmed {what}", text="It is asked again.")
+            yield Event(
+                call.sent_at, "clock", f"The supplier has not confirmed {what}", text="The supplier is asked again."
+            )
         elif state == "PENDING":
             yield Event(call.sent_at, "clock", f"The supplier is making {what}")
         elif why := refused_text(code):
-            yield Event(call.sent_at, "clock", f"{what[0].upper()}{what[1:]} was not made: {why}")
+            yield Event(call.sent_at, "clock", f"{what[0].upper()}{what[1:]} was not delivered: {why}")
 
 
 def _failures(history: History) -> Iterator[Event]:
@@ -100,7 +101,7 @@ def _failures(history: History) -> Iterator[Event]:
     for purchase in last.values():
         if purchase.profile_id in failed and purchase.finished_at is not None:
             code = (purchase.reason or "").partition(":")[0]
-            title = f"Line {lines[purchase.profile_id]} could not be made"
+            title = f"Item {lines[purchase.profile_id]} could not be delivered"
             facts = [("code", code)] if refused_text(code) else ()
             yield Event(purchase.finished_at, "alert-circle", title, "FAILED", refused_text(code), facts)
 
@@ -129,7 +130,7 @@ def _deliveries(history: History) -> Iterator[Event]:
             symbol="webhook",
             title=f"Webhook {delivery.event_type}",
             state=delivery.state,
-            text=some_text([words.text(hint) for hint in delivery.hints or ()]),
+            text=changes_text(delivery.event_type, delivery.hints),
             facts=[] if attempts else [("attempts", str(delivery.attempt_count))],
             attempts=runs([attempt._replace(answer_head=None) for attempt in attempts]),
             delivery_id=delivery.delivery_id,

@@ -100,12 +100,12 @@ def _concern(
     return Concern(
         level="fault" if cause.failed or parked or ailing else "waiting",
         text=text,
-        about=f"Line {item.line + 1}, {item.package_code}: {what}",
+        about=f"Item {item.line + 1}, {item.package_code}: {what}",
         ailing=ailing,
         since=since,
         next_at=None if parked else next_at,
         acts=LineActs(item.line + 1, cause.failed or cause.state in _SURE, others if movable else ()),
-        link=Link("Settle it", "/console/suppliers#unknown") if parked else None,
+        link=Link("Settle", "/console/suppliers#unknown") if parked else None,
     )
 
 
@@ -126,7 +126,7 @@ def _of_refunds(history: History) -> Iterator[Concern[LineActs]]:
         amount = f"{money.text(refund.amount, history.order.currency)} {history.order.currency}"
         in_review = sum(line.way == "REVIEW" and line.status == "PENDING" for line in refund.lines)
         if in_review:
-            link = Link("Decide", "/console/refunds")
+            link = Link("Review", "/console/refunds")
             yield Concern(
                 "waiting", f"A refund of {amount} waits for your decision", many(in_review, "eSIM"), link=link
             )
@@ -140,12 +140,12 @@ def _of_deliveries(history: History) -> Iterator[Concern[LineActs]]:
         if delivery.state not in ("RETRY", "FAILED"):
             continue
         failed = many(delivery.attempt_count, "attempt")
-        link = Link("See the answers", f"/console/deliveries/{delivery.tenant_id}/{delivery.delivery_id}")
+        link = Link("View attempts", f"/console/deliveries/{delivery.tenant_id}/{delivery.delivery_id}")
         if delivery.state == "RETRY":
-            text = f"The dealer has not accepted {delivery.event_type}: {failed} failed"
+            text = f"The dealer's endpoint has not accepted {delivery.event_type}: {failed} failed"
             yield Concern("waiting", text, next_at=delivery.next_attempt_at, link=link)
         else:
-            text = f"The dealer did not accept {delivery.event_type}: {failed} failed, and no more are made"
+            text = f"The dealer's endpoint did not accept {delivery.event_type}: {failed} failed, no more follow"
             yield Concern("fault", text, link=link)
 
 
@@ -154,9 +154,9 @@ def settled_text(history: History) -> str:
     order = history.order
     made = [profile for profile in order.profiles if profile.made and not profile.refunded]
     if order.order_status == "REFUNDED":
-        return "All of it is refunded."
+        return "Fully refunded."
     if not made:
-        return "All of it is cancelled or refunded."
+        return "Fully cancelled or refunded."
     what = "The recharge is applied" if order.recharges is not None else f"{many(len(made), 'eSIM')} delivered"
     if len(made) < len(order.profiles):
         what += f", {len(order.profiles) - len(made)} refunded or cancelled"
@@ -166,5 +166,9 @@ def settled_text(history: History) -> str:
 def _told(history: History) -> str:
     states = {delivery.state for delivery in history.deliveries}
     if not states & {"WAITING", "READY", "IN_FLIGHT"}:
-        return "The dealer has no callback URL." if states == {"SKIPPED"} else "The dealer was told."
-    return "The dealer is being told."
+        return (
+            "The dealer has no callback URL."
+            if states == {"SKIPPED"}
+            else "The dealer's endpoint has the current state."
+        )
+    return "The dealer's webhooks are being sent."

@@ -15,15 +15,19 @@ from dealer_server.console.shared.refunds import refund_by_form
 from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import Download, Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
+from dealer_server.operations.orders.note import add_note
 from dealer_server.operations.orders.retry import retry_order
 from dealer_server.operations.webhooks import resend
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
 from dealer_server.rules.orders.snapshot import whole_seconds
+from dealer_server.rules.refunds.refund import refuse
 from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console import recharges as console_recharges
 from dealer_server.store.console import suppliers as console_suppliers
+from dealer_server.store.console.dealer import not_refundable
 from dealer_server.store.console.orders import OrderFilter, Owner
+from dealer_server.store.orders import note
 from dealer_server.store.orders import order as store_order
 from dealer_server.store.orders.listing import Window
 from dealer_server.store.refunds import refund
@@ -67,12 +71,14 @@ async def show_order(context: RequestContext) -> Html:
         remark = await console_orders.remark(connection, owner.tenant_id, owner.order_id)
         suppliers = {row.code: row for row in await console_suppliers.list_suppliers(connection)}
         routes = await purchase.routes(connection, [item.package_code for item in history.order.items])
+        blocked = await not_refundable(connection, owner.tenant_id, owner.order_id)
     order = history.order
+    refundable = [item for item in order.items if any(refuse(profile, blocked) is None for profile in item.profiles)]
     return Html(
         order=order,
         concerns=order_summary.concerns(history, suppliers, routes),
         settled=order_summary.settled_text(history),
-        refundable=any(not (profile.refunded or profile.held or profile.cancelled) for profile in order.profiles),
+        refundable=refundable,
         dealer=owner.dealer,
         remark=remark,
         events=timeline.events(history),
@@ -119,6 +125,7 @@ async def _history(connection: Connection, context: RequestContext, owner: Owner
         attempts=await log.attempts(connection, tenant_id, ids),
         bodies=await console_orders.bodies(connection, tenant_id, readable, keys),
         refusals=await console_orders.refusals(connection, tenant_id, order_id),
+        notes=await note.of_order(connection, tenant_id, order_id, EVENTS),
     )
 
 
@@ -129,7 +136,7 @@ async def send_snapshot(context: RequestContext) -> Redirect:
     async with context.parts.database.connection() as connection:
         owner = await _owner(connection, context)
     await resend.sync(context.parts.database, owner.tenant_id, [order_no], context.author, lambda: context.now)
-    return Redirect(f"{ORDERS}/{order_no}", "The snapshot is sent")
+    return Redirect(f"{ORDERS}/{order_no}", "The current state is sent")
 
 
 @action(f"{ORDER}/retry", OPERATOR_SUPPORT)
@@ -147,7 +154,14 @@ async def retry(context: RequestContext) -> Redirect:
 
 @action(f"{ORDER}/refund", OPERATOR_FINANCE)
 async def refund_order(context: RequestContext) -> Redirect:
-    """Refunds what can be refunded of the order, as /esim/refund does."""
+    """Refunds what can be refunded of the order, of one line or one profile, as /esim/refund does."""
     async with context.parts.database.connection() as connection:
         owner = await _owner(connection, context)
     return await refund_by_form(context, owner.tenant_id, context.path["order_no"])
+
+
+@action(f"{ORDER}/note", OPERATOR_SUPPORT)
+async def note_order(context: RequestContext) -> Redirect:
+    order_no, text = context.path["order_no"], context.form.get("note", "")
+    await add_note(context.parts.database, order_no, text, context.author, lambda: context.now)
+    return Redirect(f"{ORDERS}/{order_no}", "The note is kept")

@@ -22,9 +22,11 @@ from dealer_server.operations.profiles.suspend import Offer
 from dealer_server.rules.esim import activation_code, qr
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import STOCK, Item, Profile
+from dealer_server.rules.refunds.refund import refuse
 from dealer_server.store.console import orders
 from dealer_server.store.console import profiles as console_profiles
 from dealer_server.store.console import recharges as console_recharges
+from dealer_server.store.console.dealer import not_refundable
 from dealer_server.store.console.orders import Purchase
 from dealer_server.store.console.profiles import Lifecycle, ProfileOwner
 from dealer_server.store.orders import order as store_order
@@ -46,6 +48,7 @@ class ProfileView(NamedTuple):
     life: Lifecycle | None
     bought: Purchase | None
     voiding: bool
+    refundable: bool
     suspension: Offer
     events: list[Event]
     sms: list[SmsText]
@@ -159,6 +162,7 @@ async def _view(connection: Connection, context: RequestContext, owner: ProfileO
         life=await console_profiles.lifecycle(connection, tenant_id, profile_id),
         bought=purchases[-1] if purchases else None,
         voiding=void is not None and void.outcome is None,
+        refundable=refuse(profile, await not_refundable(connection, *key)) is None,
         suspension=await context.parts.suspender.offer(connection, order, profile_id),
         sms=[SmsText(sms, None) for sms in await sms_store.of_profile(connection, tenant_id, profile_id, LATEST_SMS)],
         events=[event._replace(title=_title(event.title, profile_id)) for event in timeline.events(history)],
@@ -166,10 +170,10 @@ async def _view(connection: Connection, context: RequestContext, owner: ProfileO
 
 
 def _title(title: str, profile_id: int) -> str:
-    """The title of an event without the profile's number, on the page of this profile."""
-    head, _, text = title.partition(f"Profile {profile_id}: ")
+    """The title of an event without the eSIM's number, on its own page."""
+    head, _, text = title.partition(f"eSIM {profile_id}: ")
     if head:
-        return title.replace(f" profile {profile_id}", " it")
+        return title.replace(f" eSIM {profile_id}", " it")
     return text if text.startswith("eSIM") else text[:1].upper() + text[1:]
 
 
@@ -180,5 +184,5 @@ async def cancel(context: RequestContext) -> Redirect:
     reason = context.form.get("reason", "")
     result = await context.parts.voids.void_by_operator(owner.tenant_id, profile_id, context.author, reason)
     done = result.async_status == "COMPLETED"
-    flash = "The eSIM is cancelled" if done else "Its supplier is asked to void it"
+    flash = "The eSIM is cancelled" if done else "Its supplier is asked to cancel it"
     return Redirect(f"{PROFILES}/{profile_id}", flash)

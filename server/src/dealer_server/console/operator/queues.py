@@ -1,7 +1,7 @@
-"""What waits for an operator's decision: top-ups and refunds; and how many there are, for the menu."""
+"""What waits for an operator's decision: top-ups; and how many top-ups, refunds and purchases wait, for the menu."""
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, page
@@ -9,7 +9,6 @@ from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, OLDEST_FI
 from dealer_server.console.shared.permissions import OPERATOR_FINANCE, OPERATORS
 from dealer_server.console.shared.request_context import Count, Html, Redirect, RequestContext
 from dealer_server.db.connection import Connection
-from dealer_server.operations.refunds import review as refund_review
 from dealer_server.operations.topups import review as topup_review
 from dealer_server.store.console import queues
 from dealer_server.store.console.queues import Queue
@@ -23,9 +22,8 @@ class Load(Protocol[T]):
     ) -> Awaitable[list[T]]: ...
 
 
-TOPUPS, REFUNDS = "/console/topups", "/console/refunds"
+TOPUPS = "/console/topups"
 TOPUP_TABS = ("PENDING", "APPROVED", "REJECTED", "CANCELLED", "ALL")
-REFUND_TABS = ("REVIEW", "REFUNDING", "REFUNDED", "REJECTED", "ALL")
 
 
 def _counter(queue: Queue) -> Count:
@@ -41,7 +39,7 @@ pending_topups, refunds_in_review, parked_purchases = _counter("topups"), _count
 
 @page(TOPUPS, OPERATORS, "operator/topups.html", MenuEntry("Top-ups", "cash", 50, pending_topups))
 async def topups(context: RequestContext) -> Html:
-    return await _queue(context, TOPUPS, TOPUP_TABS, queues.topups, lambda row: row.topup_id)
+    return await listed(context, TOPUPS, TOPUP_TABS, queues.topups, lambda row: row.topup_id)
 
 
 @action(f"{TOPUPS}/{{number}}/approve", OPERATOR_FINANCE)
@@ -58,33 +56,15 @@ async def reject_topup(context: RequestContext) -> Redirect:
     return Redirect(TOPUPS, f"{number} is rejected")
 
 
-@page(REFUNDS, OPERATORS, "operator/refunds.html", MenuEntry("Refunds", "receipt-refund", 40, refunds_in_review))
-async def refunds(context: RequestContext) -> Html:
-    return await _queue(context, REFUNDS, REFUND_TABS, queues.refunds, lambda row: row.refund_id)
-
-
-@action(f"{REFUNDS}/{{number}}/approve", OPERATOR_FINANCE)
-async def approve_refund(context: RequestContext) -> Redirect:
-    number = context.path["number"]
-    await refund_review.approve_refund(context.parts.database, number, context.author, lambda: context.now)
-    return Redirect(REFUNDS, f"{number} is approved; the credit follows")
-
-
-@action(f"{REFUNDS}/{{number}}/reject", OPERATOR_FINANCE)
-async def reject_refund(context: RequestContext) -> Redirect:
-    number, reason = context.path["number"], context.form.get("reason", "")
-    await refund_review.reject_refund(context.parts.database, number, reason, context.author, lambda: context.now)
-    return Redirect(REFUNDS, f"{number} is rejected")
-
-
-async def _queue(
-    context: RequestContext, path: str, tabs: tuple[str, ...], load: Load[T], id_of: Callable[[T], int]
+async def listed(
+    context: RequestContext, path: str, tabs: tuple[str, ...], load: Load[T], id_of: Callable[[T], int], **fields: Any
 ) -> Html:
-    """One tab of a queue. The first tab is what waits, the oldest first."""
+    """One tab of a queue, with these fields. The first tab is what waits, the oldest first."""
     tab = params.one_of(context.query, "status", tabs) or tabs[0]
     status, seen = None if tab == "ALL" else tab, params.number(context.query, "before")
     order = params.order(context, path, CREATED, OLDEST_FIRST if tab == tabs[0] else NEWEST_FIRST)
     async with context.parts.database.connection() as connection:
         rows = await load(connection, status, seen, PAGE_SIZE + 1, oldest_first=not order.descending)
     following = id_of(rows[PAGE_SIZE - 1]) if len(rows) > PAGE_SIZE else None
-    return Html(rows=rows[:PAGE_SIZE], tab=tab, tabs=tabs, pager=params.pager(context, path, following), order=order)
+    pager = params.pager(context, path, following)
+    return Html(rows=rows[:PAGE_SIZE], tab=tab, tabs=tabs, pager=pager, order=order, **fields)

@@ -4,7 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dealer_server.console.operator import codes
-from dealer_server.console.shared.timeline import Event, amount_text, in_order, profile_events, runs, some_text
+from dealer_server.console.shared import words
+from dealer_server.console.shared.timeline import (
+    Event,
+    amount_text,
+    changes_text,
+    in_order,
+    profile_events,
+    runs,
+    some_text,
+)
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
 from dealer_server.store.console.orders import (
@@ -17,6 +26,7 @@ from dealer_server.store.console.orders import (
     VoidRequest,
 )
 from dealer_server.store.console.recharges import RechargeTimes
+from dealer_server.store.orders.note import Note
 from dealer_server.store.refunds.refund import Refund
 from dealer_server.store.webhooks.log import Attempt, Delivery
 
@@ -40,6 +50,7 @@ class History(NamedTuple):
     attempts: Mapping[int, Sequence[Attempt]]
     bodies: Mapping[int, bytes]
     refusals: Mapping[int, Sequence[RefundRefusal]] = {}
+    notes: Sequence[Note] = ()
 
 
 def events(history: History) -> list[Event]:
@@ -55,6 +66,7 @@ def events(history: History) -> list[Event]:
         *_voids(history.voids),
         *_suspensions(history.suspensions),
         *_deliveries(history),
+        *(Event(note.created_at, "pencil", f"Note by {note.author}", "", note.note) for note in history.notes),
     )
     return in_order(unsorted)
 
@@ -74,24 +86,24 @@ def _money(history: History) -> Iterator[Event]:
 
 def _purchases(history: History) -> Iterator[Event]:
     """How purchases ended or why they are parked; their calls are events of their own. The last one of an eSIM that
-    failed is the failure of its line."""
+    failed is the failure of its item."""
     lines = {profile.profile_id: item.line + 1 for item in history.order.items for profile in item.profiles}
     failed = {profile.profile_id for profile in history.order.profiles if profile.failed}
     last = {purchase.profile_id: purchase.position for purchase in history.purchases}
     for purchase in history.purchases:
-        facts = [("unit", purchase.unit_key), ("profile", _esim(history, purchase.profile_id))]
+        facts = [("unit", purchase.unit_key), ("eSIM", _esim(history, purchase.profile_id))]
         state, reason = purchase.state, purchase.reason or ""
         if purchase.finished_at is not None and state != "DONE":
             title = f"Purchase at {purchase.supplier} ended"
             if purchase.profile_id in failed and last[purchase.profile_id] == purchase.position:
-                title, state = f"Line {lines[purchase.profile_id]} failed at {purchase.supplier}", "FAILED"
+                title, state = f"Item {lines[purchase.profile_id]} failed at {purchase.supplier}", "FAILED"
             yield Event(purchase.finished_at, "truck-delivery", title, state, reason, facts)
         elif state == "PARKED":
             title = f"Outcome at {purchase.supplier} unknown"
             yield Event(purchase.created_at, "alert-triangle", title, state, reason, facts)
 
 
-_CALL_TITLES = {"ALLOCATE": "was asked for a profile", "PROBE": "was asked for the outcome"}
+_CALL_TITLES = {"ALLOCATE": "was asked for an eSIM", "PROBE": "was asked for the outcome"}
 _RECHARGE_TITLES = _CALL_TITLES | {"ALLOCATE": "was asked for the recharge"}
 
 
@@ -99,7 +111,7 @@ def _calls(history: History) -> Iterator[Event]:
     titles = _CALL_TITLES if history.order.recharges is None else _RECHARGE_TITLES
     for call in history.calls:
         facts = [
-            ("profile", _esim(history, call.profile_id)),
+            ("eSIM", _esim(history, call.profile_id)),
             ("call", f"{call.position}.{call.number} {call.step}".strip()),
         ]
         if call.answered_at is not None:
@@ -118,7 +130,7 @@ def _esim(history: History, profile_id: int) -> str:
 def _recharges(history: History) -> Iterator[Event]:
     """Of the eSIMs of the order, or of the eSIM that the order recharges: its payment is told of already then."""
     for recharge in history.recharges:
-        subject = f"Profile {recharge.profile_id}:"
+        subject = f"eSIM {recharge.profile_id}:"
         order_no = identity.order_no(recharge.order_id)
         facts = [("order", order_no), ("plan", str(recharge.plan_no)), ("package", recharge.package_code)]
         if recharge.order_id != history.order.order_id:
@@ -134,14 +146,14 @@ def _recharges(history: History) -> Iterator[Event]:
 
 def _voids(voids: Sequence[VoidRequest]) -> Iterator[Event]:
     for void in voids:
-        title = f"{void.supplier} was asked to void profile {void.profile_id}"
+        title = f"{void.supplier} was asked to cancel eSIM {void.profile_id}"
         yield Event(void.created_at, "ban", title, void.outcome or "PENDING")
 
 
 def _suspensions(suspensions: Sequence[Suspension]) -> Iterator[Event]:
     for act in suspensions:
         symbol, asked = ("player-pause", "suspend") if act.suspended else ("player-play", "unsuspend")
-        title = f"{act.supplier} was asked to {asked} profile {act.profile_id}"
+        title = f"{act.supplier} was asked to {asked} eSIM {act.profile_id}"
         yield Event(act.created_at, symbol, title, act.outcome or "PENDING")
 
 
@@ -151,9 +163,9 @@ def _refunds(history: History) -> Iterator[Event]:
         waiting = sum(line.way == "REVIEW" and line.status == "PENDING" for line in refund.lines)
         facts = [
             ("refund", number),
-            ("profiles", some_text([_esim(history, line.profile_id) for line in refund.lines])),
+            ("eSIMs", some_text([_esim(history, line.profile_id) for line in refund.lines])),
         ]
-        text = f"{waiting} of {len(refund.lines)} profiles wait for an operator" if waiting else ""
+        text = f"{waiting} of {len(refund.lines)} eSIMs wait for an operator" if waiting else ""
         state = refund.status if refund.settled_at is None else ""
         yield Event(refund.created_at, "receipt-refund", f"Refund of {amount} requested", state, text, facts)
         if refund.settled_at is not None and refund.status == "REJECTED":
@@ -166,13 +178,13 @@ def _deliveries(history: History) -> Iterator[Event]:
         body = history.bodies.get(delivery.delivery_id, b"")
         facts = [("delivery", str(delivery.delivery_id)), ("order version", str(delivery.order_version))]
         if delivery.trigger != "AUTO":
-            facts.append(("trigger", delivery.trigger))
+            facts.append(("trigger", words.text(delivery.trigger)))
         yield Event(
             at=delivery.created_at,
             symbol="webhook",
             title=f"Webhook {delivery.event_type}",
             state=delivery.state,
-            text=", ".join(delivery.hints or ()),
+            text=changes_text(delivery.event_type, delivery.hints),
             facts=facts,
             attempts=runs(codes.without_codes(history.attempts.get(delivery.delivery_id, ()), body)),
             delivery_id=delivery.delivery_id,

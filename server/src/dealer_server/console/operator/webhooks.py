@@ -126,7 +126,7 @@ async def begin(context: RequestContext) -> Redirect:
     selection = await _selection(context)
     counted = await resend.count(context.parts.database, selection)
     await resend.begin(context.parts.database, selection, counted, context.author, lambda: context.now)
-    return Redirect(WEBHOOKS, "The worker sends them again")
+    return Redirect(WEBHOOKS, "The deliveries are being resent")
 
 
 @action(f"{WEBHOOKS}/jobs/{{job_id}}/stop", OPERATOR_SUPPORT)

@@ -19,6 +19,7 @@ from jinja2.bccache import Bucket
 from markupsafe import Markup
 
 from dealer_server.console.shared import words
+from dealer_server.rules.catalogue.package import GB, KB, MB, TB
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 
@@ -37,6 +38,14 @@ def grouped(text: object) -> str:
 def many(count: int, word: str) -> str:
     """1 order, 1,234 orders."""
     return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def data_amount(count: int) -> str:
+    """1.25 GB, 512 MB, 0. Units are powers of 1024, as those of packages."""
+    for size, unit in ((TB, "TB"), (GB, "GB"), (MB, "MB"), (KB, "KB")):
+        if count >= size:
+            return f"{count / size:.2f}".rstrip("0").rstrip(".") + f" {unit}"
+    return f"{count} B" if count else "0"
 
 
 def polyline(values: Sequence[float]) -> str:
@@ -161,6 +170,8 @@ def environment() -> Environment:
         "label": words.label,
         "grouped": grouped,
         "many": many,
+        "data": data_amount,
+        "role": words.role,
         "polyline": polyline,
         "json": as_json,
         "epochs": _epochs,
@@ -171,12 +182,14 @@ def environment() -> Environment:
         "once": form_nonce,
         "major": money.text,
         "order_no": identity.order_no,
+        "item_no": identity.item_no,
         "topup_no": identity.topup_no,
         "refund_no": identity.refund_no,
         "sms_no": identity.sms_no,
         "created_at": identity.created_at,
         "choices": words.choices,
         "order_state": words.order_state,
+        "esim_state": words.esim_state,
     }
     return made
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import NamedTuple
 
+from dealer_server.console.shared import words
 from dealer_server.console.shared.rendering import grouped
 from dealer_server.rules.money import money
 from dealer_server.store.console.orders import ProfileTimes
@@ -77,8 +78,8 @@ def profile_events(profiles: Sequence[ProfileTimes], *, suppliers: bool = True) 
         for profile in profiles
         for at, symbol, title in (
             (profile.delivered_at, "qrcode", f"delivered by {profile.supplier}" if suppliers else "delivered"),
-            (profile.smdp_at, "download", f"SM-DP+ says {profile.smdp_status or 'nothing'}"),
-            (profile.esim_at, "device-mobile", f"eSIM is {profile.esim_status or 'unknown'}"),
+            (profile.smdp_at, "download", f"SM-DP+ status: {words.text(profile.smdp_status or 'unknown')}"),
+            (profile.esim_at, "device-mobile", f"device status: {words.text(profile.esim_status or 'unknown')}"),
             (profile.started_at, "player-play", "plan started"),
             (profile.ended_at, "flag", "plan ended"),
         )
@@ -87,14 +88,19 @@ def profile_events(profiles: Sequence[ProfileTimes], *, suppliers: bool = True) 
     for (_, symbol, title), group in groupby(steps, key=lambda step: step[:3]):
         together = list(group)
         ids = [str(step.profile_id) for step in together]
-        subject = f"Profile {ids[0]}" if len(ids) == 1 else f"{len(ids)} profiles"
-        facts = [("profiles", some_text(ids))] if ids[1:] else ()
+        subject = f"eSIM {ids[0]}" if len(ids) == 1 else f"{len(ids)} eSIMs"
+        facts = [("eSIMs", some_text(ids))] if ids[1:] else ()
         yield Event(together[0].at, symbol, f"{subject}: {title}", facts=facts)
 
 
 def some_text(ids: Sequence[str], most: int = 5) -> str:
     """The first of them, and how many more there are."""
     return ", ".join(ids[:most]) + (f" and {len(ids) - most} more" if len(ids) > most else "")
+
+
+def changes_text(event_type: str, hints: Sequence[str] | None) -> str:
+    """What a webhook says has changed, where its type does not say it already."""
+    return some_text([words.text(hint) for hint in hints or () if hint != event_type])
 
 
 def amount_text(amount: int, currency: str) -> str:

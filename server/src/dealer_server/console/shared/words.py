@@ -5,11 +5,13 @@ The raw word stays in CSV files, in the API log and in the hint of each badge.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from esim_dealer.wire.vocabulary import ChangeHint
 
 _OTHERWISE = {
+    "ADJUST": "Adjustment",
+    "AUTO": "Automatic",
     "GIVEN_UP": "Given up",
     "IN_FLIGHT": "Being sent",
     "IN_USE": "In use",
@@ -30,6 +32,8 @@ _OTHERWISE = {
     "ACTIVATING": "Being activated",
     "CALLING": "Being asked",
     "UNKNOWN": "Asked again",
+    "GOT_RESOURCE": "Allocated",
+    "USDT": "USDT",
 }
 HINTS: Mapping[ChangeHint, str] = {
     "ICCID_READY": "ICCID ready",
@@ -52,9 +56,22 @@ HINTS: Mapping[ChangeHint, str] = {
 }
 """What a webhook says has changed."""
 _SAID = _OTHERWISE | HINTS
-_LABELS = {"ipAllow": "IP allowlist", "editsIpAllow": "The dealer may edit its IP allowlist",
-           "managesKeys": "The dealer may manage its AppKeys", "markupBasisPoints": "Markup, hundredths of a percent",
-           "qps": "Calls a second", "frozen": "Wallet frozen", "fupSpeed": "Speed after the limit"}  # fmt: skip
+_LABELS = {
+    "ipAllow": "IP allowlist",
+    "editsIpAllow": "Dealer can edit its IP allowlist",
+    "managesKeys": "Dealer can manage AppKeys",
+    "markupBasisPoints": "Markup, hundredths of a percent",
+    "qps": "Calls per second",
+    "frozen": "Wallet frozen",
+    "fupSpeed": "Speed after limit",
+    "baseUrl": "Base URL",
+    "perSecond": "Calls per second",
+    "parallel": "Parallel calls",
+    "connectSeconds": "Connect timeout, seconds",
+    "readSeconds": "Response timeout, seconds",
+    "settleSeconds": "Settle after, seconds",
+    "senderIps": "Webhook sender addresses",
+}
 _TONES = {
     "busy": "PENDING PROCESSING DELIVERING IN_FLIGHT QUEUED REFUNDING PARTIALLY_DELIVERED PARTIAL_DELIVERED WAITING"
     " RUNNING DUE CREATED REQUESTED ASKED CALLING RELEASED PAID FULFILLING ACTIVATING PARTIAL",
@@ -88,28 +105,70 @@ def tone(word: object) -> str:
     return _TONE.get(str(word).upper().replace(" ", "_").replace("-", "_"), "good")
 
 
-class OrderState(NamedTuple):
-    """An order's state in one word or two. `raw`: its words of the contract."""
+class State(NamedTuple):
+    """The state of an order or eSIM in one word or two. `raw`: its words of the contract."""
 
     text: str
     tone: str
     raw: str
 
 
-def order_state(order_status: str, delivery_status: str) -> OrderState:
+def order_state(order_status: str, delivery_status: str) -> State:
     """Of orderStatus and deliveryStatus the one that says more."""
     raw = f"orderStatus {order_status}, deliveryStatus {delivery_status}"
     match order_status, delivery_status:
         case "REFUNDED", "FAILED":
-            return OrderState("Failed, refunded", tone("REFUNDED"), raw)
+            return State("Failed, refunded", tone("REFUNDED"), raw)
         case ("REFUNDED" | "REFUNDING") as word, _:
-            return OrderState(text(word), tone(word), raw)
+            return State(text(word), tone(word), raw)
         case "COMPLETED", "PARTIAL":
-            return OrderState(text("PARTIAL"), tone("COMPLETED"), raw)
+            return State(text("PARTIAL"), tone("COMPLETED"), raw)
         case _, "FAILED" | "DELIVERED" | "PARTIAL":
-            return OrderState(text(delivery_status), tone(delivery_status), raw)
+            return State(text(delivery_status), tone(delivery_status), raw)
         case _:
-            return OrderState(text(order_status), tone(order_status), raw)
+            return State(text(order_status), tone(order_status), raw)
+
+
+class _Esim(Protocol):
+    """What of an eSIM its state is made of."""
+
+    @property
+    def lifecycle_status(self) -> str: ...
+    @property
+    def plan_use_status(self) -> str: ...
+    @property
+    def failed(self) -> bool: ...
+    @property
+    def refunded(self) -> bool: ...
+    @property
+    def held(self) -> bool: ...
+
+
+def esim_state(profile: _Esim, *, suspended: bool = False) -> State:
+    """Of its lifecycleStatus, planUseStatus, refund and suspension the one that says most."""
+    raw = f"lifecycleStatus {profile.lifecycle_status}, planUseStatus {profile.plan_use_status}"
+    if profile.refunded:
+        return State("Failed, refunded" if profile.failed else text("REFUNDED"), tone("REFUNDED"), raw)
+    if profile.held:
+        return State(text("REFUNDING"), tone("REFUNDING"), raw)
+    if profile.failed:
+        return State(text("FAILED"), tone("FAILED"), raw)
+    if profile.lifecycle_status == "CANCELLED":
+        return State(text("CANCELLED"), tone("CANCELLED"), raw)
+    if suspended:
+        return State(text("SUSPENDED"), tone("SUSPENDED"), raw)
+    match profile.plan_use_status:
+        case "STARTED":
+            return State("In use", "good", raw)
+        case "ENDED":
+            return State("Plan ended", tone("ENDED"), raw)
+        case _:
+            return State(text(profile.lifecycle_status), tone(profile.lifecycle_status), raw)
+
+
+def role(name: str) -> str:
+    """Of a user: readonly as "Read-only"."""
+    return "Read-only" if name == "readonly" else name.capitalize()
 
 
 def choices(label: str, values: Sequence[str]) -> list[tuple[str, str]]:

@@ -9,18 +9,18 @@
     `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ` +
     `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
   const STEPS = [[60, 60, "min"], [3600, 24, "h"], [86400, 7, "d"]];
-  const relative = (at) => {
+  const relative = (at, lasting = false) => {
     const seconds = (Date.now() - at) / 1000, size = Math.abs(seconds);
-    if (size < 45) return "just now";
+    if (size < 45) return lasting ? "for under 1 min" : "just now";
     for (const [unit, most, name] of STEPS) {
       const count = Math.max(1, Math.round(size / unit));
-      if (count < most) return seconds < 0 ? `in ${count} ${name}` : `${count} ${name} ago`;
+      if (count < most) return lasting ? `for ${count} ${name}` : seconds < 0 ? `in ${count} ${name}` : `${count} ${name} ago`;
     }
-    return written(at).slice(0, 10);
+    return (lasting ? "since " : "") + written(at).slice(0, 10);
   };
   const tellTimes = () => {
     for (const time of all("time[datetime]")) {
-      const at = new Date(time.dateTime), text = relative(at);
+      const at = new Date(time.dateTime), text = relative(at, "since" in time.dataset);
       if (time.textContent !== text) time.textContent = text;
       if (time.title) {
         time.dataset.tip = `${written(at)} (${time.title})`;
@@ -134,6 +134,8 @@
   // Filters are sent as they change; a form is sent once.
   document.addEventListener("change", (event) => {
     if (event.target.matches("form.filters select, form.filters input[type=date], form.filters input[type=checkbox]")) event.target.form.requestSubmit();
+    const rows = event.target.dataset.checkAll;
+    if (rows) for (const box of document.getElementById(rows).elements) if (box.type === "checkbox") box.checked = event.target.checked;
   });
   document.addEventListener("submit", (event) => {
     if (event.target.method !== "post" || event.defaultPrevented) return;
@@ -189,12 +191,12 @@
     if (event.key === "/" && search && !event.target.closest("input, textarea, select")) { event.preventDefault(); search.focus(); }
   });
 
-  // A part that renews itself waits while somebody reads what was opened in it, a form is on its way (its button would
-  // come back), or the page is not looked at.
+  // A part that renews itself waits while somebody reads what was opened in it or chooses rows, a form is on its way
+  // (its button would come back), or the page is not looked at.
   const waits = (event) => {
     const part = event.target;
     if (!part.matches?.("[hx-trigger^=every]")) return;
-    if (document.hidden || document.querySelector("form[data-sent]") || part.querySelector("dialog[open], details[open]")) event.preventDefault();
+    if (document.hidden || document.querySelector("form[data-sent]") || part.querySelector("dialog[open], details[open], .pick :checked")) event.preventDefault();
   };
   document.addEventListener("htmx:before:request", waits);
   document.addEventListener("htmx:before:swap", waits);

@@ -64,6 +64,7 @@
       if (inHead >= 0) sum += (row.head === word ? 60 : 20) + (inHead === 0 ? 10 : 0);
       if (inPage >= 0) sum += row.heading === row.title ? 15 : 5;
       if (inText >= 0) sum += 3;
+      if (row.heading === row.title && word.includes("/") && row.address.endsWith(word)) sum += 100; // an operation's path
     }
     return sum;
   };

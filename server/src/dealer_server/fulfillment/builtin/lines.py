@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from time import perf_counter
 from typing import NamedTuple
 
 import structlog
 
-from dealer_server import failpoints, store
+from dealer_server import failpoints, store, traces
 from dealer_server.db.errors import DatabaseLost
 from dealer_server.fulfillment.builtin import line_schedule
 from dealer_server.fulfillment.call_pool import Answered
@@ -73,7 +74,7 @@ class BuiltinLines(LineEngine[LineAnswers, LineDecision]):
 
     async def _fulfill_free(self) -> int | None:
         """Fulfills what is free and answered without waiting, in one transaction: all of a batch, or nothing (None)."""
-        session, now = self._session, self._clock()
+        session, now, began = self._session, self._clock(), perf_counter()
         try:
             async with session.transaction():
                 taken = await lines.take(session, self.code, now, LINES_PER_BATCH, PROFILES_PER_BATCH)
@@ -95,6 +96,7 @@ class BuiltinLines(LineEngine[LineAnswers, LineDecision]):
             log.info("batch_not_fulfilled_at_once", supplier=self.code, error=fault_text(error))
             return None
         await self._committed(*written)
+        traces.batch(f"fulfil {self.name}", (line.order_id for line in taken), perf_counter() - began)
         return len(taken)
 
     def _answers_at_once(self, taken: Sequence[Claimed], now: datetime) -> LineAnswers | None:
@@ -120,12 +122,14 @@ class BuiltinLines(LineEngine[LineAnswers, LineDecision]):
 
     async def _ask(self, claims: Sequence[OrderLines]) -> Answered[OrderLines, LineAnswers]:
         """Cancelled, it gives the answers that have come."""
+        began = perf_counter()
         wanted = [unit for claim in claims for line in claim.lines for unit in self._units(line)]
         outcomes: dict[int, Outcome] = {}
         with suppress(TimeoutError, asyncio.CancelledError):
             async with asyncio.timeout(ASK_SECONDS):
                 await ask_for_each(self._supplier, wanted, self._clock, outcomes)
         failpoints.hit("fulfillment.answered")
+        traces.batch(f"ask {self.code}", (claim.order[1] for claim in claims), perf_counter() - began)
         asked = LineAnswers({unit.profile_id: unit for unit in wanted}, outcomes)
         return [(claim, asked) for claim in claims]
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from dealer_server import failpoints, metrics
+from dealer_server import failpoints, metrics, traces
 from dealer_server.fulfillment.call_pool import Answered
 from dealer_server.fulfillment.engine import Context, Decision, FulfillmentEngine, OrderKey, RowKey
 from dealer_server.fulfillment.faults import fault_text
@@ -205,7 +205,9 @@ class Purchaser(FulfillmentEngine[PurchaseClaim, Outcome, PurchaseDecisions]):
             return Unknown("this worker ended before the answer came")
         failpoints.hit("purchase.answered")
         seconds = asyncio.get_running_loop().time() - began
-        metrics.supplier_called(self.code, "probe" if asked else "buy", type(outcome).__name__.upper(), seconds)
+        kind, word = "probe" if asked else "buy", type(outcome).__name__.upper()
+        metrics.supplier_called(self.code, kind, word, seconds)
+        traces.request(f"{kind} {self.code}", purchase.order_id, word, word == "UNKNOWN", seconds)
         if self._breaker.record(outcome, self._clock()):
             self.answers_again()
         self._refusals.record(outcome)

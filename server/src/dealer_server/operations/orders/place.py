@@ -9,11 +9,12 @@ wallet that another transaction holds wait for it apart from all others (docs/de
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from time import perf_counter
 
 import asyncpg
 import structlog
 
-from dealer_server import audit_context, failpoints, store
+from dealer_server import audit_context, failpoints, store, traces
 from dealer_server.audit_context import Actor
 from dealer_server.clock import Clock
 from dealer_server.db.batcher import Answer, Batcher
@@ -150,6 +151,7 @@ class OrderBatcher:
     ) -> tuple[Mapping[int, Decision], Written]:
         """Writes the orders of a batch without having looked at a wallet, but for repeats and what the stock does not
         have. Gives the decisions on those written, by the id() of their requests."""
+        began = perf_counter()
         demand = order.demand(batch)
         short = {code: self._short_stock[code] for code in demand if code in self._short_stock}
         take_ids = await self._ids.reserve(len(batch), sum([request.profile_count for request in batch]))
@@ -173,7 +175,7 @@ class OrderBatcher:
             apart = written.uncovered | written.held
             placed = [placement for placement in placed if placement.request.tenant_id not in apart]
             outcomes = {placement.order_id: placement for placement in placed}
-        self._remember(placed)
+        self._remember(placed, began)
         for code, count in order.demand(placement.request for placement in placed).items():
             if code in short:
                 self._short_stock[code] = short[code] - count
@@ -188,6 +190,7 @@ class OrderBatcher:
     ) -> Sequence[Answer[Decision]]:
         """Decides under locks. Without `wait`, orders that need a wallet or a code which another transaction holds are
         left to the lock waiters."""
+        began = perf_counter()
         keys = [(request.tenant_id, request.transaction_id) for request in batch]
         decided, placed, decisions = batch, [], []
         stock, demand = NO_STOCK, {}
@@ -223,7 +226,7 @@ class OrderBatcher:
                 outcomes[decision.order_id] if isinstance(decision, Placed) else unknown for decision in decisions
             ]
             return self._answers(batch, decided, decisions)
-        self._remember(placed)
+        self._remember(placed, began)
         self._remember_short_stock(demand, stock, order.demand(placement.request for placement in placed))
         return self._answers(batch, decided, decisions)
 
@@ -243,11 +246,12 @@ class OrderBatcher:
             else:
                 self._short_stock[code] = free.locked[code] - sold.get(code, 0)
 
-    def _remember(self, placed: Sequence[Placed]) -> None:
+    def _remember(self, placed: Sequence[Placed], began: float) -> None:
         self._recent.add([placement.request for placement in placed])
         self._uncovered.difference_update([placement.request.tenant_id for placement in placed])
         if placed:
             self._placed({line.supplier for placement in placed for line in placement.request.lines})
+        traces.batch("place orders", (placement.order_id for placement in placed), perf_counter() - began)
 
     async def _after_loss(
         self, session: Session, lost: DatabaseLost, placed: Sequence[Placed]

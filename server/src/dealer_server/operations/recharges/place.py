@@ -9,11 +9,12 @@ has its supplier apply it.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from time import perf_counter
 
 import asyncpg
 import msgspec
 
-from dealer_server import audit_context, failpoints, store
+from dealer_server import audit_context, failpoints, store, traces
 from dealer_server.clock import Clock
 from dealer_server.db.batcher import Answer
 from dealer_server.db.database import Database
@@ -76,6 +77,7 @@ class RechargeBatcher:
 
     async def _fast_path(self, session: Session, batch: Sequence[RechargeRequest]) -> Sequence[Answer[Decision]]:
         """Places what one statement can place; the rest is decided under locks."""
+        began = perf_counter()
         try:
             keys = await _esims(session, batch)
             targets = await recharges.targets(session, sorted({key for key in keys if key is not None}))
@@ -105,6 +107,7 @@ class RechargeBatcher:
         if done:
             self._recent.add([decision.request for decision in done.values()])
             self._placed()
+            traces.batch("place recharges", (decision.order_id for decision in done.values()), perf_counter() - began)
         return [done.get(id(request)) or self._locking.submit(request) for request in batch]
 
     async def _under_locks(
@@ -112,6 +115,7 @@ class RechargeBatcher:
     ) -> Sequence[Answer[Decision]]:
         """Decides under locks. Without `wait`, recharges that need a wallet or an order which another transaction holds
         are left to the lock waiters."""
+        began = perf_counter()
         located = await iccids.locate(
             session, [(request.tenant_id, request.wanted.profile_id, request.wanted.iccid) for request in batch]
         )
@@ -148,6 +152,7 @@ class RechargeBatcher:
         if placed:
             self._recent.add([placement.request for placement in placed])
             self._placed()
+            traces.batch("place recharges", (placement.order_id for placement in placed), perf_counter() - began)
         decided = {id(request): decision for (request, _), decision in zip(free, decisions, strict=True)}
         return [decided.get(id(request)) or self._locking.wait_for_lock(request) for request in batch]
 

@@ -39,7 +39,7 @@ class ReportFolder:
     async def run(self) -> None:
         """Until cancelled."""
         try:
-            await polling.work("reports", self._step, POLL_SECONDS)
+            await polling.work("reports", self.step, POLL_SECONDS)
         finally:
             await self.close()
 
@@ -53,7 +53,7 @@ class ReportFolder:
             total += facts
         return total
 
-    async def _step(self) -> int:
+    async def step(self) -> int:
         """Adds a batch; how many facts, 0 where there are no more. After a full one it waits so long that it is busy
         for a twentieth of the time: orders keep their speed, and what a burst of them left is added after it. Raises
         DatabaseLost, LockTimeout."""

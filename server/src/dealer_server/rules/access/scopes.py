@@ -8,9 +8,9 @@ from esim_dealer.wire.vocabulary import Scope
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 MEANINGS: Mapping[Scope, str] = {
-    "read": "Look: balance, statement, packages, orders, eSIMs, webhooks",
+    "read": "Read: balance, statement, packages, orders, eSIMs, webhooks",
     "order": "Order, recharge, suspend, cancel, send SMS, set webhooks",
-    "money": "Ask for refunds and top-ups",
+    "money": "Request refunds and top-ups",
 }
 
 

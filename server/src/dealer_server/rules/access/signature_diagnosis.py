@@ -97,7 +97,9 @@ def _bodies(body: bytes) -> Iterator[tuple[str, bytes]]:
         content = json.loads(body)
     except (ValueError, RecursionError):
         return
-    words = "The body was written twice: what was signed has other blanks, order or escapes than what was sent."
+    words = (
+        "The body was serialized twice: the signed bytes differ from the sent ones in whitespace, key order or escapes."
+    )
     for ordered, ascii_only in itertools.product((False, True), repeat=2):
         for marks in ((",", ":"), (", ", ": ")):
             text = json.dumps(content, separators=marks, sort_keys=ordered, ensure_ascii=ascii_only)

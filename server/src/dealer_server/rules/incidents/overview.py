@@ -75,20 +75,19 @@ def _worker(seen_at: datetime | None, now: datetime) -> Incident | None:
 def _more_receivers(count: int) -> Incident | None:
     if count <= 0:
         return None
-    text = (
-        f"{count:,} more receivers fail or are switched off"
-        if count > 1
-        else "1 more receiver fails or is switched off"
-    )
+    text = f"{count:,} more endpoints are failing or paused" if count > 1 else "1 more endpoint is failing or paused"
     return Incident("RECEIVER", "", "fault", text, harm=WEIGHTS["RECEIVER"] * count)
 
 
 _TEXTS: Mapping[Queue, tuple[str, str]] = {
-    "UNCONFIRMED": ("purchase at {subject} is unconfirmed", "purchases at {subject} are unconfirmed"),
-    "FAILED": ("order failed and is not refunded", "orders failed and are not refunded"),
-    "REFUNDS": ("refund waits for a decision", "refunds wait for a decision"),
-    "VOIDS": ("refund waits for a supplier to cancel the eSIM", "refunds wait for suppliers to cancel the eSIMs"),
-    "TOPUPS": ("top-up waits for approval", "top-ups wait for approval"),
+    "UNCONFIRMED": ("purchase at {subject} has been unconfirmed", "purchases at {subject} have been unconfirmed"),
+    "FAILED": ("failed order has waited for a refund", "failed orders have waited for a refund"),
+    "REFUNDS": ("refund has waited for a decision", "refunds have waited for a decision"),
+    "VOIDS": (
+        "refund has waited for its supplier to cancel the eSIM",
+        "refunds have waited for suppliers to cancel the eSIMs",
+    ),
+    "TOPUPS": ("top-up has waited for approval", "top-ups have waited for approval"),
 }
 _AT_ONCE: tuple[Kind, ...] = ("UNCONFIRMED", "FAILED")
 

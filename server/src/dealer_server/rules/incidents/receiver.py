@@ -40,9 +40,9 @@ def health(state: EndpointState, failures: int, last_success_at: datetime | None
 
 def incident(receiver: Receiver, now: datetime, *, own: bool = False) -> Incident | None:
     """What is wrong with a receiver, None for nothing. `own`: it is told to its dealer."""
-    whose = "Your receiver" if own else f"The receiver of {receiver.dealer}"
+    whose = "Your endpoint" if own else f"The endpoint of {receiver.dealer}"
     subject, unheard = str(receiver.tenant_id), receiver.unheard
-    told = f"{many(unheard, 'webhook', COUNTED)} unheard" if unheard else ""
+    told = f"{many(unheard, 'webhook', COUNTED)} not delivered" if unheard else ""
     match health(receiver.state, receiver.failures, receiver.last_success_at):
         case "Paused":
             text = f"{whose} answered 410, so nothing is sent to it"

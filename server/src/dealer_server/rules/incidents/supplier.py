@@ -45,12 +45,13 @@ def incident(supplier: Supplier, waiting: Waiting, now: datetime) -> Incident | 
         if not (waiting.lines or supplier.paused_reason):
             return None
         why = f" ({supplier.paused_reason})" if supplier.paused_reason else ""
-        text, since = f"Supplier {code} is paused{why}", supplier.changed_at
+        text, since = f"Supplier {code} has been paused{why}", supplier.changed_at
     elif supplier.up is False:
-        text, since = f"Supplier {code} is down", supplier.since
+        since = supplier.since
+        text = f"Supplier {code} {'has been' if since else 'is'} down"
     elif waiting.oldest_at is not None and now - waiting.oldest_at > LONG:
-        lines = many(waiting.lines, "line", COUNTED)
-        text = f"{lines} {'waits' if waiting.lines == 1 else 'wait'} at supplier {code}"
+        items = many(waiting.lines, "item", COUNTED)
+        text = f"{items} {'has' if waiting.lines == 1 else 'have'} waited at supplier {code}"
         hurt = harm("SUPPLIER", waiting.orders, waiting.oldest_at, now)
         return Incident("SUPPLIER", code, "waiting", text, waiting.oldest_at, _tries(waiting), hurt)
     else:
@@ -64,8 +65,8 @@ def incident(supplier: Supplier, waiting: Waiting, now: datetime) -> Incident | 
 def _waits(waiting: Waiting, now: datetime) -> str:
     if not waiting.lines or waiting.oldest_at is None:
         return "nothing waits for it"
-    lines, age = many(waiting.lines, "line", COUNTED), age_text(now - waiting.oldest_at)
-    return f"1 line waits, for {age}" if waiting.lines == 1 else f"{lines} wait, the oldest for {age}"
+    items, age = many(waiting.lines, "item", COUNTED), age_text(now - waiting.oldest_at)
+    return f"1 item waits, for {age}" if waiting.lines == 1 else f"{items} wait, the oldest for {age}"
 
 
 def _tries(waiting: Waiting) -> str:
@@ -73,5 +74,5 @@ def _tries(waiting: Waiting) -> str:
     why = waiting.reason
     if not waiting.failing:
         return ""
-    share = f"the last try of {waiting.failing:,} of {many(waiting.purchases, 'eSIM')} failed"
+    share = f"the last attempt for {waiting.failing:,} of {many(waiting.purchases, 'eSIM')} failed"
     return f"{share} ({why})" if why else share

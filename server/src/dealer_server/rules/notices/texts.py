@@ -18,15 +18,15 @@ _RIGHT_TO_LEFT = ("R", "AL", "AN")
 LABELS: Mapping[AnyNoticeType, tuple[str, str]] = {
     "LOW_BALANCE": (
         "Low balance",
-        "The balance is below your threshold; without one, below 25 or 10 % of the last top-up's.",
+        "Below your threshold, or below 25 % and 10 % of the last top-up.",
     ),
     "TOPUP_REVIEWED": ("Top-up reviewed", "A top-up was approved or rejected."),
-    "RECEIVER_FAILING": ("Receiver failing", "Your callback URL does not take webhooks."),
+    "RECEIVER_FAILING": ("Endpoint failing", "Your callback URL does not accept webhooks."),
     "PRICE_CHANGED": ("Price changed", "Your price of a package has changed."),
-    "PLANS_ENDING": ("Plans ending", "Plans of your customers end tomorrow and no recharge follows them."),
-    "SUPPLIER_DOWN": ("Supplier down", "A supplier does not answer, or refuses us."),
-    "STOCK_LOW": ("Stock low", "A package sold from stock is nearly sold out."),
-    "QUEUE_OLD": ("Queue old", "Refunds or top-ups have waited long for an operator."),
+    "PLANS_ENDING": ("Plans ending", "Plans of your customers end tomorrow without a recharge."),
+    "SUPPLIER_DOWN": ("Supplier down", "A supplier does not answer or refuses all calls."),
+    "STOCK_LOW": ("Low stock", "A package sold from stock is nearly sold out."),
+    "QUEUE_OLD": ("Overdue queue", "Refunds or top-ups have waited too long for review."),
 }
 """For people: what each notice is called, and when it is sent."""
 
@@ -67,8 +67,7 @@ def confirmation(mail: str, expires_at: datetime, path: str) -> Text:
     """For the mail with the link that confirms an address."""
     return Text(
         "Confirm your address",
-        "Somebody, probably you, wants notices to be sent here. They are once you confirm it. If it was not you, ignore"
-        " this mail.",
+        "Someone asked for notices to be sent to this address. If it was you, confirm it. If not, ignore this email.",
         [("Address", plain(mail)), ("Link valid until", f"{expires_at:%Y-%m-%d %H:%M} UTC")],
         path,
         "Confirm this address",
@@ -84,7 +83,7 @@ def _low_balance(data: Mapping[str, Any]) -> Text:
     why = f"{data['percent']} % of the balance after your last top-up" if "percent" in data else "your threshold"
     return Text(
         f"Low balance: {plain(data['availableBalance'])} {currency}",
-        f"Your balance is below {below} {currency}, {why}. Orders that it does not cover are refused.",
+        f"Your balance is below {below} {currency}, {why}. Orders above your balance are refused.",
         [
             ("Balance", f"{plain(data['balance'])} {currency}"),
             ("Available", f"{plain(data['availableBalance'])} {currency}"),
@@ -116,11 +115,11 @@ def _topup_reviewed(data: Mapping[str, Any]) -> Text:
 def _receiver_failing(data: Mapping[str, Any]) -> Text:
     disabled = data["state"] == "DISABLED"
     return Text(
-        "Your webhook receiver is switched off" if disabled else "Your webhook receiver is failing",
-        "It answered 410, so no webhooks are sent any more. Save the callback URL to switch it on again."
+        "Your webhook endpoint is paused" if disabled else "Your webhook endpoint is failing",
+        "It answered 410, so no more webhooks are sent. Save the callback URL to resume."
         if disabled
-        else f"{data['failuresInARow']} attempts in a row have failed. It is tried once a minute until it answers;"
-        " what waits is sent then.",
+        else f"{data['failuresInARow']} attempts in a row have failed. We retry once a minute;"
+        " waiting webhooks are sent as soon as it answers.",
         [("Callback URL", plain(data["callbackUrl"], 600))],
         "/console/webhooks",
         "Open the webhooks",
@@ -137,7 +136,7 @@ def _price_changed(data: Mapping[str, Any]) -> Text:
         f"Prices of {count:,} packages have changed"
         if only is None
         else f"Price of {plain(only['packageCode'])}: {_price(only.get('after'), currency)}",
-        "Orders are placed at the new prices from now on; package/list has them all.",
+        "New orders use the new prices. /package/list returns them all.",
         [
             *(
                 (
@@ -180,10 +179,10 @@ def _supplier_down(data: Mapping[str, Any]) -> Text:
     supplier, paused = plain(data["supplier"]), data["reason"] == "PAUSED"
     return Text(
         f"Supplier {supplier} is {'paused' if paused else 'down'}",
-        "It refuses us as a whole, so nothing new is bought from it until it is resumed."
+        "It refuses all our calls, so no new purchases are made until you resume it."
         if paused
         else "It has failed its health checks. Orders go to the next supplier of their route, or wait.",
-        [("Supplier", supplier), ("It says", plain(data["detail"]) or "–"), ("Since", _time(data["since"]))],
+        [("Supplier", supplier), ("Error", plain(data["detail"]) or "–"), ("Since", _time(data["since"]))],
         f"/console/suppliers/{quote(supplier, safe=':')}",
         "Open the supplier",
         urgent=True,
@@ -193,8 +192,8 @@ def _supplier_down(data: Mapping[str, Any]) -> Text:
 def _stock_low(data: Mapping[str, Any]) -> Text:
     code, free = plain(data["packageCode"]), int(data["free"])
     return Text(
-        f"Stock low: {free} left of {code}",
-        f"Fewer than {int(data['below'])} profiles of this package can still be sold.",
+        f"Low stock: {free} left of {code}",
+        f"Fewer than {int(data['below'])} eSIMs of this package are available.",
         [("Package", f"{plain(data['packageName'], 80)} ({code})"), ("Left", f"{free}")],
         f"/console/packages/{quote(code, safe=':')}/stock",
         "Load stock",

@@ -35,7 +35,8 @@ class OrderRequest(msgspec.Struct, frozen=True):
 
     @property
     def profile_count(self) -> int:
-        return sum([line.quantity for line in self.lines])
+        lines = self.lines
+        return lines[0].quantity if len(lines) == 1 else sum([line.quantity for line in lines])
 
     @property
     def from_stock(self) -> dict[str, int]:
@@ -125,8 +126,10 @@ def decide(
         if request.refused is not None:
             decisions.append(request.refused)
             continue
-        request = _with_fallbacks(request, free)
         taken = request.from_stock
+        if taken:
+            request = _with_fallbacks(request, free)
+            taken = request.from_stock
         wallet = wallets[tenant_id] if wallets is not None else None
         refused = _refuse_payment(request, wallet, balances.get(tenant_id, 0), taken, free)
         if refused is not None:

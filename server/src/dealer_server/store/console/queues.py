@@ -31,7 +31,8 @@ class TopupRow(NamedTuple):
 
 class RefundRow(NamedTuple):
     """`review`: how many of its profiles wait for an operator; `refusals`: who refused some of them (SUPPLIER, or
-    REVIEW for an operator), and why; `packages`: (packageCode, profiles)."""
+    REVIEW for an operator), and why; `packages`: (packageCode, profiles). Of its profiles as they are now: `used`, how
+    many have used data or begun their plan; `installed`, how many others are on a device; the bytes of all of them."""
 
     tenant_id: int
     dealer: str
@@ -48,12 +49,18 @@ class RefundRow(NamedTuple):
     profiles: int
     review: int
     refusals: Sequence[tuple[str, str]]
+    used: int
+    installed: int
+    usage_bytes: int
+    total_bytes: int
     packages: Sequence[tuple[str, int]]
 
     @property
     def reasons(self) -> Sequence[str]:
         return list(dict.fromkeys(reason for _, reason in self.refusals))
 
+
+_USED = "p.data_usage_bytes > 0 OR p.plan_use_status <> 'NOT_STARTED'"
 
 # Each by its partial index.
 _WAITING: Mapping[Queue, str] = {
@@ -98,10 +105,12 @@ async def refunds(
     seen: int | None,
     limit: int,
     tenant_id: int | None = None,
+    only: Sequence[int] | None = None,
     *,
     oldest_first: bool,
 ) -> list[RefundRow]:
-    """By status, after the one seen last; of all dealers or of one. REVIEW: those that wait for an operator."""
+    """By status, after the one seen last; of all dealers or of one. REVIEW: those that wait for an operator, all or
+    `only` these."""
     order = pages.by_id(oldest_first=oldest_first)
     found = (
         _IN_REVIEW
@@ -111,11 +120,17 @@ async def refunds(
     rows = await connection.fetch(
         f"WITH found AS MATERIALIZED ({found})"
         " SELECT r.tenant_id, t.name AS dealer, r.refund_id, r.order_id, w.currency, r.status, r.amount, r.credited,"
-        " r.remark, r.author, r.created_at, r.settled_at, l.profiles, l.review, l.refusals, i.packages"
+        " r.remark, r.author, r.created_at, r.settled_at, l.*, i.packages"
         " FROM found r JOIN tenant t USING (tenant_id) JOIN wallet w USING (tenant_id) CROSS JOIN LATERAL ("
         "  SELECT count(*)::int AS profiles, count(*) FILTER (WHERE way = 'REVIEW' AND l.status = 'PENDING')::int"
-        "   AS review, coalesce(array_agg(DISTINCT (way, reason)) FILTER (WHERE reason IS NOT NULL), '{}') AS refusals"
-        "  FROM refund_line l WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id) l CROSS JOIN LATERAL ("
+        "   AS review, coalesce(array_agg(DISTINCT (way, reason)) FILTER (WHERE reason IS NOT NULL), '{}') AS refusals,"
+        f"  count(*) FILTER (WHERE {_USED})::int AS used,"
+        f"  count(*) FILTER (WHERE NOT ({_USED}) AND (p.lifecycle_status IN ('ACTIVATING', 'ACTIVATED')"
+        "    OR p.smdp_status <> 'RELEASED'))::int AS installed,"
+        "   coalesce(sum(p.data_usage_bytes), 0)::bigint AS usage_bytes,"
+        "   coalesce(sum(p.data_total_bytes), 0)::bigint AS total_bytes"
+        "  FROM refund_line l JOIN profile p USING (tenant_id, profile_id)"
+        "  WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id) l CROSS JOIN LATERAL ("
         "  SELECT array_agg((package_code, profiles) ORDER BY line) AS packages FROM ("
         "   SELECT line, count(*)::int AS profiles FROM refund_line l"
         "   WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id GROUP BY line) l"
@@ -125,11 +140,22 @@ async def refunds(
         seen,
         limit,
         tenant_id,
+        *([only] if status == "REVIEW" else []),
     )
     return [RefundRow(**row) for row in rows]
 
 
-# $1 status, $2 the last one seen, $3 how many; of refunds $4 the dealer.
+async def in_review(connection: Connection) -> list[tuple[str, int, int]]:
+    """What waits for an operator, of the oldest 5 000 refunds: currency, how many, their sum."""
+    rows = await connection.fetch(
+        f"SELECT currency, count(*)::int AS refunds, sum(amount)::bigint AS amount"
+        f" FROM (SELECT tenant_id, amount FROM {_WAITING['refunds']}) r JOIN wallet USING (tenant_id)"
+        " GROUP BY currency ORDER BY 2 DESC, 1"
+    )
+    return [(row["currency"], row["refunds"], row["amount"]) for row in rows]
+
+
+# $1 status, $2 the last one seen, $3 how many; of refunds $4 the dealer; of those in review $5 only these.
 _PENDING = """
 SELECT * FROM topup WHERE status = 'PENDING' AND $1::text IS NOT NULL AND ($2::bigint IS NULL OR topup_id {beyond} $2)
 ORDER BY topup_id {direction} LIMIT $3
@@ -137,6 +163,7 @@ ORDER BY topup_id {direction} LIMIT $3
 _IN_REVIEW = """
 SELECT * FROM refund r WHERE status = 'REFUNDING' AND $1::text IS NOT NULL
     AND ($2::bigint IS NULL OR refund_id {beyond} $2) AND ($4::bigint IS NULL OR tenant_id = $4)
+    AND ($5::bigint[] IS NULL OR refund_id = ANY($5))
     AND EXISTS (SELECT FROM refund_line l WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id
         AND l.way = 'REVIEW' AND l.status = 'PENDING')
 ORDER BY refund_id {direction} LIMIT $3

@@ -11,6 +11,8 @@ from dealer_server.rules.reports.sums import DaySums, Sums
 KEYS: Mapping[str, str] = {"day": "day", "dealer": "tenant_id", "package": "package_code", "supplier": "supplier"}
 """What a report may be grouped by, and its column."""
 _SUMS = ", ".join(f"sum({name})::bigint AS {name}" for name in Sums._fields)
+_WORK_MEMORY = "64MB"
+"""For the groups of one report: a hash in memory takes a third of the time of a sort on disk."""
 _WANTED = (
     "FROM {table} WHERE day BETWEEN $1 AND $2 AND ($3::text IS NULL OR package_code = $3)"
     " AND ($4::text IS NULL OR supplier = $4)"
@@ -45,13 +47,15 @@ async def grouped(connection: Connection, wanted: Filter, by: Sequence[str], lim
     """The first groups, by one or two of KEYS and the currency: newest days first, then the most revenue."""
     keys = [KEYS[name] for name in by]
     order = [*(f"{key} DESC" for key in keys if key == "day"), "sum(revenue) DESC", "sum(cost) DESC", *keys, "currency"]
-    rows = await connection.fetch(
-        f"SELECT {', '.join(keys)}, currency, {_SUMS} {_source(wanted, by)} GROUP BY {', '.join(keys)}, currency"
-        f" HAVING (sum(sold), sum(revenue), sum(refunded), sum(refunds), sum(costed), sum(cost)) <> (0, 0, 0, 0, 0, 0)"
-        f" ORDER BY {', '.join(order)} LIMIT $5",
-        *_arguments(wanted),
-        limit,
-    )
+    async with connection.transaction():
+        await connection.execute(f"SET LOCAL work_mem = '{_WORK_MEMORY}'")
+        rows = await connection.fetch(
+            f"SELECT {', '.join(keys)}, currency, {_SUMS} {_source(wanted, by)} GROUP BY {', '.join(keys)}, currency"
+            " HAVING (sum(sold), sum(revenue), sum(refunded), sum(refunds), sum(costed), sum(cost))"
+            f" <> (0, 0, 0, 0, 0, 0) ORDER BY {', '.join(order)} LIMIT $5",
+            *_arguments(wanted),
+            limit,
+        )
     return [Row({name: row[KEYS[name]] for name in by}, row["currency"], _sums(row)) for row in rows]
 
 

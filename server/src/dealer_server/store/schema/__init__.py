@@ -82,7 +82,10 @@ async def require_compatible(session: Connection | Fetching, newest: int | None 
     """The same while a process runs: the schema may be replaced by an older one, as by a restore, and by a newer one in
     an upgrade."""
     ours = known()[-1].number if newest is None else newest
-    [row] = await session.fetch(_STATE, ours)
+    try:
+        [row] = await session.fetch(_STATE, ours)
+    except asyncpg.UndefinedTableError:
+        raise OlderSchema("the database lacks migrations: run `dealer-server migrate`") from None
     if row["newest"] < ours:
         raise OlderSchema(f"the database has migration {row['newest']}; this version needs {ours}")
     if row["needed"] > ours:

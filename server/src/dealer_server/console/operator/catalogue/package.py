@@ -94,7 +94,7 @@ async def _payers(connection: Connection, package: Package, cost: Cost | None) -
 
     found = []
     for markup, dealers in await who_pays.markups(connection, package.package_code, package.currency, PAYERS):
-        text = f"markup {list_file.percent(markup)} %" if markup else "the package's price"
+        text = f"Markup {list_file.percent(markup)} %" if markup else "Dealer price"
         price = money.marked_up(package.price, markup, package.currency)
         found.append(payer("Dealers without a price list", "", text, dealers, price))
     listed = {one.price_list_id: one for one in await store.price_list.listed(connection)}
@@ -102,9 +102,9 @@ async def _payers(connection: Connection, package: Package, cost: Cost | None) -
         one = listed.get(terms.price_list_id)
         why = "exception" if package.package_code in terms.exceptions else "markup"
         href, dealers = f"/console/price-lists/{terms.price_list_id}", one.dealers if one else 0
-        found.append(payer(terms.name, href, f"price list, {why}", dealers, price_list.price(package, cost, terms)))
+        found.append(payer(terms.name, href, f"Price list, {why}", dealers, price_list.price(package, cost, terms)))
     own = await who_pays.custom_prices(connection, package.package_code, PAYERS)
-    dealers = [payer(one.name, f"/console/dealers/{one.tenant_id}", "custom price", 1, one.price) for one in own]
+    dealers = [payer(one.name, f"/console/dealers/{one.tenant_id}", "Custom price", 1, one.price) for one in own]
     return [*found, *dealers]
 
 

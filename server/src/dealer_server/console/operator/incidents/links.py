@@ -14,25 +14,25 @@ def links(incident: Incident, may: Permissions) -> Sequence[Link]:
     dealer, waiting = f"/console/dealers/{subject}", f"/console/waiting?supplier={subject}"
     match incident.kind:
         case "WORKER":
-            return [Link("See what is under way", "/console/orders?status=FULFILLING")]
+            return [Link("View open orders", "/console/orders?status=FULFILLING")]
         case "SUPPLIER":
-            lines = [Link("See the lines", waiting)] if incident.harm else []  # without harm nothing waits
+            lines = [Link("View items", waiting)] if incident.harm else []  # without harm nothing waits
             return [*lines, Link("Supplier", f"/console/suppliers/{subject}")]
         case "UNCONFIRMED":
-            return [Link("Settle", "/console/suppliers#unknown"), Link("See the lines", f"{waiting}&state=PARKED")]
+            return [Link("Settle", "/console/suppliers#unknown"), Link("View items", f"{waiting}&state=PARKED")]
         case "FAILED":
-            return [Link("See the orders", "/console/orders?status=FAILED")]
+            return [Link("View orders", "/console/orders?status=FAILED")]
         case "RECEIVER" if not subject:
             return [Link("Endpoint health", "/console/webhooks")]
         case "RECEIVER":
             failed = Link("Failed deliveries", f"/console/webhooks/failed?dealer={subject}")
             return [failed, *[Link("Resend", "/console/webhooks#field-kind")] * may.support, Link("Dealer", dealer)]
         case "REFUNDS":
-            return [Link("Decide" if may.money else "See the refunds", "/console/refunds")]
+            return [Link("Review" if may.money else "View refunds", "/console/refunds")]
         case "VOIDS":
-            return [Link("See the refunds", "/console/refunds?status=REFUNDING")]
+            return [Link("View refunds", "/console/refunds?status=REFUNDING")]
         case "TOPUPS":
-            return [Link("Decide" if may.money else "See the top-ups", "/console/topups")]
+            return [Link("Review" if may.money else "View top-ups", "/console/topups")]
         case "STOCK" if subject and may.terms:
             return [Link("Load stock", f"/console/packages/{subject}/stock")]
         case "STOCK":

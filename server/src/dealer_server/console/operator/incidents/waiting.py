@@ -24,7 +24,7 @@ async def waiting_lines(context: RequestContext) -> Html:
         more=len(lines) > LINES,
         most=LINES,
         suppliers={row.code: row for row in suppliers},
-        states=[("", "Any state"), *((word, text.capitalize()) for word, text in STATE_WORDS.items())],
+        states=[("", "Any status"), *((word, text.capitalize()) for word, text in STATE_WORDS.items())],
         words=STATE_WORDS,
         filtered=bool(supplier or state),
     )

@@ -131,7 +131,7 @@ def _webhooks(counted: Counted, of: Period) -> Figure:
         change = f"{'+' if points > 0 else '−'}{abs(points):.1f} points" if abs(points) >= 0.05 else "no change"
     return Figure(
         title="Webhook attempts accepted",
-        value=f"{100 * answered / attempts:.2f} %" if attempts else "–",
+        value=f"{1000 * answered // attempts / 10:g} %" if attempts else "–",
         href="/console/webhooks",
         change=change,
         note=f"of {many(attempts, 'attempt')}" if attempts else "None was sent.",

@@ -36,9 +36,11 @@ class KindOfSupplier(NamedTuple):
 
 _SECONDS = "seconds above 0, such as 3 or 2.5"
 _PARALLEL = Field(
-    "parallel", "Calls at a time", "a whole number from 1 to 64", "number", "For each worker process.", rare=True
+    "parallel", "Parallel calls", "a whole number from 1 to 64", "number", "For each worker process.", rare=True
 )
-_PER_SECOND = Field("perSecond", "Calls a second", "a number above 0 such as 8", "number", "What it allows.", rare=True)
+_PER_SECOND = Field(
+    "perSecond", "Calls per second", "a number above 0 such as 8", "number", "What it allows.", rare=True
+)
 
 KINDS = {
     kind.name: kind
@@ -54,19 +56,19 @@ KINDS = {
                 Field("secretKey", "Secret key", "1 to 256 characters, as the supplier gave it", "secret"),
                 Field(
                     "senderIps",
-                    "Addresses of its webhooks",
+                    "Webhook sender addresses",
                     "IP addresses or networks such as 203.0.113.0/24, one a line",
                     "lines",
-                    "One a line; empty: any.",
+                    "One per line. Empty: any.",
                     rare=True,
                 ),
                 _PER_SECOND,
                 _PARALLEL,
-                Field("connectSeconds", "Connect within", "seconds above 0, at most 10", "number", "Seconds.", True),
-                Field("readSeconds", "Answer within", "seconds above 0, at most 35", "number", "Seconds.", True),
+                Field("connectSeconds", "Connect timeout", "seconds above 0, at most 10", "number", "Seconds.", True),
+                Field("readSeconds", "Response timeout", "seconds above 0, at most 35", "number", "Seconds.", True),
                 Field(
                     "settleSeconds",
-                    "Orders turn up within",
+                    "Settle after",
                     "seconds from 0 to 3600",
                     "number",
                     "How long after a lost answer an order that is not listed may still turn up; seconds.",
@@ -96,7 +98,7 @@ KINDS = {
                 Field("baseUrl", "Base URL", "an https address such as https://smdp.example.com:8443", "url"),
                 Field(
                     "requesterId",
-                    "Requester id",
+                    "Requester ID",
                     "the functionRequesterIdentifier agreed with the SM-DP+, 1 to 128 characters",
                     help="functionRequesterIdentifier, as agreed.",
                 ),
@@ -107,7 +109,11 @@ KINDS = {
                     help="The host that phones download from.",
                 ),
                 Field(
-                    "ca", "Their authority", "certificates as PEM text", "pem", "Who signs the SM-DP+'s certificate."
+                    "ca",
+                    "Their CA certificate",
+                    "certificates as PEM text",
+                    "pem",
+                    "Who signs the SM-DP+'s certificate.",
                 ),
                 Field("cert", "Our certificate", "our certificate as PEM text; it must fit the key", "pem"),
                 Field("key", "Our private key", "the key of our certificate as PEM text, no password", "secret pem"),
@@ -121,13 +127,13 @@ KINDS = {
                 ),
                 Field("protocol", "Protocol", "a version such as gsma/rsp/v2.2.2", rare=True),
                 Field("padIccid", "Pad ICCIDs of 19 digits with F", "on or off", "flag", rare=True),
-                Field("sendProfileType", "Name the profile type besides the ICCID", "on or off", "flag", rare=True),
-                Field("vendorProfileStatus", "It has getProfileStatus", "on or off", "flag", rare=True),
+                Field("sendProfileType", "Send the profile type with the ICCID", "on or off", "flag", rare=True),
+                Field("vendorProfileStatus", "Supports getProfileStatus", "on or off", "flag", rare=True),
                 _PARALLEL,
-                Field("connectSeconds", "Connect within", _SECONDS, "number", "Seconds.", True),
+                Field("connectSeconds", "Connect timeout", _SECONDS, "number", "Seconds.", True),
                 Field(
                     "readSeconds",
-                    "Answer within",
+                    "Response timeout",
                     f"{_SECONDS}; at most 20 with the connection",
                     "number",
                     "Seconds.",
@@ -200,3 +206,8 @@ def errors(kind: KindOfSupplier, faults: Mapping[str, str], form: Mapping[str, s
             own = faults[field.name] if faults[field.name].startswith("it ") else ""
             found[field.name] = f"{wrong}: {own or 'it must be ' + field.accepts}."
     return found
+
+
+def kind_title(name: str) -> str:
+    """rt_upstream as "RT reseller API"."""
+    return KINDS[name].title if name in KINDS else name

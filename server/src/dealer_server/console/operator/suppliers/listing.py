@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dealer_server.console.operator.queues import parked_purchases
+from dealer_server.console.operator.suppliers.fields import kind_title
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.permissions import OPERATOR_ADMINS, OPERATORS
@@ -36,6 +37,7 @@ async def suppliers(context: RequestContext) -> Html:
     return Html(
         suppliers=[(row, [some for some in open_purchases if some.supplier == row.code]) for row in found],
         order=order,
+        kind_title=kind_title,
         balance_text=fine_text,
         stock=stock,
         parked=await list_parked(context.parts.database),

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from dealer_server.console.operator.incidents import findings
+from dealer_server.console.operator.suppliers.fields import kind_title
 from dealer_server.console.operator.suppliers.listing import SUPPLIER, SUPPLIERS
 from dealer_server.console.shared import params
 from dealer_server.console.shared.page import action, page
@@ -59,6 +60,7 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
     following = served[PAGE_SIZE - 1].package.package_code if len(served) > PAGE_SIZE else None
     return Html(
         supplier=row,
+        kind_title=kind_title,
         incidents=incidents,
         open_purchases=open_purchases,
         free=free,

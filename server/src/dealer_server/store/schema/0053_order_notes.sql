@@ -1,0 +1,12 @@
+-- Compatible from: 40
+-- What operators write down about an order, for each other: its dealer never reads it.
+CREATE TABLE order_note (
+    tenant_id bigint NOT NULL,
+    note_id bigint GENERATED ALWAYS AS IDENTITY,
+    order_id bigint NOT NULL,
+    author text NOT NULL,
+    note text NOT NULL CHECK (length(note) BETWEEN 1 AND 2000),
+    created_at timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, order_id, note_id),
+    FOREIGN KEY (tenant_id, order_id) REFERENCES orders
+);

@@ -1,0 +1,191 @@
+"""Refunds by an operator: of an order, a line or an eSIM, with a reason; and the queue of those that are to be decided,
+with what its eSIMs have used and many at once."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from playwright.async_api import Browser as Chromium
+from playwright.async_api import expect
+
+from dealer_server.rules.orders import identity
+from support.api_client import ApiClient, Service
+from support.browser import Browser, signed_in
+from support.chromium import AXE, barriers, needs_chromium, opened, page_faults
+from support.console.operator_pages import acts, does, fill, see, text_of
+
+QUEUE = "/console/refunds"
+
+
+@pytest.fixture(scope="module")
+async def chromium() -> AsyncIterator[Chromium]:
+    async with opened() as browser:
+        yield browser
+
+
+async def two_lines(dealer: ApiClient) -> dict[str, object]:
+    """A delivered order of two eSIMs and of one more."""
+    items = [
+        {"packageCode": "TEST-OK", "quantity": 2, "price": "1.80"},
+        {"packageCode": "TEST-DELAY", "quantity": 1, "price": "1.80"},
+    ]
+    return await dealer.delivered((await dealer.order(items=items, amount="5.40")).data["orderNo"])
+
+
+async def in_review(dealer: ApiClient) -> tuple[str, str]:
+    """refundNo and orderNo of a refund that an operator decides."""
+    order_no = (await dealer.order("TEST-REVIEW")).data["orderNo"]
+    await dealer.delivered(order_no)
+    return (await dealer.post("/esim/refund", {"orderNo": order_no})).data["refundNo"], order_no
+
+
+async def balance(dealer: ApiClient) -> str:
+    return (await dealer.post("/account/balance")).data["balance"]
+
+
+async def test_one_esim_and_one_line_are_refunded_with_a_reason(
+    service: Service, dealer: ApiClient, admin: Browser
+) -> None:
+    order = await two_lines(dealer)
+    page, [first, second] = f"/console/orders/{order['orderNo']}", order["items"]
+    profile_id = str(first["profiles"][0]["profileId"])
+    own = (await admin.get(f"/console/profiles/{profile_id}")).text
+    assert "Refund this eSIM?" in own and f'name="item_no" value="{first["itemNo"]}"' in own
+    html = (await admin.get(page)).text
+    assert "Refund item 1, TEST-OK?" in html and "Refund item 2, TEST-DELAY?" in html
+    named = {"item_no": first["itemNo"], "profile_id": profile_id, "reason": "lost phone"}
+    assert "1.80 USD is refunded" in await does(admin, f"{page}/refund", **named)
+    assert "Refund this eSIM?" not in (await admin.get(f"/console/profiles/{profile_id}")).text
+    assert "1.80 USD is refunded" in await does(admin, f"{page}/refund", item_no=second["itemNo"], reason="late")
+    html = (await admin.get(page)).text
+    assert "Refund item 1, TEST-OK?" in html and "Refund item 2, TEST-DELAY?" not in html
+    assert await balance(dealer) == "998.20"
+    details = [act.detail for act in await acts(service, "order.refund") if act.tenant_id == dealer.tenant_id]
+    assert len(details) == 2 and "lost phone" in details[1] and "late" in details[0]
+
+
+async def test_support_refunds_nothing(service: Service, dealer: ApiClient) -> None:
+    order = await two_lines(dealer)
+    async with signed_in(service, "support") as support:
+        assert "Refund item" not in (await support.get(f"/console/orders/{order['orderNo']}")).text
+        refused = await fill(support, f"/console/orders/{order['orderNo']}/refund", reason="no")
+        assert refused.status_code == 403
+        assert (await fill(support, f"{QUEUE}/decide", verdict="approve")).status_code == 403
+
+
+async def test_the_queue_says_how_much_waits_and_what_was_used(
+    service: Service, dealer: ApiClient, admin: Browser
+) -> None:
+    number, order_no = await in_review(dealer)
+    page = await see(admin, QUEUE)
+    assert "refund, 1.80 USD waiting" in page or "refunds," in page
+    row = page.partition(number)[2]
+    assert row.index("Not installed") < row.index("In review") and "TEST-REVIEW" in row
+    async with service.database.connection() as connection:
+        await connection.execute(
+            "UPDATE profile SET data_usage_bytes = 2000000 WHERE tenant_id = $1 AND order_id = $2",
+            dealer.tenant_id,
+            identity.order_id(order_no),
+        )
+    row = (await see(admin, QUEUE)).partition(number)[2]
+    assert row.index("1 used") < row.index("In review") and "1.91 MB of" in row
+
+
+async def test_many_are_approved_at_once(service: Service, dealer: ApiClient, admin: Browser) -> None:
+    """One that somebody else decides meanwhile keeps no other back."""
+    numbers = [(await in_review(dealer))[0] for _ in range(3)]
+    picks = {f"pick-{number}": "on" for number in numbers}
+    html = (await fill(admin, f"{QUEUE}/selected", verdict="approve", **picks)).text
+    text = text_of(html)
+    assert "Approve 3 refunds" in text and "Total 5.40 USD" in text
+    await does(admin, f"{QUEUE}/{numbers[0]}/reject", reason="used on the plane")
+    told = await does(admin, f"{QUEUE}/decide", verdict="approve", **picks)
+    assert f"2 refunds approved; the credits follow; {numbers[0]} is RE" in told
+    for number in numbers[1:]:
+        assert number not in (await see(admin, QUEUE)).replace(told, "")
+    approved = [act for act in await acts(service, "refund.approve") if act.tenant_id == dealer.tenant_id]
+    assert len(approved) == 2
+    assert "None of them waits any more" in text_of(
+        (await fill(admin, f"{QUEUE}/selected", verdict="approve", **{f"pick-{numbers[1]}": "on"})).text
+    )
+
+
+async def test_many_are_rejected_with_one_reason(service: Service, dealer: ApiClient, admin: Browser) -> None:
+    picks = {f"pick-{(await in_review(dealer))[0]}": "on" for _ in range(2)}
+    assert "needs a reason" in await does(admin, f"{QUEUE}/decide", verdict="reject", **picks)
+    told = await does(admin, f"{QUEUE}/decide", verdict="reject", reason="after 30 days", **picks)
+    assert "2 refunds rejected" in told
+    rejected = [act for act in await acts(service, "refund.reject") if act.tenant_id == dealer.tenant_id]
+    assert len(rejected) == 2 and all("after 30 days" in act.detail for act in rejected)
+
+
+@pytest.mark.parametrize("picked", [{}, {"pick-R1": "on"}, {"pick-nothing": "on"}])
+async def test_nothing_or_nonsense_chosen_is_no_error(admin: Browser, picked: dict[str, str]) -> None:
+    for path in ("selected", "decide"):
+        answer = await fill(admin, f"{QUEUE}/{path}", verdict="approve", **picked)
+        assert answer.status_code in (303, 400)
+
+
+@needs_chromium
+async def test_an_operator_refunds_an_order_by_keyboard_alone(
+    chromium: Chromium, service: Service, dealer: ApiClient, admin: Browser
+) -> None:
+    """From the search to the credit, without a mouse."""
+    order = await two_lines(dealer)
+    context = await chromium.new_context(viewport={"width": 1280, "height": 900})
+    await context.add_init_script(AXE)
+    await context.add_cookies([{"name": "dealer_console", "value": admin.token, "url": service.url}])
+    page = await context.new_page()
+    faults = page_faults(page)
+    await page.goto(f"{service.url}/console")
+    await page.keyboard.press("/")
+    await page.keyboard.type(str(order["orderNo"]))
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", level=1)).to_have_text(f"Order {order['orderNo']}")
+    button = page.get_by_role("button", name="Refund", exact=True).first
+    for _ in range(60):
+        await page.keyboard.press("Tab")
+        if await button.evaluate("one => one === document.activeElement"):
+            break
+    await page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog", name="Refund this order?")
+    await expect(dialog.get_by_label("Reason")).to_be_visible()
+    assert await barriers(page) == []
+    while not await dialog.get_by_label("Reason").evaluate("one => one === document.activeElement"):
+        await page.keyboard.press("Tab")
+    await page.keyboard.type("the trip was cancelled")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("status").first).to_contain_text("5.40 USD is refunded")
+    await expect(page.get_by_label("Summary")).to_contain_text("Fully refunded")
+    assert faults == []
+    assert await balance(dealer) == "1000.00"
+    await context.close()
+
+
+@needs_chromium
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+async def test_rows_of_the_queue_are_chosen_and_approved(
+    chromium: Chromium, service: Service, dealer: ApiClient, admin: Browser, scripts: bool
+) -> None:
+    number, _ = await in_review(dealer)
+    context = await chromium.new_context(viewport={"width": 1440, "height": 900}, java_script_enabled=scripts)
+    if scripts:
+        await context.add_init_script(AXE)
+    await context.add_cookies([{"name": "dealer_console", "value": admin.token, "url": service.url}])
+    page = await context.new_page()
+    await page.goto(f"{service.url}{QUEUE}")
+    box = page.get_by_label(f"Select {number}")
+    if scripts:
+        await page.get_by_label("Select all").check()
+        await expect(box).to_be_checked()
+        await page.get_by_label("Select all").uncheck()
+        await expect(box).not_to_be_checked()
+        assert await barriers(page) == []
+    else:
+        await expect(page.get_by_label("Select all")).to_be_hidden()
+    await box.check()
+    await page.get_by_role("button", name="Approve selected").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Approve 1 refund")
+    assert not scripts or await barriers(page) == []
+    await page.get_by_role("button", name="Approve 1 refund").click()
+    await expect(page.get_by_role("status").first).to_contain_text("1 refund approved")
+    await context.close()
