@@ -30,7 +30,7 @@ async def test_a_schema_that_is_older_than_needed_and_a_stop_are_reasons_and_a_n
     database_url: str,
 ):
     database = await Database.open(database_url)
-    health = Health(database)
+    health = Health(database_url, database.clock)
     watching = asyncio.create_task(health.watch())
     try:
         async with database.connection() as connection:

@@ -52,7 +52,7 @@ async def test_a_call_is_on_the_page_of_its_dealer_alone(service: Service, deale
         async with asyncio.timeout(PATIENCE):
             while trace not in (page := await see(one, "/console/api-log/served")):
                 await asyncio.sleep(0.05)
-        assert "/esim/order" in page and "1 have succeeded in all" in page
+        assert "/esim/order" in page and "1 in total" in page
         assert trace not in await see(other, "/console/api-log/served")
         assert trace in await see(operator, f"/console/dealers/{dealer.tenant_id}/api-log/served")
     async with service.database.connection() as connection:

@@ -301,7 +301,7 @@ async def review_refund(page: Page, refund_no: str, order_no: str) -> None:
 async def set_callback(page: Page, dealer_page: str, url: str) -> None:
     await page.goto(dealer_page)
     await page.get_by_label("Callback URL").fill(url)
-    await press(page, "Set URL")
+    await press(page, "Save URL")
     await expect(main(page)).to_contain_text("The callback URL is set")
 
 

@@ -141,8 +141,8 @@ async def test_the_first_run_is_dismissed_and_leaves_a_dealer_that_is_live(
     assert "Get started" not in await people["developer"].get("/console")
     async with service.database.connection() as connection:
         await connection.execute("DELETE FROM first_run WHERE tenant_id = $1", dealer.tenant_id)
-        assert "Get started" in await people["admin"].get("/console")
-        await connection.execute("UPDATE wallet SET order_count = 20 WHERE tenant_id = $1", dealer.tenant_id)
+    assert "Get started" in await people["admin"].get("/console")
+    await asyncio.gather(*[dealer.order() for _ in range(20)])
     assert "Get started" not in await people["admin"].get("/console")
 
 
@@ -245,7 +245,7 @@ async def test_codes_are_for_those_who_may_have_them(people: People, dealer: Api
     await people["finance"].get(picture, 403)
     await people["finance"].get(f"/console/orders/{order['orderNo']}/print", 403)
     await dealer.post("/esim/profile/cancel", {"iccid": profile["iccid"]})
-    await until(people["admin"], page, "Void")
+    await until(people["admin"], page, "Cancelled eSIMs have no QR code")
     await people["admin"].get(picture, 404)
 
 
@@ -256,7 +256,7 @@ async def test_one_esim_is_refunded_and_the_rest_of_the_order(service: Service, 
     form = {"item_no": order["items"][0]["itemNo"], "profile_id": first, "reason": EVIL}
     text = await finance.post(f"{path}/refund", form)
     assert "1.80 USD" in text and EVIL not in text
-    await until(finance, f"/console/profiles/{first}", "REFUNDED")
+    await until(finance, f"/console/profiles/{first}", ">Refunded</span>")
     await finance.post(f"{path}/refund", {"reason": "the rest"})
     await until(finance, path, 'title="orderStatus REFUNDED, deliveryStatus DELIVERED">Refunded')
     assert (await dealer.post("/account/balance")).data["balance"] == "1000.00"
@@ -278,12 +278,12 @@ async def test_an_esim_is_suspended_and_works_again(service: Service, people: Pe
     order = await bought(dealer)
     finance, path = people["finance"], f"/console/profiles/{profiles_of(order)[0]['profileId']}"
     before = await finance.get(path)
-    assert "dialog-suspend" in before and "dialog-unsuspend" not in before and "SUSPENDED" not in before
+    assert "dialog-suspend" in before and "dialog-unsuspend" not in before and ">Suspended</span>" not in before
     text = await finance.post(f"{path}/suspend", {"reason": "lost phone"})
-    assert "The eSIM is suspended" in text and "SUSPENDED" in text and "Suspended since" in text
+    assert "The eSIM is suspended" in text and ">Suspended</span>" in text and "Suspended since" in text
     assert "dialog-unsuspend" in text and "dialog-suspend" not in text
     text = await finance.post(f"{path}/unsuspend", {"reason": EVIL})
-    assert "The eSIM works again" in text and "SUSPENDED" not in text and EVIL not in text
+    assert "The eSIM works again" in text and ">Suspended</span>" not in text and EVIL not in text
     assert await acts(service, dealer.tenant_id) == ["profile.suspend", "profile.unsuspend"]
     await dealer.post("/esim/profile/cancel", {"profileId": profiles_of(order)[0]["profileId"]})
     assert "dialog-suspend" not in await finance.get(path)
@@ -296,7 +296,7 @@ async def test_usage_stands_on_the_page_of_an_esim(people: People, dealer: ApiCl
     call = {"iccid": profile["iccid"], "step": "USE", "dataUsageBytes": 2**29}
     assert (await dealer.post("/test/profile/advance", call)).code == "000000"
     text = await people["finance"].get(f"/console/profiles/{profile['profileId']}")
-    assert 'value="50"' in text and "512.0 MiB" in text
+    assert 'value="50"' in text and "512 MB" in text
     await people["finance"].post(f"/console/profiles/{profile['profileId']}/usage")
 
 
@@ -428,7 +428,7 @@ async def test_a_reset_leaves_the_old_secret_a_day(people: People, dealer: ApiCl
     async with asyncio.timeout(PATIENCE):
         while (await dealer.post("/health")).code != "000000":  # the API looks for changes a few times a second
             await asyncio.sleep(0.05)
-    assert "is valid until" in await people["admin"].get("/console/credentials")
+    assert "previous valid until" in await people["admin"].get("/console/credentials")
 
 
 async def test_another_dealers_credential_is_not_there(people: People, stranger: ApiClient):

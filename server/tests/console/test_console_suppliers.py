@@ -90,7 +90,7 @@ async def test_a_chain_and_an_smdp_are_set_up_by_their_own_fields(market: Purcha
         admin, NEW, kind="es2plus", code="es2:a", baseUrl="http://plain", ca="x", notificationTable="{"
     )
     assert refused.status_code == 400
-    for told in ("Base URL", "Requester ID", "SM-DP+ address", "Their authority", "Our private key"):
+    for told in ("Base URL", "Requester ID", "SM-DP+ address", "Their CA certificate", "Our private key"):
         assert told in text_of(refused.text)
     assert refused.text.count('aria-invalid="true"') >= 4
 
@@ -135,7 +135,7 @@ async def test_settings_that_were_changed_meanwhile_are_not_overwritten(market: 
     form = reseller(market, secretKey="", perSecond="7") | {"readSeconds": "30"}
     form["readSeconds"] = "35"
     refused = await does(admin, SETTINGS, version=version, **form)
-    assert "Somebody else changed this while your form was open" in refused and "Calls a second 3 7" in refused
+    assert "Somebody else changed this while your form was open" in refused and "Calls per second 3 7" in refused
     assert (await settings_of(market, "rt:near"))["perSecond"] == 3
     again = (await admin.get(SETTINGS)).text
     assert re.search('value="7"[^>]*id="field-perSecond"', again), "the form has what was filled in"
@@ -245,7 +245,7 @@ async def test_a_route_that_was_changed_meanwhile_is_not_overwritten(market: Pur
 async def test_a_cost_above_what_a_dealer_pays_is_warned_of(market: PurchaseFixture, admin: Browser):
     await market.service.tenant(name="Cheap Roaming", markup="-20")
     page = await see(admin, ROUTE)
-    assert "Leaves 0 % of the dealer price" in page
+    assert "Margin 0 % of the dealer price" in page
     assert "Cost above what a dealer pays: Cheap Roaming 1.44 USD" in page
     assert "Above a dealer's price" in await see(admin, NEAR)
     form = row(0, "rt:near", "1.75") | {"floor": "5", "do": "down:9"}
@@ -265,10 +265,11 @@ async def test_a_supplier_shows_its_calls_its_errors_and_what_waits(market: Purc
     page = await see(admin, NEAR)
     waits = page[page.index("Waiting orders") : page.index("Recent calls")]
     assert order_no in waits and "INSUFFICIENT_FUNDS: 200007 as the test wants it" in waits
-    calls = page[page.index("Recent calls") : page.index("Routed packages")]
+    packages_from = page.index("Routed packages", page.index("Recent calls"))
+    calls = page[page.index("Recent calls") : packages_from]
     assert "Bought" in calls and "Refused" in calls and order_no in calls
     assert "refused, 0 without an answer" in page
-    packages = page[page.index("Routed packages") :]
+    packages = page[packages_from:]
     assert "TEST-OK" in packages and "JC016" in packages and "1.80 USD" in packages
 
 

@@ -100,7 +100,7 @@ async def test_the_page_goes_out_in_the_dealers_brand_and_the_address_is_forgott
     assert "#0a7d55" in mail.html and "help@bruecke.example" in mail.plain
     assert profile["activationCode"] not in mail.plain + mail.html
     assert await kept(service) == [(None, "DELIVERED", None)]
-    assert "Mailed" in await see(one, path)
+    assert "Emailed" in await see(one, path)
     [act] = await acts_of(service, dealer, "profile.mail")
     assert act.author == f"console:{one.name}" and BUYER not in act.detail
     assert json.loads(act.detail)["profileId"] == int(profile["profileId"])
@@ -127,7 +127,7 @@ async def test_a_mail_that_was_not_taken_is_sent_again_and_in_the_end_given_up(
     async with worker(service, mails, lambda: later) as sending:
         await sending.run_once()
     assert await kept(service) == [(None, "FAILED", "550")], "a server's words may hold the address"
-    assert "Could not be mailed" in await see(one, path)
+    assert "Could not be emailed" in await see(one, path)
 
 
 async def test_a_void_esim_is_not_mailed(

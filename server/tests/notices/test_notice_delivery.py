@@ -200,7 +200,7 @@ async def test_users_are_told_what_they_want_where_they_want_it(service: Service
         await fact(service, dealer.tenant_id)
         await all_told(one)
         assert sorted(mail.to[0] for mail in mails.mails[1:]) == ["bob@example.com", "elsewhere@example.com"]
-        assert "bob@example.com, at once" in (await bob.get("/console/notices")).text
+        assert "Sent to bob@example.com, immediately" in (await bob.get("/console/notices")).text
         await rows(service, "UPDATE console_user SET status = 'DISABLED' WHERE user_id = $1 RETURNING 1", bob.user_id)
         await fact(service, dealer.tenant_id)
         await all_told(one)
@@ -250,11 +250,11 @@ async def test_an_address_is_told_of_nothing_before_it_is_confirmed(
         stored = await rows(service, "SELECT c::text, n.data::text FROM mail_confirmation c, notice n")
         assert stored and all(second.rpartition("/")[2] not in part for row in stored for part in row)
         for _ in range(3):
-            assert "Confirm your address" in (await own.get(second)).text, "opening it changes nothing"
+            assert "Confirm your email" in (await own.get(second)).text, "opening it changes nothing"
         await confirmed(own, one, mails, new)
         assert (await own.send(second)).status_code == 410, "it works once"
         page = (await own.get("/console/notices")).text
-        assert "Unconfirmed" not in page and f"To {new}, at once" in page
+        assert "Unconfirmed" not in page and f"Sent to {new}, immediately" in page
         await fact(service, dealer.tenant_id)
         await all_told(one)
         assert mails.mails[-1].to == [new]
@@ -329,7 +329,7 @@ async def test_without_a_mail_server_nothing_is_mailed_and_the_console_says_so(s
         async with notice_worker(service) as one:
             assert await all_told(one) == 0
         page = (await own.get("/console/notices")).text
-        assert "This service sends no mail" in page and "Top-up approved: 20.00 USD" in page
+        assert "This service sends no email" in page and "Top-up approved: 20.00 USD" in page
         assert (await own.get("/console/mails")).status_code == 404
     async with signed_in(service) as admin:
         assert (await admin.get("/console/mails")).status_code == 404

@@ -62,7 +62,7 @@ async def test_the_dealers_of_a_list_see_and_pay_its_prices(
     page = await see(admin, f"{home}?q=TEST-")
     assert "TEST-DELAY" in page and "1.55 USD exception" in page and "not on sale" in page
     assert "Gold" in await see(admin, f"/console/dealers/{dealer.tenant_id}")
-    assert "Gold price list, markup 1 1.62 USD" in await see(admin, "/console/packages/TEST-OK")
+    assert "Gold Price list, markup 1 1.62 USD" in await see(admin, "/console/packages/TEST-OK")
     await does(admin, f"{home}/unassign", dealer=str(dealer.tenant_id))
     await paid(dealer, "TEST-OK", "1.80")
     assert await service.audit() == []

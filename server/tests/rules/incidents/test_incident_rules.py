@@ -85,19 +85,19 @@ def of_receiver(**changed: Any) -> Receiver:
         (
             of_receiver(),
             False,
-            "The endpoint of Acme has been failing since 06:46: 12 webhooks not delivered, 34 attempts in a row failed",
+            "The endpoint of Acme has been failing since 06:46: 12 webhooks not delivered, 34 failures in a row",
         ),
         (of_receiver(failures=2), False, ""),
         (
             of_receiver(failures=1, unheard=1),
             True,
-            "Your endpoint has been failing since 06:46: 1 webhook not delivered, 1 attempt in a row failed",
+            "Your endpoint has been failing since 06:46: 1 webhook not delivered, 1 failure in a row",
         ),
         (
             of_receiver(unheard=1_000),
             False,
             "The endpoint of Acme has been failing since 06:46: 1,000 webhooks or more not delivered,"
-            " 34 attempts in a row failed",
+            " 34 failures in a row",
         ),
         (
             of_receiver(state="DISABLED", unheard=0),

@@ -28,7 +28,7 @@ async def mail_install_page(
     if chosen is None:
         raise OperatorError(f"language is {language[:20]!r}; accepted: {', '.join(LANGUAGES)}")
     if not is_mail_address(mail):
-        raise OperatorError("E-mail must be one plain address, such as ann@example.com")
+        raise OperatorError("Email must be one plain address, such as ann@example.com")
     async with database.transaction() as connection:
         if await buyer_mails.count_since(connection, tenant_id, now - timedelta(hours=1)) >= MAILS_AN_HOUR:
             raise OperatorError(

@@ -49,7 +49,7 @@ def incident(receiver: Receiver, now: datetime, *, own: bool = False) -> Inciden
             hurt = harm("RECEIVER", max(unheard, 1), receiver.unheard_since, now)
             return Incident("RECEIVER", subject, "fault", text, None, told, hurt)
         case "Failing" if receiver.failures >= TOLD_FROM or own:
-            row = f"{many(receiver.failures, 'attempt')} in a row failed"
+            row = f"{many(receiver.failures, 'failure')} in a row"
             since = receiver.unheard_since
             hurt = harm("RECEIVER", max(unheard, 1), since, now)
             detail = f"{told}, {row}" if told else row
