@@ -11,7 +11,7 @@ from bench.support.calls import Calls, Dealer, transaction_id
 from bench.support.failure import Failed
 from bench.support.measure import Load
 
-MOST = 14_000  # recharges a second; more are not kept ready
+MOST = 30_000  # recharges a second; more are not kept ready
 PACKAGE, PRICE = "TEST-TOPUP-OK", "1.20"
 
 
