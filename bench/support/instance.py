@@ -154,7 +154,9 @@ class Instance:
         return process
 
     def environment(self, name: str) -> dict[str, str]:
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith("DEALER_")}
+        # Compiled templates are kept, as they are where a server is installed: compiling them takes it a second.
+        left_out = ("DEALER_", "PYTHONDONTWRITEBYTECODE")
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(left_out)}
         return inherited | {
             "DATABASE_URL": self.dsn(name),
             "DEALER_ENVIRONMENT": "test",

@@ -39,6 +39,29 @@ async def test_a_recharge_that_waits_when_its_esim_is_cancelled_is_refunded(deal
     assert float(await balance(dealer)) - float(before) == pytest.approx(1.20)
 
 
+async def test_the_answer_to_an_order_and_to_a_recharge_is_what_a_query_of_it_gives(dealer: ApiClient):
+    found = (await dealer.post("/package/list", {"dataType": "DAILY_REDUCED", "pager": {"pageSize": 1}})).data
+    [daily] = found["packages"]
+    lines = [
+        {"packageCode": "TEST-DELAY", "quantity": 3, "price": "1.80"},
+        {"packageCode": daily["packageCode"], "quantity": 1, "periodNum": 2, "price": daily["price"]},
+    ]
+    amount = f"{5.40 + 2 * float(daily['price']):.2f}"
+    placed = await dealer.order(items=lines, amount=amount, remark="window seat")
+    assert placed.code == "000000", placed
+    first, second = placed.data["items"]
+    then = await query(dealer, placed.data)
+    assert placed.data | {"items": [first]} == then | {"items": [then["items"][0]], "duplicate": False}
+    assert {"itemNo", "packageCode", "quantity", "periodNum", "profiles"} <= second.keys()
+    assert [(one["itemNo"], one.get("periodNum")) for one in then["items"]] == [
+        (one["itemNo"], one.get("periodNum")) for one in (first, second)
+    ]
+
+    waiting = await recharge(dealer, await bought(dealer), "TEST-TOPUP-DELAY")
+    assert waiting.code == "000000", waiting
+    assert waiting.data == await query(dealer, waiting.data) | {"duplicate": False}
+
+
 async def test_an_esim_that_waits_for_its_codes_is_not_recharged(dealer: ApiClient):
     waiting = (await dealer.order("TEST-DELAY")).data
     reply = await recharge(dealer, None, profileId=int(profiles(waiting)[0]["profileId"]))

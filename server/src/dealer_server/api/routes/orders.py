@@ -95,7 +95,7 @@ async def place_order(parts: Parts, caller: Caller, call: calls.PlaceOrder) -> S
 async def placed_or_repeated(parts: Parts, caller: Caller, decision: Decision) -> Snapshot:
     """The answer to a call that places an order: as it was placed or, where it repeats one, as that stands now."""
     if isinstance(decision, Placed):
-        return snapshot.of(order.as_placed(decision), parts.links, duplicate=False)
+        return snapshot.placed(decision)
     assert isinstance(decision, Repeated)
     original = await parts.queries.submit(OrderLookup(caller.tenant_id, decision.order_id, None))
     assert original is not None

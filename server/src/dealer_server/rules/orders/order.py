@@ -14,7 +14,7 @@ import msgspec
 from dealer_server.rules import refusal
 from dealer_server.rules.money import wallet as wallet_rules
 from dealer_server.rules.money.wallet import Wallet
-from dealer_server.rules.orders.model import STOCK, Item, Order, Profile
+from dealer_server.rules.orders.model import STOCK
 from dealer_server.rules.orders.priced_lines import OrderLine, PricedLines
 from esim_dealer.wire.calls import CheckOrder, PlaceOrder
 
@@ -191,46 +191,6 @@ def _refuse_payment(
                 f"{package_code} has {left} profiles in stock, {quantity} wanted; nothing was charged"
             )
     return None if wallet is None else wallet_rules.refuse_spending(wallet, balance, request.amount)
-
-
-def as_placed(placed: Placed) -> Order:
-    """The order as its payment leaves it (specification 3.2)."""
-    request, first_profile_id, items = placed.request, placed.first_profile_id, []
-    for number, line in enumerate(request.lines):
-        items.append(
-            Item(
-                line=number,
-                package_code=line.package_code,
-                supplier=line.supplier,
-                quantity=line.quantity,
-                period_num=line.period_num,
-                price=line.price,
-                first_profile_id=first_profile_id,
-                item_status="PAID",
-                profiles=tuple([_bought(first_profile_id + n, request) for n in range(line.quantity)]),
-            )
-        )
-        first_profile_id += line.quantity
-    return Order(
-        tenant_id=request.tenant_id,
-        order_id=placed.order_id,
-        transaction_id=request.transaction_id,
-        currency=request.currency,
-        amount=request.amount,
-        refund_amount=0,
-        pay_status="PAID",
-        delivery_status="PENDING",
-        order_status="PAID",
-        version=1,
-        updated_at=placed.at,
-        items=tuple(items),
-    )
-
-
-def _bought(profile_id: int, request: OrderRequest) -> Profile:
-    if request.recharge is None:
-        return Profile(profile_id)
-    return Profile(profile_id, recharges=request.recharge.profile_id, plan_no=request.recharge.plan_no)
 
 
 def demand(batch: Iterable[OrderRequest]) -> dict[str, int]:

@@ -10,6 +10,7 @@ from dealer_server.rules.esim import activation_code
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity, install_token, plans
 from dealer_server.rules.orders.model import STOCK, Item, Order, Profile
+from dealer_server.rules.orders.order import NextPlan, Placed
 from esim_dealer.wire import snapshot as wire
 from esim_dealer.wire.events import EVENTS
 from esim_dealer.wire.vocabulary import OrderType
@@ -40,6 +41,61 @@ def of(order: Order, links: Links, *, duplicate: bool | None = None) -> wire.Sna
         duplicate=UNSET if duplicate is None else duplicate,
         create_time=identity.created_at(order.order_id),
         update_time=whole_seconds(order.updated_at),
+    )
+
+
+def placed(order: Placed) -> wire.Snapshot:
+    """What `of` makes of an order that was just placed, which is its payment's (specification 3.2)."""
+    request, profile_id, items = order.request, order.first_profile_id, []
+    added = request.recharge
+    for number, line in enumerate(request.lines):
+        items.append(
+            wire.OrderItem(
+                item_no=identity.item_no(order.order_id, number),
+                package_code=line.package_code,
+                quantity=line.quantity,
+                period_num=UNSET if line.period_num == 1 else line.period_num,
+                item_status="PAID",
+                profiles=_paid(profile_id, line.quantity) if added is None else UNSET,
+                top_up=UNSET if added is None else _added(added),
+            )
+        )
+        profile_id += line.quantity
+    return wire.Snapshot(
+        order_type="BASE" if added is None else "TOPUP",
+        transaction_id=request.transaction_id,
+        order_no=identity.order_no(order.order_id),
+        order_id=order.order_id,
+        pay_status="PAID",
+        delivery_status="PENDING",
+        order_status="PAID",
+        currency=request.currency,
+        amount=money.text(request.amount, request.currency),
+        refund_amount=_NOTHING,
+        items=tuple(items),
+        duplicate=False,
+        create_time=identity.created_at(order.order_id),
+        update_time=whole_seconds(order.at),
+    )
+
+
+def _added(plan: NextPlan) -> wire.AddedPlan:
+    return wire.AddedPlan(profile_id=str(plan.profile_id), plan_no=plan.plan_no, status="PENDING")
+
+
+def _paid(first_profile_id: int, quantity: int) -> tuple[wire.Profile, ...]:
+    """Profiles that are paid, of which no more is known yet."""
+    return tuple(
+        [
+            wire.Profile(
+                profile_id=str(first_profile_id + number),
+                lifecycle_status="PENDING",
+                plan_use_status="NOT_STARTED",
+                activated=False,
+                cancelled=False,
+            )
+            for number in range(quantity)
+        ]
     )
 
 
