@@ -26,7 +26,7 @@ PROJECTS := sdk/pyproject.toml server/pyproject.toml
 	@touch $@
 
 dev: .venv/runtime
-	@$(BIN)/dealer-server dev $(if $(PORT),--port $(PORT))
+	@$(BIN)/dealer-server dev $(if $(PORT),--port $(PORT)) $(if $(DATA),--data $(DATA))
 
 # Tests wait more than they compute: two processes a core, each with a PostgreSQL of its own.
 test: .venv

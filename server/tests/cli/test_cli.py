@@ -595,7 +595,8 @@ async def test_dev_runs_everything_and_its_line_says_how_to_reach_it(folder: Pat
         await connection.execute("DELETE FROM package WHERE package_code = 'TEST-TOPUP-OK'")
         await connection.close()
         second = await run("dev", "--port", "0", "--data", str(data), env=environment(None))
-        assert refusal(second) == f"data folder {data} is in use by process {process.pid}"
+        hint = "stop it, or name another folder with --data"
+        assert refusal(second) == f"data folder {data} is in use by process {process.pid}; {hint}"
         await stopped(process, signal.SIGTERM, postgres_process(data))
         assert await process.out() == "", "one line and no more"
         assert "DATABASE_URL is not set" in refusal(await run("tenant", "list", env=unset)) and not written.exists()

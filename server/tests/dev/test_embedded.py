@@ -193,7 +193,8 @@ def test_the_terminal_does_not_reach_the_server(made: Path, start: Callable[[Pat
 
 
 def test_a_folder_in_use_names_the_process(made: Path, launched: subprocess.Popen[str]):
-    assert refusal(made) == f"data folder {made} is in use by process {launched.pid}"
+    hint = "stop it, or name another folder with --data"
+    assert refusal(made) == f"data folder {made} is in use by process {launched.pid}; {hint}"
     assert runs(server_process(made))
 
 

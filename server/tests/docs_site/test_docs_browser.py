@@ -27,6 +27,8 @@ pytestmark = [needs_chromium, pytest.mark.timeout(1_200)]
 WIDE, PHONE = ViewportSize(width=1440, height=900), ViewportSize(width=390, height=844)
 AT_ONCE = 3  # pages under way
 NARROW = ("target-size", "scrollable-region-focusable")  # of the rules, those that depend on the width
+# Sections out of sight are not laid out, and axe would find what is in them where nobody ever sees it.
+_WHOLE = "document.querySelectorAll('.article > section').forEach((one) => one.style.contentVisibility = 'visible')"
 _SIDEWAYS = "document.documentElement.scrollWidth > innerWidth"
 
 
@@ -60,6 +62,7 @@ async def test_every_page_is_whole_for_everybody(chromium: Chromium, service: Se
         async with gate, visited(chromium, service.url, path) as (page, faults):
             if path == "/docs/404.html":
                 faults.clear()  # its own status
+            await page.evaluate(_WHOLE)
             faults += await barriers(page)
             await page.emulate_media(color_scheme="dark")
             faults += [f"dark: {fault}" for fault in await barriers(page, "color-contrast")]
@@ -70,6 +73,15 @@ async def test_every_page_is_whole_for_everybody(chromium: Chromium, service: Se
 
     await asyncio.gather(*[look(path) for path in PAGES])
     assert not found, "\n".join(found)
+
+
+async def test_an_anchor_far_down_a_long_page_is_reached_and_the_contents_say_so(chromium: Chromium, service: Service):
+    """Sections out of sight have no layout until they are gone to."""
+    async with visited(chromium, service.url, "/docs/specification") as (page, faults):
+        await page.locator(".toc a", has_text="10. Formats").click()
+        await expect(page.get_by_role("heading", name="10. Formats")).to_be_in_viewport()
+        await expect(page.locator(".toc .seen")).to_have_text("10. Formats")
+    assert faults == []
 
 
 # Signed calls

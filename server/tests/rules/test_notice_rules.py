@@ -81,3 +81,13 @@ def test_a_digest_is_sent_at_the_next_such_hour_of_utc():
     assert next_digest(eight, 8) == eight + timedelta(days=1)
     assert next_digest(eight - timedelta(seconds=1), 8) == eight
     assert next_digest(eight.astimezone(timezone(timedelta(hours=9))), 9) == eight + timedelta(hours=1)
+
+
+def test_amounts_have_thousands_separators():
+    low = {"currency": "USD", "balance": "-1234.50", "availableBalance": "1234567.80", "below": "2000000.00"}
+    text = text_of("LOW_BALANCE", low)
+    assert text.subject == "Low balance: 1,234,567.80 USD" and "below 2,000,000.00 USD" in text.sentence
+    assert ("Balance", "−1,234.50 USD") in text.facts
+    price = {"packageCode": "A", "packageName": "A", "before": "1234.00", "after": "12345.00"}
+    changed = text_of("PRICE_CHANGED", {"count": 1, "currency": "JPY", "packages": [price]})
+    assert "12,345.00 JPY" in changed.subject and changed.facts[0][1] == "1,234.00 JPY → 12,345.00 JPY"

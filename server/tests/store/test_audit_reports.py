@@ -24,6 +24,11 @@ PLANTED = {
     "an entry that was left out": ("UPDATE wallet_day SET entries = entries - 1 WHERE kind = 'PURCHASE'", "wallet"),
     "an entry that was added twice": ("UPDATE wallet_day SET amount = amount * 2 WHERE kind = 'RECHARGE'", "wallet"),
     "a sum of all that is off": ("UPDATE report_all SET revenue = revenue + 1 WHERE sold > 0", "all dealers"),
+    "a sum of a month that is off": (
+        "UPDATE report_sum SET revenue = revenue + 1 WHERE kind = 'MONTH'",
+        "days and months",
+    ),
+    "a sum of a day that is gone": ("DELETE FROM report_sum WHERE kind = 'DAY' AND sold > 0", "days and months"),
     "a cursor that went too far": ("UPDATE report_cursor SET version = version + 1", "begin after"),
     "a cursor that fell back": ("UPDATE report_cursor SET version = version - 1", "package"),
     "a purchase that was refused": (

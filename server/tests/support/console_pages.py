@@ -140,6 +140,8 @@ PAGES: tuple[Seen, ...] = (
     Seen("nobody", "/console/invitation/{token}"),
     Seen("nobody", "/console/invitation/nobody-knows-it", status=404),
     Seen("nobody", "/console/confirm-address/nobody-knows-it", status=410),
+    *_of("nobody", "/console/password-reset"),
+    Seen("nobody", "/console/password-reset/nobody-knows-it", status=410),
 )
 
 

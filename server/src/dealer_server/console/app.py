@@ -14,6 +14,7 @@ from dealer_server.clock import Clock
 from dealer_server.console import routing
 from dealer_server.console.auth.confirmation import Confirmations
 from dealer_server.console.auth.invitation import Invitations
+from dealer_server.console.auth.password_reset import PasswordResets
 from dealer_server.console.auth.sign_in import SignIn
 from dealer_server.console.compression import Compression
 from dealer_server.console.endpoint import PageRoute
@@ -58,6 +59,7 @@ class ConsoleApp(Starlette):
                 *sign_in.routes(),
                 *Invitations(parts, clock).routes(),
                 *Confirmations(parts, clock).routes(),
+                *PasswordResets(parts, clock).routes(),
             ],
             redirect_slashes=False,
             default=signed_in,

@@ -23,7 +23,7 @@ from dealer_server.console.shared.request_context import (
     User,
 )
 from dealer_server.operations.notices import confirm
-from dealer_server.operations.users import invitations, sessions
+from dealer_server.operations.users import invitations, password_reset, sessions
 from dealer_server.operations.users.attempts import TooManyTries
 from dealer_server.operations.users.sessions import NotSignedIn, Visitor
 from dealer_server.rules.access import access
@@ -45,6 +45,7 @@ MAX_BYTES = {
     sign_in.PATH: 32 * 1024,
     invitations.PATH: 16 * 1024,
     confirm.PATH: 1024,
+    password_reset.PATH.rstrip("/"): 16 * 1024,
     "/console/packages/": 32 * 1024 * 1024,
     "": 1024 * 1024,
 }

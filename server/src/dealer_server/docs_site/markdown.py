@@ -85,7 +85,8 @@ def rendered(text: str) -> Rendered:
     environment: EnvType = {}
     tokens = parser.parse(text, environment)
     passages = _passages(tokens)
-    return Rendered(parser.renderer.render(tokens, parser.options, environment), passages)
+    body = parser.renderer.render(tokens, parser.options, environment)
+    return Rendered(f"<section>\n{body}</section>\n", passages)
 
 
 @functools.cache
@@ -152,6 +153,11 @@ class _Renderer(RendererHTML):
 
     def table_close(self, tokens: _Tokens, idx: int, options: OptionsDict, env: EnvType) -> str:
         return "</table></div>\n"
+
+    def heading_open(self, tokens: _Tokens, idx: int, options: OptionsDict, env: EnvType) -> str:
+        """Each heading below the first begins a section: a browser lays out those that are in sight only."""
+        begins = "" if tokens[idx].tag == "h1" or tokens[idx].level else "</section>\n<section>\n"
+        return begins + self.renderToken(tokens, idx, options, env)
 
     def heading_close(self, tokens: _Tokens, idx: int, options: OptionsDict, env: EnvType) -> str:
         tag, anchor, text = tokens[idx].tag, tokens[idx - 2].attrGet("id"), plain(tokens[idx - 1])

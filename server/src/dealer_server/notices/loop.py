@@ -27,9 +27,11 @@ from dealer_server.notices.looks import WALLETS_AT_ONCE, Limits, Looks
 from dealer_server.notices.mailer import Mailer, NotSent
 from dealer_server.notices.message import Sender, message, with_link
 from dealer_server.operations.notices import confirm
+from dealer_server.operations.users import password_reset
 from dealer_server.rules.notices import texts
 from dealer_server.rules.notices.notice import (
     CONFIRM_ADDRESS,
+    RESET_LINK,
     address,
     is_mail_address,
     next_digest,
@@ -41,6 +43,7 @@ from dealer_server.store.notices import confirmations, deliveries, outbox
 from dealer_server.store.notices import recipients as recipient_store
 from dealer_server.store.notices.deliveries import Claimed
 from dealer_server.store.notices.outbox import Notice
+from dealer_server.store.tenants import password_reset as password_resets
 from dealer_server.store.webhooks import signer as webhook_signer
 from dealer_server.webhooks.outbound import GONE, Outbound
 from dealer_server.webhooks.tasks import BackgroundTasks
@@ -173,8 +176,9 @@ class NoticeWorker:
         urls = await recipient_store.urls(session, tenant_ids)
         users = await recipient_store.users(session, tenant_ids) if self._mailer else []
         for notice in new:
-            if notice.notice_type == CONFIRM_ADDRESS:
-                await self._enqueue_link(session, notice, now)
+            if notice.notice_type in (CONFIRM_ADDRESS, RESET_LINK):
+                if self._mailer:  # at once, whatever the user wants to be told of
+                    await deliveries.enqueue(session, notice, notice.data["userId"], now)
                 continue
             if notice.tenant_id in urls:
                 await deliveries.enqueue(session, notice, None, now)
@@ -184,14 +188,6 @@ class NoticeWorker:
                     await deliveries.collect(session, notice, user.user_id, due_at, now)
                 else:
                     await deliveries.enqueue(session, notice, user.user_id, now)
-
-    async def _enqueue_link(self, session: Session, notice: Notice, now: datetime) -> None:
-        """At once, whatever the user wants to be told of."""
-        user_id = notice.data["userId"]
-        async with self._database.connection() as connection:
-            found = await confirmations.of_user(connection, user_id)
-        if self._mailer and found is not None:
-            await deliveries.enqueue(session, notice, user_id, now)
 
     async def _deliver(self, delivery: Claimed, claim_id: int) -> None:
         try:
@@ -224,7 +220,9 @@ class NoticeWorker:
 
     async def _mail(self, delivery: Claimed, notices: Sequence[Notice]) -> Outcome:
         if notices[0].notice_type == CONFIRM_ADDRESS:
-            to, made = await self._link(delivery.user_id, notices[0])
+            to, made = await self._confirmation(delivery.user_id, notices[0])
+        elif notices[0].notice_type == RESET_LINK:
+            to, made = await self._password_reset(delivery, notices[0])
         else:
             to = address(delivery.mail, delivery.name)
             made = (
@@ -240,7 +238,7 @@ class NoticeWorker:
             return Outcome(str(why), final=why.final)
         return TAKEN
 
-    async def _link(self, user_id: int | None, notice: Notice) -> tuple[str, EmailMessage | None]:
+    async def _confirmation(self, user_id: int | None, notice: Notice) -> tuple[str, EmailMessage | None]:
         """An address, and the link that confirms it; None where there is nothing to confirm any more."""
         assert user_id is not None, "a notice URL needs no confirmation"
         async with self._database.connection() as connection:
@@ -250,6 +248,18 @@ class NoticeWorker:
         token = confirm.token(self._data_keys, found)
         text = texts.confirmation(found.mail, found.expires_at, f"{confirm.PATH}{token}")
         return found.mail, with_link(self._sender, "confirmation", found.mail, text, token, notice.created_at)
+
+    async def _password_reset(self, delivery: Claimed, notice: Notice) -> tuple[str, EmailMessage | None]:
+        """To where the user's notices go; None where the link has ended, or the user has no address."""
+        assert delivery.user_id is not None, "a notice URL has no password"
+        async with self._database.connection() as connection:
+            found = await password_resets.of_user(connection, delivery.user_id)
+        to = address(delivery.mail, delivery.name)
+        if found is None or found.expires_at <= self._clock() or not is_mail_address(to):
+            return "", None
+        token = password_reset.token(self._data_keys, found)
+        text = texts.password_reset(delivery.name, found.expires_at, f"{password_reset.PATH}{token}")
+        return to, with_link(self._sender, "password-reset", to, text, token, notice.created_at)
 
     async def _post(self, delivery: Claimed, notice: Notice) -> Outcome:
         async with self._database.connection() as connection:

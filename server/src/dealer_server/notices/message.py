@@ -55,9 +55,14 @@ def message(
 
 
 def with_link(
-    sender: Sender, kind: Literal["invitation", "confirmation"], to: str, text: Text, token: str, at: datetime
+    sender: Sender,
+    kind: Literal["invitation", "confirmation", "password-reset"],
+    to: str,
+    text: Text,
+    token: str,
+    at: datetime,
 ) -> EmailMessage:
-    """A mail to somebody whose address is not known to be theirs; the link of `text` holds the token."""
+    """A mail of one link, which holds the token; that its address is theirs is not known."""
     made = _written(sender, to, to, text.subject, [Shown("", text, at)], digest=False, settings=False)
     made["Message-ID"] = _message_id(sender, kind, token)
     return made

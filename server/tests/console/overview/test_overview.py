@@ -152,7 +152,7 @@ async def test_attempts_make_the_health_and_not_what_became_of_deliveries(
 ):
     await failed_for_good(service, dealer, receiver)
     page = await see(admin, "/console/webhooks")
-    assert re.search(rf"{dealer.tenant_id} Failing \d attempts? in a row .*? 0\.0 % of \d", page)
+    assert re.search(rf"{dealer.tenant_id} Failing \d failures? in a row .*? 0\.0 % of \d", page)
 
 
 async def test_refunds_and_top_ups_are_told_of_once_they_wait_for_long(quiet: Service):
@@ -181,7 +181,7 @@ async def test_a_dealers_page_says_what_keeps_it_from_buying(service: Service, d
     await dealer.order()
     for terms, said, own in (
         ({"frozen": True}, "The wallet is frozen: every new order is refused", "Your wallet is frozen"),
-        ({"frozen": False, "low_balance": "5000"}, "less than the threshold of 5000.00 USD", "Your wallet has 998.20"),
+        ({"frozen": False, "low_balance": "5000"}, "less than the threshold of 5,000.00 USD", "Your wallet has 998.20"),
         ({"low_balance": "0", "status": "DISABLED"}, "is suspended: every call is refused", ""),
         ({"status": "ACTIVE"}, "", ""),
     ):

@@ -45,6 +45,17 @@ def test_days_of_ones_own(first: str, last: str, days: int):
     assert len(periods.between(first, last, TODAY).days) == days
 
 
+@given(DAYS, st.integers(0, 400))
+def test_whole_months_are_those_of_which_every_day_is_in_the_period(first: date, more: int):
+    period = Period(first, min(first + timedelta(days=more), date(2099, 12, 31)))
+    start, end = period.whole_months
+    days = dict.fromkeys(map(periods.month_of, period.days), 0)
+    for day in period.days:
+        days[periods.month_of(day)] += 1
+    whole = [month for month, count in days.items() if count == len(month.period.days)]
+    assert (start, end) == ((whole[0].period.first, whole[-1].next_first) if whole else (first, first))
+
+
 @pytest.mark.parametrize(
     ("first", "last", "said"),
     [

@@ -62,7 +62,7 @@ def _what(order: Order, count: int) -> str:
 
 def _of_refunds(history: History) -> Iterator[Concern[None]]:
     for refund in history.refunds:
-        amount = f"{money.text(refund.amount, history.order.currency)} {history.order.currency}"
+        amount = money.shown(refund.amount, history.order.currency)
         if refund.status == "REFUNDING":
             yield Concern("waiting", f"A refund of {amount} is being decided")
         elif refund.status == "REJECTED":

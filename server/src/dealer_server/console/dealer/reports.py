@@ -41,8 +41,8 @@ async def export(context: RequestContext) -> Download:
 
 @page(STATEMENTS, DEALERS, "reports/statements.html", listing=True)
 async def list_statements(context: RequestContext) -> Html:
-    months = await reports.months(context, context.tenant_id)
-    return Html(months=months, path=STATEMENTS, name="", back=(WALLET, "Back to the wallet"))
+    currency, months = await reports.months(context, context.tenant_id)
+    return Html(currency=currency, months=months, path=STATEMENTS, name="", back=(WALLET, "Back to the wallet"))
 
 
 @page(MONTH, DEALERS, "reports/statement.html", listing=True)

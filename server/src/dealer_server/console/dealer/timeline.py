@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from dealer_server.console.shared.timeline import Event, amount_text, changes_text, in_order, profile_events, runs
+from dealer_server.console.shared.timeline import Event, changes_text, in_order, profile_events, runs
 from dealer_server.db.connection import Connection
 from dealer_server.rules.incidents.delay import refused_text
+from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
 from dealer_server.store.console import dealer as console_dealer
@@ -70,8 +71,8 @@ def events(history: History) -> list[Event]:
 def _money(history: History) -> Iterator[Event]:
     currency = history.order.currency
     for entry in history.movements:
-        amount = amount_text(abs(entry.amount), currency)
-        facts = [("balance after", amount_text(entry.balance_after, currency))]
+        amount = money.shown(abs(entry.amount), currency)
+        facts = [("balance after", money.shown(entry.balance_after, currency))]
         if entry.entry_type == "ORDER_PAY":
             yield Event(entry.created_at, "shopping-cart", f"Order placed, {amount} debited", facts=facts)
         else:
@@ -114,7 +115,7 @@ def refusal_text(refusals: Iterable[tuple[str, str]]) -> str:
 
 def _refunds(history: History) -> Iterator[Event]:
     for refund in history.refunds:
-        number, amount = identity.refund_no(refund.refund_id), amount_text(refund.amount, history.order.currency)
+        number, amount = identity.refund_no(refund.refund_id), money.shown(refund.amount, history.order.currency)
         facts = [("refundNo", number), ("eSIMs", str(refund.profiles))]
         yield Event(refund.created_at, "receipt-refund", f"Refund of {amount} requested", facts=facts)
         if refund.settled_at is not None and refund.status == "REJECTED":

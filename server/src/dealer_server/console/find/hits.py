@@ -1,5 +1,6 @@
 """What does a search text find? Groups of links, each saying why it matched; the newest first."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from dealer_server.rules.search import query
 from dealer_server.rules.search.query import Query
 from dealer_server.store.console import search as named
 from dealer_server.store.search import find, lookup
-from dealer_server.store.search.find import TextHit, Texts
+from dealer_server.store.search.find import TextHit
 
 MOST = 8
 
@@ -44,21 +45,23 @@ class Found(NamedTuple):
 
 
 async def hits(context: RequestContext, text: str, before: int | None) -> Found:
-    """`before`: only orders before this orderId, by their texts alone."""
-    asked, tenant_id = query.read(text), context.user.tenant_id
+    """`before`: only orders before this orderId, by their texts alone. Texts are read beside what is found by keys."""
+    asked = query.read(text)
+    if before is not None:
+        of_texts, further = await _of_texts(context, asked, before)
+        return Found(_groups(("Orders", "shopping-cart", of_texts)), further)
+    named_groups, (of_texts, further) = await asyncio.gather(_by_keys(context, asked), _of_texts(context, asked, None))
+    whole, others = named_groups
+    known = {hit.href for hit in whole}
+    orders = [*whole, *(hit for hit in of_texts if hit.href not in known)]
+    return Found([*_groups(("Orders", "shopping-cart", orders)), *others], further)
+
+
+async def _by_keys(context: RequestContext, asked: Query) -> tuple[list[Hit], list[Group]]:
+    """Orders that are named whole, and the other groups."""
+    tenant_id = context.user.tenant_id
     async with context.parts.database.connection() as connection:
-        texts = Texts((), None)
-        if asked.words:
-            texts = await find.texts(connection, tenant_id, asked.words, before, MOST)
-        if texts.further is not None and len(texts.hits) < MOST and before is None:
-            older = await find.beginning(connection, tenant_id, asked.text, MOST)
-            known = {hit.order_id for hit in texts.hits}
-            texts = texts._replace(hits=[*texts.hits, *(hit for hit in older if hit.order_id not in known)])
-        if before is not None:
-            orders = await _of_texts(connection, tenant_id, asked, texts)
-            return Found(_groups(("Orders", "shopping-cart", orders)), texts.further)
-        found = _groups(
-            ("Orders", "shopping-cart", await _orders(connection, tenant_id, asked, texts)),
+        return await _orders(connection, tenant_id, asked), _groups(
             ("eSIMs", "device-sim", await _profiles(connection, tenant_id, asked)),
             ("Dealers", "building-store", await _dealers(connection, asked) if tenant_id is None else []),
             ("Packages", "package", await _packages(connection, asked) if tenant_id is None else []),
@@ -66,37 +69,45 @@ async def hits(context: RequestContext, text: str, before: int | None) -> Found:
             ("Webhook deliveries", "webhook", await _deliveries(connection, context, asked)),
             ("Refused calls", "ban", await _refused_calls(connection, context, asked)),
         )
-    return Found(found, texts.further)
 
 
-def _groups(*parts: tuple[str, str, Sequence[Hit]]) -> list[Group]:
-    return [Group(name, icon, [*dict.fromkeys(hits)][:MOST]) for name, icon, hits in parts if hits]
-
-
-async def _orders(connection: Connection, tenant_id: int | None, asked: Query, texts: Texts) -> list[Hit]:
-    """Those that are named whole, then those that have the words."""
-    whole = await named.orders(connection, tenant_id, identity.order_id(asked.text.upper()), asked.text)
-    first = [
-        _order(
-            identity.order_no(order.order_id),
-            _of(tenant_id, order.dealer, order.transaction_id),
-            "transactionId" if order.transaction_id == asked.text else "orderNo",
-        )
-        for order in whole
-    ]
-    known = {hit.href for hit in first}
-    return first + [hit for hit in await _of_texts(connection, tenant_id, asked, texts) if hit.href not in known]
-
-
-async def _of_texts(connection: Connection, tenant_id: int | None, asked: Query, texts: Texts) -> list[Hit]:
-    dealers = await named.names(connection, [hit.tenant_id for hit in texts.hits])
-    return [
+async def _of_texts(context: RequestContext, asked: Query, before: int | None) -> tuple[list[Hit], int | None]:
+    """Orders that have the words, and before which orderId a search further back begins."""
+    if not asked.words:
+        return [], None
+    tenant_id = context.user.tenant_id
+    async with context.parts.database.connection() as connection:
+        texts = await find.texts(connection, tenant_id, asked.words, before, MOST)
+        if texts.further is not None and len(texts.hits) < MOST and before is None:
+            older = await find.beginning(connection, tenant_id, asked.text, MOST)
+            known = {hit.order_id for hit in texts.hits}
+            texts = texts._replace(hits=[*texts.hits, *(hit for hit in older if hit.order_id not in known)])
+        dealers = await named.names(connection, [hit.tenant_id for hit in texts.hits])
+    found = [
         _order(
             identity.order_no(hit.order_id),
             _of(tenant_id, dealers[hit.tenant_id], _shown(hit, asked)),
             f"part of the {query.why(asked.words, hit.transaction_id, hit.remark)}",
         )
         for hit in texts.hits
+    ]
+    return found, texts.further
+
+
+def _groups(*parts: tuple[str, str, Sequence[Hit]]) -> list[Group]:
+    return [Group(name, icon, [*dict.fromkeys(hits)][:MOST]) for name, icon, hits in parts if hits]
+
+
+async def _orders(connection: Connection, tenant_id: int | None, asked: Query) -> list[Hit]:
+    """Those that are named whole."""
+    whole = await named.orders(connection, tenant_id, identity.order_id(asked.text.upper()), asked.text)
+    return [
+        _order(
+            identity.order_no(order.order_id),
+            _of(tenant_id, order.dealer, order.transaction_id),
+            "transactionId" if order.transaction_id == asked.text else "orderNo",
+        )
+        for order in whole
     ]
 
 

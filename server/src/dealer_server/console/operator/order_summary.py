@@ -123,7 +123,7 @@ def _of_refunds(history: History) -> Iterator[Concern[LineActs]]:
     for refund in history.refunds:
         if refund.status != "REFUNDING":
             continue
-        amount = f"{money.text(refund.amount, history.order.currency)} {history.order.currency}"
+        amount = money.shown(refund.amount, history.order.currency)
         in_review = sum(line.way == "REVIEW" and line.status == "PENDING" for line in refund.lines)
         if in_review:
             link = Link("Review", "/console/refunds")

@@ -7,13 +7,13 @@ from dealer_server.console.operator import codes
 from dealer_server.console.shared import words
 from dealer_server.console.shared.timeline import (
     Event,
-    amount_text,
     changes_text,
     in_order,
     profile_events,
     runs,
     some_text,
 )
+from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
 from dealer_server.store.console.orders import (
@@ -74,8 +74,8 @@ def events(history: History) -> list[Event]:
 def _money(history: History) -> Iterator[Event]:
     currency = history.order.currency
     for entry in history.movements:
-        amount = amount_text(abs(entry.amount), currency)
-        after = [("balance after", amount_text(entry.balance_after, currency))]
+        amount = money.shown(abs(entry.amount), currency)
+        after = [("balance after", money.shown(entry.balance_after, currency))]
         if entry.entry_type == "ORDER_PAY":
             facts = [("transactionId", history.order.transaction_id), *after]
             yield Event(entry.created_at, "shopping-cart", f"Order placed, {amount} debited", "PAID", "", facts)
@@ -134,7 +134,7 @@ def _recharges(history: History) -> Iterator[Event]:
         order_no = identity.order_no(recharge.order_id)
         facts = [("order", order_no), ("plan", str(recharge.plan_no)), ("package", recharge.package_code)]
         if recharge.order_id != history.order.order_id:
-            title = f"{subject} recharge paid, {amount_text(recharge.amount, recharge.currency)}"
+            title = f"{subject} recharge paid, {money.shown(recharge.amount, recharge.currency)}"
             yield Event(recharge.paid_at, "shopping-cart", title, "PAID", "", facts)
         if recharge.applied:
             yield Event(recharge.ended_at, "plus", f"{subject} recharge applied", "DELIVERED", "", facts)
@@ -159,7 +159,7 @@ def _suspensions(suspensions: Sequence[Suspension]) -> Iterator[Event]:
 
 def _refunds(history: History) -> Iterator[Event]:
     for refund in history.refunds:
-        number, amount = identity.refund_no(refund.refund_id), amount_text(refund.amount, history.order.currency)
+        number, amount = identity.refund_no(refund.refund_id), money.shown(refund.amount, history.order.currency)
         waiting = sum(line.way == "REVIEW" and line.status == "PENDING" for line in refund.lines)
         facts = [
             ("refund", number),

@@ -28,13 +28,6 @@ STATIC = "/console/static/"
 SHEET = "console.css"
 
 
-def grouped(text: object) -> str:
-    """1234.50 as 1,234.50."""
-    sign, digits = ("−", str(text)[1:]) if str(text).startswith("-") else ("", str(text))
-    whole, point, fraction = digits.partition(".")
-    return f"{sign}{int(whole):,}{point}{fraction}" if whole.isascii() and whole.isdigit() else str(text)
-
-
 def many(count: int, word: str) -> str:
     """1 order, 1,234 orders."""
     return f"{count:,} {word}{'' if count == 1 else 's'}"
@@ -168,7 +161,7 @@ def environment() -> Environment:
         "tone": words.tone,
         "word": words.text,
         "label": words.label,
-        "grouped": grouped,
+        "grouped": money.grouped,
         "many": many,
         "data": data_amount,
         "role": words.role,

@@ -11,12 +11,14 @@ from dealer_server.rules.money import money
 from dealer_server.rules.reports import period as periods
 from dealer_server.rules.reports import sums as rules
 from dealer_server.rules.reports.period import PRESETS, Month, Period
+from dealer_server.rules.reports.statement import account
 from dealer_server.rules.reports.sums import Sums
+from dealer_server.store.console import dealer as console_dealer
 from dealer_server.store.reports import report
 from dealer_server.store.reports import statement as statement_store
 from dealer_server.store.reports.report import Filter, Freshness, Row
 
-SHOWN = 200
+SHOWN = 100
 EXPORTED = 100_000
 MONTHS = 12
 BEHIND = 20_000
@@ -183,12 +185,33 @@ def days_query(period: Period) -> dict[str, str]:
 # Statements
 
 
-async def months(context: RequestContext, tenant_id: int) -> list[Month]:
-    """The months that a dealer has statements of, newest first."""
+class MonthSums(NamedTuple):
+    """A month with a statement; amounts in ten-thousandths. `credited`: top-ups and adjustments."""
+
+    month: Month
+    spent: int
+    refunds: int
+    credited: int
+    closing: int
+
+
+async def months(context: RequestContext, tenant_id: int) -> tuple[str, list[MonthSums]]:
+    """The currency of a dealer, and the months that it has statements of, newest first."""
+    today = periods.day_of(context.now)
     async with context.parts.database.connection() as connection:
         first = await statement_store.first_day(connection, tenant_id)
-    today = periods.day_of(context.now)
-    return periods.months(first or today, today, MONTHS)
+        wanted = periods.months(first or today, today, MONTHS)
+        balance = await statement_store.opening(connection, tenant_id, wanted[-1].period.first)
+        days = await statement_store.days(connection, tenant_id, Period(wanted[-1].period.first, today))
+        currency = (await console_dealer.wallet(connection, tenant_id)).currency
+    found = list[MonthSums]()
+    for month in reversed(wanted):
+        of_month = account(balance, [one for one in days if periods.month_of(one.day) == month], month.period)
+        moved = {movement.kind: movement.amount for movement in of_month.movements}
+        balance = of_month.closing
+        spent, credited = moved["PURCHASE"] + moved["RECHARGE"], moved["TOPUP"] + moved["ADJUST"]
+        found.insert(0, MonthSums(month, spent, moved["REFUND"], credited, balance))
+    return currency, found
 
 
 async def monthly(context: RequestContext, tenant_id: int) -> Statement:

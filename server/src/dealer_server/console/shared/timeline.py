@@ -6,8 +6,6 @@ from itertools import groupby
 from typing import NamedTuple
 
 from dealer_server.console.shared import words
-from dealer_server.console.shared.rendering import grouped
-from dealer_server.rules.money import money
 from dealer_server.store.console.orders import ProfileTimes
 from dealer_server.store.webhooks.log import Attempt
 
@@ -101,8 +99,3 @@ def some_text(ids: Sequence[str], most: int = 5) -> str:
 def changes_text(event_type: str, hints: Sequence[str] | None) -> str:
     """What a webhook says has changed, where its type does not say it already."""
     return some_text([words.text(hint) for hint in hints or () if hint != event_type])
-
-
-def amount_text(amount: int, currency: str) -> str:
-    """1,234.50 USD, of ten-thousandths."""
-    return f"{grouped(money.text(amount, currency))} {currency}"

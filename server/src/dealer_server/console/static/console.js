@@ -28,6 +28,9 @@
       }
       if (!time.closest("a, button, summary, tr[data-href]")) time.tabIndex = 0;
     }
+    for (const until of all("[data-until]")) {
+      until.hidden = until.querySelector("time").textContent === until.previousElementSibling.textContent;
+    }
     for (const badge of all(".state[title]")) { badge.dataset.tip = badge.title; badge.removeAttribute("title"); }
   };
   setInterval(() => { if (!document.hidden) tellTimes(); }, 30000);

@@ -62,7 +62,8 @@ def _lock(lock: IO[str], data: Path) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise EmbeddedError(f"data folder {data} is in use by process {holder or '(unknown)'}") from None
+        user = f"data folder {data} is in use by process {holder or '(unknown)'}"
+        raise EmbeddedError(f"{user}; stop it, or name another folder with --data") from None
     lock.seek(0)
     lock.truncate()
     lock.write(f"{MARK} {os.getpid()}\n")

@@ -28,7 +28,8 @@
   if (entries.size) {
     const headings = [...document.querySelectorAll(".article :is(h2, h3)[id]")].filter((one) => entries.has(one.id));
     const mark = () => {
-      const passed = headings.filter((one) => one.getBoundingClientRect().top < 130);
+      // A section that is out of sight has a place, but what is in it has none until it is laid out.
+      const passed = headings.filter((one) => one.parentElement.getBoundingClientRect().top < 130);
       const current = (passed.at(-1) ?? headings[0]).id;
       for (const [id, link] of entries) link.classList.toggle("seen", id === current);
     };

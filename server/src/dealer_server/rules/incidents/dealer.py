@@ -61,7 +61,7 @@ def _worst_first(found: list[Incident]) -> list[Incident]:
 def _answers(refunds: Sequence[Answered], one: str, several: str, level: Level, currency: str) -> Iterator[Incident]:
     if not refunds:
         return
-    amount = f"{money.text(sum(refund.amount for refund in refunds), currency)} {currency}"
+    amount = money.shown(sum(refund.amount for refund in refunds), currency)
     if refunds[1:]:
         yield Incident("REFUNDS", "", level, f"{len(refunds)} refunds {several}, {amount} in all")
     else:
@@ -87,15 +87,15 @@ def _closed(dealer: Dealer, own: bool) -> Iterator[Incident]:
 
 def _money(dealer: Dealer, own: bool) -> Iterator[Incident]:
     subject, whose = str(dealer.tenant_id), "Your wallet" if own else "The wallet"
-    left = f"{money.text(dealer.available, dealer.currency)} {dealer.currency}"
+    left = money.shown(dealer.available, dealer.currency)
     if dealer.frozen:
         yield Incident("FROZEN", subject, "fault", f"{whose} is frozen", detail="every new order is refused")
     if dealer.cheapest is not None and dealer.available < dealer.cheapest:
-        cheapest = f"{money.text(dealer.cheapest, dealer.currency)} {dealer.currency}"
+        cheapest = money.shown(dealer.cheapest, dealer.currency)
         text = f"{whose} has {left}, too little for the cheapest order of late"
         yield Incident("BALANCE", subject, "fault", text, detail=f"that one came to {cheapest}")
     elif dealer.available < dealer.threshold:
-        threshold = f"{money.text(dealer.threshold, dealer.currency)} {dealer.currency}"
+        threshold = money.shown(dealer.threshold, dealer.currency)
         text = f"{whose} has {left}, less than the threshold of {threshold}"
         yield Incident("BALANCE", subject, "waiting", text)
 

@@ -110,7 +110,7 @@ def _queue(queued: Queued, hours: float, now: datetime) -> Incident | None:
 
 def amounts_text(amounts: Mapping[str, int]) -> str:
     """120.00 USD and 5.00 EUR; "" for none."""
-    texts = [f"{money.text(amount, code)} {code}" for code, amount in sorted(amounts.items()) if amount]
+    texts = [money.shown(amount, code) for code, amount in sorted(amounts.items()) if amount]
     return " and ".join([", ".join(texts[:-1]), texts[-1]] if texts[1:] else texts)
 
 

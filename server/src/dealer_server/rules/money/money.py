@@ -60,6 +60,18 @@ def text(amount: int, currency: str) -> str:
     return f"{sign}{whole}.{rest:04}"[: -(4 - exponent) or None].removesuffix(".")
 
 
+def grouped(text: object) -> str:
+    """For people: 1234.50 as 1,234.50, and a minus sign where it is below 0. Other texts stay as they are."""
+    sign, digits = ("−", str(text)[1:]) if str(text).startswith("-") else ("", str(text))
+    whole, point, fraction = digits.partition(".")
+    return f"{sign}{int(whole):,}{point}{fraction}" if whole.isascii() and whole.isdigit() else str(text)
+
+
+def shown(amount: int, currency: str) -> str:
+    """For people: 1,234.50 USD."""
+    return f"{grouped(text(amount, currency))} {currency}"
+
+
 def fine_text(amount: int) -> str:
     """An amount with 2 or 4 decimals: what a supplier says may be finer than its currency, or in none that we know."""
     return f"{Decimal(amount).scaleb(-4):.4f}".removesuffix("00")

@@ -11,6 +11,8 @@ OperatorNoticeType = Literal["SUPPLIER_DOWN", "STOCK_LOW", "QUEUE_OLD"]
 AnyNoticeType = NoticeType | OperatorNoticeType
 CONFIRM_ADDRESS: Literal["CONFIRM_ADDRESS"] = "CONFIRM_ADDRESS"
 """No notice that anybody reads of: a link to an address that is not confirmed yet (operations/notices/confirm.py)."""
+RESET_LINK: Literal["RESET_LINK"] = "RESET_LINK"
+"""Nor this: a link to choose another password (operations/users/password_reset.py)."""
 OPERATORS = 0
 """The tenant_id of notices for operators."""
 
@@ -37,7 +39,7 @@ class NewNotice(NamedTuple):
     """A fact to be told. `fact` is unique for a tenant and a type; `data` becomes JSON and holds no secret."""
 
     tenant_id: int
-    notice_type: AnyNoticeType | Literal["CONFIRM_ADDRESS"]
+    notice_type: AnyNoticeType | Literal["CONFIRM_ADDRESS", "RESET_LINK"]
     fact: str
     data: Mapping[str, Any]
 

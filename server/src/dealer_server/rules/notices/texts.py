@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from dealer_server.rules.money.money import grouped
 from dealer_server.rules.notices.notice import AnyNoticeType
 
 _TURNING = frozenset(chr(code) for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C))
@@ -74,19 +75,31 @@ def confirmation(mail: str, expires_at: datetime, path: str) -> Text:
     )
 
 
+def password_reset(name: str, expires_at: datetime, path: str) -> Text:
+    """For the mail with the link to choose another password."""
+    return Text(
+        "Choose a new password",
+        "Someone asked for a new password for this user of the console. If it was you, choose one; the link works once."
+        " If not, ignore this email: your password stays as it is.",
+        [("Name", plain(name)), ("Link valid until", f"{expires_at:%Y-%m-%d %H:%M} UTC")],
+        path,
+        "Choose a new password",
+    )
+
+
 def digest_subject(count: int) -> str:
     return f"{count} notice{'' if count == 1 else 's'}"
 
 
 def _low_balance(data: Mapping[str, Any]) -> Text:
-    currency, below = plain(data["currency"]), plain(data["below"])
+    currency = plain(data["currency"])
     why = f"{data['percent']} % of the balance after your last top-up" if "percent" in data else "your threshold"
     return Text(
-        f"Low balance: {plain(data['availableBalance'])} {currency}",
-        f"Your balance is below {below} {currency}, {why}. Orders above your balance are refused.",
+        f"Low balance: {_amount(data['availableBalance'], currency)}",
+        f"Your balance is below {_amount(data['below'], currency)}, {why}. Orders above your balance are refused.",
         [
-            ("Balance", f"{plain(data['balance'])} {currency}"),
-            ("Available", f"{plain(data['availableBalance'])} {currency}"),
+            ("Balance", _amount(data["balance"], currency)),
+            ("Available", _amount(data["availableBalance"], currency)),
         ],
         "/console/wallet",
         "Open the wallet",
@@ -95,7 +108,7 @@ def _low_balance(data: Mapping[str, Any]) -> Text:
 
 
 def _topup_reviewed(data: Mapping[str, Any]) -> Text:
-    amount, approved = f"{plain(data['amount'])} {plain(data['currency'])}", data["status"] == "APPROVED"
+    amount, approved = _amount(data["amount"], data["currency"]), data["status"] == "APPROVED"
     reason = [("Reason", plain(data["rejectReason"]))] if data.get("rejectReason") else []
     return Text(
         f"Top-up {'approved' if approved else 'rejected'}: {amount}",
@@ -104,7 +117,7 @@ def _topup_reviewed(data: Mapping[str, Any]) -> Text:
             ("Top-up", plain(data["topupNo"])),
             ("transactionId", plain(data["transactionId"])),
             *reason,
-            ("Balance", f"{plain(data['balance'])} {plain(data['currency'])}"),
+            ("Balance", _amount(data["balance"], data["currency"])),
         ],
         "/console/wallet/topups",
         "Open the top-ups",
@@ -118,7 +131,7 @@ def _receiver_failing(data: Mapping[str, Any]) -> Text:
         "Your webhook endpoint is paused" if disabled else "Your webhook endpoint is failing",
         "It answered 410, so no more webhooks are sent. Save the callback URL to resume."
         if disabled
-        else f"{data['failuresInARow']} attempts in a row have failed. We retry once a minute;"
+        else f"{int(data['failuresInARow']):,} failures in a row. We retry once a minute;"
         " waiting webhooks are sent as soon as it answers.",
         [("Callback URL", plain(data["callbackUrl"], 600))],
         "/console/webhooks",
@@ -153,7 +166,11 @@ def _price_changed(data: Mapping[str, Any]) -> Text:
 
 
 def _price(amount: object, currency: str) -> str:
-    return "not on sale" if amount is None else f"{plain(amount)} {currency}"
+    return "not on sale" if amount is None else _amount(amount, currency)
+
+
+def _amount(text: object, currency: object) -> str:
+    return f"{grouped(plain(text))} {plain(currency)}"
 
 
 def _plans_ending(data: Mapping[str, Any]) -> Text:

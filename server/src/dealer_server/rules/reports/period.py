@@ -21,6 +21,14 @@ class Period(NamedTuple):
     def days(self) -> list[date]:
         return [self.first + n * DAY for n in range((self.last - self.first).days + 1)]
 
+    @property
+    def whole_months(self) -> tuple[date, date]:
+        """The first day of those months that are in it from their first day to their last, and the day after them.
+        Where there are none, both are its first day."""
+        first = month_of(self.first - DAY).next_first
+        end = month_of(self.last + DAY).period.first
+        return (first, end) if first < end else (self.first, self.first)
+
 
 class Month(NamedTuple):
     year: int

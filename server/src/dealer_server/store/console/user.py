@@ -136,6 +136,8 @@ async def listed(
 
 
 async def set_password(connection: Connection, user_id: int, password: str, *, must_change: bool) -> None:
+    """A link to choose another one ends."""
+    await connection.execute("DELETE FROM password_reset WHERE user_id = $1", user_id)
     await connection.execute(
         "UPDATE console_user SET password = $2, must_change = $3 WHERE user_id = $1", user_id, password, must_change
     )

@@ -27,6 +27,17 @@ _ADDED = (
     f" added_to_all AS ({_ADD_ALL.format(source='change')})"
 )
 
+# As the triggers of report_day keep them (docs/decisions/0070-sums-of-sums.md).
+_ADD_SUMS = f"""
+INSERT INTO report_sum (kind, tenant_id, day, package_code, supplier, currency, {_SUMS})
+SELECT kind, coalesce(tenant_id, 0), of.day, of.package_code, supplier, currency, sum(sold), sum(revenue),
+    sum(refunded), sum(refunds), sum(costed), sum(cost)
+FROM report_day d
+CROSS JOIN LATERAL (VALUES ('DAY', d.day, ''), ('MONTH', date_trunc('month', d.day::timestamp)::date, ''),
+    ('PACKAGE_MONTH', date_trunc('month', d.day::timestamp)::date, d.package_code)) AS of(kind, day, package_code)
+GROUP BY kind, of.day, of.package_code, supplier, currency, GROUPING SETS ((tenant_id), ())
+"""
+
 # $1: how many entries at most. $2: of this dealer; NULL: of all. An order has a line 0, which stands for its entry.
 _ENTRIES = f"""
 WITH behind AS MATERIALIZED (
@@ -186,7 +197,9 @@ async def empty(session: Session, tenant_id: int, started_at: datetime) -> None:
 
 
 async def end_rebuild(session: Session) -> None:
-    """The sums of all dealers are made of those of each. `lock` first."""
+    """The sums of all dealers and of months are made of those of each dealer and day. `lock` first."""
     await session.fetch("DELETE FROM report_all RETURNING 1")
     await session.fetch(_ADD_ALL.format(source="report_day"))
+    await session.fetch("DELETE FROM report_sum RETURNING 1")
+    await session.fetch(_ADD_SUMS)
     await session.fetch("DELETE FROM report_rebuild RETURNING 1")

@@ -10,13 +10,13 @@ from dealer_server.rules.reports.sums import DaySums, Sums
 
 KEYS: Mapping[str, str] = {"day": "day", "dealer": "tenant_id", "package": "package_code", "supplier": "supplier"}
 """What a report may be grouped by, and its column."""
+_TYPES: Mapping[str, str] = {"day": "date", "dealer": "bigint", "package": "text", "supplier": "text"}
 _SUMS = ", ".join(f"sum({name})::bigint AS {name}" for name in Sums._fields)
 _WORK_MEMORY = "64MB"
 """For the groups of one report: a hash in memory takes a third of the time of a sort on disk."""
-_WANTED = (
-    "FROM {table} WHERE day BETWEEN $1 AND $2 AND ($3::text IS NULL OR package_code = $3)"
-    " AND ($4::text IS NULL OR supplier = $4)"
-)
+_FIRST_VALUES = 4
+"""Of the first of two keys so many values are looked into, then four times as many."""
+_WANTED = "day BETWEEN $1 AND $2 AND ($3::text IS NULL OR package_code = $3) AND ($4::text IS NULL OR supplier = $4)"
 
 
 class Filter(NamedTuple):
@@ -37,25 +37,51 @@ class Row(NamedTuple):
 async def by_day(connection: Connection, wanted: Filter) -> list[DaySums]:
     """Each day with anything, in each currency."""
     rows = await connection.fetch(
-        f"SELECT day, currency, {_SUMS} {_source(wanted)} GROUP BY day, currency ORDER BY day, currency",
+        f"SELECT day, currency, {_SUMS} {_from(wanted, ('day',))} GROUP BY day, currency ORDER BY day, currency",
         *_arguments(wanted),
     )
     return [DaySums(row["day"], row["currency"], _sums(row)) for row in rows]
 
 
 async def grouped(connection: Connection, wanted: Filter, by: Sequence[str], limit: int) -> list[Row]:
-    """The first groups, by one or two of KEYS and the currency: newest days first, then the most revenue."""
-    keys = [KEYS[name] for name in by]
-    order = [*(f"{key} DESC" for key in keys if key == "day"), "sum(revenue) DESC", "sum(cost) DESC", *keys, "currency"]
+    """The first groups, by one or two of KEYS and the currency: the newest days first, of others those with the most
+    revenue. Of two keys, the groups of one value of the first stand together."""
     async with connection.transaction():
         await connection.execute(f"SET LOCAL work_mem = '{_WORK_MEMORY}'")
-        rows = await connection.fetch(
-            f"SELECT {', '.join(keys)}, currency, {_SUMS} {_source(wanted, by)} GROUP BY {', '.join(keys)}, currency"
-            " HAVING (sum(sold), sum(revenue), sum(refunded), sum(refunds), sum(costed), sum(cost))"
-            f" <> (0, 0, 0, 0, 0, 0) ORDER BY {', '.join(order)} LIMIT $5",
-            *_arguments(wanted),
-            limit,
-        )
+        if len(by) == 1:
+            return await _groups(connection, wanted, by, limit)
+        return await _nested(connection, wanted, by, limit)
+
+
+async def _nested(connection: Connection, wanted: Filter, by: Sequence[str], limit: int) -> list[Row]:
+    """Only so many values of the first key are looked into as these groups need."""
+    values = dict.fromkeys(row.keys[by[0]] for row in await _groups(connection, wanted, by[:1], None))
+    at, some, found = 0, _FIRST_VALUES, list[Row]()
+    while at < len(values) and len(found) < limit:
+        found += await _groups(connection, wanted, by, limit - len(found), list(values)[at : at + some])
+        at, some = at + some, some * _FIRST_VALUES
+    return found
+
+
+async def _groups(
+    connection: Connection, wanted: Filter, by: Sequence[str], limit: int | None, among: Sequence[Any] | None = None
+) -> list[Row]:
+    """`among`: the values of the first key that are wanted, in their order; None: all."""
+    keys = [KEYS[name] for name in by]
+    order = [*(f"{key} DESC" for key in keys if key == "day"), "sum(revenue) DESC", "sum(cost) DESC", *keys, "currency"]
+    arguments = [*_arguments(wanted), limit]
+    only = ""
+    if among is not None:
+        values = f"$6::{_TYPES[by[0]]}[]"
+        only = f"AND {keys[0]} = ANY({values})"
+        order.insert(0, f"array_position({values}, {keys[0]})")
+        arguments.append(among)
+    rows = await connection.fetch(
+        f"SELECT {', '.join(keys)}, currency, {_SUMS} {_from(wanted, by)} {only} GROUP BY {', '.join(keys)}, currency"
+        " HAVING (sum(sold), sum(revenue), sum(refunded), sum(refunds), sum(costed), sum(cost))"
+        f" <> (0, 0, 0, 0, 0, 0) ORDER BY {', '.join(order)} LIMIT $5",
+        *arguments,
+    )
     return [Row({name: row[KEYS[name]] for name in by}, row["currency"], _sums(row)) for row in rows]
 
 
@@ -97,11 +123,27 @@ async def freshness(connection: Connection, tenant_id: int | None = None) -> Fre
     return Freshness(**row)
 
 
-def _source(wanted: Filter, by: Sequence[str] = ()) -> str:
-    """The sums of all dealers, unless one is wanted or each."""
-    if wanted.tenant_id is not None:
-        return f"{_WANTED.format(table='report_day')} AND tenant_id = {wanted.tenant_id:d}"
-    return _WANTED.format(table="report_day" if "dealer" in by else "report_all")
+def _from(wanted: Filter, by: Sequence[str]) -> str:
+    """The fewest sums that come to what is asked: of months where days are not told apart."""
+    dealers = wanted.tenant_id is not None or "dealer" in by
+    packages = wanted.package_code is not None or "package" in by
+    tenant = f"= {wanted.tenant_id:d}" if wanted.tenant_id is not None else "> 0" if dealers else "= 0"
+    months = f"FROM report_sum WHERE kind = '{'PACKAGE_MONTH' if packages else 'MONTH'}' AND tenant_id {tenant}"
+    if not packages:
+        days = f"FROM report_sum WHERE kind = 'DAY' AND tenant_id {tenant}"
+    elif dealers:
+        days = f"FROM report_day WHERE tenant_id {tenant}"
+    else:
+        days = "FROM report_all WHERE true"
+    columns = ", ".join(
+        ("day", *(["tenant_id"] if dealers else []), "package_code", "supplier", "currency", *Sums._fields)
+    )
+    start, end = wanted.period.whole_months
+    parts = [days]
+    if "day" not in by and start < end:
+        parts = [f"{months} AND day >= '{start}' AND day < '{end}'"]
+        parts += [f"{days} AND day < '{start}'", f"{days} AND day >= '{end}'"]
+    return f"FROM ({' UNION ALL '.join(f'SELECT {columns} {part}' for part in parts)}) s WHERE {_WANTED}"
 
 
 def _arguments(wanted: Filter) -> tuple[object, ...]:

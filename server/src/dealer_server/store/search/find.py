@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from dealer_server.db.connection import Connection
 
-STEPS = (100, 900, 2_000, 2_000)  # pages: what many orders hold is found among the newest
+STEPS = (100, 900, 3_000)  # pages: what many orders hold is found among the newest
 MOST_UNCOLLECTED = 20_000
 MOST_SAME_DIGITS = 1_000
 NEWEST = 2**53

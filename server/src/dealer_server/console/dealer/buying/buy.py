@@ -11,7 +11,6 @@ from dealer_server.console.shared import params
 from dealer_server.console.shared.calls import call
 from dealer_server.console.shared.page import action, page
 from dealer_server.console.shared.permissions import DEALER_FINANCE
-from dealer_server.console.shared.rendering import grouped
 from dealer_server.console.shared.request_context import Answer, Html, Redirect, RequestContext
 from dealer_server.operations.orders.buy import bought_line, personal
 from dealer_server.operations.orders.check import check_order
@@ -122,7 +121,7 @@ async def place(context: RequestContext) -> Redirect:
     address = f"/console/orders/{identity.order_no(decision.order_id)}"
     if not isinstance(decision, Placed):
         return Redirect(address, REPEATED)
-    paid = f"{grouped(money.text(order.amount, order.currency))} {order.currency}"
+    paid = money.shown(order.amount, order.currency)
     return Redirect(address, f"Bought {wanted.quantity} × {offer.package.package_name} for {paid}")
 
 

@@ -98,7 +98,7 @@ def _totals(hours: Sequence[Hour]) -> Counter[str]:
 def _turnover(counted: Counted, of: Period) -> Figure:
     """The currency with the most; the others as a note."""
     totals, currency = _totals(counted.hours), main_currency(counted.hours)
-    others = [f"{money.text(amount, code)} {code}" for code, amount in totals.most_common(3) if code != currency]
+    others = [money.shown(amount, code) for code, amount in totals.most_common(3) if code != currency]
     return Figure(
         title="Turnover",
         value=money.text(totals[currency], currency),

@@ -15,8 +15,10 @@ MONTH = f"{STATEMENTS}/{{month}}"
 async def list_statements(context: RequestContext) -> Html:
     dealer = await load(context)
     home = f"/console/dealers/{dealer.tenant_id}"
+    currency, months = await reports.months(context, dealer.tenant_id)
     return Html(
-        months=await reports.months(context, dealer.tenant_id),
+        currency=currency,
+        months=months,
         path=f"{home}/statements",
         name=dealer.name,
         back=(home, "Back to the dealer"),

@@ -75,3 +75,22 @@ WHERE (coalesce(a.sold, 0), coalesce(a.revenue, 0), coalesce(a.refunded, 0), coa
         coalesce(a.costed, 0), coalesce(a.cost, 0))
     <> (coalesce(d.sold, 0), coalesce(d.revenue, 0), coalesce(d.refunded, 0), coalesce(d.refunds, 0),
         coalesce(d.costed, 0), coalesce(d.cost, 0));
+
+-- Fault: the sums of days and months are not those they are made of
+WITH expected AS (
+    SELECT kind, coalesce(tenant_id, 0) AS tenant_id, of.day, of.package_code, supplier, currency, sum(sold) AS sold,
+        sum(revenue) AS revenue, sum(refunded) AS refunded, sum(refunds) AS refunds, sum(costed) AS costed,
+        sum(cost) AS cost
+    FROM report_day d
+    CROSS JOIN LATERAL (VALUES ('DAY', d.day, ''), ('MONTH', date_trunc('month', d.day::timestamp)::date, ''),
+        ('PACKAGE_MONTH', date_trunc('month', d.day::timestamp)::date, d.package_code)) AS of(kind, day, package_code)
+    GROUP BY kind, of.day, of.package_code, supplier, currency, GROUPING SETS ((tenant_id), ())
+)
+SELECT nullif(tenant_id, 0) AS tenant_id, kind, day, nullif(package_code, '') AS package_code, supplier, currency, s.sold,
+    e.sold AS true_sold, s.revenue, e.revenue AS true_revenue, s.refunds, e.refunds AS true_refunds, s.cost,
+    e.cost AS true_cost
+FROM report_sum s FULL JOIN expected e USING (kind, tenant_id, day, package_code, supplier, currency)
+WHERE (coalesce(s.sold, 0), coalesce(s.revenue, 0), coalesce(s.refunded, 0), coalesce(s.refunds, 0),
+        coalesce(s.costed, 0), coalesce(s.cost, 0))
+    <> (coalesce(e.sold, 0), coalesce(e.revenue, 0), coalesce(e.refunded, 0), coalesce(e.refunds, 0),
+        coalesce(e.costed, 0), coalesce(e.cost, 0));
