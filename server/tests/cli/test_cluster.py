@@ -95,3 +95,16 @@ async def test_the_status_names_every_node_and_a_dealer_gets_a_shard_of_its_own(
     assert await dealers(env) == before
     assert refusal(await run("tenant", "isolate", "1", env=env)) == "there is no dealer 1"
     await ok("audit", env=env)
+
+
+@on_a_cluster
+async def test_an_audit_finds_what_is_wrong_at_a_node_and_at_the_coordinator(env: dict[str, str]):
+    await ok("distribute", "--shards", "4", env=env)
+    tenant_id = (await dealers(env))[1]["tenantId"]
+    connection = await asyncpg.connect(env["DATABASE_URL"])
+    await connection.execute("UPDATE wallet SET balance = balance + 1 WHERE tenant_id = $1", int(str(tenant_id)))
+    await connection.execute("INSERT INTO wallet_day VALUES ($1, current_date, 'TOPUP', 1, 1)", int(str(tenant_id)))
+    await connection.close()
+    done = await run("audit", "--json", env=env)
+    violated = [one["code"] for one in json.loads(done.out)["invariants"] if one["violations"]]
+    assert done.status == 1 and violated == ["A1", "A28"], done

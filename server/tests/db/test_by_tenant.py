@@ -3,7 +3,15 @@
 import pytest
 
 from dealer_server.db.arrays import batch
-from dealer_server.db.by_tenant import OF_ALL, of_all, of_one_tenant, of_some_tenants, per_tenant, split
+from dealer_server.db.by_tenant import (
+    OF_ALL,
+    each_at_its_node,
+    of_all,
+    of_one_tenant,
+    of_some_tenants,
+    per_tenant,
+    split,
+)
 
 
 def sql_of(sql: str) -> str:
@@ -79,3 +87,14 @@ def test_a_look_over_all_tenants_becomes_that_of_some():
 def test_a_statement_that_does_not_say_where_is_refused():
     with pytest.raises(AssertionError):
         of_one_tenant("SELECT FROM t", 1)
+
+
+def test_some_rows_of_each_tenant_are_read_at_its_node():
+    sql = (
+        "SELECT o.* FROM tenant t CROSS JOIN LATERAL (SELECT * FROM orders o WHERE o.tenant_id = t.tenant_id LIMIT 1) o"
+    )
+    assert each_at_its_node(sql) == (
+        "SELECT o.* FROM tenant t JOIN wallet of_tenant ON t.tenant_id = of_tenant.tenant_id CROSS JOIN LATERAL"
+        " (SELECT * FROM orders o WHERE o.tenant_id = of_tenant.tenant_id LIMIT 1) o"
+    )
+    assert each_at_its_node("SELECT FROM tenant") == "SELECT FROM tenant"

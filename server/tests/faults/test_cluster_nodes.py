@@ -1,18 +1,21 @@
 """A node of a cluster is killed: its dealers are told so, others go on, and all completes after its return."""
 
 import asyncio
+import os
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 import pytest
 
+from dealer_server.db.connection import Connection
+from dealer_server.store.distribution import nodes
 from support.api_client import ApiClient, Service, running_service
 from support.faults.cluster_machine import ClusterMachine, cluster_machine
 from support.faults.postgres_machine import until
 
 pytestmark = pytest.mark.skipif("not config.getoption('--cluster')", reason="needs Citus: make cluster-test")
-ROUNDS = 3
+ROUNDS = int(os.environ.get("CLUSTER_ROUNDS", "3"))
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +36,7 @@ async def dealers(machine: ClusterMachine, service: Service) -> AsyncIterator[di
     async with AsyncExitStack() as clients:
         found: dict[int, ApiClient] = {}
         while len(found) < 2:
-            created = await service.tenant(balance="1000", qps=0)
+            created = await service.tenant(balance="1000000", qps=0)
             node = await machine.node_of(int(created.tenant_id))
             if node not in found:
                 found[node] = await clients.enter_async_context(service.client(created))
@@ -86,6 +89,7 @@ class Buyer:
         before = len(self.codes)
 
         async def refused() -> bool:
+            assert not self.ended, self.codes[-10:]
             return "900001" in self.codes[before:]
 
         await until(refused)
@@ -96,18 +100,12 @@ async def everything_is_delivered(client: ApiClient, buyer: Buyer) -> None:
         assert (await client.delivered(order_no))["deliveryStatus"] == "DELIVERED"
 
 
-async def test_a_node_that_dies_stops_only_its_own_dealers_and_nothing_is_lost(
-    machine: ClusterMachine, service: Service, dealers: dict[int, ApiClient]
-):
+@pytest.fixture
+async def buyers(service: Service, dealers: dict[int, ApiClient]) -> AsyncIterator[dict[int, Buyer]]:
+    """A buyer of each worker node, who buys throughout the test. What each was told is there, and no more."""
     buyers = {node: Buyer(client) for node, client in dealers.items()}
     running = [asyncio.create_task(buyer.run()) for buyer in buyers.values()]
-    for _ in range(ROUNDS):
-        for node, other in ((1, 2), (2, 1)):
-            await asyncio.to_thread(machine.kill, node)
-            await buyers[node].is_refused()
-            await buyers[other].buys(2)
-            await asyncio.to_thread(machine.start, node)
-            await buyers[node].buys(2)
+    yield buyers
     for buyer in buyers.values():
         buyer.stop.set()
     await asyncio.gather(*running)
@@ -117,27 +115,76 @@ async def test_a_node_that_dies_stops_only_its_own_dealers_and_nothing_is_lost(
             rows = await connection.fetch("SELECT transaction_id FROM orders WHERE tenant_id = $1", client.tenant_id)
         stored = [row["transaction_id"] for row in rows]
         assert sorted(stored) == sorted(buyers[node].acknowledged)
+        print(f"node {node}: {len(stored)} orders, {buyers[node].codes.count('900001')} answers of 900001")
     assert await service.audit() == []
 
 
-async def test_a_coordinator_that_dies_loses_nothing(
-    machine: ClusterMachine, service: Service, dealers: dict[int, ApiClient]
+async def answering(service: Service) -> list[int]:
+    """The worker nodes that answer, as `dealer-server cluster status` shows them."""
+    async with service.database.connection() as connection:
+        return [node.group for node in await nodes.nodes(connection) if node.group and node.answers]
+
+
+async def shards(connection: Connection) -> list[int]:
+    """How many shards of dealers each worker has."""
+    return [node.shards for node in await nodes.nodes(connection) if node.group]
+
+
+async def takes_shards(connection: Connection, node: nodes.Node, value: bool) -> None:
+    await connection.execute(
+        "SELECT citus_set_node_property($1, $2, 'shouldhaveshards', $3)", node.name, node.port, value
+    )
+
+
+async def rebalance(connection: Connection) -> None:
+    """As docs/operating/cluster.md says; returns at its end."""
+    if await connection.fetchval("SELECT citus_rebalance_start()") is not None:
+        await connection.execute("SELECT citus_rebalance_wait()")
+
+
+async def test_a_node_that_dies_stops_only_its_own_dealers_and_nothing_is_lost(
+    machine: ClusterMachine, service: Service, buyers: dict[int, Buyer]
 ):
-    buyers = {node: Buyer(client) for node, client in dealers.items()}
-    running = [asyncio.create_task(buyer.run()) for buyer in buyers.values()]
+    for _ in range(ROUNDS):
+        for node, other in ((1, 2), (2, 1)):
+            await asyncio.to_thread(machine.kill, node)
+            await buyers[node].is_refused()
+            await buyers[other].buys(2)
+            assert await answering(service) == [other]
+            await asyncio.to_thread(machine.start, node)
+            await buyers[node].buys(2)
+
+
+async def test_a_coordinator_that_dies_loses_nothing(
+    machine: ClusterMachine, service: Service, buyers: dict[int, Buyer]
+):
     for _ in range(ROUNDS):
         await buyers[1].buys(2)
         await asyncio.to_thread(machine.kill, 0)
         await asyncio.to_thread(machine.start, 0)
         await buyers[1].buys(1)
         await buyers[2].buys(1)
+
+
+async def test_a_dealer_gets_a_shard_of_its_own_and_all_move_to_a_node_and_back_while_they_buy(
+    service: Service, buyers: dict[int, Buyer], dealers: dict[int, ApiClient]
+):
+    async with service.database.connection() as connection:
+        tenant_id = dealers[2].tenant_id
+        before = await nodes.place_of(connection, tenant_id)
+        await nodes.isolate(connection, tenant_id)
+        isolated = await nodes.place_of(connection, tenant_id)
+        assert before is not None and isolated is not None and isolated.alone and isolated.node == before.node
+        for buyer in buyers.values():
+            await buyer.buys(1)
+        second = next(node for node in await nodes.nodes(connection) if f"{node.name}:{node.port}" == isolated.node)
+        await takes_shards(connection, second, value=False)
+        await rebalance(connection)
+        assert (await shards(connection))[1] == 0
+        for buyer in buyers.values():
+            await buyer.buys(1)
+        await takes_shards(connection, second, value=True)
+        await rebalance(connection)
+        assert (await shards(connection))[1] > 0
     for buyer in buyers.values():
-        buyer.stop.set()
-    await asyncio.gather(*running)
-    for node, client in dealers.items():
-        await everything_is_delivered(client, buyers[node])
-        async with service.database.connection() as connection:
-            rows = await connection.fetch("SELECT transaction_id FROM orders WHERE tenant_id = $1", client.tenant_id)
-        stored = [row["transaction_id"] for row in rows]
-        assert sorted(stored) == sorted(buyers[node].acknowledged)
-    assert await service.audit() == []
+        await buyer.buys(1)

@@ -21,6 +21,7 @@ _UNNEST = re.compile(
     r"unnest\((?P<arrays>(?:\$\d+::[\w:\[\]]+,?\s*)+)\)(?P<ordinality>\s+WITH\s+ORDINALITY)?"
     r"\s+(?:AS\s+)?(?P<name>\w+)\((?P<columns>[^()]*)\)"
 )
+_EACH = re.compile(r"\bFROM tenant t CROSS JOIN LATERAL\b")
 _COMPARED = re.compile(r"\b(\w+)\.tenant_id = (\w+)\.tenant_id\b")
 _ARRAY = re.compile(r"\$(\d+)::([\w:\[\]]+)\[\]")
 
@@ -68,6 +69,17 @@ def per_tenant(sql: str) -> PerTenant | None:
 
     text = _UNNEST.sub(replace, _BATCH.sub(replace, sql))
     return PerTenant(_compared(text, sources[0].tenant + 1), tuple(sources)) if sources else None
+
+
+@cache
+def each_at_its_node(sql: str) -> str:
+    """A statement that reads some rows of each tenant. `LATERAL (… LIMIT …)` runs at the node of a tenant that comes
+    from a distributed table: from wallet, of which each has one row."""
+    if not _EACH.search(sql):
+        return sql
+    compared = sql.replace("= t.tenant_id", "= of_tenant.tenant_id")
+    joined = "FROM tenant t JOIN wallet of_tenant ON t.tenant_id = of_tenant.tenant_id CROSS JOIN LATERAL"
+    return _EACH.sub(joined, compared)
 
 
 @cache

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 import asyncpg
 
-from dealer_server.db.by_tenant import per_tenant, split
+from dealer_server.db.by_tenant import each_at_its_node, per_tenant, split
 from dealer_server.db.connection import Connection, Fetching
 from dealer_server.db.errors import DatabaseLost
 from dealer_server.db.session import Session
@@ -15,6 +15,9 @@ from dealer_server.db.session import Session
 SETTINGS = {"citus.override_table_visibility": "off"}
 # The planner has to see the tenant's id to find its node.
 _PLANS = {"plan_cache_mode": "force_custom_plan"}
+
+
+_NODE_LOST = ("failure on connection marked as essential", "could not commit transaction", "postmaster was shut down")
 
 
 class HalfDistributed(Exception):
@@ -37,7 +40,7 @@ def is_distributed(connection: Connection | Fetching | Session) -> bool:
 
 def is_node_lost(error: asyncpg.InternalServerError) -> bool:
     """Whether this is how Citus says that it lost a node in the middle of a transaction, or that its server ends."""
-    return str(error).startswith(("failure on connection marked as essential", "postmaster was shut down"))
+    return str(error).startswith(_NODE_LOST)
 
 
 class OfTenant(Protocol):
@@ -66,7 +69,7 @@ class DistributedConnection(asyncpg.Connection):
     async def fetch(self, query: str, *args: Any, **options: Any) -> list[Any]:
         statement = per_tenant(query)
         if statement is None:
-            return await super().fetch(query, *args, **options)
+            return await super().fetch(each_at_its_node(query), *args, **options)
         rows = []
         for mine in split(statement, args):
             rows += await super().fetch(statement.sql, *mine, **options)
@@ -83,13 +86,13 @@ class DistributedConnection(asyncpg.Connection):
 
     async def fetchrow(self, query: str, *args: Any, **options: Any) -> Any:
         if per_tenant(query) is None:
-            return await super().fetchrow(query, *args, **options)
+            return await super().fetchrow(each_at_its_node(query), *args, **options)
         rows = await self.fetch(query, *args)
         return rows[0] if rows else None
 
     async def fetchval(self, query: str, *args: Any, column: int = 0, **options: Any) -> Any:
         if per_tenant(query) is None:
-            return await super().fetchval(query, *args, column=column, **options)
+            return await super().fetchval(each_at_its_node(query), *args, column=column, **options)
         rows = await self.fetch(query, *args)
         return rows[0][column] if rows else None
 
@@ -111,7 +114,7 @@ class DistributedSession(Session):
     async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
         statement = per_tenant(sql)
         if statement is None:
-            return await self._fetch(sql, *args)
+            return await self._fetch(each_at_its_node(sql), *args)
         rows: list[asyncpg.Record] = []
         for mine in split(statement, args):
             rows += await self._fetch(statement.sql, *mine)
