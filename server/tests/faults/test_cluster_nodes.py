@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from dealer_server.db.connection import Connection
 from dealer_server.store.distribution import nodes
 from support.api_client import ApiClient, Service, running_service
 from support.faults.cluster_machine import ClusterMachine, cluster_machine
@@ -125,23 +124,6 @@ async def answering(service: Service) -> list[int]:
         return [node.group for node in await nodes.nodes(connection) if node.group and node.answers]
 
 
-async def shards(connection: Connection) -> list[int]:
-    """How many shards of dealers each worker has."""
-    return [node.shards for node in await nodes.nodes(connection) if node.group]
-
-
-async def takes_shards(connection: Connection, node: nodes.Node, value: bool) -> None:
-    await connection.execute(
-        "SELECT citus_set_node_property($1, $2, 'shouldhaveshards', $3)", node.name, node.port, value
-    )
-
-
-async def rebalance(connection: Connection) -> None:
-    """As docs/operating/cluster.md says; returns at its end."""
-    if await connection.fetchval("SELECT citus_rebalance_start()") is not None:
-        await connection.execute("SELECT citus_rebalance_wait()")
-
-
 async def test_a_node_that_dies_stops_only_its_own_dealers_and_nothing_is_lost(
     machine: ClusterMachine, service: Service, buyers: dict[int, Buyer]
 ):
@@ -164,27 +146,3 @@ async def test_a_coordinator_that_dies_loses_nothing(
         await asyncio.to_thread(machine.start, 0)
         await buyers[1].buys(1)
         await buyers[2].buys(1)
-
-
-async def test_a_dealer_gets_a_shard_of_its_own_and_all_move_to_a_node_and_back_while_they_buy(
-    service: Service, buyers: dict[int, Buyer], dealers: dict[int, ApiClient]
-):
-    async with service.database.connection() as connection:
-        tenant_id = dealers[2].tenant_id
-        before = await nodes.place_of(connection, tenant_id)
-        await nodes.isolate(connection, tenant_id)
-        isolated = await nodes.place_of(connection, tenant_id)
-        assert before is not None and isolated is not None and isolated.alone and isolated.node == before.node
-        for buyer in buyers.values():
-            await buyer.buys(1)
-        second = next(node for node in await nodes.nodes(connection) if f"{node.name}:{node.port}" == isolated.node)
-        await takes_shards(connection, second, value=False)
-        await rebalance(connection)
-        assert (await shards(connection))[1] == 0
-        for buyer in buyers.values():
-            await buyer.buys(1)
-        await takes_shards(connection, second, value=True)
-        await rebalance(connection)
-        assert (await shards(connection))[1] > 0
-    for buyer in buyers.values():
-        await buyer.buys(1)
