@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 CONTAINER ?= podman
 .PHONY: dev test check format lint types imports bench soak failover docs typescript-types typescript-test samples-test \
-  deploy-test release image lock clean
+  deploy-test cluster-test release image lock clean
 .DEFAULT_GOAL := check
 # Tests start hundreds of processes: modules are compiled once, also where the environment says otherwise.
 unexport PYTHONDONTWRITEBYTECODE
@@ -86,6 +86,16 @@ samples-test: .venv
 # Starts proxies, Prometheus and other programs around the service; what is not installed is skipped, with a reason.
 deploy-test: .venv
 	$(BIN)/python -m pytest -m deploy -rs server/tests/deploy
+
+# The tests of what dealers and operators do, on a cluster of Citus: a coordinator and two workers on this machine. Skipped
+# where DEALER_CITUS names no PostgreSQL that has it (deploy/citus/build.sh).
+CLUSTER_TESTS := $(addprefix server/tests/, cli/test_cluster.py faults/test_cluster_nodes.py \
+  $(addprefix operations/, test_order.py test_order_batches.py test_refunds.py test_account.py test_stock.py recharges) \
+  $(addprefix fulfillment/, test_fulfillment.py test_life.py test_purchases.py test_voids.py) \
+  $(addprefix webhooks/test_webhook_, deliver.py lanes.py resend.py))
+cluster-test: .venv
+	@$(if $(DEALER_CITUS),$(BIN)/python -m pytest --cluster -n 2 --dist loadfile -rs $(CLUSTER_TESTS),\
+	  echo "skipped: DEALER_CITUS names no PostgreSQL with Citus; deploy/citus/build.sh builds one")
 
 release: .venv
 	$(BIN)/python scripts/release.py

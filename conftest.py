@@ -35,7 +35,12 @@ LONG = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--cluster"):
+        for item in items:
+            if reason := next((mark.args[0] for mark in item.iter_markers("one_server")), None):
+                item.add_marker(pytest.mark.skip(reason=f"on a cluster: {reason}"))
+
     def rank(item: pytest.Item) -> int:
         return next((number for number, long in enumerate(LONG) if item.nodeid.startswith(long)), len(LONG))
 
@@ -81,6 +86,10 @@ class CannotBeCollected:
     def pytest_xdist_node_collection_finished(self) -> None:
         if self._failed:
             pytest.exit("no test was run, as some cannot be collected", returncode=pytest.ExitCode.TESTS_FAILED)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cluster", action="store_true", help="test on a cluster of Citus (make cluster-test)")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -2,28 +2,38 @@
 
 import itertools
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import asyncpg
 import pytest
 
 from dealer_server.db.database import Database
-from dealer_server.dev import embedded
+from dealer_server.dev import cluster, embedded
 from dealer_server.store import schema
+from dealer_server.store.distribution.distribute import distribute
+from support import databases
 from support.api_client import ApiClient, Service, put_catalogue, running_service
 from support.browser import Browser, browser, signed_in
-from support.databases import database_named
 from support.webhook_fixture import Receiver, listening
 
+SHARDS = 4
 _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    """The address of a PostgreSQL server that lives as long as the test run."""
+async def postgres(request: pytest.FixtureRequest) -> AsyncIterator[str]:
+    """The address of a PostgreSQL server that lives as long as the test run; with --cluster that of a coordinator."""
     with tempfile.TemporaryDirectory(prefix="esim-dealer-test-") as folder:
         Path(folder).chmod(0o755)
+        if request.config.getoption("--cluster"):
+            started = await cluster.start(Path(folder) / "data", fast_and_unsafe=True)
+            databases.use_cluster(started)
+            try:
+                yield started.dsn
+            finally:
+                started.stop()
+            return
         server = embedded.start(Path(folder) / "data", fast_and_unsafe=True)
         try:
             yield server.dsn
@@ -34,15 +44,18 @@ def postgres() -> Iterator[str]:
 @pytest.fixture(scope="session")
 async def template(postgres: str) -> str:
     """A database with all migrations and the test catalogue, to be copied."""
-    connection = await asyncpg.connect(postgres)
-    await connection.execute("CREATE DATABASE migrated")
-    await connection.close()
-    connection = await asyncpg.connect(database_named(postgres, "migrated"))
+    dsn = await databases.new(postgres, "migrated")
+    connection = await asyncpg.connect(dsn)
     await schema.migrate(connection)
+    if databases.on_a_cluster():
+        async for _ in distribute(connection, SHARDS):
+            pass
     await connection.close()
-    database = await Database.open(database_named(postgres, "migrated"))
+    database = await Database.open(dsn)
     await put_catalogue(database)
     await database.close()
+    if databases.on_a_cluster():
+        await databases.close(postgres, "migrated")
     return "migrated"
 
 
@@ -50,11 +63,8 @@ async def template(postgres: str) -> str:
 async def database_url(postgres: str, template: str) -> AsyncIterator[str]:
     """A freshly migrated database for one test module."""
     name = f"test_{next(_numbers)}"
-    connection = await asyncpg.connect(postgres)
-    await connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
-    yield database_named(postgres, name)
-    await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-    await connection.close()
+    yield await databases.copy(postgres, name, template)
+    await databases.drop(postgres, name)
 
 
 @pytest.fixture(scope="module")

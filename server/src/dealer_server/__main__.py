@@ -38,6 +38,7 @@ for command in (
     database.migrate,
     database.audit,
     database.retention,
+    database.distribute,
 ):
     app.command(command)
 for group in (
@@ -59,6 +60,7 @@ for group in (
     ),
 ):
     app.command(group.app)
+app.command(database.cluster)
 
 
 @app.command

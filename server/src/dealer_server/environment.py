@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 PREFIX = "DEALER_"
-OURS = ("DEALER_CHILD", "DEALER_FAILPOINT")
-"""Of no operator: what a parent hands to its child, and where tests stop a process."""
+OURS = ("DEALER_CHILD", "DEALER_FAILPOINT", "DEALER_CITUS")
+"""Of no operator: what a parent hands to its child, where tests stop a process, and what `dev --cluster` runs on."""
 MOST_BYTES = 65_536
 
 

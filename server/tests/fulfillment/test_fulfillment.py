@@ -225,6 +225,7 @@ class CountedSession:
         return getattr(self._session, name)
 
 
+@pytest.mark.one_server("it looks for dealers first")
 @pytest.mark.parametrize(("package", "statements"), [("TEST-OK", 9), ("DEMO-STOCK", 10), ("TEST-DELAY", 8)])
 @pytest.mark.parametrize("orders", [1, 50])
 async def test_a_batch_takes_as_many_statements_whatever_its_size(

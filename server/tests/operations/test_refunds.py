@@ -347,7 +347,11 @@ async def test_a_locked_refund_does_not_block_others(postgres: str, template: st
             await other.execute("UPDATE refund SET due_at = created_at")
             first, second = orders
             async with other.transaction():
-                await other.fetch("SELECT FROM refund WHERE order_id = $1 FOR UPDATE", int(first["orderId"]))
+                await other.fetch(
+                    "SELECT FROM refund WHERE tenant_id = $1 AND order_id = $2 FOR UPDATE",
+                    dealer.tenant_id,
+                    int(first["orderId"]),
+                )
                 async with running_service(url):
                     assert (await settled(dealer, second))["orderStatus"] == "REFUNDED"
             async with running_service(url):

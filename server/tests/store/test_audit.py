@@ -44,6 +44,8 @@ from dealer_server.store.profiles.plans import written
 from dealer_server.store.suppliers.stock import Loaded
 from dealer_server.store.tenants import data_key
 
+pytestmark = pytest.mark.one_server("it plants rows by hand in copies of one database; cli/test_cluster.py plants some")
+
 MASTER_KEYS = MasterKeys({"first": b"m" * 32})
 CODE = "LPA:1$smdp.example.com$MATCHING-{}"
 STOCK_ICCIDS = [f"899900000000000000{number}" for number in range(1, 6)]

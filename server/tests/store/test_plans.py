@@ -32,7 +32,7 @@ GROWING = {
 }
 LOGS = {"purchase", "supplier_call", "supplier_event"}
 # Not for one order: leases of all that is in flight, every second.
-SWEEPS = ("WHERE state = 'IN_FLIGHT' AND due_at <= $1",)
+SWEEPS = ("state = 'IN_FLIGHT' AND due_at <= $1",)
 # All rows of a tenant, or all that are due, are read for those of one key.
 KEY_FILTERED = re.compile(r"\b(order_id|delivery_id|profile_id|transaction_id) = ")
 DEAD_DELIVERIES = 20_000

@@ -1,7 +1,63 @@
-"""Addresses of the databases of a test run."""
+"""Databases of a test run: their addresses, and copies of the template, on a cluster on each of its nodes."""
 
 from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+
+from dealer_server.dev import cluster
+from dealer_server.dev.cluster import Cluster
+
+_clusters: list[Cluster] = []
 
 
 def database_named(dsn: str, name: str) -> str:
     return urlunsplit(urlsplit(dsn)._replace(path=f"/{name}"))
+
+
+def use_cluster(started: Cluster) -> None:
+    """The cluster that this process tests on."""
+    _clusters[:] = [started]
+
+
+def on_a_cluster() -> bool:
+    return bool(_clusters)
+
+
+def _servers(postgres: str) -> list[str]:
+    return [postgres, *(worker.dsn for started in _clusters for worker in started.workers)]
+
+
+async def new(postgres: str, name: str) -> str:
+    """Makes an empty database, whose nodes know each other on a cluster; gives its address."""
+    for node in _servers(postgres):
+        await _run(node, f"CREATE DATABASE {name}")
+    for started in _clusters:
+        await cluster.introduce(started, name)
+    return database_named(postgres, name)
+
+
+async def copy(postgres: str, name: str, template: str) -> str:
+    """Makes a database that is a copy of another one; gives its address."""
+    for node in _servers(postgres):
+        await _run(node, f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
+    return database_named(postgres, name)
+
+
+async def drop(postgres: str, name: str) -> None:
+    for node in _servers(postgres):
+        await _run(node, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+async def close(postgres: str, name: str) -> None:
+    """Nobody connects to this database any more, so that it can be copied: Citus has a process of its own in each."""
+    for node in _servers(postgres):
+        await _run(node, f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+        await _run(node, f"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '{name}'")
+
+
+async def _run(dsn: str, sql: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute(sql)
+    finally:
+        await connection.close()

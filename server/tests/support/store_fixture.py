@@ -137,7 +137,8 @@ async def opened(database_url: str) -> AsyncIterator[StoreFixture]:
     try:
         async with database.connection() as connection:
             await connection.execute(
-                "TRUNCATE tenant, package, audit_log, ledger_entry, orders, order_item, profile, profile_life,"
+                "TRUNCATE tenant, wallet, price, credential, refund, package, audit_log, ledger_entry, orders,"
+                " order_item, profile, profile_life,"
                 " stock_profile, webhook_delivery, webhook_attempt CASCADE; UPDATE audit_head SET acts = 0, hash = ''"
             )
             data_keys = await store.data_key.load(connection, MASTER_KEYS)

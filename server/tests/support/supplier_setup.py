@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
-import asyncpg
 import msgspec
 
 from dealer_server import clock
@@ -17,8 +16,8 @@ from dealer_server.operations.suppliers.configure import put_supplier, set_route
 from dealer_server.operations.suppliers.describe import show_suppliers
 from dealer_server.store.suppliers.purchase import Hop
 from dealer_server.store.tenants import data_key
+from support import databases
 from support.api_client import put_catalogue, test_settings
-from support.databases import database_named
 
 COST = 18_000
 
@@ -65,11 +64,8 @@ def hop(code: str, sku: str, cost: int | None = COST) -> Hop:
 async def fresh(postgres: str, template: str) -> AsyncIterator[str]:
     """A database of its own."""
     name = f"own_{secrets.token_hex(4)}"
-    connection = await asyncpg.connect(postgres)
-    await connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
-    yield database_named(postgres, name)
-    await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-    await connection.close()
+    yield await databases.copy(postgres, name, template)
+    await databases.drop(postgres, name)
 
 
 def free_address() -> str:

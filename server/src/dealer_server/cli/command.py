@@ -141,6 +141,7 @@ def _message(error: Exception) -> str:
     """What the operator can put right, in words; "" for a defect of the service."""
     import asyncpg
 
+    from dealer_server.db.distributed import HalfDistributed
     from dealer_server.db.errors import DatabaseLost
     from dealer_server.db.pooler import UnfitPooler
     from dealer_server.db.sealing import CannotOpen
@@ -149,7 +150,7 @@ def _message(error: Exception) -> str:
     from dealer_server.store.schema import NewerSchema, OlderSchema, TablesInUse
 
     ours = (SettingsError, CannotStart, OperatorError, EmbeddedError, CycloptsError)
-    if isinstance(error, (*ours, NewerSchema, OlderSchema, TablesInUse, UnfitPooler)):
+    if isinstance(error, (*ours, NewerSchema, OlderSchema, TablesInUse, UnfitPooler, HalfDistributed)):
         return str(error)
     if isinstance(error, CannotOpen):
         return f"DEALER_SEALING_KEYS does not open this database's secrets: {error}"

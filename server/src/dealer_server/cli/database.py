@@ -1,8 +1,11 @@
-"""`dealer-server migrate`, `audit`, `retention`: the schema, whether what is stored is right, how long it is kept."""
+"""`dealer-server migrate`, `audit`, `retention`, `distribute`, `cluster`: the schema, whether what is stored is right,
+how long it is kept, and on which machines."""
 
 import sys
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
 
 from dealer_server import settings
 from dealer_server.cli.arguments import moment
@@ -106,3 +109,70 @@ def _kept(days: int, kept: "Kept") -> tuple[str, ...]:
 
 def _time(at: datetime | None) -> str:
     return f"{at:%Y-%m-%dT%H:%M:%SZ}" if at else "-"
+
+
+cluster = App(name="cluster", help="The nodes of a distributed database.")
+SHARDS = 32
+
+
+async def distribute(*, shards: int = SHARDS, dry_run: Annotated[bool, Parameter(negative="")] = False) -> None:
+    """Distribute the database over the worker nodes of its Citus cluster, by dealer.
+
+    Stop every serve and work first. A run that was interrupted goes on where it was; run it again after each migrate
+    that adds tables.
+
+    Args:
+        shards: How many parts the dealers are spread over; more than the cluster will ever have nodes.
+        dry_run: Say what would be done.
+    """
+    from dealer_server.db.connection import connect
+    from dealer_server.operations.errors import OperatorError
+    from dealer_server.store import schema
+    from dealer_server.store.distribution import distribute as steps
+
+    connection = await connect(settings.database_url())
+    try:
+        await schema.require_current(connection)
+        await steps.require_cluster(connection)
+        count = 0
+        async for step in steps.distribute(connection, shards, dry_run=dry_run):
+            print(step.text, flush=True)
+            count += 1
+        print(f"{count} steps would be done" if dry_run else f"{count} steps done: the database is distributed")
+    except steps.NotACluster as error:
+        raise OperatorError(str(error)) from None
+    finally:
+        await connection.close()
+
+
+@cluster.command(name="status")
+async def cluster_status(*, as_json: AsJson = False, context: Context) -> None:
+    """Show the nodes: which answer, and how many dealers and bytes each has."""
+    from dealer_server.operations.errors import OperatorError
+    from dealer_server.store.distribution import nodes
+
+    if not context.database.distributed:
+        raise OperatorError("this database is not distributed: dealer-server distribute")
+    async with context.database.connection() as connection:
+        found = await nodes.nodes(connection)
+        waiting = await nodes.prepared_transactions(connection)
+    if as_json:
+        print_json({"nodes": [for_programs(node._asdict()) for node in found], "preparedTransactions": waiting})
+        return
+    heads = ("node", "address", "answers", "dealers", "shards", "MiB")
+    print_table(heads, [_row(node) for node in found])
+    print(f"transactions between their two phases: {waiting}")
+
+
+def _row(node: object) -> tuple[str, ...]:
+    from dealer_server.store.distribution.nodes import Node
+
+    assert isinstance(node, Node)
+    return (
+        "coordinator" if node.group == 0 else f"worker {node.group}",
+        f"{node.name}:{node.port}",
+        "yes" if node.answers else "NO",
+        str(node.dealers),
+        str(node.shards),
+        "-" if node.size_bytes is None else f"{node.size_bytes / 2**20:.1f}",
+    )

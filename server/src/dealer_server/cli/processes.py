@@ -21,6 +21,7 @@ async def dev(
     data: Path | None = None,
     fresh: Annotated[bool, Parameter(negative="")] = False,
     speed: float | None = None,
+    cluster: Annotated[bool, Parameter(negative="")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the whole service on an embedded PostgreSQL with a demo dealer.
@@ -30,10 +31,11 @@ async def dev(
         data: The data folder; the next start continues with its data.
         fresh: Start with an empty data folder.
         speed: How many times faster the simulated network, and the plans of its eSIMs, run.
+        cluster: On a cluster of Citus, a coordinator and two workers, from the PostgreSQL that DEALER_CITUS names.
     """
     from dealer_server.dev import run as development
 
-    await development.run(port, data, fresh=fresh, as_json=as_json, speed=speed)
+    await development.run(port, data, fresh=fresh, as_json=as_json, speed=speed, on_cluster=cluster)
 
 
 async def serve(

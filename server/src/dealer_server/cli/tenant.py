@@ -79,6 +79,25 @@ async def list_tenants(*, as_json: AsJson = False, context: Context) -> None:
         print_table(heads, map(_row, tenants))
 
 
+@app.command(name="isolate")
+async def isolate_tenant(tenant_id: int, *, context: Context) -> None:
+    """Give a large dealer of a distributed database a shard of its own, which can be moved to another node."""
+    from dealer_server.operations.errors import OperatorError
+    from dealer_server.store.distribution import nodes
+
+    if not context.database.distributed:
+        raise OperatorError("this database is not distributed: dealer-server distribute")
+    async with context.database.connection() as connection:
+        place = await nodes.place_of(connection, tenant_id)
+        if place is None:
+            raise OperatorError(f"there is no dealer {tenant_id}")
+        if not place.alone:
+            await nodes.isolate(connection, tenant_id)
+            place = await nodes.place_of(connection, tenant_id)
+            assert place is not None
+    print(f"tenant {tenant_id} has shard {place.shard_id} of its own, at {place.node}")
+
+
 @app.command(name="set")
 async def set_tenant(
     tenant_id: int,

@@ -11,6 +11,13 @@ from dealer_server.clock import DatabaseClock
 from dealer_server.db.after_commit import committing
 from dealer_server.db.cluster import open_connection
 from dealer_server.db.connection import KEEPALIVE_SETTINGS, RECONNECT_SECONDS, Connection, measure_clock
+from dealer_server.db.distributed import (
+    SETTINGS,
+    DistributedConnection,
+    DistributedSession,
+    is_node_lost,
+    was_distributed,
+)
 from dealer_server.db.errors import FULL, LOST, UNREACHABLE, DatabaseLost, StatementTimeout
 from dealer_server.db.session import Session
 from dealer_server.metrics import PoolSize
@@ -21,7 +28,7 @@ LOCK_MS, IDLE_IN_TRANSACTION_MS = 10_000, 60_000
 
 class Database:
     """One PostgreSQL database: a small pool for rare statements, `session()` for frequent ones. `clock` tells the
-    database's time."""
+    database's time. `distributed`: its tables are distributed by tenant, as it was found when it was opened."""
 
     def __init__(
         self,
@@ -31,6 +38,7 @@ class Database:
         clock: DatabaseClock | None = None,
     ):
         self.dsn = dsn
+        self.distributed = False
         self.clock = clock or DatabaseClock()
         self._pool = pool
         self._read_timeout_seconds = read_timeout_seconds
@@ -55,21 +63,14 @@ class Database:
         }
         if read_timeout_seconds is not None:
             settings["statement_timeout"] = str(round(read_timeout_seconds * 1000))
-        try:
-            pool = await asyncpg.create_pool(
-                dsn,
-                connect=open_connection,
-                min_size=1,
-                max_size=size,
-                timeout=RECONNECT_SECONDS,
-                command_timeout=None,
-                server_settings=settings,
-            )
-        except UNREACHABLE as error:
-            raise DatabaseLost(sent=False) from error
+        pool = await _open_pool(dsn, size, settings, asyncpg.Connection)
         database = cls(dsn, pool, read_timeout_seconds, clock)
         async with database.connection() as connection:
             await measure_clock(connection, database.clock)
+            database.distributed = await was_distributed(connection)
+        if database.distributed:
+            await database._pool.close()
+            database._pool = await _open_pool(dsn, size, settings | SETTINGS, DistributedConnection)
         return database
 
     @property
@@ -97,6 +98,10 @@ class Database:
             raise DatabaseLost(sent=False) from error
         except LOST as error:
             raise DatabaseLost(sent=True) from error
+        except asyncpg.InternalServerError as error:
+            if not is_node_lost(error):
+                raise
+            raise DatabaseLost(sent=True) from error
         except (asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError) as error:
             raise StatementTimeout from error
         finally:
@@ -123,4 +128,22 @@ class Database:
 
     def session(self, **settings: str) -> Session:
         """A session with these PostgreSQL settings, on a connection of its own."""
-        return Session(self.dsn, settings)
+        return (DistributedSession if self.distributed else Session)(self.dsn, settings)
+
+
+async def _open_pool(
+    dsn: str, size: int, settings: dict[str, str], connection_class: type[asyncpg.Connection]
+) -> asyncpg.Pool:
+    try:
+        return await asyncpg.create_pool(
+            dsn,
+            connect=open_connection,
+            connection_class=connection_class,
+            min_size=1,
+            max_size=size,
+            timeout=RECONNECT_SECONDS,
+            command_timeout=None,
+            server_settings=settings,
+        )
+    except UNREACHABLE as error:
+        raise DatabaseLost(sent=False) from error

@@ -37,13 +37,17 @@ class LockWaiters(Generic[T, R]):
         run: Callable[[Session, Sequence[T]], Awaitable[Sequence[Answer[R]]]],
         *,
         bound: int,
+        weight: Callable[[T], int] | None = None,
         name: str | None = None,
+        sessions: int = LOCK_WAITER_SESSIONS,
+        **settings: str,
     ):
         self._run = run
         self._name = name
         self._bound = bound
+        self._weight = weight
         self._free: asyncio.LifoQueue[Session] = asyncio.LifoQueue()
-        self._sessions = [database.session() for _ in range(LOCK_WAITER_SESSIONS)]
+        self._sessions = [database.session(**settings) for _ in range(sessions)]
         for session in self._sessions:
             self._free.put_nowait(session)
         self._batchers: dict[int, Batcher[T, R]] = {}
@@ -58,10 +62,16 @@ class LockWaiters(Generic[T, R]):
         batcher = self._batchers.get(tenant_id)
         if batcher is None:
             log.debug("lock_waited_for", tenant_id=tenant_id)
-            batcher = self._batchers[tenant_id] = Batcher(self._with_session, bound=self._bound, name=self._name)
+            batcher = self._batchers[tenant_id] = Batcher(
+                self._with_session, bound=self._bound, weight=self._weight, name=self._name
+            )
         future = batcher.submit(item)
         future.add_done_callback(lambda _: self._forget(tenant_id))
         return future
+
+    async def open(self) -> None:
+        """Opens one session before the first batch needs it. Raises DatabaseLost."""
+        await self._sessions[-1].open()
 
     async def drain(self) -> None:
         for batcher in list(self._batchers.values()):

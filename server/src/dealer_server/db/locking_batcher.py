@@ -12,6 +12,46 @@ from dealer_server.db.session import SHARED_LOCK_TIMEOUT, Session
 
 T = TypeVar("T", bound=OfTenant)
 R = TypeVar("R")
+TENANT_SESSIONS = 8
+
+
+class SessionBatcher(Batcher[T, R]):
+    """A Batcher with a session of its own: one batch for all dealers."""
+
+    def __init__(
+        self,
+        database: Database,
+        run: Callable[[Session, Sequence[T]], Awaitable[Sequence[Answer[R]]]],
+        *,
+        bound: int,
+        weight: Callable[[T], int] | None,
+        name: str | None,
+        **settings: str,
+    ):
+        session = self._session = database.session(**settings)
+        super().__init__(lambda batch: run(session, batch), bound=bound, weight=weight, name=name)
+
+    async def open(self) -> None:
+        await self._session.open()
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+def first_batches(
+    database: Database,
+    run: Callable[[Session, Sequence[T]], Awaitable[Sequence[Answer[R]]]],
+    *,
+    bound: int,
+    weight: Callable[[T], int] | None = None,
+    name: str | None = None,
+    **settings: str,
+) -> SessionBatcher[T, R] | LockWaiters[T, R]:
+    """What runs items that wait for nobody: one batch for all dealers; where tables are distributed by tenant, a batch
+    for each dealer, some of them at a time, so that no dealer waits for the node of another one."""
+    if database.distributed:
+        return LockWaiters(database, run, bound=bound, weight=weight, name=name, sessions=TENANT_SESSIONS, **settings)
+    return SessionBatcher(database, run, bound=bound, weight=weight, name=name, **settings)
 
 
 class LockingBatcher(Generic[T, R]):
@@ -31,9 +71,14 @@ class LockingBatcher(Generic[T, R]):
         name: str | None = None,
         **settings: str,
     ):
-        session = self._session = database.session(lock_timeout=SHARED_LOCK_TIMEOUT, **settings)
-        self._batcher: Batcher[T, R] = Batcher(
-            lambda batch: run(session, batch, False), bound=bound, weight=weight, name=name
+        self._batcher = first_batches(
+            database,
+            lambda session, batch: run(session, batch, False),
+            bound=bound,
+            weight=weight,
+            name=name,
+            lock_timeout=SHARED_LOCK_TIMEOUT,
+            **settings,
         )
         self._waiters: LockWaiters[T, R] = LockWaiters(
             database, lambda session, batch: run(session, batch, True), bound=bound, name=name and f"{name}_waiting"
@@ -53,7 +98,7 @@ class LockingBatcher(Generic[T, R]):
 
     async def open(self) -> None:
         """Opens the session before the first batch needs it. Raises DatabaseLost."""
-        await self._session.open()
+        await self._batcher.open()
 
     async def drain(self) -> None:
         """Returns once every submitted item is answered."""
@@ -63,5 +108,5 @@ class LockingBatcher(Generic[T, R]):
     async def close(self) -> None:
         """Drains, then closes the connections."""
         await self.drain()
-        await self._session.close()
+        await self._batcher.close()
         await self._waiters.close()

@@ -18,7 +18,10 @@ SHARED_LOCK_TIMEOUT = "250ms"  # for a session on which the calls of all dealers
 
 class Session:
     """One connection for frequent statements, each of which is prepared once. Plans are discarded every ten seconds: a
-    plan made while a table was nearly empty would scan it for ever. A lost connection is replaced by a new one."""
+    plan made while a table was nearly empty would scan it for ever. A lost connection is replaced by a new one.
+    `distributed`: the tables are distributed by tenant (db/distributed.py)."""
+
+    distributed = False
 
     def __init__(self, dsn: str, settings: Mapping[str, str]):
         self._dsn = dsn
@@ -41,8 +44,12 @@ class Session:
         except FULL as error:
             raise DatabaseLost(sent=False) from error
         except LOST as error:
-            self.drop()
+            self._lost(error)
             raise DatabaseLost(sent=True) from error
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._in_transaction
 
     @property
     def statements(self) -> list[str]:
@@ -57,8 +64,12 @@ class Session:
         except FULL as error:
             raise DatabaseLost(sent=False) from error
         except LOST as error:
-            self.drop()
+            self._lost(error)
             raise DatabaseLost(sent=True) from error
+
+    def _lost(self, error: BaseException) -> None:
+        """What becomes of the connection on which a statement was lost."""
+        self.drop()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator["Session"]:

@@ -14,7 +14,7 @@ from dealer_server import clock, logs, settings, sockets, store
 from dealer_server.db.connection import connect
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import KEY_BYTES, credential_context
-from dealer_server.dev import catalogue, embedded, instance
+from dealer_server.dev import catalogue, cluster, embedded, instance
 from dealer_server.operations.catalogue import load_stock
 from dealer_server.operations.catalogue.import_packages import put_packages
 from dealer_server.operations.tenants.create import create_tenant
@@ -25,6 +25,7 @@ from dealer_server.operations.users.password import Passwords
 from dealer_server.rules.esim import iccid
 from dealer_server.settings import Settings
 from dealer_server.store import schema
+from dealer_server.store.distribution.distribute import distribute
 from dealer_server.store.notices import recipients
 from dealer_server.store.notices.recipients import Setting
 from dealer_server.wiring import listening, process
@@ -35,6 +36,7 @@ DEMO_NAME = "Demo dealer"
 DEMO_STOCK = "DEMO-STOCK"
 OPERATOR, DEALER = "operator", "dealer"
 DEMO_CODES = 1_000
+CLUSTER_SHARDS = 8
 
 
 class SignIn(msgspec.Struct, frozen=True, rename="camel"):
@@ -57,18 +59,30 @@ class Demo(msgspec.Struct, frozen=True, rename="camel"):
     env: dict[str, str]
 
 
-async def run(port: int, data: Path | None, *, fresh: bool, as_json: bool, speed: float | None = None) -> None:
+async def run(
+    port: int,
+    data: Path | None,
+    *,
+    fresh: bool,
+    as_json: bool,
+    speed: float | None = None,
+    on_cluster: bool = False,
+) -> None:
     """Raises EmbeddedError, OSError where the port is taken, CannotStart."""
     logs.configure(as_json=False)
     stop = process.stop_on_signal()
     api = sockets.bind(HOST, port)
     folder = data or embedded.default_folder()
-    if fresh:
-        embedded.erase(folder)
-    database = embedded.start(folder)
+    if on_cluster:
+        folder = folder.with_name(f"{folder.name}-cluster") if data is None else folder
+        database = await cluster.start(folder, fresh=fresh)
+    else:
+        if fresh:
+            embedded.erase(folder)
+        database = embedded.start(folder)
     try:
         opened = _settings(folder, database.dsn, api.getsockname()[1], speed)
-        await _migrate(database.dsn)
+        await _migrate(database.dsn, distributed=on_cluster)
         demo = await _seeded(opened)
         bound = Listening(api, listening.console(opened), supplier_events=listening.supplier_events(opened))
         with instance.announced(demo.base_url, demo.env):
@@ -104,10 +118,13 @@ def _sealing_key(folder: Path) -> str:
     return file.read_text().strip()
 
 
-async def _migrate(dsn: str) -> None:
+async def _migrate(dsn: str, *, distributed: bool) -> None:
     connection = await connect(dsn)
     try:
         await schema.migrate(connection)
+        if distributed:
+            async for _ in distribute(connection, CLUSTER_SHARDS):
+                pass
     finally:
         await connection.close()
 

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from dealer_server import failpoints, traces
 from dealer_server.clock import Clock
+from dealer_server.db.distributed import one_transaction_each
+from dealer_server.db.errors import DatabaseLost
 from dealer_server.db.session import Session
 from dealer_server.store.webhooks import circuit_breaker, claim
 from dealer_server.store.webhooks.claim import Claimed, TenantQuota
@@ -71,11 +73,28 @@ class Claimer:
         if not shares:
             return ClaimedBatch(claim_id, [], [])
         begun, began = asyncio.get_running_loop().time(), perf_counter()
+        contents: list[Content] = []
+        for together in one_transaction_each(self._session, shares):
+            try:
+                contents += await self._freeze_due(together, signers, claim_id, now)
+            except DatabaseLost:
+                if len(together) == len(shares):
+                    raise
+        if not contents:
+            return ClaimedBatch(claim_id, [], [])
+        failpoints.hit("webhook.frozen")
+        traces.batch("prepare webhooks", (content.delivery.order_id for content in contents), perf_counter() - began)
+        return _batch(claim_id, contents, signers, begun + self._lease_seconds / 2)
+
+    async def _freeze_due(
+        self, shares: Sequence[TenantQuota], signers: Mapping[int, Signer], claim_id: int, now: datetime
+    ) -> list[Content]:
+        """Puts due deliveries of these tenants in flight, in one transaction."""
         async with self._session.transaction() as session:
             due = await claim.due_deliveries(session, shares, now)
             claimed = await self._allowed(_limit_profiles(due), now)
             if not claimed:
-                return ClaimedBatch(claim_id, [], [])
+                return []
             failpoints.hit("webhook.claimed")
             contents = await self._preparer.prepare(
                 session, [delivery for delivery in claimed if delivery.tenant_id in signers]
@@ -84,9 +103,7 @@ class Claimer:
             if contents:
                 lease_until = now + timedelta(seconds=self._lease_seconds)
                 await claim.freeze(session, [content.frozen for content in contents], claim_id, lease_until)
-        failpoints.hit("webhook.frozen")
-        traces.batch("prepare webhooks", (content.delivery.order_id for content in contents), perf_counter() - began)
-        return _batch(claim_id, contents, signers, begun + self._lease_seconds / 2)
+            return list(contents)
 
     async def _shares(self, limit: int, now: datetime) -> tuple[list[TenantQuota], dict[int, Signer]]:
         """The tenants whose turn it is, with an equal share of the batch for each, and who signs for each."""

@@ -27,6 +27,10 @@ class Outcome(NamedTuple):
     url: str = ""  # '' if no attempt was made
     record_until: float = 0.0  # loop time; how long recording is tried again while the database is lost
 
+    @property
+    def tenant_id(self) -> int:
+        return self.result.tenant_id
+
 
 def after_attempt(attempt: Attempt, posted: Posted, schedule: Sequence[float], now: datetime) -> Outcome:
     delivery, answer = attempt.delivery, posted.answer

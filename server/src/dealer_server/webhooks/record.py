@@ -7,7 +7,8 @@ import structlog
 
 from dealer_server import failpoints, metrics
 from dealer_server.clock import Clock
-from dealer_server.db.batcher import Batcher
+from dealer_server.db.batcher import Answer, Batcher
+from dealer_server.db.distributed import one_transaction_each
 from dealer_server.db.errors import DatabaseLost
 from dealer_server.db.session import Session
 from dealer_server.store.notices import outbox
@@ -66,7 +67,19 @@ class Recorder:
         """Returns once everything submitted is recorded."""
         await self._batcher.drain()
 
-    async def _write(self, outcomes: Sequence[Outcome]) -> list[None]:
+    async def _write(self, outcomes: Sequence[Outcome]) -> Sequence[Answer[None]]:
+        answers: dict[int, DatabaseLost] = {}
+        for together in one_transaction_each(self._session, outcomes):
+            try:
+                await self._write_together(together)
+            except DatabaseLost as lost:
+                answers |= {id(outcome): lost for outcome in together}
+        if len(outcomes) >= ENOUGH:
+            self.enough_ended.set()
+        self._wake.set()
+        return [answers.get(id(outcome)) for outcome in outcomes]
+
+    async def _write_together(self, outcomes: Sequence[Outcome]) -> None:
         now, session = self._clock(), self._session
         batch = [outcome.result for outcome in outcomes]
         changes: list[EndpointChange] = []
@@ -92,10 +105,6 @@ class Recorder:
         metrics.webhook_ended([outcome.result.state for outcome in counted])
         for change in changes:
             self._note(change)
-        if len(outcomes) >= ENOUGH:
-            self.enough_ended.set()
-        self._wake.set()
-        return [None] * len(outcomes)
 
     def _note(self, change: EndpointChange) -> None:
         if change.breaker_opened:

@@ -157,7 +157,9 @@ async def _batchers(
 ) -> tuple[OrderBatcher, RechargeBatcher, RefundBatcher, VoidBatcher]:
     database, now = shared.database, shared.clock.now
     # Blocks of ids need no flush of their own: what uses them is written to the same log later.
-    ids = IdAllocator(await _session(stack, database, synchronous_commit="off"), now)
+    # On one server a block is in the log before the rows that use it; on a cluster they are in that of another node.
+    flushed = "on" if database.distributed else "off"
+    ids = IdAllocator(await _session(stack, database, synchronous_commit=flushed), now)
     suppliers = suppliers_of(shared)
 
     def way(for_refund: bool) -> Callable[[Item, Profile], Way]:

@@ -72,6 +72,15 @@ def find(data: Path, account: pwd.struct_passwd | None) -> Programs:
     return Programs(site / _PROGRAMS / "bin", account)
 
 
+def at(installation: Path, account: pwd.struct_passwd | None) -> Programs:
+    """The programs of another installation, which the account must be able to read. Raises EmbeddedError."""
+    if not (installation / "bin/postgres").exists():
+        raise EmbeddedError(f"no PostgreSQL is installed in {installation}: it has no bin/postgres")
+    if account and not _is_readable(installation, account):
+        raise EmbeddedError(f"PostgreSQL runs as user {account.pw_name}, who may not read {installation}")
+    return Programs(installation.resolve() / "bin", account)
+
+
 def _is_readable(programs: Path, account: pwd.struct_passwd) -> bool:
     paths = (*programs.resolve().parents, programs, programs / "bin", programs / "share", programs / "bin/postgres")
     return all(permits(path, account, 0o1) for path in paths) and permits(programs / "bin/postgres", account, 0o5)

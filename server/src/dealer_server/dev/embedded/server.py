@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -35,16 +36,23 @@ class Embedded:
             data_folder.release(self._lock)
 
 
-def start(data: Path, *, fast_and_unsafe: bool = False) -> Embedded:
+_NONE: Mapping[str, str] = {}
+
+
+def start(
+    data: Path, *, fast_and_unsafe: bool = False, installed: Path | None = None, settings: Mapping[str, str] = _NONE
+) -> Embedded:
     """Starts PostgreSQL on this folder, creating folder and database where they are missing.
 
-    fast_and_unsafe gives up surviving a crash of the machine, for the test suite.
+    fast_and_unsafe gives up surviving a crash of the machine, for the test suite. `installed`: another PostgreSQL than
+    the one of the wheel. `settings`: PostgreSQL's, beside our own.
     """
     data = data.expanduser().resolve()
     try:
         lock = data_folder.claim(data)
         try:
-            return _start(data, lock, fast_and_unsafe)
+            unsafe = postgres.UNSAFE_SETTINGS if fast_and_unsafe else {}
+            return _start(data, lock, installed, postgres.SETTINGS | unsafe | dict(settings), not fast_and_unsafe)
         except BaseException:
             data_folder.release(lock)
             raise
@@ -74,23 +82,21 @@ def erase(data: Path) -> None:
         raise EmbeddedError(f"cannot empty the data folder {data}: {error}") from error
 
 
-def _start(data: Path, lock: IO[str], fast_and_unsafe: bool) -> Embedded:
+def _start(data: Path, lock: IO[str], other: Path | None, settings: dict[str, str], survive_crash: bool) -> Embedded:
     cluster = data / "postgres"
     account = accounts.server_account(cluster)
     if account:
         accounts.require_entry(data, account)
-    installed = programs.find(data, account)
+    installed = programs.find(data, account) if other is None else programs.at(other, account)
     if cluster.exists():
         postgres.require_version(cluster)
         postgres.stop(installed, cluster)  # a killed launcher leaves its server running
         postgres.remove_pid_files(cluster)
     else:
-        postgres.create(installed, cluster, survive_crash=not fast_and_unsafe)
+        postgres.create(installed, cluster, survive_crash=survive_crash)
     socket_dir = postgres.socket_folder(installed, cluster)
     try:
-        postgres.launch(
-            installed, data, socket_dir, postgres.SETTINGS | (postgres.UNSAFE_SETTINGS if fast_and_unsafe else {})
-        )
+        postgres.launch(installed, data, socket_dir, settings)
     except BaseException:
         postgres.stop(installed, cluster)
         postgres.remove_socket_folder(data, socket_dir)

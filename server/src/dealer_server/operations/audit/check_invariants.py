@@ -14,6 +14,7 @@ import msgspec
 
 from dealer_server.db.connection import Connection
 from dealer_server.db.database import Database
+from dealer_server.db.distributed import is_distributed
 from dealer_server.db.sealing import CannotOpen, DataKeys, MasterKeys
 from dealer_server.operations.errors import OperatorError
 from dealer_server.store.audit import audit_log, checkpoint, excerpt, invariants, secrets
@@ -135,20 +136,24 @@ async def check_invariants(
 @asynccontextmanager
 async def _snapshot(database: Database, *, incremental: bool) -> AsyncIterator[Connection]:
     """A transaction that sees one state of the database. It is read-only, from the start or, where it is incremental,
-    once it has created its temporary tables."""
+    once it has created its temporary tables. On a cluster each statement sees its own: Citus has no snapshot of all
+    nodes."""
+    isolation = "read_committed" if database.distributed else "repeatable_read"
     async with (
         database.connection() as connection,
-        connection.transaction(isolation="repeatable_read", readonly=not incremental),
+        connection.transaction(isolation=isolation, readonly=not incremental),
     ):
         yield connection
 
 
 async def _start(connection: Connection, scope: Scope) -> excerpt.Start | None:
     """Where an incremental audit begins. Raises OperatorError."""
+    if scope.since is None and not scope.incremental:
+        return None
+    if is_distributed(connection):
+        raise OperatorError("an audit of a distributed database looks at everything, without --since and --incremental")
     if scope.since is not None:
         return excerpt.Start(scope.since, None)
-    if not scope.incremental:
-        return None
     last = await checkpoint.last(connection)
     if last is None:
         raise OperatorError("no audit of everything has found nothing yet: run `dealer-server audit` first")
@@ -158,7 +163,7 @@ async def _start(connection: Connection, scope: Scope) -> excerpt.Start | None:
 async def _keep(database: Database, audited: Connection) -> bool:
     """Makes the audit's snapshot the next checkpoint. False where another audit has made a newer one meanwhile, and
     where nothing may be written: on a standby, or by a role that only reads."""
-    snapshot = await checkpoint.export_snapshot(audited)
+    snapshot = None if database.distributed else await checkpoint.export_snapshot(audited)
     if snapshot is None:
         return False
     async with database.connection() as connection:

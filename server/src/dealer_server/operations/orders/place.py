@@ -20,7 +20,7 @@ from dealer_server.clock import Clock
 from dealer_server.db.batcher import Answer, Batcher
 from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost
-from dealer_server.db.locking_batcher import LockingBatcher
+from dealer_server.db.locking_batcher import LockingBatcher, first_batches
 from dealer_server.db.session import SHARED_LOCK_TIMEOUT, Session
 from dealer_server.operations.orders.id_allocator import IdAllocator
 from dealer_server.rules import refusal
@@ -57,7 +57,6 @@ class OrderBatcher:
         clock: Clock,
         placed: Callable[[Collection[str]], None] = lambda suppliers: None,
     ):
-        self._session = database.session(lock_timeout=SHARED_LOCK_TIMEOUT, **SETTINGS)
         self._lookups = database.session()
         self._ids = ids
         self._clock = clock
@@ -66,8 +65,14 @@ class OrderBatcher:
         self._recent = RecentOrders(RECENT_ORDERS)
         self._retried: set[int] = set()  # tenants whose wallets were held when the last batch was written
         self._uncovered: set[int] = set()  # tenants whose wallets did not cover their last orders
-        self._batcher: Batcher[OrderRequest, Decision] = Batcher(
-            self._fast_path, bound=ROWS_PER_BATCH, weight=_rows, name="orders"
+        self._batcher = first_batches(
+            database,
+            self._fast_path,
+            bound=ROWS_PER_BATCH,
+            weight=_rows,
+            name="orders",
+            lock_timeout=SHARED_LOCK_TIMEOUT,
+            **SETTINGS,
         )
         self._locking: LockingBatcher[OrderRequest, Decision] = LockingBatcher(
             database, self._under_locks, bound=ROWS_PER_BATCH, weight=_rows, name="orders_locking", **SETTINGS
@@ -95,14 +100,14 @@ class OrderBatcher:
 
     async def open(self) -> None:
         """Opens the connections that the first call needs. Raises DatabaseLost."""
-        await self._session.open()
+        await self._batcher.open()
         await self._locking.open()
         await self._lookups.open()
 
     async def close(self) -> None:
         """Answers everything submitted, then closes the connections."""
         await self.drain()
-        await self._session.close()
+        await self._batcher.close()
         await self._locking.close()
         await self._lookups.close()
 
@@ -117,10 +122,10 @@ class OrderBatcher:
             decisions.append(order.repeat(existing[key], request) if key in existing else request.refused)
         return decisions
 
-    async def _fast_path(self, batch: Sequence[OrderRequest]) -> Sequence[Answer[Decision]]:
+    async def _fast_path(self, session: Session, batch: Sequence[OrderRequest]) -> Sequence[Answer[Decision]]:
         """Places what one statement can place; the rest is decided under locks. The only order of a wallet that another
         transaction holds is tried once more: it may be free by the next batch."""
-        placed, written = await self._write_at_once(self._session, batch)
+        placed, written = await self._write_at_once(session, batch)
         held = Counter([request.tenant_id for request in batch if request.tenant_id in written.held])
         self._retried = {tenant_id for tenant_id, orders in held.items() if orders == 1} - self._retried
 

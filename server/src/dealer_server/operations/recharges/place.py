@@ -16,10 +16,10 @@ import msgspec
 
 from dealer_server import audit_context, failpoints, store, traces
 from dealer_server.clock import Clock
-from dealer_server.db.batcher import Answer, Batcher
+from dealer_server.db.batcher import Answer
 from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost
-from dealer_server.db.locking_batcher import LockingBatcher
+from dealer_server.db.locking_batcher import LockingBatcher, first_batches
 from dealer_server.db.session import SHARED_LOCK_TIMEOUT, Session
 from dealer_server.operations.orders.id_allocator import IdAllocator
 from dealer_server.operations.orders.place import RecentOrders
@@ -50,9 +50,8 @@ class RechargeBatcher:
         self._clock = clock
         self._placed = placed
         self._recent = RecentOrders(RECENT_RECHARGES)
-        self._session = database.session(lock_timeout=SHARED_LOCK_TIMEOUT)
-        self._batcher: Batcher[RechargeRequest, Decision] = Batcher(
-            self._fast_path, bound=RECHARGES_PER_BATCH, name="recharges"
+        self._batcher = first_batches(
+            database, self._fast_path, bound=RECHARGES_PER_BATCH, name="recharges", lock_timeout=SHARED_LOCK_TIMEOUT
         )
         self._locking: LockingBatcher[RechargeRequest, Decision] = LockingBatcher(
             database, self._under_locks, bound=RECHARGES_PER_BATCH, name="recharges_locking"
@@ -67,18 +66,18 @@ class RechargeBatcher:
 
     async def open(self) -> None:
         """Opens the connections that the first call needs. Raises DatabaseLost."""
-        await self._session.open()
+        await self._batcher.open()
         await self._locking.open()
 
     async def close(self) -> None:
         """Answers everything submitted, then closes the connections."""
         await self._batcher.drain()
-        await self._session.close()
+        await self._batcher.close()
         await self._locking.close()
 
-    async def _fast_path(self, batch: Sequence[RechargeRequest]) -> Sequence[Answer[Decision]]:
+    async def _fast_path(self, session: Session, batch: Sequence[RechargeRequest]) -> Sequence[Answer[Decision]]:
         """Places what one statement can place; the rest is decided under locks."""
-        session, began = self._session, perf_counter()
+        began = perf_counter()
         try:
             keys = await _esims(session, batch)
             targets = await recharges.targets(session, sorted({key for key in keys if key is not None}))

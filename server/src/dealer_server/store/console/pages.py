@@ -116,8 +116,8 @@ async def _span(connection: Connection, left: ScanRange, seconds: int, most: int
 async def _count(connection: Connection, scan: ScanRange, begin: int, end: int, most: int) -> int:
     """How many rows, and no more than so many."""
     counted: int | None = await connection.fetchval(
-        "SELECT count(*) FROM (SELECT FROM tenant t CROSS JOIN LATERAL ("
-        f" SELECT FROM {scan.table} o WHERE o.tenant_id = t.tenant_id AND {scan.column} >= $2 AND {scan.column} < $3"
+        "SELECT count(*) FROM (SELECT 1 FROM tenant t CROSS JOIN LATERAL ("
+        f" SELECT 1 FROM {scan.table} o WHERE o.tenant_id = t.tenant_id AND {scan.column} >= $2 AND {scan.column} < $3"
         " LIMIT $4) o WHERE $1::bigint IS NULL OR t.tenant_id = $1 LIMIT $4) counted",
         *(scan.tenant_id, begin, end, most),
     )

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from dealer_server.db.connection import Connection
+from dealer_server.db.distributed import is_distributed
 from dealer_server.store.console import pages
 
 COUNTED = 1_000
@@ -62,20 +63,28 @@ class RefundRow(NamedTuple):
 
 _USED = "p.data_usage_bytes > 0 OR p.plan_use_status <> 'NOT_STARTED'"
 
+_REVIEWED = (
+    "EXISTS (SELECT FROM refund_line l WHERE"
+    " l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id AND l.way = 'REVIEW' AND l.status = 'PENDING')"
+)
 # Each by its partial index.
 _WAITING: Mapping[Queue, str] = {
     "topups": "topup WHERE status = 'PENDING'",
-    "refunds": "(SELECT * FROM refund WHERE status = 'REFUNDING' ORDER BY refund_id LIMIT 5000) r WHERE EXISTS ("
-    "SELECT FROM refund_line l WHERE"
-    " l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id AND l.way = 'REVIEW' AND l.status = 'PENDING')",
+    "refunds": f"(SELECT * FROM refund WHERE status = 'REFUNDING' ORDER BY refund_id LIMIT 5000) r WHERE {_REVIEWED}",
     "purchases": "purchase WHERE state = 'PARKED'",
 }
+# Where tables are distributed by tenant, the oldest of all nodes cannot be compared with the lines of each.
+_WAITING_BY_NODE = {**_WAITING, "refunds": f"refund r WHERE status = 'REFUNDING' AND {_REVIEWED}"}
+
+
+def _waiting(connection: Connection, queue: Queue) -> str:
+    return (_WAITING_BY_NODE if is_distributed(connection) else _WAITING)[queue]
 
 
 async def count(connection: Connection, queue: Queue) -> int:
     """How many wait for an operator; COUNTED where there are that many or more."""
     waiting: int | None = await connection.fetchval(
-        f"SELECT count(*) FROM (SELECT FROM {_WAITING[queue]} LIMIT {COUNTED}) waiting"
+        f"SELECT count(*) FROM (SELECT 1 FROM {_waiting(connection, queue)} LIMIT {COUNTED}) waiting"
     )
     return waiting or 0
 
@@ -116,7 +125,7 @@ async def refunds(
         _IN_REVIEW
         if status == "REVIEW"
         else _of_all("refund", "refund_id", "WHERE $4::bigint IS NULL OR t.tenant_id = $4")
-    ).format(**order)
+    ).format(**order, reviewed=_REVIEWED)
     rows = await connection.fetch(
         f"WITH found AS MATERIALIZED ({found})"
         " SELECT r.tenant_id, t.name AS dealer, r.refund_id, r.order_id, w.currency, r.status, r.amount, r.credited,"
@@ -149,7 +158,7 @@ async def in_review(connection: Connection) -> list[tuple[str, int, int]]:
     """What waits for an operator, of the oldest 5 000 refunds: currency, how many, their sum."""
     rows = await connection.fetch(
         f"SELECT currency, count(*)::int AS refunds, sum(amount)::bigint AS amount"
-        f" FROM (SELECT tenant_id, amount FROM {_WAITING['refunds']}) r JOIN wallet USING (tenant_id)"
+        f" FROM (SELECT tenant_id, amount FROM {_waiting(connection, 'refunds')}) r JOIN wallet USING (tenant_id)"
         " GROUP BY currency ORDER BY 2 DESC, 1"
     )
     return [(row["currency"], row["refunds"], row["amount"]) for row in rows]
@@ -164,8 +173,7 @@ _IN_REVIEW = """
 SELECT * FROM refund r WHERE status = 'REFUNDING' AND $1::text IS NOT NULL
     AND ($2::bigint IS NULL OR refund_id {beyond} $2) AND ($4::bigint IS NULL OR tenant_id = $4)
     AND ($5::bigint[] IS NULL OR refund_id = ANY($5))
-    AND EXISTS (SELECT FROM refund_line l WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id
-        AND l.way = 'REVIEW' AND l.status = 'PENDING')
+    AND {reviewed}
 ORDER BY refund_id {direction} LIMIT $3
 """
 

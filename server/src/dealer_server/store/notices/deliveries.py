@@ -67,16 +67,31 @@ WITH due AS (
     RETURNING d.tenant_id, d.delivery_id, d.user_id, d.digest, d.attempt_count
 )
 SELECT c.*, coalesce(n.url, '') AS url, coalesce(u.name, '') AS name, coalesce(s.mail, '') AS mail,
-    (u.user_id IS NULL OR u.status = 'ACTIVE') AND (t.tenant_id IS NULL OR t.status = 'ACTIVE') AS active
+    (u.user_id IS NULL OR u.status = 'ACTIVE') AND {active} AS active
 FROM claimed c LEFT JOIN notice_url n ON n.tenant_id = c.tenant_id AND c.user_id IS NULL
     LEFT JOIN console_user u ON u.user_id = c.user_id LEFT JOIN notice_setting s ON s.user_id = c.user_id
-    LEFT JOIN tenant t ON t.tenant_id = c.tenant_id
+    {tenant}
 """
+# The statement changes tables of the coordinator, and must not read one that every node of a cluster has.
+_CLAIM_OF_ANY = _CLAIM.format(active="true", tenant="")
+_CLAIM = _CLAIM.format(
+    active="(t.tenant_id IS NULL OR t.status = 'ACTIVE')", tenant="LEFT JOIN tenant t ON t.tenant_id = c.tenant_id"
+)
 
 
 async def claim(session: Session, claim_id: int, limit: int, now: datetime, until: datetime) -> list[Claimed]:
     """Takes due deliveries until the lease ends, those of expired leases among them, and counts the attempts."""
-    return [Claimed(**row) for row in await session.fetch(_CLAIM, now, limit, claim_id, until)]
+    args = now, limit, claim_id, until
+    if not session.distributed:
+        return [Claimed(**row) for row in await session.fetch(_CLAIM, *args)]
+    rows = await session.fetch(_CLAIM_OF_ANY, *args)
+    ids = [row["tenant_id"] for row in rows]
+    others = await session.fetch(
+        "SELECT tenant_id FROM tenant WHERE tenant_id = ANY($1::bigint[]) AND status <> 'ACTIVE'", ids
+    )
+    disabled = {row["tenant_id"] for row in others}
+    claimed = [Claimed(**row) for row in rows]
+    return [one._replace(active=one.active and one.tenant_id not in disabled) for one in claimed]
 
 
 async def contents(connection: Connection, delivery: Claimed) -> list[Notice]:

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.db.arrays import batch, columns
+from dealer_server.db.distributed import is_distributed
 from dealer_server.db.session import Session
 from dealer_server.rules.notices.ending_plans import MOST_LISTED, SHORTEST, EndingPlan
 from dealer_server.rules.notices.low_balance import Told, WalletState
@@ -128,26 +129,41 @@ WHERE place <= $4 ORDER BY e.tenant_id, place
 """
 
 
+# The same where tables are distributed by tenant.
+_ENDING_BY_TENANT = (
+    _ENDING[: _ENDING.index("SELECT e.tenant_id")].replace("AS MATERIALIZED", "AS")
+    + """SELECT e.tenant_id, e.profile_id, e.iccid, i.package_code, e.plan_use_end_at AS ends_at, e.total
+FROM ending e JOIN order_item i ON i.tenant_id = e.tenant_id AND i.order_id = e.order_id AND i.line = e.line
+    JOIN tenant t ON t.tenant_id = e.tenant_id AND t.status = 'ACTIVE'
+WHERE place <= $4 ORDER BY e.tenant_id, place
+"""
+)
+
+
 async def ending_plans(session: Session, since: datetime, until: datetime) -> list[EndingPlan]:
     """Plans in use that end then, of active dealers, without those that are short or followed by another."""
-    rows = await session.fetch(_ENDING, since, until, SHORTEST, MOST_LISTED)
+    rows = await session.fetch(
+        _ENDING_BY_TENANT if is_distributed(session) else _ENDING, since, until, SHORTEST, MOST_LISTED
+    )
     return [EndingPlan(*row) for row in rows]
 
 
+_FIRST = "(SELECT * FROM refund WHERE status = 'REFUNDING' ORDER BY refund_id LIMIT 5000)"
 # Each by its partial index; refund ids and top-up ids grow with time.
 _OLD: Mapping[str, str] = {
     "TOPUPS": "SELECT created_at FROM topup WHERE status = 'PENDING'",
-    "REFUNDS": "SELECT created_at FROM (SELECT * FROM refund WHERE status = 'REFUNDING' ORDER BY refund_id"
-    " LIMIT 5000) r WHERE EXISTS (SELECT FROM refund_line l WHERE l.tenant_id = r.tenant_id"
-    " AND l.refund_id = r.refund_id AND l.way = 'REVIEW' AND l.status = 'PENDING')",
+    "REFUNDS": f"SELECT created_at FROM {_FIRST} r WHERE r.status = 'REFUNDING' AND EXISTS ("
+    "SELECT FROM refund_line l WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id"
+    " AND l.way = 'REVIEW' AND l.status = 'PENDING')",
 }
 QUEUES = tuple(_OLD)
 
 
 async def waiting(session: Session, queue: str, before: datetime) -> Waiting | None:
     """What waits in a queue since before this time; None where nothing does."""
+    old = _OLD[queue].replace(_FIRST, "refund") if is_distributed(session) else _OLD[queue]
     [row] = await session.fetch(
-        f"SELECT count(*) AS total, min(created_at) AS oldest_at FROM ({_OLD[queue]}) waiting WHERE created_at < $1",
+        f"SELECT count(*) AS total, min(created_at) AS oldest_at FROM ({old}) waiting WHERE created_at < $1",
         before,
     )
     return Waiting(**row) if row["total"] else None

@@ -5,8 +5,10 @@ from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.db.arrays import batch, columns
+from dealer_server.db.by_tenant import OF_ALL
 from dealer_server.db.connection import Connection
 from dealer_server.db.session import Session
+from dealer_server.store.distribution.due import fetch_all, fetch_due
 
 LineKey = tuple[int, int, int]
 """tenant_id, order_id, line"""
@@ -62,11 +64,15 @@ _PAID_AND_PENDING = """(SELECT created_at FROM ledger_entry e
         WHERE e.tenant_id = i.tenant_id AND e.recharges = i.recharges AND e.plan_no < p.plan_no
         AND e.lifecycle_status = 'PENDING' AND NOT e.refunded AND (NOT e.failed OR e.held) OFFSET 0) END AS blocked"""
 
+# Of a cluster: whose lines are due.
+_DUE = f"SELECT tenant_id FROM order_item WHERE {OF_ALL} supplier = $1 AND due_at <= $2 ORDER BY due_at LIMIT $3"
+_ANY_DUE = f"SELECT FROM order_item WHERE {OF_ALL} supplier = $1 AND due_at <= $2 LIMIT 1"
+
 # The profiles are those of the snapshot the claim is made on; what changes until the answers are recorded is seen then.
 _CLAIM = f"""
 WITH due AS (
     SELECT tenant_id, order_id, line, quantity, due_at FROM order_item
-    WHERE supplier = $1 AND due_at <= $2 ORDER BY due_at LIMIT $5 FOR NO KEY UPDATE SKIP LOCKED
+    WHERE {OF_ALL} supplier = $1 AND due_at <= $2 ORDER BY due_at LIMIT $5 FOR NO KEY UPDATE SKIP LOCKED
 ), counted AS (
     SELECT *, sum(quantity) OVER (ORDER BY due_at, tenant_id, order_id, line) - quantity AS before FROM due
 )
@@ -85,7 +91,8 @@ async def claim(
 
     No two workers get the same line; a line whose worker died comes due again.
     """
-    rows = await session.fetch(_CLAIM, supplier, now, until, claim_id, lines, profiles)
+    args = supplier, now, until, claim_id, lines, profiles
+    rows = await fetch_due(session, _CLAIM, args, _DUE, (supplier, now, lines), lines)
     return [Claimed(**row) for row in rows]
 
 
@@ -95,7 +102,7 @@ async def claim(
 _TAKE = f"""
 WITH due AS (
     SELECT tenant_id, order_id, line, quantity, due_at FROM order_item
-    WHERE supplier = $1 AND due_at <= $2 ORDER BY due_at LIMIT $3
+    WHERE {OF_ALL} supplier = $1 AND due_at <= $2 ORDER BY due_at LIMIT $3
 ), counted AS MATERIALIZED (
     SELECT *, sum(quantity) OVER (ORDER BY due_at, tenant_id, order_id, line) - quantity AS before FROM due
 )
@@ -112,15 +119,13 @@ WHERE before < $4
 
 async def any_due(session: Session, supplier: str, now: datetime) -> bool:
     """Whether a line of this supplier is due. It costs an idle worker one statement."""
-    return bool(
-        await session.fetch("SELECT FROM order_item WHERE supplier = $1 AND due_at <= $2 LIMIT 1", supplier, now)
-    )
+    return bool(await fetch_all(session, _ANY_DUE, supplier, now))
 
 
 async def take(session: Session, supplier: str, now: datetime, lines: int, profiles: int) -> list[Claimed]:
     """A supplier's due lines, locked with their orders until the transaction ends, those of no order that another
     transaction holds: at most `lines`, and no more once `profiles` are reached."""
-    rows = await session.fetch(_TAKE, supplier, now, lines, profiles)
+    rows = await fetch_due(session, _TAKE, (supplier, now, lines, profiles), _DUE, (supplier, now, lines), lines)
     return [Claimed(**row) for row in rows]
 
 

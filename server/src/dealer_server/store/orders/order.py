@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from functools import cache
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -10,11 +11,14 @@ import asyncpg
 
 from dealer_server.db.arrays import batch, columns
 from dealer_server.db.connection import Connection
+from dealer_server.db.distributed import is_distributed
 from dealer_server.db.rows import columns_of, fields_of
 from dealer_server.db.sealing import DataKeys, profile_context
 from dealer_server.db.session import Session
 from dealer_server.rules.orders.model import STOCK, Item, Order, Profile
 from dealer_server.rules.orders.order import ExistingOrder, Placed
+from dealer_server.store.orders import write_by_tenant
+from dealer_server.store.orders.write_by_tenant import NotWhole
 from dealer_server.store.profiles import plans
 
 # One statement writes a whole batch, except the orders of wallets that are frozen, do not cover their debits or are
@@ -166,6 +170,8 @@ async def write(
 
     Raises asyncpg.UniqueViolationError for a known transactionId in a large batch, or written at the same moment.
     """
+    if session.distributed:
+        return await _write_by_tenant(session, placed, remaining, wait=wait)
     tenants = sorted({order.request.tenant_id for order in placed})
     places = {tenant_id: place for place, tenant_id in enumerate(tenants, 1)}
     columns = [*_debit_and_order_columns(placed, places), *_line_columns(placed, places), placed[0].at]
@@ -181,6 +187,43 @@ async def write(
     (row,) = await session.fetch(statement, *columns)
     uncovered = frozenset(row["uncovered"] or ())
     return Written(row["whole"], uncovered, frozenset(row["missed"]) - uncovered)
+
+
+async def _write_by_tenant(
+    session: Session, placed: Sequence[Placed], remaining: Mapping[str, int], *, wait: bool
+) -> Written:
+    """The same where tables are distributed by tenant, for orders of one dealer, in a transaction of its own unless the
+    session is in one."""
+    tenant_id = placed[0].request.tenant_id
+    assert all(order.request.tenant_id == tenant_id for order in placed), "a batch is of one dealer"
+    rows = _rows_of(tenant_id, placed)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(suppress(NotWhole))
+        if not session.in_transaction:
+            await stack.enter_async_context(session.transaction())
+        written = await write_by_tenant.write(session, rows, remaining, wait=wait)
+        missed = frozenset({tenant_id})
+        if written:
+            return Written(True)
+        return Written(True, uncovered=missed) if written is False else Written(True, held=missed)
+    return Written(False)
+
+
+def _rows_of(tenant_id: int, placed: Sequence[Placed]) -> write_by_tenant.Rows:
+    places = {tenant_id: 1}
+    orders = list(zip(*_debit_and_order_columns(placed, places)[5:], strict=True))
+    lines = list(zip(*_line_columns(placed, places), strict=True))
+    units: dict[str, list[int]] = {}
+    for _, package_code, _, profile_id, _ in zip(*_stock_columns(placed, places), strict=True):
+        units.setdefault(package_code, []).append(profile_id)
+    return write_by_tenant.Rows(
+        tenant_id,
+        placed[0].at,
+        [order[4:] for order in orders],
+        [line[2:] for line in lines],
+        [tuple(one.request.recharge) for one in placed if one.request.recharge],
+        units,
+    )
 
 
 def _debit_and_order_columns(placed: Sequence[Placed], places: Mapping[int, int]) -> list[tuple[Any, ...]]:
@@ -249,10 +292,19 @@ def _stock_columns(placed: Sequence[Placed], places: Mapping[int, int]) -> list[
     return list(zip(*rows, strict=True))
 
 
+_FIND_BY_TENANT = f"""
+SELECT o.tenant_id, o.transaction_id, o.order_id, o.digest
+FROM {batch("key", tenant_id="bigint", transaction_id="text")}
+JOIN orders o ON o.tenant_id = key.tenant_id AND o.transaction_id = key.transaction_id
+"""
+
+
 async def find(session: Session | Connection, keys: Sequence[tuple[int, str]]) -> dict[tuple[int, str], ExistingOrder]:
     """The orders that already carry these (tenant_id, transactionId)."""
     rows = await session.fetch(
-        f"SELECT o.* FROM {batch('key', tenant_id='bigint', transaction_id='text')} CROSS JOIN LATERAL"
+        _FIND_BY_TENANT
+        if is_distributed(session)
+        else f"SELECT o.* FROM {batch('key', tenant_id='bigint', transaction_id='text')} CROSS JOIN LATERAL"
         " (SELECT tenant_id, transaction_id, order_id, digest FROM orders o"
         ' WHERE (o.transaction_id, o.tenant_id) >= (key.transaction_id COLLATE "C", key.tenant_id)'
         " ORDER BY o.transaction_id, o.tenant_id LIMIT 1) o"

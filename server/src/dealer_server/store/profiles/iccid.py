@@ -19,6 +19,14 @@ OF_SUPPLIER = (
     f" ORDER BY {OVER}, l.created_at DESC, l.profile_id DESC LIMIT 1"
 )
 
+# The same for all keys at once, where tables are distributed by tenant; key.number says which key it is.
+OF_SUPPLIER_BY_NUMBER = (
+    "SELECT DISTINCT ON (key.number) key.number, l.tenant_id, l.order_id, l.profile_id, l.iccid FROM key"
+    " JOIN profile_life l ON l.supplier = $1 AND l.iccid = key.iccid"
+    " JOIN profile p ON p.tenant_id = l.tenant_id AND p.profile_id = l.profile_id"
+    f" ORDER BY key.number, {OVER}, l.created_at DESC, l.profile_id DESC"
+)
+
 
 async def supersede(session: Connection | Session, delivered: Sequence[tuple[int, int, str]]) -> None:
     """Marks as superseded the live profiles that have the dealer and the ICCID of these (tenant_id, profile_id, iccid),

@@ -3,6 +3,7 @@
 A row is locked after its order. `claim` waits for no lock.
 """
 
+import random
 from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -10,12 +11,15 @@ from typing import NamedTuple
 import asyncpg
 
 from dealer_server.db.arrays import batch, columns
+from dealer_server.db.by_tenant import OF_ALL
 from dealer_server.db.connection import Connection
+from dealer_server.db.distributed import is_distributed
 from dealer_server.db.session import Session
 from dealer_server.rules.lifecycle.lifecycle import Lifecycle, LifecycleTerms
 from dealer_server.rules.orders.model import AppliedPlan, Item, Order, Profile, generation
+from dealer_server.store.distribution.due import fetch_due
 from dealer_server.store.profiles import plans
-from dealer_server.store.profiles.iccid import OF_SUPPLIER, RANK
+from dealer_server.store.profiles.iccid import OF_SUPPLIER, OF_SUPPLIER_BY_NUMBER, RANK
 
 Key = tuple[int, int]
 """tenant_id, profile_id"""
@@ -61,6 +65,9 @@ async def begin(
         for order, item, profile in delivered
     ]  # fmt: skip
     packages = sorted({item.package_code for _, item, _ in delivered})
+    if session.distributed:
+        await _begin_by_tenant(session, rows, supplier, terms, now)
+        return
     await session.fetch(
         _BEGIN,
         *columns(rows, 7),
@@ -71,6 +78,52 @@ async def begin(
         list(terms.scripted_packages),
         terms.first_refresh_seconds,
     )
+
+
+_TERMS = """
+SELECT package_code, (document ->> 'unused_valid_days')::float8 * 86400 AS unused_seconds,
+    (document ->> 'duration')::float8 * 86400 AS plan_seconds
+FROM package WHERE package_code = ANY($1::text[])
+"""
+# The same on the node of a dealer, which reads no package: a table of every node would bring all of them into it. The
+# first refresh of each is drawn before.
+_BEGIN_BY_TENANT = """
+INSERT INTO profile_life
+    (tenant_id, profile_id, order_id, line, supplier, iccid, unused_until, plan_seconds, created_at, due_at)
+SELECT w.tenant_id, d.profile_id, d.order_id, d.line, $10::text, d.iccid,
+    $11::timestamptz + d.unused_seconds * interval '1 second', d.plan_seconds, $11::timestamptz,
+    CASE WHEN d.package_code = ANY($12::text[]) THEN $11::timestamptz
+        ELSE $11::timestamptz + coalesce(d.first_seconds, d.unused_seconds) * interval '1 second' END
+FROM wallet w CROSS JOIN unnest($2::bigint[], $3::bigint[], $4::smallint[], $5::text[], $6::text[], $7::float8[],
+    $8::bigint[], $9::float8[])
+    AS d(profile_id, order_id, line, iccid, package_code, unused_seconds, plan_seconds, first_seconds)
+WHERE w.tenant_id = $1
+"""
+
+
+async def _begin_by_tenant(
+    session: Session,
+    rows: Sequence[tuple[int, int, int, int, str | None, str, int]],
+    supplier: str,
+    terms: LifecycleTerms,
+    now: datetime,
+) -> None:
+    codes = {package_code for *_, package_code, _ in rows}
+    found = await session.fetch(_TERMS, sorted(codes))
+    of_package = {row["package_code"]: (row["unused_seconds"], row["plan_seconds"]) for row in found}
+    mine: dict[int, list[tuple[object, ...]]] = {}
+    for tenant_id, profile_id, order_id, line, iccid, package_code, period_num in rows:
+        unused, plan = of_package[package_code]
+        first = terms.first_refresh_seconds
+        mine.setdefault(tenant_id, []).append(
+            (profile_id, order_id, line, iccid, package_code, unused / terms.plan_speed,
+             round(max(plan * period_num / terms.plan_speed, 1)),
+             None if first is None else (0.9 + 0.2 * random.random()) * first)
+        )  # fmt: skip
+    for tenant_id in sorted(mine):
+        of_tenant = columns(mine[tenant_id], 8)
+        scripted = list(terms.scripted_packages)
+        await session.fetch(_BEGIN_BY_TENANT, tenant_id, *of_tenant, supplier, now, scripted)
 
 
 class FollowedProfile(NamedTuple):
@@ -128,9 +181,11 @@ _JOINED = """CROSS JOIN LATERAL (SELECT package_code FROM order_item i
     LEFT JOIN LATERAL (SELECT unit_key, sku, supplier_ref, unit_ref FROM purchase b
         WHERE b.tenant_id = l.tenant_id AND b.profile_id = l.profile_id AND b.iccid = l.iccid OFFSET 0) b ON true"""
 
+_DUE = f"SELECT tenant_id FROM profile_life WHERE {OF_ALL} supplier = $1 AND due_at <= $2 ORDER BY due_at LIMIT $3"
 _CLAIM = f"""
 WITH due AS (
-    SELECT tenant_id, profile_id FROM profile_life WHERE supplier = $1 AND due_at <= $2 ORDER BY due_at LIMIT $5
+    SELECT tenant_id, profile_id FROM profile_life
+    WHERE {OF_ALL} supplier = $1 AND due_at <= $2 ORDER BY due_at LIMIT $5
     FOR NO KEY UPDATE SKIP LOCKED
 ), taken AS (
     UPDATE profile_life l SET due_at = $3, claim = $4, claims = claims + 1 FROM due
@@ -145,7 +200,8 @@ async def claim(
 ) -> list[FollowedProfile]:
     """Claims a supplier's due profiles until the lease ends. No two workers get the same; what a dead one had comes due
     again."""
-    return [_followed(row) for row in await session.fetch(_CLAIM, supplier, now, until, claim_id, limit)]
+    args = supplier, now, until, claim_id, limit
+    return [_followed(row) for row in await fetch_due(session, _CLAIM, args, _DUE, (supplier, now, limit), limit)]
 
 
 async def named(
@@ -154,6 +210,12 @@ async def named(
     """For each (iccid, unit_key, supplier_ref) the (tenant_id, order_id, profile_id) of this supplier's eSIMs it names:
     by unit_key, else by supplier_ref, else by ICCID, which names the live one, else the newest. Empty where it is none
     of ours."""
+    of_supplier = f"key JOIN LATERAL ({OF_SUPPLIER}) l ON true"
+    if is_distributed(connection):
+        of_supplier = (
+            "(SELECT key.*, l.tenant_id, l.order_id, l.profile_id FROM key"
+            f" JOIN ({OF_SUPPLIER_BY_NUMBER}) l USING (number)) l"
+        )
     rows = await connection.fetch(
         "WITH key AS (SELECT * FROM unnest($2::text[], $3::text[], $4::text[])"
         "  WITH ORDINALITY AS key(iccid, unit_key, ref, number))"
@@ -164,9 +226,8 @@ async def named(
         " JOIN purchase b ON b.supplier = $1 AND b.supplier_ref = key.ref"
         " JOIN profile_life l ON l.tenant_id = b.tenant_id AND l.profile_id = b.profile_id AND l.iccid = b.iccid"
         " WHERE key.unit_key IS NULL"
-        " UNION ALL SELECT number, l.tenant_id, l.order_id, l.profile_id FROM key"
-        f" JOIN LATERAL ({OF_SUPPLIER}) l ON true"
-        " WHERE key.unit_key IS NULL AND key.ref IS NULL",
+        f" UNION ALL SELECT number, l.tenant_id, l.order_id, l.profile_id FROM {of_supplier}"
+        " WHERE unit_key IS NULL AND ref IS NULL",
         supplier,
         *columns(names, 3),
     )

@@ -5,10 +5,12 @@ from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.db.arrays import columns
+from dealer_server.db.by_tenant import OF_ALL
 from dealer_server.db.connection import Connection
 from dealer_server.db.rows import as_value, as_values, columns_of
 from dealer_server.db.session import Session
 from dealer_server.rules.lifecycle.sms import Next, Recipient
+from dealer_server.store.distribution.due import fetch_due
 from esim_dealer.wire.vocabulary import SmsFailReason, SmsStatus
 
 
@@ -114,10 +116,11 @@ async def of_profile(connection: Connection, tenant_id: int, profile_id: int, li
 
 
 # in_doubt is true from here on until an answer is recorded: whoever dies after this may have sent it.
-_CLAIM = """
+_DUE = f"SELECT tenant_id FROM sms WHERE {OF_ALL} supplier = $1 AND due_at <= $2 ORDER BY due_at LIMIT $3"
+_CLAIM = f"""
 WITH due AS (
-    SELECT tenant_id, sms_id, profile_id, in_doubt FROM sms WHERE supplier = $1 AND due_at <= $2 ORDER BY due_at
-    LIMIT $5 FOR NO KEY UPDATE SKIP LOCKED
+    SELECT tenant_id, sms_id, profile_id, in_doubt FROM sms
+    WHERE {OF_ALL} supplier = $1 AND due_at <= $2 ORDER BY due_at LIMIT $5 FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE sms s SET due_at = $3, claim = $4, claims = claims + 1, in_doubt = true
 FROM due LEFT JOIN LATERAL (
@@ -134,7 +137,8 @@ async def claim_due(
     session: Session, supplier: str, claim: int, now: datetime, until: datetime, limit: int
 ) -> list[DueSms]:
     """Takes a supplier's due SMS until the lease ends, and notes that each may have been sent from now on."""
-    return as_values(DueSms, await session.fetch(_CLAIM, supplier, now, until, claim, limit))
+    args = supplier, now, until, claim, limit
+    return as_values(DueSms, await fetch_due(session, _CLAIM, args, _DUE, (supplier, now, limit), limit))
 
 
 async def record(

@@ -8,9 +8,11 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from dealer_server.db.arrays import columns
+from dealer_server.db.by_tenant import OF_ALL
 from dealer_server.db.connection import Connection
 from dealer_server.db.rows import as_values
 from dealer_server.db.session import Session
+from dealer_server.store.distribution.due import fetch_due
 
 Key = tuple[int, int]
 """tenant_id, profile_id"""
@@ -118,9 +120,11 @@ async def withdraw(connection: Connection, key: Key, suspension_id: int, now: da
     return bool(done)
 
 
-_CLAIM = """
+_DUE = f"SELECT tenant_id FROM suspension WHERE {OF_ALL} supplier = $1 AND due_at <= $2 ORDER BY due_at LIMIT $3"
+_CLAIM = f"""
 WITH due AS (
-    SELECT tenant_id, profile_id, suspension_id FROM suspension s WHERE supplier = $1 AND due_at <= $2
+    SELECT tenant_id, profile_id, suspension_id FROM suspension s
+    WHERE {OF_ALL} supplier = $1 AND due_at <= $2
         AND NOT EXISTS (SELECT FROM suspension earlier WHERE earlier.tenant_id = s.tenant_id
             AND earlier.profile_id = s.profile_id AND earlier.suspension_id < s.suspension_id
             AND earlier.outcome IS NULL)
@@ -132,7 +136,8 @@ WITH due AS (
 )
 SELECT t.tenant_id, t.profile_id, t.suspension_id, t.order_id, t.suspended, t.supplier, t.claims, p.cancelled AS void,
     p.iccid, b.unit_key, b.sku, b.supplier_ref, b.unit_ref
-FROM taken t JOIN profile p USING (tenant_id, profile_id) JOIN purchase b USING (tenant_id, profile_id, iccid)
+FROM taken t JOIN profile p ON p.tenant_id = t.tenant_id AND p.profile_id = t.profile_id
+    JOIN purchase b ON b.tenant_id = p.tenant_id AND b.profile_id = p.profile_id AND b.iccid = p.iccid
 """
 
 
@@ -140,7 +145,8 @@ async def claim(
     session: Session, supplier: str, claim_id: int, now: datetime, until: datetime, limit: int
 ) -> list[Suspension]:
     """Takes a supplier's due acts until the lease ends, of each profile the oldest."""
-    return as_values(Suspension, await session.fetch(_CLAIM, supplier, now, until, claim_id, limit))
+    args = supplier, now, until, claim_id, limit
+    return as_values(Suspension, await fetch_due(session, _CLAIM, args, _DUE, (supplier, now, limit), limit))
 
 
 async def record(session: Session, answered: Sequence[Suspended], now: datetime) -> set[int]:

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 import asyncpg
 
 from dealer_server.db.arrays import columns
+from dealer_server.db.by_tenant import OF_ALL
 from dealer_server.db.connection import Connection
 from dealer_server.db.rows import as_values, columns_of
 from dealer_server.db.sealing import DataKeys
@@ -20,6 +21,7 @@ from dealer_server.rules.orders import snapshot
 from dealer_server.rules.orders.model import STOCK, Order
 from dealer_server.rules.orders.snapshot import Links
 from dealer_server.rules.refunds.refund import Part, Way
+from dealer_server.store.distribution.due import fetch_all, fetch_due
 from dealer_server.store.orders.save import VOID, save
 from dealer_server.store.suppliers import stock
 from dealer_server.store.webhooks import bodies, enqueue
@@ -82,6 +84,7 @@ class Credit(NamedTuple):
     balance_after: int
 
 
+MOST_SWEPT = 1_000
 _COLUMNS = columns_of(Refund, "lines")
 _of_refund = itemgetter("tenant_id", "refund_id")
 
@@ -238,9 +241,10 @@ class Due(NamedTuple):
 
 async def due(session: Session, now: datetime, limit: int) -> list[Due]:
     """The refunds that may be settled now, the longest due first."""
-    rows = await session.fetch(
+    rows = await fetch_all(
+        session,
         "SELECT tenant_id, order_id, refund_id, settle_failures AS failures FROM refund"
-        " WHERE status = 'REFUNDING' AND due_at <= $1 ORDER BY due_at LIMIT $2",
+        f" WHERE {OF_ALL} status = 'REFUNDING' AND due_at <= $1 ORDER BY due_at LIMIT $2",
         now,
         limit,
     )
@@ -259,20 +263,24 @@ async def postpone(session: Session, refund: Due, until: datetime, now: datetime
     )
 
 
+_UNDECIDED = f"SELECT tenant_id FROM refund WHERE {OF_ALL} status = 'REFUNDING' AND due_at IS NULL"
+_SWEEP = f"""
+WITH left_over AS (
+    SELECT tenant_id, refund_id FROM refund r WHERE {OF_ALL} status = 'REFUNDING' AND due_at IS NULL
+        AND NOT EXISTS (SELECT FROM refund_line l WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id
+            AND l.status = 'PENDING') FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE refund r SET due_at = $1 FROM left_over
+WHERE r.tenant_id = left_over.tenant_id AND r.refund_id = left_over.refund_id RETURNING r.tenant_id, r.refund_id
+"""
+
+
 async def sweep(session: Session, now: datetime) -> list[Key]:
     """Makes refunds due that have no undecided lines and yet are not due; returns their (tenant_id, refund_id).
 
     A refund that another transaction has locked is left alone.
     """
-    rows = await session.fetch(
-        "WITH left_over AS (SELECT tenant_id, refund_id FROM refund r WHERE status = 'REFUNDING' AND due_at IS NULL"
-        "  AND NOT EXISTS (SELECT FROM refund_line l WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id"
-        "   AND l.status = 'PENDING') FOR NO KEY UPDATE SKIP LOCKED"
-        ") UPDATE refund r SET due_at = $1 FROM left_over"
-        " WHERE r.tenant_id = left_over.tenant_id AND r.refund_id = left_over.refund_id"
-        " RETURNING r.tenant_id, r.refund_id",
-        now,
-    )
+    rows = await fetch_due(session, _SWEEP, (now,), _UNDECIDED, (), MOST_SWEPT)
     return [_of_refund(row) for row in rows]
 
 

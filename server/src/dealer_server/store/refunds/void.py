@@ -6,10 +6,12 @@ from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from dealer_server.db.arrays import batch, columns
+from dealer_server.db.by_tenant import OF_ALL
 from dealer_server.db.connection import Connection
 from dealer_server.db.rows import as_values
 from dealer_server.db.session import Session
 from dealer_server.rules.orders.model import Order
+from dealer_server.store.distribution.due import fetch_due
 from dealer_server.store.refunds.refund import Key, NewRefund, decide_lines
 
 
@@ -117,9 +119,11 @@ def _recharged_iccid(order: Order, orders: Mapping[Key, Order]) -> str | None:
     return next((profile.iccid for profile in profiles if profile.profile_id == order.recharges), None)
 
 
-_CLAIM_VOIDS = """
+_DUE = f"SELECT tenant_id FROM void_request WHERE {OF_ALL} supplier = $1 AND due_at <= $2 ORDER BY due_at LIMIT $3"
+_CLAIM_VOIDS = f"""
 WITH due AS (
-    SELECT ctid, tenant_id, profile_id FROM void_request WHERE supplier = $1 AND due_at <= $2 ORDER BY due_at LIMIT $5
+    SELECT ctid, tenant_id, profile_id FROM void_request
+    WHERE {OF_ALL} supplier = $1 AND due_at <= $2 ORDER BY due_at LIMIT $5
     FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE void_request v SET due_at = $3, claim = $4, claims = claims + 1
@@ -127,7 +131,7 @@ FROM due LEFT JOIN LATERAL (
     SELECT unit_key, sku, planned_matching_id, supplier_ref, unit_ref FROM purchase p
     WHERE p.tenant_id = due.tenant_id AND p.profile_id = due.profile_id AND p.state = 'DONE' LIMIT 1
 ) bought ON true
-WHERE v.ctid = due.ctid
+WHERE v.ctid = due.ctid AND v.tenant_id = due.tenant_id
 RETURNING v.tenant_id, v.profile_id, v.order_id, v.line, v.refund_id, v.supplier, v.package_code, v.iccid,
     v.created_at, v.claims, coalesce(bought.unit_key, '') AS unit_key, coalesce(bought.sku, '') AS sku,
     bought.planned_matching_id AS matching_id, bought.supplier_ref, bought.unit_ref
@@ -138,7 +142,8 @@ async def claim_voids(
     session: Session, supplier: str, claim: int, now: datetime, until: datetime, limit: int
 ) -> list[Void]:
     """Takes a supplier's due voids until the lease ends."""
-    return as_values(Void, await session.fetch(_CLAIM_VOIDS, supplier, now, until, claim, limit))
+    args = supplier, now, until, claim, limit
+    return as_values(Void, await fetch_due(session, _CLAIM_VOIDS, args, _DUE, (supplier, now, limit), limit))
 
 
 async def record_voids(session: Session, voided: Sequence[Voided], now: datetime) -> set[Key]:

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from dealer_server.db.connection import Connection
 from dealer_server.db.session import Session
+from dealer_server.store.reports import fold_by_tenant
 
 _LOCK = 5_382_040
 _SUMS = "sold, revenue, refunded, refunds, costed, cost"
@@ -139,12 +140,16 @@ async def lock(session: Session, *, wait: bool) -> bool:
 
 async def add_entries(session: Session, limit: int, tenant_id: int | None = None) -> int:
     """Adds the next entries of the ledger, `limit` of one dealer and less than twice of all; how many."""
+    if session.distributed:
+        return await fold_by_tenant.add_entries(session, limit, tenant_id)
     [row] = await session.fetch(_ENTRIES, limit, tenant_id)
     return row["entries"]
 
 
 async def add_purchases(session: Session, limit: int, tenant_id: int | None = None) -> int:
     """Adds what suppliers have delivered or charged; how many purchases."""
+    if session.distributed:
+        return await fold_by_tenant.add_purchases(session, limit, tenant_id)
     [row] = await session.fetch(_PURCHASES, limit, tenant_id)
     return row["purchases"]
 

@@ -114,9 +114,9 @@ class Freshness(NamedTuple):
 
 async def freshness(connection: Connection, tenant_id: int | None = None) -> Freshness:
     row = await connection.fetchrow(
-        "SELECT coalesce(sum(w.version - coalesce(c.version, 0)), 0)::bigint AS behind,"
-        " (SELECT started_at FROM report_rebuild) AS rebuilding"
-        " FROM wallet w LEFT JOIN report_cursor c USING (tenant_id) WHERE $1::bigint IS NULL OR w.tenant_id = $1",
+        "SELECT behind, (SELECT started_at FROM report_rebuild) AS rebuilding FROM ("
+        "  SELECT coalesce(sum(w.version - coalesce(c.version, 0)), 0)::bigint AS behind"
+        "  FROM wallet w LEFT JOIN report_cursor c USING (tenant_id) WHERE $1::bigint IS NULL OR w.tenant_id = $1) w",
         tenant_id,
     )
     assert row is not None, "a sum has a row"

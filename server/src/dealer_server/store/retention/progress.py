@@ -138,8 +138,8 @@ _FIRST: dict[Kind, str] = {
     "notice": "SELECT first.created_at AS at FROM (SELECT 0 AS tenant_id UNION ALL SELECT tenant_id FROM tenant) t"
     " CROSS JOIN LATERAL (SELECT created_at FROM notice n WHERE n.tenant_id = t.tenant_id ORDER BY notice_id LIMIT 1)"
     " first",
-    "served_call": "SELECT first.at FROM tenant t CROSS JOIN LATERAL (SELECT at FROM served_call c"
-    " WHERE c.tenant_id = t.tenant_id ORDER BY number LIMIT 1) first",
+    "served_call": "SELECT first.at FROM tenant CROSS JOIN LATERAL (SELECT at FROM served_call c"
+    " WHERE c.tenant_id = tenant.tenant_id ORDER BY number LIMIT 1) first",
 }
 
 KINDS = tuple(_FIRST)

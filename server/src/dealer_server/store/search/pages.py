@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dealer_server.db.connection import Fetching
+from dealer_server.db.distributed import is_distributed
 from dealer_server.db.session import Session
 
 
@@ -35,8 +36,17 @@ async def lock(session: Session) -> int | None:
     return rows[0]["reached"] if rows else None
 
 
+_UNCOLLECTED = """
+SELECT tenant_id, order_id, transaction_id, remark FROM orders WHERE order_id >= $1 AND order_id < $2
+ORDER BY order_id LIMIT $3
+"""
+
+
 async def uncollected(session: Fetching, first: int, end: int, limit: int) -> list[Text]:
     """The oldest orders between two ids, `end` not included."""
+    if is_distributed(session):
+        rows = await session.fetch(_UNCOLLECTED, *(first, end, limit))
+        return [Text(**row) for row in rows]
     rows = await session.fetch(
         "SELECT t.tenant_id, o.order_id, o.transaction_id, o.remark FROM tenant t CROSS JOIN LATERAL ("
         "  SELECT order_id, transaction_id, remark FROM orders o WHERE o.tenant_id = t.tenant_id AND order_id >= $1"

@@ -4,15 +4,19 @@ The claim is the write-ahead: it commits SENT. After a crash, SENT with a lease 
 (docs/decisions/0010-purchases.md).
 """
 
+import random
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
 from dealer_server.db.arrays import columns
+from dealer_server.db.by_tenant import OF_ALL
 from dealer_server.db.connection import Connection
+from dealer_server.db.distributed import is_distributed
 from dealer_server.db.sealing import DataKeys
 from dealer_server.db.session import Session
-from dealer_server.store.profiles.iccid import OF_SUPPLIER, OVER
+from dealer_server.store.distribution.due import fetch_all, fetch_due
+from dealer_server.store.profiles.iccid import OF_SUPPLIER, OF_SUPPLIER_BY_NUMBER, OVER
 
 State = Literal["PLANNED", "SENT", "PENDING", "UNKNOWN", "PARKED", "DONE", "REJECTED", "DROPPED", "WRITTEN_OFF"]
 ASK_AGAIN_WITHIN_SECONDS = 5.0
@@ -208,10 +212,14 @@ async def add(session: Connection | Session, new: Sequence[New], now: datetime) 
 
 
 # SENT is written together with the log of the call; both are committed before anything is sent.
-_CLAIM = """
+_DUE = f"""
+SELECT tenant_id FROM purchase WHERE {OF_ALL} supplier = $1 AND due_at <= $2 AND ($4 OR state <> 'PLANNED')
+ORDER BY due_at LIMIT $3
+"""
+_CLAIM = f"""
 WITH due AS (
     SELECT tenant_id, profile_id, position, state FROM purchase
-    WHERE supplier = $1 AND due_at <= $2 AND ($6 OR state <> 'PLANNED')
+    WHERE {OF_ALL} supplier = $1 AND due_at <= $2 AND ($6 OR state <> 'PLANNED')
     ORDER BY due_at LIMIT $5 FOR NO KEY UPDATE SKIP LOCKED
 ), taken AS (
     UPDATE purchase p SET state = 'SENT', due_at = $3, claim = $4, calls = calls + 1, told = false,
@@ -231,7 +239,8 @@ SELECT t.tenant_id, t.profile_id, t.position, t.order_id, t.line, t.unit_key, t.
     p.held, o.remark, o.currency, i.price, f.margin_floor_basis_points,
     t.recharges, e.order_id AS recharged_order_id, e.iccid AS recharged_iccid, b.unit_key AS recharged_unit_key,
     b.sku AS recharged_sku, b.supplier_ref AS recharged_supplier_ref, b.unit_ref AS recharged_unit_ref
-FROM taken t JOIN order_item i USING (tenant_id, order_id, line) JOIN profile p USING (tenant_id, profile_id)
+FROM taken t JOIN order_item i ON i.tenant_id = t.tenant_id AND i.order_id = t.order_id AND i.line = t.line
+JOIN profile p ON p.tenant_id = t.tenant_id AND p.profile_id = t.profile_id
 JOIN orders o ON o.tenant_id = t.tenant_id AND o.order_id = t.order_id
 LEFT JOIN route_terms f ON f.package_code = i.package_code
 LEFT JOIN profile e ON e.tenant_id = t.tenant_id AND e.profile_id = t.recharges
@@ -243,7 +252,8 @@ async def claim(
     session: Session, supplier: str, claim_id: int, now: datetime, until: datetime, limit: int, *, new_too: bool
 ) -> list[Claimed]:
     """Takes a supplier's due purchases until the lease ends. `new_too`: also those nothing was asked for yet."""
-    rows = await session.fetch(_CLAIM, supplier, now, until, claim_id, limit, new_too)
+    args = supplier, now, until, claim_id, limit, new_too
+    rows = await fetch_due(session, _CLAIM, args, _DUE, (supplier, now, limit, new_too), limit)
     return [Claimed(**row) for row in rows]
 
 
@@ -338,12 +348,43 @@ async def record(session: Session, answered: Sequence[Answered], now: datetime) 
             15,
         ),
     )
+    if session.distributed:
+        await _claim_units(session, [answer.key for answer in answered])
+
+
+# Where tables are distributed by tenant no node sees the purchases of all: the coordinator says whose a unit is.
+_CLAIMED = """
+SELECT p.supplier, CASE WHEN p.unit_ref IS NOT NULL THEN 'UNIT' ELSE 'ICCID' END AS kind,
+    coalesce(p.unit_ref, p.iccid) AS value, p.tenant_id, p.profile_id, p.position
+FROM unnest($1::bigint[], $2::bigint[], $3::smallint[]) AS key(tenant_id, profile_id, position)
+JOIN purchase p ON p.tenant_id = key.tenant_id AND p.profile_id = key.profile_id AND p.position = key.position
+WHERE p.unit_ref IS NOT NULL OR p.iccid IS NOT NULL AND p.supplier_ref IS NULL
+"""
+_UNCLAIM = """
+DELETE FROM purchase_claim c USING unnest($1::bigint[], $2::bigint[], $3::smallint[])
+    AS key(tenant_id, profile_id, position)
+WHERE c.tenant_id = key.tenant_id AND c.profile_id = key.profile_id AND c.position = key.position RETURNING 1
+"""
+_CLAIM_UNIT = (
+    "INSERT INTO purchase_claim (supplier, kind, value, tenant_id, profile_id, position)"
+    " VALUES ($1, $2, $3, $4, $5, $6)"
+)
+
+
+async def _claim_units(session: Session, keys: Sequence[Key]) -> None:
+    """Raises UniqueViolationError for a unit that is another purchase's, as the indexes of plain PostgreSQL do."""
+    of_keys = columns(keys, 3)
+    await session.fetch(_UNCLAIM, *of_keys)
+    for row in await session.fetch(_CLAIMED, *of_keys):
+        await session.fetch(_CLAIM_UNIT, *row)
 
 
 async def make_due_by_name(session: Connection | Session, supplier: str, names: Sequence[str], now: datetime) -> int:
     """Purchases and delivered eSIMs with these supplier_refs, unit_keys, unit_refs or ICCIDs are due now: their
     supplier sent a message about them. One that is being asked about is due once the answer is recorded. An ICCID names
     the live eSIM, else the newest. How many there are."""
+    if is_distributed(session):
+        return await _make_due_by_tenant(session, supplier, names, now)
     rows = await session.fetch(
         "WITH found AS (SELECT tenant_id, profile_id, position FROM purchase WHERE supplier = $1"
         "  AND (supplier_ref = ANY($2::text[]) OR unit_key = ANY($2::text[]) OR unit_ref = ANY($2::text[]))"
@@ -363,8 +404,39 @@ async def make_due_by_name(session: Connection | Session, supplier: str, names: 
     return rows[0]["named"]
 
 
+_FOUND = f"""
+WITH key AS (SELECT * FROM unnest($2::text[]) WITH ORDINALITY AS key(iccid, number))
+SELECT tenant_id, profile_id, position FROM purchase WHERE supplier = $1
+    AND (supplier_ref = ANY($2::text[]) OR unit_key = ANY($2::text[]) OR unit_ref = ANY($2::text[]))
+UNION SELECT b.tenant_id, b.profile_id, b.position FROM ({OF_SUPPLIER_BY_NUMBER}) l
+    JOIN purchase b ON b.tenant_id = l.tenant_id AND b.profile_id = l.profile_id AND b.iccid = l.iccid
+"""
+_KEYS = "unnest($2::bigint[], $3::bigint[], $4::smallint[]) AS f(tenant_id, profile_id, position)"
+
+
+async def _make_due_by_tenant(session: Connection | Session, supplier: str, names: Sequence[str], now: datetime) -> int:
+    found = await session.fetch(_FOUND, supplier, list(names))
+    keys = columns([(row["tenant_id"], row["profile_id"], row["position"]) for row in found], 3)
+    await session.fetch(
+        "UPDATE purchase p SET told = p.state = 'SENT', due_at = CASE WHEN p.state = 'SENT' THEN p.due_at ELSE $1 END"
+        f" FROM {_KEYS} WHERE p.tenant_id = f.tenant_id AND p.profile_id = f.profile_id AND p.position = f.position"
+        " AND p.state IN ('SENT', 'PENDING', 'UNKNOWN') RETURNING 1",
+        *(now, *keys),
+    )
+    await session.fetch(
+        f"UPDATE profile_life l SET due_at = $1 FROM {_KEYS} WHERE l.tenant_id = f.tenant_id"
+        " AND l.profile_id = f.profile_id AND l.supplier = $5 AND l.due_at IS NOT NULL RETURNING 1",
+        *(now, *keys, supplier),
+    )
+    return len(found)
+
+
 async def make_unknown_due(session: Session, supplier: str, now: datetime) -> None:
     """The supplier answers again: what is unknown there is due within seconds."""
+    until = now + timedelta(seconds=ASK_AGAIN_WITHIN_SECONDS)
+    if session.distributed:
+        await _make_unknown_due_by_tenant(session, supplier, now, until)
+        return
     await session.fetch(
         "UPDATE purchase p SET due_at = $2::timestamptz + random() * ($3::timestamptz - $2)"
         " FROM (SELECT tenant_id, profile_id, position FROM purchase WHERE supplier = $1 AND state = 'UNKNOWN'"
@@ -372,8 +444,30 @@ async def make_unknown_due(session: Session, supplier: str, now: datetime) -> No
         " WHERE p.tenant_id = u.tenant_id AND p.profile_id = u.profile_id AND p.position = u.position",
         supplier,
         now,
-        now + timedelta(seconds=ASK_AGAIN_WITHIN_SECONDS),
+        until,
     )
+
+
+async def _make_unknown_due_by_tenant(session: Session, supplier: str, now: datetime, until: datetime) -> None:
+    """A node draws nothing, so that the times are drawn here."""
+    found = await fetch_all(
+        session,
+        f"SELECT tenant_id, profile_id, position FROM purchase WHERE {OF_ALL} supplier = $1 AND state = 'UNKNOWN'"
+        " AND verdict IS NULL AND due_at > $2",
+        supplier,
+        until,
+    )
+    drawn = [
+        (row["tenant_id"], row["profile_id"], row["position"], now + random.random() * (until - now)) for row in found
+    ]
+    if drawn:
+        await session.fetch(
+            "UPDATE purchase p SET due_at = u.due_at"
+            " FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::timestamptz[])"
+            " AS u(tenant_id, profile_id, position, due_at) WHERE p.tenant_id = u.tenant_id"
+            " AND p.profile_id = u.profile_id AND p.position = u.position AND p.state = 'UNKNOWN' RETURNING 1",
+            *columns(drawn, 4),
+        )
 
 
 def verdict_context(unit_key: str) -> bytes:

@@ -94,8 +94,9 @@ async def version(connection: Connection | Session) -> str:
 async def put(connection: Connection, keys: DataKeys, code: str, kind: str, settings: bytes, token: str) -> None:
     """Adds a supplier, or replaces the settings of one, whose token stays."""
     await connection.execute(
-        "INSERT INTO supplier (code, kind, settings, event_token) VALUES ($1, $2, $3, $4)"
-        " ON CONFLICT (code) DO UPDATE SET kind = $2, settings = $3, updated_at = clock_timestamp()",
+        "INSERT INTO supplier (code, kind, settings, event_token, updated_at)"
+        " VALUES ($1, $2, $3, $4, clock_timestamp()) ON CONFLICT (code) DO UPDATE"
+        " SET kind = excluded.kind, settings = excluded.settings, updated_at = excluded.updated_at",
         code,
         kind,
         keys.seal(settings, supplier_context(code)),

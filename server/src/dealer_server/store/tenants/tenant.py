@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from dealer_server.db.connection import Connection
+from dealer_server.db.distributed import is_distributed
 from dealer_server.db.rows import as_values
 from dealer_server.rules.orders.pricing import OwnPrice, PriceList
 from esim_dealer.wire.vocabulary import Scope
@@ -56,17 +57,42 @@ class Tenant(NamedTuple):
 
 _PRICES = """w.currency, t.markup_basis_points, t.markup_updated_at, t.price_list_id,
     (SELECT array_agg((p.package_code, p.price, p.updated_at) ORDER BY p.package_code)
-        FROM price p WHERE p.tenant_id = t.tenant_id) AS prices"""
+        FROM price p WHERE p.tenant_id = w.tenant_id) AS prices"""
+
+
+_OWN = "(SELECT array_agg((p.package_code, p.price, p.updated_at) ORDER BY p.package_code)"
+
+
+def _by_column(sql: str) -> str:
+    """Where tables are distributed rows cannot come from a node within a row: each column comes as an array."""
+    begin = sql.index(_OWN)
+    end = sql.index(") AS prices", begin)
+    source = sql[begin + len(_OWN) : end]
+    return (
+        sql[:begin]
+        + ", ".join(
+            f"(SELECT array_agg(p.{column} ORDER BY p.package_code){source}) AS price_{column}"
+            for column in ("package_code", "price", "updated_at")
+        )
+        + sql[end + len(") AS prices") :]
+    )
+
+
+_ACCESS = (
+    "SELECT t.tenant_id, c.app_key, t.name, t.status = 'ACTIVE' AND c.status = 'ACTIVE' AS active, t.qps,"
+    f" t.ip_allow, c.secret_version, c.sealed_secret, c.previous_secret, c.previous_until, {_PRICES},"
+    " c.scopes, c.ip_allow AS key_ip_allow, t.rt_face"
+    " FROM credential c JOIN tenant t USING (tenant_id) JOIN wallet w USING (tenant_id) WHERE c.app_key = $1"
+)
 
 
 async def load_access(connection: Connection, app_key: str) -> Access | None:
-    row = await connection.fetchrow(
-        "SELECT t.tenant_id, c.app_key, t.name, t.status = 'ACTIVE' AND c.status = 'ACTIVE' AS active, t.qps,"
-        f" t.ip_allow, c.secret_version, c.sealed_secret, c.previous_secret, c.previous_until, {_PRICES},"
-        " c.scopes, c.ip_allow AS key_ip_allow, t.rt_face"
-        " FROM credential c JOIN tenant t USING (tenant_id) JOIN wallet w USING (tenant_id) WHERE c.app_key = $1",
-        app_key,
-    )
+    sql, args = _ACCESS, list[object]([app_key])
+    if is_distributed(connection):  # the other nodes are not asked, and may be away
+        sql = _by_column(sql).replace("p.tenant_id = w.tenant_id", "p.tenant_id = $2")
+        sql += " AND w.tenant_id = $2 AND t.tenant_id = $2 AND c.tenant_id = $2"
+        args.append(await connection.fetchval("SELECT tenant_id FROM credential WHERE app_key = $1", app_key))
+    row = await connection.fetchrow(sql, *args)
     if row is None:
         return None
     columns = dict(row)
@@ -78,11 +104,19 @@ async def load_access(connection: Connection, app_key: str) -> Access | None:
 
 async def load_prices(connection: Connection, tenant_id: int) -> PriceList:
     """The prices of a dealer, whichever credentials it has."""
-    row = await connection.fetchrow(
-        f"SELECT {_PRICES} FROM tenant t JOIN wallet w USING (tenant_id) WHERE t.tenant_id = $1", tenant_id
-    )
+    sql = f"SELECT {_PRICES} FROM tenant t JOIN wallet w USING (tenant_id) WHERE t.tenant_id = $1"
+    if is_distributed(connection):
+        sql = _by_column(sql).replace("p.tenant_id = w.tenant_id", "p.tenant_id = $1")
+    row = await connection.fetchrow(sql, tenant_id)
     assert row is not None, "a dealer has a wallet"
     return _price_list(dict(row))
+
+
+def _own_prices(columns: dict[str, Any]) -> Sequence[tuple[str, int | None, datetime]]:
+    if "prices" in columns:
+        return columns.pop("prices") or ()
+    codes, prices, times = (columns.pop(f"price_{column}") or () for column in ("package_code", "price", "updated_at"))
+    return list(zip(codes, prices, times, strict=True))
 
 
 def _price_list(columns: dict[str, Any]) -> PriceList:
@@ -92,7 +126,7 @@ def _price_list(columns: dict[str, Any]) -> PriceList:
         markup_basis_points=columns.pop("markup_basis_points"),
         markup_updated_at=columns.pop("markup_updated_at"),
         price_list_id=columns.pop("price_list_id"),
-        single=tuple((code, OwnPrice(price, at)) for code, price, at in columns.pop("prices") or ()),
+        single=tuple((code, OwnPrice(price, at)) for code, price, at in _own_prices(columns)),
     )
 
 
@@ -100,15 +134,13 @@ async def active_prices(
     connection: Connection, package_codes: Sequence[str], price_list_id: int | None = None
 ) -> dict[int, PriceList]:
     """The prices of every active dealer, or of those who have a price list; of own prices those of these packages."""
-    rows = await connection.fetch(
+    sql = (
         "SELECT t.tenant_id, w.currency, t.markup_basis_points, t.markup_updated_at, t.price_list_id,"
-        " (SELECT array_agg((p.package_code, p.price, p.updated_at) ORDER BY p.package_code) FROM price p"
-        "  WHERE p.tenant_id = t.tenant_id AND p.package_code = ANY($1::text[])) AS prices"
+        f" {_OWN} FROM price p WHERE p.tenant_id = w.tenant_id AND p.package_code = ANY($1::text[])) AS prices"
         " FROM tenant t JOIN wallet w USING (tenant_id) WHERE t.status = 'ACTIVE'"
-        " AND ($2::bigint IS NULL OR t.price_list_id = $2) ORDER BY t.tenant_id",
-        package_codes,
-        price_list_id,
+        " AND ($2::bigint IS NULL OR t.price_list_id = $2) ORDER BY t.tenant_id"
     )
+    rows = await connection.fetch(_by_column(sql) if is_distributed(connection) else sql, package_codes, price_list_id)
     columns = [dict(row) for row in rows]
     return {row.pop("tenant_id"): _price_list(row) for row in columns}
 
@@ -134,7 +166,7 @@ async def update(
     done = await connection.execute(
         "UPDATE tenant SET name = coalesce($2, name), status = coalesce($3, status), qps = coalesce($4, qps),"
         " ip_allow = coalesce($5::text[], ip_allow), markup_basis_points = coalesce($6, markup_basis_points),"
-        " markup_updated_at = CASE WHEN $6 <> markup_basis_points THEN now() ELSE markup_updated_at END,"
+        " markup_updated_at = CASE WHEN $6 <> markup_basis_points THEN (SELECT now()) ELSE markup_updated_at END,"
         " edits_ip_allow = coalesce($7, edits_ip_allow), manages_keys = coalesce($8, manages_keys),"
         " rt_face = coalesce($9, rt_face)"
         " WHERE tenant_id = $1",
@@ -154,9 +186,9 @@ async def update(
 async def set_price(connection: Connection, tenant_id: int, package_code: str, price: int | None) -> bool:
     """False where there is no such package."""
     done = await connection.execute(
-        "INSERT INTO price (tenant_id, package_code, price)"
-        " SELECT $1, package_code, $3 FROM package WHERE package_code = $2"
-        " ON CONFLICT (tenant_id, package_code) DO UPDATE SET price = excluded.price, updated_at = now()",
+        "INSERT INTO price (tenant_id, package_code, price, updated_at)"
+        " SELECT $1, package_code, $3, now() FROM package WHERE package_code = $2"
+        " ON CONFLICT (tenant_id, package_code) DO UPDATE SET price = excluded.price, updated_at = excluded.updated_at",
         tenant_id,
         package_code,
         price,

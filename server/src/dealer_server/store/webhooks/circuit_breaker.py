@@ -1,9 +1,11 @@
 """When does an endpoint's circuit breaker open, probe and close? (docs/decisions/0006-webhook-lanes.md, point 6)"""
 
+import random
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from dealer_server.db.arrays import batch, columns
 from dealer_server.db.session import Session
 from esim_dealer.wire.vocabulary import EndpointState
 
@@ -124,9 +126,25 @@ RETURNING 1
 """
 
 
+# The same where tables are distributed: a node draws nothing.
+_WAITING = """
+SELECT d.delivery_id FROM webhook_delivery d WHERE d.tenant_id = $1 AND d.state IN ('READY', 'RETRY')
+    AND (d.due_at <= $2 OR d.due_at > $3) AND d.trigger <> 'RESEND' LIMIT $4
+"""
+_PUT_OFF = f"""
+UPDATE webhook_delivery d SET due_at = new.due_at
+FROM {batch("new", tenant_id="bigint", delivery_id="bigint", due_at="timestamptz")}
+WHERE d.tenant_id = new.tenant_id AND d.delivery_id = new.delivery_id AND d.state IN ('READY', 'RETRY') RETURNING 1
+"""
+
+
 async def spread_deliveries(session: Session, tenant_id: int, now: datetime, limit: int) -> int:
     """Spreads the waiting deliveries of a recovered endpoint over the next minute; how many, at most `limit`."""
-    return len(await session.fetch(_SPREAD, tenant_id, now, now + SPREAD, limit))
+    if not session.distributed:
+        return len(await session.fetch(_SPREAD, tenant_id, now, now + SPREAD, limit))
+    waiting = await session.fetch(_WAITING, tenant_id, now, now + SPREAD, limit)
+    drawn = [(tenant_id, row["delivery_id"], now + random.random() * SPREAD) for row in waiting]
+    return len(await session.fetch(_PUT_OFF, *columns(drawn, 3))) if drawn else 0
 
 
 async def close(session: Session, tenant_id: int) -> None:

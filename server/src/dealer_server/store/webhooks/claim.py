@@ -5,8 +5,11 @@ from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.db.arrays import batch
+from dealer_server.db.by_tenant import OF_ALL
+from dealer_server.db.distributed import is_distributed
 from dealer_server.db.rows import columns_of, fields_of
 from dealer_server.db.session import Session
+from dealer_server.store.distribution.due import fetch_all
 from dealer_server.store.webhooks.circuit_breaker import BREAKER_FAILURES
 from dealer_server.store.webhooks.dialects import any_active, state_of, url_of
 from dealer_server.store.webhooks.order_queue import UNFINISHED, Key
@@ -104,6 +107,8 @@ async def tenants_waiting(session: Session, after: int, limit: int, now: datetim
 
     While a tenant's circuit breaker is open its cap is 1, and 0 between two probes unless a resend waits.
     """
+    if is_distributed(session):
+        return await _tenants_by_node(session, after, limit, now)
     return [
         WaitingTenant(
             row["tenant_id"],
@@ -113,6 +118,38 @@ async def tenants_waiting(session: Session, after: int, limit: int, now: datetim
         )
         for row in await session.fetch(_TENANTS, after, limit, now)
     ]
+
+
+# The same where tables are distributed by tenant: who waits, what may go, and who signs, which the coordinator knows.
+_VISITED = f"""
+SELECT DISTINCT tenant_id FROM webhook_delivery WHERE {OF_ALL} state IN ('READY', 'RETRY') AND tenant_id > $1
+ORDER BY tenant_id LIMIT $2
+"""
+_CAPS = f"""
+SELECT endpoint.tenant_id, CASE WHEN NOT {any_active("endpoint")} OR NOT coalesce(due, false) THEN 0
+        WHEN consecutive_failures < {BREAKER_FAILURES} THEN cap_in_flight
+        WHEN probe_at IS NULL OR probe_at <= $2 OR coalesce(resent, false) THEN 1 ELSE 0 END AS cap, in_flight
+FROM webhook_endpoint endpoint JOIN (
+    SELECT tenant_id, count(*) FILTER (WHERE state = 'IN_FLIGHT') AS in_flight,
+        bool_or(state IN ('READY', 'RETRY') AND due_at <= $2) AS due,
+        bool_or(state = 'READY' AND trigger = 'RESEND') AS resent
+    FROM webhook_delivery WHERE {OF_ALL} tenant_id = ANY($1::bigint[]) AND {UNFINISHED} GROUP BY tenant_id
+) unfinished ON unfinished.tenant_id = endpoint.tenant_id
+"""
+_SIGNERS = f"""
+SELECT DISTINCT ON (tenant_id) {columns_of(Signer)} FROM credential WHERE tenant_id = ANY($1::bigint[])
+ORDER BY tenant_id, {SIGNER_FIRST}
+"""
+
+
+async def _tenants_by_node(session: Session, after: int, limit: int, now: datetime) -> list[WaitingTenant]:
+    visited = sorted({row["tenant_id"] for row in await fetch_all(session, _VISITED, after, limit)})[:limit]
+    if not visited:
+        return []
+    caps = {row["tenant_id"]: (row["cap"], row["in_flight"]) for row in await fetch_all(session, _CAPS, visited, now)}
+    wanted = [tenant_id for tenant_id, (cap, _) in caps.items() if cap]
+    signers = {row["tenant_id"]: Signer(**row) for row in await session.fetch(_SIGNERS, wanted)}
+    return [WaitingTenant(tenant_id, *caps.get(tenant_id, (0, 0)), signers.get(tenant_id)) for tenant_id in visited]
 
 
 # Of an order only the delivery that has been due longest qualifies, in every worker alike, and none while one is in

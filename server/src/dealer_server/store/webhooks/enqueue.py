@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 from dealer_server.db.arrays import batch
 from dealer_server.db.connection import Connection
+from dealer_server.db.distributed import is_distributed
 from dealer_server.db.session import Session
+from dealer_server.store.webhooks import enqueue_by_tenant
 from dealer_server.store.webhooks.order_queue import UNFINISHED, Key, lock_unfinished, make_next_ready
 from esim_dealer.wire.vocabulary import ChangeHint
 
@@ -86,15 +88,16 @@ async def order_changed(
     latest = {(tenant_id, order_id): version for tenant_id, order_id, version in changes}
     keys = list(latest)
     await lock_unfinished(connection, keys)
-    told = await connection.fetch(
-        _ENQUEUE,
+    arrays = [
         [key[0] for key in keys],
         [key[1] for key in keys],
         list(latest.values()),
         [key in only_usage for key in keys],
-        now,
-        usage_interval,
-    )
+    ]
+    if is_distributed(connection):
+        told = await enqueue_by_tenant.enqueue(connection, arrays, now, usage_interval)
+    else:
+        told = await connection.fetch(_ENQUEUE, *arrays, now, usage_interval)
     if superseding := [(row["tenant_id"], row["order_id"]) for row in told if row["supersedes"]]:
         await make_next_ready(connection, superseding, now)
     return {(row["tenant_id"], row["order_id"]) for row in told if row["in_rt"]}

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
+from dealer_server.db.arrays import columns
 from dealer_server.db.connection import Connection
+from dealer_server.db.distributed import is_distributed
 from dealer_server.db.session import Session
 from dealer_server.store.webhooks import log
 from dealer_server.store.webhooks.dialects import any_active
@@ -86,9 +88,22 @@ _SYNC = f"""
 INSERT INTO webhook_delivery (tenant_id, order_id, event_type, trigger, order_version, state, created_at)
 SELECT o.tenant_id, o.order_id, 'DELIVERY_UPDATED', 'SYNC', o.version, 'WAITING', $3
 FROM orders o WHERE o.tenant_id = $1 AND o.order_id = ANY($2::bigint[]) AND NOT EXISTS (
-    SELECT FROM webhook_delivery d WHERE d.tenant_id = o.tenant_id AND d.order_id = o.order_id
+    SELECT FROM webhook_delivery d WHERE d.tenant_id = $1 AND d.order_id = o.order_id
         AND d.{UNFINISHED} AND d.trigger = 'SYNC' AND d.attempt_count = 0)
 RETURNING order_id
+"""
+
+
+# The same in two steps: an INSERT that draws ids is not run at the node.
+_NOT_SYNCED = f"""
+SELECT o.order_id, o.version FROM orders o WHERE o.tenant_id = $1 AND o.order_id = ANY($2::bigint[]) AND NOT EXISTS (
+    SELECT FROM webhook_delivery d WHERE d.tenant_id = $1 AND d.order_id = o.order_id
+        AND d.{UNFINISHED} AND d.trigger = 'SYNC' AND d.attempt_count = 0)
+"""
+_ADD_SYNCS = """
+INSERT INTO webhook_delivery (tenant_id, order_id, event_type, trigger, order_version, state, created_at)
+SELECT tenant_id, order_id, 'DELIVERY_UPDATED', 'SYNC', version, 'WAITING', $4
+FROM unnest($1::bigint[], $2::bigint[], $3::int[]) AS new(tenant_id, order_id, version) RETURNING order_id
 """
 
 
@@ -99,7 +114,13 @@ async def sync(connection: Connection | Session, tenant_id: int, order_ids: Sequ
     sync was not attempted yet gets no second one. Call it inside a transaction.
     """
     await lock_unfinished(connection, [(tenant_id, order_id) for order_id in order_ids])
-    synced = [(tenant_id, row["order_id"]) for row in await connection.fetch(_SYNC, tenant_id, order_ids, now)]
+    if is_distributed(connection):
+        found = await connection.fetch(_NOT_SYNCED, tenant_id, order_ids)
+        rows = [(tenant_id, row["order_id"], row["version"]) for row in found]
+        added = await connection.fetch(_ADD_SYNCS, *columns(rows, 3), now)
+    else:
+        added = await connection.fetch(_SYNC, tenant_id, order_ids, now)
+    synced = [(tenant_id, row["order_id"]) for row in added]
     if synced:
         await make_next_ready(connection, synced, now)
     return len(synced)

@@ -3,8 +3,10 @@
 from datetime import datetime
 from typing import NamedTuple
 
+from dealer_server.db.by_tenant import OF_ALL, of_all
 from dealer_server.db.connection import Connection
 from dealer_server.db.session import Session
+from dealer_server.store.distribution.due import fetch_all, fetch_due
 from dealer_server.store.webhooks.dialects import state_of
 from dealer_server.store.webhooks.order_queue import UNFINISHED
 from esim_dealer.wire.vocabulary import DeliveryTrigger
@@ -24,10 +26,11 @@ class ExpiredLease(NamedTuple):
 
 
 async def expired_leases(session: Session, now: datetime, limit: int) -> list[ExpiredLease]:
-    leases = await session.fetch(
+    leases = await fetch_all(
+        session,
         "SELECT tenant_id, order_id, delivery_id, claim, attempt_count, due_at AS lease_until, trigger,"
         " delivered_at IS NOT NULL AS delivered_before FROM webhook_delivery"
-        " WHERE state = 'IN_FLIGHT' AND due_at <= $1 LIMIT $2",
+        f" WHERE {OF_ALL} state = 'IN_FLIGHT' AND due_at <= $1 LIMIT $2",
         now,
         limit,
     )
@@ -44,7 +47,8 @@ WITH pending AS (
             AND {state_of("d", "e")} <> 'ACTIVE'
         LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED
     ) d
-    WHERE CASE WHEN $3::bigint IS NULL THEN e.state <> 'ACTIVE' OR e.rt_state = 'DISABLED' ELSE e.tenant_id = $3 END
+    WHERE {of_all("e")}
+        CASE WHEN $3::bigint IS NULL THEN e.state <> 'ACTIVE' OR e.rt_state = 'DISABLED' ELSE e.tenant_id = $3 END
     LIMIT $2
 )
 UPDATE webhook_delivery d SET state = CASE WHEN d.delivered_at IS NULL THEN 'SKIPPED' ELSE 'DELIVERED' END,
@@ -54,8 +58,15 @@ RETURNING 1
 """
 
 
+_NOT_ACTIVE = f"""
+SELECT tenant_id FROM webhook_endpoint e WHERE {OF_ALL}
+    CASE WHEN $1::bigint IS NULL THEN e.state <> 'ACTIVE' OR e.rt_state = 'DISABLED' ELSE e.tenant_id = $1 END
+"""
+
+
 async def skip_unfinished(
     session: Connection | Session, now: datetime, limit: int, tenant_id: int | None = None
 ) -> int:
     """Skips the deliveries that wait for endpoints (or one tenant's) that are not active; how many, at most `limit`."""
-    return len(await session.fetch(_SKIP, now, limit, tenant_id))
+    args = now, limit, tenant_id
+    return len(await fetch_due(session, _SKIP, args, _NOT_ACTIVE, (tenant_id,), limit))

@@ -37,8 +37,8 @@ WITH item AS (
     SELECT e.tenant_id, day, package_code, coalesce(b.supplier, i.supplier), currency, 0, 0, 1, l.amount, 0, 0
     FROM (SELECT *, reference AS refund_id FROM entry WHERE entry_type = 'REFUND') e
     JOIN refund r USING (tenant_id, refund_id) JOIN refund_line l USING (tenant_id, refund_id)
-    JOIN item i ON i.tenant_id = e.tenant_id AND i.order_id = r.order_id AND i.line = l.line
-    LEFT JOIN purchase b ON b.tenant_id = e.tenant_id AND b.profile_id = l.profile_id AND b.state = 'DONE'
+    JOIN item i ON i.tenant_id = l.tenant_id AND i.order_id = r.order_id AND i.line = l.line
+    LEFT JOIN purchase b ON b.tenant_id = l.tenant_id AND b.profile_id = l.profile_id AND b.state = 'DONE'
     WHERE l.status = 'COMPLETED'
     UNION ALL
     SELECT tenant_id, day, package_code, part.supplier, part.currency, part.sold, part.revenue, 0, 0, part.costed, part.cost
@@ -50,7 +50,7 @@ WITH item AS (
         (b.supplier, b.currency, 1, b.price, 0, 0, b.state = 'DONE' AND b.supplier <> sold_for),
         (sold_for, b.currency, -1, -b.price, 0, 0, b.state = 'DONE' AND b.supplier <> sold_for)
     ) AS part(supplier, currency, sold, revenue, costed, cost, holds) WHERE part.holds
-), expected AS (
+), expected AS MATERIALIZED (
     SELECT tenant_id, day, package_code, supplier, currency, sum(sold) AS sold, sum(revenue) AS revenue,
         sum(refunded) AS refunded, sum(refunds) AS refunds, sum(costed) AS costed, sum(cost) AS cost
     FROM change GROUP BY 1, 2, 3, 4, 5

@@ -6,7 +6,7 @@ SELECT tenant_id, kind, last_id, next FROM (
     UNION ALL SELECT tenant_id, 'profile', max(profile_id) FROM profile GROUP BY tenant_id
     UNION ALL
     SELECT tenant_id, 'profile', max(first_profile_id + quantity - 1) FROM order_item GROUP BY tenant_id
-    ) used LEFT JOIN id_block USING (kind)
+    OFFSET 0) used LEFT JOIN id_block USING (kind)
 WHERE next IS NULL OR last_id >= next;
 
 -- Fault: tenants share an orderId

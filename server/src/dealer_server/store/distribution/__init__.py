@@ -1,0 +1,1 @@
+"""The database on several machines: Citus, by tenant (docs/decisions/0060-citus.md)."""

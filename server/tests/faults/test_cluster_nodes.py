@@ -1,0 +1,148 @@
+"""A node of a cluster is killed: its dealers are told so, others go on, and all completes after its return."""
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from dealer_server.store.distribution import nodes
+from support.api_client import ApiClient, Service, running_service
+from support.faults.cluster_machine import ClusterMachine, cluster_machine
+from support.faults.postgres_machine import until
+
+pytestmark = pytest.mark.skipif("not config.getoption('--cluster')", reason="needs Citus: make cluster-test")
+ROUNDS = int(os.environ.get("CLUSTER_ROUNDS", "3"))
+
+
+@pytest.fixture(scope="module")
+async def machine() -> AsyncIterator[ClusterMachine]:
+    async with cluster_machine() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+async def service(machine: ClusterMachine) -> AsyncIterator[Service]:
+    async with running_service(machine.dsn) as one:
+        yield one
+
+
+@pytest.fixture
+async def dealers(machine: ClusterMachine, service: Service) -> AsyncIterator[dict[int, ApiClient]]:
+    """A dealer of each worker node."""
+    async with AsyncExitStack() as clients:
+        found: dict[int, ApiClient] = {}
+        while len(found) < 2:
+            created = await service.tenant(balance="1000000", qps=0)
+            node = await machine.node_of(int(created.tenant_id))
+            if node not in found:
+                found[node] = await clients.enter_async_context(service.client(created))
+        yield found
+
+
+class Buyer:
+    """Orders until it is told to stop, each transactionId until an answer says what became of it."""
+
+    def __init__(self, client: ApiClient):
+        self._client = client
+        self.acknowledged: dict[str, str] = {}
+        self.codes: list[str] = []
+        self.stop = asyncio.Event()
+        self.ended = False
+
+    async def run(self) -> None:
+        try:
+            await self._buy_until_stopped()
+        finally:
+            self.ended = True
+
+    async def _buy_until_stopped(self) -> None:
+        while not self.stop.is_set():
+            transaction_id = f"t-{secrets.token_hex(8)}"
+            while True:
+                answer = await self._client.order(transactionId=transaction_id)
+                self.codes.append(answer.code)
+                if answer.code == "000000":
+                    self.acknowledged[transaction_id] = answer.data["orderNo"]
+                    break
+                assert answer.code == "900001", (answer, self.codes[-5:])
+                await asyncio.sleep(0.05)
+
+    async def buys(self, more: int) -> None:
+        """Returns once it has bought so many more."""
+        wanted = len(self.acknowledged) + more
+
+        async def bought() -> bool:
+            assert not self.ended, self.codes[-10:]
+            return len(self.acknowledged) >= wanted
+
+        try:
+            await until(bought)
+        except TimeoutError:
+            raise AssertionError(f"{len(self.acknowledged)} bought, the last answers: {self.codes[-20:]}") from None
+
+    async def is_refused(self) -> None:
+        """Returns once a call is answered 900001."""
+        before = len(self.codes)
+
+        async def refused() -> bool:
+            assert not self.ended, self.codes[-10:]
+            return "900001" in self.codes[before:]
+
+        await until(refused)
+
+
+async def everything_is_delivered(client: ApiClient, buyer: Buyer) -> None:
+    for order_no in buyer.acknowledged.values():
+        assert (await client.delivered(order_no))["deliveryStatus"] == "DELIVERED"
+
+
+@pytest.fixture
+async def buyers(service: Service, dealers: dict[int, ApiClient]) -> AsyncIterator[dict[int, Buyer]]:
+    """A buyer of each worker node, who buys throughout the test. What each was told is there, and no more."""
+    buyers = {node: Buyer(client) for node, client in dealers.items()}
+    running = [asyncio.create_task(buyer.run()) for buyer in buyers.values()]
+    yield buyers
+    for buyer in buyers.values():
+        buyer.stop.set()
+    await asyncio.gather(*running)
+    for node, client in dealers.items():
+        await everything_is_delivered(client, buyers[node])
+        async with service.database.connection() as connection:
+            rows = await connection.fetch("SELECT transaction_id FROM orders WHERE tenant_id = $1", client.tenant_id)
+        stored = [row["transaction_id"] for row in rows]
+        assert sorted(stored) == sorted(buyers[node].acknowledged)
+        print(f"node {node}: {len(stored)} orders, {buyers[node].codes.count('900001')} answers of 900001")
+    assert await service.audit() == []
+
+
+async def answering(service: Service) -> list[int]:
+    """The worker nodes that answer, as `dealer-server cluster status` shows them."""
+    async with service.database.connection() as connection:
+        return [node.group for node in await nodes.nodes(connection) if node.group and node.answers]
+
+
+async def test_a_node_that_dies_stops_only_its_own_dealers_and_nothing_is_lost(
+    machine: ClusterMachine, service: Service, buyers: dict[int, Buyer]
+):
+    for _ in range(ROUNDS):
+        for node, other in ((1, 2), (2, 1)):
+            await asyncio.to_thread(machine.kill, node)
+            await buyers[node].is_refused()
+            await buyers[other].buys(2)
+            assert await answering(service) == [other]
+            await asyncio.to_thread(machine.start, node)
+            await buyers[node].buys(2)
+
+
+async def test_a_coordinator_that_dies_loses_nothing(
+    machine: ClusterMachine, service: Service, buyers: dict[int, Buyer]
+):
+    for _ in range(ROUNDS):
+        await buyers[1].buys(2)
+        await asyncio.to_thread(machine.kill, 0)
+        await asyncio.to_thread(machine.start, 0)
+        await buyers[1].buys(1)
+        await buyers[2].buys(1)
