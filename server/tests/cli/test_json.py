@@ -22,6 +22,7 @@ DATA = ("settings", "purchases", "cost", "sold", "freeIccids")
 """What is no name of ours but data: by state, currency or sku, or a supplier's own setting."""
 LEFT_OUT = {
     "backup check": "it restores a dump; test_backup_command.py reads what it prints",
+    "cluster status": "it needs a cluster; test_cluster.py",
     "dev": "serves",
     "order retry": "test_retry.py",
     "refund approve": "as refund list prints",
