@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 import yaml
 
+from dealer_server import environment
 from dealer_server.settings import SECRETS, Settings
 from support.deploy.programs import needs
 from support.paths import ROOT
 
 DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "kubernetes/esim-dealer"
-SETTINGS = {f"DEALER_{name.upper()}" for name in Settings.model_fields} | {"DATABASE_URL"}
+SETTINGS = {f"DEALER_{name.upper()}" for name in Settings.model_fields} | {"DATABASE_URL", *environment.OURS}
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 MOST_EXPOSED = 2.0
 """What systemd-analyze calls well protected; 10 is a unit without any protection."""

@@ -67,6 +67,7 @@ SECTIONS = (
         _page("operating/backup", "Backups"),
         _page("operating/failover", "Failover"),
         _page("operating/sizes", "Sizes"),
+        _page("operating/cluster", "Several machines"),
         _page("operating/runbooks", "Runbooks"),
         _page("operating/traces", "Traces and error reports"),
         _page("console", "The console"),
