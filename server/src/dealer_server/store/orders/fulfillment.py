@@ -132,12 +132,11 @@ async def take(session: Session, supplier: str, now: datetime, lines: int, profi
 async def held(session: Session, claim_id: int, keys: Sequence[LineKey]) -> set[LineKey]:
     """Which lines are still this claim's, locked until the transaction ends. Lock their orders first."""
     rows = await session.fetch(
-        "SELECT tenant_id, order_id, line"
-        f" FROM {batch('key', 2, tenant_id='bigint', order_id='bigint', line='smallint')}"
-        " JOIN order_item i USING (tenant_id, order_id, line)"
-        " WHERE i.claim = $1 ORDER BY tenant_id, order_id, line FOR NO KEY UPDATE OF i",
+        f"SELECT i.* FROM {batch('key', 2, tenant_id='bigint', order_id='bigint', line='smallint')}"
+        " CROSS JOIN LATERAL (SELECT tenant_id, order_id, line FROM order_item i WHERE i.tenant_id = key.tenant_id"
+        " AND i.order_id = key.order_id AND i.line = key.line AND i.claim = $1 FOR NO KEY UPDATE) i",
         claim_id,
-        *columns(keys, 3),
+        *columns(sorted(keys), 3),
     )
     return {(row["tenant_id"], row["order_id"], row["line"]) for row in rows}
 
