@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
-from dealer_server.db.arrays import columns
+from dealer_server.db.arrays import batch, columns
 from dealer_server.db.by_tenant import OF_ALL
 from dealer_server.db.connection import Connection
 from dealer_server.db.distributed import is_distributed
@@ -295,11 +295,12 @@ async def plan_ids(session: Session, supplier: str, wanted: Sequence[tuple[Key, 
 async def held(session: Session, claim_id: int, keys: Sequence[Key]) -> set[Key]:
     """Which are still this claim's, locked until the transaction ends. Lock their orders first."""
     rows = await session.fetch(
-        "SELECT tenant_id, profile_id, position FROM unnest($2::bigint[], $3::bigint[], $4::smallint[])"
-        " AS key(tenant_id, profile_id, position) JOIN purchase p USING (tenant_id, profile_id, position)"
-        " WHERE p.claim = $1 AND p.state = 'SENT' ORDER BY 1, 2, 3 FOR NO KEY UPDATE OF p",
+        f"SELECT p.* FROM {batch('key', 2, tenant_id='bigint', profile_id='bigint', position='smallint')}"
+        " CROSS JOIN LATERAL (SELECT tenant_id, profile_id, position FROM purchase p WHERE p.tenant_id = key.tenant_id"
+        " AND p.profile_id = key.profile_id AND p.position = key.position AND p.claim = $1 AND p.state = 'SENT'"
+        " FOR NO KEY UPDATE) p",
         claim_id,
-        *columns(keys, 3),
+        *columns(sorted(keys), 3),
     )
     return {(row["tenant_id"], row["profile_id"], row["position"]) for row in rows}
 
