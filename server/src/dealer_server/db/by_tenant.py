@@ -25,8 +25,8 @@ _EACH = re.compile(r"\bFROM tenant t CROSS JOIN LATERAL\b")
 _COMPARED = re.compile(r"\b(\w+)\.tenant_id = (\w+)\.tenant_id\b")
 _ARRAY = re.compile(r"\$(\d+)::([\w:\[\]]+)\[\]")
 
-
 OF_ALL = "/* of all tenants */"
+"""Stands in a statement over all tenants where `tenant_id = …` may be added."""
 _OF_ALL = re.compile(r"/\* of all tenants( \w+)? \*/")
 
 
@@ -36,15 +36,14 @@ def of_all(table: str) -> str:
 
 
 class PerTenant(NamedTuple):
-    """A statement for one tenant. `tenants`: the positions of the parameters that were arrays of tenant ids, `arrays`:
-    those of the other arrays of the same rows."""
+    """A statement for one tenant, and the rows it was given for many."""
 
     sql: str
     sources: tuple["Source", ...]
 
 
 class Source(NamedTuple):
-    """Positions of parameters, from 0."""
+    """Where the rows stand among the arguments, from 0: the array of their tenant ids, and their other arrays."""
 
     tenant: int
     arrays: tuple[int, ...]

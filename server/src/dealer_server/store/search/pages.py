@@ -45,7 +45,7 @@ ORDER BY order_id LIMIT $3
 async def uncollected(session: Fetching, first: int, end: int, limit: int) -> list[Text]:
     """The oldest orders between two ids, `end` not included."""
     if is_distributed(session):
-        rows = await session.fetch(_UNCOLLECTED, *(first, end, limit))
+        rows = await session.fetch(_UNCOLLECTED, first, end, limit)
         return [Text(**row) for row in rows]
     rows = await session.fetch(
         "SELECT t.tenant_id, o.order_id, o.transaction_id, o.remark FROM tenant t CROSS JOIN LATERAL ("
