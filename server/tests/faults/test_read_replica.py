@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import urlsplit
 
 import pytest
@@ -13,7 +14,7 @@ from dealer_server.console import routing
 from dealer_server.console.dealer import orders as dealer_orders
 from dealer_server.console.operator import orders
 from support.api_client import ApiClient, Service, running_service
-from support.browser import signed_in
+from support.browser import Browser, signed_in
 from support.databases import database_named
 from support.faults.postgres_machine import Machine, connected, until
 
@@ -114,6 +115,13 @@ async def test_what_a_replica_has_not_replayed_is_read_from_the_primary_where_it
             await followed.used(name)
 
 
+async def is_read_from_replica(visitor: Browser, path: str) -> bool:
+    """Whether the replica answered this time: on a busy machine it is more than two seconds behind now and then."""
+    before = Counted("console")
+    assert (await visitor.get(path)).status_code == 200, path
+    return Counted("console") - before == (1, 0)
+
+
 async def test_every_page_that_may_be_read_from_a_replica_can_be(followed: Followed):
     pages = [page for page in routing.declared_pages() if page.listing and "{" not in page.path]
     assert {orders.ORDERS, dealer_orders.ORDERS} <= {page.path for page in pages}
@@ -122,10 +130,8 @@ async def test_every_page_that_may_be_read_from_a_replica_can_be(followed: Follo
         signed_in(followed.service, tenant_id=followed.client.tenant_id) as dealer,
     ):
         for page in pages:
-            before = Counted("console")
             visitor = operator if "op" in page.kinds else dealer
-            assert (await visitor.get(page.path)).status_code == 200, page.path
-            assert Counted("console") - before == (1, 0), page.path
+            await until(partial(is_read_from_replica, visitor, page.path))
 
 
 async def test_a_replica_that_is_frozen_or_gone_leaves_the_primary_to_answer(followed: Followed):

@@ -66,6 +66,7 @@ async def test_a_time_between_two_of_the_same_age_is_said_once(market: PurchaseF
         await page.goto(f"{market.service.url}/console/orders/{order_no}")
         last = page.locator("[data-until]").first
         await expect(last).to_be_hidden()
+        await page.context.set_offline(True)  # the page cannot be refreshed under the test
         await page.evaluate("document.querySelector('[data-until] time').dateTime = '2026-01-01T00:00:00Z'")
         await page.clock.run_for(30_000)
         await expect(last).to_have_text(" to 2026-01-01")
