@@ -41,8 +41,9 @@ async def service(database_url: str) -> AsyncIterator[Service]:
         yield service
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 async def owner(service: Service) -> Created:
+    """One for each test: a dealer has at most 20 AppKeys."""
     return await service.tenant(balance="1000", qps=0)
 
 
@@ -58,10 +59,6 @@ async def key_of(
     async with service.client(owner) as client:
         client.app_key, client.app_secret = made
         yield client
-    await credentials.disable_credential(service.database, client.app_key, "test")
-    async with service.database.transaction() as connection:  # there are at most 20
-        await connection.execute("DELETE FROM credential_use WHERE app_key = $1", client.app_key)
-        await connection.execute("DELETE FROM credential WHERE app_key = $1", client.app_key)
 
 
 async def everything(service: Service) -> dict[str, str]:

@@ -132,8 +132,9 @@ class Process:
         """Returns once it has logged this so often."""
         async with asyncio.timeout(PATIENCE):
             while self.events[event] < times:
-                assert self.lives, f"ended without {event}:\n{self.said}"
-                await asyncio.sleep(0.02)
+                if self._ended.done():  # all that it said has been read
+                    raise AssertionError(f"ended without {event}:\n{self.said}")
+                await asyncio.wait([self._ended], timeout=0.02)
 
     async def ready(self) -> str:
         """The word of its `ready:` line: the base address, or "worker"."""
