@@ -98,9 +98,9 @@ topup list --status PENDING
 topup approve {topup}
 topup reject {other} --reason no
 refund list --status REFUNDED
+reports rebuild
 reports show
 reports statement {tenant} {month}
-reports rebuild
 webhook failures
 webhook resend --tenant {tenant} --state FAILED --yes
 webhook sync --tenant {tenant} --since 1h --yes
