@@ -1,9 +1,7 @@
 """A real PostgreSQL for every test: one server per run, one database per module, copied from a migrated template."""
 
 import itertools
-import tempfile
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import asyncpg
 import pytest
@@ -15,6 +13,7 @@ from dealer_server.store.distribution.distribute import distribute
 from support import databases
 from support.api_client import ApiClient, Service, put_catalogue, running_service
 from support.browser import Browser, browser, signed_in
+from support.folders import postgres_folder
 from support.webhook_fixture import Receiver, listening
 
 SHARDS = 4
@@ -24,17 +23,16 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="session")
 async def postgres(request: pytest.FixtureRequest) -> AsyncIterator[str]:
     """The address of a PostgreSQL server that lives as long as the test run; with --cluster that of a coordinator."""
-    with tempfile.TemporaryDirectory(prefix="esim-dealer-test-") as folder:
-        Path(folder).chmod(0o755)
+    with postgres_folder() as folder:
         if request.config.getoption("--cluster"):
-            started = await cluster.start(Path(folder) / "data", fast_and_unsafe=True)
+            started = await cluster.start(folder / "data", fast_and_unsafe=True)
             databases.use_cluster(started)
             try:
                 yield started.dsn
             finally:
                 started.stop()
             return
-        server = embedded.start(Path(folder) / "data", fast_and_unsafe=True)
+        server = embedded.start(folder / "data", fast_and_unsafe=True)
         try:
             yield server.dsn
         finally:

@@ -8,7 +8,6 @@ import signal
 import socket
 import ssl
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -26,6 +25,7 @@ from dealer_server.rules.catalogue import importing
 from support.api_client import SEALING_KEYS, ApiClient, Service
 from support.databases import database_named
 from support.deploy.certificates import self_signed
+from support.folders import postgres_folder
 from support.patience import PATIENCE
 from support.processes import Done, Process, environment, run, running
 from support.store_fixture import stock_csv
@@ -49,9 +49,8 @@ async def look(database_url: str) -> AsyncIterator[asyncpg.Connection]:
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """Below the system's temporary folder: pytest's own is closed to the user that PostgreSQL runs as."""
-    with tempfile.TemporaryDirectory(prefix="esim-test-") as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
+    with postgres_folder() as one:
+        yield one
 
 
 async def ok(*arguments: str, env: dict[str, str]) -> str:

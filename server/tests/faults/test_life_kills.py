@@ -1,7 +1,6 @@
 """kill -9 while profiles change, as real processes: no change is lost, and none is sent in part."""
 
 import json
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -14,6 +13,7 @@ import pytest
 from dealer_server.failpoints import Failpoint
 from support.api_client import ApiClient
 from support.faults.refund_kills import KILLED, RefundingDealer, refunding_dealer
+from support.folders import postgres_folder
 from support.money.refunds import profiles, query
 from support.processes import environment, running
 
@@ -100,10 +100,8 @@ async def test_an_advanced_step_survives_a_kill_of_the_api(refunding: RefundingD
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Where PostgreSQL's user may go, too."""
-    with tempfile.TemporaryDirectory(prefix="esim-dealer-test-") as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
+    with postgres_folder() as one:
+        yield one
 
 
 async def test_dev_runs_lifecycles_at_the_speed_that_is_set(folder: Path):
