@@ -20,6 +20,7 @@ from dealer_server.rules.orders import identity
 EXTRA = "pip install 'esim-dealer-server[traces]'"
 MOST_LINKS = 16
 FLUSH_SECONDS = 2.0
+CLOCK_MOVED_NANOSECONDS = 10**8
 PLACING = ("esim/order", "esim/topup")
 FAILED = ("000001", "900001")
 
@@ -32,24 +33,24 @@ class NotInstalled(Exception):
     """The extra that exports traces is missing; the message is one line for the operator."""
 
 
-def call(path: str, code: str, answer: Any, trace_id: bytes, seconds: float) -> None:
-    """A call that was answered now, after `seconds`. `answer`: of a call that writes; None where it
-    was refused. A call that only reads belongs to no order's trace."""
+def call(path: str, code: str, answer: Any, trace_id: bytes, began: float) -> None:
+    """A call that was answered now. `began`, here and below, is of perf_counter. `answer`: of a call that writes; None
+    where it was refused. A call that only reads belongs to no order's trace."""
     if _recorder is not None:
-        _recorder.call(path, code, answer, trace_id, seconds)
+        _recorder.call(path, code, answer, trace_id, began)
 
 
-def batch(name: str, order_ids: Iterable[int], seconds: float) -> None:
+def batch(name: str, order_ids: Iterable[int], began: float) -> None:
     """What took these orders together, and has ended now. Each sampled one of them has the span in its own trace, with
     links to the others."""
     if _recorder is not None:
-        _recorder.batch(name, order_ids, seconds)
+        _recorder.batch(name, order_ids, began)
 
 
-def request(name: str, order_id: int, outcome: str, failed: bool, seconds: float) -> None:
+def request(name: str, order_id: int, outcome: str, failed: bool, began: float) -> None:
     """A request to somebody else for one order, which has ended now."""
     if _recorder is not None:
-        _recorder.request(name, order_id, outcome, failed, seconds)
+        _recorder.request(name, order_id, outcome, failed, began)
 
 
 @asynccontextmanager
@@ -91,6 +92,7 @@ class Recorder:
         self._bound = round(share * 2**64)
         self._share = share
         self._key = key[:64]
+        self._set_clock()
 
     def sampled(self, order_id: int) -> bool:
         return (order_id * _SPREAD & _MASK) < self._bound
@@ -99,7 +101,7 @@ class Recorder:
         self._processor.force_flush(round(FLUSH_SECONDS * 1000))
         self._processor.shutdown()
 
-    def call(self, path: str, code: str, answer: Any, trace_id: bytes, seconds: float) -> None:
+    def call(self, path: str, code: str, answer: Any, trace_id: bytes, began: float) -> None:
         order_no: str = getattr(answer, "order_no", None) or ""
         order_id = identity.order_id(order_no)
         if not (random.random() < self._share if order_id is None else self.sampled(order_id)):
@@ -113,22 +115,22 @@ class Recorder:
             attributes["dealer.order_no"] = order_no
             if getattr(answer, "duplicate", False) or not path.endswith(PLACING):
                 parent, span = span, self._new(span.trace_id)
-        self._end(f"POST {path}", span, parent, seconds, self._kinds.SERVER, attributes, failed=code in FAILED)
+        self._end(f"POST {path}", span, parent, began, self._kinds.SERVER, attributes, failed=code in FAILED)
 
-    def batch(self, name: str, order_ids: Iterable[int], seconds: float) -> None:
+    def batch(self, name: str, order_ids: Iterable[int], began: float) -> None:
         taken = dict.fromkeys(order_ids)
         firsts = [self._first(order_id) for order_id in taken if self.sampled(order_id)]
         spans = [self._new(first.trace_id) for first in firsts]
         links = [self._trace.Link(span) for span in spans[: MOST_LINKS + 1]]
         for first, span in zip(firsts, spans, strict=True):
             others = [link for link in links if link.context is not span][:MOST_LINKS]
-            self._end(name, span, first, seconds, self._kinds.INTERNAL, {"dealer.orders": len(taken)}, links=others)
+            self._end(name, span, first, began, self._kinds.INTERNAL, {"dealer.orders": len(taken)}, links=others)
 
-    def request(self, name: str, order_id: int, outcome: str, failed: bool, seconds: float) -> None:
+    def request(self, name: str, order_id: int, outcome: str, failed: bool, began: float) -> None:
         if self.sampled(order_id):
             first = self._first(order_id)
             span, attributes = self._new(first.trace_id), {"dealer.outcome": outcome}
-            self._end(name, span, first, seconds, self._kinds.CLIENT, attributes, failed=failed)
+            self._end(name, span, first, began, self._kinds.CLIENT, attributes, failed=failed)
 
     def _first(self, order_id: int) -> Any:
         """The context of the span that an order's trace begins with."""
@@ -142,19 +144,29 @@ class Recorder:
         sampled = self._trace.TraceFlags(self._trace.TraceFlags.SAMPLED)
         return self._trace.SpanContext(trace, span, is_remote=False, trace_flags=sampled)
 
+    def _set_clock(self) -> None:
+        self._zero = time.time_ns() - time.perf_counter_ns()
+
+    def _time(self, counted: int) -> int:
+        """The time of a moment of perf_counter, both in nanoseconds. The moment, not how long it is ago: that is known
+        a little later, on a busy machine much later, and a part would begin before the whole."""
+        return self._zero + counted
+
     def _end(
         self,
         name: str,
         span: Any,
         parent: Any,
-        seconds: float,
+        began: float,
         kind: Any,
         attributes: Mapping[str, str | int],
         *,
         failed: bool = False,
         links: Sequence[Any] = (),
     ) -> None:
-        now, codes = time.time_ns(), self._trace.StatusCode
+        if abs(time.time_ns() - self._time(time.perf_counter_ns())) > CLOCK_MOVED_NANOSECONDS:
+            self._set_clock()
+        codes = self._trace.StatusCode
         ended = self._span(
             name,
             span,
@@ -164,8 +176,8 @@ class Recorder:
             links=links,
             kind=kind,
             status=self._trace.Status(codes.ERROR if failed else codes.UNSET),
-            start_time=now - round(seconds * 1e9),
-            end_time=now,
+            start_time=self._time(round(began * 1e9)),
+            end_time=self._time(time.perf_counter_ns()),
             instrumentation_scope=self._scope,
         )
         self._processor.on_end(ended)

@@ -1,13 +1,13 @@
 """How is a call of the API handled? The checks of specification 5.4 in their order, then the operation, then the reply.
 
-An ASGI application. Paths are looked up in a table: a router and middleware cost more than most operations. Paths
-outside the gateway's prefix go on, to another gateway or to the pages. How calls and answers are written is the
-dialect's: our own (api/own_dialect.py) or that of the RT face (api/rt/dialect.py).
+An ASGI application. Paths are looked up in a table: a router and middleware cost more than most operations. How calls
+and answers are written is the dialect's: our own (api/own_dialect.py) or that of the RT face (api/rt/dialect.py). Paths
+of no dialect are those of the pages.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import structlog
 
@@ -60,6 +60,13 @@ class ClientGone(Exception):
     """The client hung up while sending its body."""
 
 
+class Face(NamedTuple):
+    """The operations that are called in a dialect, by path."""
+
+    dialect: Dialect
+    routes: Mapping[bytes, BoundRoute]
+
+
 class Gateway:
     """`refused` receives each refused call: why, its scope, headers, body (None: not read) and trace id. `answered`
     receives of each other call whether it writes, the seconds from its last byte to its answer, and the status.
@@ -67,16 +74,15 @@ class Gateway:
 
     def __init__(
         self,
-        dialect: Dialect,
-        routes: Mapping[bytes, BoundRoute],
+        faces: Sequence[Face],
         pages: Any,
         refused: Callable[[refusal.Refusal, Scope, authenticate.Head, bytes | None, bytes], None],
         answered: Callable[[bool, float, int], None],
         counted: Callable[[str, str, float], None],
         sample: CallSample,
     ):
-        self._dialect = dialect
-        self._routes = routes
+        self._dialects = [face.dialect for face in faces]
+        self._routes = {path: (face.dialect, route) for face in faces for path, route in face.routes.items()}
         self._pages = pages
         self._refused = refused
         self._answered = answered
@@ -87,10 +93,10 @@ class Gateway:
         if scope["type"] != "http":
             return
         path = scope["raw_path"]
-        route = self._routes.get(path)
+        dialect, route = self._routes.get(path) or (self._dialect_of(path), None)
         # The reply holds the scope: left in it, the scope would be freed by the cycle collector only.
         reply = scope.pop(REPLY, None)
-        if route is None and not path.startswith(self._dialect.prefix):
+        if dialect is None:
             await self._pages(scope, receive, send)
             return
         mark_authenticated = scope.pop(access.AUTHENTICATED, None)
@@ -100,10 +106,10 @@ class Gateway:
         writing, body, code, served, allowance, answer = False, None, "000000", None, None, None
         began = perf_counter()
         try:
-            body = await _checked_body(route, scope, head, receive, self._dialect)
+            body = await _checked_body(route, scope, head, receive, dialect)
             began = perf_counter()
             assert route is not None
-            caller, allowance = await self._dialect.authenticate(head, _peer(scope), body, route.writes)
+            caller, allowance = await dialect.authenticate(head, _peer(scope), body, route.writes)
             if mark_authenticated is not None:
                 mark_authenticated()
             if route.scope not in caller.scopes and (lacks := refuse_scope(route.path, route.scope, caller.scopes)):
@@ -111,7 +117,7 @@ class Gateway:
             call = parameters.decode(route.decode, body)
             writing = route.writes
             answer = await route.run(caller, call)
-            lines, parts = self._dialect.succeeded(answer, trace, request_id, allowance)
+            lines, parts = dialect.succeeded(answer, trace, request_id, allowance)
             status, served = 200, (caller.tenant_id, len(body), sum(map(len, parts)))
         except ClientGone:
             return
@@ -120,19 +126,23 @@ class Gateway:
                 allowance = error.allowance
             why = _refusal_of(error, writing)
             code = "000001" if why is None else why.code
-            status, lines, *parts = self._dialect.failed(why, trace, request_id, allowance)
+            status, lines, *parts = dialect.failed(why, trace, request_id, allowance)
             if why is None:
                 log.exception("unexpected", trace_id=trace.decode(), path=path.decode("latin-1"))
             elif why is error:
                 self._refused(why, scope, head, body, trace)
         seconds = perf_counter() - began
         self._count(route, writing, code, seconds, status)
-        traces.call("" if route is None else route.path, code, answer if writing else None, trace, seconds)
+        traces.call("" if route is None else route.path, code, answer if writing else None, trace, began)
         if reply is None or not reply(status, lines, parts):
             await send({"type": "http.response.start", "status": status, "headers": replies.headers(lines)})
             await send({"type": "http.response.body", "body": b"".join(parts)})
         if served is not None and self._sample.wants(served[0]):
             self._sample.keep(scope, head, trace, began, *served)
+
+    def _dialect_of(self, path: bytes) -> Dialect | None:
+        """In which an unknown path is refused; None where it is that of a page."""
+        return next((one for one in self._dialects if path.startswith(one.prefix)), None)
 
     def _count(self, route: BoundRoute | None, writing: bool, code: str, seconds: float, status: int) -> None:
         self._counted("" if route is None else route.path, code, seconds)

@@ -127,7 +127,7 @@ class FulfillmentEngine(ABC, Generic[Claim, Answer, Decided]):
             held = await self._held([claim for claim, _ in answered])
             written = await self._write_answers(answered, held, now)
         await self._committed(*written)
-        traces.batch(f"record {self.name}", (claim.order[1] for claim, _ in answered), perf_counter() - began)
+        traces.batch(f"record {self.name}", (claim.order[1] for claim, _ in answered), began)
 
     async def _write_answers(
         self, answered: Answered[Claim, Answer], held: Collection[RowKey], now: datetime

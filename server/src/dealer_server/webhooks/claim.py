@@ -83,7 +83,7 @@ class Claimer:
         if not contents:
             return ClaimedBatch(claim_id, [], [])
         failpoints.hit("webhook.frozen")
-        traces.batch("prepare webhooks", (content.delivery.order_id for content in contents), perf_counter() - began)
+        traces.batch("prepare webhooks", (content.delivery.order_id for content in contents), began)
         return _batch(claim_id, contents, signers, begun + self._lease_seconds / 2)
 
     async def _freeze_due(

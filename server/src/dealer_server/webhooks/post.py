@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import datetime
+from time import perf_counter
 from typing import NamedTuple
 
 import structlog
@@ -36,11 +37,11 @@ class Poster:
         A cancelled attempt ends with the error STOPPED; CancelledError is not raised.
         """
         loop = asyncio.get_running_loop()
-        begun, started_at = loop.time(), self._clock()
+        began, started_at = perf_counter(), self._clock()
         try:
             async with turns:
-                begun, started_at = loop.time(), self._clock()
-                if begun > attempt.latest_start:
+                began, started_at = perf_counter(), self._clock()
+                if loop.time() > attempt.latest_start:
                     return None
                 if attempt.number == 1:
                     waited = started_at - attempt.delivery.deliverable_since
@@ -54,9 +55,9 @@ class Poster:
             log.exception("webhook_attempt_failed", delivery_id=attempt.delivery.delivery_id)
             answer = Answer("INTERNAL")
         metrics.webhook_attempt(answer.error)
-        seconds, delivery = loop.time() - begun, attempt.delivery
+        seconds, delivery = perf_counter() - began, attempt.delivery
         outcome, failed = answer.error or "DELIVERED", answer.error is not None
-        traces.request(f"webhook {delivery.event_type}", delivery.order_id, outcome, failed, seconds)
+        traces.request(f"webhook {delivery.event_type}", delivery.order_id, outcome, failed, began)
         return Posted(answer, started_at, round(seconds * 1000))
 
     def _headers(self, attempt: Attempt, now: datetime) -> dict[str, str]:

@@ -13,7 +13,7 @@ from dealer_server.api.admission import LocalAdmission, SharedAdmission
 from dealer_server.api.admission.written_ids import WrittenIds
 from dealer_server.api.authenticate import Authenticator
 from dealer_server.api.call_metrics import CallMetrics
-from dealer_server.api.gateway import Gateway
+from dealer_server.api.gateway import Face, Gateway
 from dealer_server.api.key_uses import KeyUses
 from dealer_server.api.latency import LatencyRecorder
 from dealer_server.api.openapi import generator
@@ -87,8 +87,9 @@ async def web_apps(shared: SharedParts) -> AsyncIterator[WebApps]:
             shared.cache, settings.master_keys, admission, now, settings.proxies, key_uses.note
         )
         seen = (call_log.refused, latency.answered, calls.answered, sample)
-        rt = Gateway(RtDialect(authenticator), rt_routes.table(parts), pages, *seen)
-        api = Gateway(OwnDialect(authenticator), routes.table(served, parts), rt, *seen)
+        own = Face(OwnDialect(authenticator), routes.table(served, parts))
+        rt = Face(RtDialect(authenticator), rt_routes.table(parts))
+        api = Gateway([own, rt], pages, *seen)
         yield WebApps(api, console, calls, parts.reads)
 
 

@@ -96,7 +96,7 @@ class BuiltinLines(LineEngine[LineAnswers, LineDecision]):
             log.info("batch_not_fulfilled_at_once", supplier=self.code, error=fault_text(error))
             return None
         await self._committed(*written)
-        traces.batch(f"fulfil {self.name}", (line.order_id for line in taken), perf_counter() - began)
+        traces.batch(f"fulfil {self.name}", (line.order_id for line in taken), began)
         return len(taken)
 
     def _answers_at_once(self, taken: Sequence[Claimed], now: datetime) -> LineAnswers | None:
@@ -129,7 +129,7 @@ class BuiltinLines(LineEngine[LineAnswers, LineDecision]):
             async with asyncio.timeout(ASK_SECONDS):
                 await ask_for_each(self._supplier, wanted, self._clock, outcomes)
         failpoints.hit("fulfillment.answered")
-        traces.batch(f"ask {self.code}", (claim.order[1] for claim in claims), perf_counter() - began)
+        traces.batch(f"ask {self.code}", (claim.order[1] for claim in claims), began)
         asked = LineAnswers({unit.profile_id: unit for unit in wanted}, outcomes)
         return [(claim, asked) for claim in claims]
 

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from time import perf_counter
 from typing import NamedTuple
 
 import msgspec
@@ -195,7 +196,7 @@ class Purchaser(FulfillmentEngine[PurchaseClaim, Outcome, PurchaseDecisions]):
         failpoints.hit("purchase.sending")
         asked = purchase.was in ("SENT", "UNKNOWN")
         call = self._remote.probe if asked else self._remote.allocate
-        began = asyncio.get_running_loop().time()
+        began = perf_counter()
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 outcome = await outcome_of(call(self._purchase(purchase), self._clock()))
@@ -204,10 +205,9 @@ class Purchaser(FulfillmentEngine[PurchaseClaim, Outcome, PurchaseDecisions]):
         except asyncio.CancelledError:
             return Unknown("this worker ended before the answer came")
         failpoints.hit("purchase.answered")
-        seconds = asyncio.get_running_loop().time() - began
         kind, word = "probe" if asked else "buy", type(outcome).__name__.upper()
-        metrics.supplier_called(self.code, kind, word, seconds)
-        traces.request(f"{kind} {self.code}", purchase.order_id, word, word == "UNKNOWN", seconds)
+        metrics.supplier_called(self.code, kind, word, perf_counter() - began)
+        traces.request(f"{kind} {self.code}", purchase.order_id, word, word == "UNKNOWN", began)
         if self._breaker.record(outcome, self._clock()):
             self.answers_again()
         self._refusals.record(outcome)

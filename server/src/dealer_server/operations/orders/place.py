@@ -251,7 +251,7 @@ class OrderBatcher:
         self._uncovered.difference_update([placement.request.tenant_id for placement in placed])
         if placed:
             self._placed({line.supplier for placement in placed for line in placement.request.lines})
-        traces.batch("place orders", (placement.order_id for placement in placed), perf_counter() - began)
+        traces.batch("place orders", (placement.order_id for placement in placed), began)
 
     async def _after_loss(
         self, session: Session, lost: DatabaseLost, placed: Sequence[Placed]

@@ -107,7 +107,7 @@ class RechargeBatcher:
         if done:
             self._recent.add([decision.request for decision in done.values()])
             self._placed()
-            traces.batch("place recharges", (decision.order_id for decision in done.values()), perf_counter() - began)
+            traces.batch("place recharges", (decision.order_id for decision in done.values()), began)
         return [done.get(id(request)) or self._locking.submit(request) for request in batch]
 
     async def _under_locks(
@@ -152,7 +152,7 @@ class RechargeBatcher:
         if placed:
             self._recent.add([placement.request for placement in placed])
             self._placed()
-            traces.batch("place recharges", (placement.order_id for placement in placed), perf_counter() - began)
+            traces.batch("place recharges", (placement.order_id for placement in placed), began)
         decided = {id(request): decision for (request, _), decision in zip(free, decisions, strict=True)}
         return [decided.get(id(request)) or self._locking.wait_for_lock(request) for request in batch]
 
