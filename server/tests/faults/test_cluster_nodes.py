@@ -12,6 +12,7 @@ from dealer_server.store.distribution import nodes
 from support.api_client import ApiClient, Service, running_service
 from support.faults.cluster_machine import ClusterMachine, cluster_machine
 from support.faults.postgres_machine import until
+from support.processes import environment, run
 
 pytestmark = pytest.mark.skipif("not config.getoption('--cluster')", reason="needs Citus: make cluster-test")
 ROUNDS = int(os.environ.get("CLUSTER_ROUNDS", "3"))
@@ -146,3 +147,14 @@ async def test_a_coordinator_that_dies_loses_nothing(
         await asyncio.to_thread(machine.start, 0)
         await buyers[1].buys(1)
         await buyers[2].buys(1)
+
+
+async def test_a_dealer_gets_a_shard_of_its_own_while_it_buys(
+    machine: ClusterMachine, service: Service, dealers: dict[int, ApiClient], buyers: dict[int, Buyer]
+):
+    await buyers[1].buys(2)
+    env = environment(machine.dsn)
+    done = await run("tenant", "isolate", str(dealers[1].tenant_id), env=env)
+    assert done.status == 0, done
+    await buyers[1].buys(2)
+    await buyers[2].buys(2)
