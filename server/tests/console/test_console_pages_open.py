@@ -1,4 +1,4 @@
-"""Does every page of the console open, on one server and on a cluster (make cluster-test), with data of several dealers?"""
+"""Does every page of the console open, with data of several dealers? Also on a cluster (make cluster-test)."""
 
 from collections.abc import AsyncIterator
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dealer_server.db.by_tenant import rows_of
 from dealer_server.db.connection import Connection
@@ -99,7 +99,12 @@ async def _matching(
     sql = _ORDERS.format(rows=_ROWS, direction=direction, packages=_OF_PACKAGE if filters.package_code else "")
     packages = [filters.package_code] if filters.package_code else []
     rows = await connection.fetch(sql, filters.tenant_id, begin, end, filters.status, limit, *packages)
-    return [OrderRow(*row[:11], list(zip(row["packages"], row["quantities"], strict=True)), row["recharge"]) for row in rows]
+    return [_order_row(dict(row)) for row in rows]
+
+
+def _order_row(columns: dict[str, Any]) -> OrderRow:
+    """Two arrays, as a node does not send arrays of pairs to the coordinator."""
+    return OrderRow(lines=list(zip(columns.pop("packages"), columns.pop("quantities"), strict=True)), **columns)
 
 
 async def owner(connection: Connection, order_id: int) -> Owner | None:

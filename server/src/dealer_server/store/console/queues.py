@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from dealer_server.db.by_tenant import rows_of
 from dealer_server.db.connection import Connection
@@ -156,15 +156,14 @@ async def refunds(
         tenant_id,
         *([only] if status == "REVIEW" else []),
     )
-    return [
-        RefundRow(
-            *row[:14],
-            [(way, reason) for way, reason in row["refusals"]],
-            *row[15:19],
-            list(zip(row["packages"], row["of_package"], strict=True)),
-        )
-        for row in rows
-    ]
+    return [_refund_row(dict(row)) for row in rows]
+
+
+def _refund_row(columns: dict[str, Any]) -> RefundRow:
+    """Two arrays, as a node does not send arrays of pairs to the coordinator."""
+    packages = list(zip(columns.pop("packages"), columns.pop("of_package"), strict=True))
+    refusals = [(way, reason) for way, reason in columns.pop("refusals")]
+    return RefundRow(packages=packages, refusals=refusals, **columns)
 
 
 async def in_review(connection: Connection) -> list[tuple[str, int, int]]:
