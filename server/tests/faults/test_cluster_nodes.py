@@ -172,7 +172,8 @@ async def test_shards_move_while_their_dealers_buy(machine: ClusterMachine, serv
             " WHERE groupid = 1"
         )
         await buyers[1].buys(2)
-        await connection.execute("SELECT citus_rebalance_start(); SELECT citus_rebalance_wait()")
+        await connection.execute("SELECT citus_rebalance_start()")
+        await connection.execute("SELECT citus_rebalance_wait()")
         moved = await connection.fetchval(
             "SELECT count(*) FROM pg_dist_placement p JOIN pg_dist_shard s USING (shardid)"
             " WHERE groupid = 1 AND logicalrelid = 'wallet'::regclass"
