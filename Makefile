@@ -92,7 +92,7 @@ deploy-test: .venv
 CLUSTER_TESTS := $(addprefix server/tests/, cli/test_cluster.py faults/test_cluster_nodes.py \
   $(addprefix operations/, test_order.py test_order_batches.py test_refunds.py test_account.py test_stock.py recharges) \
   $(addprefix fulfillment/, test_fulfillment.py test_life.py test_purchases.py test_voids.py) \
-  $(addprefix webhooks/test_webhook_, deliver.py lanes.py resend.py))
+  $(addprefix webhooks/test_webhook_, deliver.py lanes.py resend.py) console/overview/test_console_pages_open.py)
 cluster-test: .venv
 	@$(if $(DEALER_CITUS),$(BIN)/python -m pytest --cluster -n 2 --dist loadfile -rs $(CLUSTER_TESTS),\
 	  echo "skipped: DEALER_CITUS names no PostgreSQL with Citus; deploy/citus/build.sh builds one")

@@ -107,4 +107,4 @@ async def test_an_audit_finds_what_is_wrong_at_a_node_and_at_the_coordinator(env
     await connection.close()
     done = await run("audit", "--json", env=env)
     violated = [one["code"] for one in json.loads(done.out)["invariants"] if one["violations"]]
-    assert done.status == 1 and violated == ["A1", "A28"], done
+    assert done.status == 2 and violated == ["A1", "A28"], done

@@ -10,6 +10,7 @@ from dealer_server.db.by_tenant import (
     of_one_tenant,
     of_some_tenants,
     per_tenant,
+    rows_of,
     split,
 )
 
@@ -98,3 +99,13 @@ def test_some_rows_of_each_tenant_are_read_at_its_node():
         " (SELECT * FROM orders o WHERE o.tenant_id = of_tenant.tenant_id LIMIT 1) o"
     )
     assert each_at_its_node("SELECT FROM tenant") == "SELECT FROM tenant"
+
+
+def test_more_of_rows_that_were_found_is_looked_up_at_their_node():
+    rows = rows_of("refund", "r", "tenant_id", "refund_id", others=["order_id"])
+    found = "SELECT r.tenant_id, i.n FROM (SELECT * FROM refund LIMIT 1) r "
+    looked_up = " CROSS JOIN LATERAL (SELECT n FROM order_item i WHERE i.order_id = r.order_id) i ORDER BY r.amount"
+    assert each_at_its_node(found + rows + looked_up) == (
+        f"{found}JOIN refund at_r ON at_r.tenant_id = r.tenant_id AND at_r.refund_id = r.refund_id"
+        f"{looked_up.replace('r.order_id', 'at_r.order_id')}"
+    )

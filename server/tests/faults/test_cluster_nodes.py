@@ -6,12 +6,14 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
+import asyncpg
 import pytest
 
 from dealer_server.store.distribution import nodes
 from support.api_client import ApiClient, Service, running_service
 from support.faults.cluster_machine import ClusterMachine, cluster_machine
 from support.faults.postgres_machine import until
+from support.processes import environment, run
 
 pytestmark = pytest.mark.skipif("not config.getoption('--cluster')", reason="needs Citus: make cluster-test")
 ROUNDS = int(os.environ.get("CLUSTER_ROUNDS", "3"))
@@ -146,3 +148,38 @@ async def test_a_coordinator_that_dies_loses_nothing(
         await asyncio.to_thread(machine.start, 0)
         await buyers[1].buys(1)
         await buyers[2].buys(1)
+
+
+async def test_a_dealer_gets_a_shard_of_its_own_while_it_buys(
+    machine: ClusterMachine, service: Service, dealers: dict[int, ApiClient], buyers: dict[int, Buyer]
+):
+    await buyers[1].buys(2)
+    env = environment(machine.dsn)
+    done = await run("tenant", "isolate", str(dealers[1].tenant_id), env=env)
+    assert done.status == 0, done
+    await buyers[1].buys(2)
+    await buyers[2].buys(2)
+
+
+async def test_shards_move_while_their_dealers_buy(machine: ClusterMachine, service: Service, buyers: dict[int, Buyer]):
+    await buyers[1].buys(2)
+    connection = await asyncpg.connect(machine.dsn)
+    try:
+        # All of a node, and back: the rebalancer has nothing to do where shards are even.
+        await connection.execute(
+            "SELECT citus_drain_node(nodename, nodeport) FROM pg_dist_node WHERE groupid = 1;"
+            " SELECT citus_set_node_property(nodename, nodeport, 'shouldhaveshards', true) FROM pg_dist_node"
+            " WHERE groupid = 1"
+        )
+        await buyers[1].buys(2)
+        await connection.execute("SELECT citus_rebalance_start()")
+        await connection.execute("SELECT citus_rebalance_wait()")
+        moved = await connection.fetchval(
+            "SELECT count(*) FROM pg_dist_placement p JOIN pg_dist_shard s USING (shardid)"
+            " WHERE groupid = 1 AND logicalrelid = 'wallet'::regclass"
+        )
+        assert moved
+    finally:
+        await connection.close()
+    await buyers[1].buys(2)
+    await buyers[2].buys(2)

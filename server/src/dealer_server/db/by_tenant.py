@@ -21,6 +21,7 @@ _UNNEST = re.compile(
     r"unnest\((?P<arrays>(?:\$\d+::[\w:\[\]]+,?\s*)+)\)(?P<ordinality>\s+WITH\s+ORDINALITY)?"
     r"\s+(?:AS\s+)?(?P<name>\w+)\((?P<columns>[^()]*)\)"
 )
+_FOUND = re.compile(r"/\* (?P<name>\w+): rows of (?P<table>\w+) by (?P<columns>[\w ]+), (?P<others>[\w ]*) \*/")
 _EACH = re.compile(r"\bFROM tenant t CROSS JOIN LATERAL\b")
 _COMPARED = re.compile(r"\b(\w+)\.tenant_id = (\w+)\.tenant_id\b")
 _ARRAY = re.compile(r"\$(\d+)::([\w:\[\]]+)\[\]")
@@ -33,6 +34,13 @@ _OF_ALL = re.compile(r"/\* of all tenants( \w+)? \*/")
 def of_all(table: str) -> str:
     """OF_ALL where several tables have a tenant_id."""
     return f"/* of all tenants {table} */"
+
+
+def rows_of(table: str, name: str, *columns: str, others: Sequence[str] = ()) -> str:
+    """Stands behind `FROM found name` in a statement that first finds rows of many tenants, by an order or a limit over
+    all of them, and then looks up more of each by LATERAL: these columns are the primary key of a table, and name with
+    `others` all that is looked up by. Citus looks up only for rows of a distributed table, not for those found."""
+    return f"/* {name}: rows of {table} by {' '.join(columns)}, {' '.join(others)} */"
 
 
 class PerTenant(NamedTuple):
@@ -73,12 +81,21 @@ def per_tenant(sql: str) -> PerTenant | None:
 @cache
 def each_at_its_node(sql: str) -> str:
     """A statement that reads some rows of each tenant. `LATERAL (… LIMIT …)` runs at the node of a tenant that comes
-    from a distributed table: from wallet, of which each has one row."""
+    from a distributed table: from wallet, of which each has one row; for rows found before see rows_of."""
+    if found := _FOUND.search(sql):
+        return each_at_its_node(sql[: found.start()]) + _looked_up(found, sql[found.end() :])
     if not _EACH.search(sql):
         return sql
     compared = sql.replace("= t.tenant_id", "= of_tenant.tenant_id")
     joined = "FROM tenant t JOIN wallet of_tenant ON t.tenant_id = of_tenant.tenant_id CROSS JOIN LATERAL"
     return _EACH.sub(joined, compared)
+
+
+def _looked_up(found: re.Match[str], rest: str) -> str:
+    name, keys = found["name"], found["columns"].split()
+    columns = "|".join([*keys, *found["others"].split()])
+    on = " AND ".join(f"at_{name}.{key} = {name}.{key}" for key in keys)
+    return f"JOIN {found['table']} at_{name} ON {on}" + re.sub(rf"\b{name}\.({columns})\b", rf"at_{name}.\1", rest)
 
 
 @cache

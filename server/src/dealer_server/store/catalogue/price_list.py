@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.db.connection import Connection
+from dealer_server.db.distributed import is_distributed
 from dealer_server.rules.orders.pricing import OwnPrice
 from dealer_server.rules.price_lists.price_list import Cost, PriceListTerms
 
@@ -120,11 +121,19 @@ async def remove_exceptions(
 ) -> None:
     """All prices of the list that follow its markup count as changed from now on, since nothing else tells dealers who
     mirror the catalogue."""
+    keys = (price_list_id, list(package_codes))
+    if is_distributed(connection):  # which changes a table of its own and one of every node one after the other
+        if await connection.fetch(f"{_REMOVED} RETURNING 1", *keys):
+            await connection.execute("UPDATE price_list SET updated_at = $2 WHERE price_list_id = $1", keys[0], now)
+        return
     await connection.execute(
-        "WITH removed AS (DELETE FROM price_list_exception WHERE price_list_id = $1 AND package_code = ANY($2::text[])"
-        " RETURNING 1) UPDATE price_list SET updated_at = $3 WHERE price_list_id = $1 AND EXISTS (SELECT FROM removed)",
-        *(price_list_id, list(package_codes), now),
+        f"WITH removed AS ({_REMOVED} RETURNING 1)"
+        " UPDATE price_list SET updated_at = $3 WHERE price_list_id = $1 AND EXISTS (SELECT FROM removed)",
+        *(*keys, now),
     )
+
+
+_REMOVED = "DELETE FROM price_list_exception WHERE price_list_id = $1 AND package_code = ANY($2::text[])"
 
 
 async def remove(connection: Connection, price_list_id: int) -> None:
@@ -165,7 +174,7 @@ async def dealers(connection: Connection, price_list_id: int, limit: int) -> lis
     """Who has a list, by tenantId."""
     rows = await connection.fetch(
         "SELECT t.tenant_id, t.name, w.currency, t.status,"
-        " (SELECT count(*) FROM price p WHERE p.tenant_id = t.tenant_id)::int AS own"
+        " (SELECT count(*) FROM price p WHERE p.tenant_id = w.tenant_id)::int AS own"
         " FROM tenant t JOIN wallet w USING (tenant_id) WHERE t.price_list_id = $1 ORDER BY t.tenant_id LIMIT $2",
         *(price_list_id, limit),
     )

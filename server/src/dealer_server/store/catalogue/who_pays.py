@@ -48,7 +48,7 @@ async def markups(connection: Connection, package_code: str, currency: str, limi
         "SELECT t.markup_basis_points AS basis_points, count(*)::int AS dealers"
         " FROM tenant t JOIN wallet w USING (tenant_id)"
         " WHERE w.currency = $2 AND t.price_list_id IS NULL AND NOT EXISTS"
-        "  (SELECT FROM price p WHERE p.tenant_id = t.tenant_id AND p.package_code = $1)"
+        "  (SELECT FROM price p WHERE p.tenant_id = w.tenant_id AND p.package_code = $1)"
         " GROUP BY 1 ORDER BY 1 LIMIT $3",
         *(package_code, currency, limit),
     )

@@ -90,7 +90,7 @@ async def list_dealers(
         " w.low_balance_threshold, w.order_count, w.profile_count,"
         " coalesce(e.state, 'NOT_SET') AS endpoint, coalesce(e.consecutive_failures, 0) AS consecutive_failures,"
         " e.last_success_at"
-        " FROM tenant t JOIN wallet w USING (tenant_id) LEFT JOIN webhook_endpoint e USING (tenant_id)"
+        " FROM tenant t JOIN wallet w USING (tenant_id) LEFT JOIN webhook_endpoint e ON e.tenant_id = w.tenant_id"
         " WHERE ($1::text IS NULL OR position(lower($1) IN lower(t.name)) > 0 OR t.tenant_id::text = $1"
         "  OR EXISTS (SELECT FROM credential c WHERE c.tenant_id = t.tenant_id AND starts_with(c.app_key, $1)))"
         f" ORDER BY {ORDERS[order]} {direction}, t.tenant_id OFFSET $2 LIMIT $3",

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from dealer_server.db.by_tenant import rows_of
 from dealer_server.db.connection import Connection
 from dealer_server.db.sealing import DataKeys
 from dealer_server.rules.orders import identity
@@ -70,6 +71,7 @@ async def list_orders(
 # A condition of its own, so that the items are joined and not looked up one by one.
 _OF_PACKAGE = """AND order_id IN (SELECT order_id FROM order_item i WHERE i.tenant_id = t.tenant_id
                 AND i.order_id >= $2 AND i.order_id < $3 AND i.package_code = $6)"""
+_ROWS = rows_of("orders", "f", "tenant_id", "order_id")
 _ORDERS = """
 WITH found AS MATERIALIZED (
     SELECT o.*, t.name FROM tenant t CROSS JOIN LATERAL (
@@ -82,9 +84,10 @@ WITH found AS MATERIALIZED (
     ORDER BY order_id {direction} LIMIT $5
 )
 SELECT f.tenant_id, f.order_id, f.name AS dealer, f.transaction_id, f.currency, f.amount, f.refund_amount, f.pay_status,
-    f.delivery_status, f.order_status, f.remark, i.lines, i.recharge
-FROM found f CROSS JOIN LATERAL (
-    SELECT array_agg((package_code, quantity::int) ORDER BY line) AS lines, bool_or(recharges IS NOT NULL) AS recharge
+    f.delivery_status, f.order_status, f.remark, i.packages, i.quantities, i.recharge
+FROM found f {rows} CROSS JOIN LATERAL (
+    SELECT array_agg(package_code ORDER BY line) AS packages, array_agg(quantity::int ORDER BY line) AS quantities,
+        bool_or(recharges IS NOT NULL) AS recharge
     FROM order_item i WHERE i.tenant_id = f.tenant_id AND i.order_id = f.order_id
 ) i ORDER BY f.order_id {direction}
 """
@@ -93,10 +96,15 @@ FROM found f CROSS JOIN LATERAL (
 async def _matching(
     connection: Connection, filters: OrderFilter, direction: str, begin: int, end: int, limit: int
 ) -> list[OrderRow]:
-    sql = _ORDERS.format(direction=direction, packages=_OF_PACKAGE if filters.package_code else "")
+    sql = _ORDERS.format(rows=_ROWS, direction=direction, packages=_OF_PACKAGE if filters.package_code else "")
     packages = [filters.package_code] if filters.package_code else []
     rows = await connection.fetch(sql, filters.tenant_id, begin, end, filters.status, limit, *packages)
-    return [OrderRow(**row) for row in rows]
+    return [_order_row(dict(row)) for row in rows]
+
+
+def _order_row(columns: dict[str, Any]) -> OrderRow:
+    """Two arrays, as a node does not send arrays of pairs to the coordinator."""
+    return OrderRow(lines=list(zip(columns.pop("packages"), columns.pop("quantities"), strict=True)), **columns)
 
 
 async def owner(connection: Connection, order_id: int) -> Owner | None:

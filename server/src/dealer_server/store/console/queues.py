@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from dealer_server.db.by_tenant import rows_of
 from dealer_server.db.connection import Connection
 from dealer_server.db.distributed import is_distributed
 from dealer_server.store.console import pages
@@ -67,6 +68,7 @@ _REVIEWED = (
     "EXISTS (SELECT FROM refund_line l WHERE"
     " l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id AND l.way = 'REVIEW' AND l.status = 'PENDING')"
 )
+_ROWS = rows_of("refund", "r", "tenant_id", "refund_id", others=["order_id"])
 # Each by its partial index.
 _WAITING: Mapping[Queue, str] = {
     "topups": "topup WHERE status = 'PENDING'",
@@ -129,10 +131,12 @@ async def refunds(
     rows = await connection.fetch(
         f"WITH found AS MATERIALIZED ({found})"
         " SELECT r.tenant_id, t.name AS dealer, r.refund_id, r.order_id, w.currency, r.status, r.amount, r.credited,"
-        " r.remark, r.author, r.created_at, r.settled_at, l.*, i.packages"
-        " FROM found r JOIN tenant t USING (tenant_id) JOIN wallet w USING (tenant_id) CROSS JOIN LATERAL ("
+        " r.remark, r.author, r.created_at, r.settled_at, l.*, i.packages, i.of_package"
+        " FROM found r JOIN tenant t USING (tenant_id) JOIN wallet w USING (tenant_id)"
+        f" {_ROWS} CROSS JOIN LATERAL ("
         "  SELECT count(*)::int AS profiles, count(*) FILTER (WHERE way = 'REVIEW' AND l.status = 'PENDING')::int"
-        "   AS review, coalesce(array_agg(DISTINCT (way, reason)) FILTER (WHERE reason IS NOT NULL), '{}') AS refusals,"
+        "   AS review, coalesce(array_agg(DISTINCT ARRAY[way, reason]) FILTER (WHERE reason IS NOT NULL), '{}')"
+        "   AS refusals,"
         f"  count(*) FILTER (WHERE {_USED})::int AS used,"
         f"  count(*) FILTER (WHERE NOT ({_USED}) AND (p.lifecycle_status IN ('ACTIVATING', 'ACTIVATED')"
         "    OR p.smdp_status <> 'RELEASED'))::int AS installed,"
@@ -140,7 +144,8 @@ async def refunds(
         "   coalesce(sum(p.data_total_bytes), 0)::bigint AS total_bytes"
         "  FROM refund_line l JOIN profile p USING (tenant_id, profile_id)"
         "  WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id) l CROSS JOIN LATERAL ("
-        "  SELECT array_agg((package_code, profiles) ORDER BY line) AS packages FROM ("
+        "  SELECT array_agg(package_code ORDER BY line) AS packages,"
+        "   array_agg(profiles ORDER BY line) AS of_package FROM ("
         "   SELECT line, count(*)::int AS profiles FROM refund_line l"
         "   WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id GROUP BY line) l"
         "  JOIN order_item i USING (line) WHERE i.tenant_id = r.tenant_id AND i.order_id = r.order_id) i"
@@ -151,7 +156,14 @@ async def refunds(
         tenant_id,
         *([only] if status == "REVIEW" else []),
     )
-    return [RefundRow(**row) for row in rows]
+    return [_refund_row(dict(row)) for row in rows]
+
+
+def _refund_row(columns: dict[str, Any]) -> RefundRow:
+    """Two arrays, as a node does not send arrays of pairs to the coordinator."""
+    packages = list(zip(columns.pop("packages"), columns.pop("of_package"), strict=True))
+    refusals = [(way, reason) for way, reason in columns.pop("refusals")]
+    return RefundRow(packages=packages, refusals=refusals, **columns)
 
 
 async def in_review(connection: Connection) -> list[tuple[str, int, int]]:

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server.db.connection import Connection
+from dealer_server.db.distributed import is_distributed
 
 MOST = 20
 
@@ -49,16 +50,25 @@ class DeliveryHit(NamedTuple):
     event_type: str
 
 
+def _either(connection: Connection, rows: str, one: str, other: str) -> str:
+    """Rows that meet one of two conditions, each found by its index; Citus takes no UNION within LATERAL."""
+    if is_distributed(connection):
+        return f"{rows} AND ({one} OR {other})"
+    return f"{rows} AND {one} UNION {rows} AND {other}"
+
+
 async def orders(
     connection: Connection, tenant_id: int | None, order_id: int | None, transaction_id: str
 ) -> list[OrderHit]:
     """By orderId, or by the dealers' transactionId, which several dealers may use."""
+    found = _either(
+        connection,
+        "SELECT order_id, transaction_id FROM orders o WHERE o.tenant_id = t.tenant_id",
+        *("o.order_id = $2", "o.transaction_id = $3"),
+    )
     rows = await connection.fetch(
         "SELECT t.tenant_id, t.name AS dealer, o.order_id, o.transaction_id FROM tenant t CROSS JOIN LATERAL ("
-        "  SELECT order_id, transaction_id FROM orders o WHERE o.tenant_id = t.tenant_id AND o.order_id = $2"
-        "  UNION SELECT order_id, transaction_id FROM orders o"
-        "   WHERE o.tenant_id = t.tenant_id AND o.transaction_id = $3"
-        f" ) o WHERE $1::bigint IS NULL OR t.tenant_id = $1 ORDER BY o.order_id DESC LIMIT {MOST}",
+        f"{found}) o WHERE $1::bigint IS NULL OR t.tenant_id = $1 ORDER BY o.order_id DESC LIMIT {MOST}",
         *(tenant_id, order_id, transaction_id),
     )
     return [OrderHit(**row) for row in rows]
@@ -67,12 +77,14 @@ async def orders(
 async def profiles(
     connection: Connection, tenant_id: int | None, profile_id: int | None, iccid: str
 ) -> list[ProfileHit]:
+    found = _either(
+        connection,
+        "SELECT order_id, profile_id, iccid FROM profile p WHERE p.tenant_id = t.tenant_id",
+        *("p.profile_id = $2 AND p.recharges IS NULL", "p.iccid = $3"),
+    )
     rows = await connection.fetch(
         "SELECT t.tenant_id, t.name AS dealer, p.order_id, p.profile_id, p.iccid FROM tenant t CROSS JOIN LATERAL ("
-        "  SELECT order_id, profile_id, iccid FROM profile p WHERE p.tenant_id = t.tenant_id AND p.profile_id = $2"
-        "   AND p.recharges IS NULL"
-        "  UNION SELECT order_id, profile_id, iccid FROM profile p WHERE p.tenant_id = t.tenant_id AND p.iccid = $3"
-        f" ) p WHERE $1::bigint IS NULL OR t.tenant_id = $1 ORDER BY p.profile_id DESC LIMIT {MOST}",
+        f"{found}) p WHERE $1::bigint IS NULL OR t.tenant_id = $1 ORDER BY p.profile_id DESC LIMIT {MOST}",
         *(tenant_id, profile_id, iccid),
     )
     return [ProfileHit(**row) for row in rows]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from dealer_server.db.by_tenant import rows_of
 from dealer_server.db.connection import Connection
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.money import money
@@ -109,9 +110,10 @@ class DealerPrice(NamedTuple):
     price: int
 
 
-LATEST_CALLS = """
+LATEST_CALLS = f"""
 SELECT p.order_id, p.unit_key, c.kind, c.step, c.sent_at, c.answered_at, c.outcome, c.message
 FROM (SELECT * FROM supplier_call WHERE supplier = $1 ORDER BY sent_at DESC LIMIT $2) c
+{rows_of("purchase", "c", "tenant_id", "profile_id", "position")}
 CROSS JOIN LATERAL (SELECT order_id, unit_key FROM purchase p WHERE p.tenant_id = c.tenant_id
     AND p.profile_id = c.profile_id AND p.position = c.position LIMIT 1) p
 ORDER BY c.sent_at DESC, p.unit_key

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import NamedTuple
 
+from dealer_server.db.by_tenant import rows_of
 from dealer_server.db.connection import Connection
 from dealer_server.store.console import pages
 from esim_dealer.wire.vocabulary import EndpointState
@@ -68,7 +69,7 @@ FROM (
         coalesce(e.consecutive_failures, 0) AS failures
     FROM tenant LEFT JOIN webhook_endpoint e USING (tenant_id)
     ORDER BY place, failures DESC, tenant_id LIMIT $2 OFFSET $1
-) t LEFT JOIN webhook_endpoint e USING (tenant_id)
+) t LEFT JOIN webhook_endpoint e USING (tenant_id) {rows_of("wallet", "t", "tenant_id")}
 CROSS JOIN LATERAL (SELECT count(*)::int AS waiting FROM (SELECT FROM webhook_delivery d
     WHERE d.tenant_id = t.tenant_id AND d.state IN ('WAITING', 'READY', 'IN_FLIGHT', 'RETRY') LIMIT {COUNTED}) d) w
 CROSS JOIN LATERAL (SELECT coalesce(sum(d.attempt_count), 0)::int AS attempts,

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from dealer_server.db.connection import Connection
+from dealer_server.db.distributed import is_distributed
 from dealer_server.rules.incidents.overview import QUEUES_COUNTED, LowStock, Queue, Queued
 from dealer_server.rules.orders import identity
 
@@ -24,7 +25,7 @@ async def queued(connection: Connection, *, failed: bool) -> list[Queued]:
         *_summed("UNCONFIRMED", await connection.fetch(_UNCONFIRMED)),
         *_summed("TOPUPS", await connection.fetch(_TOPUPS)),
     ]
-    refunds = await connection.fetch(_REFUNDS)
+    refunds = await connection.fetch(_REFUNDS_BY_NODE if is_distributed(connection) else _REFUNDS)
     found += _summed("REFUNDS", [row for row in refunds if row["review"]])
     found += _summed("VOIDS", [row for row in refunds if not row["review"]])
     if failed:
@@ -62,14 +63,19 @@ _TOPUPS = f"""
 SELECT '' AS subject, currency, count(*)::int AS total, sum(amount) AS amount, min(created_at) AS oldest_at
 FROM (SELECT * FROM topup WHERE status = 'PENDING' LIMIT {QUEUES_COUNTED}) t GROUP BY currency
 """
+_OLDEST_REFUNDS = (
+    "(SELECT tenant_id, refund_id, amount, created_at FROM refund WHERE status = 'REFUNDING'"
+    f" ORDER BY refund_id LIMIT {_PENDING_REFUNDS}) r"
+)
 _REFUNDS = f"""
 SELECT '' AS subject, review, currency, count(*)::int AS total, sum(amount) AS amount, min(created_at) AS oldest_at
 FROM (SELECT r.*, EXISTS (SELECT FROM refund_line l WHERE l.tenant_id = r.tenant_id AND l.refund_id = r.refund_id
         AND l.way = 'REVIEW' AND l.status = 'PENDING') AS review
-    FROM (SELECT tenant_id, refund_id, amount, created_at FROM refund WHERE status = 'REFUNDING'
-        ORDER BY refund_id LIMIT {_PENDING_REFUNDS}) r) r JOIN wallet USING (tenant_id)
+    FROM {_OLDEST_REFUNDS}) r JOIN wallet USING (tenant_id)
 GROUP BY review, currency
 """
+# Where tables are distributed by tenant, the oldest of all nodes cannot be compared with the lines of each.
+_REFUNDS_BY_NODE = _REFUNDS.replace(_OLDEST_REFUNDS, "refund r WHERE status = 'REFUNDING'")
 _FAILED = f"""
 SELECT currency, count(*)::int AS total, sum(amount - refund_amount) AS amount, min(order_id) AS oldest
 FROM (SELECT o.* FROM tenant t CROSS JOIN LATERAL (

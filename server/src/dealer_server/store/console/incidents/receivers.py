@@ -1,13 +1,15 @@
 """Which receivers fail, and how many webhooks has a dealer not heard?"""
 
+from dealer_server.db.by_tenant import rows_of
 from dealer_server.db.connection import Connection
 from dealer_server.rules.incidents.receiver import COUNTED, TOLD_FROM, Receiver
 
+_ROWS = rows_of("webhook_endpoint", "e", "tenant_id", others=["last_success_at"])
 _FIELDS = f"""
 SELECT e.tenant_id, t.name AS dealer, e.state, e.consecutive_failures AS failures, e.last_success_at,
     least(u.total + f.total, {COUNTED})::int AS unheard, least(u.since, f.since) AS unheard_since,
     CASE WHEN e.state = 'ACTIVE' AND u.total > 0 THEN coalesce(e.probe_at, u.next_at) END AS next_at
-FROM {{endpoints}} e JOIN tenant t USING (tenant_id)
+FROM {{endpoints}} e JOIN tenant t USING (tenant_id) {_ROWS}
 CROSS JOIN LATERAL (SELECT count(*) AS total, min(created_at) AS since, min(due_at) AS next_at FROM (
     SELECT created_at, CASE WHEN state = 'RETRY' THEN due_at END AS due_at FROM webhook_delivery d
     WHERE d.tenant_id = e.tenant_id AND d.state IN ('WAITING', 'READY', 'IN_FLIGHT', 'RETRY')
