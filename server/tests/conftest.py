@@ -13,7 +13,7 @@ from dealer_server.store.distribution.distribute import distribute
 from support import databases
 from support.api_client import ApiClient, Service, put_catalogue, running_service
 from support.browser import Browser, browser, signed_in
-from support.folders import postgres_folder
+from support.faults.folders import postgres_folder
 from support.webhook_fixture import Receiver, listening
 
 SHARDS = 4

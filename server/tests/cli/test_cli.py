@@ -25,7 +25,7 @@ from dealer_server.rules.catalogue import importing
 from support.api_client import SEALING_KEYS, ApiClient, Service
 from support.databases import database_named
 from support.deploy.certificates import self_signed
-from support.folders import postgres_folder
+from support.faults.folders import postgres_folder
 from support.patience import PATIENCE
 from support.processes import Done, Process, environment, run, running
 from support.store_fixture import stock_csv

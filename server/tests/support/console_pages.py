@@ -7,9 +7,11 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from email import message_from_bytes
 from typing import Any, NamedTuple
 
 from dealer_server import clock
+from dealer_server.db.connection import Connection
 from dealer_server.operations.tenants.create import Created
 from dealer_server.operations.users import accounts, invitations
 from dealer_server.rules.notices import supplier_down
@@ -360,8 +362,21 @@ async def _told(service: Service) -> str:
                     " + (SELECT count(*) FROM notice_delivery WHERE due_at IS NOT NULL)"
                 )
                 if not waiting:
-                    return str(await connection.fetchval("SELECT max(mail_id) FROM dev_mail"))
+                    return str(await _last_of_sorted(connection))
             await asyncio.sleep(0.1)
+
+
+async def _last_of_sorted(connection: Connection) -> int:
+    """The last mail stays; those before it, sent side by side, come into one order."""
+    *numbers, last = [row["mail_id"] for row in await connection.fetch("SELECT mail_id FROM dev_mail ORDER BY 1")]
+    rows = await connection.fetch("SELECT at, message FROM dev_mail WHERE mail_id < $1", last)
+    heads = [(message_from_bytes(row["message"]), row) for row in rows]
+    ordered = sorted(heads, key=lambda one: (one[0]["Subject"], one[0]["To"]))
+    await connection.executemany(
+        "UPDATE dev_mail SET at = $2, message = $3 WHERE mail_id = $1",
+        [(number, row["at"], row["message"]) for number, (_, row) in zip(numbers, ordered, strict=True)],
+    )
+    return last
 
 
 async def _unsure(service: Service, one: Browser) -> None:
