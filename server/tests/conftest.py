@@ -13,7 +13,6 @@ from dealer_server.store.distribution.distribute import distribute
 from support import databases
 from support.api_client import ApiClient, Service, put_catalogue, running_service
 from support.browser import Browser, browser, signed_in
-from support.faults.folders import postgres_folder
 from support.webhook_fixture import Receiver, listening
 
 SHARDS = 4
@@ -23,7 +22,7 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="session")
 async def postgres(request: pytest.FixtureRequest) -> AsyncIterator[str]:
     """The address of a PostgreSQL server that lives as long as the test run; with --cluster that of a coordinator."""
-    with postgres_folder() as folder:
+    with databases.postgres_folder() as folder:
         if request.config.getoption("--cluster"):
             started = await cluster.start(folder / "data", fast_and_unsafe=True)
             databases.use_cluster(started)

@@ -23,9 +23,8 @@ from dealer_server.dev import catalogue, embedded
 from dealer_server.dev.embedded import postgres as embedded_postgres
 from dealer_server.rules.catalogue import importing
 from support.api_client import SEALING_KEYS, ApiClient, Service
-from support.databases import database_named
+from support.databases import database_named, postgres_folder
 from support.deploy.certificates import self_signed
-from support.faults.folders import postgres_folder
 from support.patience import PATIENCE
 from support.processes import Done, Process, environment, run, running
 from support.store_fixture import stock_csv
@@ -48,7 +47,7 @@ async def look(database_url: str) -> AsyncIterator[asyncpg.Connection]:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Below the system's temporary folder: pytest's own is closed to the user that PostgreSQL runs as."""
+    """Not pytest's own, which is closed to the user that PostgreSQL runs as."""
     with postgres_folder() as one:
         yield one
 

@@ -20,7 +20,7 @@ import pytest
 
 from dealer_server.dev import embedded
 from dealer_server.dev.embedded import Embedded, EmbeddedError
-from support.faults.folders import postgres_folder
+from support.databases import postgres_folder
 
 ROOT = os.geteuid() == 0
 as_root = pytest.mark.skipif(not ROOT, reason="only root runs the server as another user")

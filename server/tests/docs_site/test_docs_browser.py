@@ -15,8 +15,8 @@ from playwright.async_api import Page, ViewportSize, expect
 
 from support.api_client import Service
 from support.chromium import AXE, barriers, needs_chromium, opened, page_faults
+from support.databases import postgres_folder
 from support.docs_site.pages import PAGES
-from support.faults.folders import postgres_folder
 from support.patience import PATIENCE
 from support.processes import environment, running
 from support.webhook_fixture import Receiver

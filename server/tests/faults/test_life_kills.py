@@ -12,7 +12,7 @@ import pytest
 
 from dealer_server.failpoints import Failpoint
 from support.api_client import ApiClient
-from support.faults.folders import postgres_folder
+from support.databases import postgres_folder
 from support.faults.refund_kills import KILLED, RefundingDealer, refunding_dealer
 from support.money.refunds import profiles, query
 from support.processes import environment, running

@@ -362,12 +362,12 @@ async def _told(service: Service) -> str:
                     " + (SELECT count(*) FROM notice_delivery WHERE due_at IS NOT NULL)"
                 )
                 if not waiting:
-                    return str(await _last_of_sorted(connection))
+                    return str(await _sort_mails(connection))
             await asyncio.sleep(0.1)
 
 
-async def _last_of_sorted(connection: Connection) -> int:
-    """The last mail stays; those before it, sent side by side, come into one order."""
+async def _sort_mails(connection: Connection) -> int:
+    """Mails that were sent side by side come into one order; the last stays what it is. Gives its id."""
     *numbers, last = [row["mail_id"] for row in await connection.fetch("SELECT mail_id FROM dev_mail ORDER BY 1")]
     rows = await connection.fetch("SELECT at, message FROM dev_mail WHERE mail_id < $1", last)
     heads = [(message_from_bytes(row["message"]), row) for row in rows]

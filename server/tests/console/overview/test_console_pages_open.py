@@ -1,11 +1,15 @@
-"""Does every page of the console open, with data of several dealers? Also on a cluster (make cluster-test)."""
+"""Does every page of the console open on a cluster, with data of several dealers? On one server test_console_looks.py
+opens them."""
 
 from collections.abc import AsyncIterator
 
-import httpx
+import httpx2
 import pytest
 
 from support.console_pages import PAGES, World, world
+from support.patience import PATIENCE
+
+pytestmark = pytest.mark.skipif("not config.getoption('--cluster')", reason="needs Citus: make cluster-test")
 
 
 @pytest.fixture
@@ -16,7 +20,7 @@ async def seen(database_url: str) -> AsyncIterator[World]:
 
 async def test_every_page_opens(seen: World):
     refused = []
-    async with httpx.AsyncClient(follow_redirects=True) as client:
+    async with httpx2.AsyncClient(trust_env=False, timeout=PATIENCE, follow_redirects=True) as client:
         for page in PAGES:
             token = seen.tokens.get(page.who)
             cookies = f"dealer_console={token}" if token else ""

@@ -93,8 +93,8 @@ async def place_of(connection: Connection, tenant_id: int) -> Place | None:
 async def isolate(connection: Connection, tenant_id: int) -> None:
     """Gives a dealer a shard of its own, of every table. Writes to the shard that is split wait until it is done.
     Outside of a transaction."""
-    # Not 'auto': while rows are changed, the subscription that follows them stops again and again on PostgreSQL 18
-    # ("publisher did not send replica identity column expected by the logical replication target relation").
+    # Not 'auto': seen on PostgreSQL 18, it never ends while rows are changed, and the log says of the subscription that
+    # follows them "publisher did not send replica identity column expected by the logical replication target relation".
     await connection.fetchval(
         "SELECT isolate_tenant_to_new_shard('wallet', $1::bigint, 'CASCADE', shard_transfer_mode => 'block_writes')",
         tenant_id,
