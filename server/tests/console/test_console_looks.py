@@ -67,7 +67,8 @@ _STILL = """() => {
   for (const one of document.querySelectorAll("time")) {
     const text = one.textContent.trim();
     if (/^\\d+ (min|s) ago$/.test(text)) one.textContent = "just now";
-    if (/^(under 1|\\d+) min$/.test(text)) one.textContent = "1 min";
+    const lasted = /^(for )?(under 1|\\d+) min$/.exec(text);
+    if (lasted) one.textContent = `${lasted[1] ?? ""}1 min`;
   }
 }"""
 # Everything that can be used: reached by Tab, and drawn otherwise when it is.

@@ -1,4 +1,4 @@
-"""Databases of a test run: where a server has its data, addresses, and copies of the template, on each node of a cluster."""
+"""Databases of a test run: the data of a server, addresses, copies of the template, on each node of a cluster."""
 
 import os
 import shutil
