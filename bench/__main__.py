@@ -48,13 +48,13 @@ def main(
     ----------
     only
         Groups to measure: orders, locked, processes, restarts, refunds, recharges, reads, rt, life, statements, dead,
-        webhooks, dev, memory, stored, console. Several may be named.
+        webhooks, dev, memory, stored, backup, console. Several may be named.
     seconds
         How long each run takes.
     runs
         How often each is measured (webhooks five times, or once); the median counts.
     stored
-        How many orders are there already, in the groups `stored` and `console`.
+        How many orders are there already, in the groups `stored`, `backup` and `console`.
     calls
         How many calls `serve` answers before its memory is looked at.
     deliveries

