@@ -584,6 +584,12 @@ async def test_dev_runs_everything_and_its_line_says_how_to_reach_it(folder: Pat
         unset = environment(None, DEALER_SEALING_KEYS=None)
         found = await run("tenant", "list", env=unset)
         assert (found.status, said["tenantId"] in found.out) == (0, True) and said["baseUrl"] in found.err
+        named = folder / "database-url"  # one that is read from a file is a database that is named
+        named.write_text(said["env"]["DATABASE_URL"])
+        by_file = environment(None) | said["env"] | {"DATABASE_URL_FILE": str(named)}
+        del by_file["DATABASE_URL"]
+        found = await run("tenant", "list", env=by_file)
+        assert (found.status, said["tenantId"] in found.out, found.err) == (0, True, "")
         [written] = Path(unset["XDG_STATE_HOME"]).rglob("dev.json")
         assert written.stat().st_mode & 0o777 == 0o600
         assert await ok("migrate", env=env) == "the schema is up to date\n"

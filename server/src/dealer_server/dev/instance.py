@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-DATABASE = ("DATABASE_URL", "DEALER_DATABASE_URL")
+DATABASE = ("DATABASE_URL", "DATABASE_URL_FILE", "DEALER_DATABASE_URL", "DEALER_DATABASE_URL_FILE")
 
 
 def _file(environment: Mapping[str, str]) -> Path:
