@@ -8,6 +8,7 @@ import signal
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -676,6 +677,20 @@ def test_a_request_in_flight_is_finished_before_the_server_stops():
         assert read_to_end(client).endswith(b"/wait")
         served.thread.join(PATIENCE)
         assert not served.thread.is_alive()
+
+
+def test_a_call_that_a_new_connection_sends_while_the_server_stops_is_answered():
+    with running() as served, served.connect() as fresh, served.connect() as silent:
+        while served.server.open_connections < 2:
+            time.sleep(0.001)
+        served.server.should_exit = True
+        with pytest.raises((ConnectionRefusedError, ConnectionResetError)):
+            while True:
+                served.connect().close()
+        fresh.sendall(post("/a"))
+        answer = read_to_end(fresh)
+        assert b"connection: close" in answer and answer.endswith(b"/a")
+        assert read_to_end(silent) == b""
 
 
 async def test_a_retiring_server_answers_on_open_connections_once_more_and_says_that_it_closes_them():

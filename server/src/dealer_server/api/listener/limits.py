@@ -15,6 +15,7 @@ class Deadlines:
     linger: float = 2.0  # for a refused client to read the answer and hang up
     retire: float = 10.0  # for idle connections to be used once more, when another process has taken over
     shutdown: float = 10.0  # for requests in flight when the server stops
+    first: float = 1.0  # for the first request of a connection, when the server stops
     sweep: float = 0.5  # how often connections are looked at
 
 

@@ -102,6 +102,14 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.cycle is not None and not self.cycle.response_started:
             self.cycle.keep_alive = False
 
+    def shutdown(self) -> None:
+        """A connection without a request is given time for one: a proxy connects when it has a call to pass on, and sends
+        none again that it has sent."""
+        if self.cycle is None and self.refusal is None:
+            self.deadline = self.loop.time() + self.terms.deadlines.first
+        else:
+            super().shutdown()
+
     def data_received(self, data: bytes) -> None:
         if self.refusal is not None:
             return

@@ -78,6 +78,9 @@ class Listener(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish what is in flight, within the deadline; then nothing stays open."""
+        self.terms.connections.retiring = True
+        for _ in range(2):  # until connections that wait to be accepted are: closing the socket would reset them
+            await asyncio.sleep(0)
         await super().shutdown(sockets)
         if self._sweeper is not None:
             self._sweeper.cancel()
