@@ -103,8 +103,8 @@ class GuardedProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def shutdown(self) -> None:
-        """A connection without a request is given time for one: a proxy connects when it has a call to pass on, and sends
-        none again that it has sent."""
+        """A connection without a request is given time for one: a proxy connects when it has a call to pass on, and
+        sends none again that it has sent."""
         if self.cycle is None and self.refusal is None:
             self.deadline = self.loop.time() + self.terms.deadlines.first
         else:
