@@ -373,7 +373,7 @@ async def test_an_operators_day_from_a_new_dealer_to_a_receiver_that_recovers(
 
 OPERATORS = {
     *("Overview", "Orders", "eSIMs", "Refunds", "Top-ups", "Dealers", "Packages", "Regions"),
-    *("Webhooks", "Suppliers", "Audit log", "Price lists", "Reports"),
+    *("Webhooks", "Suppliers", "Audit log", "Price lists", "Reports", "Notices"),
 }
 CODES = "Activation code"
 
@@ -428,6 +428,7 @@ async def test_a_dealers_developer_connects_and_moves_no_money(
             "Webhooks",
             "Credentials",
             "API log",
+            "Notices",
             "Install page",
             "Catalogue",
             "Reports",
@@ -460,6 +461,7 @@ async def test_a_dealers_finance_refunds_and_tops_up_and_sees_no_codes(chromium:
             "Reports",
             "Catalogue",
             "Buy by CSV",
+            "Notices",
         }
         order = await buy(sdk, "TEST-OK")
         await menu(page, "Orders")

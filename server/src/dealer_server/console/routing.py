@@ -25,6 +25,8 @@ class MenuLine(NamedTuple):
     icon: str
     current: bool
     waiting: int
+    heading: str
+    """Of the group that begins with it; "" within a group."""
 
 
 def declared_pages() -> Sequence[Page]:
@@ -53,10 +55,14 @@ async def menu(pages: Iterable[Page], context: RequestContext) -> list[MenuLine]
     """What this user's menu shows. The entry furthest down the path is the current one."""
     entries = [(page.menu, page.path) for page in pages if page.menu and page.opens_for(context.user)]
     current = max((path for _, path in entries if _is_below(context.url.partition("?")[0], path)), key=len, default="")
-    return [
-        MenuLine(entry.label, path, entry.icon, path == current, await entry.waiting(context) if entry.waiting else 0)
-        for entry, path in sorted(entries, key=lambda entry: entry[0].position)
-    ]
+    lines, group = [], ""
+    for entry, path in sorted(entries, key=lambda entry: entry[0].position):
+        before, group = group, entry.group
+        waiting = await entry.waiting(context) if entry.waiting else 0
+        lines.append(
+            MenuLine(entry.label, path, entry.icon, path == current, waiting, group if group != before else "")
+        )
+    return lines
 
 
 def _is_below(path: str, entry: str) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dealer_server.console.auth import sign_in
 from dealer_server.console.shared import params
-from dealer_server.console.shared.page import action, page
+from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import DEALERS
 from dealer_server.console.shared.request_context import Html, Redirect, RequestContext
@@ -34,7 +34,7 @@ class Row(NamedTuple):
     outcomes: Sequence[Outcome]
 
 
-@page(NOTICES, READERS, "account/notices.html")
+@page(NOTICES, READERS, "account/notices.html", MenuEntry("Notices", "bell", 152))
 async def notices(context: RequestContext) -> Html:
     user, before = context.user, params.number(context.query, "before")
     tenant_id, own = user.tenant_id or OPERATORS, types_of(user.full_role)

@@ -14,7 +14,7 @@ _ANY = ProfileFilter(*[None] * len(ProfileFilter._fields))
 _ALL_IDS = (0, 2**53)
 
 
-@page(BRAND, DEALER_DEVELOPERS, brand.TEMPLATE, MenuEntry("Install page", "qrcode", 95))
+@page(BRAND, DEALER_DEVELOPERS, brand.TEMPLATE, MenuEntry("Install page", "qrcode", 155))
 async def show_brand(context: RequestContext) -> Html:
     return await brand.show(context, context.tenant_id, dealer=None, newest=await _newest(context))
 

@@ -40,7 +40,7 @@ LATEST_ENTRIES = 8
 MAX_URL_LENGTH = 512
 
 
-@page(DEALERS, OPERATORS, "operator/dealers.html", MenuEntry("Dealers", "building-store", 70), listing=True)
+@page(DEALERS, OPERATORS, "operator/dealers.html", MenuEntry("Dealers", "building-store", 15), listing=True)
 async def dealers(context: RequestContext) -> Html:
     text, start = params.text(context.query, "q"), params.number(context.query, "before") or 0
     order = params.order(context, DEALERS, COLUMNS)

@@ -37,7 +37,7 @@ def _counter(queue: Queue) -> Count:
 pending_topups, refunds_in_review, parked_purchases = _counter("topups"), _counter("refunds"), _counter("purchases")
 
 
-@page(TOPUPS, OPERATORS, "operator/topups.html", MenuEntry("Top-ups", "cash", 50, pending_topups))
+@page(TOPUPS, OPERATORS, "operator/topups.html", MenuEntry("Top-ups", "cash", 62, pending_topups))
 async def topups(context: RequestContext) -> Html:
     return await listed(context, TOPUPS, TOPUP_TABS, queues.topups, lambda row: row.topup_id)
 

@@ -13,15 +13,22 @@ from starlette.routing import compile_path
 
 from dealer_server.console.shared.request_context import Count, User, View
 
+GROUPS = ((0, ""), (11, "Sales"), (60, "Money"), (70, "Catalogue"), (100, "Integration"), (150, "Settings"))
+"""Headings of the menu, each with the first position below it."""
+
 
 class MenuEntry(NamedTuple):
-    """A line of the menu. `icon` names a file of static/vendor/icons. The smallest `position` stands first.
-    `waiting` counts what waits on the page."""
+    """A line of the menu. `icon` names a file of static/vendor/icons. The smallest `position` stands first, under the
+    heading of GROUPS that it falls to. `waiting` counts what waits on the page."""
 
     label: str
     icon: str
     position: int
     waiting: Count | None = None
+
+    @property
+    def group(self) -> str:
+        return [heading for first, heading in GROUPS if first <= self.position][-1]
 
 
 @dataclass(frozen=True)

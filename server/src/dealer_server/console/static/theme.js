@@ -20,13 +20,15 @@
 
   // Rows that stand as cards say the name of each column; roles, as a browser forgets a table that is drawn otherwise.
   const named = (table) => {
-    const names = [...table.tHead.rows[0].cells].map((cell) => (cell.querySelector(".visually-hidden") ? "" : cell.textContent.trim()));
+    const names = [...table.tHead.rows[0].cells].map((cell) => (cell.querySelector(".visually-hidden") ? "" : cell.textContent.replace(/[↑↓]/, "").trim()));
     table.role = "table";
     for (const row of table.rows) {
       row.role = "row";
       for (const cell of row.cells) {
         cell.role = cell.tagName === "TH" ? "columnheader" : "cell";
-        if (cell.tagName === "TD") cell.dataset.label = names[cell.cellIndex] ?? "";
+        if (cell.tagName !== "TD") continue;
+        cell.dataset.label = names[cell.cellIndex] ?? "";
+        cell.classList.toggle("nothing", cell.textContent.trim() === "–");
       }
     }
   };

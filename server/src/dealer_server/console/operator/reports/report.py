@@ -18,7 +18,7 @@ COLUMNS = {
 }  # fmt: skip
 
 
-@page(REPORTS, OPERATORS, "reports/report.html", MenuEntry("Reports", "chart-line", 45), listing=True)
+@page(REPORTS, OPERATORS, "reports/report.html", MenuEntry("Reports", "chart-line", 61), listing=True)
 async def show_report(context: RequestContext) -> Html:
     asked, dealer = await _asked(context)
     found = await reports.load(context, asked)

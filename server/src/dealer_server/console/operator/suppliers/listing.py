@@ -23,7 +23,7 @@ COLUMNS: Mapping[str, Callable[[SupplierRow], Any]] = {
     "-packages": lambda row: (row.packages, row.code),
     "-created": lambda row: (row.updated_at, row.code),
 }
-MENU = MenuEntry("Suppliers", "truck-delivery", 110, parked_purchases)
+MENU = MenuEntry("Suppliers", "truck-delivery", 95, parked_purchases)
 
 
 @page(SUPPLIERS, OPERATORS, "operator/suppliers/list.html", MENU)
