@@ -57,11 +57,10 @@ async def menu(pages: Iterable[Page], context: RequestContext) -> list[MenuLine]
     current = max((path for _, path in entries if _is_below(context.url.partition("?")[0], path)), key=len, default="")
     lines, group = [], ""
     for entry, path in sorted(entries, key=lambda entry: entry[0].position):
-        before, group = group, entry.group
+        heading = entry.group if entry.group != group else ""
+        group = entry.group
         waiting = await entry.waiting(context) if entry.waiting else 0
-        lines.append(
-            MenuLine(entry.label, path, entry.icon, path == current, waiting, group if group != before else "")
-        )
+        lines.append(MenuLine(entry.label, path, entry.icon, path == current, waiting, heading))
     return lines
 
 
