@@ -82,9 +82,9 @@ def main(arguments: list[str]) -> int:
                 print(f"by uv in {time.monotonic() - begun:.1f} s")
                 return 0
     own_pip()
-    status = subprocess.run(
-        (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", *arguments), check=False
-    ).returncode
+    # As uv does, modules are left to be compiled when they are first used.
+    command = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-compile")
+    status = subprocess.run((*command, *arguments), check=False).returncode
     if status == 0:
         print(f"by pip in {time.monotonic() - begun:.1f} s")
     return status
