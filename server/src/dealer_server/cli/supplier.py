@@ -287,7 +287,8 @@ def _margin(markup: str, minimum: str, prefix: str) -> "Margin":
 def _print_fields(fields: dict[str, Any]) -> None:
     for name, value in fields.items():
         shown = ", ".join(f"{key} {of}" for key, of in value.items()) if isinstance(value, dict) else value
-        print(f"{name:<14}{', '.join(shown) if isinstance(shown, list) else shown}")
+        shown = ", ".join(shown) if isinstance(shown, list) else shown
+        print(f"{name:<14}{'-' if shown is None or shown == '' else shown}")
 
 
 def _change_fields(change: "Change") -> dict[str, Any]:
