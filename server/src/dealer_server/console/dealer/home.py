@@ -88,6 +88,9 @@ def _steps(
     signed = min((use.used_at for use in uses), default=done.get("HEALTH") or done.get("BALANCE"))
     called = signed is not None or wallet.order_count > 0
     package = "TEST-OK" if settings.environment == "test" else "PACKAGE"
+    ordering = ("POST /esim/order with a package of /package/list.", "/console/orders", "Orders")
+    if wallet.available <= 0:
+        ordering = ("Your balance is 0: request a top-up first.", "/console/wallet/topups", "Top-ups")
     return [
         Step("Get your credentials", "The AppKey identifies you, the AppSecret signs your calls.",
              "/console/credentials", "Credentials", "CREDENTIALS" in done or called, done.get("CREDENTIALS")),
@@ -96,8 +99,7 @@ def _steps(
              done.get("HEALTH") or signed, (f"esim-dealer login --url {settings.base_url}", "esim-dealer health")),
         Step("Read your balance", "POST /account/balance returns what you can spend.", "/console/wallet", "Wallet",
              "BALANCE" in done, done.get("BALANCE"), ("esim-dealer balance",)),
-        Step("Place a test order", "POST /esim/order with a package of /package/list.", "/console/orders", "Orders",
-             wallet.order_count > 0, None, (f"esim-dealer order {package} --wait",)),
+        Step("Place a test order", *ordering, wallet.order_count > 0, None, (f"esim-dealer order {package} --wait",)),
         Step("Verify your webhook", "Set a callback URL and send a sample event to it.", "/console/webhooks",
              "Webhooks", bool(endpoint and endpoint.url and verified), verified),
     ]  # fmt: skip
