@@ -28,6 +28,7 @@ from dealer_server.store.console import dealer as console_dealer
 from dealer_server.store.orders import bulk
 from support.api_client import ApiClient, Service
 from support.browser import PASSWORDS
+from support.console.operator_pages import failed_for_good
 from support.money.refunds import bought, query
 from support.money.refunds import profiles as profiles_of
 from support.patience import PATIENCE
@@ -131,6 +132,15 @@ async def test_the_first_run_finds_out_by_itself_what_is_done(people: People, de
     assert "You are live" in text and "Get started" not in text
     text = await admin.post("/console/live")
     assert "You are live" not in text and "You are live" not in await people["finance"].get("/console")
+
+
+async def test_any_accepted_call_is_a_signed_one_and_orders_stand_above_the_steps(people: People, dealer: ApiClient):
+    assert "Get started" not in await people["finance"].get("/console"), "the steps are a developer's"
+    text = await people["developer"].get("/console")
+    assert text.index("Get started") < text.index("Latest orders")
+    await bought(dealer)
+    text = await until(people["developer"], "/console", "3 of 5 steps done")
+    assert text.index("Latest orders") < text.index("Get started")
 
 
 async def test_the_first_run_is_dismissed_and_leaves_a_dealer_that_is_live(
@@ -520,10 +530,34 @@ async def test_a_delivery_shows_its_attempts_and_is_sent_again(people: People, d
     found = re.search(r'data-href="(/console/webhooks/\d+)"', text)
     assert found
     assert "Attempt 1" in await until(developer, found[1], "Attempt 1")
+    text = html.unescape(await developer.get(found[1]))
+    [sent] = [one for one in receiver.requests if found[1].endswith(f"/{one.headers['rt-delivery-id']}")]
+    assert f"<h1>{sent.event} of {order['orderNo']}</h1>" in text and "Resend" in text
+    assert f'data-copy="{sent.body.decode()}"' in text, "the bytes that were sent"
     await developer.post(f"{found[1]}/resend")
     await receiver.received(3)
     assert "Attempt 2" in await until(developer, found[1], "Attempt 2")
     await people["finance"].get(found[1], 403)
+
+
+async def test_what_failed_is_sent_again_at_once(
+    service: Service, people: People, dealer: ApiClient, receiver: Receiver
+):
+    developer = people["developer"]
+    text = await developer.get("/console/webhooks")
+    assert "Save a URL first" in text and 'class="filters"' not in text and "resend-failed" not in text
+    order_no = await failed_for_good(service, dealer, receiver)
+    text = await developer.get("/console/webhooks?status=FAILED")
+    count = re.search(r"Resend (\d) failed", text)
+    assert count and "None left" in text
+    found = re.search(r'data-href="(/console/webhooks/\d+)"', text)
+    assert found and "Failed after 1 attempt. Fix your endpoint, then resend." in await developer.get(found[1])
+    receiver.answers = [200]
+    assert re.search(
+        f"{count[1]} webhooks? (is|are) sent again", await developer.post("/console/webhooks/resend-failed")
+    )
+    await until(developer, f"/console/webhooks?order={order_no}&event=ORDER_PAID", "DELIVERED")
+    assert "resend-failed" not in await developer.get("/console/webhooks")
 
 
 # The API log

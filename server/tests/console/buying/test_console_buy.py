@@ -115,6 +115,14 @@ async def test_an_order_by_hand_is_an_order_as_any_other_and_names_who_bought_it
     }
 
 
+async def test_the_balance_after_is_the_available_one_less_the_total(
+    service: Service, dealer: ApiClient, clerk: Browser
+):
+    await service.change(dealer.tenant_id, credit_limit="250")
+    page = await see(clerk, await asked(clerk, quantity=2))
+    assert "Total 3.60 USD Available balance 1,250.00 USD Balance after 1,246.40 USD" in page
+
+
 async def test_a_daily_plan_is_bought_for_its_days(dealer: ApiClient, clerk: Browser):
     listed = (await clerk.get("/console/catalogue?kind=DAILY&sort=price")).text
     code = re.findall(r'data-href="/console/catalogue/([^"]+)"', listed)[0]

@@ -245,7 +245,10 @@ async def test_an_operator_sees_plans_and_what_happened_to_them(dealer: ApiClien
     bad = (await recharged(clerk, order, "TEST-TOPUP-FAIL 1.20")).rpartition(" ")[2]
     await settled(dealer, bad, "REFUNDED")
     page = await see(admin, page_of(order))
-    assert f"2 TEST-TOPUP-OK Recharge {good} Queued" in page and f"3 TEST-TOPUP-FAIL Recharge {bad} Failed" in page
+    assert (
+        f"2 TEST-TOPUP-OK Recharge {good} Queued" in page
+        and f"3 TEST-TOPUP-FAIL Recharge {bad} Failed, refunded" in page
+    )
     for told in ("Recharge paid, 1.20 USD Paid", "Recharge applied Delivered", "Recharge failed Failed"):
         assert told in page, told
     page = await see(admin, f"/console/orders/{good}")

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import pytest
 
@@ -37,6 +37,39 @@ def test_every_pair_of_statuses_has_words_and_only_a_failure_a_colour() -> None:
             state = words.order_state(order, delivery)
             assert not state.text.isupper() and state.text[0].isupper()
             assert (state.tone == "bad") == (state.text == "Failed")
+
+
+class Esim(NamedTuple):
+    failed: bool = False
+    refunded: bool = False
+    held: bool = False
+    lifecycle_status: str = "DELIVERED"
+    plan_use_status: str = "NOT_STARTED"
+
+
+class Item(NamedTuple):
+    item_status: str
+    profiles: tuple[Esim, ...] = (Esim(), Esim())
+
+
+ITEMS = {
+    Item("PENDING"): "Waiting",
+    Item("DELIVERED"): "Delivered",
+    Item("ACTIVATING"): "Delivered",
+    Item("ACTIVATED"): "Delivered",
+    Item("FAILED"): "Failed",
+    Item("DELIVERED", (Esim(held=True), Esim())): "Delivered",
+    Item("DELIVERED", (Esim(held=True), Esim(held=True))): "Being refunded",
+    Item("REFUNDED"): "Refunded",
+    Item("REFUNDED", (Esim(failed=True, refunded=True),)): "Failed, refunded",
+}
+
+
+@pytest.mark.parametrize(("item", "text"), ITEMS.items())
+def test_an_item_says_what_its_order_and_its_esims_say(item: Item, text: str) -> None:
+    """Not "Being activated" where one of its delivered eSIMs is in use."""
+    state = words.item_state(item)
+    assert (state.text, state.raw) == (text, f"itemStatus {item.item_status}")
 
 
 async def test_lists_and_pages_of_both_sides_show_it_once(service: Service, dealer: ApiClient, admin: Browser) -> None:

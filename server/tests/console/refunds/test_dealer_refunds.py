@@ -49,6 +49,16 @@ async def test_a_dealer_sees_its_refunds_with_state_and_reason(
             assert [found for found in (done, waiting, no) if found in some] == [number], state
 
 
+async def test_a_refund_in_review_is_so_on_every_page(service: Service, dealer: ApiClient) -> None:
+    order = await bought(dealer, "TEST-REVIEW")
+    await refund(dealer, order)
+    profile = order["items"][0]["profiles"][0]["profileId"]
+    async with signed_in(service, "finance", dealer.tenant_id) as one:
+        for page in ("/console/profiles", f"/console/profiles/{profile}", f"/console/orders/{order['orderNo']}"):
+            assert ">Refund in review</span>" in (await one.get(page)).text, page
+        assert 'title="REFUNDING">In review</span>' in (await one.get(f"/console/orders/{order['orderNo']}")).text
+
+
 async def test_what_a_supplier_says_is_not_told(service: Service, dealer: ApiClient) -> None:
     order = await bought(dealer, "TEST-REJECT")
     await refund(dealer, order)

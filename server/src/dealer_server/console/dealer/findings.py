@@ -13,8 +13,11 @@ from dealer_server.rules.incidents import dealer as rules
 from dealer_server.rules.incidents import receiver as receiver_rules
 from dealer_server.rules.incidents.dealer import Answered, Dealer
 from dealer_server.rules.incidents.incident import Incident
+from dealer_server.store.console import dealer
 from dealer_server.store.console.dealer import Wallet
 from dealer_server.store.console.incidents import buying, receivers
+from dealer_server.store.webhooks import log
+from esim_dealer.wire.vocabulary import DeliveryState
 
 REFUNDS = 20
 ANSWERED_SINCE = timedelta(days=1)
@@ -48,8 +51,21 @@ async def of_receiver(connection: Connection, context: RequestContext) -> list[I
     """What is wrong with the dealer's receiver."""
     receiver = await receivers.of_dealer(connection, context.tenant_id)
     found = None if receiver is None else receiver_rules.incident(receiver, context.now, own=True)
+    if found is not None and found.since and (status := await _latest_answer(connection, context.tenant_id)):
+        found = found._replace(text=f"Your endpoint answers HTTP {status}")
     failed = Link("Failed webhooks", "/console/webhooks?status=FAILED")
     return shown.rows([] if found is None else [found], lambda _: [failed])
+
+
+async def _latest_answer(connection: Connection, tenant_id: int) -> int | None:
+    """The HTTP status of the last attempt of the newest webhook that was not accepted."""
+    states: tuple[DeliveryState, ...] = ("FAILED", "RETRY")
+    pages = [await dealer.list_deliveries(connection, tenant_id, 2**53, None, state, 1) for state in states]
+    newest = max((row.delivery_id for page in pages for row in page.rows), default=None)
+    if newest is None:
+        return None
+    attempts = (await log.attempts(connection, tenant_id, [newest]))[newest]
+    return attempts[-1].http_status if attempts else None
 
 
 def _links(incident: Incident, may: Permissions) -> Sequence[Link]:

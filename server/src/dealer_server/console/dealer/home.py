@@ -13,6 +13,8 @@ from dealer_server.store.console import api_log, dealer, orders
 from dealer_server.store.console.api_log import Step as DoneStep
 from dealer_server.store.console.dealer import Wallet
 from dealer_server.store.console.orders import OrderFilter
+from dealer_server.store.tenants import credential
+from dealer_server.store.tenants.credential import Use
 from dealer_server.store.webhooks import endpoints
 from dealer_server.store.webhooks.endpoints import Endpoint
 
@@ -46,8 +48,9 @@ async def home(context: RequestContext) -> Html:
         endpoint = await endpoints.find(connection, context.tenant_id)
         failed = await dealer.failed_deliveries(connection, context.tenant_id, FAILED)
         incidents = await findings.incidents(connection, context, wallet)
+        uses = await credential.uses_of_tenant(connection, context.tenant_id)
         written, dropped = await api_log.counts(connection, context.tenant_id)
-    steps = _steps(context, done, wallet, endpoint)
+    steps = _steps(context, done, wallet, endpoint, uses)
     todo = [step for step in steps if not step.done]
     live = not todo or wallet.order_count >= LIVE_ORDERS
     return Html(
@@ -60,7 +63,7 @@ async def home(context: RequestContext) -> Html:
         just_live=not todo and "LIVE" not in done and _is_fresh(steps, context.now),
         orders=newest.rows,
         endpoint=endpoint,
-        failed=failed,
+        failed_count=failed,
         refused=written + dropped,
         base_url=context.parts.settings.base_url,
     )
@@ -72,23 +75,31 @@ def _is_fresh(steps: Sequence[Step], now: datetime) -> bool:
 
 
 def _steps(
-    context: RequestContext, done: Mapping[DoneStep, datetime], wallet: Wallet, endpoint: Endpoint | None
+    context: RequestContext,
+    done: Mapping[DoneStep, datetime],
+    wallet: Wallet,
+    endpoint: Endpoint | None,
+    uses: Sequence[Use],
 ) -> list[Step]:
-    """Credentials count as taken once the secret was seen, or once a signed call was made."""
+    """Credentials count as taken once the secret was seen, or once a signed call was made: any call that was accepted
+    is one. `uses`: of its AppKeys."""
     settings = context.parts.settings
     verified = done.get("WEBHOOK") or (endpoint.last_success_at if endpoint else None)
-    called = "HEALTH" in done or "BALANCE" in done or wallet.order_count > 0
+    signed = min((use.used_at for use in uses), default=done.get("HEALTH") or done.get("BALANCE"))
+    called = signed is not None or wallet.order_count > 0
     package = "TEST-OK" if settings.environment == "test" else "PACKAGE"
+    ordering = ("POST /esim/order with a package of /package/list.", "/console/orders", "Orders")
+    if wallet.available <= 0:
+        ordering = ("Your balance is 0: request a top-up first.", "/console/wallet/topups", "Top-ups")
     return [
         Step("Get your credentials", "The AppKey identifies you, the AppSecret signs your calls.",
              "/console/credentials", "Credentials", "CREDENTIALS" in done or called, done.get("CREDENTIALS")),
-        Step("Make a signed call to /health", "It proves that your signature is right. Refused? The API log shows the"
-             " expected string.", "/console/api-log", "API log", "HEALTH" in done,
-             done.get("HEALTH"), (f"esim-dealer login --url {settings.base_url}", "esim-dealer health")),
+        Step("Make a signed call, such as /health", "It proves that your signature is right. Refused? The API log shows"
+             " the expected string.", "/console/api-log", "API log", signed is not None,
+             done.get("HEALTH") or signed, (f"esim-dealer login --url {settings.base_url}", "esim-dealer health")),
         Step("Read your balance", "POST /account/balance returns what you can spend.", "/console/wallet", "Wallet",
              "BALANCE" in done, done.get("BALANCE"), ("esim-dealer balance",)),
-        Step("Place a test order", "POST /esim/order with a package of /package/list.", "/console/orders", "Orders",
-             wallet.order_count > 0, None, (f"esim-dealer order {package} --wait",)),
+        Step("Place a test order", *ordering, wallet.order_count > 0, None, (f"esim-dealer order {package} --wait",)),
         Step("Verify your webhook", "Set a callback URL and send a sample event to it.", "/console/webhooks",
              "Webhooks", bool(endpoint and endpoint.url and verified), verified),
     ]  # fmt: skip

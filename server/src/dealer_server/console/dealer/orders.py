@@ -13,6 +13,7 @@ from dealer_server.console.shared.permissions import DEALER_DEVELOPERS, DEALER_F
 from dealer_server.console.shared.recharges import recharged_by
 from dealer_server.console.shared.refunds import refund_by_form
 from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
+from dealer_server.console.shared.words import State, item_state
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity, snapshot
 from dealer_server.rules.orders.model import Item, Order, Profile
@@ -46,6 +47,7 @@ class ItemView(NamedTuple):
     """An item of an order; amounts in major units."""
 
     item: Item
+    state: State
     item_no: str
     price: str
     amount: str
@@ -72,6 +74,7 @@ async def show_order(context: RequestContext) -> Html:
         blocked = await dealer.not_refundable(*key)
         history = await timeline.load(connection, order)
         remark = await console_orders.remark(*key)
+        in_review = await dealer.in_review(connection, context.tenant_id, [one.profile_id for one in order.profiles])
         suppliers = {row.code: row for row in await console_suppliers.list_suppliers(connection)}
     profiles = profile_views(context, order, blocked)
     return Html(
@@ -81,6 +84,7 @@ async def show_order(context: RequestContext) -> Html:
         lines=[_item_view(order, item) for item in order.items],
         profiles=profiles[:PROFILES],
         profile_count=len(profiles),
+        in_review=in_review,
         recharged=await recharged_by(context, order),
         refunds=[(row, timeline.refusal_text(history.refusals.get(row.refund_id, ()))) for row in history.refunds],
         events=timeline.events(history),
@@ -149,6 +153,7 @@ def _item_view(order: Order, item: Item) -> ItemView:
     amount = item.price * item.quantity * item.period_num
     return ItemView(
         item=item,
+        state=item_state(item),
         item_no=identity.item_no(order.order_id, item.line),
         price=money.text(item.price, order.currency),
         amount=money.text(amount, order.currency),

@@ -77,10 +77,12 @@ async def show_profile(context: RequestContext) -> Html:
         suspension = await parts.suspender.offer(connection, order, view.profile.profile_id)
         possible = await parts.sms.possible(connection, *named)
         sent = await read_sms(connection, parts.data_keys, *named, LATEST_SMS)
+        in_review = await dealer.in_review(connection, context.tenant_id, [view.profile.profile_id])
         mailed = await buyer_mails.of_profile(connection, *named, LATEST_MAILS)
     return Html(
         order=order,
         view=view,
+        in_review=bool(in_review),
         reported=item.supplier != STOCK,
         apn=package.apn if package else "",
         plans=await plans_of(context, *named),

@@ -39,8 +39,13 @@ async def wallet(context: RequestContext) -> Html:
         topups=topups.rows,
         entry_types=statement.ENTRY_TYPES,
         pay_methods=PAY_METHODS,
-        transaction_id=f"console-{secrets.token_hex(8)}",
+        transaction_id=_transaction_id(),
     )
+
+
+def _transaction_id() -> str:
+    """Of a form that requests a top-up: sent twice, it requests one."""
+    return f"console-{secrets.token_hex(8)}"
 
 
 @page(TOPUPS, DEALERS, "dealer/topups.html")
@@ -48,7 +53,14 @@ async def topups(context: RequestContext) -> Html:
     before = params.number(context.query, "before")
     async with context.parts.database.connection() as connection:
         found = await dealer.topups(connection, context.tenant_id, before, PAGE_SIZE)
-    return Html(topups=found.rows, pages=params.pager(context, TOPUPS, found.next))
+        wallet = await dealer.wallet(connection, context.tenant_id)
+    return Html(
+        topups=found.rows,
+        pages=params.pager(context, TOPUPS, found.next),
+        wallet=wallet,
+        pay_methods=PAY_METHODS,
+        transaction_id=_transaction_id(),
+    )
 
 
 @download(f"{WALLET}/statement.csv", DEALERS, listing=True)

@@ -1,5 +1,6 @@
 """A dealer's webhooks: the callback URL, a test event, and every delivery with its attempts."""
 
+import json
 from typing import get_args
 
 from dealer_server.console.dealer import findings
@@ -9,11 +10,12 @@ from dealer_server.console.shared.incidents import receiver_health
 from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import DEALER_DEVELOPERS
+from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.operations.webhooks import endpoint as webhook
 from dealer_server.rules.orders import identity
-from dealer_server.store.console import api_log, dealer
+from dealer_server.store.console import api_log, dealer, orders
 from dealer_server.store.console.pages import ListPage
 from dealer_server.store.notices import recipients
 from dealer_server.store.webhooks import endpoints, log
@@ -28,6 +30,8 @@ EVENTS = EVENT_TYPES
 STATES = get_args(DeliveryState)
 
 
+MOST_RESENT, MOST_SHOWN = 50, 20_000
+"""Webhooks that one form sends again, and characters of a body on a page."""
 WEBHOOKS, TEMPLATE = "/console/webhooks", "dealer/webhooks.html"
 
 
@@ -44,6 +48,7 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         notice_url = await recipients.url(connection, context.tenant_id)
         incidents = await findings.of_receiver(connection, context)
         access = await dealer.access_terms(connection, context.tenant_id)
+        failed = await dealer.failed_deliveries(connection, context.tenant_id, MOST_RESENT)
     return Html(
         endpoint=endpoint,
         rt_face=access.rt_face,
@@ -53,6 +58,7 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         notice_url=notice_url,
         test_result=result,
         deliveries=found.rows,
+        failed_count=min(failed, MOST_RESENT),
         pages=params.pager(context, WEBHOOKS, found.next),
         events=EVENTS,
         states=STATES,
@@ -117,8 +123,34 @@ async def show_delivery(context: RequestContext) -> Html:
         if delivery is None:
             raise NotFound
         attempts = (await log.attempts(connection, context.tenant_id, [delivery_id]))[delivery_id]
+        bodies = await orders.bodies(connection, context.tenant_id, [delivery_id], context.parts.data_keys)
     moving = delivery.state in ("WAITING", "READY", "IN_FLIGHT", "RETRY")
-    return Html(delivery=delivery, attempts=attempts, moving=moving)
+    body = bodies.get(delivery_id, b"")
+    return Html(
+        delivery=delivery,
+        attempts=attempts,
+        moving=moving,
+        body=body.decode(),
+        shown=_indented(body),
+        most_shown=MOST_SHOWN,
+    )
+
+
+def _indented(body: bytes) -> str:
+    return json.dumps(json.loads(body), indent=2, ensure_ascii=False) if body else ""
+
+
+@action(f"{WEBHOOKS}/resend-failed", DEALER_DEVELOPERS)
+async def resend_failed(context: RequestContext) -> Redirect:
+    """The newest of those that failed, each as /webhook/delivery/resend does, the oldest of them first."""
+    database, tenant_id = context.parts.database, context.tenant_id
+    async with database.connection() as connection:
+        found = await dealer.list_deliveries(connection, tenant_id, 2**53, None, "FAILED", MOST_RESENT)
+    for delivery in reversed(found.rows):
+        request = call(calls.ResendDelivery, deliveryId=str(delivery.delivery_id))
+        await webhook.resend(database, tenant_id, request, context.now, context.author)
+    count = len(found.rows)
+    return Redirect(WEBHOOKS, f"{many(count, 'webhook')} {'is' if count == 1 else 'are'} sent again")
 
 
 @action(f"{WEBHOOKS}/{{delivery_id}}/resend", DEALER_DEVELOPERS)

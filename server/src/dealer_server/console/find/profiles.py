@@ -8,6 +8,7 @@ from dealer_server.console.shared import params
 from dealer_server.console.shared.params import CREATED, NEWEST_FIRST, PAGE_SIZE
 from dealer_server.console.shared.request_context import Download, Html, RequestContext
 from dealer_server.rules.orders import identity
+from dealer_server.store.console import dealer
 from dealer_server.store.console import profiles as store
 from dealer_server.store.console.profiles import ProfileFilter, ProfileRow
 from esim_dealer.wire.vocabulary import PlanUseStatus
@@ -49,8 +50,11 @@ async def page(context: RequestContext, wanted: ProfileFilter, presets: tabs.Pre
     oldest_first, seen = not order.descending, params.number(context.query, "before")
     async with context.parts.database.connection() as connection:
         found = await store.list_profiles(connection, wanted, seen, PAGE_SIZE, oldest_first=oldest_first)
+        held = [row.profile_id for row in found.rows if row.held]
+        in_review = await dealer.in_review(connection, wanted.tenant_id, held) if wanted.tenant_id else frozenset()
     return Html(
         profiles=found.rows,
+        in_review=in_review,
         filters=wanted,
         filtered=wanted != filters({}, context.user.tenant_id),
         tabs=await tabs.of(context, PROFILES, presets),

@@ -144,13 +144,14 @@ class _Esim(Protocol):
     def held(self) -> bool: ...
 
 
-def esim_state(profile: _Esim, *, suspended: bool = False) -> State:
-    """Of its lifecycleStatus, planUseStatus, refund and suspension the one that says most."""
+def esim_state(profile: _Esim, *, suspended: bool = False, in_review: bool = False) -> State:
+    """Of its lifecycleStatus, planUseStatus, refund and suspension the one that says most. `in_review`: an operator
+    decides about its refund."""
     raw = f"lifecycleStatus {profile.lifecycle_status}, planUseStatus {profile.plan_use_status}"
     if profile.refunded:
         return State("Failed, refunded" if profile.failed else text("REFUNDED"), tone("REFUNDED"), raw)
     if profile.held:
-        return State(text("REFUNDING"), tone("REFUNDING"), raw)
+        return State("Refund in review" if in_review else text("REFUNDING"), tone("REFUNDING"), raw)
     if profile.failed:
         return State(text("FAILED"), tone("FAILED"), raw)
     if profile.lifecycle_status == "CANCELLED":
@@ -164,6 +165,34 @@ def esim_state(profile: _Esim, *, suspended: bool = False) -> State:
             return State("Plan ended", tone("ENDED"), raw)
         case _:
             return State(text(profile.lifecycle_status), tone(profile.lifecycle_status), raw)
+
+
+class _Item(Protocol):
+    """What of an item its state is made of."""
+
+    @property
+    def item_status(self) -> str: ...
+    @property
+    def profiles(self) -> Sequence[_Esim]: ...
+
+
+def item_state(item: _Item) -> State:
+    """Of its itemStatus and its eSIMs, so that it agrees with both. Its status tells of their use once any of them is
+    used; here it tells of their delivery, for each of them tells of its own use."""
+    raw = f"itemStatus {item.item_status}"
+    if item.item_status == "REFUNDED" and all(profile.failed for profile in item.profiles):
+        return State("Failed, refunded", tone("REFUNDED"), raw)
+    if item.profiles and all(profile.held for profile in item.profiles):
+        return State(text("REFUNDING"), tone("REFUNDING"), raw)
+    word = "DELIVERED" if item.item_status in ("ACTIVATING", "ACTIVATED") else item.item_status
+    return State(text(word), tone(word), raw)
+
+
+def plan_state(status: str, *, refunded: bool) -> State:
+    """Of a plan. `refunded`: its order is."""
+    if status == "FAILED" and refunded:
+        return State("Failed, refunded", tone("REFUNDED"), status)
+    return State(text(status), tone(status), status)
 
 
 def role(name: str) -> str:

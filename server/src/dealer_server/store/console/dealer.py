@@ -45,11 +45,14 @@ class Wallet(NamedTuple):
 
 
 class RefundRow(NamedTuple):
+    """`review`: how many of its profiles wait for an operator."""
+
     refund_id: int
     status: str
     amount: int
     credited: int
     profiles: int
+    review: int
     remark: str | None
     created_at: datetime
     settled_at: datetime | None
@@ -131,12 +134,25 @@ async def order_of(connection: Connection, tenant_id: int, profile_id: int) -> i
 async def refunds(connection: Connection, tenant_id: int, order_id: int, limit: int) -> Sequence[RefundRow]:
     """Newest first."""
     rows = await connection.fetch(
-        "SELECT refund_id, status, amount, credited, (SELECT count(*) FROM refund_line l WHERE l.tenant_id = $1"
-        "  AND l.refund_id = r.refund_id) AS profiles, remark, created_at, settled_at"
-        " FROM refund r WHERE tenant_id = $1 AND order_id = $2 ORDER BY refund_id DESC LIMIT $3",
+        "SELECT refund_id, status, amount, credited, l.profiles, l.review, remark, created_at, settled_at"
+        " FROM refund r CROSS JOIN LATERAL (SELECT count(*) AS profiles,"
+        "  count(*) FILTER (WHERE way = 'REVIEW' AND l.status = 'PENDING') AS review"
+        "  FROM refund_line l WHERE l.tenant_id = $1 AND l.refund_id = r.refund_id) l"
+        " WHERE r.tenant_id = $1 AND order_id = $2 ORDER BY refund_id DESC LIMIT $3",
         *(tenant_id, order_id, limit),
     )
     return [RefundRow(**row) for row in rows]
+
+
+async def in_review(connection: Connection, tenant_id: int, profile_ids: Sequence[int]) -> frozenset[int]:
+    """Those of these profiles about whose refund an operator decides."""
+    rows = await connection.fetch(
+        "SELECT profile_id FROM refund_line WHERE tenant_id = $1 AND profile_id = ANY($2::bigint[])"
+        " AND way = 'REVIEW' AND status = 'PENDING'",
+        tenant_id,
+        profile_ids,
+    )
+    return frozenset(row["profile_id"] for row in rows)
 
 
 async def not_refundable(connection: Connection, tenant_id: int, order_id: int) -> dict[int, Reason]:

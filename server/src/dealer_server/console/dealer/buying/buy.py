@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import NamedTuple
 
 from dealer_server.audit_context import Actor
@@ -75,12 +76,13 @@ async def confirm(context: RequestContext) -> Answer:
         context.parts.database, context.parts.catalogue(), prices, context.tenant_id, _check(wanted)
     )
     refused = check.would_refuse or None
-    price = money.text(offer.price, prices.currency)
+    price, left = money.text(offer.price, prices.currency), None if refused else _left(check)
     return Html(
         wanted=wanted,
         view=view(OnSale(offer.package, offer.price, "")),
         check=check,
         price=price,
+        left=left,
         changed=wanted.seen not in ("", price),
         refused=words.plain(refused.code, refused.message, refused.data) if refused else "",
         short=bool(refused) and refused.code == "200007",
@@ -137,6 +139,11 @@ async def _ordered(context: RequestContext, transaction_id: str) -> str | None:
     async with context.parts.database.connection() as connection:
         order_id = (await store_order.ids(connection, [key])).get(key)
     return None if order_id is None else identity.order_no(order_id)
+
+
+def _left(check: calls.OrderCheck) -> str:
+    """What can still be spent after it, its credit limit included as in the available balance."""
+    return str(Decimal(check.available_balance) - Decimal(check.amount or 0))
 
 
 def _check(wanted: Wanted) -> calls.CheckOrder:
