@@ -181,6 +181,7 @@ def environment() -> Environment:
         "sms_no": identity.sms_no,
         "created_at": identity.created_at,
         "choices": words.choices,
+        "item_state": words.item_state,
         "order_state": words.order_state,
         "esim_state": words.esim_state,
     }
