@@ -254,7 +254,7 @@ async def create_dealer(page: Page, service: Service, name: str) -> tuple[str, s
     await main(page).get_by_text("Show", exact=True).click()
     app_secret = await fact(page, "AppSecret")
     assert app_secret.startswith("sk_test_")
-    await page.get_by_role("link", name="Dealer", exact=True).click()
+    await page.get_by_role("navigation", name="Breadcrumb").get_by_role("link", name=name).click()
     await expect(page.get_by_role("heading", level=1)).to_have_text(name)
     assert app_key in await page.content() and app_secret not in await page.content()
     return page.url, app_key, app_secret
