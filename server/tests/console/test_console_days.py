@@ -261,10 +261,12 @@ async def create_dealer(page: Page, service: Service, name: str) -> tuple[str, s
 
 
 async def give_markup(page: Page, percent: str) -> None:
+    await page.get_by_text("Edit terms", exact=True).click()
     await page.get_by_label("Markup, percent").fill(percent)
     await press(page, "Save terms")
     await expect(main(page)).to_contain_text("The terms are changed")
     await expect(page.get_by_label("Markup, percent")).to_have_value(percent)
+    await expect(page.locator(".fact").filter(has_text="Markup")).to_contain_text(f"{percent} %")
 
 
 async def load_stock(page: Page) -> None:
@@ -300,6 +302,7 @@ async def review_refund(page: Page, refund_no: str, order_no: str) -> None:
 
 async def set_callback(page: Page, dealer_page: str, url: str) -> None:
     await page.goto(dealer_page)
+    await page.get_by_text("Edit URL", exact=True).click()
     await page.get_by_label("Callback URL").fill(url)
     await press(page, "Save URL")
     await expect(main(page)).to_contain_text("The callback URL is set")

@@ -125,6 +125,7 @@ async def test_without_a_network_the_form_stays(
 ) -> None:
     async with page_of(chromium, service) as page:
         await page.goto(f"{service.url}/console/dealers/{dealer.tenant_id}")
+        await page.get_by_text("Edit terms", exact=True).click()
         terms = page.locator("form", has=page.get_by_role("button", name="Save terms"))
         name = terms.get_by_label("Name", exact=True)
         await name.fill("Named offline")
