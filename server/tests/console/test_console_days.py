@@ -254,17 +254,19 @@ async def create_dealer(page: Page, service: Service, name: str) -> tuple[str, s
     await main(page).get_by_text("Show", exact=True).click()
     app_secret = await fact(page, "AppSecret")
     assert app_secret.startswith("sk_test_")
-    await page.get_by_role("link", name="Dealer", exact=True).click()
+    await page.get_by_role("navigation", name="Breadcrumb").get_by_role("link", name=name).click()
     await expect(page.get_by_role("heading", level=1)).to_have_text(name)
     assert app_key in await page.content() and app_secret not in await page.content()
     return page.url, app_key, app_secret
 
 
 async def give_markup(page: Page, percent: str) -> None:
+    await page.get_by_text("Edit terms", exact=True).click()
     await page.get_by_label("Markup, percent").fill(percent)
     await press(page, "Save terms")
     await expect(main(page)).to_contain_text("The terms are changed")
     await expect(page.get_by_label("Markup, percent")).to_have_value(percent)
+    await expect(page.locator(".fact").filter(has_text="Markup")).to_contain_text(f"{percent} %")
 
 
 async def load_stock(page: Page) -> None:
@@ -300,6 +302,7 @@ async def review_refund(page: Page, refund_no: str, order_no: str) -> None:
 
 async def set_callback(page: Page, dealer_page: str, url: str) -> None:
     await page.goto(dealer_page)
+    await page.get_by_text("Edit URL", exact=True).click()
     await page.get_by_label("Callback URL").fill(url)
     await press(page, "Save URL")
     await expect(main(page)).to_contain_text("The callback URL is set")

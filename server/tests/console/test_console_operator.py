@@ -403,9 +403,10 @@ async def test_what_failed_is_listed_and_sent_once_more(
     order_no = await failed_for_good(service, dealer, receiver)
     html = (await admin.get(f"/console/webhooks/failed?dealer={dealer.tenant_id}")).text
     page = text_of(html)
-    assert order_no in page and "HTTP 500" in page
+    assert order_no in page and "HTTP 500" in page and "Resend all" in page
     link = re.search(rf"/console/deliveries/{dealer.tenant_id}/\d+", html)
-    assert link is not None and "out of paper" in await see(admin, link[0])
+    assert link is not None and "out of paper" in (page := await see(admin, link[0]))
+    assert "Fix the endpoint, then resend." in page and receiver.url in page
     before, receiver.answers = len(receiver.requests), [answer(200)]
     assert "sent again" in await does(admin, f"{link[0]}/resend")
     await receiver.received(before + 1)

@@ -225,8 +225,8 @@ async def test_bad_terms_are_refused_with_what_is_accepted(admin: Browser):
     ):
         assert fault in await does(admin, f"{home}/exceptions", **form)
     for typed, fault in (
-        ("Nobody", "There is no dealer Nobody; accepted is its number or its whole name"),
-        ("1", "There is no dealer 1;"),
+        ("Nobody", "No dealer Nobody. Enter a number such as 10001, or a whole name"),
+        ("1", "No dealer 1. Enter"),
         ("", "Dealer: nothing is given; accepted is its number or its whole name"),
     ):
         assert fault in await does(admin, f"{home}/assign", dealer=typed)

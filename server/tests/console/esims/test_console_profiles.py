@@ -347,7 +347,7 @@ async def _counted(browser: Browser, query: str) -> int:
     path, count = f"/console/packages?{query}", 0
     while path:
         text = (await browser.get(path)).text
-        count += text.count('name="package"')
+        count += text.count('<tr data-href="/console/packages/')
         following = re.search(r'rel="next" href="([^"]+)"', text)
         path = html.unescape(following[1]) if following else ""
     return count
@@ -373,7 +373,7 @@ async def test_places_are_found_by_name_code_continent_and_kind(admin: Browser):
     path, seen = "/console/regions", []
     while path:
         text = (await admin.get(path)).text
-        seen += re.findall(r'class="fw-medium">([^<]+)</span> <span class="text-secondary small">([^<]+)<', text)
+        seen += re.findall(r'class="fw-medium"[^>]*>([^<]+)</\w+> <span class="text-secondary small">([^<]+)<', text)
         following = re.search(r'rel="next" href="([^"]+)"', text)
         path = html.unescape(following[1]) if following else ""
     assert len(seen) == len(set(seen)) > 250

@@ -77,11 +77,31 @@ async def test_a_field_for_dealers_takes_a_number_or_the_whole_name(service: Ser
         assert f"بيت الشرائح · {made[2].tenant_id}" in page
     page = (await admin.http.get(f"{admin.url}/console/orders", params={"dealer": "twin house"})).text
     assert "Several dealers are called twin house" in page and made[0].tenant_id in page
-    for path in ("orders", "profiles", "webhooks/failed", "audit", "users"):
+    for path in ("orders", "profiles", "webhooks/failed", "audit", "reports", "users"):
         page = (await admin.http.get(f"{admin.url}/console/{path}", params={"dealer": "nobody at all"})).text
-        assert "There is no dealer nobody at all" in page, path
+        assert "No dealer nobody at all" in page, path
+        assert "empty-title" not in page or path == "users", path
     offered = (await admin.get("/console/lookup/dealers?q=twin")).text
     assert offered.count('role="option"') == 2 and f"Twin House · {made[1].tenant_id}" in offered
+
+
+@pytest.mark.parametrize(
+    ("path", "title", "way_on"),
+    [
+        ("audit?action=none.such", "No entries match", "Clear filters"),
+        ("reports?package=NO-SUCH", "No sales match", "Clear filters"),
+        ("waiting?supplier=nobody", "No waiting items match", "Clear filters"),
+        ("refunds?status=REJECTED", "No rejected refunds", "All refunds"),
+        ("topups?status=CANCELLED", "No cancelled top-ups", "All top-ups"),
+    ],
+)
+async def test_a_filter_that_finds_nothing_is_named(admin: Browser, path: str, title: str, way_on: str) -> None:
+    page = (await admin.get(f"/console/{path}")).text
+    assert title in page and way_on in page
+
+
+async def test_a_filter_that_acts_is_shown_as_chosen(admin: Browser) -> None:
+    assert '<option value="nobody" selected>' in (await admin.get("/console/waiting?supplier=nobody")).text
 
 
 async def test_a_price_is_set_by_the_name_of_its_package(dealer: ApiClient, admin: Browser) -> None:

@@ -42,7 +42,7 @@ async def export(context: RequestContext) -> Download:
 @page(STATEMENTS, DEALERS, "reports/statements.html", listing=True)
 async def list_statements(context: RequestContext) -> Html:
     currency, months = await reports.months(context, context.tenant_id)
-    return Html(currency=currency, months=months, path=STATEMENTS, name="", back=(WALLET, "Back to the wallet"))
+    return Html(currency=currency, months=months, path=STATEMENTS, name="")
 
 
 @page(MONTH, DEALERS, "reports/statement.html", listing=True)

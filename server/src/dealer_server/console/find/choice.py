@@ -42,7 +42,7 @@ async def dealer(connection: Connection, typed: str | None) -> Choice:
     if named:
         numbers = ", ".join(str(one.tenant_id) for one in named)
         return Choice(NOBODY, text, f"Several dealers are called {text}: give the number, one of {numbers}")
-    return Choice(NOBODY, text, f"There is no dealer {text}; accepted is its number or its whole name")
+    return Choice(NOBODY, text, f"No dealer {text}. Enter a number such as 10001, or a whole name")
 
 
 async def package_code(connection: Connection, typed: str | None) -> str:

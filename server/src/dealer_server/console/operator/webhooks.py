@@ -18,8 +18,8 @@ from dealer_server.rules.incidents.receiver import health
 from dealer_server.store.console import dealers as console_dealers
 from dealer_server.store.console import orders, search
 from dealer_server.store.console import webhooks as console_webhooks
-from dealer_server.store.webhooks import log
-from dealer_server.store.webhooks.dialects import EVENT_TYPES
+from dealer_server.store.webhooks import endpoints, log
+from dealer_server.store.webhooks.dialects import EVENT_TYPES, RT
 
 WEBHOOKS, FAILED, DELIVERY = (
     "/console/webhooks",
@@ -37,16 +37,16 @@ MOST_ENDPOINTS = 1_000_000
 async def webhooks(context: RequestContext) -> Html:
     offset = min(params.number(context.query, "before") or 0, MOST_ENDPOINTS)
     async with context.parts.database.connection() as connection:
-        endpoints = await console_webhooks.endpoints(connection, offset, PAGE_SIZE + 1)
+        found = await console_webhooks.endpoints(connection, offset, PAGE_SIZE + 1)
         incidents = await findings.of_receivers(connection, context)
     jobs = await resend.jobs(context.parts.database, JOBS)
     async with context.parts.database.connection() as connection:
         names = await search.names(connection, [job.tenant_id for job in jobs if job.tenant_id])
-    following = offset + PAGE_SIZE if len(endpoints) > PAGE_SIZE else None
+    following = offset + PAGE_SIZE if len(found) > PAGE_SIZE else None
     return Html(
         incidents=incidents,
         endpoints=[
-            (row, health(row.state, row.consecutive_failures, row.last_success_at)) for row in endpoints[:PAGE_SIZE]
+            (row, health(row.state, row.consecutive_failures, row.last_success_at)) for row in found[:PAGE_SIZE]
         ],
         sample=console_webhooks.SAMPLE,
         jobs=jobs,
@@ -87,10 +87,13 @@ async def show_delivery(context: RequestContext) -> Html:
         attempts = await log.attempts(connection, tenant_id, [delivery_id])
         readable = [delivery_id] if permissions(context.user).codes else []
         bodies = await orders.bodies(connection, tenant_id, readable, context.parts.data_keys)
+        endpoint = await endpoints.find(connection, tenant_id)
     body = bodies.get(delivery_id, b"")
+    own = not delivery.event_type.startswith(RT)
     return Html(
         delivery=delivery,
         dealer=dealer,
+        url="" if endpoint is None else endpoint.url if own else endpoint.rt_url,
         attempts=codes.without_codes(attempts[delivery_id], body),
         body=codes.indented(body),
         finished=delivery.state in STATES,

@@ -19,7 +19,8 @@ def links(incident: Incident, may: Permissions) -> Sequence[Link]:
             lines = [Link("View items", waiting)] if incident.harm else []  # without harm nothing waits
             return [*lines, Link("Supplier", f"/console/suppliers/{subject}")]
         case "UNCONFIRMED":
-            return [Link("Settle", "/console/suppliers#unknown"), Link("View items", f"{waiting}&state=PARKED")]
+            label = "Settle" if may.terms else "View purchases"
+            return [Link(label, "/console/suppliers#unknown"), Link("View items", f"{waiting}&state=PARKED")]
         case "FAILED":
             return [Link("View orders", "/console/orders?status=FAILED")]
         case "RECEIVER" if not subject:

@@ -24,6 +24,7 @@ async def waiting_lines(context: RequestContext) -> Html:
         more=len(lines) > LINES,
         most=LINES,
         suppliers={row.code: row for row in suppliers},
+        codes=sorted({row.code for row in suppliers} | ({supplier} if supplier else set[str]())),
         states=[("", "Any status"), *((word, text.capitalize()) for word, text in STATE_WORDS.items())],
         words=STATE_WORDS,
         filtered=bool(supplier or state),

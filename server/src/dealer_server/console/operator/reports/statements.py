@@ -21,7 +21,6 @@ async def list_statements(context: RequestContext) -> Html:
         months=months,
         path=f"{home}/statements",
         name=dealer.name,
-        back=(home, "Back to the dealer"),
     )
 
 
