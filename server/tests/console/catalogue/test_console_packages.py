@@ -88,7 +88,7 @@ async def test_a_package_is_made_withdrawn_and_offered_again(service: Service, d
     await paid(dealer, "FR-1GB", "1.10")
     again = await fill(admin, "/console/packages/new", **NEW)
     assert again.status_code == 400 and "is that of another package" in again.text
-    status = {"package": "FR-1GB", "page": "on"}
+    status = {"package": "FR-1GB"}
     page = await does(admin, "/console/packages/status", **status, status="OFF_SALE")
     assert "France 1 GB" in page and "FR-1GB is off sale" in page
     await paid(dealer, "FR-1GB", None)

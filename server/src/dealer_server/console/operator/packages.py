@@ -54,10 +54,7 @@ async def set_status(context: RequestContext) -> Redirect:
     code = context.form.get("package", "")
     status = "OFF_SALE" if context.form.get("status") == "OFF_SALE" else "ON_SALE"
     await set_package_status(context.parts.database, [code], status, context.author, lambda: context.now)
-    back = params.address(PACKAGES, {name: context.form.get(name) for name in ("q", "region", "covers")})
-    if "page" in context.form:
-        back = f"{PACKAGES}/{code}"
-    return Redirect(back, f"{code} is {'on' if status == 'ON_SALE' else 'off'} sale")
+    return Redirect(f"{PACKAGES}/{code}", f"{code} is {'on' if status == 'ON_SALE' else 'off'} sale")
 
 
 # The import
