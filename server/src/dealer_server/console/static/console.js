@@ -205,7 +205,22 @@
   document.addEventListener("htmx:before:swap", waits);
   // What scrolls sideways can be scrolled by keyboard.
   const reachable = () => { for (const box of all(".table-responsive")) if (box.scrollWidth > box.clientWidth) box.tabIndex = 0; };
-  const renewed = () => { tellTimes(); drawAll(); reachable(); shareable(); };
+  // Rows that stand as cards say the name of each column; roles, as a browser forgets a table that is drawn otherwise.
+  const named = (table) => {
+    const names = [...table.tHead.rows[0].cells].map((cell) => (cell.querySelector(".visually-hidden") ? "" : cell.textContent.replace(/[↑↓]/, "").trim()));
+    table.role = "table";
+    for (const row of table.rows) {
+      row.role = "row";
+      for (const cell of row.cells) {
+        cell.role = cell.tagName === "TH" ? "columnheader" : "cell";
+        if (cell.tagName !== "TD") continue;
+        cell.dataset.label = names[cell.cellIndex] ?? "";
+        cell.classList.toggle("nothing", cell.textContent.trim() === "–");
+      }
+    }
+  };
+  const nameAll = () => { for (const table of all(".card-table:has(thead)")) named(table); };
+  const renewed = () => { nameAll(); tellTimes(); drawAll(); reachable(); shareable(); };
   document.addEventListener("htmx:after:swap", renewed);
   document.addEventListener("theme", () => { for (const box of plots.keys()) draw(box); });
   addEventListener("resize", () => { for (const [box, plot] of plots) plot.setSize({ width: box.clientWidth, height: 240 }); });
