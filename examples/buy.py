@@ -26,6 +26,8 @@ def main(package_codes: list[str]) -> None:
                 print(f"\n{item.package_code}  ICCID {esim.iccid}")
                 print(f"  activation code  {esim.activation_code}")
                 print(f"  QR code          {esim.qr_code_url}")
+                if esim.install_page_url:
+                    print(f"  for the buyer    {esim.install_page_url}")
                 if esim.install_urls:
                     print(f"  on an iPhone     {esim.install_urls.ios}")
                     print(f"  on Android       {esim.install_urls.android}")

@@ -129,7 +129,9 @@ export class AuthenticationError extends DealerError {}
  */
 export class WrongSignature extends AuthenticationError {
   constructor(reason: string, known: Known = {}) {
-    super(`${reason} (check AppSecret: is it the one of this AppKey?)`, known);
+    const received = known.data?.["bodySha256"];
+    const body = received ? ` If so, compare data.bodySha256 ${received} with the SHA-256 of what you signed.` : "";
+    super(`${reason} (check AppSecret: is it the one of this AppKey?${body})`, known);
   }
 }
 
@@ -209,7 +211,20 @@ export class WalletFrozen extends PermissionDenied {}
 export class NotFound extends DealerError {}
 
 /** Not allowed in the present status of the order, profile or request; `data` says more where there is more. */
-export class Conflict extends DealerError {}
+export class Conflict extends DealerError {
+  constructor(reason: string, known: Known = {}) {
+    super(reason + reasonsOfProfiles(known.data), known);
+  }
+}
+
+/** ` (<profileId> <reason>, ...)`, where the answer has a reason for each profile. */
+function reasonsOfProfiles(data: Known["data"]): string {
+  const given = data?.["profiles"];
+  const found = (Array.isArray(given) ? given : []).filter((row) => row?.profileId);
+  if (!found.length) return "";
+  const shown = found.slice(0, 5).map((row) => `${row.profileId} ${row.reason}`);
+  return ` (${shown.join(", ")}${found.length > 5 ? ` and ${found.length - 5} more` : ""})`;
+}
 
 /** The transactionId belongs to an earlier request with different content. A new order needs a new one. */
 export class TransactionIdReused extends Conflict {}

@@ -139,6 +139,12 @@ test("what is missing or malformed is named before anything is sent", async () =
   await assert.rejects(connect({ "/package/list": [success({ packages: [] })] }).dealer.package("X"), sdk.NotFound);
 });
 
+test("a refusal by profiles names each with its reason", () => {
+  const profiles = [{ profileId: 217808503000000, reason: "TOPPED_UP" }];
+  assert.match(new sdk.Conflict("no", { data: { profiles } }).message, /^no \(217808503000000 TOPPED_UP\)$/);
+  assert.equal(new sdk.Conflict("no").message, "no");
+});
+
 test("the secret appears nowhere", async () => {
   const { dealer } = connect({ "/health": [refusal("101003", 401)] });
   const error = await dealer.health().catch((caught) => caught);

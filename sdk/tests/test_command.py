@@ -88,6 +88,30 @@ def test_packages_stop_at_the_limit(service: Service, run: Callable):
     assert [json.loads(line)["packageCode"] for line in out.splitlines()] == ["P0", "P1"]
 
 
+def test_packages_say_how_many_are_not_shown(service: Service, run: Callable):
+    service.answers("/package/list", success(packages(*[package(f"P{n}") for n in range(2)], next="more", total=9)))
+    _, out, err = run("packages", "--limit", "2")
+    assert len(out.splitlines()) == 3
+    assert err == "2 of 9; --limit shows more, --location and --keyword narrow it\n"
+    assert run("packages", "--limit", "2", "--json")[2] == ""
+
+
+def test_packages_read_on_up_to_the_limit(service: Service, run: Callable):
+    pages = [packages(*[package(f"P{n}") for n in range(500)], next="n1", total=502), packages(package("P500"))]
+    service.answers("/package/list", *map(success, pages))
+    _, out, err = run("packages", "--limit", "501")
+    assert len(out.splitlines()) == 502 and err.startswith("501 of 502;")
+    assert service.bodies("/package/list")[1] == {"pager": {"pageSize": 500, "after": "n1"}}
+
+
+@pytest.mark.parametrize(("given", "sent"), [("jp", "JP"), ("Japan", "Japan")])
+def test_a_location_without_packages_leads_to_the_codes(service: Service, run: Callable, given: str, sent: str):
+    service.answers("/package/list", success(packages()))
+    status, out, err = run("packages", "--location", given)
+    assert (status, out) == (0, "") and err == "no packages; codes are listed by esim-dealer regions\n"
+    assert service.bodies("/package/list")[0]["locationCode"] == sent
+
+
 def test_order_looks_the_price_up_and_shows_how_to_install(service: Service, run: Callable):
     service.answers("/package/list", success(packages(package())))
     service.answers("/esim/order", success(snapshot(deliveryStatus="PENDING", orderStatus="PAID")))
@@ -257,7 +281,21 @@ def test_wrong_usage_exits_with_two(run: Callable, arguments: list[str]):
 
 
 def test_query_without_a_name_is_wrong_usage(run: Callable):
-    assert run("query")[0] == 2
+    status, _, err = run("query")
+    assert status == 2 and "give ORDER_NO or --transaction-id ID" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["refund", ""], "give ORDER_NO"),
+        (["topup", "cancel"], "give the TOPUP_NO"),
+        (["topup", "--query", ""], "give the TOPUP_NO"),
+    ],
+)
+def test_what_is_not_named_is_asked_for_in_the_words_of_the_command(run: Callable, arguments: list[str], said: str):
+    status, _, err = run(*arguments)
+    assert status == 2 and said in err
 
 
 # Single webhooks, and deliveries
@@ -571,7 +609,7 @@ def test_a_restart_asks_for_what_was_missed(
     service.answers("/webhook/delivery/resend", success(delivery()), refusal("200002", 409), success(delivery()))
     receiver = listening("--set", "--inbox", str(tmp_path / "mine.sqlite"), ESIM_DEALER_URL=address)
     said = [receiver.said() for _ in range(4)]
-    assert re.fullmatch(r"missed since \S+Z: 3\n", said[2])
+    assert said[2] == "missed events that are asked for again: 3\n"
     assert "DELIVERY_UPDATED of D251231120000000001 was not sent again:" in said[3]
     wait_until(lambda: len(service.bodies("/webhook/delivery/resend")) == 3)
     assert [body["deliveryId"] for body in service.bodies("/webhook/delivery/resend")] == ["w-2", "w-3", "w-4"]

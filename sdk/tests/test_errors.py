@@ -41,6 +41,20 @@ def test_unknown_outcome_in_the_data_outweighs_the_code():
     assert class_of("900001", {"outcome": "UNKNOWN"}) is errors.OutcomeUnknown
 
 
+def test_a_refusal_by_profiles_prints_each_with_its_reason():
+    found = [{"profileId": 217808503000000, "reason": "TOPPED_UP"}, {"profileId": 217808503000001, "reason": "USED"}]
+    error = errors.Conflict("nothing can be refunded", code="200003", data={"profiles": found})
+    assert str(error) == "200003 nothing can be refunded (217808503000000 TOPPED_UP, 217808503000001 USED)"
+    many = errors.Conflict("no", data={"profiles": found * 4})
+    assert str(many).endswith("217808503000000 TOPPED_UP and 3 more)")
+    assert str(errors.Conflict("no", data={"profiles": [7, {"reason": "USED"}]})) == "no"
+
+
+def test_a_wrong_signature_prints_the_hash_of_the_body_that_came():
+    assert "check AppSecret" in str(errors.WrongSignature("no"))
+    assert "compare data.bodySha256 12ab with" in str(errors.WrongSignature("no", data={"bodySha256": "12ab"}))
+
+
 def test_insufficient_balance_has_both_amounts():
     data = {"requiredAmount": "5.40", "availableBalance": "1.80", "currency": "USD"}
     error = errors.InsufficientBalance("too little", data=data)

@@ -17,7 +17,7 @@ def test_money_is_text_decimal_or_whole(value: str | Decimal | int):
 
 @pytest.mark.parametrize("value", [1.8, 0.0, float("nan")])
 def test_a_float_is_refused_and_told_why(value: float):
-    with pytest.raises(TypeError, match="money is no float"):
+    with pytest.raises(TypeError, match="money must not be a float"):
         money(value)
 
 

@@ -93,8 +93,14 @@ static class Dealer
 
     static int Main(string[] words)
     {
-        if (words[0] == "order") Order(words[1], words[2]).GetAwaiter().GetResult();
-        else if (words[0] == "sign") Console.WriteLine(Signature(Env("TIMESTAMP"), Env("REQUEST_ID"), Env("ESIM_DEALER_APP_KEY"), Input()));
+        var command = words.Length > 0 ? words[0] : "";
+        if (command == "order" && words.Length == 3) Order(words[1], words[2]).GetAwaiter().GetResult();
+        else if (command == "sign") Console.WriteLine(Signature(Env("TIMESTAMP"), Env("REQUEST_ID"), Env("ESIM_DEALER_APP_KEY"), Input()));
+        else if (command != "verify")
+        {
+            Console.Error.WriteLine("usage: Dealer order PACKAGE PRICE | sign | verify");
+            return 2;
+        }
         else if (Verify(Env, Input())) Console.WriteLine("verified: store it, answer 200, then work");
         else
         {

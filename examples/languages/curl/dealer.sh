@@ -47,11 +47,12 @@ verify() { # the headers as CGI names them, the body on standard input
   [[ ${age#-} -le 300 && ($right == "${HTTP_X_SIGNATURE-}" || $right == "${HTTP_X_SIGNATURE_PREVIOUS-}") ]]
 }
 
-case $1 in
-order) order "$2" "$3" ;;
-sign) signature "$TIMESTAMP" "$REQUEST_ID" "$ESIM_DEALER_APP_KEY" ;;
-verify)
+case "$#:${1-}" in
+3:order) order "$2" "$3" ;;
+1:sign) signature "$TIMESTAMP" "$REQUEST_ID" "$ESIM_DEALER_APP_KEY" ;;
+1:verify)
   verify || { echo "not verified: answer 401" >&2 && exit 1; }
   echo "verified: store it, answer 200, then work"
   ;;
+*) echo "usage: dealer.sh order PACKAGE PRICE | sign | verify" >&2 && exit 2 ;;
 esac

@@ -88,13 +88,20 @@ func verify(headers http.Header, body []byte) bool {
 }
 
 func main() {
-	switch os.Args[1] {
+	command := ""
+	if len(os.Args) > 1 {
+		command = os.Args[1]
+	}
+	if command == "order" && len(os.Args) != 4 {
+		command = ""
+	}
+	switch command {
 	case "order":
 		order(os.Args[2], os.Args[3])
 	case "sign":
 		body, _ := io.ReadAll(os.Stdin)
 		fmt.Println(signature(os.Getenv("TIMESTAMP"), os.Getenv("REQUEST_ID"), appKey, body))
-	default: // verify: the headers as CGI names them
+	case "verify": // the headers as CGI names them
 		headers := http.Header{}
 		for _, each := range os.Environ() {
 			if name, text, _ := strings.Cut(each, "="); strings.HasPrefix(name, "HTTP_") {
@@ -106,6 +113,9 @@ func main() {
 			log.Fatal("not verified: answer 401")
 		}
 		fmt.Println("verified: store it, answer 200, then work")
+	default:
+		fmt.Fprintln(os.Stderr, "usage: dealer order PACKAGE PRICE | sign | verify")
+		os.Exit(2)
 	}
 }
 

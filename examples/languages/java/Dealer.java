@@ -84,12 +84,16 @@ public class Dealer {
     }
 
     public static void main(String[] words) throws Exception {
-        if (words[0].equals("order")) {
+        String command = words.length > 0 ? words[0] : "";
+        if (command.equals("order") && words.length == 3) {
             order(words[1], words[2]);
-        } else if (words[0].equals("sign")) {
+        } else if (command.equals("sign")) {
             byte[] body = System.in.readAllBytes();
             String appKey = ENV.get("ESIM_DEALER_APP_KEY");
             System.out.println(signature(ENV.get("TIMESTAMP"), ENV.get("REQUEST_ID"), appKey, body));
+        } else if (!command.equals("verify")) {
+            System.err.println("usage: Dealer order PACKAGE PRICE | sign | verify");
+            System.exit(2);
         } else if (verify(ENV, System.in.readAllBytes())) {
             System.out.println("verified: store it, answer 200, then work");
         } else {

@@ -63,11 +63,15 @@ function verify(array $server, string $body): bool
         || hash_equals($right, $server['HTTP_X_SIGNATURE_PREVIOUS'] ?? '')); // two for a day after a reset
 }
 
-if ($argv[1] === 'order') {
-    order($argv[2], $argv[3]);
-} elseif ($argv[1] === 'sign') {
+[$command, $packageCode, $price] = array_slice([...$argv, '', '', ''], 1, 3);
+if ($command === 'order' && $price !== '') {
+    order($packageCode, $price);
+} elseif ($command === 'sign') {
     $body = stream_get_contents(STDIN);
     echo signature(getenv('TIMESTAMP'), getenv('REQUEST_ID'), getenv('ESIM_DEALER_APP_KEY'), $body), "\n";
+} elseif ($command !== 'verify') {
+    fwrite(STDERR, "usage: dealer.php order PACKAGE PRICE | sign | verify\n");
+    exit(2);
 } elseif (verify(getenv(), stream_get_contents(STDIN))) {
     echo "verified: store it, answer 200, then work\n";
 } else {

@@ -64,13 +64,17 @@ def verify(headers: dict[str, str], body: bytes) -> bool:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "order":
-        order(*sys.argv[2:])
-    elif sys.argv[1] == "sign":
+    command, *words = sys.argv[1:] or [""]
+    if command == "order" and len(words) == 2:
+        order(*words)
+    elif command == "sign":
         body = sys.stdin.buffer.read()
         print(signature(os.environ["TIMESTAMP"], os.environ["REQUEST_ID"], APP_KEY, body))
-    else:  # verify: the headers as CGI names them
+    elif command == "verify":  # the headers as CGI names them
         cgi = {name[5:].lower().replace("_", "-"): text for name, text in os.environ.items() if name[:5] == "HTTP_"}
         if not verify(cgi, sys.stdin.buffer.read()):
             sys.exit("not verified: answer 401")
         print("verified: store it, answer 200, then work")
+    else:
+        print("usage: dealer.py order PACKAGE PRICE | sign | verify", file=sys.stderr)
+        sys.exit(2)

@@ -50,10 +50,13 @@ def verify(env, body)
   fresh && given.any? { |each| OpenSSL.secure_compare(right, each) }
 end
 
-case ARGV.shift
-when "order" then order(*ARGV)
-when "sign" then puts signature(ENV.fetch("TIMESTAMP"), ENV.fetch("REQUEST_ID"), APP_KEY, $stdin.binmode.read)
-else
+case ARGV
+in ["order", package_code, price] then order(package_code, price)
+in ["sign"] then puts signature(ENV.fetch("TIMESTAMP"), ENV.fetch("REQUEST_ID"), APP_KEY, $stdin.binmode.read)
+in ["verify"]
   abort "not verified: answer 401" unless verify(ENV, $stdin.binmode.read)
   puts "verified: store it, answer 200, then work"
+else
+  warn "usage: dealer.rb order PACKAGE PRICE | sign | verify"
+  exit 2
 end

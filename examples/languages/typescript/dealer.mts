@@ -51,13 +51,16 @@ function verify(headers: Record<string, string | undefined>, body: Buffer): bool
 }
 
 const [command, ...words] = process.argv.slice(2);
-if (command === "order") {
+if (command === "order" && words.length === 2) {
   await order(words[0]!, words[1]!);
 } else if (command === "sign") {
   const { TIMESTAMP = "", REQUEST_ID = "" } = process.env;
   console.log(signature(TIMESTAMP, REQUEST_ID, ESIM_DEALER_APP_KEY, readFileSync("/dev/stdin")));
+} else if (command !== "verify") {
+  console.error("usage: dealer.mjs order PACKAGE PRICE | sign | verify");
+  process.exitCode = 2;
 } else {
-  // verify: the headers as CGI names them
+  // The headers as CGI names them.
   const cgi = Object.entries(process.env).filter(([name]) => name.startsWith("HTTP_"));
   const headers = Object.fromEntries(cgi.map(([name, text]) => [name.slice(5).toLowerCase().replaceAll("_", "-"), text]));
   const verified = verify(headers, readFileSync("/dev/stdin"));

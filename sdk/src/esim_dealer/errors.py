@@ -10,6 +10,8 @@ from typing import Any
 
 from esim_dealer.wire.snapshot import Snapshot
 
+PROFILES_PRINTED = 5
+
 
 class DealerError(Exception):
     """Any failure of this SDK, and any code of the service that this version does not know.
@@ -121,7 +123,9 @@ class WrongSignature(AuthenticationError):
     of the body as the service received it, should something on the way have changed it."""
 
     def __str__(self) -> str:
-        return f"{super().__str__()} (check AppSecret: is it the one of this AppKey?)"
+        received = self.data.get("bodySha256")
+        body = f" If so, compare data.bodySha256 {received} with the SHA-256 of what you signed." if received else ""
+        return f"{super().__str__()} (check AppSecret: is it the one of this AppKey?{body})"
 
 
 class ClockSkew(AuthenticationError):
@@ -218,6 +222,15 @@ class NotFound(DealerError):
 
 class Conflict(DealerError):
     """Not allowed in the present status of the order, profile or request; `data` says more where there is more."""
+
+    def __str__(self) -> str:
+        """Ends with the reason of each profile, where there are some."""
+        found = [row for row in self.data.get("profiles") or () if isinstance(row, dict) and row.get("profileId")]
+        if not found:
+            return super().__str__()
+        shown = ", ".join(f"{row['profileId']} {row.get('reason')}" for row in found[:PROFILES_PRINTED])
+        more = len(found) - PROFILES_PRINTED
+        return f"{super().__str__()} ({shown}{f' and {more} more' if more > 0 else ''})"
 
 
 class TransactionIdReused(Conflict):

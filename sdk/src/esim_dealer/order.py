@@ -18,7 +18,9 @@ _LITERAL = re.compile(r"(0|[1-9][0-9]{0,11})(\.[0-9]{1,4})?")
 def money(value: Amount) -> Decimal:
     """An amount in major units, such as "1.80". Raises TypeError for a float, ValueError for what is no amount."""
     if isinstance(value, float):
-        raise TypeError(f"money is no float, which cannot hold most cents: write Decimal('{value}') or '{value}'")
+        raise TypeError(
+            f"money must not be a float, which cannot hold most cents: write '{value}' or Decimal('{value}')"
+        )
     if isinstance(value, bool) or not isinstance(value, Decimal | str | int):
         raise TypeError(f"money must be a Decimal, a str or an int, not {type(value).__name__}")
     text = literal(value) if isinstance(value, Decimal) else str(value)

@@ -565,6 +565,8 @@ async def test_dev_cuts_nothing_that_is_to_be_copied(folder: Path):
         key, secret = (line.partition("=")[2] for line in lines[-2:])
         assert len(secret) == len("sk_test_") + 40
         assert f"AppKey        {key}" in lines and f"AppSecret     {secret}" in lines
+        url = next(line.removeprefix("base address  ") for line in lines if line.startswith("base address"))
+        assert f"docs          {url}/docs" in lines
 
 
 async def test_dev_runs_everything_and_its_line_says_how_to_reach_it(folder: Path):

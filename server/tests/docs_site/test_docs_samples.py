@@ -42,6 +42,7 @@ RUN_BY = {
     ("docs/guides/stock.md", "csv"): "server/tests/operations/test_stock.py",
     ("docs/guides/buy-by-csv.md", "csv"): HERE,
     ("docs/guides/receive-notices.md", "python"): HERE,
+    ("docs/guides/after-the-sale.md", "python"): HERE,
     ("sdk/README.md", "python"): HERE,
     # Patterns for contributors: they use what the reader is about to write.
     ("docs/guides/add-a-console-page.md", "python"): HERE,
@@ -132,9 +133,18 @@ async def test_the_python_guide_buys_and_names_its_errors(dealer: ApiClient, tmp
     buying, errors, _ = texts("sdk/README.md", "python")
     lines = (await ran(buying, dealer, tmp_path)).splitlines()
     assert len(lines) == 2 and all(re.fullmatch(r"\d{18,20} LPA:1\$\S+ http://\S+", line) for line in lines)
-    assert "310402" in await ran(errors, dealer, tmp_path)  # the transactionId was used for two
-    assert await ran(errors.replace("my-order-1", "other"), dealer, tmp_path) == ""
-    assert "9.99" not in await ran(errors.replace("my-order-1", "dear").replace("1.80", "9.99"), dealer, tmp_path)
+    assert await ran(errors, dealer, tmp_path) == ""
+    assert "310402" in await ran(errors.replace("my-order-2", "my-order-1"), dealer, tmp_path)  # used for two
+    assert "9.99" not in await ran(errors.replace("my-order-2", "dear").replace("1.80", "9.99"), dealer, tmp_path)
+
+
+async def test_the_guide_after_the_sale_recharges_refunds_suspends_and_cancels(dealer: ApiClient, tmp_path: Path):
+    program = "\n".join(texts("docs/guides/after-the-sale.md", "python"))
+    assert re.sub(r"\d{18,20} ", "", await ran(program, dealer, tmp_path)).splitlines() == [
+        *("TEST-OK QUEUED", "TEST-TOPUP-OK QUEUED"),
+        *("credited 1.80 USD", "200003 ['TOPPED_UP']"),
+        "CANCELLED",
+    ]
 
 
 async def test_the_receiver_of_the_python_guide_takes_what_is_sent(

@@ -116,6 +116,13 @@ async def test_it_buys(sample: Sample, dealer: ApiClient) -> None:
     assert (await dealer.post("/account/balance")).data["balance"] == "998.20"
 
 
+@pytest.mark.parametrize("words", [(), ("ordr", "TEST-OK", "1.80"), ("order", "TEST-OK")])
+async def test_it_says_how_it_is_used(sample: Sample, words: tuple[str, ...]) -> None:
+    known = {"ESIM_DEALER_APP_KEY": "k", "ESIM_DEALER_APP_SECRET": "s", "ESIM_DEALER_URL": "http://127.0.0.1:9"}
+    status, out, err = await sample.run(*words, **known)
+    assert (status, out) == (2, "") and "order PACKAGE PRICE | sign | verify" in err
+
+
 async def test_it_verifies(sample: Sample) -> None:
     secret, now = "sk_test_0001", int(time.time() * 1000)
 

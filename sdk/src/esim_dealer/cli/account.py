@@ -61,6 +61,8 @@ def statement(session: Session, options: argparse.Namespace) -> None:
 
 
 def topup(session: Session, options: argparse.Namespace) -> None:
+    if options.topup_no == "" or (options.amount == CANCEL and not (options.cancelled or options.transaction_id)):
+        raise ValueError("give the TOPUP_NO")
     if options.topup_no is not None:
         session.show(session.dealer.query_topup(options.topup_no))
         return

@@ -2,12 +2,17 @@
 
 import argparse
 import itertools
-from typing import get_args
+import sys
+from collections.abc import Iterator
+from typing import Any, get_args
 
 from esim_dealer.cli.arguments import Commands, add_limit, filters, page_size
 from esim_dealer.cli.output import volume
 from esim_dealer.cli.session import Session
+from esim_dealer.wire.calls import Package, Packages
 from esim_dealer.wire.vocabulary import DataType, LocationType, PackageType
+
+COUNTRY_LETTERS = 2
 
 
 def add_commands(commands: Commands) -> None:
@@ -32,13 +37,17 @@ def regions(session: Session, options: argparse.Namespace) -> None:
 
 
 def packages(session: Session, options: argparse.Namespace) -> None:
-    chosen = filters(
-        keyword=options.keyword, location_code=options.location, type=options.type, data_type=options.data_type
-    )
-    packages = session.dealer.iter_packages(page_size(options.limit), **chosen)
+    location: str | None = options.location
+    if location and len(location) == COUNTRY_LETTERS:
+        location = location.upper()
+    chosen = filters(keyword=options.keyword, location_code=location, type=options.type, data_type=options.data_type)
+    first = session.dealer.packages(page_size=page_size(options.limit), **chosen)
+    if location and not first.packages and not session.as_json:
+        print("no packages; codes are listed by esim-dealer regions", file=sys.stderr)
+        return
     session.table(
         ("PACKAGE", "NAME", "LOCATION", "DATA TYPE", "DATA", "DURATION", "PRICE", ""),
-        itertools.islice(packages, options.limit),
+        itertools.islice(_read_on(session, first, page_size(options.limit), chosen), options.limit),
         lambda package: (
             package.package_code,
             package.package_name,
@@ -50,3 +59,14 @@ def packages(session: Session, options: argparse.Namespace) -> None:
             package.currency,
         ),
     )
+    total = first.pager.total
+    if total > options.limit and not session.as_json:
+        print(f"{options.limit} of {total}; --limit shows more, --location and --keyword narrow it", file=sys.stderr)
+
+
+def _read_on(session: Session, page: Packages, size: int, chosen: dict[str, Any]) -> Iterator[Package]:
+    """The packages of this page and of those after it."""
+    yield from page.packages
+    while page.pager.next:
+        page = session.dealer.packages(after=page.pager.next, page_size=size, **chosen)
+        yield from page.packages

@@ -87,7 +87,7 @@ def catch_up(dealer: Dealer, since: datetime) -> None:
     """Have the deliveries since then that were not received sent again, oldest first."""
     try:
         missed = not_received(dealer, since)
-        _print(f"missed since {since:%Y-%m-%dT%H:%M:%SZ}: {len(missed)}")
+        _print(f"missed events that are asked for again: {len(missed)}")
     except DealerError as error:
         _print(f"missed events could not be listed: {error}")
         return

@@ -89,6 +89,8 @@ def recharge(session: Session, options: argparse.Namespace) -> None:
 
 
 def query(session: Session, options: argparse.Namespace) -> None:
+    if not (options.order_no or options.transaction_id):
+        raise ValueError("give ORDER_NO or --transaction-id ID")
     _show_order(session, session.dealer.query(options.order_no, options.transaction_id))
 
 
@@ -111,6 +113,8 @@ def orders(session: Session, options: argparse.Namespace) -> None:
 
 
 def refund(session: Session, options: argparse.Namespace) -> None:
+    if not options.order_no:
+        raise ValueError("give ORDER_NO")
     refund_transaction_id = options.refund_transaction_id or f"cli-{uuid.uuid4()}"
     items = _refunded_items(options.item, options.profile or ())
     print(f"refunding, --refund-transaction-id {refund_transaction_id}", file=sys.stderr)

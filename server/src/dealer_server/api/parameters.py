@@ -88,7 +88,7 @@ def explain(message: str) -> refusal.Refusal:
         accepted = _type(got["type"])
         if got["got"] == "null":
             return refusal.ParameterEmpty(f"{name} is null; accepted: {accepted}")
-        return refusal.ParameterInvalid(f"{name} is of type {_type(got['got'])}; accepted: {accepted}")
+        return refusal.ParameterInvalid(f"{name} is {_type(got['got'])}; accepted: {accepted}")
     expected = _EXPECTED.match(what)
     if expected is None or not expected["bound"]:
         return refusal.ParameterInvalid(f"{name}: {what}")

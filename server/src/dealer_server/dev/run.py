@@ -216,7 +216,7 @@ def _show(demo: Demo, as_json: bool) -> None:
         f"console       {demo.console_url}\n"
         f"  as operator {demo.operator.name}  {demo.operator.password}\n"
         f"  as dealer   {demo.dealer.name}    {demo.dealer.password}\n\n"
-        f"interface     {demo.base_url}/openapi.json\nstop          Ctrl-C\n\n"
+        f"docs          {demo.base_url}/docs\ninterface     {demo.base_url}/openapi.json\nstop          Ctrl-C\n\n"
         "A first call, in another terminal:\n"
     )
     for name, value in (

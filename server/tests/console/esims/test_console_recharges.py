@@ -197,7 +197,7 @@ async def test_what_is_refused_leads_back_with_the_reason_and_costs_nothing(
     for offer, reason in (
         ("TEST-TOPUP-OK 1.10", "price is not your price of TEST-TOPUP-OK; accepted: 1.20 USD"),
         ("TEST-TOPUP-OK much", "'much' is no price"),
-        ("TEST-OK 1.80", "packageCode TEST-OK is no TOPUP package"),
+        ("TEST-OK 1.80", "packageCode TEST-OK is not a TOPUP package"),
         ("", "'' is no price"),
     ):
         again = fields | {"offer": offer, "once": secrets.token_hex(16)}

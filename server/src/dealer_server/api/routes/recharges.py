@@ -37,7 +37,8 @@ FIELDS = {
     description=(
         "Adds a plan to an eSIM that you sold: a `TOPUP` package, paid from the wallet at once, as an order of its own."
         " `/package/list` with `type` `TOPUP` and `profileId` lists what fits. An eSIM that is used up can be"
-        " recharged, one that has expired or is cancelled cannot.\n\n"
+        " recharged, one that has expired or is cancelled cannot. Not `/account/topup`, which asks for money in the"
+        " wallet.\n\n"
         "`transactionId` is your idempotency key, as for `/esim/order`, whose keys it shares. The order is `DELIVERED`"
         " once the supplier has applied it; `DELIVERY_UPDATED` tells so, of this order and of the one the eSIM was sold"
         " with. What fails for good is refunded. Several recharges of one eSIM are applied one after the other."

@@ -188,7 +188,8 @@ def _refuse_payment(
         left = free.get(package_code, 0)
         if quantity > left:
             return refusal.OutOfStock(
-                f"{package_code} has {left} profiles in stock, {quantity} wanted; nothing was charged"
+                f"{package_code} has {left} {'profile' if left == 1 else 'profiles'} in stock, {quantity} wanted; "
+                "nothing was charged"
             )
     return None if wallet is None else wallet_rules.refuse_spending(wallet, balance, request.amount)
 

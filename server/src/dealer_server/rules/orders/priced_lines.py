@@ -154,7 +154,7 @@ def _inconsistency(call: Call, offers: Sequence[Offer]) -> str:
         if first != index:
             return f"{name} repeats the packageCode and periodNum of items[{first}]; add the quantities up in one line"
         if package.type == "TOPUP":
-            return f"{name}.packageCode {line.package_code} recharges eSIMs: /esim/topup sells it"
+            return f"{name}.packageCode {line.package_code} recharges eSIMs: buy it by /esim/topup"
         if package.data_type == "TOTAL":
             if line.period_num not in (None, 1):
                 return f"{name}.periodNum is {line.period_num}; {line.package_code} is a fixed package: leave it out"

@@ -117,7 +117,7 @@ def _refuse_package(call: RechargeProfile, offer: Offer | None) -> refusal.Refus
         return refusal.NotOnSale(f"packageCode {call.package_code} is not on sale")
     if offer.package.type != "TOPUP":
         return refusal.LinesInconsistent(
-            f"packageCode {call.package_code} is no TOPUP package; accepted: packages of /package/list with type TOPUP"
+            f"packageCode {call.package_code} is not a TOPUP package; accepted: those of /package/list with type TOPUP"
         )
     return None
 
