@@ -4,7 +4,6 @@ machine that drifts disturbs all of them alike."""
 from collections.abc import Callable
 
 from bench.cases import (
-    backup,
     console,
     dead,
     dev,
@@ -40,6 +39,6 @@ GROUPS: dict[str, Callable[[Bench], None]] = {
     "dev": dev.run,
     "memory": memory.run,
     "stored": stored.run,
-    "backup": backup.run,
+    "backup": stored.backup,
     "console": console.run,
 }

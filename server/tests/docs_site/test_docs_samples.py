@@ -39,6 +39,7 @@ RUN_BY = {
     ("docs/guides/receive-webhooks.md", "python"): "sdk/tests/test_guide.py",
     ("docs/guides/typescript.md", "ts"): TYPESCRIPT,
     ("docs/guides/catalog-import.md", "csv"): "server/tests/rules/test_catalogue_rules.py",
+    ("docs/operating/runbooks.md", "sql"): "server/tests/store/test_audit.py",
     ("docs/guides/stock.md", "csv"): "server/tests/operations/test_stock.py",
     ("docs/guides/buy-by-csv.md", "csv"): HERE,
     ("docs/guides/receive-notices.md", "python"): HERE,

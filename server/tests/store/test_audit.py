@@ -5,6 +5,7 @@ import functools
 import itertools
 import json
 import random
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -43,6 +44,7 @@ from dealer_server.store.audit.invariants import QUERIES, violations
 from dealer_server.store.profiles.plans import written
 from dealer_server.store.suppliers.stock import Loaded
 from dealer_server.store.tenants import data_key
+from support.paths import DOCS
 
 pytestmark = pytest.mark.one_server("it plants rows by hand in copies of one database; cli/test_cluster.py plants some")
 
@@ -1061,6 +1063,18 @@ async def test_a_planted_fault_is_named(prepared: Prepared, dsn: str, spoil: Spo
         assert (tenant_id, prepared.ids[fault.order]) in samples
     else:
         assert tenant_id in [sample[0] for sample in samples]
+
+
+async def test_the_runbook_mends_a_wallet_that_was_written_to(prepared: Prepared, dsn: str, spoil: Spoil) -> None:
+    await spoil("UPDATE wallet SET balance = balance + 1 WHERE tenant_id = {a}")
+    await spoil("UPDATE ledger_entry SET balance_after = balance_after + 1 WHERE tenant_id = {a} AND version > 1")
+    assert (await report_on(dsn, prepared)).violated == ["A1", "A3"]
+    runbook = (DOCS / "operating/runbooks.md").read_text()
+    [mending] = re.findall(r"```sql\n(.*?)```", runbook, re.DOTALL)
+    connection = await asyncpg.connect(dsn)
+    await connection.execute(re.sub(r"\bN\b", str(prepared.ids["a"]), mending))
+    await connection.close()
+    assert (await report_on(dsn, prepared)).violated == []
 
 
 @pytest.mark.parametrize("incremental", (False, True))
