@@ -103,7 +103,7 @@ async def window(browser: Browser, demo: Demo, who: str, size: tuple[int, int], 
     await page.get_by_label("Name").fill(demo[who]["name"])
     await page.get_by_label("Password").fill(demo[who]["password"])
     await page.get_by_role("button", name="Sign in").click()
-    await expect(page.locator("#main")).to_be_visible()
+    await page.wait_for_url(demo["consoleUrl"])
     return page
 
 

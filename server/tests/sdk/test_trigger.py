@@ -54,11 +54,15 @@ async def test_every_scenario_plays_to_its_end_and_the_log_shows_it(dealer: ApiC
         env=environment(dealer),
         stdout=asyncio.subprocess.PIPE,
     )
+    assert log.stdout is not None
+    first = asyncio.create_task(log.stdout.readline())
+    while not first.done():  # what changed before it began it does not show
+        assert (await dealer.order()).code == "000000"
+        await asyncio.wait([first], timeout=0.5)
     stories = await asyncio.gather(*(played(dealer, scenario) for scenario in SCENARIOS))
     for scenario, (status, lines) in zip(SCENARIOS, stories, strict=True):
         assert status == 0 and ENDS[scenario] in lines[-1], (scenario, lines)
     assert (await dealer.post("/webhook/query", {})).data["callbackUrl"] == ""
-    assert log.stdout is not None
     seen: set[str] = set()
     while not {"REFUNDED", "RETRY", "REFUNDING"} <= seen:
         seen.add((await log.stdout.readline()).decode().split()[3])
