@@ -1,4 +1,4 @@
-"""The same on a database that holds many orders already, row by row beside an empty one: machines drift."""
+"""What is different with many orders stored? Calls row by row beside an empty database, and what a backup takes."""
 
 import json
 import os
@@ -92,7 +92,7 @@ def backup(bench: Bench) -> None:
     dump = bench.instance.folder / "orders.dump"
     orders = f"{bench.options.stored:,} orders"
     dump_command = [str(_pg_dump()), "--format=custom", f"--file={dump}", bench.instance.dsn(full)]
-    seconds, _ = _timed(dump_command, {})
+    seconds, _ = _timed(dump_command)
     bench.note("backup.dump", f"pg_dump of {orders}", {"seconds": seconds})
     environment = bench.instance.environment(full)
     # pg_restore is found beside it.
@@ -111,10 +111,10 @@ def _pg_dump() -> Path:
     return programs.of_postgres("pg_dump", "postgresql-client")
 
 
-def _timed(command: Sequence[str], environment: dict[str, str]) -> tuple[float, str]:
+def _timed(command: Sequence[str], environment: dict[str, str] | None = None) -> tuple[float, str]:
     """Raises Failed where it does not end well."""
     began = time.monotonic()
-    done = subprocess.run(command, env=environment or None, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise Failed(f"{Path(command[0]).name} ended with {done.returncode}: {(done.stderr + done.stdout)[-3000:]}")
     return time.monotonic() - began, done.stdout

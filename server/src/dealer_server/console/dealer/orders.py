@@ -13,7 +13,6 @@ from dealer_server.console.shared.permissions import DEALER_DEVELOPERS, DEALER_F
 from dealer_server.console.shared.recharges import recharged_by
 from dealer_server.console.shared.refunds import refund_by_form
 from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
-from dealer_server.console.shared.words import State, item_state
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity, snapshot
 from dealer_server.rules.orders.model import Item, Order, Profile
@@ -47,7 +46,6 @@ class ItemView(NamedTuple):
     """An item of an order; amounts in major units."""
 
     item: Item
-    state: State
     item_no: str
     price: str
     amount: str
@@ -153,7 +151,6 @@ def _item_view(order: Order, item: Item) -> ItemView:
     amount = item.price * item.quantity * item.period_num
     return ItemView(
         item=item,
-        state=item_state(item),
         item_no=identity.item_no(order.order_id, item.line),
         price=money.text(item.price, order.currency),
         amount=money.text(amount, order.currency),

@@ -1,6 +1,5 @@
 """A dealer's webhooks: the callback URL, a test event, and every delivery with its attempts."""
 
-import json
 from typing import get_args
 
 from dealer_server.console.dealer import findings
@@ -10,7 +9,7 @@ from dealer_server.console.shared.incidents import receiver_health
 from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import DEALER_DEVELOPERS
-from dealer_server.console.shared.rendering import many
+from dealer_server.console.shared.rendering import indented, many
 from dealer_server.console.shared.request_context import Html, NotFound, Redirect, RequestContext
 from dealer_server.db.connection import Connection
 from dealer_server.operations.webhooks import endpoint as webhook
@@ -131,13 +130,9 @@ async def show_delivery(context: RequestContext) -> Html:
         attempts=attempts,
         moving=moving,
         body=body.decode(),
-        shown=_indented(body),
+        shown=indented(body),
         most_shown=MOST_SHOWN,
     )
-
-
-def _indented(body: bytes) -> str:
-    return json.dumps(json.loads(body), indent=2, ensure_ascii=False) if body else ""
 
 
 @action(f"{WEBHOOKS}/resend-failed", DEALER_DEVELOPERS)

@@ -4,6 +4,7 @@ alone, where each look is recorded in the audit log (console/operator/profiles.p
 import json
 from collections.abc import Mapping, Sequence
 
+from dealer_server.console.shared import rendering
 from dealer_server.store.webhooks.log import Attempt
 
 HIDDEN = "••••"
@@ -18,9 +19,7 @@ def hidden(text: str, body: bytes) -> str:
 
 def indented(body: bytes, most: int | None = None) -> str:
     """A body, indented, its first `most` characters."""
-    if not body:
-        return ""
-    text = hidden(json.dumps(json.loads(body), indent=2, ensure_ascii=False), body)
+    text = hidden(rendering.indented(body), body) if body else ""
     return text if most is None or len(text) <= most else f"{text[:most]}\n…"
 
 

@@ -28,6 +28,11 @@ STATIC = "/console/static/"
 SHEET = "console.css"
 
 
+def indented(body: bytes) -> str:
+    """A JSON body as people read it; "" where there is none."""
+    return json.dumps(json.loads(body), indent=2, ensure_ascii=False) if body else ""
+
+
 def many(count: int, word: str) -> str:
     """1 order, 1,234 orders."""
     return f"{count:,} {word}{'' if count == 1 else 's'}"
