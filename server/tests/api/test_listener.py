@@ -7,6 +7,8 @@ import select
 import signal
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +30,21 @@ from dealer_server.rules.access import access
 from support.patience import PATIENCE
 
 BRISK = Deadlines(headers=0.3, body=0.3, idle=0.3, stalled=0.3, linger=0.3, shutdown=0.5, sweep=0.05)
+
+# Calls on a new connection each until none is accepted; prints how many were neither answered nor refused.
+CALL_UNTIL_REFUSED = """
+import contextlib, socket, sys
+cut_off = 0
+with contextlib.suppress(OSError):
+    while True:
+        with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as client:
+            answer = b""
+            with contextlib.suppress(OSError):
+                client.sendall(b"POST /a HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: 0\\r\\n\\r\\n")
+                answer = client.recv(4096)
+            cut_off += not answer.startswith(b"HTTP/1.1 200")
+print(cut_off)
+"""
 
 
 # A tiny application and a server around it
@@ -691,6 +708,20 @@ def test_a_call_that_a_new_connection_sends_while_the_server_stops_is_answered()
         answer = read_to_end(fresh)
         assert b"connection: close" in answer and answer.endswith(b"/a")
         assert read_to_end(silent) == b""
+
+
+def test_calls_on_new_connections_are_answered_or_refused_while_the_server_stops_and_not_cut_off():
+    stops, cut_off = 20, 0
+    for _ in range(stops):
+        with running() as served:
+            call = [sys.executable, "-c", CALL_UNTIL_REFUSED, str(served.port)]
+            calling = [subprocess.Popen(call, stdout=subprocess.PIPE) for _ in range(3)]
+            while len(served.app.seen) < 100:
+                time.sleep(0.001)
+            served.server.should_exit = True
+            cut_off += sum(int(process.communicate(timeout=PATIENCE)[0]) for process in calling)
+    # Some microseconds are left between the last look and the close: one call in 100 stops at 1 000 calls a second.
+    assert cut_off <= stops // 10
 
 
 async def test_a_retiring_server_answers_on_open_connections_once_more_and_says_that_it_closes_them():

@@ -86,6 +86,7 @@ class ApiClient:
     async def send(self, path: str, raw: bytes, headers: Mapping[str, str], method: str = "POST") -> Reply:
         """Any call at all."""
         answer = await self.http.request(method, f"{self.url}{path}", content=raw, headers=dict(headers))
+        assert answer.headers["Content-Type"].startswith("application/json"), f"{answer.status_code}: {answer.text}"
         envelope = answer.json()
         assert set(envelope) == {"code", "message", "data"} and isinstance(envelope["data"], dict)
         assert answer.headers["X-Trace-Id"]

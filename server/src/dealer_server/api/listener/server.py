@@ -30,6 +30,8 @@ class Listener(uvicorn.Server):
         super().__init__(config)
         self.terms = terms
         self._sweeper: asyncio.Task[None] | None = None
+        self._listening: list[socket.socket] = []
+        self._tls: dict[str, Any] = {}
 
     @property
     def counts(self) -> Counts:
@@ -46,14 +48,14 @@ class Listener(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """uvicorn's, for given sockets, with deadlines for the TLS handshake and shutdown."""
         await self.lifespan.startup()
-        deadlines = self.terms.deadlines
-        tls: dict[str, Any] = {}
         if self.config.ssl is not None:
-            tls = {"ssl_handshake_timeout": deadlines.headers, "ssl_shutdown_timeout": deadlines.headers}
+            seconds = self.terms.deadlines.headers
+            self._tls = {"ssl": self.config.ssl, "ssl_handshake_timeout": seconds, "ssl_shutdown_timeout": seconds}
+        self._listening = list(sockets or [bind(self.config.host, self.config.port)])
         loop = asyncio.get_running_loop()
         self.servers = [
-            await loop.create_server(self._connection, sock=listening, ssl=self.config.ssl, backlog=BACKLOG, **tls)
-            for listening in sockets or [bind(self.config.host, self.config.port)]
+            await loop.create_server(self._connection, sock=listening, backlog=BACKLOG, **self._tls)
+            for listening in self._listening
         ]
         self._sweeper = loop.create_task(self._sweep())
         self.started = True
@@ -66,6 +68,7 @@ class Listener(uvicorn.Server):
         """
         for server in self.servers:
             server.close()
+        self._listening.clear()
         self.terms.connections.retiring = True
         for connection in self._connections():
             connection.close_after_answer()
@@ -79,13 +82,29 @@ class Listener(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish what is in flight, within the deadline; then nothing stays open."""
         self.terms.connections.retiring = True
-        for _ in range(2):  # until connections that wait to be accepted are: closing the socket would reset them
-            await asyncio.sleep(0)
+        await self._stop_listening()
         await super().shutdown(sockets)
         if self._sweeper is not None:
             self._sweeper.cancel()
         for connection in self._connections():
             connection.transport.abort()
+
+    async def _stop_listening(self) -> None:
+        """Accept the connections that wait, and close the sockets at once: closing resets those that still wait, and a
+        proxy sends no call again that it has sent on one."""
+        kept = [listening.dup() for listening in self._listening]
+        for server in self.servers:
+            server.close()
+        waiting: list[socket.socket] = []
+        for listening in kept:
+            listening.setblocking(False)
+            with listening, contextlib.suppress(OSError):  # none waits
+                while True:
+                    waiting.append(listening.accept()[0])
+        accept = asyncio.get_running_loop().connect_accepted_socket
+        await asyncio.gather(
+            *[accept(self._connection, connection, **self._tls) for connection in waiting], return_exceptions=True
+        )
 
     def _connection(self) -> asyncio.Protocol:
         return GuardedProtocol(
