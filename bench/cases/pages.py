@@ -104,8 +104,24 @@ def _of_operators(instance: Instance, old: Old) -> Pages:
         "audit log": "/audit",
         "users": "/users",
     }
+    return {title: f"/console{path}" for title, path in {**pages, **_reports(hot), **_searches(instance, old)}.items()}
+
+
+def _reports(hot: int) -> Pages:
+    reports = {
+        f"{REPORT}{by}, {days} days": f"/reports?{_days(days)}&by={by.replace(' and ', '&then=')}"
+        for days in DAYS
+        for by in ("day", "dealer", "package", "supplier", "day and supplier", "dealer and package", "day and dealer")
+    }
+    return reports | {
+        f"{REPORT}one dealer by package, {days} days": f"/reports?{_days(days)}&dealer={hot}&by=package"
+        for days in DAYS
+    }
+
+
+def _searches(instance: Instance, old: Old) -> Pages:
     words = {
-        "orderNo": order_no,
+        "orderNo": identity.order_no(old.order_id),
         "transactionId": old.transaction_id,
         "ICCID": old.iccid,
         "profileId": str(old.order_id),
@@ -120,17 +136,7 @@ def _of_operators(instance: Instance, old: Old) -> Pages:
         "nothing": "no-such-thing",
         "nothing, three characters": "zqx",
     }
-    reports = {
-        f"{REPORT}{by}, {days} days": f"/reports?{_days(days)}&by={by.replace(' and ', '&then=')}"
-        for days in DAYS
-        for by in ("day", "dealer", "package", "supplier", "day and supplier", "dealer and package", "day and dealer")
-    }
-    reports |= {
-        f"{REPORT}one dealer by package, {days} days": f"/reports?{_days(days)}&dealer={hot}&by=package"
-        for days in DAYS
-    }
-    searches = {f"{SEARCH}{what}": f"/search?q={word}" for what, word in words.items()}
-    return {title: f"/console{path}" for title, path in {**pages, **reports, **searches}.items()}
+    return {f"{SEARCH}{what}": f"/search?q={word}" for what, word in words.items()}
 
 
 def _days(count: int) -> str:
