@@ -149,6 +149,8 @@ class _Renderer(RendererHTML):
         return coloured(tokens[idx].content, "")
 
     def table_open(self, tokens: _Tokens, idx: int, options: OptionsDict, env: EnvType) -> str:
+        if tokens[idx + 4].content == "field":  # shown as a list, which no column cuts
+            return '<div class="fields"><table>\n'
         return '<div class="wide" tabindex="0"><table>\n'
 
     def table_close(self, tokens: _Tokens, idx: int, options: OptionsDict, env: EnvType) -> str:

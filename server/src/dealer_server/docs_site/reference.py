@@ -211,10 +211,10 @@ def _fields(schema: Json) -> Iterable[str]:
         return ["No fields."]
     required = set(schema.get("required", ()))
     rows = [
-        f"| `{name}` | {_type(field)} | {'yes' if name in required else ''} | {_cell(field.get('description', ''))} |"
+        f"| `{name}` | {_type(field)} | {'required' * (name in required)} | {_cell(field.get('description', ''))} |"
         for name, field in properties.items()
     ]
-    return ["| field | type | required | |", "|---|---|---|---|", *rows]
+    return ["| field | type | | |", "|---|---|---|---|", *rows]
 
 
 def _type(schema: Json) -> str:
