@@ -78,6 +78,56 @@ async def test_a_plan_whose_refund_is_asked_of_the_supplier_does_not_begin_meanw
     assert statuses((await shown(dealer, order))["plans"]) == ["ENDED", "CANCELLED"]
 
 
+async def test_a_plan_behind_one_that_is_held_waits_and_is_not_over(dealer: ApiClient):
+    order = await bought(dealer)
+    held = await recharged(dealer, order, ASYNC)
+    behind = await recharged(dealer, order, QUEUE)
+    assert (await refund(dealer, held)).data["status"] == "REFUNDING"
+    await advance(dealer, order, "START")
+    seen = [statuses((await advance(dealer, order, "USE"))["plans"])]
+    await settled(dealer, held)
+    seen.append(statuses((await shown(dealer, order))["plans"]))
+    assert [each[2] for each in seen] in (["QUEUED", "ACTIVE"], ["ACTIVE", "ACTIVE"])  # the second: it answered at once
+    assert seen[1] == ["ENDED", "CANCELLED", "ACTIVE"]
+    assert (await query(dealer, behind))["items"][0]["topUp"]["status"] == "ACTIVE"
+
+
+async def test_a_plan_that_ended_with_its_esim_is_not_refunded(dealer: ApiClient):
+    order = await bought(dealer)
+    queued = await recharged(dealer, order, QUEUE)
+    assert statuses((await advance(dealer, order, "EXPIRE"))["plans"]) == ["ENDED", "ENDED"]
+    refused = await refund(dealer, queued)
+    assert (refused.code, refused.data["profiles"][0]["reason"]) == ("200003", "APPLIED"), refused
+
+
+async def test_a_recharge_says_how_its_plan_stands_and_of_which_esim(dealer: ApiClient):
+    order = await bought(dealer)
+    esim = profiles(order)[0]
+    queued = await recharge(dealer, order, QUEUE)
+    [item] = queued.data["items"]
+    named = {"profileId": esim["profileId"], "iccid": esim["iccid"], "planNo": 2}
+    assert item["topUp"] == {**named, "status": "PENDING"}
+    await dealer.delivered(queued.data["orderNo"])
+    seen = [(await query(dealer, queued.data))["items"][0]["topUp"]]
+    for step in ("START", "USE", "USE"):
+        await advance(dealer, order, step)
+        seen.append((await query(dealer, queued.data))["items"][0]["topUp"])
+    assert seen == [{**named, "status": status} for status in ("QUEUED", "QUEUED", "ACTIVE", "ENDED")]
+
+
+async def test_the_refund_of_a_recharge_names_its_esim(dealer: ApiClient):
+    order = await bought(dealer)
+    esim = profiles(order)[0]
+    added, queued = await recharged(dealer, order, "TEST-TOPUP-OK"), await recharged(dealer, order, QUEUE)
+    refused = await refund(dealer, added)
+    assert refused.data["profiles"] == [{"profileId": int(esim["profileId"]), "reason": "APPLIED"}], refused
+    named = [{"itemNo": queued["items"][0]["itemNo"], "profiles": [{"iccid": esim["iccid"]}]}]
+    refunded = await refund(dealer, queued, items=named)
+    assert refunded.code == "000000", refunded
+    assert refunded.data["items"][0]["profileIds"] == [int(esim["profileId"])]
+    assert refunded.data["items"][0]["iccids"] == [esim["iccid"]]
+
+
 async def test_a_plan_that_has_begun_is_not_refunded(dealer: ApiClient):
     order = await bought(dealer)
     queued = await recharged(dealer, order, QUEUE)

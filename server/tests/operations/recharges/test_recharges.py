@@ -30,6 +30,7 @@ async def test_a_recharge_adds_its_volume_to_the_esim(dealer: ApiClient):
     assert placed.data["orderType"] == "TOPUP"
     assert placed.data["items"][0]["topUp"] == {
         "profileId": profiles(order)[0]["profileId"],
+        "iccid": profiles(order)[0]["iccid"],
         "planNo": 2,
         "status": "PENDING",
     }
@@ -162,6 +163,9 @@ async def test_refusals_in_their_order(dealer: ApiClient, stranger: ApiClient):
     for code, call in steps:
         reply = await recharge(dealer, order, **call)
         assert reply.code == code, (code, call, reply)
+    dearer = (await recharge(dealer, order, price="9.99")).data
+    [line] = dearer["lines"]
+    assert (line["packageCode"], line["expectedPrice"], dearer["expectedPrice"]) == ("TEST-TOPUP-OK", "1.20", "1.20")
     assert (await recharge(stranger, order)).code == "310404"
     assert (await recharge(dealer, None)).code == "000105"
     unit = used.data["items"][0]["itemNo"]

@@ -192,21 +192,18 @@ async def _record_acts(session: Session, decided: Iterable[tuple[RechargeRequest
 def _with_targets(
     located: Iterable[tuple[RechargeRequest, Esim | None]], targets: Mapping[Esim, Target]
 ) -> list[OrderRequest]:
-    """The orders to be placed: each with its plan_no, or with why its eSIM cannot be recharged."""
+    """The orders to be placed: each with its eSIM, or with why that cannot be recharged."""
     found = []
-    plans = {key: target.plans for key, target in targets.items()}
     for request, key in located:
         target = None if key is None else targets.get(key)
         refused = recharge.refuse(request.wanted, target, _recharges) or request.refused
         if refused is not None or target is None:
             found.append(msgspec.structs.replace(request.order, refused=refused))
             continue
-        at = target.tenant_id, target.profile_id
-        plans[at] += 1
         [line] = lines = request.order.lines
         if line.supplier != target.supplier:
             lines = (msgspec.structs.replace(line, supplier=target.supplier),)
-        added = NextPlan(target.profile_id, plans[at], target.order_id, target.version)
+        added = NextPlan(target.profile_id, target.plans + 1, target.order_id, target.version, target.iccid)
         found.append(msgspec.structs.replace(request.order, lines=lines, recharge=added))
     return found
 

@@ -184,13 +184,13 @@ def _item(row: Refund, order: Order, number: int) -> calls.RefundedItem:
     if row.status != "REFUNDING":
         credited = [line for line in lines if line.status == "COMPLETED"]
         status, lines = ("COMPLETED", credited) if credited else ("REJECTED", lines)
-    iccids = {profile.profile_id: profile.iccid for profile in order.items[number].profiles}
-    profile_ids = [line.profile_id for line in lines]
+    by_id = {profile.profile_id: order.named(profile) for profile in order.items[number].profiles}
+    named = [by_id[line.profile_id] for line in lines]
     return calls.RefundedItem(
         item_no=identity.item_no(order.order_id, number),
         refund_status=status,
-        profile_ids=tuple(profile_ids),
-        iccids=tuple(iccid for profile_id in profile_ids if (iccid := iccids[profile_id]) is not None),
+        profile_ids=tuple(profile_id for profile_id, _ in named),
+        iccids=tuple(iccid for _, iccid in named if iccid is not None),
     )
 
 

@@ -107,6 +107,14 @@ class Profile(msgspec.Struct, frozen=True):
         return self.lifecycle_status == "PENDING" and not self.failed and not self.held
 
     @property
+    def queue_over(self) -> bool:
+        """Whether plans that wait end with it: it expired unused, or the plan before them is over and none of them
+        has begun, though no pending refund holds one."""
+        return self.plan_use_status == "ENDED" and not (
+            self.plan_use_start_at and any(plan.waits and plan.held for plan in self.plans)
+        )
+
+    @property
     def shows_suspended(self) -> bool:
         """Whether it is suspended and not over: the end outranks it."""
         return self.suspended and not self.over
@@ -137,7 +145,8 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """An order with its lines and profiles. Amounts in ten-thousandths; `version` grows with every change."""
+    """An order with its lines and profiles. Amounts in ten-thousandths; `version` grows with every change. `esim`: the
+    one that it recharges, without its activation code; None where it sells eSIMs."""
 
     tenant_id: int
     order_id: int
@@ -151,6 +160,7 @@ class Order(msgspec.Struct, frozen=True):
     version: int
     updated_at: datetime
     items: tuple[Item, ...]
+    esim: Profile | None = None
 
     @property
     def order_no(self) -> str:
@@ -161,6 +171,12 @@ class Order(msgspec.Struct, frozen=True):
         """The profileId of the eSIM that this order recharges; None of one that sells eSIMs."""
         profiles = self.items[0].profiles  # none in the order of a trial webhook
         return profiles[0].recharges if profiles else None
+
+    def named(self, profile: Profile) -> tuple[int, str | None]:
+        """The profileId and ICCID by which its dealer knows a profile: a recharge goes by those of its eSIM."""
+        if profile.recharges is None:
+            return profile.profile_id, profile.iccid
+        return profile.recharges, None if self.esim is None else self.esim.iccid
 
     @property
     def profiles(self) -> tuple[Profile, ...]:

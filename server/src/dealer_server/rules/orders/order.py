@@ -50,12 +50,13 @@ class OrderRequest(msgspec.Struct, frozen=True):
 
 class NextPlan(NamedTuple):
     """What an order adds to an eSIM: the eSIM, which plan of it that will be, and the order of the eSIM with the
-    version that was looked at."""
+    version that was looked at. Until it is decided plan_no is the first that is free."""
 
     profile_id: int
     plan_no: int
     order_id: int
     version: int
+    iccid: str | None = None
 
 
 class ExistingOrder(msgspec.Struct, frozen=True):
@@ -114,6 +115,7 @@ def decide(
     """
     placed_before = dict(existing)
     free = dict(stock)
+    plans: dict[tuple[int, int], int] = {}  # how many were added to each eSIM
     balances = {tenant_id: wallet.balance for tenant_id, wallet in wallets.items()} if wallets is not None else {}
     decisions: list[Decision] = []
     for request in batch:
@@ -139,6 +141,8 @@ def decide(
             free[package_code] -= quantity
         if wallet is not None:
             balances[tenant_id] -= request.amount
+        if request.recharge is not None:
+            request = _numbered(request, request.recharge, plans)
         order_id, first_profile_id = take_ids(request.profile_count)
         placed_before[key] = ExistingOrder(order_id, request.digest)
         decisions.append(Placed(request=request, order_id=order_id, first_profile_id=first_profile_id, at=now))
@@ -167,6 +171,16 @@ def _with_fallbacks(request: OrderRequest, free: Mapping[str, int]) -> OrderRequ
         for line in request.lines
     )
     return msgspec.structs.replace(request, lines=lines)
+
+
+def _numbered(request: OrderRequest, added: NextPlan, plans: dict[tuple[int, int], int]) -> OrderRequest:
+    """A recharge that is placed, with the number of its plan: behind those that earlier ones of the batch add."""
+    esim = request.tenant_id, added.profile_id
+    before = plans.get(esim, 0)
+    plans[esim] = before + 1
+    if not before:
+        return request
+    return msgspec.structs.replace(request, recharge=added._replace(plan_no=added.plan_no + before))
 
 
 def repeat(before: ExistingOrder, request: OrderRequest) -> Repeated | refusal.Refusal:

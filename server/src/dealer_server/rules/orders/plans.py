@@ -59,6 +59,15 @@ def pending(order: Order) -> Plan:
     return Plan(recharge.plan_no, None, order.order_id, item.package_code, status(recharge))
 
 
+def added(order: Order) -> PlanStatus:
+    """The status of the plan that this recharge adds."""
+    [recharge] = order.profiles
+    if recharge.plan_mode is None or recharge.cancelled or order.esim is None:
+        return status(recharge)
+    [plan] = [plan for plan in applied(order.esim) if plan.order_id == order.order_id]
+    return plan.status
+
+
 def status(recharge: Profile) -> PlanStatus:
     """Of a recharge by itself: QUEUED once it is applied. Whether it is in use, its eSIM's plans tell."""
     if recharge.plan_mode is not None:
@@ -69,7 +78,7 @@ def status(recharge: Profile) -> PlanStatus:
 
 
 def _waiting(plan: AppliedPlan, profile: Profile) -> Plan:
-    over = profile.plan_use_status == "ENDED" and not plan.held and plan.mode == "QUEUE"
+    over = profile.queue_over and plan.mode == "QUEUE"
     shown = "CANCELLED" if plan.cancelled or profile.cancelled else "ENDED" if over else "QUEUED"
     return _plan(plan, shown, plan.data_bytes)
 

@@ -80,7 +80,9 @@ def placed(order: Placed) -> wire.Snapshot:
 
 
 def _added(plan: NextPlan) -> wire.AddedPlan:
-    return wire.AddedPlan(profile_id=str(plan.profile_id), plan_no=plan.plan_no, status="PENDING")
+    return wire.AddedPlan(
+        profile_id=str(plan.profile_id), iccid=plan.iccid or UNSET, plan_no=plan.plan_no, status="PENDING"
+    )
 
 
 def _paid(first_profile_id: int, quantity: int) -> tuple[wire.Profile, ...]:
@@ -251,5 +253,10 @@ def _recharge(order: Order, item: Item, profile_id: int) -> wire.OrderItem:
         quantity=item.quantity,
         period_num=UNSET if item.period_num == 1 else item.period_num,
         item_status=item.item_status,
-        top_up=wire.AddedPlan(profile_id=str(profile_id), plan_no=added.plan_no, status=plans.status(added)),
+        top_up=wire.AddedPlan(
+            profile_id=str(profile_id),
+            iccid=order.esim.iccid or UNSET if order.esim else UNSET,
+            plan_no=added.plan_no,
+            status=plans.added(order),
+        ),
     )

@@ -98,8 +98,8 @@ def digest(priced: Priced, named: int | str | None) -> bytes:
 
 
 def refuse(wanted: Wanted, target: Target | None, supported: Callable[[str], bool]) -> refusal.Refusal | None:
-    """The first refusal of an eSIM: 310404, those of the package, 200022, 200008, 000108, 200010, 200002, 200004.
-    `supported`: whether suppliers of this kind recharge."""
+    """The first refusal of an eSIM: 310404, those of the package, 200022, 200008, 000105, 000108, 200010, 200002,
+    200004. `supported`: whether suppliers of this kind recharge."""
     if target is None:
         return refusal.ProfileNotFound()
     if wanted.refused is not None:
@@ -133,9 +133,10 @@ def _refuse_fit(wanted: Wanted, package: Package, target: Target) -> refusal.Ref
     if not days and wanted.period_num not in (None, 1):
         return refusal.ParameterInvalid(f"periodNum is not accepted for {package.package_code}; leave it out")
     if days and not package.min_period_num <= (wanted.period_num or 0) <= package.max_period_num:
-        return refusal.ParameterInvalid(
-            f"periodNum of {package.package_code} must be {package.min_period_num} to {package.max_period_num}"
-        )
+        accepted = f"{package.min_period_num} to {package.max_period_num}"
+        if wanted.period_num is None:
+            return refusal.ParameterMissing(f"periodNum of {package.package_code} is required; accepted: {accepted}")
+        return refusal.ParameterInvalid(f"periodNum of {package.package_code} must be {accepted}")
     return None
 
 
@@ -148,6 +149,7 @@ def fits(package: Package, base: Package) -> bool:
         and package.supplier == base.supplier
         and package.location_code == base.location_code
         and (not package.top_up_for or base.package_code in package.top_up_for)
+        and (package.min_period_num <= 1 or by_day(package, base))
     )
 
 
@@ -159,10 +161,10 @@ def by_day(package: Package, base: Package) -> bool:
 def refuse_state(target: Target) -> refusal.Refusal | None:
     """The first refusal that no package changes: 200010, 200002, 200004."""
     about = {"profileId": target.profile_id}
-    if target.cancelled or target.refunded or target.voiding:
-        return refusal.StatusForbids("this eSIM is cancelled", {**about, "reason": "CANCELLED"})
     if target.iccid is None:
         return refusal.NotAllocated()
+    if target.cancelled or target.refunded or target.voiding:
+        return refusal.StatusForbids("this eSIM is cancelled", {**about, "reason": "CANCELLED"})
     if target.expired:
         return refusal.StatusForbids("this eSIM has expired", {**about, "reason": "EXPIRED"})
     if target.plans >= MOST_PLANS:
@@ -177,7 +179,7 @@ def not_refundable(recharge: Order, esim: Order) -> Reason | None:
     profile, plan = _queued(recharge, esim)
     if profile.cancelled:
         return "CANCELLED"
-    return None if plan is None or plan.waits else "APPLIED"
+    return None if plan is None or (plan.waits and not profile.queue_over) else "APPLIED"
 
 
 def with_refund(esim: Order, recharge: Order, now: datetime) -> Order:
@@ -208,8 +210,10 @@ def _refuse_price(
         return None
     if unit_price != offer.price:
         text = money.text(offer.price, currency)
+        line = {"index": 0, "packageCode": call.package_code, "expectedPrice": text, "currency": currency}
         return refusal.PriceDiffers(
-            f"price is not your price of {call.package_code}; accepted: {text} {currency}", {"expectedPrice": text}
+            f"price is not your price of {call.package_code}; accepted: {text} {currency}",
+            {"expectedPrice": text, "lines": [line]},
         )
     if amount != offer.price * (call.period_num or 1):
         text = money.text(offer.price * (call.period_num or 1), currency)

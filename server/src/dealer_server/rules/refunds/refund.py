@@ -74,7 +74,7 @@ def resolve(order: Order, items: Sequence[RefundItem] | None) -> Scope:
     for index, refund_item in enumerate(items):
         item = _item(order, refund_item.item_no, index)
         named = [
-            _profile_id(item, refund_profile, f"items[{index}].profiles[{at}]")
+            _profile_id(order, item, refund_profile, f"items[{index}].profiles[{at}]")
             for at, refund_profile in enumerate(refund_item.profiles or ())
         ]
         before = lines.get(item.line, frozenset())
@@ -89,14 +89,15 @@ def _item(order: Order, item_no: str, index: int) -> Item:
     return order.items[named[1]]
 
 
-def _profile_id(item: Item, named: RefundProfile, where: str) -> int:
+def _profile_id(order: Order, item: Item, named: RefundProfile, where: str) -> int:
     if named.profile_id is None and named.iccid is None:
         raise refusal.ParameterMissing(f"{where}.profileId is required; accepted: profileId or iccid, or both")
     profile_id = None if named.profile_id is None else identity.profile_id(named.profile_id)
     matching = [
         profile
         for profile in item.profiles
-        if (named.profile_id is None or profile.profile_id == profile_id) and named.iccid in (None, profile.iccid)
+        if named.profile_id is None or order.named(profile)[0] == profile_id
+        if named.iccid is None or order.named(profile)[1] == named.iccid
     ]
     if not matching:
         raise refusal.ProfileNotInItem(f"{where} names no profile of its item")
@@ -121,10 +122,10 @@ def plan(
         profile.profile_id: reason for _, profile in targets if (reason := refuse(profile, blocked)) is not None
     }
     if "PENDING_REFUND" in faults.values():
-        raise refusal.RefundInProgress(data=_reasons(faults, {"PENDING_REFUND"}))
+        raise refusal.RefundInProgress(data=_reasons(order, faults, {"PENDING_REFUND"}))
     named = _named(scope)
     if len(faults) == len(targets) or any(profile_id in named for profile_id in faults):
-        raise refusal.NothingRefundable(data=_reasons(faults))
+        raise refusal.NothingRefundable(data=_reasons(order, faults))
     return Plan(
         tuple(
             Part(
@@ -181,12 +182,12 @@ def _named(scope: Scope) -> set[int]:
     return {profile_id for named in (scope.lines or {}).values() if named is not None for profile_id in named}
 
 
-def _reasons(faults: Mapping[int, Reason], only: Collection[Reason] | None = None) -> dict[str, object]:
+def _reasons(order: Order, faults: Mapping[int, Reason], only: Collection[Reason] | None = None) -> dict[str, object]:
     return {
         "profiles": [
-            {"profileId": profile_id, "reason": reason}
-            for profile_id, reason in faults.items()
-            if only is None or reason in only
+            {"profileId": order.named(profile)[0], "reason": reason}
+            for profile in order.profiles
+            if (reason := faults.get(profile.profile_id)) is not None and (only is None or reason in only)
         ]
     }
 

@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 import asyncpg
+import msgspec
 
 from dealer_server.db.arrays import batch, columns
 from dealer_server.db.connection import Connection
@@ -181,7 +182,7 @@ async def write(
         columns += [*(units or [()] * 5), list(remaining), list(remaining.values())]
     recharging = placed[0].request.recharge is not None
     if recharging:
-        columns += zip(*[one.request.recharge for one in placed if one.request.recharge], strict=True)
+        columns += zip(*[one.request.recharge[:4] for one in placed if one.request.recharge], strict=True)
     checked = from_stock or len(placed) <= CHECKED_ORDERS
     statement = write_statement(from_stock=from_stock, recharging=recharging, checked=checked, wait=wait)
     (row,) = await session.fetch(statement, *columns)
@@ -221,7 +222,7 @@ def _rows_of(tenant_id: int, placed: Sequence[Placed]) -> write_by_tenant.Rows:
         placed[0].at,
         [order[4:] for order in orders],
         [line[2:] for line in lines],
-        [tuple(one.request.recharge) for one in placed if one.request.recharge],
+        [one.request.recharge[:4] for one in placed if one.request.recharge],
         units,
     )
 
@@ -335,7 +336,7 @@ async def ids(session: Session | Connection, keys: Sequence[tuple[int, str]]) ->
 # fields, so that slices of a row are their arguments; by name, each row would take ten times as long. OFFSET 0: each
 # order is looked up by its key, whatever the statistics say.
 _LOAD = f"""
-SELECT {columns_of(Order, "items", table="o")}, {columns_of(Item, "profiles", table="i")},
+SELECT {columns_of(Order, "items", "esim", table="o")}, {columns_of(Item, "profiles", table="i")},
     {columns_of(Profile, table="p")}
 FROM {batch("key", tenant_id="bigint", order_id="bigint")}
 CROSS JOIN LATERAL (SELECT * FROM orders o
@@ -345,9 +346,14 @@ CROSS JOIN LATERAL (SELECT * FROM order_item i
 CROSS JOIN LATERAL (SELECT * FROM profile p WHERE p.tenant_id = key.tenant_id
     AND p.profile_id >= i.first_profile_id AND p.profile_id < i.first_profile_id + i.quantity OFFSET 0) p
 """
-_ITEM_FROM = len(fields_of(Order, "items"))
+_ITEM_FROM = len(fields_of(Order, "items", "esim"))
 _PROFILE_FROM = _ITEM_FROM + len(fields_of(Item, "profiles"))
 _PROFILE_ID, _ACTIVATION_CODE, _PLANS = map(fields_of(Profile).index, ("profile_id", "activation_code", "plans"))
+_ESIM = f"""
+SELECT p.tenant_id, {columns_of(Profile, table="p")} FROM {batch("key", tenant_id="bigint", profile_id="bigint")}
+CROSS JOIN LATERAL (SELECT * FROM profile p
+    WHERE p.tenant_id = key.tenant_id AND p.profile_id = key.profile_id OFFSET 0) p
+"""
 _of_order = itemgetter("tenant_id", "order_id")
 
 
@@ -375,7 +381,25 @@ async def load(
     grouped: dict[tuple[int, int], list[asyncpg.Record]] = {}
     for row in rows:
         grouped.setdefault(_of_order(row), []).append(row)
-    return {key: _order(rows, data_keys) for key, rows in grouped.items()}
+    orders = {key: _order(rows, data_keys) for key, rows in grouped.items()}
+    return orders | await _with_esims(session, orders)
+
+
+async def _with_esims(
+    session: Session | Connection, orders: Mapping[tuple[int, int], Order]
+) -> dict[tuple[int, int], Order]:
+    """Those of these orders that recharge eSIMs, with them: an eSIM of another of the orders is not read again."""
+    esims = {key: (key[0], order.recharges) for key, order in orders.items() if order.recharges is not None}
+    if not esims:
+        return {}
+    found = {(key[0], each.profile_id): each for key, order in orders.items() for each in order.profiles}
+    if missing := set(esims.values()) - found.keys():
+        for row in await session.fetch(_ESIM, *columns(sorted(missing), 2)):
+            values = list(row[1:])
+            values[_ACTIVATION_CODE], values[_PLANS] = None, plans.read(values[_PLANS])
+            esim = Profile(*values)
+            found[row["tenant_id"], esim.profile_id] = esim
+    return {key: msgspec.structs.replace(orders[key], esim=found.get(esim)) for key, esim in esims.items()}
 
 
 def _order(rows: list[asyncpg.Record], data_keys: DataKeys) -> Order:
