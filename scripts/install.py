@@ -81,10 +81,9 @@ def main(arguments: list[str]) -> int:
             if subprocess.run(command, env=environment, check=False).returncode == 0:
                 print(f"by uv in {time.monotonic() - begun:.1f} s")
                 return 0
-    own_pip()
     # As uv does, modules are left to be compiled when they are first used.
-    command = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-compile")
-    status = subprocess.run((*command, *arguments), check=False).returncode
+    command = (*pip(), "--python", sys.executable, "install", "--no-compile", *arguments)
+    status = subprocess.run(command, check=False).returncode
     if status == 0:
         print(f"by pip in {time.monotonic() - begun:.1f} s")
     return status
