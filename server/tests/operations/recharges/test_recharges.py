@@ -135,6 +135,16 @@ async def test_recharges_of_one_esim_are_applied_in_the_order_of_their_payment(d
     assert (await shown(dealer, order))["remainDataBytes"] == 3 * GB
 
 
+async def test_a_plan_is_listed_once_while_it_is_applied(dealer: ApiClient):
+    order = await bought(dealer)
+    for number in range(2, 14):
+        await recharge(dealer, order)
+        listed: list[dict[str, Any]] = []
+        while not listed or listed[-1]["status"] == "PENDING":
+            listed = await plans(dealer, order)
+            assert [plan["planNo"] for plan in listed] == list(range(1, number + 1))
+
+
 async def test_an_applied_recharge_and_its_esim_are_not_refunded(dealer: ApiClient):
     order = await bought(dealer)
     applied = await recharged(dealer, order)

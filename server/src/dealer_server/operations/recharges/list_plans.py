@@ -24,7 +24,8 @@ async def list_plans(database: Database, data_keys: DataKeys, tenant_id: int, ca
         orders = await store.order.load(connection, [key[:2], *pending], data_keys)
     item, profile = orders[key[:2]].find_profile(key[2])
     applied = plans.applied(plans.with_first(profile, key[1], item.package_code))
-    found = sorted(applied + [plans.pending(orders[each]) for each in pending], key=lambda plan: plan.plan_no)
+    waiting = [orders[each] for each in pending if not orders[each].profiles[0].made]  # applied since: among `applied`
+    found = sorted(applied + [plans.pending(order) for order in waiting], key=lambda plan: plan.plan_no)
     return calls.Plans(
         profile_id=profile.profile_id,
         iccid=profile.iccid or UNSET,
