@@ -85,10 +85,9 @@ async def test_a_plan_behind_one_that_is_held_waits_and_is_not_over(dealer: ApiC
     assert (await refund(dealer, held)).data["status"] == "REFUNDING"
     await advance(dealer, order, "START")
     seen = [statuses((await advance(dealer, order, "USE"))["plans"])]
-    await settled(dealer, held)
-    seen.append(statuses((await shown(dealer, order))["plans"]))
-    assert [each[2] for each in seen] in (["QUEUED", "ACTIVE"], ["ACTIVE", "ACTIVE"])  # the second: it answered at once
-    assert seen[1] == ["ENDED", "CANCELLED", "ACTIVE"]
+    while seen[-1] != ["ENDED", "CANCELLED", "ACTIVE"]:
+        seen.append(statuses((await shown(dealer, order))["plans"]))
+    assert {each[2] for each in seen} <= {"QUEUED", "ACTIVE"}
     assert (await query(dealer, behind))["items"][0]["topUp"]["status"] == "ACTIVE"
 
 

@@ -108,11 +108,9 @@ class Profile(msgspec.Struct, frozen=True):
 
     @property
     def queue_over(self) -> bool:
-        """Whether plans that wait end with it: it expired unused, or the plan before them is over and none of them
-        has begun, though no pending refund holds one."""
-        return self.plan_use_status == "ENDED" and not (
-            self.plan_use_start_at and any(plan.waits and plan.held for plan in self.plans)
-        )
+        """Whether the plans that wait have ended with it: it expired unused. Behind a plan that was used the next begins,
+        once no pending refund holds it."""
+        return self.plan_use_status == "ENDED" and self.plan_use_start_at is None
 
     @property
     def shows_suspended(self) -> bool:
