@@ -108,7 +108,7 @@ class Profile(msgspec.Struct, frozen=True):
 
     @property
     def queue_over(self) -> bool:
-        """Whether the plans that wait have ended with it: it expired unused. Behind a plan that was used the next begins,
+        """Whether the plans that wait have ended with it: it expired unused. Behind one that was used the next begins,
         once no pending refund holds it."""
         return self.plan_use_status == "ENDED" and self.plan_use_start_at is None
 
