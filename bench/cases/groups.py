@@ -4,6 +4,7 @@ machine that drifts disturbs all of them alike."""
 from collections.abc import Callable
 
 from bench.cases import (
+    cluster,
     console,
     dead,
     dev,
@@ -41,4 +42,6 @@ GROUPS: dict[str, Callable[[Bench], None]] = {
     "stored": stored.run,
     "backup": stored.backup,
     "console": console.run,
+    "cluster": cluster.run,
 }
+EVERYWHERE = [name for name in GROUPS if name != "cluster"]

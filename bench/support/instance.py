@@ -27,6 +27,7 @@ from dealer_server.operations.tenants.set_terms import Terms
 from dealer_server.operations.webhooks import endpoint
 from dealer_server.rules.webhooks.endpoint import Policy
 from dealer_server.store import schema
+from dealer_server.store.distribution.distribute import distribute
 from esim_dealer.wire.calls import SetWebhook
 
 T = TypeVar("T")
@@ -45,6 +46,10 @@ class Postgres(Protocol):
     @property
     def socket_dir(self) -> Path: ...
     def stop(self) -> None: ...
+
+
+def pid(postgres: Postgres) -> int:
+    return int((postgres.data / "postgres/postmaster.pid").read_text().split("\n", 1)[0])
 
 
 class Instance:
@@ -71,7 +76,7 @@ class Instance:
 
     @property
     def postgres_pid(self) -> int:
-        return int((self._postgres.data / "postgres/postmaster.pid").read_text().split("\n", 1)[0])
+        return pid(self._postgres)
 
     def stop(self) -> None:
         self._postgres.stop()
@@ -84,7 +89,7 @@ class Instance:
         self._administer(f"CREATE DATABASE {TEMPLATE}")
         # Nobody waits for these commits, and the next checkpoint makes them durable.
         dsn = self.dsn(TEMPLATE) + "&synchronous_commit=off"
-        self.dealers = asyncio.run(_filled(dsn, self.master_keys, DEALERS))
+        self.dealers = asyncio.run(filled(dsn, self.master_keys, DEALERS))
 
     def fresh(self) -> str:
         """A new database like the template; its name."""
@@ -168,8 +173,9 @@ class Instance:
             "DEALER_WEBHOOK_ATTEMPT_DAYS": "0",
         }
 
-    def postgres_cpu_seconds(self) -> float:
-        return processes.family_cpu_seconds(self.postgres_pid)
+    def database_cpu_seconds(self) -> dict[str, float]:
+        """By the name of what it is."""
+        return {"postgres": processes.family_cpu_seconds(self.postgres_pid)}
 
     def postgres_memory(self) -> processes.Memory:
         pid = self.postgres_pid
@@ -216,9 +222,13 @@ def secrets_file(folder: Path, dealers: Sequence[Dealer]) -> Path:
     return file
 
 
-async def _filled(dsn: str, master_keys: MasterKeys, dealers: int) -> list[Dealer]:
+async def filled(dsn: str, master_keys: MasterKeys, dealers: int, shards: int = 0) -> list[Dealer]:
+    """The dealers of a new database, which is distributed over so many shards, if any."""
     connection = await asyncpg.connect(dsn)
     await schema.migrate(connection)
+    if shards:
+        async for _ in distribute(connection, shards):
+            pass
     await connection.close()
     database = await Database.open(dsn)
     try:

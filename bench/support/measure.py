@@ -43,7 +43,7 @@ class Cpu:
             "wall": time.perf_counter(),
             "everything": processes.machine_cpu_seconds(),
             "ours": sum(one.ru_utime + one.ru_stime for one in used),
-            "postgres": self._instance.postgres_cpu_seconds(),
+            **self._instance.database_cpu_seconds(),
             **{name: processes.cpu_seconds(pid) for name, pid in self._pids.items()},
         }
 
