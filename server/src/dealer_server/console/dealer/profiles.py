@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 
 from dealer_server.audit_context import Actor
 from dealer_server.console.dealer import recharges, search
-from dealer_server.console.dealer.orders import ProfileView, load, profile_views
+from dealer_server.console.dealer.orders import ProfileView, is_moving, load, profile_views
 from dealer_server.console.find import profiles as find_profiles
 from dealer_server.console.find import tabs
 from dealer_server.console.find.profiles import PLANS, PROFILES
@@ -79,14 +79,17 @@ async def show_profile(context: RequestContext) -> Html:
         sent = await read_sms(connection, parts.data_keys, *named, LATEST_SMS)
         in_review = await dealer.in_review(connection, context.tenant_id, [view.profile.profile_id])
         mailed = await buyer_mails.of_profile(connection, *named, LATEST_MAILS)
+    plans = await plans_of(context, *named)
+    waits = suspension.asked is not None or any(plan.status == "PENDING" for plan, _ in plans)
     return Html(
         order=order,
         view=view,
+        moving=waits or is_moving(context, order),
         in_review=bool(in_review),
         reported=item.supplier != STOCK,
         apn=package.apn if package else "",
-        plans=await plans_of(context, *named),
-        offers=await recharges.offers_of(context, view.profile.profile_id),
+        plans=plans,
+        offered=await recharges.offered(context, view.profile.profile_id),
         suspension=suspension,
         sms=sent,
         sms_possible=possible,
