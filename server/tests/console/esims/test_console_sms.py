@@ -52,7 +52,7 @@ async def test_a_text_that_is_refused_is_not_lost(service: Service, dealer: ApiC
         dialog = shown.partition('id="dialog-sms"')[2].partition("</dialog>")[0]
         assert f"\n{TEXT}\r\n{EVIL}</textarea>" in dialog and "data-reopen" in dialog.partition(">")[0]
         assert transaction_id in dialog, "sent again it is the same SMS"
-        assert "one SMS a minute" in dialog
+        assert "One SMS a minute. Send it again in " in dialog
         assert EVIL not in await seen(person, page), "it is shown once"
 
 

@@ -15,6 +15,7 @@ from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.permissions import DEALER_DEVELOPERS, DEALER_FINANCE, DEALERS
 from dealer_server.console.shared.recharges import plans_of
 from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
+from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.profiles.mail_install_page import mail_install_page
 from dealer_server.operations.profiles.query_usage import query_usage
 from dealer_server.operations.profiles.read_sms import read_sms
@@ -22,6 +23,7 @@ from dealer_server.rules.esim import qr
 from dealer_server.rules.install.languages import LANGUAGES, Language
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import STOCK, Order
+from dealer_server.rules.refusal import SmsTooSoon
 from dealer_server.store.console import dealer
 from dealer_server.store.console.profiles import ProfileFilter
 from dealer_server.store.notices import buyer_mails
@@ -166,7 +168,10 @@ async def send_sms(context: RequestContext) -> Redirect:
         profileId=context.path["profile_id"],
         message=form.get("message", "").replace("\r\n", "\n"),
     )
-    made = await context.parts.sms.send(context.tenant_id, request, context.author)
+    try:
+        made = await context.parts.sms.send(context.tenant_id, request, context.author)
+    except SmsTooSoon as why:
+        raise OperatorError(f"One SMS a minute. Send it again in {why.retry_after} s.") from None
     return Redirect(_address(context), f"SMS {made.sms_no} is {'sent' if made.status == 'SENT' else 'on its way'}")
 
 
