@@ -177,7 +177,7 @@ async def show_supplier(code: str, *, as_json: AsJson = False, context: Context)
     an operator.
 
     Events: the path of its messages at the address that DEALER_SUPPLIER_EVENTS opens. Cost and sold are of all that was
-    bought here, without what was refunded since: `reports show` tells of refunds.
+    bought here; what was refunded since is not taken off, as it is by `reports show`.
     """
     [fields] = await _shown(context, code)
     if as_json:
