@@ -82,6 +82,14 @@ def test_packages_are_a_table_even_with_wide_characters(service: Service, run: C
     assert service.bodies("/package/list") == [wanted]
 
 
+@pytest.mark.parametrize(("option", "name"), [("--iccid", "iccid"), ("--profile", "profileId")])
+def test_packages_that_recharge_an_esim(service: Service, run: Callable, option: str, name: str):
+    service.answers("/package/list", success(packages(package("TOPUP"))))
+    status, out, _ = run("packages", option, "8910300000000000017")
+    assert status == 0 and "TOPUP" in out
+    assert service.bodies("/package/list") == [{name: "8910300000000000017", "pager": {}}]
+
+
 def test_packages_stop_at_the_limit(service: Service, run: Callable):
     service.answers("/package/list", success(packages(*[package(f"P{n}") for n in range(3)], next="more")))
     _, out, _ = run("packages", "--limit", "2", "--json")
@@ -204,16 +212,18 @@ def test_orders_and_profiles_are_tables_without_activation_codes(service: Servic
 def test_plans_are_a_table_with_their_mode(service: Service, run: Callable):
     base = {"planNo": 1, "type": "BASE", "packageCode": "P", "orderNo": "D1", "status": "ACTIVE"}
     base |= {"dataTotalBytes": 1 << 30, "dataUsageBytes": 1 << 29}
+    base |= {"startTime": "2026-11-20T08:15:30Z", "endTime": "2026-11-27T08:15:30Z"}
     added = base | {"planNo": 2, "type": "TOPUP", "mode": "QUEUE", "orderNo": "D2", "status": "QUEUED"}
     added |= {"dataTotalBytes": None, "dataUsageBytes": 0}
+    del added["startTime"], added["endTime"]
     profile = {"profileId": 7, "iccid": "8910300000000000017"}
     service.answers("/esim/profile/plans", success(profile | {"plans": [base, added]}))
     status, out, err = run("plans", "8910300000000000017")
     assert (status, err) == (0, "")
     assert out.splitlines() == [
-        "PLAN  TYPE   MODE   PACKAGE  ORDER  STATUS    USED  OF",
-        "   1  BASE   -      P        D1     ACTIVE  512 MB  1 GB",
-        "   2  TOPUP  QUEUE  P        D2     QUEUED     0 B  unlimited",
+        "PLAN  TYPE   MODE   PACKAGE  ORDER  STATUS    USED  OF         START                 END",
+        "   1  BASE   -      P        D1     ACTIVE  512 MB  1 GB       2026-11-20T08:15:30Z  2026-11-27T08:15:30Z",
+        "   2  TOPUP  QUEUE  P        D2     QUEUED     0 B  unlimited  -                     -",
     ]
     assert service.bodies("/esim/profile/plans") == [{"iccid": "8910300000000000017"}]
 

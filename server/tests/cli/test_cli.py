@@ -592,7 +592,7 @@ async def test_dev_runs_everything_and_its_line_says_how_to_reach_it(folder: Pat
         del by_file["DATABASE_URL"]
         found = await run("tenant", "list", env=by_file)
         assert (found.status, said["tenantId"] in found.out, found.err) == (0, True, "")
-        [written] = Path(unset["XDG_STATE_HOME"]).rglob("dev.json")
+        [written] = Path(unset["XDG_STATE_HOME"]).rglob(f"dev-{process.pid}.json")
         assert written.stat().st_mode & 0o777 == 0o600
         assert await ok("migrate", env=env) == "the schema is up to date\n"
         assert json.loads(await ok("audit", "--json", env=env))["violated"] == []
@@ -625,6 +625,25 @@ async def test_dev_runs_everything_and_its_line_says_how_to_reach_it(folder: Pat
     version.write_text("15\n")
     other = await run("dev", "--port", "0", "--data", str(data), env=environment(None))
     assert refusal(other) == f"data folder {data} is of PostgreSQL 15; this release brings 18"
+
+
+async def test_of_two_instances_of_dev_a_command_goes_to_the_one_that_is_named(folder: Path):
+    unset = environment(None, DEALER_SEALING_KEYS=None)
+
+    async def goes_to(said: dict[str, object], url: str = "") -> bool:
+        found = await run("tenant", "list", env=unset | {"ESIM_DEALER_URL": url})
+        return found.status == 0 and str(said["baseUrl"]) in found.err
+
+    async with dev(folder / "one") as (first, one):
+        async with dev(folder / "two") as (second, two):
+            assert await goes_to(two), "the last one started"
+            assert await goes_to(one, str(one["baseUrl"]))
+            assert await goes_to(two, f"{two['baseUrl']}/")
+            assert await goes_to(two, "https://api.dealer.example")
+            await stopped(second, signal.SIGTERM, postgres_process(folder / "two"))
+        assert await goes_to(one), "its own entry is still there"
+        await stopped(first, signal.SIGTERM, postgres_process(folder / "one"))
+    assert "DATABASE_URL is not set" in refusal(await run("tenant", "list", env=unset))
 
 
 async def test_dev_touches_no_folder_that_is_not_its_own(folder: Path):

@@ -294,7 +294,9 @@ async def test_an_esim_is_suspended_and_works_again(service: Service, people: Pe
     assert "dialog-unsuspend" in text and "dialog-suspend" not in text
     text = await finance.post(f"{path}/unsuspend", {"reason": EVIL})
     assert "The eSIM works again" in text and ">Suspended</span>" not in text and EVIL not in text
-    assert await acts(service, dealer.tenant_id) == ["profile.suspend", "profile.unsuspend"]
+    assert " required" not in before.partition('id="dialog-suspend-reason"')[2].partition(">")[0]
+    assert "The eSIM is suspended" in await finance.post(f"{path}/suspend", {"reason": ""})
+    assert await acts(service, dealer.tenant_id) == ["profile.suspend", "profile.unsuspend", "profile.suspend"]
     await dealer.post("/esim/profile/cancel", {"profileId": profiles_of(order)[0]["profileId"]})
     assert "dialog-suspend" not in await finance.get(path)
     assert await service.audit() == []

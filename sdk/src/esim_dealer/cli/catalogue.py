@@ -25,6 +25,9 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--location", metavar="CODE", help="country (ISO 3166-1) or region code")
     command.add_argument("--type", choices=get_args(PackageType))
     command.add_argument("--data-type", choices=get_args(DataType))
+    esim = command.add_mutually_exclusive_group()
+    esim.add_argument("--iccid", help="what recharges this eSIM")
+    esim.add_argument("--profile", metavar="PROFILE_ID", help="what recharges this eSIM")
     add_limit(command)
 
 
@@ -40,7 +43,14 @@ def packages(session: Session, options: argparse.Namespace) -> None:
     location: str | None = options.location
     if location and len(location) == COUNTRY_LETTERS:
         location = location.upper()
-    chosen = filters(keyword=options.keyword, location_code=location, type=options.type, data_type=options.data_type)
+    chosen = filters(
+        keyword=options.keyword,
+        location_code=location,
+        type=options.type,
+        data_type=options.data_type,
+        iccid=options.iccid,
+        profile_id=options.profile,
+    )
     first = session.dealer.packages(page_size=page_size(options.limit), **chosen)
     if location and not first.packages and not session.as_json:
         print("no packages; codes are listed by esim-dealer regions", file=sys.stderr)

@@ -71,7 +71,7 @@ def profiles(session: Session, options: argparse.Namespace) -> None:
 
 def plans(session: Session, options: argparse.Namespace) -> None:
     session.table(
-        ("PLAN", "TYPE", "MODE", "PACKAGE", "ORDER", "STATUS", "USED", "OF"),
+        ("PLAN", "TYPE", "MODE", "PACKAGE", "ORDER", "STATUS", "USED", "OF", "START", "END"),
         session.dealer.plans(**profile_name(options.profile)).plans,
         lambda plan: (
             plan.plan_no,
@@ -82,6 +82,8 @@ def plans(session: Session, options: argparse.Namespace) -> None:
             plan.status,
             volume(plan.data_usage_bytes),
             volume(plan.data_total_bytes),
+            plan.start_time,
+            plan.end_time,
         ),
     )
 

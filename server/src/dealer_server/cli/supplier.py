@@ -174,7 +174,11 @@ async def list_suppliers(*, as_json: AsJson = False, context: Context) -> None:
 @app.command(name="show")
 async def show_supplier(code: str, *, as_json: AsJson = False, context: Context) -> None:
     """Show a supplier: settings without secrets, purchases by state, margin, free ICCIDs, and purchases that wait for
-    an operator."""
+    an operator.
+
+    Events: the path of its messages at the address that DEALER_SUPPLIER_EVENTS opens. Cost and sold are of all that was
+    bought here; what was refunded since is not taken off, as it is by `reports show`.
+    """
     [fields] = await _shown(context, code)
     if as_json:
         print_json(fields)

@@ -11,6 +11,7 @@ from starlette.routing import Match, Route
 
 from dealer_server.console.auth import kept_forms
 from dealer_server.console.auth.forms import CsrfFailed
+from dealer_server.console.auth.kept_forms import Kept
 from dealer_server.console.auth.sign_in import HOME, is_secure
 from dealer_server.console.responses import Responder
 from dealer_server.console.shared.page import Page
@@ -82,9 +83,12 @@ async def _run_once(page: Page, request: Request, context: RequestContext, respo
         answer = await page.view(context)
     except ChangedMeanwhile as why:
         answer = Redirect(responder.page_of_form(request), str(why), failed=True)
-        await _show_again(request, context, answer.to, why)
+        user, action = context.user.user_id, request.url.path
+        await _keep(context, kept_forms.of_conflict(user, action, answer.to, request.state.form, why, context.now))
     except (OperatorError, Refusal) as why:
         answer = Redirect(responder.page_of_form(request), str(why), failed=True)
+        user, action = context.user.user_id, request.url.path
+        await _keep(context, kept_forms.of_refusal(user, action, answer.to, request.state.form, context.now))
     except Exception as why:
         if not (isinstance(why, DatabaseLost) and why.sent):
             with suppress(DatabaseLost, StatementTimeout):
@@ -95,12 +99,10 @@ async def _run_once(page: Page, request: Request, context: RequestContext, respo
     return answer
 
 
-async def _show_again(request: Request, context: RequestContext, page: str, why: ChangedMeanwhile) -> None:
-    """The page of the form shows it again with what was entered, beside what is stored."""
-    parts, form = context.parts, request.state.form
-    kept = kept_forms.of_conflict(context.user.user_id, request.url.path, page, form, why, context.now)
+async def _keep(context: RequestContext, kept: Kept | None) -> None:
+    """The page of the form shows it again with what was entered."""
     if kept is not None:
-        await kept_forms.keep(parts.database, parts.data_keys, kept, context.now)
+        await kept_forms.keep(context.parts.database, context.parts.data_keys, kept, context.now)
 
 
 def _is_refused(answer: Answer) -> bool:

@@ -59,7 +59,7 @@ class Responder:
     ) -> Response:
         flash, failed = await self._take_flash(context)
         kept = await self._kept(context)
-        if kept is not None:
+        if kept is not None and not kept.refused:
             flash, failed = "" if kept.changed else kept_forms.SHOWN_AGAIN, True
         layout = {
             "context": context,
@@ -73,7 +73,9 @@ class Responder:
         }
         page = rendering.render(template, {**layout, **fields})
         if kept is not None:
-            page = fill.fill(page, kept.action, kept.fields, kept.version) or page
+            page = fill.fill(page, kept.action, kept.fields, kept.version, flash if kept.refused else "") or page
+            if kept.refused:
+                await kept_forms.forget(self._parts.database, kept.user_id)
         return HTMLResponse(page, status)
 
     async def _kept(self, context: RequestContext) -> Kept | None:

@@ -46,7 +46,7 @@ async def form(one: Browser, page: str, offer: str = "TEST-TOPUP-OK 1.20", **fie
     text = (await one.get(page)).text
     _, _, inside = text.partition(f'action="{page}/recharge"')
     hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', inside.partition("</form>")[0]))
-    assert f'<option value="{offer}"' in inside.partition("</form>")[0], text_of(text)
+    assert f'name="offer" value="{offer}"' in inside.partition("</form>")[0], text_of(text)
     return hidden | {"offer": offer} | fields
 
 
@@ -90,7 +90,7 @@ async def test_an_esim_is_recharged_by_a_form_and_its_page_shows_the_plan(
     order = await bought(dealer)
     told = await recharged(clerk, order)
     order_no = told.rpartition(" ")[2]
-    assert told == f"Recharged with TEST-TOPUP-OK: order {order_no}"
+    assert told == f"Paid. The recharge is being applied: order {order_no}"
     await settled(dealer, order_no)
     assert await balance(dealer) == "997.00"
     page = await see(clerk, page_of(order))
@@ -195,20 +195,50 @@ async def test_what_is_refused_leads_back_with_the_reason_and_costs_nothing(
     order = await bought(dealer)
     fields = await form(clerk, page_of(order))
     for offer, reason in (
-        ("TEST-TOPUP-OK 1.10", "price is not your price of TEST-TOPUP-OK; accepted: 1.20 USD"),
-        ("TEST-TOPUP-OK much", "'much' is no price"),
-        ("TEST-OK 1.80", "packageCode TEST-OK is not a TOPUP package"),
-        ("", "'' is no price"),
+        ("TEST-TOPUP-OK 1.10", "The price of TEST-TOPUP-OK is 1.20 USD now. Look at it and pay again."),
+        ("TEST-TOPUP-OK much", "Choose a package."),
+        ("TEST-OK 1.80", "This package does not fit this eSIM. Choose another."),
+        ("", "Choose a package."),
     ):
         again = fields | {"offer": offer, "once": secrets.token_hex(16)}
         answer = await clerk.send(f"{page_of(order)}/recharge", again, Referer=f"{clerk.url}{page_of(order)}")
         assert answer.headers["location"] == page_of(order)
-        assert reason in said(await clerk.get(page_of(order)))
+        shown = await clerk.get(page_of(order))
+        assert said(shown) == reason
+        dialog = shown.text.partition('id="dialog-recharge"')[2].partition("</dialog>")[0]
+        assert "data-reopen" in dialog and " checked" not in dialog and reason in text_of(dialog)
     await dealer.post("/esim/profile/cancel", {"iccid": profiles(order)[0]["iccid"]})
     assert "Recharge this eSIM" not in await see(clerk, page_of(order))
     await clerk.send(f"{page_of(order)}/recharge", fields)
-    assert "this eSIM is cancelled" in said(await clerk.get(page_of(order)))
+    assert said(await clerk.get(page_of(order))) == "This eSIM is cancelled."
     assert await balance(dealer) == "998.20"
+
+
+async def test_the_form_says_what_each_package_adds_and_what_is_left_after_it(postgres: str, template: str):
+    async with fresh(postgres, template) as url, running_service(url) as service:
+        made = await service.tenant(balance="3.00", qps=0)
+        async with service.client(made) as dealer, signed_in(service, "finance", dealer.tenant_id) as clerk:
+            order = await bought(dealer)
+            page = await see(clerk, page_of(order))
+            assert "TEST-TOPUP-OK adds 1 GB and 7 days, 1.20 USD 1 GB, 7 days Balance after: 0.00 USD" in page
+            assert "1 GB, 7 days, starts when the current plan ends Balance after" in page
+            assert "Available balance: 1.20 USD" in page
+            assert " checked" not in (await clerk.get(page_of(order))).text.partition('id="dialog-recharge"')[2]
+            await settled(dealer, (await recharged(clerk, order)).rpartition(" ")[2])
+            page = await see(clerk, page_of(order))
+            assert "1 GB, 7 days Your balance does not cover it." in page and "Balance after" not in page
+
+
+async def test_a_plan_in_use_shows_its_start_and_end_and_its_page_renews_itself_soon(dealer: ApiClient, clerk: Browser):
+    order = await bought(dealer)
+    path = page_of(order)
+    assert "0 of 1 GB – –" in await see(clerk, path)
+    await dealer.post("/test/profile/advance", {"iccid": profiles(order)[0]["iccid"], "step": "START"})
+    page = (await clerk.get(path)).text
+    [plan] = (await dealer.post("/esim/profile/plans", {"iccid": profiles(order)[0]["iccid"]})).data["plans"]
+    row = page.partition("<th>End</th>")[2].partition("</tr></tbody>")[0]
+    assert [f'datetime="{plan[name]}"' in row for name in ("startTime", "endTime")] == [True, True]
+    assert 'hx-trigger="every 2s"' in page, "it has just changed"
 
 
 async def test_an_esim_that_nobody_can_recharge_has_no_form(service: Service, dealer: ApiClient, clerk: Browser):
@@ -229,9 +259,9 @@ async def test_a_package_that_is_sold_by_the_day_asks_for_days(service: Service,
         while (placed := await dealer.order(items=[line], amount="3.60")).code == "310241":
             await asyncio.sleep(0.05)
     order = await dealer.delivered(placed.data["orderNo"])
-    assert "1.20 USD per day" in await see(clerk, page_of(order))
-    assert "must be 2 to 30" in await recharged(clerk, order, "DAYS-MORE 1.20", days="1")
-    assert "Recharged with DAYS-MORE" in await recharged(clerk, order, "DAYS-MORE 1.20", days="5")
+    assert "1.20 USD a day 1 GB a day, 2 to 30 days" in await see(clerk, page_of(order))
+    assert "is sold for 2 to 30 days" in await recharged(clerk, order, "DAYS-MORE 1.20", days="1")
+    assert "Paid. " in await recharged(clerk, order, "DAYS-MORE 1.20", days="5")
     assert await balance(dealer) == "990.40"
 
 

@@ -39,6 +39,23 @@ async def test_a_dealer_sends_an_sms_and_sees_it(service: Service, dealer: ApiCl
     assert TEXT not in act.detail
 
 
+async def test_a_text_that_is_refused_is_not_lost(service: Service, dealer: ApiClient):
+    profile = await installed(dealer)
+    await dealer.post(SMS, new(profile))
+    page = f"/console/profiles/{profile['profileId']}"
+    async with signed_in(service, "developer", dealer.tenant_id) as person:
+        [transaction_id] = FORM.findall(await seen(person, page))
+        form = {"transaction_id": transaction_id, "message": f"{TEXT}\r\n{EVIL}"}
+        answered = await person.post(f"{page}/sms", form)
+        assert answered.headers["location"] == page
+        shown = await seen(person, page)
+        dialog = shown.partition('id="dialog-sms"')[2].partition("</dialog>")[0]
+        assert f"\n{TEXT}\r\n{EVIL}</textarea>" in dialog and "data-reopen" in dialog.partition(">")[0]
+        assert transaction_id in dialog, "sent again it is the same SMS"
+        assert "One SMS a minute. Send it again in " in dialog
+        assert EVIL not in await seen(person, page), "it is shown once"
+
+
 async def test_who_sees_no_codes_sees_no_texts_and_sends_none(service: Service, dealer: ApiClient):
     profile = await installed(dealer)
     await dealer.post(SMS, new(profile))

@@ -15,6 +15,8 @@ from support.webhook_fixture import Receiver
 pytestmark = [needs_chromium, pytest.mark.usefixtures("exact")]
 
 GB = 2**30
+EDGES = """bar => { const a = bar.getBoundingClientRect(), b = bar.%s.getBoundingClientRect();
+return [a.x - b.x, a.right - b.right]; }"""
 OF_PLANS = {"PLAN_USE_STARTED", "PLAN_USE_ENDED", "USAGE_UPDATED"}
 
 
@@ -77,11 +79,16 @@ async def test_an_esim_is_used_up_recharged_and_used_again(
     await moves("USE")
     await told(receiver, order_no, "PLAN_USE_ENDED", "USAGE_UPDATED")
     await shows("Ended")
+    whole = await page.locator(".card-body > progress").first.evaluate(EDGES % "previousElementSibling")
+    assert whole == [0, 0], "the bar of the eSIM is as wide as its card"
+    under = await page.locator("#plans progress").first.evaluate(EDGES % "nextElementSibling")
+    assert under[0] == 0, "a plan's numbers stand under their bar"
 
     await page.get_by_role("button", name="Recharge", exact=True).click()
-    await page.get_by_label("Package").select_option("TEST-TOPUP-OK 1.20")
+    await page.get_by_role("radio", name="TEST-TOPUP-OK").check()
+    assert await barriers(page) == []
     await page.get_by_role("button", name="Pay and recharge").click()
-    await expect(page.get_by_role("status").first).to_contain_text("Recharged with TEST-TOPUP-OK")
+    await expect(page.get_by_role("status").first).to_contain_text("Paid. The recharge is being applied")
     await told(receiver, order_no, "PLAN_USE_STARTED", "USAGE_UPDATED")
     await shows("Ended", "Active")
 

@@ -1,6 +1,6 @@
-"""What becomes of a form that was not carried out, as its session had ended or somebody else had changed the same
-fields? It is kept for the user who had opened it, through the sign-in, and shown again with what was entered. It is
-never carried out by itself.
+"""What becomes of a form that was not carried out, as its session had ended, somebody else had changed the same fields
+or it was refused? It is kept for the user who had opened it, through the sign-in, and shown again with what was
+entered. It is never carried out by itself.
 
 Every form names its user, sealed. What was entered goes with the page of the sign-in, sealed; once the same user has
 signed in, it is kept for a while in the database. Files, passwords and other secrets are not kept.
@@ -34,7 +34,7 @@ _is_secret = re.compile(r"password|secret|token|code$|^sure|^old$|^new$|^again$|
 
 class Kept(msgspec.Struct, frozen=True):
     """`action`: where the form goes; `page`: where it stands, with its query; `fields`: what was entered. `changed`:
-    the fields that somebody else has changed; `version`: of them as they are now."""
+    the fields that somebody else has changed; `version`: of them as they are now. `refused`: it is shown again once."""
 
     user_id: int
     action: str
@@ -43,6 +43,7 @@ class Kept(msgspec.Struct, frozen=True):
     at: datetime
     changed: list[Field] = []
     version: str = ""
+    refused: bool = False
 
 
 def who(keys: DataKeys, user_id: int) -> str:
@@ -64,6 +65,12 @@ def of_conflict(user_id: int, action: str, page: str, form: Form, why: ChangedMe
     """What was entered and what is stored instead; None for a form that says too much."""
     fields = _kept_fields(form, MAX_CHANGED_BYTES)
     return None if fields is None else Kept(user_id, action, page, fields, now, why.fields, why.version)
+
+
+def of_refusal(user_id: int, action: str, page: str, form: Form, now: datetime) -> Kept | None:
+    """What was entered; None for a form that says too much."""
+    fields = _kept_fields(form, MAX_BYTES)
+    return None if fields is None else Kept(user_id, action, page, fields, now, refused=True)
 
 
 def _kept_fields(form: Form, most: int) -> dict[str, str] | None:

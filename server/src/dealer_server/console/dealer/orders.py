@@ -88,7 +88,7 @@ async def show_order(context: RequestContext) -> Html:
         events=timeline.events(history),
         remark=remark,
         refundable=money.text(_refundable(order, blocked), order.currency),
-        moving=_is_moving(context, order),
+        moving=is_moving(context, order),
     )
 
 
@@ -167,7 +167,7 @@ def _refundable(order: Order, blocked: Mapping[int, Reason]) -> int:
     )
 
 
-def _is_moving(context: RequestContext, order: Order) -> bool:
+def is_moving(context: RequestContext, order: Order) -> bool:
     """Whether changes are to be expected."""
     pending = order.order_status in ("PAID", "FULFILLING", "REFUNDING")
     return pending or context.now - order.updated_at < RECENT

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 
 from dealer_server.audit_context import Actor
 from dealer_server.console.dealer import recharges, search
-from dealer_server.console.dealer.orders import ProfileView, load, profile_views
+from dealer_server.console.dealer.orders import ProfileView, is_moving, load, profile_views
 from dealer_server.console.find import profiles as find_profiles
 from dealer_server.console.find import tabs
 from dealer_server.console.find.profiles import PLANS, PROFILES
@@ -15,6 +15,7 @@ from dealer_server.console.shared.page import MenuEntry, action, download, page
 from dealer_server.console.shared.permissions import DEALER_DEVELOPERS, DEALER_FINANCE, DEALERS
 from dealer_server.console.shared.recharges import plans_of
 from dealer_server.console.shared.request_context import Answer, Download, Html, NotFound, Redirect, RequestContext
+from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.profiles.mail_install_page import mail_install_page
 from dealer_server.operations.profiles.query_usage import query_usage
 from dealer_server.operations.profiles.read_sms import read_sms
@@ -22,6 +23,7 @@ from dealer_server.rules.esim import qr
 from dealer_server.rules.install.languages import LANGUAGES, Language
 from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import STOCK, Order
+from dealer_server.rules.refusal import SmsTooSoon
 from dealer_server.store.console import dealer
 from dealer_server.store.console.profiles import ProfileFilter
 from dealer_server.store.notices import buyer_mails
@@ -79,14 +81,17 @@ async def show_profile(context: RequestContext) -> Html:
         sent = await read_sms(connection, parts.data_keys, *named, LATEST_SMS)
         in_review = await dealer.in_review(connection, context.tenant_id, [view.profile.profile_id])
         mailed = await buyer_mails.of_profile(connection, *named, LATEST_MAILS)
+    plans = await plans_of(context, *named)
+    waits = suspension.asked is not None or any(plan.status == "PENDING" for plan, _ in plans)
     return Html(
         order=order,
         view=view,
+        moving=waits or is_moving(context, order),
         in_review=bool(in_review),
         reported=item.supplier != STOCK,
         apn=package.apn if package else "",
-        plans=await plans_of(context, *named),
-        offers=await recharges.offers_of(context, view.profile.profile_id),
+        plans=plans,
+        offered=await recharges.offered(context, view.profile.profile_id),
         suspension=suspension,
         sms=sent,
         sms_possible=possible,
@@ -163,7 +168,10 @@ async def send_sms(context: RequestContext) -> Redirect:
         profileId=context.path["profile_id"],
         message=form.get("message", "").replace("\r\n", "\n"),
     )
-    made = await context.parts.sms.send(context.tenant_id, request, context.author)
+    try:
+        made = await context.parts.sms.send(context.tenant_id, request, context.author)
+    except SmsTooSoon as why:
+        raise OperatorError(f"One SMS a minute. Send it again in {why.retry_after} s.") from None
     return Redirect(_address(context), f"SMS {made.sms_no} is {'sent' if made.status == 'SENT' else 'on its way'}")
 
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from dealer_server import store
 from dealer_server.db.connection import Connection
 from dealer_server.operations.catalogue.catalogue import Catalogue
+from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.recharges import recharge
 from dealer_server.store.recharges import recharge as recharges
 from dealer_server.suppliers import registry
@@ -14,8 +15,7 @@ class RechargeOffer(NamedTuple):
     """A package that fits, at the dealer's price, in ten-thousandths; that of a day where it is sold for `days`.
     `queued`: it begins when the plan in use ends."""
 
-    package_code: str
-    package_name: str
+    package: Package
     price: int
     currency: str
     days: range | None
@@ -34,8 +34,7 @@ async def recharge_offers(
     prices = await store.tenant.load_prices(connection, tenant_id)
     return [
         RechargeOffer(
-            package_code=package.package_code,
-            package_name=package.package_name,
+            package=package,
             price=price,
             currency=prices.currency,
             days=range(package.min_period_num, package.max_period_num + 1) if recharge.by_day(package, base) else None,

@@ -6,6 +6,7 @@ from html import escape
 from html.parser import HTMLParser
 
 _PLAIN = ("hidden", "password", "file", "submit", "button", "reset", "image")
+ONCE = "transaction_id"  # another on every page; what is sent twice with the same one is done once
 Attributes = list[tuple[str, str | None]]
 
 
@@ -19,10 +20,11 @@ class _Form:
     fields: set[str] = field(default_factory=set[str])
 
 
-def fill(html: str, action: str, entered: Mapping[str, str], version: str = "") -> str | None:
-    """The page with what was entered in the form that goes there; a dialog around it is open. Of several such forms the
-    one whose hidden fields are the same. `version`: for the form's field of that name, where it is to be another one.
-    None where there is no such form."""
+def fill(html: str, action: str, entered: Mapping[str, str], version: str = "", refused: str = "") -> str | None:
+    """The page with what was entered in the form that goes there; a dialog around it is open, and says why it was
+    `refused`. Of several such forms the one whose hidden fields are the same; its transaction_id is that of the form
+    that was sent. `version`: for the form's field of that name, where it is to be another one. None where there is no
+    such form."""
     finder = _Finder()
     finder.feed(html)
     finder.close()
@@ -30,14 +32,14 @@ def fill(html: str, action: str, entered: Mapping[str, str], version: str = "") 
     if not fitting:
         return None
     at = fitting[0]
-    writer = _Writer(at, finder.forms[at].dialog, entered, version)
+    writer = _Writer(at, finder.forms[at].dialog, entered, version, refused)
     writer.feed(html)
     writer.close()
     return "".join(writer.out)
 
 
 def _fits(form: _Form, entered: Mapping[str, str]) -> bool:
-    same = all(entered[name] == value for name, value in form.hidden.items() if name in entered)
+    same = all(entered[name] == value for name, value in form.hidden.items() if name in entered and name != ONCE)
     return same and bool(form.fields & set(entered) or not form.fields)
 
 
@@ -74,10 +76,13 @@ class _Finder(HTMLParser):
 class _Writer(HTMLParser):
     """Writes the page again, with the fields of one form filled in."""
 
-    def __init__(self, form: int, dialog: int | None, entered: Mapping[str, str], version: str) -> None:
+    def __init__(self, form: int, dialog: int | None, entered: Mapping[str, str], version: str, refused: str) -> None:
         super().__init__(convert_charrefs=False)
         self.out: list[str] = []
         self._form, self._dialog, self._entered, self._version = form, dialog, entered, version
+        self._refused = f'<div class="flash flash-bad" role="alert"><div>{escape(refused)}</div></div>'
+        if dialog is None or not refused:
+            self._refused = ""
         self._forms = self._dialogs = -1
         self._inside = False
         self._chosen: str | None = None
@@ -92,6 +97,7 @@ class _Writer(HTMLParser):
         elif tag == "form" and (dict(attrs).get("method") or "").lower() == "post":
             self._forms += 1
             self._inside = self._forms == self._form
+            raw += self._refused if self._inside else ""
         elif self._inside:
             raw = self._field(tag, attrs) or raw
         self.out.append(raw)
@@ -112,7 +118,7 @@ class _Writer(HTMLParser):
             rest = [(key, value) for key, value in attrs if key != "checked"]
             given = self._entered.get(name) == (named.get("value") or "on")
             return _tag(tag, [*rest, ("checked", "")] if given else rest)
-        elif tag == "input" and name in self._entered and kind not in _PLAIN and name:
+        elif tag == "input" and name and name in self._entered and (kind not in _PLAIN or name == ONCE):
             return _with_value(tag, attrs, self._entered[name])
         elif tag == "input" and name == "version" and kind == "hidden" and self._version:
             return _with_value(tag, attrs, self._version)
