@@ -4,7 +4,6 @@ machine that drifts disturbs all of them alike."""
 from collections.abc import Callable
 
 from bench.cases import (
-    cluster,
     console,
     dead,
     dev,
@@ -21,6 +20,7 @@ from bench.cases import (
     statements,
     stored,
 )
+from bench.cases.cluster import group as cluster
 from bench.cases.suite import Bench
 from bench.cases.webhooks import group as webhooks
 

@@ -7,14 +7,15 @@ import tempfile
 from pathlib import Path
 
 from bench.cases import life
+from bench.cases.cluster.instance import DATABASE, ClusterInstance
 from bench.cases.suite import Bench, target_of
 from bench.support import calls
-from bench.support.cluster import DATABASE, ClusterInstance
 from bench.support.instance import DEALERS, Instance
 from bench.support.measure import Load, Reading, Replay
 
 WORKERS = (1, 2)
 _CONNECTIONS = 64
+_DEALERS_OF_LIFE = 10
 
 
 def run(bench: Bench) -> None:
@@ -40,7 +41,7 @@ def _measure(bench: Bench, instance: Instance, name: str, where: str, key: str) 
             load = Load(key, title, _CONNECTIONS, lambda dealers=dealers: calls.orders(dealers), writes=True)
             _note(bench, f"cluster.{key}.{which}", f"{title}, {where}", replay.run(load, target_of(served)))
     replay.close()
-    for dealers in (1, life.MANY_DEALERS):
+    for dealers in (1, _DEALERS_OF_LIFE):
         whose, count = life.of(dealers)
         reading, _ = life.burst(instance, name, dealers, life.BURST_SECONDS)
         _note(bench, f"cluster.{key}.life.{count}", f"order → both webhooks, {whose}, {where}", reading)

@@ -1,0 +1,1 @@
+"""Orders on a cluster of Citus."""
