@@ -628,7 +628,7 @@ async def test_lines_of_a_supplier_not_set_up_are_told_of(
     fixture: StoreFixture, dealer: int, capfd: pytest.CaptureFixture[str]
 ):
     await fixture.order(dealer, ("TEST-OK", 1))
-    await fixture.rows("UPDATE order_item SET supplier = 'es2:gone', due_at = due_at - interval '2 min' RETURNING 1")
+    await fixture.rows("UPDATE order_item SET supplier = 'es2:gone', due_at = '2026-01-01Z' RETURNING 1")
     await fixture.load_stock(1)
     await fixture.order(dealer, ("DEMO-STOCK", 1))
     changed = asyncio.Event()
