@@ -69,7 +69,9 @@ async def over_stdio(dealer: ApiClient, folder: Path, *options: str) -> AsyncIte
 
 
 @asynccontextmanager
-async def http_server(dealer: ApiClient, folder: Path, *options: str) -> AsyncIterator[str]:
+async def http_server(
+    dealer: ApiClient, folder: Path, *options: str, ends_at: signal.Signals = signal.SIGINT
+) -> AsyncIterator[str]:
     running = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "esim_dealer.cli", "mcp", "--http", "--port", "0", *options),
         env=environment(dealer, folder),
@@ -81,8 +83,9 @@ async def http_server(dealer: ApiClient, folder: Path, *options: str) -> AsyncIt
         assert said.startswith("listening on http://127.0.0.1:"), said
         yield said.split()[-1]
     finally:
-        running.send_signal(signal.SIGINT)
+        running.send_signal(ends_at)
         await running.communicate()
+    assert running.returncode == 0
 
 
 async def test_an_agent_reads_and_cannot_buy_unless_told_otherwise(dealer: ApiClient, tmp_path: Path):
@@ -164,6 +167,12 @@ async def test_over_http_with_its_token_only(dealer: ApiClient, tmp_path: Path):
             ordered = await agent.use("preview_order", package_code="TEST-OK")
             bought = await agent.use("confirm", preview_id=ordered["previewId"])
             assert bought["result"]["payStatus"] == "PAID"
+
+
+@pytest.mark.parametrize("ends_at", [signal.SIGINT, signal.SIGTERM])
+async def test_being_told_to_stop_is_no_failure(dealer: ApiClient, tmp_path: Path, ends_at: signal.Signals):
+    async with http_server(dealer, tmp_path, ends_at=ends_at) as url, http_client() as http:
+        assert (await http.post(url, json={})).status_code == 401
 
 
 async def test_without_the_extra_it_says_what_to_install(dealer: ApiClient, tmp_path: Path):
