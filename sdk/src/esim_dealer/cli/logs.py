@@ -7,8 +7,7 @@ import msgspec
 
 from esim_dealer.cli.arguments import Commands, filters
 from esim_dealer.cli.output import print_json
-from esim_dealer.cli.session import Session
-from esim_dealer.cli.stopping import until_stopped
+from esim_dealer.cli.session import Session, until_stopped
 from esim_dealer.cli.webhooks import last_answer
 from esim_dealer.wire.calls import Delivery
 from esim_dealer.wire.snapshot import Snapshot

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from esim_dealer.cli.arguments import Commands
-from esim_dealer.cli.session import Session
-from esim_dealer.cli.stopping import until_stopped
+from esim_dealer.cli.session import Session, until_stopped
 from esim_dealer.client import APP_KEY, APP_SECRET, URL, AsyncDealer
 from esim_dealer.errors import NotConfigured
 from esim_dealer.folders import state_file

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock
 
-from esim_dealer.cli.stopping import until_stopped
+from esim_dealer.cli.session import until_stopped
 from esim_dealer.errors import MalformedWebhook, WebhookError
 from esim_dealer.inbox import Inbox
 from esim_dealer.webhook import Event, verify
