@@ -166,6 +166,13 @@ class _Renderer(RendererHTML):
         mark = f'<a class="anchor" href="#{anchor}" aria-label="Link to {html.escape(text)}">#</a>'
         return f"{mark if tag != 'h1' else ''}</{tag}>\n"
 
+    def paragraph_open(self, tokens: _Tokens, idx: int, options: OptionsDict, env: EnvType) -> str:
+        """A link that is a paragraph of its own is as high as a finger needs."""
+        inside = [child.type for child in tokens[idx + 1].children or ()]
+        if inside == ["link_open", "text", "link_close"]:
+            tokens[idx].attrSet("class", "lone-link")
+        return self.renderToken(tokens, idx, options, env)
+
     def link_open(self, tokens: _Tokens, idx: int, options: OptionsDict, env: EnvType) -> str:
         address = str(tokens[idx].attrGet("href"))
         if address.startswith(BASE):
