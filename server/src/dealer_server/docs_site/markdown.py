@@ -56,7 +56,8 @@ class Rendered(NamedTuple):
 
 
 def linked(source: str, text: str) -> str:
-    """Links between files of the repository as links between pages; a link to any other file becomes its text."""
+    """Links between files of the repository as links between pages, and to pictures and examples; a link to any other
+    file becomes its text."""
 
     def page_link(found: re.Match[str]) -> str:
         image, label, target = found.groups()
@@ -75,6 +76,8 @@ def _address(source: str, target: str) -> str:
     file = posixpath.normpath(posixpath.join(posixpath.dirname(source), name))
     if file.startswith(f"{contents.IMAGES}/"):
         return BASE + file.removeprefix("docs/")
+    if file in contents.examples():
+        return BASE + file
     path = contents.by_source().get(file)
     return f"{BASE}{path}.md{mark}{anchor}" if path else ""
 
