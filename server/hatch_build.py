@@ -6,7 +6,10 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 CONTENT = "dealer_server/docs_site/content"
-PATTERNS = ("CHANGELOG.md", "sdk/README.md", "docs/*.md", "docs/guides/*.md", "docs/operating/*.md", "docs/images/*")
+PATTERNS = (
+    *("CHANGELOG.md", "sdk/README.md", "docs/*.md", "docs/guides/*.md", "docs/operating/*.md", "docs/images/*"),
+    *("examples/*.py", "examples/receivers/*.py", "examples/languages/*/[dD]ealer.*"),
+)
 
 
 class Documentation(BuildHookInterface):

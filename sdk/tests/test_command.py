@@ -454,8 +454,8 @@ class Listening:
     def said(self) -> str:
         return self.process.stderr.readline()
 
-    def stop(self) -> int:
-        self.process.send_signal(signal.SIGINT)
+    def stop(self, how: signal.Signals = signal.SIGINT) -> int:
+        self.process.send_signal(how)
         return self.process.wait(10)
 
 
@@ -523,10 +523,11 @@ def test_listen_refuses_what_is_no_event(listening: Callable[..., Listening]):
     assert ["answered " + status in receiver.line() for status in ("400", "405", "411", "413")] == [True] * 4
 
 
-def test_listen_ends_cleanly_at_ctrl_c(listening: Callable[..., Listening]):
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_listen_ends_cleanly_when_told_to(listening: Callable[..., Listening], how: signal.Signals):
     receiver = listening("--no-inbox")
     assert post(receiver.url) == 200
-    assert receiver.stop() == 0
+    assert receiver.stop(how) == 0
     assert receiver.process.stderr.read() == ""
 
 

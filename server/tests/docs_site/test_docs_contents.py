@@ -82,6 +82,14 @@ def test_each_page_is_in_the_navigation_of_each_page(path: str) -> None:
     assert set(links(path).navigation) == set(PAGES) - {"/docs/404.html"}
 
 
+def test_every_example_that_a_page_links_to_is_read_on_the_site() -> None:
+    linked = {address for path in PAGES for address in links(path).addresses if address.startswith("/docs/examples/")}
+    assert len(linked) == 13 and linked <= set(FILES)
+    assert (
+        FILES["/docs/examples/languages/go/dealer.go"].body() == (ROOT / "examples/languages/go/dealer.go").read_bytes()
+    )
+
+
 def test_every_document_is_a_page() -> None:
     folders = (DOCS, DOCS / "guides", DOCS / "operating")
     documents = {file.relative_to(ROOT).as_posix() for folder in folders for file in folder.glob("*.md")}

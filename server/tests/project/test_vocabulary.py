@@ -215,6 +215,14 @@ def test_the_operations_served_and_their_parameters_are_those_of_the_routes() ->
         assert set(re.findall(r"`(\w+)`", request)) == fields, path
 
 
+def test_every_operation_stands_in_a_heading_that_says_whether_it_is_additive() -> None:
+    additive = {row[0].split(" ")[0] for row in path_tables()[0] if "(additive" in row[0]}
+    headings = re.findall(r"^### 4\.[\d.]+ (/.*)$", TEXT, re.MULTILINE)
+    paths = [re.findall(r"/[\w/]+", heading) for heading in headings]
+    assert sorted(path for found in paths for path in found) == sorted(served())
+    assert [heading.endswith("(additive)") for heading in headings] == [additive.issuperset(found) for found in paths]
+
+
 def test_the_sdk_has_a_function_for_every_operation() -> None:
     functions = [value for value in vars(sdk_operations).values() if isinstance(value, FunctionType)]
     called = {name for function in functions for name in function.__code__.co_names}

@@ -17,6 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from support.api_client import ApiClient, http_client
 
 TOKEN = "a-token-for-tests"
+LINE = {"packageCode": "TEST-OK", "quantity": 1, "price": "1.80"}
 READING = {"get_balance", "list_regions", "list_packages", "get_package", "list_orders", "get_order", "list_esims"}
 READING |= {"get_usage", "list_plans", "list_deliveries"}
 TRADING = {"preview_order", "preview_recharge", "preview_refund", "confirm"}
@@ -69,7 +70,9 @@ async def over_stdio(dealer: ApiClient, folder: Path, *options: str) -> AsyncIte
 
 
 @asynccontextmanager
-async def http_server(dealer: ApiClient, folder: Path, *options: str) -> AsyncIterator[str]:
+async def http_server(
+    dealer: ApiClient, folder: Path, *options: str, ends_at: signal.Signals = signal.SIGINT
+) -> AsyncIterator[str]:
     running = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "esim_dealer.cli", "mcp", "--http", "--port", "0", *options),
         env=environment(dealer, folder),
@@ -81,8 +84,9 @@ async def http_server(dealer: ApiClient, folder: Path, *options: str) -> AsyncIt
         assert said.startswith("listening on http://127.0.0.1:"), said
         yield said.split()[-1]
     finally:
-        running.send_signal(signal.SIGINT)
+        running.send_signal(ends_at)
         await running.communicate()
+    assert running.returncode == 0
 
 
 async def test_an_agent_reads_and_cannot_buy_unless_told_otherwise(dealer: ApiClient, tmp_path: Path):
@@ -164,6 +168,38 @@ async def test_over_http_with_its_token_only(dealer: ApiClient, tmp_path: Path):
             ordered = await agent.use("preview_order", package_code="TEST-OK")
             bought = await agent.use("confirm", preview_id=ordered["previewId"])
             assert bought["result"]["payStatus"] == "PAID"
+
+
+async def test_a_refund_preview_says_what_cannot_be_refunded(dealer: ApiClient, tmp_path: Path):
+    order = await dealer.delivered((await dealer.order(items=[{**LINE, "quantity": 3}], amount="5.40")).data["orderNo"])
+    number, [item] = order["orderNo"], order["items"]
+    used, recharged, fresh = [profile["iccid"] for profile in item["profiles"]]
+    await dealer.post("/test/profile/advance", {"iccid": used, "step": "START"})
+    async with over_stdio(dealer, tmp_path, "--allow-writes") as agent:
+        package = (await agent.use("list_packages", for_esim=recharged, keyword="TEST-TOPUP-OK"))["packages"][0]
+        preview = await agent.use("preview_recharge", esim=recharged, package_code=package["packageCode"])
+        recharge = (await agent.use("confirm", preview_id=preview["previewId"]))["result"]
+        await dealer.delivered(recharge["orderNo"])
+        whole = await agent.use("preview_refund", order_no=number)
+        assert whole["atMost"] == whole["amount"] == "1.80"
+        assert [(each["iccid"], each["reason"]) for each in whole["notRefundable"]] == [
+            (used, "USED"), (recharged, "TOPPED_UP")
+        ]  # fmt: skip
+        named = {"order_no": number, "item_no": item["itemNo"]}
+        assert "TOPPED_UP" in await agent.failed("preview_refund", **named, esims=[fresh, recharged])
+        assert "has no eSIM 12345" in await agent.failed("preview_refund", **named, esims=["12345"])
+        alone = await agent.use("preview_refund", **named, esims=[fresh])
+        assert alone["atMost"] == "1.80" and "notRefundable" not in alone
+        refunded = await agent.use("confirm", preview_id=whole["previewId"])
+        assert (refunded["result"]["status"], refunded["result"]["refundAmount"]) == ("REFUNDED", "1.80")
+        assert "CANCELLED or REFUNDED" in await agent.failed("preview_refund", **named, esims=[fresh])
+        assert "cannot be refunded" in await agent.failed("preview_refund", order_no=number)
+
+
+@pytest.mark.parametrize("ends_at", [signal.SIGINT, signal.SIGTERM])
+async def test_being_told_to_stop_is_no_failure(dealer: ApiClient, tmp_path: Path, ends_at: signal.Signals):
+    async with http_server(dealer, tmp_path, ends_at=ends_at) as url, http_client() as http:
+        assert (await http.post(url, json={})).status_code == 401
 
 
 async def test_without_the_extra_it_says_what_to_install(dealer: ApiClient, tmp_path: Path):

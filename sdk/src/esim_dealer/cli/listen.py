@@ -51,7 +51,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def listen(session: Session, options: argparse.Namespace) -> None:
-    """Receive webhooks until Ctrl-C."""
+    """Receive webhooks until Ctrl-C or SIGTERM."""
     secret, app_key = session.setting(APP_SECRET), session.environment.get(APP_KEY)
     catches_up = options.catch_up if options.catch_up is not None else options.set is not None
     path = None if options.no_inbox else options.inbox or default_inbox(session.environment)

@@ -1,14 +1,13 @@
 """`esim-dealer logs`: what happens to the orders and to their webhooks, as it happens."""
 
 import argparse
-import contextlib
 import time
 
 import msgspec
 
 from esim_dealer.cli.arguments import Commands, filters
 from esim_dealer.cli.output import print_json
-from esim_dealer.cli.session import Session
+from esim_dealer.cli.session import Session, until_stopped
 from esim_dealer.cli.webhooks import last_answer
 from esim_dealer.wire.calls import Delivery
 from esim_dealer.wire.snapshot import Snapshot
@@ -35,10 +34,10 @@ def add_commands(commands: Commands) -> None:
 
 
 def tail(session: Session, options: argparse.Namespace) -> None:
-    """Until Ctrl-C."""
+    """Until Ctrl-C or SIGTERM."""
     seen: set[Line] = set()
     first = True
-    with contextlib.suppress(KeyboardInterrupt):
+    with until_stopped():
         while True:
             for line in _now(session, options.order):
                 if line not in seen and (options.past or not first):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from esim_dealer.cli.arguments import Commands
-from esim_dealer.cli.session import Session
+from esim_dealer.cli.session import Session, until_stopped
 from esim_dealer.client import APP_KEY, APP_SECRET, URL, AsyncDealer
 from esim_dealer.errors import NotConfigured
 from esim_dealer.folders import state_file
@@ -35,7 +35,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def mcp(session: Session, options: argparse.Namespace) -> None:
-    """Serve until the client leaves, or until Ctrl-C."""
+    """Serve until the client leaves; with --http until Ctrl-C or SIGTERM."""
     try:
         from esim_dealer.mcp import serving  # noqa: F401  (says whether the extra is there)
     except ModuleNotFoundError as missing:
@@ -64,7 +64,8 @@ async def _serve(session: Session, options: argparse.Namespace) -> None:
         with socket.create_server((options.host, options.port)) as listener:
             host, port = listener.getsockname()[:2]
             print(f"listening on http://{host}:{port}{serving.PATH}", file=sys.stderr, flush=True)
-            await serving.serve_http(made, listener, _token(session.environment))
+            with until_stopped():
+                await serving.serve_http(made, listener, _token(session.environment))
 
 
 def _token(environment: Mapping[str, str]) -> str:

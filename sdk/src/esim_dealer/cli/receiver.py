@@ -1,12 +1,12 @@
 """How can a developer see webhooks arrive on this machine? A small receiver; for trial, not for a production load."""
 
-import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock
 
+from esim_dealer.cli.session import until_stopped
 from esim_dealer.errors import MalformedWebhook, WebhookError
 from esim_dealer.inbox import Inbox
 from esim_dealer.webhook import Event, verify
@@ -89,8 +89,8 @@ class Receiver(ThreadingHTTPServer):
 
 
 def serve(receiver: Receiver) -> None:
-    """Receive until Ctrl-C."""
-    with contextlib.suppress(KeyboardInterrupt):
+    """Receive until Ctrl-C or SIGTERM."""
+    with until_stopped():
         receiver.serve_forever(poll_interval=0.1)
 
 

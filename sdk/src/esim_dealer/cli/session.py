@@ -1,6 +1,8 @@
-"""What does a command work with? The environment, a Dealer, and the way to print."""
+"""What does a command work with? The environment, a Dealer, the way to print, and the way to end."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import httpx2
@@ -64,3 +66,15 @@ class Session:
                 print_json(struct)
         else:
             print_table(heads, [cells(struct) for struct in structs])
+
+
+@contextlib.contextmanager
+def until_stopped() -> Iterator[None]:
+    """What runs here ends at SIGINT or SIGTERM; neither is a failure. In the main thread only."""
+    before = {each: signal.signal(each, signal.default_int_handler) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

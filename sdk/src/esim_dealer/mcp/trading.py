@@ -16,6 +16,7 @@ from esim_dealer.client import AsyncDealer
 from esim_dealer.errors import DealerError
 from esim_dealer.mcp.limits import DailyLimits
 from esim_dealer.mcp.reading import esim_name, fields, order_fields
+from esim_dealer.mcp.refundable import Target, refundable
 from esim_dealer.order import Line, money
 
 PREVIEW_SECONDS = 600
@@ -97,15 +98,12 @@ class TradingTools:
     ) -> dict[str, Any]:
         """Step 1 of a refund to the wallet: the order, what of it is meant, and at most how much would come back. The
         eSIMs stop working. Refunds nothing yet. Show it to the person and ask; then `confirm` with the previewId.
-        Without `item_no` the whole order; `esims` are ICCIDs or profileIds of that line."""
+        Without `item_no` the whole order; `esims` are ICCIDs or profileIds of that line. `notRefundable` are eSIMs that
+        the refund leaves as they are: used, installed, recharged, or cancelled before."""
         if esims and not item_no:
             raise ValueError("esims need the item_no of the line they belong to")
         order, wallet = await self._dealer.query(order_no), await self._dealer.balance()
-        if item_no and item_no not in [item.item_no for item in order.items]:
-            raise ValueError(f"order {order_no} has no line {item_no}")
-        left = money(order.amount) - Decimal(order.refund_amount or 0)
-        if left <= 0:
-            raise ValueError(f"order {order_no} is refunded already")
+        found = refundable(order, item_no, esims)
         items = {item_no: esims or None} if item_no else None
 
         async def refund(transaction_id: str) -> dict[str, Any]:
@@ -116,11 +114,12 @@ class TradingTools:
             "transactionId": order.transaction_id,
             "itemNo": item_no,
             "esims": esims,
-            "atMost": str(left),
+            "atMost": str(found.at_most),
+            "notRefundable": [_not_refundable(target) for target in found.refused] or None,
             "currency": order.currency,
             "balance": wallet.balance,
         }
-        return self._keep("refund", left, shown, refund)
+        return self._keep("refund", found.at_most, shown, refund)
 
     async def confirm(self, preview_id: str) -> dict[str, Any]:
         """Step 2: carry out what was previewed, once the person has agreed. Confirming the same preview again does
@@ -170,3 +169,8 @@ class TradingTools:
 
     def _today(self) -> date:
         return datetime.fromtimestamp(self._now(), UTC).date()
+
+
+def _not_refundable(target: Target) -> dict[str, Any]:
+    known = {"profileId": target.profile_id, "iccid": target.iccid, "reason": target.reason}
+    return {name: value for name, value in known.items() if value}

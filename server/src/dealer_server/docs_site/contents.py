@@ -1,5 +1,6 @@
 """Which pages has the site, in which order, and from which file of the repository is each made?"""
 
+import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -7,6 +8,8 @@ from typing import NamedTuple
 HERE = Path(__file__).parent
 IMAGES = "docs/images"
 WRITTEN = "docs/reference.md"
+EXAMPLES = ("examples/*.py", "examples/receivers/*.py", "examples/languages/*/[dD]ealer.*")
+_PROGRAMS = {".cs", ".go", ".java", ".mts", ".php", ".py", ".rb", ".sh"}  # not what a compiler left beside them
 
 
 class Entry(NamedTuple):
@@ -96,6 +99,13 @@ def entries() -> Iterator[Entry]:
 def by_source() -> Mapping[str, str]:
     """The path of the page that each file of the repository becomes."""
     return {entry.source: entry.path for entry in entries() if entry.source} | {WRITTEN: REFERENCE.path}
+
+
+@functools.cache
+def examples() -> Mapping[str, Path]:
+    """The programs that pages link to, shown as they are: by their path in the repository."""
+    found = sorted(file for pattern in EXAMPLES for file in root().glob(pattern) if file.suffix in _PROGRAMS)
+    return {file.relative_to(root()).as_posix(): file for file in found}
 
 
 def root() -> Path:

@@ -56,7 +56,8 @@ class Rendered(NamedTuple):
 
 
 def linked(source: str, text: str) -> str:
-    """Links between files of the repository as links between pages; a link to any other file becomes its text."""
+    """Links between files of the repository as links between pages, and to pictures and examples; a link to any other
+    file becomes its text."""
 
     def page_link(found: re.Match[str]) -> str:
         image, label, target = found.groups()
@@ -75,6 +76,8 @@ def _address(source: str, target: str) -> str:
     file = posixpath.normpath(posixpath.join(posixpath.dirname(source), name))
     if file.startswith(f"{contents.IMAGES}/"):
         return BASE + file.removeprefix("docs/")
+    if file in contents.examples():
+        return BASE + file
     path = contents.by_source().get(file)
     return f"{BASE}{path}.md{mark}{anchor}" if path else ""
 
@@ -165,6 +168,13 @@ class _Renderer(RendererHTML):
         tag, anchor, text = tokens[idx].tag, tokens[idx - 2].attrGet("id"), plain(tokens[idx - 1])
         mark = f'<a class="anchor" href="#{anchor}" aria-label="Link to {html.escape(text)}">#</a>'
         return f"{mark if tag != 'h1' else ''}</{tag}>\n"
+
+    def paragraph_open(self, tokens: _Tokens, idx: int, options: OptionsDict, env: EnvType) -> str:
+        """A link that is a paragraph of its own is as high as a finger needs."""
+        inside = [child.type for child in tokens[idx + 1].children or ()]
+        if inside == ["link_open", "text", "link_close"]:
+            tokens[idx].attrSet("class", "lone-link")
+        return self.renderToken(tokens, idx, options, env)
 
     def link_open(self, tokens: _Tokens, idx: int, options: OptionsDict, env: EnvType) -> str:
         address = str(tokens[idx].attrGet("href"))

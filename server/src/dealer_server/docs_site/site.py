@@ -90,7 +90,7 @@ def files(document: Json) -> Mapping[str, File]:
     for page in site.pages:
         found[page.address] = _html(functools.partial(site.page, page))
         found[f"{page.address}.md"] = File(_MARKDOWN, page.markdown.encode)
-    return found | dict(_pictures()) | dict(_assets().values())
+    return found | dict(_pictures()) | dict(_examples()) | dict(_assets().values())
 
 
 class _Site:
@@ -180,6 +180,11 @@ def _pictures() -> Iterator[tuple[str, File]]:
     for picture in sorted((contents.root() / contents.IMAGES).iterdir()):
         if picture.suffix in _TYPES:
             yield f"{BASE}/images/{picture.name}", File(_TYPES[picture.suffix], picture.read_bytes)
+
+
+def _examples() -> Iterator[tuple[str, File]]:
+    for path, file in contents.examples().items():
+        yield f"{BASE}/{path}", File(_PLAIN, file.read_bytes)
 
 
 @functools.cache

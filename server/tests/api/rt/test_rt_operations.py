@@ -141,7 +141,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("esim/order", _order(amount=18_100), "200006", "accepted: 18000"),
     ("esim/order", _order(line={"periodNum": 3}), "200008", "packageInfoList[0].periodNum"),
     ("esim/order", _order(line={"count": 100, "packageCode": "TEST-STOCKOUT"}), "200011", "stock"),
-    ("esim/query", {"orderNo": "D000000000000000000"}, "310272", "order"),
+    ("esim/query", {"orderNo": "D000000000000000000"}, "310272", "orderNo names no order of yours"),
     ("esim/query", {"pager": {"pageNum": 1, "pageSize": 4}}, "000105", "pager.pageSize"),
     ("esim/query", {"startTime": "yesterday"}, "000105", "startTime"),
     ("esim/cancel", {}, "000105", "esimTranNo"),
@@ -289,6 +289,9 @@ async def test_a_recharge_answers_the_new_totals(dealer: RtClient):
     assert [plan["packageCode"] for plan in (await dealer.esim(esim["iccid"]))["packageList"]] == [
         "TEST-OK", "TEST-TOPUP-OK"
     ]  # fmt: skip
+    assert await dealer.refused("esim/cancel", {"iccid": esim["iccid"]}) == (
+        "200002", "this eSIM cannot be given back: TOPPED_UP (it was recharged, or a recharge of it is pending)"
+    )  # fmt: skip
     assert (await dealer.refused("esim/topup", {**call, "amount": offer["price"] + 100}))[0] == "200008"
     fresh = {**call, "transactionId": "up-2", "amount": 1}
     assert await dealer.refused("esim/topup", fresh) == (

@@ -6,6 +6,7 @@ from typing import Any
 
 from dealer_server.rules import refusal
 from dealer_server.rules.money import money
+from dealer_server.rules.refunds.refund import Reason
 
 NUMBERS: Mapping[str, str] = {
     "000108": "000105",
@@ -54,9 +55,10 @@ def status(code: str) -> int:
 
 
 def message(why: refusal.Refusal) -> str:
-    """What is wrong and what is accepted, in the names of the family's parameters and in its unit of money."""
-    in_units = _AMOUNTS.get(why.code)
-    if in_units is not None and (text := in_units(why.data)):
+    """What is wrong and what is accepted, in the names of the family's parameters and in its unit of money. What our
+    answer has in `data` stands in the message: theirs has no place for it."""
+    words = _WORDS.get(why.code)
+    if words is not None and (text := words(why.data)):
         return text
     text = why.message
     for ours, theirs in _NAMES:
@@ -80,4 +82,32 @@ def _amount(data: Mapping[str, Any]) -> str:
     return ""
 
 
-_AMOUNTS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {"200005": _price, "200006": _amount}
+def _not_refundable(data: Mapping[str, Any]) -> str:
+    """A call of the family names one eSIM."""
+    if "profiles" in data:
+        reason = data["profiles"][0]["reason"]
+        return f"this eSIM cannot be given back: {reason} ({_REASONS[reason]})"
+    return ""
+
+
+def _no_order(data: Mapping[str, Any]) -> str:
+    """A call of the family names an order by orderNo alone."""
+    return "orderNo names no order of yours"
+
+
+_REASONS: Mapping[Reason, str] = {
+    "REFUNDED": "it was given back already",
+    "CANCELLED": "it was voided, or a revocation of it waits for its supplier",
+    "PENDING_REFUND": "it is being given back",
+    "ACTIVATED": "it is activated",
+    "INSTALLED": "it was downloaded",
+    "USED": "data was used, or its plan has begun or ended",
+    "TOPPED_UP": "it was recharged, or a recharge of it is pending",
+    "APPLIED": "it is a recharge that its supplier was asked for, or whose plan has begun",
+}
+_WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "200003": _not_refundable,
+    "200005": _price,
+    "200006": _amount,
+    "310272": _no_order,
+}

@@ -36,6 +36,18 @@
     document.addEventListener("scroll", mark, { passive: true });
     mark();
   }
+
+  // What is out of sight is laid out a section at a time once the page is there: until then its height is a guess, and
+  // what asks for places (assistive programs, axe) finds links that lie over one another.
+  const waiting = [...document.querySelectorAll(".article > section")];
+  const layOut = () => {
+    const section = waiting.shift();
+    if (!section) return;
+    section.style.contentVisibility = "visible";
+    requestIdleCallback(layOut);
+  };
+  if (window.requestIdleCallback) window.addEventListener("load", () => requestIdleCallback(layOut));
+
   document.querySelector(".nav-link.current")?.scrollIntoView({ block: "nearest" });
 
   // Search: the index of all pages is loaded once, when it is first opened, and searched here.
