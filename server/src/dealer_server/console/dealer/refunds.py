@@ -41,7 +41,7 @@ async def refunds(context: RequestContext) -> Html:
     return Html(
         refunds=[(row, _state(row), refusal_text(row.refusals)) for row in found.rows],
         order=order,
-        pager=params.pager(context, REFUNDS, found.next),
+        pager=params.pager(context, REFUNDS, found.next, shown=len(found.rows), word="refund"),
         tabs=await tabs.of(context, REFUNDS, [(words.text(state), {"status": state}) for state in STATES]),
         filtered=params.one_of(context.query, "status", STATES) is not None,
         export=params.address(f"{REFUNDS}.csv", params.filters(context)),

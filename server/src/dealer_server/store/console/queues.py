@@ -166,6 +166,15 @@ def _refund_row(columns: dict[str, Any]) -> RefundRow:
     return RefundRow(packages=packages, refusals=refusals, **columns)
 
 
+async def pending_topups(connection: Connection) -> list[tuple[str, int, int]]:
+    """What waits for an operator: currency, how many, their sum."""
+    rows = await connection.fetch(
+        "SELECT currency, count(*)::int AS topups, sum(amount)::bigint AS amount"
+        f" FROM (SELECT currency, amount FROM {_waiting(connection, 'topups')}) t GROUP BY currency ORDER BY 2 DESC, 1"
+    )
+    return [(row["currency"], row["topups"], row["amount"]) for row in rows]
+
+
 async def in_review(connection: Connection) -> list[tuple[str, int, int]]:
     """What waits for an operator, of the oldest 5 000 refunds: currency, how many, their sum."""
     rows = await connection.fetch(

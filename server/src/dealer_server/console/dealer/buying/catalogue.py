@@ -45,7 +45,12 @@ async def catalogue(context: RequestContext) -> Html:
     return Html(
         packages=[view(one) for one in found[first : first + PAGE_SIZE]],
         count=len(found),
-        pages=params.pager(context, CATALOGUE, following),
+        pages=params.pager(
+            *(context, CATALOGUE, following),
+            shown=len(found[first : first + PAGE_SIZE]),
+            word="package",
+            total=len(found),
+        ),
         currency=prices.currency,
         countries=choosing.countries_on_sale(on_sale),
         bundles=choosing.bundles_on_sale(on_sale),
