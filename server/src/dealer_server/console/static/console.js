@@ -77,7 +77,7 @@
     }));
     const options = {
       width: box.clientWidth, height: 240, cursor: { y: false },
-      axes: [{ ...axis, size: 32, values: (_, ticks) => ticks.map(by_day ? (at) => day(at).slice(5) : hour) }, { ...axis, size: 64 }], series: [{ value: (_, at) => (at == null ? "–" : by_day ? day(at) : written(new Date(at * 1000))) }, ...lines],
+      axes: [{ ...axis, size: 32, values: (_, ticks) => ticks.map(by_day ? (at) => day(at).slice(5) : hour) }, { ...axis, size: (_, ticks) => 12 + 7.5 * Math.max(2, ...(ticks ?? []).map((tick) => tick.length)) }], series: [{ value: (_, at) => (at == null ? "–" : by_day ? day(at) : written(new Date(at * 1000))) }, ...lines],
       scales: { y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
       hooks: open && times.length > 1 ? { draw: [(plot) => unfinished(plot, lines)] } : {},
     };
