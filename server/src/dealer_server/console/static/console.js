@@ -220,6 +220,11 @@
     }
   };
   const nameAll = () => { for (const table of all(".card-table:has(thead)")) named(table); };
+  // Where tabs are a strip to be moved sideways, the chosen one is in sight.
+  for (const chosen of all(".nav-pills .active")) {
+    const strip = chosen.closest(".nav-pills");
+    strip.scrollLeft = chosen.offsetLeft - strip.offsetLeft - (strip.clientWidth - chosen.offsetWidth) / 2;
+  }
   const renewed = () => { nameAll(); tellTimes(); drawAll(); reachable(); shareable(); };
   document.addEventListener("htmx:after:swap", renewed);
   document.addEventListener("theme", () => { for (const box of plots.keys()) draw(box); });
