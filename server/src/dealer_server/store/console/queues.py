@@ -185,6 +185,16 @@ async def in_review(connection: Connection) -> list[tuple[str, int, int]]:
     return [(row["currency"], row["refunds"], row["amount"]) for row in rows]
 
 
+async def unsettled(connection: Connection, tenant_id: int) -> dict[str, int]:
+    """How many refunds of a dealer are not settled, by status; those in REVIEW are REFUNDING too."""
+    row = await connection.fetchrow(
+        f"SELECT count(*) AS refunding, count(*) FILTER (WHERE {_REVIEWED}) AS review FROM refund r"
+        " WHERE r.tenant_id = $1 AND r.status = 'REFUNDING'",
+        tenant_id,
+    )
+    return {"REFUNDING": row["refunding"], "REVIEW": row["review"]} if row else {}
+
+
 # $1 status, $2 the last one seen, $3 how many; of refunds $4 the dealer; of those in review $5 only these.
 _PENDING = """
 SELECT * FROM topup WHERE status = 'PENDING' AND $1::text IS NOT NULL AND ($2::bigint IS NULL OR topup_id {beyond} $2)
