@@ -80,9 +80,28 @@ async def test_a_field_for_dealers_takes_a_number_or_the_whole_name(service: Ser
     for path in ("orders", "profiles", "webhooks/failed", "audit", "reports", "users"):
         page = (await admin.http.get(f"{admin.url}/console/{path}", params={"dealer": "nobody at all"})).text
         assert "No dealer nobody at all" in page, path
-        assert "empty-title" not in page or path == "users", path
-    offered = (await admin.get("/console/lookup/dealers?q=twin")).text
+        marked = "Nothing is listed" in page and "Clear filters" in page and "Export CSV" not in page
+        assert marked or path == "users", path
+    offered = (await admin.get("/console/lookup/dealers?q=twin", **{"HX-Request": "true"})).text
     assert offered.count('role="option"') == 2 and f"Twin House · {made[1].tenant_id}" in offered
+
+
+async def test_without_scripts_a_page_finds_a_dealer_for_a_filter(service: Service, admin: Browser) -> None:
+    made = await service.tenant(name="Lone House")
+    back = "/console/orders?status=FAILED&before=7&trail=9"
+    page = (await admin.http.get(f"{admin.url}/console/lookup/dealers", params={"q": "lone", "back": back})).text
+    assert f'href="/console/orders?status=FAILED&amp;dealer=Lone+House+%C2%B7+{made.tenant_id}"' in page
+    elsewhere = (await admin.get("/console/lookup/dealers?q=lone&back=https://example.com/console/")).text
+    assert f'href="/console/dealers/{made.tenant_id}"' in elsewhere and "example.com" not in elsewhere
+    found = (await admin.get("/console/lookup/packages?q=TEST-OK&back=/console/orders")).text
+    assert 'href="/console/orders?package=TEST-OK"' in found
+
+
+@pytest.mark.parametrize("path", ["orders?from=2026-99-99", "orders?status=NONE", "profiles?state=NONE", "audit?to=x"])
+async def test_a_filter_that_is_not_valid_is_marked_and_can_be_cleared(admin: Browser, path: str) -> None:
+    page = (await admin.get(f"/console/{path}")).text
+    assert "is not" in page and "invalid-feedback" in page and "Nothing is listed" in page and "Clear filters" in page
+    assert "Export CSV" not in page
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ async def test_lines_that_wait_for_a_paused_supplier_are_counted_and_listed(mark
         lines = await see(admin, "/console/waiting?supplier=rt:near")
         assert all(order in lines for order in orders) and "Waiting INSUFFICIENT_FUNDS" in lines
         assert "No waiting items match" in await see(admin, "/console/waiting?supplier=rt:far")
-        head = (await see(admin, "/console/suppliers/rt:near")).partition(" Health ")[0]
+        head = (await see(admin, "/console/suppliers/rt:near")).partition(" Checked ")[0]
         assert "Supplier rt:near has been paused since" in head and "3 items wait" in head and "View items" in head
         await set_supplier_status(market.service.database, "rt:near", "ACTIVE", "test")
 

@@ -64,7 +64,7 @@ async def notices(context: RequestContext) -> Html:
         url=url,
         mails=context.parts.settings.mails,
         digest_hour=context.parts.settings.digest_hour,
-        pages=params.pager(context, NOTICES, following),
+        pages=params.pager(context, NOTICES, following, shown=len(rows), word="notice"),
     )
 
 

@@ -121,7 +121,7 @@ async def _users(
     return Html(
         400 if error else 200,
         users=rows[:PAGE_SIZE],
-        pages=params.pager(context, USERS, following),
+        pages=params.pager(context, USERS, following, shown=min(len(rows), PAGE_SIZE), word="user"),
         order=order,
         invited=await invitations.list_waiting(context.parts.database, tenant_id),
         now=context.now,

@@ -56,7 +56,7 @@ async def topups(context: RequestContext) -> Html:
         wallet = await dealer.wallet(connection, context.tenant_id)
     return Html(
         topups=found.rows,
-        pages=params.pager(context, TOPUPS, found.next),
+        pages=params.pager(context, TOPUPS, found.next, shown=len(found.rows), word="top-up"),
         wallet=wallet,
         pay_methods=PAY_METHODS,
         transaction_id=_transaction_id(),

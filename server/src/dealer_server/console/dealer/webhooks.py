@@ -58,7 +58,7 @@ async def _webhooks(context: RequestContext, result: TestResult | None = None) -
         test_result=result,
         deliveries=found.rows,
         failed_count=min(failed, MOST_RESENT),
-        pages=params.pager(context, WEBHOOKS, found.next),
+        pages=params.pager(context, WEBHOOKS, found.next, shown=len(found.rows), word="delivery"),
         events=EVENTS,
         states=STATES,
         filtered=any(context.query.get(name) for name in ("order", "event", "status")),

@@ -1,30 +1,37 @@
 """What does a search text find? Groups of links, each saying why it matched; the newest first."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from dealer_server.console.shared import words
 from dealer_server.console.shared.permissions import permissions
 from dealer_server.console.shared.request_context import RequestContext
+from dealer_server.console.shared.words import State
 from dealer_server.db.connection import Connection
 from dealer_server.rules.orders import identity
 from dealer_server.rules.search import query
 from dealer_server.rules.search.query import Query
+from dealer_server.store.console import packages
 from dealer_server.store.console import search as named
+from dealer_server.store.console.search import OrderFacts, ProfileHit
 from dealer_server.store.search import find, lookup
-from dealer_server.store.search.find import TextHit
+from dealer_server.store.search.find import IccidHit, TextHit
 
 MOST = 8
 
 
 class Hit(NamedTuple):
-    """A link. `why`: what matched."""
+    """A link. `why`: what matched. `state`, `amount` and its `currency` where there are any."""
 
     href: str
     title: str
     about: str
     why: str
     code: bool = False
+    state: State | None = None
+    amount: int | None = None
+    currency: str = ""
 
 
 class Group(NamedTuple):
@@ -83,9 +90,11 @@ async def _of_texts(context: RequestContext, asked: Query, before: int | None) -
             known = {hit.order_id for hit in texts.hits}
             texts = texts._replace(hits=[*texts.hits, *(hit for hit in older if hit.order_id not in known)])
         dealers = await named.names(connection, [hit.tenant_id for hit in texts.hits])
+        facts = await named.order_facts(connection, [(hit.tenant_id, hit.order_id) for hit in texts.hits])
     found = [
         _order(
-            identity.order_no(hit.order_id),
+            hit.order_id,
+            facts,
             _of(tenant_id, dealers[hit.tenant_id], _shown(hit, asked)),
             f"part of the {query.why(asked.words, hit.transaction_id, hit.remark)}",
         )
@@ -101,9 +110,11 @@ def _groups(*parts: tuple[str, str, Sequence[Hit]]) -> list[Group]:
 async def _orders(connection: Connection, tenant_id: int | None, asked: Query) -> list[Hit]:
     """Those that are named whole."""
     whole = await named.orders(connection, tenant_id, identity.order_id(asked.text.upper()), asked.text)
+    facts = await named.order_facts(connection, [(order.tenant_id, order.order_id) for order in whole])
     return [
         _order(
-            identity.order_no(order.order_id),
+            order.order_id,
+            facts,
             _of(tenant_id, order.dealer, order.transaction_id),
             "transactionId" if order.transaction_id == asked.text else "orderNo",
         )
@@ -111,8 +122,13 @@ async def _orders(connection: Connection, tenant_id: int | None, asked: Query) -
     ]
 
 
-def _order(order_no: str, about: str, why: str) -> Hit:
-    return Hit(f"/console/orders/{order_no}", order_no, about, why, code=True)
+def _order(order_id: int, facts: Mapping[int, OrderFacts], about: str, why: str) -> Hit:
+    order_no, found = identity.order_no(order_id), facts.get(order_id)
+    hit = Hit(f"/console/orders/{order_no}", order_no, about, why, code=True)
+    if found is None:
+        return hit
+    state = words.order_state(found.order_status, found.delivery_status)
+    return hit._replace(state=state, amount=found.amount, currency=found.currency)
 
 
 def _shown(hit: TextHit, asked: Query) -> str:
@@ -127,26 +143,25 @@ def _of(tenant_id: int | None, dealer: str, text: str) -> str:
 
 async def _profiles(connection: Connection, tenant_id: int | None, asked: Query) -> list[Hit]:
     whole = await named.profiles(connection, tenant_id, identity.profile_id(asked.text), asked.text)
-    found = [
-        Hit(
-            f"/console/profiles/{profile.profile_id}",
-            profile.iccid or str(profile.profile_id),
-            _of(tenant_id, profile.dealer, f"order {identity.order_no(profile.order_id)}"),
-            "ICCID" if profile.iccid == asked.text else "profileId",
-            code=True,
-        )
-        for profile in whole
-    ]
-    known = {hit.href for hit in found}
+    found: dict[int, tuple[ProfileHit | IccidHit, str]] = {
+        one.profile_id: (one, "ICCID" if one.iccid == asked.text else "profileId") for one in whole
+    }
     if asked.digits:
         for ending in await find.iccids(connection, tenant_id, asked.digits, MOST):
-            href = f"/console/profiles/{ending.profile_id}"
-            order = f"order {identity.order_no(ending.order_id)}"
-            if href not in known:
-                found.append(
-                    Hit(href, ending.iccid, _of(tenant_id, ending.dealer, order), "end of the ICCID", code=True)
-                )
-    return found
+            found.setdefault(ending.profile_id, (ending, "end of the ICCID"))
+    keys = [(one.tenant_id, one.profile_id) for one, _ in found.values()]
+    facts = await named.profile_facts(connection, keys)
+    return [
+        Hit(
+            f"/console/profiles/{one.profile_id}",
+            one.iccid or str(one.profile_id),
+            _of(tenant_id, one.dealer, f"order {identity.order_no(one.order_id)}"),
+            why,
+            code=True,
+            state=words.esim_state(facts[one.profile_id]) if one.profile_id in facts else None,
+        )
+        for one, why in found.values()
+    ]
 
 
 async def _dealers(connection: Connection, asked: Query) -> list[Hit]:
@@ -162,16 +177,28 @@ async def _dealers(connection: Connection, asked: Query) -> list[Hit]:
 
 
 async def _packages(connection: Connection, asked: Query) -> list[Hit]:
+    found = [code for code, _ in await lookup.packages(connection, asked.text, MOST)]
+    known = await packages.by_code(connection, found)
     return [
         Hit(
-            f"/console/packages/{code}",
-            code,
-            name,
-            "package code" if asked.text.lower() in code.lower() else "package name",
+            f"/console/packages/{one.package_code}",
+            one.package_code,
+            one.package_name,
+            "package code" if asked.text.lower() in one.package_code.lower() else "package name",
             code=True,
+            state=None
+            if one.status == "ON_SALE"
+            else State(words.text(one.status), words.tone(one.status), one.status),
+            amount=one.price,
+            currency=one.currency,
         )
-        for code, name in await lookup.packages(connection, asked.text, MOST)
+        for one in (known[code] for code in found if code in known)
     ]
+
+
+def _sale(status: str) -> State | None:
+    """Only what is off sale says so."""
+    return None if status == "ON_SALE" else State(words.text(status), words.tone(status), status)
 
 
 async def _suppliers(connection: Connection, asked: Query) -> list[Hit]:

@@ -11,6 +11,7 @@ from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import orders as store
 from dealer_server.store.console.orders import OrderFilter, OrderRow
+from dealer_server.store.console.pages import ListPage
 
 ORDERS = "/console/orders"
 STATUSES = ("PAID", "FULFILLING", "COMPLETED", "REFUNDING", "REFUNDED", "PENDING", "PARTIAL", "DELIVERED", "FAILED")
@@ -48,16 +49,20 @@ async def page(context: RequestContext, wanted: OrderFilter, **fields: Any) -> H
     """A page of the list; its template sees `fields` too."""
     order = params.order(context, ORDERS, CREATED, NEWEST_FIRST)
     oldest_first, seen = not order.descending, params.number(context.query, "before")
-    async with context.parts.database.connection() as connection:
-        found = await store.list_orders(connection, wanted, seen, PAGE_SIZE, oldest_first=oldest_first)
+    faults = params.faults(context.query, status=STATUSES)
+    found = ListPage[OrderRow]((), None)
+    if not faults:
+        async with context.parts.database.connection() as connection:
+            found = await store.list_orders(connection, wanted, seen, PAGE_SIZE, oldest_first=oldest_first)
     presets = [*tabs.days(context), ("Failed", {"status": "FAILED"}), ("Waiting", {"status": "PENDING"})]
     return Html(
         orders=found.rows,
-        pager=params.list_pager(context, ORDERS, found.next, len(found.rows), oldest_first=oldest_first),
+        pager=params.list_pager(context, ORDERS, found.next, len(found.rows), "order", oldest_first=oldest_first),
         order=order,
         tabs=await tabs.of(context, ORDERS, presets),
         statuses=STATUSES,
-        filtered=wanted != OrderFilter(tenant_id=context.user.tenant_id),
+        faults=faults,
+        filtered=bool(faults) or wanted != OrderFilter(tenant_id=context.user.tenant_id),
         export=params.address(f"{ORDERS}.csv", params.filters(context)),
         **fields,
     )

@@ -10,6 +10,7 @@ from dealer_server.console.shared.request_context import Download, Html, Request
 from dealer_server.rules.orders import identity
 from dealer_server.store.console import dealer
 from dealer_server.store.console import profiles as store
+from dealer_server.store.console.pages import ListPage
 from dealer_server.store.console.profiles import ProfileFilter, ProfileRow
 from esim_dealer.wire.vocabulary import PlanUseStatus
 
@@ -48,18 +49,22 @@ async def page(context: RequestContext, wanted: ProfileFilter, presets: tabs.Pre
     """A page of the list; its template sees `fields` too."""
     order = params.order(context, PROFILES, CREATED, NEWEST_FIRST)
     oldest_first, seen = not order.descending, params.number(context.query, "before")
+    faults = params.faults(context.query, state=STATES, status=STATES, plan=PLANS)
+    found = ListPage[ProfileRow]((), None)
     async with context.parts.database.connection() as connection:
-        found = await store.list_profiles(connection, wanted, seen, PAGE_SIZE, oldest_first=oldest_first)
+        if not faults:
+            found = await store.list_profiles(connection, wanted, seen, PAGE_SIZE, oldest_first=oldest_first)
         held = [row.profile_id for row in found.rows if row.held]
         in_review = await dealer.in_review(connection, wanted.tenant_id, held) if wanted.tenant_id else frozenset()
     return Html(
         profiles=found.rows,
         in_review=in_review,
         filters=wanted,
-        filtered=wanted != filters({}, context.user.tenant_id),
+        faults=faults,
+        filtered=bool(faults) or wanted != filters({}, context.user.tenant_id),
         tabs=await tabs.of(context, PROFILES, presets),
         states=STATES,
-        pager=params.list_pager(context, PROFILES, found.next, len(found.rows), oldest_first=oldest_first),
+        pager=params.list_pager(context, PROFILES, found.next, len(found.rows), "eSIM", oldest_first=oldest_first),
         order=order,
         **fields,
     )

@@ -14,12 +14,13 @@ Presets = Sequence[tuple[str, Mapping[str, str]]]
 
 
 class Tab(NamedTuple):
-    """`view_id`: of one that the user has saved."""
+    """`view_id`: of one that the user has saved. `listed`: how many it lists, 0 where that is not told."""
 
     name: str
     href: str
     current: bool
     view_id: int | None = None
+    listed: int = 0
 
 
 class Tabs(NamedTuple):
@@ -46,13 +47,14 @@ def days(context: RequestContext) -> list[tuple[str, dict[str, str]]]:
     ]
 
 
-async def of(context: RequestContext, path: str, presets: Presets) -> Tabs:
-    """The tabs of the list at this path."""
+async def of(context: RequestContext, path: str, presets: Presets, counts: Mapping[str, int] | None = None) -> Tabs:
+    """The tabs of the list at this path. `counts`: how many presets list, by their names."""
     used = {name: value for name, value in params.filters(context).items() if value}
     async with context.parts.database.connection() as connection:
         saved = await kept.views(connection, context.user.user_id, path)
     tabs = [Tab("All", path, not used)]
-    tabs += [Tab(name, params.address(path, query), used == query) for name, query in presets]
+    told = counts or {}
+    tabs += [Tab(name, params.address(path, query), used == query, listed=told.get(name, 0)) for name, query in presets]
     tabs += [
         Tab(view.name, f"{path}?{view.query}", used == dict(parse_qsl(view.query)), view.view_id) for view in saved
     ]

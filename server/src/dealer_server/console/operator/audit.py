@@ -26,12 +26,14 @@ async def audit(context: RequestContext) -> Html:
     )
     async with context.parts.database.connection() as connection:
         found = await console_audit.list_acts(connection, filters, params.number(query, "before"), PAGE_SIZE)
+    faults = params.faults(query)
     return Html(
-        acts=[(act, *_facts_and_changes(act)) for act in found.rows],
+        acts=[(act, *_facts_and_changes(act)) for act in found.rows if not faults],
         dealer=dealer,
         tabs=await tabs.of(context, "/console/audit", tabs.days(context)),
-        filtered=filters != ActFilter(),
-        pager=params.pager(context, "/console/audit", found.next),
+        faults=faults,
+        filtered=bool(faults) or filters != ActFilter(),
+        pager=params.pager(context, "/console/audit", found.next, shown=0 if faults else len(found.rows), word="entry"),
     )
 
 

@@ -48,11 +48,17 @@ async def dealers(context: RequestContext) -> Html:
         rows = await console_dealers.list_dealers(
             connection, text, start, PAGE_SIZE + 1, order.key, descending=order.descending
         )
+        total = await console_dealers.count_dealers(connection, text)
     drafts = await onboard.list_drafts(context.parts.database) if context.user.full_role in OPERATOR_ADMINS else []
     return Html(
         health=health,
         dealers=rows[:PAGE_SIZE],
-        pager=params.pager(context, DEALERS, start + PAGE_SIZE if len(rows) > PAGE_SIZE else None),
+        pager=params.pager(
+            *(context, DEALERS, start + PAGE_SIZE if len(rows) > PAGE_SIZE else None),
+            shown=min(len(rows), PAGE_SIZE),
+            word="dealer",
+            total=total,
+        ),
         order=order,
         text=text or "",
         drafts=drafts,

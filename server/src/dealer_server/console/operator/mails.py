@@ -1,5 +1,6 @@
 """The mails that `dev` keeps instead of sending them. Elsewhere there is no such page."""
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from email import message_from_bytes
@@ -27,13 +28,18 @@ class Mail(NamedTuple):
     plain: str
     html: str
 
+    @property
+    def title(self) -> str:
+        """Its subject without the name of the platform before it."""
+        return re.sub(r"^\[[^]]*\] ", "", self.headers["Subject"])
+
 
 @page(MAILS, OPERATORS, "operator/mails.html")
 async def mails(context: RequestContext) -> Html:
     _require_mailbox(context)
     async with context.parts.database.connection() as connection:
         kept = await listing.mails(connection, MOST_LISTED)
-    return Html(mails=[_read(one) for one in kept])
+    return Html(mails=[_read(one) for one in kept], most=MOST_LISTED)
 
 
 @page(f"{MAILS}/{{mail_id}}", OPERATORS, "operator/mail.html")

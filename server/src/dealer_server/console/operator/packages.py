@@ -39,12 +39,15 @@ async def packages(context: RequestContext) -> Html:
         rows = await console_packages.list_packages(
             *(connection, filters, params.text(query, "before"), PAGE_SIZE + 1, order.key), descending=order.descending
         )
+        total = await console_packages.count_packages(connection, filters)
     following = rows[PAGE_SIZE - 1].package.package_code if len(rows) > PAGE_SIZE else None
     return Html(
         packages=rows[:PAGE_SIZE],
         filters=filters,
         data_text=data_text,
-        pager=params.pager(context, PACKAGES, following),
+        pager=params.pager(
+            *(context, PACKAGES, following), shown=min(len(rows), PAGE_SIZE), word="package", total=total
+        ),
         order=order,
     )
 

@@ -39,7 +39,11 @@ pending_topups, refunds_in_review, parked_purchases = _counter("topups"), _count
 
 @page(TOPUPS, OPERATORS, "operator/topups.html", MenuEntry("Top-ups", "cash", 62, pending_topups))
 async def topups(context: RequestContext) -> Html:
-    return await listed(context, TOPUPS, TOPUP_TABS, queues.topups, lambda row: row.topup_id)
+    async with context.parts.database.connection() as connection:
+        waiting = await queues.pending_topups(connection)
+    return await listed(
+        *(context, TOPUPS, TOPUP_TABS, queues.topups, lambda row: row.topup_id, "top-up"), waiting=waiting
+    )
 
 
 @action(f"{TOPUPS}/{{number}}/approve", OPERATOR_FINANCE)
@@ -57,14 +61,20 @@ async def reject_topup(context: RequestContext) -> Redirect:
 
 
 async def listed(
-    context: RequestContext, path: str, tabs: tuple[str, ...], load: Load[T], id_of: Callable[[T], int], **fields: Any
+    context: RequestContext,
+    path: str,
+    tabs: tuple[str, ...],
+    load: Load[T],
+    id_of: Callable[[T], int],
+    word: str,
+    **fields: Any,
 ) -> Html:
-    """One tab of a queue, with these fields. The first tab is what waits, the oldest first."""
+    """One tab of a queue of what `word` says, with these fields. The first tab is what waits, the oldest first."""
     tab = params.one_of(context.query, "status", tabs) or tabs[0]
     status, seen = None if tab == "ALL" else tab, params.number(context.query, "before")
     order = params.order(context, path, CREATED, OLDEST_FIRST if tab == tabs[0] else NEWEST_FIRST)
     async with context.parts.database.connection() as connection:
         rows = await load(connection, status, seen, PAGE_SIZE + 1, oldest_first=not order.descending)
     following = id_of(rows[PAGE_SIZE - 1]) if len(rows) > PAGE_SIZE else None
-    pager = params.pager(context, path, following)
+    pager = params.pager(context, path, following, shown=min(len(rows), PAGE_SIZE), word=word)
     return Html(rows=rows[:PAGE_SIZE], tab=tab, tabs=tabs, pager=pager, order=order, **fields)

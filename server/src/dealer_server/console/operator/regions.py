@@ -29,7 +29,9 @@ async def regions(context: RequestContext) -> Html:
         kind=kind,
         kinds=KINDS,
         text=text or "",
-        pager=params.pager(context, REGIONS, following, f"{len(matching)} places"),
+        pager=params.pager(
+            *(context, REGIONS, following), shown=len(matching[start:end]), word="place", total=len(matching)
+        ),
     )
 
 

@@ -53,7 +53,7 @@ async def webhooks(context: RequestContext) -> Html:
         names=names,
         states=STATES,
         events=EVENTS,
-        pager=params.pager(context, WEBHOOKS, following),
+        pager=params.pager(context, WEBHOOKS, following, shown=min(len(found), PAGE_SIZE), word="endpoint"),
     )
 
 
@@ -70,7 +70,7 @@ async def failed(context: RequestContext) -> Html:
         deliveries=rows[:PAGE_SIZE],
         dealer=dealer,
         tabs=await tabs.of(context, FAILED, []),
-        pager=params.pager(context, FAILED, following),
+        pager=params.pager(context, FAILED, following, shown=min(len(rows), PAGE_SIZE), word="delivery"),
         order=order,
     )
 

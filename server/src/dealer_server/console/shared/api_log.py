@@ -87,7 +87,7 @@ async def show_log(context: RequestContext, log: Log) -> Html:
         calls=calls[:PAGE_SIZE],
         codes=codes,
         code=code,
-        pages=params.pager(context, log.path, following),
+        pages=params.pager(context, log.path, following, shown=min(len(calls), PAGE_SIZE), word="call"),
         written=written,
         dropped=dropped,
         kept_unsigned=KEPT_UNSIGNED,
@@ -110,7 +110,7 @@ async def show_served(context: RequestContext, log: Log) -> Html:
         chosen=chosen,
         served=served,
         kept=served_call.KEPT,
-        pages=params.pager(context, f"{log.path}/served", following),
+        pages=params.pager(*(context, f"{log.path}/served", following), shown=min(len(calls), PAGE_SIZE), word="call"),
     )
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
+from dealer_server.console.shared.rendering import many
 from dealer_server.console.shared.request_context import NotFound, RequestContext
 from dealer_server.rules.orders import identity
 from dealer_server.store.audit import audit_log
@@ -73,16 +74,37 @@ def filters(context: RequestContext) -> dict[str, str]:
     return {name: value for name, value in context.query.items() if name not in ("before", "trail")}
 
 
-def pager(context: RequestContext, path: str, following: int | str | None, text: str = "") -> Pager:
+def pager(
+    context: RequestContext,
+    path: str,
+    following: int | str | None,
+    text: str = "",
+    *,
+    shown: int = 0,
+    word: str = "",
+    total: int | None = None,
+) -> Pager:
     """Pages continue after the last row seen. The query keeps where the pages before began. `following`: the key after
-    which the next page begins, None on the last page."""
+    which the next page begins, None on the last page. `shown`: how many rows this page has, of what, and of how many
+    where that is known."""
     kept, before = filters(context), context.query.get("before", "")
     trail = [part for part in context.query.get("trail", "").split("~") if part]
     back = {"before": trail[-1] if trail else "", "trail": "~".join(trail[:-1])}
     on = {"before": following, "trail": "~".join([*trail, before][-TRAIL:]).strip("~")}
-    return Pager(
-        address(path, kept | back) if before else "", "" if following is None else address(path, kept | on), text
-    )
+    previous = address(path, kept | back) if before else ""
+    next_page = "" if following is None else address(path, kept | on)
+    first = len(trail) * PAGE_SIZE + PAGE_SIZE * bool(before) + 1 if len(trail) < TRAIL - 1 else None
+    told = _counted(shown, word, total, first, alone=not (previous or next_page)) if shown else ""
+    return Pager(previous, next_page, " · ".join(part for part in (told, text) if part))
+
+
+def _counted(shown: int, word: str, total: int | None, first: int | None, *, alone: bool) -> str:
+    """8 orders; 51–100 of 3,412 packages; 50 orders on this page."""
+    if alone:
+        return many(shown, word)
+    if total is None or first is None:
+        return f"{many(shown, word)} on this page"
+    return f"{first:,}–{first + shown - 1:,} of {many(total, word)}"
 
 
 class Order(NamedTuple):
@@ -120,7 +142,7 @@ def _turned(column: str, now: str) -> str:
 
 
 def list_pager(
-    context: RequestContext, path: str, following: int | None, count: int, *, oldest_first: bool = False
+    context: RequestContext, path: str, following: int | None, count: int, word: str, *, oldest_first: bool = False
 ) -> Pager:
     """Of a list that goes through time. A page that came out short says how far it looked."""
     short = following is not None and count < PAGE_SIZE
@@ -129,7 +151,14 @@ def list_pager(
         if short
         else ""
     )
-    return pager(context, path, following, text)
+    return pager(context, path, following, text, shown=count, word=word)
+
+
+def faults(query: Mapping[str, str], **words: Sequence[str]) -> dict[str, str]:
+    """What is wrong with filters of a list, by their names: a day that is none, or a word that is none of these."""
+    found = {name: "a day such as 2026-11-20" for name in ("from", "to") if query.get(name) and not day(query, name)}
+    found |= {name: "one of the list" for name, known in words.items() if query.get(name) and query[name] not in known}
+    return {name: f"“{query[name][:40]}” is not {wanted}" for name, wanted in found.items()}
 
 
 async def record_export(context: RequestContext, action: str, tenant_id: int | None, names: Sequence[str]) -> None:

@@ -34,8 +34,10 @@ def indented(body: bytes) -> str:
 
 
 def many(count: int, word: str) -> str:
-    """1 order, 1,234 orders."""
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
+    """1 order, 1,234 orders, 2 entries."""
+    if count != 1:
+        word = f"{word[:-1]}ies" if word.endswith("y") and word[-2] not in "aeiou" else f"{word}s"
+    return f"{count:,} {word}"
 
 
 def data_amount(count: int) -> str:

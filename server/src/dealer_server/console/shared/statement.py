@@ -34,7 +34,7 @@ async def page_of(
     """`path`: of the page, `file`: of the same as CSV."""
     span = await _span(connection, context, wallet, tenant_id)
     found = await dealer.entries(connection, tenant_id, span, _entry_type(context), PAGE_SIZE)
-    pages = params.pager(context, path, found.next)
+    pages = params.pager(context, path, found.next, shown=len(found.rows), word="entry")
     return StatementPage(found.rows, pages, params.address(file, params.filters(context)))
 
 

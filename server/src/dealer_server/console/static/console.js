@@ -77,7 +77,7 @@
     }));
     const options = {
       width: box.clientWidth, height: 240, cursor: { y: false },
-      axes: [{ ...axis, size: 32, values: (_, ticks) => ticks.map(by_day ? (at) => day(at).slice(5) : hour) }, { ...axis, size: 64 }], series: [{ value: (_, at) => (at == null ? "–" : by_day ? day(at) : written(new Date(at * 1000))) }, ...lines],
+      axes: [{ ...axis, size: 32, values: (_, ticks) => ticks.map(by_day ? (at) => day(at).slice(5) : hour) }, { ...axis, size: (_, ticks) => 12 + 7.5 * Math.max(2, ...(ticks ?? []).map((tick) => tick.length)) }], series: [{ value: (_, at) => (at == null ? "–" : by_day ? day(at) : written(new Date(at * 1000))) }, ...lines],
       scales: { y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
       hooks: open && times.length > 1 ? { draw: [(plot) => unfinished(plot, lines)] } : {},
     };
@@ -136,7 +136,7 @@
 
   // Filters are sent as they change; a form is sent once.
   document.addEventListener("change", (event) => {
-    if (event.target.matches("form.filters select, form.filters input[type=date], form.filters input[type=checkbox]")) event.target.form.requestSubmit();
+    if (event.target.matches("form.filters select, form.filters input[type=date], form.filters input[type=checkbox]:not(.filter-switch)")) event.target.form.requestSubmit();
     const rows = event.target.dataset.checkAll;
     if (rows) for (const box of document.getElementById(rows).elements) if (box.type === "checkbox") box.checked = event.target.checked;
   });
@@ -220,6 +220,11 @@
     }
   };
   const nameAll = () => { for (const table of all(".card-table:has(thead)")) named(table); };
+  // Where tabs are a strip to be moved sideways, the chosen one is in sight.
+  for (const chosen of all(".nav-pills .active")) {
+    const strip = chosen.closest(".nav-pills");
+    strip.scrollLeft = chosen.offsetLeft - strip.offsetLeft - (strip.clientWidth - chosen.offsetWidth) / 2;
+  }
   const renewed = () => { nameAll(); tellTimes(); drawAll(); reachable(); shareable(); };
   document.addEventListener("htmx:after:swap", renewed);
   document.addEventListener("theme", () => { for (const box of plots.keys()) draw(box); });

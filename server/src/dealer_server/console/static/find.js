@@ -162,6 +162,8 @@
     ...group("Actions", fitting(document.getElementById("palette-actions").content.querySelectorAll("a"))
       .concat(fitting(document.querySelectorAll("[data-theme-switch], #user-menu button")))),
   ];
+  // Its state and amount or, without them, why it matched.
+  const said = (hit) => [...hit.querySelectorAll(".hit-state, .hit-amount")].map((part) => part.textContent.trim()).join(" · ") || hit.querySelector(".hit-why").textContent;
   const say = (text) => { told.textContent = text; };
   const count = () => list.querySelectorAll("[role=option]").length;
   const look = async () => {
@@ -178,7 +180,7 @@
       for (const part of found.querySelectorAll("#hits > .hits"))
         list.append(...group(part.dataset.group, [...part.querySelectorAll("a.hit")].map((hit) => option(
           hit.querySelector(".hit-title").textContent,
-          { "palette-about": hit.querySelector(".hit-about").textContent, "palette-why": hit.querySelector(".hit-why").textContent },
+          { "palette-about": hit.querySelector(".hit-about").textContent, "palette-why": said(hit) },
           hit.getAttribute("href"),
         ))));
       say(`${count()} found.${count() ? "" : " Press Enter for the search page."}`);

@@ -69,6 +69,10 @@ class Price(NamedTuple):
     updated_at: datetime
 
 
+_MATCHING = (
+    "($1::text IS NULL OR position(lower($1) IN lower(t.name)) > 0 OR t.tenant_id::text = $1"
+    " OR EXISTS (SELECT FROM credential c WHERE c.tenant_id = t.tenant_id AND starts_with(c.app_key, $1)))"
+)
 ORDERS = {
     "": "t.tenant_id",
     "name": "lower(t.name)",
@@ -91,12 +95,15 @@ async def list_dealers(
         " coalesce(e.state, 'NOT_SET') AS endpoint, coalesce(e.consecutive_failures, 0) AS consecutive_failures,"
         " e.last_success_at"
         " FROM tenant t JOIN wallet w USING (tenant_id) LEFT JOIN webhook_endpoint e ON e.tenant_id = w.tenant_id"
-        " WHERE ($1::text IS NULL OR position(lower($1) IN lower(t.name)) > 0 OR t.tenant_id::text = $1"
-        "  OR EXISTS (SELECT FROM credential c WHERE c.tenant_id = t.tenant_id AND starts_with(c.app_key, $1)))"
+        f" WHERE {_MATCHING}"
         f" ORDER BY {ORDERS[order]} {direction}, t.tenant_id OFFSET $2 LIMIT $3",
         *(text, start, limit),
     )
     return [DealerRow(**row) for row in rows]
+
+
+async def count_dealers(connection: Connection, text: str | None) -> int:
+    return await connection.fetchval(f"SELECT count(*) FROM tenant t WHERE {_MATCHING}", text) or 0
 
 
 async def dealer(connection: Connection, tenant_id: int) -> Dealer | None:

@@ -30,6 +30,16 @@ class PackageFilter(NamedTuple):
     covers: str | None = None
 
 
+_MATCHING = (
+    "($1::text IS NULL OR position(lower($1) IN lower(package_code)) > 0"
+    "  OR position(lower($1) IN lower(document ->> 'package_name')) > 0"
+    "  OR document ->> 'location_code' = upper($1))"
+    " AND ($2::text IS NULL OR document ->> 'status' = $2)"
+    " AND ($3::text IS NULL OR document ->> 'location_code' = $3)"
+    " AND ($4::text IS NULL OR document -> 'locations' ? $4 AND document ->> 'location_code' <> $4)"
+)
+"""Of a PackageFilter, in its order."""
+
 ORDERS = {
     "code": "package_code",
     "place": "lower(coalesce(document ->> 'location_name', ''))",
@@ -56,18 +66,17 @@ async def list_packages(
         "  (SELECT count(*) FROM stock_profile s WHERE s.package_code = package.package_code AND taken_by IS NULL)"
         " END AS free"
         " FROM package"
-        " WHERE ($1::text IS NULL OR position(lower($1) IN lower(package_code)) > 0"
-        "  OR position(lower($1) IN lower(document ->> 'package_name')) > 0"
-        "  OR document ->> 'location_code' = upper($1))"
-        " AND ($2::text IS NULL OR document ->> 'status' = $2)"
-        " AND ($3::text IS NULL OR document ->> 'location_code' = $3)"
-        " AND ($4::text IS NULL OR document -> 'locations' ? $4 AND document ->> 'location_code' <> $4)"
+        f" WHERE {_MATCHING}"
         f" AND ($5::text IS NULL OR {place} {'<' if descending else '>'}"
         f"  (SELECT {ORDERS[order]}, package_code FROM package WHERE package_code = $5))"
         f" ORDER BY {ORDERS[order]} {direction}, package_code {direction} LIMIT $6",
         *(*filters, after, limit),
     )
     return [PackageRow(_decode(row["document"]), row["updated_at"], row["free"]) for row in rows]
+
+
+async def count_packages(connection: Connection, filters: PackageFilter) -> int:
+    return await connection.fetchval(f"SELECT count(*) FROM package WHERE {_MATCHING}", *filters) or 0
 
 
 async def by_code(connection: Connection, package_codes: Sequence[str]) -> dict[str, Package]:

@@ -166,6 +166,15 @@ def _refund_row(columns: dict[str, Any]) -> RefundRow:
     return RefundRow(packages=packages, refusals=refusals, **columns)
 
 
+async def pending_topups(connection: Connection) -> list[tuple[str, int, int]]:
+    """What waits for an operator: currency, how many, their sum."""
+    rows = await connection.fetch(
+        "SELECT currency, count(*)::int AS topups, sum(amount)::bigint AS amount"
+        f" FROM (SELECT currency, amount FROM {_waiting(connection, 'topups')}) t GROUP BY currency ORDER BY 2 DESC, 1"
+    )
+    return [(row["currency"], row["topups"], row["amount"]) for row in rows]
+
+
 async def in_review(connection: Connection) -> list[tuple[str, int, int]]:
     """What waits for an operator, of the oldest 5 000 refunds: currency, how many, their sum."""
     rows = await connection.fetch(
@@ -174,6 +183,16 @@ async def in_review(connection: Connection) -> list[tuple[str, int, int]]:
         " GROUP BY currency ORDER BY 2 DESC, 1"
     )
     return [(row["currency"], row["refunds"], row["amount"]) for row in rows]
+
+
+async def unsettled(connection: Connection, tenant_id: int) -> dict[str, int]:
+    """How many refunds of a dealer are not settled, by status; those in REVIEW are REFUNDING too."""
+    row = await connection.fetchrow(
+        f"SELECT count(*) AS refunding, count(*) FILTER (WHERE {_REVIEWED}) AS review FROM refund r"
+        " WHERE r.tenant_id = $1 AND r.status = 'REFUNDING'",
+        tenant_id,
+    )
+    return {"REFUNDING": row["refunding"], "REVIEW": row["review"]} if row else {}
 
 
 # $1 status, $2 the last one seen, $3 how many; of refunds $4 the dealer; of those in review $5 only these.

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from dealer_server.db.arrays import columns
 from dealer_server.db.connection import Connection
 from dealer_server.db.distributed import is_distributed
 
@@ -24,6 +25,25 @@ class ProfileHit(NamedTuple):
     order_id: int
     profile_id: int
     iccid: str | None
+
+
+class OrderFacts(NamedTuple):
+    """What is told of an order that was found."""
+
+    amount: int
+    currency: str
+    order_status: str
+    delivery_status: str
+
+
+class ProfileFacts(NamedTuple):
+    """What the state of an eSIM that was found is made of."""
+
+    lifecycle_status: str
+    plan_use_status: str
+    failed: bool
+    refunded: bool
+    held: bool
 
 
 class CallHit(NamedTuple):
@@ -72,6 +92,29 @@ async def orders(
         *(tenant_id, order_id, transaction_id),
     )
     return [OrderHit(**row) for row in rows]
+
+
+async def order_facts(connection: Connection, keys: Sequence[tuple[int, int]]) -> dict[int, OrderFacts]:
+    """Of these (tenant_id, order_id), by orderId."""
+    rows = await connection.fetch(
+        "SELECT order_id, amount, currency, order_status, delivery_status FROM orders"
+        " JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, order_id) USING (tenant_id, order_id)",
+        *columns(keys, 2),
+    )
+    return {
+        row["order_id"]: OrderFacts(row["amount"], row["currency"], row["order_status"], row["delivery_status"])
+        for row in rows
+    }
+
+
+async def profile_facts(connection: Connection, keys: Sequence[tuple[int, int]]) -> dict[int, ProfileFacts]:
+    """Of these (tenant_id, profile_id), by profileId."""
+    rows = await connection.fetch(
+        "SELECT profile_id, lifecycle_status, plan_use_status, failed, refunded, held FROM profile"
+        " JOIN unnest($1::bigint[], $2::bigint[]) AS key(tenant_id, profile_id) USING (tenant_id, profile_id)",
+        *columns(keys, 2),
+    )
+    return {row["profile_id"]: ProfileFacts(**{name: row[name] for name in ProfileFacts._fields}) for row in rows}
 
 
 async def profiles(

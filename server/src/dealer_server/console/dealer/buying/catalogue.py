@@ -20,7 +20,7 @@ CATALOGUE = "/console/catalogue"
 KINDS: Mapping[Kind, str] = {"FIXED": "eSIM, fixed plan", "DAILY": "eSIM, by the day", "RECHARGE": "Recharge"}
 GIGABYTES = (1, 3, 5, 10, 20, 50)
 DAYS = (1, 3, 7, 15, 30, 90)
-FILTERS = ("q", "place", "kind", "data", "days", "price", "sort")
+FILTERS = ("q", "place", "kind", "data", "days", "price")
 
 
 class PackageView(NamedTuple):
@@ -39,13 +39,21 @@ async def catalogue(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         prices = await tenant.load_prices(connection, context.tenant_id)
     on_sale = context.parts.catalogue().on_sale(prices)
-    found = choosing.choose(on_sale, _choice(context.query, prices.currency), by_price=_sorted_by_price(context))
+    order = params.order(context, CATALOGUE, ("name", "price"), "name")
+    found = choosing.choose(on_sale, _choice(context.query, prices.currency), by_price=order.key == "price")
+    if order.descending:
+        found.reverse()
     first = params.number(context.query, "before") or 0
     following = first + PAGE_SIZE if first + PAGE_SIZE < len(found) else None
     return Html(
         packages=[view(one) for one in found[first : first + PAGE_SIZE]],
-        count=len(found),
-        pages=params.pager(context, CATALOGUE, following),
+        order=order,
+        pages=params.pager(
+            *(context, CATALOGUE, following),
+            shown=len(found[first : first + PAGE_SIZE]),
+            word="package",
+            total=len(found),
+        ),
         currency=prices.currency,
         countries=choosing.countries_on_sale(on_sale),
         bundles=choosing.bundles_on_sale(on_sale),
@@ -123,7 +131,3 @@ def _amount(text: str, currency: str) -> int | None:
         return money.parse(text.strip(), currency)
     except ValueError:
         return None
-
-
-def _sorted_by_price(context: RequestContext) -> bool:
-    return context.query.get("sort") == "price"

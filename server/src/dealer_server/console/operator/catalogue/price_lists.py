@@ -67,6 +67,7 @@ async def show_list(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         terms = await _terms(connection, context)
         rows = await console_packages.list_packages(connection, PackageFilter(text=text), after, PAGE_SIZE + 1)
+        total = await console_packages.count_packages(connection, PackageFilter(text=text))
         packages = [row.package for row in rows[:PAGE_SIZE]]
         costs = await store.price_list.costs(connection, [package.package_code for package in packages])
         dealers = await store.price_list.dealers(connection, terms.price_list_id, DEALERS)
@@ -78,7 +79,7 @@ async def show_list(context: RequestContext) -> Html:
         lines=show.lines(packages, costs, terms),
         dealers=dealers,
         text=text or "",
-        pager=params.pager(context, _home(terms), following),
+        pager=params.pager(*(context, _home(terms), following), shown=len(packages), word="package", total=total),
         percent=list_file.percent,
         cost_text=cost_text,
     )

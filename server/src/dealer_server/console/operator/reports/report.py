@@ -22,12 +22,13 @@ COLUMNS = {
 async def show_report(context: RequestContext) -> Html:
     asked, dealer = await _asked(context)
     found = await reports.load(context, asked)
+    costed = any(sums.costed for sums in found.totals.values())
     async with context.parts.database.connection() as connection:
         suppliers = await report.suppliers(connection)
     return Html(
         400 if asked.problem else 200,
         report=found,
-        chart=reports.chart(found, {"revenue": "Revenue", "margin": "Margin"}),
+        chart=reports.chart(found, {"revenue": "Revenue", "margin": "Margin"} if costed else {"revenue": "Revenue"}),
         presets=[(name, title, reports.address(REPORTS, context, asked, **{"range": name, "from": "", "to": ""}))
                  for name, title in PRESETS.items()],
         keys=[(name, reports.WORDS[name]) for name in KEYS],

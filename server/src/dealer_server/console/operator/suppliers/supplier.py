@@ -73,7 +73,9 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         counts=counts,
         waiting=waiting,
         served=served[:PAGE_SIZE],
-        served_pages=params.pager(context, f"{SUPPLIERS}/{code}", following),
+        served_pages=params.pager(
+            *(context, f"{SUPPLIERS}/{code}", following), shown=min(len(served), PAGE_SIZE), word="package"
+        ),
         share=margin.share,
     )
 

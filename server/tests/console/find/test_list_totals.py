@@ -1,0 +1,37 @@
+"""Below a list stands how many there are, and tabs say how much waits."""
+
+import re
+from html import unescape
+
+from dealer_server.console.shared.rendering import many
+from support.api_client import ApiClient, Service
+from support.browser import Browser, signed_in
+from support.console.operator_pages import see
+from support.money.refunds import bought, refund
+
+
+async def test_pages_of_packages_say_which_of_how_many(admin: Browser) -> None:
+    page = (await admin.get("/console/packages")).text
+    told = re.search(r"1–50 of ([\d,]+) packages", page)
+    following = re.search(r'rel="next" href="([^"]+)"', page)
+    assert told and following
+    assert f"51–100 of {told[1]} packages" in await see(admin, unescape(following[1]))
+    assert "1 package" in await see(admin, "/console/packages?q=DEMO-STOCK")
+
+
+async def test_other_lists_say_how_many_a_page_has(service: Service, dealer: ApiClient, admin: Browser) -> None:
+    for _ in range(2):
+        await bought(dealer)
+    assert "2 orders" in await see(admin, f"/console/orders?dealer={dealer.tenant_id}")
+    async with signed_in(service, "finance", dealer.tenant_id) as one:
+        assert "3 entries" in await see(one, "/console/wallet"), "the first is its opening balance"
+
+
+async def test_tabs_say_how_much_waits(service: Service, dealer: ApiClient, admin: Browser) -> None:
+    await dealer.post("/account/topup", {"amount": "10.00", "transactionId": "counted"})
+    page = await see(admin, "/console/topups")
+    waiting = re.search(r"Waiting (\d+)", page)
+    assert waiting and f"{many(int(waiting[1]), 'top-up')}, " in page
+    await refund(dealer, await bought(dealer, "TEST-REVIEW"))
+    async with signed_in(service, "finance", dealer.tenant_id) as one:
+        assert "In review 1 Being refunded 1 Refunded Rejected" in await see(one, "/console/refunds")
