@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from dealer_server.store.recharges import recharge as recharges
 from support.api_client import ApiClient, Service, running_service
 from support.money.recharges import balance, plans, recharge
 from support.money.refunds import bought, profiles, query, refund
@@ -37,6 +38,20 @@ async def test_a_recharge_that_waits_when_its_esim_is_cancelled_is_refunded(deal
         while (await query(dealer, waiting.data))["orderStatus"] != "REFUNDED":
             await asyncio.sleep(0.01)
     assert float(await balance(dealer)) - float(before) == pytest.approx(1.20)
+
+
+async def test_a_recharge_that_read_an_esim_before_its_cancel_was_accepted_is_not_written(
+    service: Service, dealer: ApiClient
+):
+    order = await bought(dealer, "TEST-ASYNC")
+    esim = dealer.tenant_id, int(profiles(order)[0]["profileId"])
+    async with service.database.connection() as connection:
+        seen = (await recharges.targets(connection, [esim]))[esim]
+        cancel = await dealer.post("/esim/profile/cancel", {"iccid": profiles(order)[0]["iccid"]})
+        assert cancel.data["asyncStatus"] == "PENDING"
+        now = (await recharges.targets(connection, [esim]))[esim]
+    assert not seen.voiding and now.version > seen.version  # the statement that writes it compares the version
+    assert (await recharge(dealer, order)).code == "200002"
 
 
 async def test_the_answer_to_an_order_and_to_a_recharge_is_what_a_query_of_it_gives(dealer: ApiClient):

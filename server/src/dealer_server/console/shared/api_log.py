@@ -110,7 +110,7 @@ async def show_served(context: RequestContext, log: Log) -> Html:
         chosen=chosen,
         served=served,
         kept=served_call.KEPT,
-        pages=params.pager(*(context, f"{log.path}/served", following), shown=min(len(calls), PAGE_SIZE), word="call"),
+        pages=params.pager(context, f"{log.path}/served", following, shown=min(len(calls), PAGE_SIZE), word="call"),
     )
 
 

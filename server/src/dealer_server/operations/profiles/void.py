@@ -169,6 +169,8 @@ class _VoidBatch:
             if profile.iccid is not None and self._way(item, profile) == "SUPPLIER":
                 self._voids.append(_void(order, item, profile, profile.iccid, self._now))
                 self._waiting.add(profile_id)
+                # A recharge that looked at the eSIM before is decided again (store/orders/order.py).
+                self._orders[tenant_id, order_id] = msgspec.structs.replace(order, version=order.version + 1)
             else:
                 order = self._orders[tenant_id, order_id] = refund.void(order, {profile_id}, self._now)
                 item, profile = order.find_profile(profile_id)
@@ -194,7 +196,8 @@ class _VoidBatch:
         if changes := self._changes():
             await save(session, changes, VOID)
             await refund_store.give_back_stock(session, changes)
-            await told.tell(session, changes, data_keys, self._now)
+            if shown := [(before, after) for before, after in changes if after.items is not before.items]:
+                await told.tell(session, shown, data_keys, self._now)
 
     def _changes(self) -> list[tuple[Order, Order]]:
         before = self._before
