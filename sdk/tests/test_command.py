@@ -230,9 +230,11 @@ def test_plans_are_a_table_with_their_mode(service: Service, run: Callable):
 
 def test_recharge_looks_the_price_up_and_says_its_key(service: Service, run: Callable):
     service.answers("/package/list", success(packages(package("TOPUP", price="2.50"))))
-    service.answers("/esim/topup", success(snapshot(orderType="TOPUP", duplicate=False)))
-    status, _, err = run("recharge", "8910300000000000017", "TOPUP", "--period", "3", "--transaction-id", "T1")
-    assert status == 0
+    added = {"profileId": "7", "iccid": "8910300000000000017", "planNo": 2, "status": "PENDING"}
+    item = {"itemNo": "11", "packageCode": "TOPUP", "quantity": 1, "itemStatus": "PAID", "topUp": added}
+    service.answers("/esim/topup", success(snapshot(orderType="TOPUP", duplicate=False, items=[item])))
+    status, out, err = run("recharge", "8910300000000000017", "TOPUP", "--period", "3", "--transaction-id", "T1")
+    assert status == 0 and "  plan 2 of eSIM 8910300000000000017: PENDING\n" in out
     assert "recharging for 7.50, --transaction-id T1" in err
     [sent] = service.bodies("/esim/topup")
     assert sent == {

@@ -170,4 +170,5 @@ def _json(report: Report) -> str:
 
 
 def _iccids(snapshot: Snapshot) -> list[str]:
-    return [profile.iccid for item in snapshot.items for profile in item.profiles or () if profile.iccid]
+    named = [one for item in snapshot.items for one in (*(item.profiles or ()), item.top_up) if one]
+    return [one.iccid for one in named if one.iccid]

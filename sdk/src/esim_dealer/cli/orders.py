@@ -200,6 +200,8 @@ def _show_order(session: Session, snapshot: Snapshot) -> None:
     print()
     for item in snapshot.items:
         print(f"item {item.item_no}: {item.quantity} × {item.package_code}, {item.item_status}")
+        if added := item.top_up:
+            print(f"  plan {added.plan_no} of eSIM {added.iccid or added.profile_id}: {added.status}")
         for profile in item.profiles or ():
             _show_profile(profile)
 
