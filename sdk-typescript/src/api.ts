@@ -153,14 +153,14 @@ export interface components {
          * @description A recharge of an eSIM that was sold before: the plan it adds.
          */
         AddedPlan: {
-            /** @description Names the eSIM. */
+            /** @description That of the eSIM. */
             profileId: string;
             /** @description The card's number (ITU-T E.118), once it is allocated. */
             iccid?: string;
             /** @description Counts the plans of the eSIM. */
             planNo: number;
             /**
-             * @description `PENDING`: paid. `QUEUED`: applied.
+             * @description That of the plan now, as `/esim/profile/plans` says it.
              * @enum {string}
              */
             status: "ACTIVE" | "CANCELLED" | "ENDED" | "FAILED" | "PENDING" | "QUEUED" | Later;
