@@ -69,7 +69,7 @@ async def test_a_package_is_edited_exported_and_imported_with_one_column(
     await expect(page.get_by_role("alert")).to_contain_text("1 price below cost")
     await page.get_by_label("Sell below cost").check()
     await page.get_by_role("button", name="Import 1 package").click()
-    await expect(page.get_by_role("status")).to_be_visible()
+    await expect(page.get_by_role("status")).to_contain_text("1 of them new or changed")
     await page.goto(f"{service.url}/console/packages/{CODE}")
     await expect(page.locator("#main")).to_contain_text("1.45 USD")
     assert faults == []
