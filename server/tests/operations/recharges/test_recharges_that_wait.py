@@ -2,14 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
+from dealer_server import clock
+from dealer_server.dev import catalogue as generate
+from dealer_server.operations.catalogue.import_packages import put_packages
 from dealer_server.store.recharges import recharge as recharges
 from support.api_client import ApiClient, Service, running_service
 from support.money.recharges import balance, plans, recharge
 from support.money.refunds import bought, profiles, query, refund
 from support.patience import PATIENCE
+from support.supplier_setup import fresh
 
 pytestmark = pytest.mark.usefixtures("exact")
 
@@ -54,7 +59,17 @@ async def test_a_recharge_that_read_an_esim_before_its_cancel_was_accepted_is_no
     assert (await recharge(dealer, order)).code == "200002"
 
 
-async def test_the_answer_to_an_order_and_to_a_recharge_is_what_a_query_of_it_gives(dealer: ApiClient):
+async def test_the_answer_to_an_order_and_to_a_recharge_is_what_a_query_of_it_gives(postgres: str, template: str):
+    """Before fulfillment begins."""
+    async with fresh(postgres, template) as url, running_service(url, worker=False) as api:
+        await put_packages(api.database, generate.catalogue("test"), "test", clock.now)
+        async with api.client(await api.tenant(balance="100", qps=0)) as dealer:
+            async with running_service(url):
+                sold = await bought(dealer)
+            await _answers_are_those_of_queries(dealer, sold)
+
+
+async def _answers_are_those_of_queries(dealer: ApiClient, sold: dict[str, Any]) -> None:
     found = (await dealer.post("/package/list", {"dataType": "DAILY_REDUCED", "pager": {"pageSize": 1}})).data
     [daily] = found["packages"]
     lines = [
@@ -72,7 +87,7 @@ async def test_the_answer_to_an_order_and_to_a_recharge_is_what_a_query_of_it_gi
         (one["itemNo"], one.get("periodNum")) for one in (first, second)
     ]
 
-    waiting = await recharge(dealer, await bought(dealer), "TEST-TOPUP-DELAY")
+    waiting = await recharge(dealer, sold, "TEST-TOPUP-DELAY")
     assert waiting.code == "000000", waiting
     assert waiting.data == await query(dealer, waiting.data) | {"duplicate": False}
 
