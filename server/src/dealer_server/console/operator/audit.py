@@ -10,6 +10,7 @@ from dealer_server.console.shared.permissions import OPERATORS
 from dealer_server.console.shared.request_context import Html, RequestContext
 from dealer_server.store.console import audit as console_audit
 from dealer_server.store.console.audit import Act, ActFilter
+from dealer_server.store.console.pages import ListPage
 
 
 @page("/console/audit", OPERATORS, "operator/audit.html", MenuEntry("Audit log", "history", 160), listing=True)
@@ -24,16 +25,18 @@ async def audit(context: RequestContext) -> Html:
         start=params.day(query, "from"),
         end=params.day(query, "to", after=True),
     )
-    async with context.parts.database.connection() as connection:
-        found = await console_audit.list_acts(connection, filters, params.number(query, "before"), PAGE_SIZE)
     faults = params.faults(query)
+    found = ListPage[Act]((), None)
+    if not faults:
+        async with context.parts.database.connection() as connection:
+            found = await console_audit.list_acts(connection, filters, params.number(query, "before"), PAGE_SIZE)
     return Html(
-        acts=[(act, *_facts_and_changes(act)) for act in found.rows if not faults],
+        acts=[(act, *_facts_and_changes(act)) for act in found.rows],
         dealer=dealer,
         tabs=await tabs.of(context, "/console/audit", tabs.days(context)),
         faults=faults,
         filtered=bool(faults) or filters != ActFilter(),
-        pager=params.pager(context, "/console/audit", found.next, shown=0 if faults else len(found.rows), word="entry"),
+        pager=params.pager(context, "/console/audit", found.next, shown=len(found.rows), word="entry"),
     )
 
 

@@ -54,7 +54,9 @@ async def dealers(context: RequestContext) -> Html:
         health=health,
         dealers=rows[:PAGE_SIZE],
         pager=params.pager(
-            *(context, DEALERS, start + PAGE_SIZE if len(rows) > PAGE_SIZE else None),
+            context,
+            DEALERS,
+            start + PAGE_SIZE if len(rows) > PAGE_SIZE else None,
             shown=min(len(rows), PAGE_SIZE),
             word="dealer",
             total=total,

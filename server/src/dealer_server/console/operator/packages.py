@@ -45,9 +45,7 @@ async def packages(context: RequestContext) -> Html:
         packages=rows[:PAGE_SIZE],
         filters=filters,
         data_text=data_text,
-        pager=params.pager(
-            *(context, PACKAGES, following), shown=min(len(rows), PAGE_SIZE), word="package", total=total
-        ),
+        pager=params.pager(context, PACKAGES, following, shown=min(len(rows), PAGE_SIZE), word="package", total=total),
         order=order,
     )
 

@@ -41,9 +41,7 @@ pending_topups, refunds_in_review, parked_purchases = _counter("topups"), _count
 async def topups(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         waiting = await queues.pending_topups(connection)
-    return await listed(
-        *(context, TOPUPS, TOPUP_TABS, queues.topups, lambda row: row.topup_id, "top-up"), waiting=waiting
-    )
+    return await listed(context, TOPUPS, TOPUP_TABS, queues.topups, lambda row: row.topup_id, "top-up", waiting=waiting)
 
 
 @action(f"{TOPUPS}/{{number}}/approve", OPERATOR_FINANCE)

@@ -25,7 +25,7 @@ Verdict = Literal["approve", "reject"]
 async def refunds(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
         waiting = await queues.in_review(connection)
-    return await listed(*(context, REFUNDS, TABS, queues.refunds, lambda row: row.refund_id, "refund"), waiting=waiting)
+    return await listed(context, REFUNDS, TABS, queues.refunds, lambda row: row.refund_id, "refund", waiting=waiting)
 
 
 @action(f"{REFUNDS}/{{number}}/approve", OPERATOR_FINANCE)

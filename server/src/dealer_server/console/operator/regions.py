@@ -30,7 +30,7 @@ async def regions(context: RequestContext) -> Html:
         kinds=KINDS,
         text=text or "",
         pager=params.pager(
-            *(context, REGIONS, following), shown=len(matching[start:end]), word="place", total=len(matching)
+            context, REGIONS, following, shown=len(matching[start:end]), word="place", total=len(matching)
         ),
     )
 

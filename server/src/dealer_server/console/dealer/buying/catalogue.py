@@ -49,7 +49,9 @@ async def catalogue(context: RequestContext) -> Html:
         packages=[view(one) for one in found[first : first + PAGE_SIZE]],
         order=order,
         pages=params.pager(
-            *(context, CATALOGUE, following),
+            context,
+            CATALOGUE,
+            following,
             shown=len(found[first : first + PAGE_SIZE]),
             word="package",
             total=len(found),

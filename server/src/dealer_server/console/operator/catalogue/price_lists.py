@@ -79,7 +79,7 @@ async def show_list(context: RequestContext) -> Html:
         lines=show.lines(packages, costs, terms),
         dealers=dealers,
         text=text or "",
-        pager=params.pager(*(context, _home(terms), following), shown=len(packages), word="package", total=total),
+        pager=params.pager(context, _home(terms), following, shown=len(packages), word="package", total=total),
         percent=list_file.percent,
         cost_text=cost_text,
     )

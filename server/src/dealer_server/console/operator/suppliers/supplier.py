@@ -74,7 +74,7 @@ async def _supplier(context: RequestContext, health: Health | None = None) -> Ht
         waiting=waiting,
         served=served[:PAGE_SIZE],
         served_pages=params.pager(
-            *(context, f"{SUPPLIERS}/{code}", following), shown=min(len(served), PAGE_SIZE), word="package"
+            context, f"{SUPPLIERS}/{code}", following, shown=min(len(served), PAGE_SIZE), word="package"
         ),
         share=margin.share,
     )
