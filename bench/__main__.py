@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from bench.cases.groups import EVERYWHERE, GROUPS
+from bench.cases.groups import DEFAULT_GROUPS, GROUPS
 from bench.cases.suite import Bench, Options
 from bench.support import machine, programs, report
 from bench.support.failure import Failed
@@ -80,7 +80,7 @@ def main(
 
 
 def _groups(only: list[str] | None) -> list[str]:
-    wanted = [name for part in only or EVERYWHERE for name in part.split(",")]
+    wanted = [name for part in only or DEFAULT_GROUPS for name in part.split(",")]
     if unknown := [name for name in wanted if name not in GROUPS]:
         raise Failed(f"--only {unknown[0]}: there are {', '.join(GROUPS)}")
     return wanted
@@ -135,7 +135,7 @@ def _measure(folder: Path, options: Options, groups: list[str]) -> int:
 
 def _part(options: Options, groups: list[str], failure: str) -> str:
     """What of a whole run it is, for the file's name."""
-    parts = [] if groups == EVERYWHERE else groups
+    parts = [] if groups == DEFAULT_GROUPS else groups
     marks = {"quick": options == QUICK, "profiled": options.profiler is not None, "broken-off": bool(failure)}
     return "".join(f"-{part}" for part in [*parts, *(mark for mark, on in marks.items() if on)])
 

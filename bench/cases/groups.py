@@ -44,4 +44,4 @@ GROUPS: dict[str, Callable[[Bench], None]] = {
     "console": console.run,
     "cluster": cluster.run,
 }
-EVERYWHERE = [name for name in GROUPS if name != "cluster"]
+DEFAULT_GROUPS = [name for name in GROUPS if name != "cluster"]
