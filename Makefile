@@ -18,8 +18,7 @@ PROJECTS := sdk/pyproject.toml server/pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv --without-pip .venv
 	@touch $@
 .venv/runtime: $(LOCKS) $(PROJECTS) | .venv/python
-	@$(INSTALL) --require-hashes $(addprefix -r ,$(LOCKS))
-	@$(INSTALL) --no-deps --no-build-isolation -e sdk -e server
+	@$(INSTALL) --require-hashes $(addprefix -r ,$(LOCKS)) --then --no-deps --no-build-isolation -e sdk -e server
 	@touch $@
 .venv/ready: requirements/test.lock .venv/runtime
 	@$(INSTALL) --require-hashes -r requirements/test.lock
@@ -100,8 +99,9 @@ cluster-test: .venv
 release: .venv
 	$(BIN)/python scripts/release.py
 
+image: VERSION = $(shell $(BIN)/python -c "import importlib.metadata as m; print(m.version('esim-dealer-server'))")
 image: release
-	$(CONTAINER) build -f deploy/container/Containerfile -t esim-dealer $(IMAGE_OPTIONS) .
+	$(CONTAINER) build -f deploy/container/Containerfile -t esim-dealer -t esim-dealer:$(VERSION) $(IMAGE_OPTIONS) .
 
 # Pins every dependency with its hashes; run after changing a pyproject.toml. A version stays until it is changed here.
 COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet \

@@ -1,4 +1,5 @@
-"""`python scripts/install.py ARGUMENTS`: `pip install ARGUMENTS` into the environment whose python runs it.
+"""`python scripts/install.py ARGUMENTS [--then ARGUMENTS ...]`: `pip install ARGUMENTS`, one after the other, into the
+environment whose python runs it.
 
 By uv, which takes a tenth of the time: the one on the PATH, else one that is fetched and removed. By pip where uv is
 not to be had. uv is told what pip is set to: indexes, certificates."""
@@ -10,12 +11,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 
 LOCK = Path(__file__).parents[1] / "requirements/installer.lock"
+THEN = "--then"
 # How uv names what is set for pip.
 NAMES = {
     "index-url": "UV_DEFAULT_INDEX",
@@ -47,6 +50,7 @@ def own_pip() -> None:
         sys.exit("neither uv nor pip is there; on Debian: apt-get install python3-venv")
 
 
+@cache
 def settings() -> dict[str, str]:
     """What pip is set to, as variables for uv."""
     found = {}
@@ -64,29 +68,36 @@ def uv() -> Iterator[str | None]:
     if found := shutil.which("uv"):
         yield found
         return
+    print("fetching uv ...", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         got = output(*pip(), "install", "--require-hashes", "--no-deps", "--target", folder, "-r", str(LOCK))
         yield None if got is None else str(Path(folder, "bin/uv"))
 
 
-def main(arguments: list[str]) -> int:
-    """The exit status of uv, or of pip."""
+def install(program: str | None, arguments: Sequence[str]) -> int:
+    """The exit status. `program`: uv."""
     begun = time.monotonic()
     what = ", ".join(Path(one).stem for one in arguments if not one.startswith("-"))
     print(f"installing {what} ...", end=" ", flush=True)
-    with uv() as found:
-        if found is not None:
-            command = (found, "pip", "install", "--quiet", "--python", sys.executable, *arguments)
-            environment = (settings() if shutil.which("uv") is None else {}) | os.environ
-            if subprocess.run(command, env=environment, check=False).returncode == 0:
-                print(f"by uv in {time.monotonic() - begun:.1f} s")
-                return 0
+    if program is not None:
+        command = (program, "pip", "install", "--quiet", "--python", sys.executable, *arguments)
+        environment = (settings() if shutil.which("uv") is None else {}) | os.environ
+        if subprocess.run(command, env=environment, check=False).returncode == 0:
+            print(f"by uv in {time.monotonic() - begun:.1f} s")
+            return 0
     # As uv does, modules are left to be compiled when they are first used.
     command = (*pip(), "--python", sys.executable, "install", "--no-compile", *arguments)
     status = subprocess.run(command, check=False).returncode
     if status == 0:
         print(f"by pip in {time.monotonic() - begun:.1f} s")
     return status
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The first exit status that is not 0."""
+    parts = [list(part) for is_part, part in groupby(arguments, lambda one: one != THEN) if is_part]
+    with uv() as program:
+        return next((status for part in parts if (status := install(program, part))), 0)
 
 
 if __name__ == "__main__":

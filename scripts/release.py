@@ -1,9 +1,10 @@
-"""`make release`: both wheels, their bill of materials and checksums, in dist/.
+"""`make release`: both wheels, the files of deploy/, a bill of materials and checksums, in dist/.
 
 Two builds of one commit are the same to the byte: times are the commit's (SOURCE_DATE_EPOCH), and nothing is random.
 """
 
 import argparse
+import gzip
 import hashlib
 import json
 import os
@@ -11,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import uuid
 from collections.abc import Mapping, Sequence
@@ -39,6 +41,8 @@ def main() -> None:
     bill.write_text(json.dumps(materials(wheels, epoch), indent=1, sort_keys=True) + "\n")
     shutil.copyfile(LOCK, folder / "requirements.lock")
     shutil.copyfile(EXTRAS, folder / "requirements-extras.lock")
+    version = project_of("server")["version"]
+    pack(folder / f"esim-dealer-deploy-{version}.tar.gz", tracked("deploy"), epoch)
     sums = [f"{sha256(file)}  {file.name}" for file in sorted(folder.iterdir())]
     (folder / "SHA256SUMS").write_text("\n".join(sums) + "\n")
     print("\n".join(sums))
@@ -62,6 +66,31 @@ def built(folder: Path, epoch: int) -> list[Path]:
             check=True,
         )
     return sorted(folder.glob("*.whl"))
+
+
+def tracked(folder: str) -> list[str]:
+    """The files below that are committed, in order."""
+    command = ["git", "ls-files", "-z", folder]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return sorted(listed.split("\0")[:-1])
+
+
+def pack(archive: Path, names: Sequence[str], epoch: int) -> None:
+    """Files of the repository as a tar.gz, owned by root."""
+
+    def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        member.uid = member.gid = 0
+        member.uname = member.gname = "root"
+        member.mtime = epoch
+        member.mode = 0o755 if member.mode & 0o100 else 0o644
+        return member
+
+    with (
+        gzip.GzipFile(archive, "wb", mtime=epoch) as compressed,
+        tarfile.open(fileobj=compressed, mode="w", format=tarfile.USTAR_FORMAT) as packed,
+    ):
+        for name in names:
+            packed.add(ROOT / name, name, filter=plain)
 
 
 def sha256(file: Path) -> str:

@@ -2,8 +2,6 @@
 nothing? Slices without and with these updates take turns, and each is compared with the two around it."""
 
 import socket
-import statistics
-from collections.abc import Sequence
 from datetime import timedelta
 
 from bench.cases import life
@@ -11,6 +9,7 @@ from bench.cases.suite import Bench
 from bench.support import backlog, growth
 from bench.support.instance import Instance
 from bench.support.measure import Reading
+from bench.support.slices import in_turns
 from dealer_server.db.database import Database
 
 WAITING = 50_000
@@ -37,19 +36,13 @@ def run(bench: Bench) -> None:
             slices.append(_slice(bench.instance, databases[number % 2]))
             key, beside = _NAMES[number % 2]
             bench.note(key, f"life, {life.MANY_DEALERS} dealers, {beside}", slices[-1])
-    bench.note("dead.ratio", "life beside a dead receiver ÷ without it", compared(slices))
+    bench.note(
+        "dead.ratio",
+        "life beside a dead receiver ÷ without it",
+        in_turns(slices, ("per_second", "p99_ms", "postgres_us")),
+    )
     for database in databases:
         bench.instance.drop(database)
-
-
-def compared(slices: Sequence[Reading]) -> Reading:
-    """with ÷ without: the medians over every second slice, which is one with a dead receiver, of its figures divided by
-    the mean of its neighbours'."""
-    every = [*zip(slices[::2], slices[1::2], slices[2::2], strict=False)]
-    return {
-        f"{name}_ratio": statistics.median(2 * one[name] / (before[name] + after[name]) for before, one, after in every)
-        for name in ("per_second", "p99_ms", "postgres_us")
-    }
 
 
 def _prepared(instance: Instance, url: str, *, waiting: bool) -> str:

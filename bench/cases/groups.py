@@ -4,7 +4,6 @@ machine that drifts disturbs all of them alike."""
 from collections.abc import Callable
 
 from bench.cases import (
-    console,
     dead,
     dev,
     life,
@@ -19,8 +18,10 @@ from bench.cases import (
     rt,
     statements,
     stored,
+    traces,
 )
 from bench.cases.cluster import group as cluster
+from bench.cases.console import group as console
 from bench.cases.suite import Bench
 from bench.cases.webhooks import group as webhooks
 
@@ -36,6 +37,7 @@ GROUPS: dict[str, Callable[[Bench], None]] = {
     "life": life.run,
     "statements": statements.run,
     "dead": dead.run,
+    "traces": traces.run,
     "webhooks": webhooks.run,
     "dev": dev.run,
     "memory": memory.run,

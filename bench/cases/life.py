@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 import uvloop
@@ -24,6 +24,7 @@ BURST_SECONDS = 2
 BURST_CONNECTIONS = 64
 _PATIENCE_SECONDS = 120
 _LOOK_SECONDS = 0.02
+_NONE: Mapping[str, str] = {}
 
 
 def _nothing() -> None: ...
@@ -39,25 +40,33 @@ def steady(
 
 
 def burst(
-    instance: Instance, database: str, dealers: int, seconds: int, begun: Callable[[], None] = _nothing
+    instance: Instance,
+    database: str,
+    dealers: int,
+    seconds: int,
+    begun: Callable[[], None] = _nothing,
+    settings: Mapping[str, str] = _NONE,
 ) -> tuple[Reading, Reading]:
     """Orders as fast as they are taken, for a few seconds; then until the last event is received. The second reading is
-    the memory of `work` thereafter."""
-    with _Life(instance, database, begun) as life:
+    the memory of `work` thereafter. `settings`: environment variables of both processes."""
+    with _Life(instance, database, begun, settings) as life:
         return uvloop.run(life.burst(dealers, seconds))
 
 
 class _Life:
     """`serve` and `work` on one database, and what they cost."""
 
-    def __init__(self, instance: Instance, database: str, begun: Callable[[], None]):
+    def __init__(
+        self, instance: Instance, database: str, begun: Callable[[], None], settings: Mapping[str, str] = _NONE
+    ):
         self._instance = instance
         self._database = database
         self._begun = begun
+        self._settings = settings
 
     def __enter__(self) -> "_Life":
-        self._served: Served = self._instance.serve(self._database)
-        self._worker: Process = self._instance.work(self._database)
+        self._served: Served = self._instance.serve(self._database, self._settings)
+        self._worker: Process = self._instance.work(self._database, self._settings)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -10,20 +10,26 @@ from bench.support import growth, measure
 from bench.support.calls import Calls, Dealer, transaction_id
 from bench.support.failure import Failed
 from bench.support.measure import Load
+from bench.support.slices import in_turns
 
-MOST = 30_000  # recharges a second; more are not kept ready
+MOST = 15_000  # recharges a second; more are not kept ready
+PAIRS = 5  # of slices in a run
 PACKAGE, PRICE = "TEST-TOPUP-OK", "1.20"
 
 
 def run(bench: Bench) -> None:
-    seconds = bench.options.seconds + measure.TRIAL_SECONDS
+    """Slices of orders and of recharges take turns, and each of recharges is compared with the two around it."""
     for _ in range(bench.options.runs):
         database = bench.instance.fresh()
-        esims = refunds.load(bench.instance, database, MOST * (seconds + 1))
+        seconds = measure.TRIAL_SECONDS + PAIRS * measure.SLICE_SECONDS
+        esims = refunds.load(bench.instance, database, MOST * seconds)
         growth.vacuum(bench.instance, database)
         with bench.instance.serve(database) as served:
-            bench.measure(bench.hot_orders(64, ".beside"), target_of(served))
-            bench.measure(_recharges(bench, _each(esims)), target_of(served))
+            loads = bench.hot_orders(64, ".beside"), _recharges(bench, _each(esims))
+            found = [*bench.replay.alternate(loads, target_of(served), 2 * PAIRS + 1)]
+        for number, reading in enumerate(found):
+            bench.note(loads[number % 2].key, loads[number % 2].title, reading)
+        bench.note("recharges.ratio", "recharge ÷ order", in_turns(found, ("per_second", "server_us", "postgres_us")))
         audit(bench, database, "recharges.audit", "recharges: audit of all of it")
         bench.instance.drop(database)
 

@@ -55,12 +55,25 @@ def _create(installed: Programs, cluster: Path) -> None:
     installed.hand_over(fresh)
     # As for the embedded one; its builtin locale came with 17.
     installed.must_run(
-        *("initdb", "-D", fresh.name, "--username=esim", "--data-checksums", "--encoding=UTF8", "--locale=C.UTF-8"),
-        *("--auth-local=trust", "--auth-host=reject"),
+        "initdb",
+        "-D",
+        fresh.name,
+        "--username=esim",
+        "--data-checksums",
+        "--encoding=UTF8",
+        "--locale=C.UTF-8",
+        "--auth-local=trust",
+        "--auth-host=reject",
         folder=cluster.parent,
     )
     installed.must_run(
-        *("postgres", "--single", "-D", fresh.name, "-c", "exit_on_error=on", "template1"),
+        "postgres",
+        "--single",
+        "-D",
+        fresh.name,
+        "-c",
+        "exit_on_error=on",
+        "template1",
         folder=cluster.parent,
         statement="ALTER DATABASE postgres RENAME TO esim\n",
     )

@@ -1,5 +1,5 @@
 """Adds up reports as a worker does, and nothing else; each SIGUSR1 tells it to stop, or to go on.
-bench/cases/console.py measures what that costs orders."""
+bench/cases/console/group.py measures what that costs orders."""
 
 import asyncio
 import os

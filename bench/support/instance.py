@@ -34,6 +34,7 @@ T = TypeVar("T")
 DEALERS = 1_000
 BALANCE = "100000000"
 TEMPLATE = "bench_template"
+_NONE: Mapping[str, str] = {}
 
 
 class Postgres(Protocol):
@@ -134,8 +135,9 @@ class Instance:
 
         self.run(name, subscribe)
 
-    def serve(self, name: str) -> "Served":
-        return Served(self._process(name, "serve"))
+    def serve(self, name: str, settings: Mapping[str, str] = _NONE) -> "Served":
+        """`settings`: more environment variables."""
+        return Served(self._process(name, "serve", settings=settings))
 
     def serve_sharing(self, name: str) -> "Served":
         """One of several on a database, without Valkey."""
@@ -146,8 +148,8 @@ class Instance:
         command = [sys.executable, "-m", "bench.support.keeping", "serve"]
         return Served(Process("serve, switched", command, self._log(name, "switched"), self.environment(name)))
 
-    def work(self, name: str) -> Process:
-        process = self._process(name, "work")
+    def work(self, name: str, settings: Mapping[str, str] = _NONE) -> Process:
+        process = self._process(name, "work", settings=settings)
         process.said("ready: ")
         return process
 
@@ -181,10 +183,11 @@ class Instance:
         pid = self.postgres_pid
         return processes.memory([pid, *processes.children(pid)])
 
-    def _process(self, name: str, command: str, *options: str) -> Process:
+    def _process(self, name: str, command: str, *options: str, settings: Mapping[str, str] = _NONE) -> Process:
         program = Path(sys.executable).with_name("dealer-server")
         command_line = [str(program), command, *options]
-        return Process(f"dealer-server {command}", command_line, self._log(name, command), self.environment(name))
+        environment = {**self.environment(name), **settings}
+        return Process(f"dealer-server {command}", command_line, self._log(name, command), environment)
 
     def _log(self, name: str, command: str) -> Path:
         return self.folder / f"{command}-{name}.log"

@@ -1,5 +1,5 @@
 """`dealer-server`, which stops and goes on keeping what the console shows of calls at each SIGUSR1: the API log and how
-fast calls are answered. bench/cases/kept.py measures what that costs."""
+fast calls are answered. bench/cases/console/kept.py measures what that costs."""
 
 import signal
 from collections.abc import Callable

@@ -4,7 +4,7 @@ import resource
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ Reading = dict[str, float]
 """Numbers of one run by their names: per_second, p50_ms, p99_ms, server_us and postgres_us (CPU per call), …"""
 
 TRIAL_SECONDS = 2
+SLICE_SECONDS = 2  # of what takes turns, so that drift of the machine disturbs neither
 _MOST = 30_000  # no endpoint here answers more calls a second
 _SPARE = 1.3
 
@@ -82,14 +83,14 @@ class Replay:
         if load.writes:
             self._instance.checkpoint()
         rate = self.trial(load, target)["per_second"]
-        while True:
-            try:
-                with profile.recorded(self._profiler, target.process.pid, self._seconds, load.key):
-                    return self._replay(load, target, self._seconds, min(rate * _SPARE, load.most))
-            except wrk.RanOut:
-                if rate > load.most:
-                    raise
-                rate *= 2
+        with profile.recorded(self._profiler, target.process.pid, self._seconds, load.key):
+            return self._at_rate(load, target, self._seconds, rate)
+
+    def alternate(self, loads: tuple[Load, Load], target: Target, slices: int) -> Iterator[Reading]:
+        """Two loads slice by slice, beginning with the first."""
+        rates = [self.trial(load, target)["per_second"] for load in loads]
+        for number in range(slices):
+            yield self._at_rate(loads[number % 2], target, SLICE_SECONDS, rates[number % 2])
 
     def trial(self, load: Load, target: Target) -> Reading:
         """A short run, good for warming up and for making orders to ask for."""
@@ -97,6 +98,16 @@ class Replay:
 
     def close(self) -> None:
         self._file.unlink(missing_ok=True)
+
+    def _at_rate(self, load: Load, target: Target, seconds: int, rate: float) -> Reading:
+        """Makes ready for a little more than `rate` calls a second, and for more where that was too few."""
+        while True:
+            try:
+                return self._replay(load, target, seconds, min(rate * _SPARE, load.most))
+            except wrk.RanOut:
+                if rate > load.most:
+                    raise
+                rate *= 2
 
     def _replay(self, load: Load, target: Target, seconds: int, rate: float) -> Reading:
         """Signs for `rate` calls a second and replays them."""

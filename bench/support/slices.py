@@ -16,10 +16,9 @@ from bench.support import processes
 from bench.support.calls import Dealer
 from bench.support.failure import Failed
 from bench.support.instance import Instance
-from bench.support.measure import Load, Reading, Replay, Target
+from bench.support.measure import SLICE_SECONDS, Load, Reading, Replay, Target
 from bench.support.processes import Process
 
-SLICE_SECONDS = 2
 _BUSY = 0.5  # of the median: slices with fewer orders lie before, between and after the runs
 
 
@@ -44,6 +43,15 @@ def measure(
         finally:
             stop.set()
     return reading | compared(watched.result())
+
+
+def in_turns(readings: Sequence[Reading], names: Sequence[str]) -> Reading:
+    """name_ratio: what every second run reads ÷ the mean of the two around it, the median over all of them."""
+    every = [*zip(readings[::2], readings[1::2], readings[2::2], strict=False)]
+    return {
+        f"{name}_ratio": statistics.median(2 * one[name] / (before[name] + after[name]) for before, one, after in every)
+        for name in names
+    }
 
 
 def compared(slices: Sequence[Slice]) -> Reading:

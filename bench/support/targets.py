@@ -104,7 +104,7 @@ _PLAIN = (
         lambda medians: medians["orders.locked"]["p99_ms"] / medians["orders.quiet"]["p99_ms"],
     ),
     Target("refunds, one dealer ÷ pgbench one by one", True, 3, _rate("refunds.hot.64", "pgbench.refunds")),
-    Target("recharges ÷ orders, one dealer", True, 0.90, _rate("recharges.hot.64", "orders.hot.64.beside")),
+    Target("recharges ÷ orders, one dealer", True, 0.90, _value("recharges.ratio", "per_second_ratio")),
     Target("audit of 1 000 000 orders", False, 60, _value("audit", "seconds"), " s"),
     Target("stored: memory of that audit", False, 300, _value("audit", "rss_mb"), " MB"),
     Target("webhooks: deliveries, ordered", True, 3000, _value("webhooks.ours", "per_second"), "/s"),
@@ -124,6 +124,10 @@ _PLAIN = (
     Target("console: memory of serve after the export of all", False, 200, _value("console.export", "rss_mb"), " MB"),
     Target("console: orders, calls kept for it ÷ not", True, 0.97, _value("console.kept", "orders_ratio")),
     Target("console: orders, reports added up ÷ not", True, 0.97, _value("console.added", "orders_ratio")),
+    Target("traces: CPU of a life, a tenth sampled ÷ none", False, 1.05, _value("traces.ratio", "cpu_us_ratio")),
+    Target(
+        "traces: their share of CPU while there are none", False, 1, _value("traces.unsampled", "share_percent"), " %"
+    ),
     Target("memory of serve after its calls", False, 150, _value("memory.serve", "rss_mb"), " MB"),
     Target("dev to ready, cold", False, 3.0, _value("dev.cold", "seconds"), " s"),
     Target("dev to ready, warm", False, 1.5, _value("dev.warm", "seconds"), " s"),

@@ -103,7 +103,8 @@ export class UnreadableAnswer extends DealerError {
   }
 }
 
-/** An order may or may not have been placed. Repeat it with the same `transactionId`, or query it. */
+/** An order may or may not have been placed, or a refund made that has a `refundTransactionId`: repeat it with the same
+ * id (here `transactionId`), or query it. */
 export class OutcomeUnknown extends DealerError {
   constructor(reason: string, known: Known = {}, readonly transactionId?: string) {
     super(reason, known);

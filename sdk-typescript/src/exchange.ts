@@ -238,14 +238,17 @@ function settles({ code }: DealerError): boolean {
 
 /** The error to throw: the last one, unless money may have moved without our knowing. */
 function final(path: Path, request: object, last: DealerError, unsettled: boolean): DealerError {
-  if (!unsettled || !PURCHASES.has(path)) return last;
-  const { transactionId } = request as { transactionId: string };
-  const reason =
-    `${last.reason}. Order ${transactionId} may or may not have been placed: repeat it with the same transactionId` +
-    " or query it";
+  const { transactionId, refundTransactionId } = request as { transactionId: string; refundTransactionId?: string };
+  const isRefund = path === "/esim/refund";
+  const id = isRefund ? refundTransactionId : PURCHASES.has(path) ? transactionId : undefined;
+  if (!unsettled || id === undefined) return last;
+  const what = isRefund
+    ? `Refund ${id} may or may not have been made: repeat it with the same refundTransactionId`
+    : `Order ${id} may or may not have been placed: repeat it with the same transactionId`;
+  const reason = `${last.reason.replace(/\.$/, "")}. ${what} or query it`;
   const { code, requestId, traceId, httpStatus, data, retryAfter } = last;
   const known = { code, requestId, traceId, httpStatus, data, retryAfter, cause: last };
-  return new errors.OutcomeUnknown(reason, known, transactionId);
+  return new errors.OutcomeUnknown(reason, known, id);
 }
 
 /**

@@ -350,6 +350,19 @@ async def test_a_recharge_never_answered_has_an_unknown_outcome(dealer: Either, 
     assert unknown.value.transaction_id == "T1"
 
 
+async def test_a_refund_with_an_id_never_answered_has_an_unknown_outcome(dealer: Either, service: Service):
+    service.answers("/esim/refund", LOST, refusal("101007", 403))
+    with pytest.raises(errors.OutcomeUnknown, match="same refundTransactionId") as unknown:
+        await dealer.refund("D1", refund_transaction_id="R1")
+    assert unknown.value.transaction_id == "R1"
+
+
+async def test_a_refund_without_an_id_tells_what_came_last(dealer: Either, service: Service):
+    service.answers("/esim/refund", LOST, refusal("101007", 403))
+    with pytest.raises(errors.PermissionDenied):
+        await dealer.refund("D1")
+
+
 async def test_an_order_that_never_left_is_a_failed_connection(dealer: Either, service: Service):
     service.answers("/esim/order", GONE)
     with pytest.raises(errors.ConnectionFailed):

@@ -542,10 +542,9 @@ def test_listen_on_a_taken_port_is_one_line(listening: Callable[..., Listening],
 
 @pytest.mark.parametrize("port", ["65536", "99999", "-1"])
 def test_listen_on_what_is_no_port_is_one_line(run: Callable, port: str):
-    assert run("listen", f"--port={port}", "--no-inbox")[::2] == (
-        2,
-        f"esim-dealer: --port {port}: 0 to 65535 is expected\n",
-    )
+    status, _, err = run("listen", f"--port={port}", "--no-inbox")
+    said = f"argument --port: invalid value '{port}': 0 to 65535 is expected; see esim-dealer listen --help"
+    assert (status, err) == (2, f"esim-dealer: {said}\n")
 
 
 def test_listen_registers_itself_when_told(service: Service, run: Callable):

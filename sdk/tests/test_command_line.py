@@ -51,6 +51,21 @@ def run(service: Service, capsys: pytest.CaptureFixture[str]) -> Callable[..., t
     return run
 
 
+@pytest.mark.parametrize(
+    ("arguments", "accepted"),
+    [
+        (["packages", "--limit", "0"], "'0': 1 or more is expected"),
+        (["packages", "--limit", "many"], "'many': 1 or more is expected"),
+        (["listen", "--port", "99999"], "'99999': 0 to 65535 is expected"),
+        (["mcp", "--port", "-1"], "'-1': 0 to 65535 is expected"),
+        (["mcp", "--daily-count", "-3"], "'-3': 0 or more is expected"),
+    ],
+)
+def test_a_number_out_of_bounds_is_wrong_usage(run: Callable, arguments: list[str], accepted: str):
+    status, _, err = run(*arguments)
+    assert status == 2 and accepted in err
+
+
 @pytest.mark.parametrize("arguments", [[], ["webhook"], ["events"], ["fixtures"], ["logs"]])
 def test_a_bare_command_shows_its_help(run: Callable, arguments: list[str]):
     status, out, err = run(*arguments, environment={})

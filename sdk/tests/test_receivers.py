@@ -27,8 +27,11 @@ class Running:
     """One receiver, which writes down what it handled."""
 
     def __init__(self, program: str, folder: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        # Bound, not listening: the receiver may listen there, and no other program is given the port.
+        self._held = socket.socket()
+        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._held.bind(("127.0.0.1", 0))
+        self.port = self._held.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/webhooks"
         self.inbox = folder / "inbox.sqlite"
         environment = {"ESIM_DEALER_APP_SECRET": APP_SECRET, "INBOX": str(self.inbox), "PORT": str(self.port)}
@@ -51,6 +54,7 @@ class Running:
     def kill(self) -> list[str]:
         """What else the handler had printed."""
         self.process.kill()
+        self._held.close()
         return [line for line in self.process.communicate()[0].splitlines() if _by_handler(line)]
 
     def _wait(self) -> None:

@@ -1,6 +1,6 @@
 """The eSIM Dealer Open API with nothing but the standard library: `sign`, `order PACKAGE PRICE`, `verify`.
 
-The SDK does all of this and retries: pip install esim-dealer.
+The SDK does all of this and retries: pip install ./sdk.
 """
 
 import hashlib

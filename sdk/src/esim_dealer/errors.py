@@ -98,7 +98,8 @@ class UnreadableAnswer(DealerError):
 
 
 class OutcomeUnknown(DealerError):
-    """An order may or may not have been placed. Repeat it with the same `transaction_id`, or query it."""
+    """An order or a recharge may or may not have been placed, or a refund made that has a `refund_transaction_id`.
+    Repeat it with the same `transaction_id`, which is the refund's own of a refund, or query it."""
 
     transaction_id: str | None = None
 

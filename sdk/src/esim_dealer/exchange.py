@@ -23,7 +23,7 @@ from esim_dealer.decoding import decode
 from esim_dealer.errors import DealerError
 from esim_dealer.operations import Call
 from esim_dealer.wire import signing
-from esim_dealer.wire.calls import PREFIX, PlaceOrder, RechargeProfile
+from esim_dealer.wire.calls import PREFIX, PlaceOrder, RechargeProfile, RefundOrder
 from esim_dealer.wire.envelope import OpenEnvelope
 from esim_dealer.wire.operations import Operation
 from esim_dealer.wire.snapshot import Snapshot
@@ -332,12 +332,15 @@ def _base_address(url: str) -> str:
 
 def _final(call: Call[Any], last: DealerError, unsettled: bool) -> DealerError:
     """The error to raise: the last one, unless money may have moved without our knowing."""
-    if not (unsettled and isinstance(call.request, PlaceOrder | RechargeProfile)):
-        return last
-    transaction_id = call.request.transaction_id
+    match call.request if unsettled else None:
+        case PlaceOrder(transaction_id=transaction_id) | RechargeProfile(transaction_id=transaction_id):
+            what = f"Order {transaction_id} may or may not have been placed: repeat it with the same transactionId"
+        case RefundOrder(refund_transaction_id=str(transaction_id)):
+            what = f"Refund {transaction_id} may or may not have been made: repeat it with the same refundTransactionId"
+        case _:
+            return last
     unknown = errors.OutcomeUnknown(
-        f"{last.message}. Order {transaction_id} may or may not have been placed: repeat it with the same transactionId"
-        " or query it",
+        f"{last.message.rstrip('.')}. {what} or query it",
         code=last.code,
         request_id=last.request_id,
         trace_id=last.trace_id,

@@ -228,11 +228,14 @@ def _refund_item(item_no: str, named: Sequence[calls.ProfileId] | None) -> calls
     return calls.RefundItem(item_no=item_no, profiles=None if named is None else tuple(map(_refund_profile, named)))
 
 
+def profile_name(named: calls.ProfileId) -> dict[str, Any]:
+    """A profile by its iccid, which is longer than any profileId, or by its profileId."""
+    by_iccid = isinstance(named, str) and len(named) >= ICCID_DIGITS
+    return {"iccid": named} if by_iccid else {"profile_id": named}
+
+
 def _refund_profile(named: calls.ProfileId) -> calls.RefundProfile:
-    """An iccid is longer than any profileId."""
-    if isinstance(named, str) and len(named) >= ICCID_DIGITS:
-        return calls.RefundProfile(iccid=named)
-    return calls.RefundProfile(profile_id=named)
+    return calls.RefundProfile(**profile_name(named))
 
 
 def cancel(profile_id: calls.ProfileId | None, iccid: str | None) -> Call[calls.Voided]:

@@ -37,8 +37,22 @@ async def newest(service: Service, client: ApiClient, count: int = 1) -> Refused
 
 def call(tenant_id: int, trace_id: str = "trace", failed: str = "operation") -> RefusedCall:
     return RefusedCall(
-        *(tenant_id, AT, "192.0.2.1", "POST", "/open-api/v1/health", "ak_test_1", None, trace_id, "101003"),
-        *(failed, "message", "{}", "[]", b"{}", 2, hashlib.sha256(b"{}").hexdigest()),
+        tenant_id,
+        AT,
+        "192.0.2.1",
+        "POST",
+        "/open-api/v1/health",
+        "ak_test_1",
+        None,
+        trace_id,
+        "101003",
+        failed,
+        "message",
+        "{}",
+        "[]",
+        b"{}",
+        2,
+        hashlib.sha256(b"{}").hexdigest(),
     )
 
 

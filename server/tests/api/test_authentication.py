@@ -146,7 +146,11 @@ async def test_the_clock_of_authentication_is_the_one_it_was_given(service: Serv
     memory = await Cache.open(service.database)
     for ahead in (timedelta(hours=1), timedelta()):
         authenticator = Authenticator(
-            *(memory, service.settings.master_keys, LocalAdmission(), lambda by=ahead: clock.now() + by, ()),
+            memory,
+            service.settings.master_keys,
+            LocalAdmission(),
+            lambda by=ahead: clock.now() + by,
+            (),
             used=lambda app_key, address: None,
         )
         if ahead:

@@ -53,8 +53,12 @@ async def key_of(
 ) -> AsyncIterator[ApiClient]:
     """Another AppKey of a dealer, as far as it may."""
     made = await credentials.create_key(
-        *(service.database, service.settings.master_keys, "test", int(owner.tenant_id)),
-        *(KeyLimits(name="a test", scopes=scopes, ip_allow=ip_allow), "test"),
+        service.database,
+        service.settings.master_keys,
+        "test",
+        int(owner.tenant_id),
+        KeyLimits(name="a test", scopes=scopes, ip_allow=ip_allow),
+        "test",
     )
     async with service.client(owner) as client:
         client.app_key, client.app_secret = made

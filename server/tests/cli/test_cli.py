@@ -283,7 +283,7 @@ async def test_another_app_key_is_made_limited_and_listed(env: dict[str, str], s
     assert (first_key["appKey"], first_key["scopes"]) == (made.app_key, ["read", "order", "money"])
     wanted = {"appKey": key["appKey"], "name": "Reports", "scopes": ["order"], "ipAllow": ["127.0.0.1/32"]}
     assert second_key == second_key | wanted and second_key["signsWebhooks"] and not first_key["signsWebhooks"]
-    assert "scope is 'all'" in refusal(await run(*("credentials", "set", key["appKey"], "--scope", "all"), env=env))
+    assert "scope is 'all'" in refusal(await run("credentials", "set", key["appKey"], "--scope", "all", env=env))
 
 
 async def test_somebody_is_invited_again_and_no_more(env: dict[str, str], service: Service):
@@ -309,6 +309,17 @@ async def answers(client: ApiClient, code: str) -> None:
 
 
 # catalog and stock
+
+
+async def test_an_operator_puts_test_packages_on_sale_in_a_test_environment_alone(
+    env: dict[str, str], service: Service
+):
+    await ok("catalog", "withdraw", "TEST-ASYNC", env=env)
+    done = json.loads(await ok("catalog", "test-packages", "--json", env=env))
+    assert done == {"packages": len(catalogue.scripted()), "changed": 1}
+    assert "ON_SALE" in await ok("catalog", "show", "TEST-ASYNC", env=env)
+    production = await run("catalog", "test-packages", env=env | {"DEALER_ENVIRONMENT": "production"})
+    assert production.status == 1 and "DEALER_ENVIRONMENT is production" in refusal(production)
 
 
 async def test_a_catalogue_is_imported_whole_or_not_at_all(env: dict[str, str], service: Service, folder: Path):
@@ -370,6 +381,9 @@ async def test_the_exit_status_of_audit_is_the_number_of_violated_invariants(
 async def test_an_incremental_audit_goes_on_from_the_last_one(
     env: dict[str, str], service: Service, look: asyncpg.Connection
 ):
+    await look.execute("DELETE FROM audit_checkpoint")
+    first = json.loads(await ok("audit", "--incremental", "--json", env=env))
+    assert first["checkpoint"] and first["covered"] is None, "nothing was audited before, so everything is"
     whole = json.loads(await ok("audit", "--json", env=env))
     assert whole["checkpoint"] and whole["covered"] is None
     made = await service.tenant(balance="5")

@@ -70,6 +70,7 @@ credentials view {key}
 credentials reset {key}
 credentials disable {key}
 credentials enable {key}
+catalog test-packages
 catalog import {catalogue}
 catalog import {catalogue} --preview
 catalog create JSON-1 {columns}

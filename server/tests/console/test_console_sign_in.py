@@ -528,14 +528,19 @@ async def test_a_stolen_session_cannot_guess_the_password(admin: Browser) -> Non
 
 
 async def with_codes(one: Browser) -> bytes:
-    """Switches them on; gives the secret. The code of the step before is used up."""
+    """Switches them on; gives the secret. The code of this step is used up."""
     page = await one.get("/console/account/totp")
     found = re.search(r"<code>([A-Z2-7 ]{39})</code>", page.text)
     assert page.status_code == 200 and found
     secret = base64.b32decode(found[1].replace(" ", ""))
-    code = totp.code(secret, totp.step_of(clock.now()) - 1)
+    code = totp.code(secret, totp.step_of(clock.now()))
     assert (await one.post("/console/account/totp", {"code": code})).headers["location"] == "/console/account"
     return secret
+
+
+def next_code(secret: bytes) -> str:
+    """That of the step to come: the one of now may be used up, the one before may be over when it arrives."""
+    return totp.code(secret, totp.step_of(clock.now()) + 1)
 
 
 async def test_with_codes_on_a_password_alone_opens_nothing(admin: Browser, visitor: Browser) -> None:
@@ -547,7 +552,7 @@ async def test_with_codes_on_a_password_alone_opens_nothing(admin: Browser, visi
     page = await visitor.get("/console/sign-in/code")
     csrf = re.search(r'name="csrf" value="(\w+)"', page.text)
     assert csrf
-    code = totp.code(secret, totp.step_of(clock.now()))
+    code = next_code(secret)
     assert (await visitor.send("/console/sign-in/code", {"code": code})).status_code == 403
     assert (await visitor.send("/console/sign-in/code", {"csrf": csrf[1], "code": "000000"})).status_code == 403
     assert (await visitor.send("/console/sign-in/code", {"csrf": csrf[1], "code": code})).status_code == 303
@@ -556,7 +561,7 @@ async def test_with_codes_on_a_password_alone_opens_nothing(admin: Browser, visi
 
 async def test_a_code_works_once(service: Service, admin: Browser, visitor: Browser) -> None:
     secret = await with_codes(admin)
-    code = totp.code(secret, totp.step_of(clock.now()))
+    code = next_code(secret)
     await visitor.sign_in(admin.name, admin.password)
     assert (await code_given(visitor, code)).status_code == 303
     async with browser(service) as other:

@@ -20,6 +20,7 @@ DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "kubernetes/esim-dealer"
 SETTINGS = {f"DEALER_{name.upper()}" for name in Settings.model_fields} | {"DATABASE_URL", *environment.OURS}
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+TIMERS = sorted((DEPLOY / "systemd").glob("*.timer"))
 MOST_EXPOSED = 2.0
 """What systemd-analyze calls well protected; 10 is a unit without any protection."""
 
@@ -64,10 +65,11 @@ def test_compose_names_files_and_secrets_that_there_are():
 @pytest.mark.deploy
 def test_systemd_accepts_its_units_and_finds_them_well_protected(tmp_path: Path):
     program = needs("systemd-analyze", "systemd")
-    for unit in sorted((DEPLOY / "systemd").glob("*.*")):
+    for unit in (*UNITS, *TIMERS):
         text = unit.read_text().replace("/opt/esim-dealer/bin/dealer-server", shutil.which("true") or "/bin/true")
         (tmp_path / unit.name).write_text(text)
-    named = [tmp_path / name for name in ("serve@8080.service", "work@9464.service", "audit.timer")]
+    names = "serve@8080.service", "work@9464.service", "backup.service", *(timer.name for timer in TIMERS)
+    named = [tmp_path / name for name in names]
     done = subprocess.run([program, "verify", *named], capture_output=True, text=True)
     assert done.returncode == 0 and not done.stderr, done.stderr
     for unit in UNITS:
@@ -95,7 +97,7 @@ def test_the_chart_renders_and_what_it_asks_for_is_what_the_service_needs():
     assert set(found) == {
         *("Deployment shop-serve", "Deployment shop-work", "Service shop-serve", "Ingress shop"),
         *("PodDisruptionBudget shop-serve", "PodDisruptionBudget shop-work", "HorizontalPodAutoscaler shop-serve"),
-        *("Job shop-migrate", "CronJob shop-audit"),
+        *("Job shop-migrate", "CronJob shop-audit", "CronJob shop-audit-all"),
     }
     for kind in ("serve", "work"):
         deployment = found[f"Deployment shop-{kind}"]["spec"]

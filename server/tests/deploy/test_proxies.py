@@ -2,6 +2,7 @@
 client's address, and restarts that no dealer notices."""
 
 import asyncio
+import csv
 import re
 import signal
 import ssl
@@ -10,7 +11,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import asyncpg
 import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -202,6 +205,49 @@ async def test_no_call_fails_while_the_processes_are_restarted_one_after_the_oth
         await asyncio.gather(*buying)
     assert len(codes) > 20 * RESTARTS and set(codes) == {"000000"}, sorted(set(codes))
     assert await proxied.service.audit() == []
+
+
+async def test_a_dealer_is_told_that_the_database_is_away(
+    proxied: Proxied, postgres: str, database_url: str, tmp_path: Path
+):
+    name = urlsplit(database_url).path.removeprefix("/")
+    admin = await asyncpg.connect(postgres)
+    async with proxied.dealer() as dealer:
+        assert (await dealer.order()).code == "000000"
+        await admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+        try:
+            await admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", name)
+            await none_is_ready(proxied, tmp_path / "admin.sock")
+            for _ in range(4):
+                assert (await dealer.order()).code == "900001"
+        finally:
+            await admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+            await admin.close()
+
+        async def bought() -> bool | None:
+            return (await dealer.order()).code == "000000" or None
+
+        await found(bought)
+    assert await proxied.service.audit() == []
+
+
+async def none_is_ready(proxied: Proxied, haproxy_socket: Path) -> None:
+    """Returns once both processes say so, and HAProxy has seen it. nginx does not ask."""
+
+    async def look() -> bool | None:
+        async with httpx2.AsyncClient(trust_env=False) as http:
+            if any([(await http.get(f"{serve.monitoring}/readyz")).status_code == 200 for serve in proxied.serves]):
+                return None
+        if not haproxy_socket.exists():
+            return True
+        reader, writer = await asyncio.open_unix_connection(haproxy_socket)
+        writer.write(b"show stat\n")
+        rows = csv.DictReader((await reader.read()).decode().splitlines())
+        writer.close()
+        states = {row["svname"]: row["status"] for row in rows if row["# pxname"] == "serve"}
+        return (states["serve1"].startswith("DOWN") and states["serve2"].startswith("DOWN")) or None
+
+    await found(look)
 
 
 async def both_answer(proxied: Proxied) -> None:

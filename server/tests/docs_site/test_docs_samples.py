@@ -119,7 +119,9 @@ async def ran(code: str, dealer: ApiClient, folder: Path) -> str:
         "ESIM_DEALER_APP_SECRET": dealer.app_secret,
     }
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", code),
+        sys.executable,
+        "-c",
+        code,
         env={**os.environ, "NO_PROXY": "*", **known},
         cwd=folder,
         stdout=PIPE,

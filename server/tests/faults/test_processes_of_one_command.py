@@ -61,12 +61,23 @@ async def test_all_processes_answer_and_a_request_id_is_accepted_once(dealer: Ap
     async with running(*SERVE, env=env) as serve:
         dealer.url = await serve.ready()
         await answered_by(dealer, 2)
-        used = {"RT-RequestID": str(uuid.uuid4())}
-        replies = await asyncio.gather(*[dealer.post("/health", **used) for _ in range(16)])
-        assert sorted(reply.code for reply in replies) == ["000000"] + ["101004"] * 15
+        times_lost = serve.events["shared_admission_lost"]
+        # On a stalled machine Valkey may not answer within 0.2 s: a process then decides by itself, and says so.
+        while (codes := await with_one_request_id(dealer)) != ["000000"] + ["101004"] * 15:
+            times_lost += 1
+            assert codes == ["000000"] * 2 + ["101004"] * 14
+            await serve.says("shared_admission_lost", times_lost)
+            await serve.says("shared_admission_found", times_lost)
         console, *_ = re.findall(r"console_served .*:(\d+)", serve.said)
         answers = await asyncio.gather(*[dealer.http.get(f"http://127.0.0.1:{console}/console") for _ in range(16)])
         assert {answer.status_code for answer in answers} == {303}
+
+
+async def with_one_request_id(dealer: ApiClient) -> list[str]:
+    """The codes of sixteen calls at once."""
+    used = {"RT-RequestID": str(uuid.uuid4())}
+    replies = await asyncio.gather(*[dealer.post("/health", **used) for _ in range(16)])
+    return sorted(reply.code for reply in replies)
 
 
 async def test_each_process_may_have_a_port_of_its_own(dealer: ApiClient, env: dict[str, str]):

@@ -27,8 +27,34 @@ DONE = Done("8944538532008160222", "LPA:1$a.example$B", supplier_ref="order", un
 def claimed(**changed: Any) -> Claimed:
     """A purchase at `near` that has just been made known, about to be asked for."""
     one = Claimed(
-        *(10_001, 7, 0, 5, 0, "u-5-0-1", "near", "SKU", 18_000, "USD", "PLANNED", "", None, None, None, None, None),
-        *(1, 0, None, NOW, "TEST-OK", 1, 1, 7, True, False, None),
+        10_001,
+        7,
+        0,
+        5,
+        0,
+        "u-5-0-1",
+        "near",
+        "SKU",
+        18_000,
+        "USD",
+        "PLANNED",
+        "",
+        None,
+        None,
+        None,
+        None,
+        None,
+        1,
+        0,
+        None,
+        NOW,
+        "TEST-OK",
+        1,
+        1,
+        7,
+        True,
+        False,
+        None,
     )
     return one._replace(**changed)
 

@@ -211,14 +211,20 @@ async def test_the_audit_reports_the_head_of_the_log_and_verifies_it_later(servi
     assert forged.status == 1 and "does not contain the head" in forged.out
 
 
+async def owned(postgres: str, name: str) -> asyncpg.Connection:
+    """To a new database, as its owner, who is no superuser."""
+    admin = await asyncpg.connect(postgres)
+    await admin.execute(f"CREATE ROLE {name}_owner")
+    await admin.execute(f"CREATE DATABASE {name} OWNER {name}_owner")
+    await admin.close()
+    connection = await asyncpg.connect(database_named(postgres, name))
+    await connection.execute(f"SET ROLE {name}_owner")
+    return connection
+
+
 async def test_the_migration_chains_older_audit_records(postgres: str):
     """Also where the tables' owner is no superuser and has taken the right to change them from itself."""
-    admin = await asyncpg.connect(postgres)
-    await admin.execute("CREATE ROLE chained_owner")
-    await admin.execute("CREATE DATABASE chained OWNER chained_owner")
-    await admin.close()
-    connection = await asyncpg.connect(database_named(postgres, "chained"))
-    await connection.execute("SET ROLE chained_owner")
+    connection = await owned(postgres, "chained")
     *before, chaining = [one for one in schema.known() if one.number <= 5]
     assert chaining.name == "audit_log"
     for migration in before:
@@ -237,4 +243,16 @@ async def test_the_migration_chains_older_audit_records(postgres: str):
     assert [one.total for one in found] == [0, 0] and (await audit_log.head(connection)).acts == 4
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         await connection.execute("DELETE FROM audit_log")
+    await connection.close()
+
+
+async def test_migrate_takes_back_the_right_to_change_the_ledger(postgres: str):
+    """A restore without privileges gives it to the owner of the tables."""
+    connection = await owned(postgres, "restored")
+    await schema.migrate(connection)
+    await connection.execute("GRANT ALL ON ledger_entry, audit_log TO restored_owner")
+    assert await schema.migrate(connection) == []
+    for table in ("ledger_entry", "audit_log"):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await connection.execute(f"DELETE FROM {table}")
     await connection.close()

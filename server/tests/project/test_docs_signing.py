@@ -167,7 +167,12 @@ def test_call_signs_what_it_sends(body: str, tmp_path: Path) -> None:
 async def listener(environment: Mapping[str, str]) -> AsyncIterator[tuple[str, asyncio.StreamReader]]:
     """`esim-dealer listen` on a free port: its address, and what it prints."""
     running = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "esim_dealer.cli", "listen", "--port", "0"),
+        sys.executable,
+        "-m",
+        "esim_dealer.cli",
+        "listen",
+        "--port",
+        "0",
         env=dict(environment),
         stdout=PIPE,
         stderr=PIPE,
@@ -194,7 +199,7 @@ async def test_the_quickstart_runs_as_it_stands(dealer: ApiClient, tmp_path: Pat
         script = "\n".join(blocks())
         assert LISTENER in script
         run = await asyncio.create_subprocess_exec(
-            *("bash", "-euo", "pipefail"), cwd=tmp_path, env=environment, stdin=PIPE, stdout=PIPE, stderr=PIPE
+            "bash", "-euo", "pipefail", cwd=tmp_path, env=environment, stdin=PIPE, stdout=PIPE, stderr=PIPE
         )
         printed, complaints = await asyncio.wait_for(run.communicate(script.replace(LISTENER, url).encode()), 60)
         assert (run.returncode, complaints) == (0, b"")

@@ -36,7 +36,7 @@ async def started(folder: Path) -> Process:
     arguments = ("-q", "-p", "xdist", "-n", "1", "-c", "/dev/null", "--rootdir", folder, folder)
     environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PATH": os.environ["PATH"]}
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "pytest", *arguments), env=environment, stdout=PIPE
+        sys.executable, "-m", "pytest", *arguments, env=environment, stdout=PIPE
     )
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from email.parser import HeaderParser
 from pathlib import Path
@@ -18,7 +19,14 @@ from support.paths import ROOT
 async def built(folder: Path, package: str) -> Path:
     """The wheel of a package of this repository, built into the folder."""
     building = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)),
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "--target",
+        "wheel",
+        "--directory",
+        str(folder),
         cwd=ROOT / package,
     )
     assert await building.wait() == 0
@@ -66,12 +74,16 @@ def test_two_releases_of_one_commit_are_the_same_and_name_all_that_they_hold(tmp
         sums.append((folder / "SHA256SUMS").read_text())
     assert sums[0] == sums[1]
     assert {line.split()[1] for line in sums[0].splitlines()} == {
+        "esim-dealer-deploy-0.1.0.tar.gz",
         "esim-dealer.cdx.json",
         "esim_dealer-0.1.0-py3-none-any.whl",
         "esim_dealer_server-0.1.0-py3-none-any.whl",
         "requirements-extras.lock",
         "requirements.lock",
     }
+    with tarfile.open(tmp_path / "0/esim-dealer-deploy-0.1.0.tar.gz") as packed:
+        assert {"deploy/systemd/serve@.service", "deploy/haproxy/haproxy.cfg"} <= set(packed.getnames())
+        assert packed.getmember("deploy/systemd/dealer-server").mode == 0o755
     bill = json.loads((tmp_path / "0/esim-dealer.cdx.json").read_text())
     found = {one["name"]: one for one in bill["components"]}
     with zipfile.ZipFile(tmp_path / "0/esim_dealer_server-0.1.0-py3-none-any.whl") as opened:

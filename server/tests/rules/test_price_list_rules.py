@@ -28,7 +28,11 @@ def package(price: int = 18_000, currency: str = "USD") -> Package:
 
 def terms(basis: Basis = "PRICE", markup: int = 0, **exceptions: int | None) -> PriceListTerms:
     return PriceListTerms(
-        *(7, "Gold", basis, markup, THEN),
+        7,
+        "Gold",
+        basis,
+        markup,
+        THEN,
         {code.replace("_", "-"): OwnPrice(price, LATER) for code, price in exceptions.items()},
     )
 

@@ -40,7 +40,7 @@ def order(*lines: list[Profile], price: int = 18_000, period_num: int = 1) -> Or
     )
     count = sum(len(of) for of in lines)
     return Order(
-        *(7, ORDER_ID, "t-1", "USD", price * period_num * count, 0, "PAID", "DELIVERED", "COMPLETED", 3, NOW, items)
+        7, ORDER_ID, "t-1", "USD", price * period_num * count, 0, "PAID", "DELIVERED", "COMPLETED", 3, NOW, items
     )
 
 

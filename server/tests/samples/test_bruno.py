@@ -27,7 +27,12 @@ async def test_the_collection_buys_an_esim(dealer: ApiClient, tmp_path: Path) ->
     }
     report = tmp_path / "report.json"
     running = await asyncio.create_subprocess_exec(
-        *("bru", "run", "--env", "dev", "--reporter-json", str(report)),
+        "bru",
+        "run",
+        "--env",
+        "dev",
+        "--reporter-json",
+        str(report),
         cwd=COLLECTION,
         env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), **known},
         stdout=-1,

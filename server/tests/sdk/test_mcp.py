@@ -3,9 +3,10 @@
 import asyncio
 import os
 import signal
+import sqlite3
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from support.api_client import ApiClient, http_client
+from support.api_client import ApiClient, Service, http_client
+from support.webhook_fixture import eventually
 
 TOKEN = "a-token-for-tests"
 LINE = {"packageCode": "TEST-OK", "quantity": 1, "price": "1.80"}
@@ -74,7 +76,14 @@ async def http_server(
     dealer: ApiClient, folder: Path, *options: str, ends_at: signal.Signals = signal.SIGINT
 ) -> AsyncIterator[str]:
     running = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "esim_dealer.cli", "mcp", "--http", "--port", "0", *options),
+        sys.executable,
+        "-m",
+        "esim_dealer.cli",
+        "mcp",
+        "--http",
+        "--port",
+        "0",
+        *options,
         env=environment(dealer, folder),
         stderr=asyncio.subprocess.PIPE,
     )
@@ -196,6 +205,67 @@ async def test_a_refund_preview_says_what_cannot_be_refunded(dealer: ApiClient, 
         assert "cannot be refunded" in await agent.failed("preview_refund", order_no=number)
 
 
+async def test_a_preview_is_refused_for_what_a_confirmation_could_not_do(dealer: ApiClient, tmp_path: Path):
+    order = await dealer.delivered((await dealer.order()).data["orderNo"])
+    [item] = order["items"]
+    iccid = item["profiles"][0]["iccid"]
+    async with over_stdio(dealer, tmp_path, "--allow-writes") as agent:
+        recharge = {"esim": iccid, "package_code": "TEST-TOPUP-OK"}
+        for days in (-1000, 0, True, 10_001):
+            assert "period_num" in await agent.failed("preview_recharge", **recharge, period_num=days)
+        assert "not sold by the day" in await agent.failed("preview_recharge", **recharge, period_num=3)
+        assert "does not recharge" in await agent.failed("preview_recharge", esim=iccid, package_code="TEST-OK")
+        unknown = recharge | {"esim": "89000000000000000000"}
+        assert "310404" in await agent.failed("preview_recharge", **unknown)
+        for name in ("", "x"):
+            assert "names no eSIM" in await agent.failed("preview_recharge", **recharge | {"esim": name})
+            assert "names no eSIM" in await agent.failed("list_packages", for_esim=name)
+        assert "quantity" in await agent.failed("preview_order", package_code="TEST-OK", quantity=True)
+        named = {"order_no": order["orderNo"], "item_no": item["itemNo"]}
+        assert "itemNo" in await agent.failed("preview_refund", order_no=order["orderNo"], itemNo=item["itemNo"])
+        assert (await agent.use("preview_refund", **named, esims=[iccid, iccid]))["atMost"] == "1.80"
+        assert (await agent.use("preview_order", package_code="TEST-OK"))["today"]["count"] == 0
+
+
+async def test_a_profile_id_can_be_handed_back_as_it_came(dealer: ApiClient, tmp_path: Path):
+    await dealer.delivered((await dealer.order()).data["orderNo"])
+    async with over_stdio(dealer, tmp_path) as agent:
+        profile_id = (await agent.use("list_esims"))["esims"][0]["profile"]["profileId"]
+        assert (await agent.use("get_usage", esim=profile_id))["profileId"] == profile_id
+        assert (await agent.use("list_plans", esim=profile_id))["profileId"] == profile_id
+
+
+async def test_what_was_done_stays_counted_when_its_repeat_is_refused(
+    service: Service, dealer: ApiClient, tmp_path: Path
+):
+    async with over_stdio(dealer, tmp_path, "--allow-writes") as agent:
+        bought, other = [(await agent.use("preview_order", package_code="TEST-OK"))["previewId"] for _ in range(2)]
+        assert (await agent.use("confirm", preview_id=bought))["today"]["count"] == 1
+        await service.change(dealer.tenant_id, ip_allow=["198.51.100.7"])
+        await eventually(lambda: answered(dealer, "101002"))
+        for preview_id in (bought, other):
+            assert "101002" in await agent.failed("confirm", preview_id=preview_id)
+        await service.change(dealer.tenant_id, ip_allow=[])
+        await eventually(lambda: answered(dealer, "000000"))
+        assert (await agent.use("preview_order", package_code="TEST-OK"))["today"]["count"] == 1
+
+
+async def test_limits_that_cannot_be_kept_stop_what_moves_money_alone(dealer: ApiClient, tmp_path: Path):
+    file = tmp_path / "limits.sqlite"
+    async with over_stdio(dealer, tmp_path, "--allow-writes", "--limits-file", str(file)) as agent:
+        preview = await agent.use("preview_order", package_code="TEST-OK")
+        with closing(sqlite3.connect(file, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            confirming = asyncio.create_task(agent.failed("confirm", preview_id=preview["previewId"]))
+            assert (await agent.use("get_balance"))["currency"] == "USD"
+            assert not confirming.done()
+            assert f"{file}, cannot be used: database is locked" in await confirming
+            other.execute("ROLLBACK")
+        assert (await agent.use("confirm", preview_id=preview["previewId"]))["today"]["count"] == 1
+    status, said = await refused_at_start(dealer, tmp_path, "--allow-writes", "--limits-file", str(tmp_path))
+    assert status == 1 and f"{tmp_path}, cannot be used" in said and "--limits-file" in said
+
+
 @pytest.mark.parametrize("ends_at", [signal.SIGINT, signal.SIGTERM])
 async def test_being_told_to_stop_is_no_failure(dealer: ApiClient, tmp_path: Path, ends_at: signal.Signals):
     async with http_server(dealer, tmp_path, ends_at=ends_at) as url, http_client() as http:
@@ -205,19 +275,39 @@ async def test_being_told_to_stop_is_no_failure(dealer: ApiClient, tmp_path: Pat
 async def test_without_the_extra_it_says_what_to_install(dealer: ApiClient, tmp_path: Path):
     (tmp_path / "mcp").mkdir()
     (tmp_path / "mcp" / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'mcp'\", name='mcp')")
+    status, said = await refused_at_start(dealer, tmp_path, PYTHONPATH=str(tmp_path))
+    assert status == 1 and "pip install './sdk[mcp]'" in said
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--daily-amount", "much"),
+        ("--daily-count", "much"),
+        ("--daily-count", "-3"),
+        ("--port", "99999"),
+        ("--port", "-1"),
+    ],
+)
+async def test_a_number_that_is_none_is_wrong_usage(dealer: ApiClient, tmp_path: Path, options: tuple[str, str]):
+    status, said = await refused_at_start(dealer, tmp_path, *options)
+    assert status == 2 and options[0] in said and "Traceback" not in said
+
+
+async def answered(dealer: ApiClient, code: str) -> bool:
+    return (await dealer.post("/account/balance", {})).code == code
+
+
+async def refused_at_start(dealer: ApiClient, folder: Path, *options: str, **variables: str) -> tuple[int | None, str]:
+    """Its exit status and what it wrote."""
     running = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "esim_dealer.cli", "mcp"),
-        env=environment(dealer, tmp_path) | {"PYTHONPATH": str(tmp_path)},
+        sys.executable,
+        "-m",
+        "esim_dealer.cli",
+        "mcp",
+        *options,
+        env=environment(dealer, folder) | variables,
         stderr=asyncio.subprocess.PIPE,
     )
     _, err = await running.communicate()
-    assert running.returncode == 1 and "pip install 'esim-dealer[mcp]'" in err.decode()
-
-
-@pytest.mark.parametrize("option", ["--daily-amount", "--daily-count"])
-async def test_a_limit_that_is_no_number_is_wrong_usage(option: str):
-    running = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "esim_dealer.cli", "mcp", option, "much"), stderr=asyncio.subprocess.PIPE
-    )
-    await running.communicate()
-    assert running.returncode == 2
+    return running.returncode, err.decode()

@@ -38,7 +38,11 @@ def environment(dealer: ApiClient) -> dict[str, str]:
 
 async def played(dealer: ApiClient, scenario: str) -> tuple[int | None, list[str]]:
     running = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "esim_dealer.cli", "trigger", scenario),
+        sys.executable,
+        "-m",
+        "esim_dealer.cli",
+        "trigger",
+        scenario,
         env=environment(dealer),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -50,7 +54,13 @@ async def played(dealer: ApiClient, scenario: str) -> tuple[int | None, list[str
 async def test_every_scenario_plays_to_its_end_and_the_log_shows_it(dealer: ApiClient):
     assert list(ENDS) == list(SCENARIOS)
     log = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "esim_dealer.cli", "logs", "tail", "--every", "0.2"),
+        sys.executable,
+        "-m",
+        "esim_dealer.cli",
+        "logs",
+        "tail",
+        "--every",
+        "0.2",
         env=environment(dealer),
         stdout=asyncio.subprocess.PIPE,
     )

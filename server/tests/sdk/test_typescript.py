@@ -66,7 +66,7 @@ async def test_the_samples_of_the_guide_run(dealer: ApiClient, tmp_path: Path) -
     for sample in (*samples[:3], used_before):
         (tmp_path / "sample.mjs").write_text(sample)
         running = await asyncio.create_subprocess_exec(
-            *("node", "sample.mjs"), env=known(dealer), cwd=tmp_path, stdout=-1, stderr=-1
+            "node", "sample.mjs", env=known(dealer), cwd=tmp_path, stdout=-1, stderr=-1
         )
         out, err = await asyncio.wait_for(running.communicate(), PATIENCE)
         assert running.returncode == 0, err.decode()

@@ -128,6 +128,9 @@ async def test_one_order_is_one_trace_through_serve_supplier_and_webhooks(postgr
     joined = [span for _, span in collector.spans if span.name == "place orders" and span.links]
     batches = {span.span_id: span.trace_id for _, span in collector.spans if span.name == "place orders"}
     assert joined, "twelve orders at once were in twelve batches"
+    linked = [link for span in joined for link in span.links]
+    assert {link.span_id for link in linked} == {span.span_id for span in joined}, "each is the next one of another"
+    assert len(linked) == len(joined)
     for span in joined:
         assert all(batches[link.span_id] == link.trace_id != span.trace_id for link in span.links)
     assert len({span.span_id for _, span in collector.spans}) == len(collector.spans)

@@ -6,7 +6,6 @@ from typing import Any
 
 from esim_dealer.cli.parsing import Parser
 from esim_dealer.cli.session import Session
-from esim_dealer.operations import ICCID_DIGITS
 
 LONGEST_PAGE = 500
 Run = Callable[[Session, argparse.Namespace], int | None]
@@ -34,7 +33,9 @@ class Commands:
 
 
 def add_limit(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--limit", type=_positive, default=50, metavar="N", help="at most this many (default: 50)")
+    command.add_argument(
+        "--limit", type=whole_number(1), default=50, metavar="N", help="at most this many (default: 50)"
+    )
 
 
 def page_size(limit: int) -> int:
@@ -46,13 +47,16 @@ def filters(**values: object) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def profile_name(text: str) -> dict[str, Any]:
-    """A profile by its iccid, which is longer than any profileId, or by its profileId."""
-    return {"iccid": text} if len(text) >= ICCID_DIGITS else {"profile_id": text}
+def whole_number(lowest: int, highest: int | None = None) -> Callable[[str], int]:
+    """The type of an option. What it refuses is wrong usage, told with what is accepted."""
+
+    def parse(text: str) -> int:
+        if text.isascii() and text.isdecimal() and lowest <= (number := int(text)) <= (highest or number):
+            return number
+        accepted = f"{lowest} or more" if highest is None else f"{lowest} to {highest}"
+        raise argparse.ArgumentTypeError(f"invalid value {text!r}: {accepted} is expected")
+
+    return parse
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
+port = whole_number(0, 65535)

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from esim_dealer.cli.arguments import Commands
+from esim_dealer.cli.arguments import Commands, port
 from esim_dealer.cli.output import cell
 from esim_dealer.cli.receiver import Receiver, Report, serve
 from esim_dealer.cli.session import Session
@@ -28,7 +28,7 @@ WHOLE_SCHEDULE = timedelta(days=2)  # from the first attempt of a delivery to th
 
 def add_commands(commands: Commands) -> None:
     command = commands.add("listen", listen, "receive webhooks here, verify, keep and print them")
-    command.add_argument("--port", type=int, default=9000, help="0: any free one")
+    command.add_argument("--port", type=port, default=9000, help="0: any free one")
     command.add_argument("--host", default="127.0.0.1")
     command.add_argument(
         "--set",
@@ -55,8 +55,6 @@ def listen(session: Session, options: argparse.Namespace) -> None:
     secret, app_key = session.setting(APP_SECRET), session.environment.get(APP_KEY)
     catches_up = options.catch_up if options.catch_up is not None else options.set is not None
     path = None if options.no_inbox else options.inbox or default_inbox(session.environment)
-    if not 0 <= options.port <= 65_535:
-        raise ValueError(f"--port {options.port}: 0 to 65535 is expected")
 
     def report(report: Report) -> None:
         print(_json(report) if session.as_json else _line(report), flush=True)

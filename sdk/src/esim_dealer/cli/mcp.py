@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from esim_dealer.cli.arguments import Commands
+from esim_dealer.cli.arguments import Commands, port, whole_number
 from esim_dealer.cli.session import Session, until_stopped
 from esim_dealer.client import APP_KEY, APP_SECRET, URL, AsyncDealer
 from esim_dealer.errors import NotConfigured
@@ -24,13 +24,15 @@ def add_commands(commands: Commands) -> None:
     command.add_argument(
         "--daily-amount", type=money, default=money("100"), metavar="AMOUNT", help="moved a day at most (default: 100)"
     )
-    command.add_argument("--daily-count", type=int, default=20, metavar="N", help="actions a day at most (default: 20)")
+    command.add_argument(
+        "--daily-count", type=whole_number(0), default=20, metavar="N", help="actions a day at most (default: 20)"
+    )
     command.add_argument(
         "--limits-file", type=Path, metavar="FILE", help="where the day's actions are kept (default: one per AppKey)"
     )
     command.add_argument("--http", action="store_true", help="serve HTTP instead of stdio")
     command.add_argument("--host", default="127.0.0.1", help="with --http (default: 127.0.0.1)")
-    command.add_argument("--port", type=int, default=8765, help="with --http; 0: any free one (default: 8765)")
+    command.add_argument("--port", type=port, default=8765, help="with --http; 0: any free one (default: 8765)")
     command.epilog = f"Over HTTP a client sends the token of {TOKEN}; where that is not set, a new one is printed."
 
 
@@ -41,13 +43,15 @@ def mcp(session: Session, options: argparse.Namespace) -> None:
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] == "esim_dealer":
             raise
-        raise NotConfigured(f"esim-dealer mcp needs {missing.name}: pip install 'esim-dealer[mcp]'") from missing
+        raise NotConfigured(
+            f"esim-dealer mcp needs {missing.name}: install the SDK with its extra, `pip install './sdk[mcp]'`"
+        ) from missing
     asyncio.run(_serve(session, options))
 
 
 async def _serve(session: Session, options: argparse.Namespace) -> None:
     from esim_dealer.mcp import serving
-    from esim_dealer.mcp.limits import DailyLimits
+    from esim_dealer.mcp.limits import DailyLimits, LimitsUnavailable
     from esim_dealer.mcp.reading import ReadingTools
     from esim_dealer.mcp.trading import TradingTools
 
@@ -56,7 +60,12 @@ async def _serve(session: Session, options: argparse.Namespace) -> None:
         trading = None
         if options.allow_writes:
             file = options.limits_file or state_file(session.environment, f"mcp-{app_key}.sqlite")
-            trading = TradingTools(dealer, DailyLimits(file, options.daily_amount, options.daily_count))
+            limits = DailyLimits(file, options.daily_amount, options.daily_count)
+            try:
+                limits.check()
+            except LimitsUnavailable as unavailable:
+                raise NotConfigured(f"{unavailable}; --limits-file names another") from unavailable
+            trading = TradingTools(dealer, limits)
         made = serving.server(ReadingTools(dealer), trading)
         if not options.http:
             await made.run_stdio_async()

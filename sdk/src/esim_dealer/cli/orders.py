@@ -7,9 +7,10 @@ import uuid
 from collections.abc import Callable
 from typing import get_args
 
-from esim_dealer.cli.arguments import Commands, add_limit, filters, page_size, profile_name
+from esim_dealer.cli.arguments import Commands, add_limit, filters, page_size
 from esim_dealer.cli.output import print_json, print_table
 from esim_dealer.cli.session import Session
+from esim_dealer.operations import profile_name
 from esim_dealer.order import Line, money
 from esim_dealer.wire.calls import OrderCheck, Refund
 from esim_dealer.wire.snapshot import Profile, Snapshot

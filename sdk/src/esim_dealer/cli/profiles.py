@@ -7,9 +7,10 @@ import sys
 import uuid
 from typing import get_args
 
-from esim_dealer.cli.arguments import Commands, add_limit, filters, page_size, profile_name
+from esim_dealer.cli.arguments import Commands, add_limit, filters, page_size
 from esim_dealer.cli.output import volume
 from esim_dealer.cli.session import Session
+from esim_dealer.operations import profile_name
 from esim_dealer.wire.vocabulary import AdvanceStep
 
 

@@ -1,7 +1,8 @@
 """How much may an agent move in a day? Kept in a file, so that a restart or a second process does not begin anew."""
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -15,9 +16,15 @@ CREATE TABLE IF NOT EXISTS action (
 )
 """
 
+LOCKED_SECONDS = 5
+
 
 class LimitReached(Exception):
     """The day's limit leaves no room for the action. Nothing was done."""
+
+
+class LimitsUnavailable(Exception):
+    """The file of the limits cannot be read or written. Nothing was done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,42 +37,54 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class DailyLimits:
-    """`amount` in the wallet's currency and `count`, per day in UTC; `file` holds what was confirmed."""
+    """`amount` in the wallet's currency and `count`, per day in UTC; `file` holds what was confirmed.
+
+    Each method waits while another process writes the file, and raises LimitsUnavailable.
+    """
 
     file: Path
     amount: Decimal
     count: int
 
+    def check(self) -> None:
+        """Whether the file can be used."""
+        with self._opened():
+            pass
+
     def moved(self, day: date) -> Moved:
-        with closing(self._open()) as database:
+        with self._opened() as database:
             return _moved(database, day)
 
     def require_room(self, amount: Decimal, day: date) -> None:
         """Raises LimitReached."""
         self._require_room(self.moved(day), amount)
 
-    def reserve(self, transaction_id: str, amount: Decimal, day: date) -> None:
-        """Count an action before it is carried out; one that was counted before is not counted again.
+    def reserve(self, transaction_id: str, amount: Decimal, day: date) -> bool:
+        """Count an action before it is carried out. False: it was counted before, and is not counted again.
 
         Raises LimitReached.
         """
-        with closing(self._open()) as database:
+        with self._opened() as database:
             database.execute("BEGIN IMMEDIATE")  # another process that reserves waits
             try:
                 known = "SELECT 1 FROM action WHERE transaction_id = ?"
-                if database.execute(known, (transaction_id,)).fetchone() is None:
-                    self._require_room(_moved(database, day), amount)
-                    row = (transaction_id, day.isoformat(), str(amount))
-                    database.execute("INSERT INTO action VALUES (?, ?, ?)", row)
+                if database.execute(known, (transaction_id,)).fetchone() is not None:
+                    return False
+                self._require_room(_moved(database, day), amount)
+                row = (transaction_id, day.isoformat(), str(amount))
+                database.execute("INSERT INTO action VALUES (?, ?, ?)", row)
+                return True
             finally:
                 database.execute("COMMIT")
 
     def release(self, transaction_id: str) -> None:
         """The action was refused: it does not count."""
-        with closing(self._open()) as database:
+        with self._opened() as database:
             database.execute("DELETE FROM action WHERE transaction_id = ?", (transaction_id,))
 
     def _require_room(self, moved: Moved, amount: Decimal) -> None:
+        if amount < 0:
+            raise ValueError(f"amount {amount}: an action moves 0 or more")
         if moved.count >= self.count:
             raise LimitReached(f"{moved.count} of {self.count} actions of today (UTC) are used; see --daily-count")
         if moved.amount + amount > self.amount:
@@ -73,12 +92,16 @@ class DailyLimits:
                 f"{amount} does not fit: {moved.amount} of {self.amount} of today (UTC) are used; see --daily-amount"
             )
 
-    def _open(self) -> sqlite3.Connection:
-        self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.file.touch(mode=0o600)
-        database = sqlite3.connect(self.file, timeout=30, isolation_level=None)
-        database.execute(_SCHEMA)
-        return database
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        try:
+            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.file.touch(mode=0o600)
+            with closing(sqlite3.connect(self.file, timeout=LOCKED_SECONDS, isolation_level=None)) as database:
+                database.execute(_SCHEMA)
+                yield database
+        except (OSError, sqlite3.Error) as error:
+            raise LimitsUnavailable(f"the file of the daily limits, {self.file}, cannot be used: {error}") from error
 
 
 def _moved(database: sqlite3.Connection, day: date) -> Moved:

@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 
 from esim_dealer.client import AsyncDealer
-from esim_dealer.operations import ICCID_DIGITS
+from esim_dealer.operations import profile_name
+from esim_dealer.wire.calls import Delivery
 from esim_dealer.wire.snapshot import Profile, Snapshot
 from esim_dealer.wire.vocabulary import DeliveryState, LifecycleStatus, LocationType, OrderStatus, PackageType
 
@@ -44,7 +45,7 @@ class ReadingTools:
         """Packages on sale with this dealer's prices. `location`: a country (ISO 3166-1, as JP) or region code.
         `for_esim`: an ICCID or profileId, for the packages that recharge it. `total` is how many there are."""
         chosen = _given(location_code=location, keyword=keyword, type=type)
-        if for_esim:
+        if for_esim is not None:
             chosen |= esim_name(for_esim)
         found = await self._dealer.packages(page_size=_rows(limit), **chosen)
         shown = ("packageCode", "packageName", "type", "locationCode", "price", "currency", "dataType", "dataBytes")
@@ -98,7 +99,7 @@ class ReadingTools:
     ) -> dict[str, Any]:
         """Webhooks sent to the dealer's callback URL, newest first, each with its attempts."""
         found = await self._dealer.deliveries(page_size=_rows(limit), **_given(order_no=order_no, status=status))
-        return {"deliveries": [fields(delivery) for delivery in found.deliveries], "total": found.pager.total}
+        return {"deliveries": [_delivery_fields(each) for each in found.deliveries], "total": found.pager.total}
 
     @property
     def tools(self) -> list[Any]:
@@ -109,8 +110,21 @@ class ReadingTools:
 
 
 def fields(struct: msgspec.Struct) -> dict[str, Any]:
-    """As on the wire; money stays text."""
-    return msgspec.to_builtins(struct)
+    """As on the wire, but each profileId is a text, so that it can be handed back; money stays text."""
+    return _with_text_ids(msgspec.to_builtins(struct))
+
+
+def _with_text_ids(value: Any, name: str = "") -> Any:
+    """`name`: under which the value stands."""
+    match value:
+        case dict():
+            return {name: _with_text_ids(held, name) for name, held in value.items()}
+        case list() | tuple():
+            return [_with_text_ids(each, name) for each in value]
+        case int() if name in ("profileId", "profileIds"):
+            return str(value)
+        case _:
+            return value
 
 
 def order_fields(order: Snapshot, include_codes: bool) -> dict[str, Any]:
@@ -123,12 +137,23 @@ def order_fields(order: Snapshot, include_codes: bool) -> dict[str, Any]:
     return fields(order) | {"items": items}
 
 
+def _delivery_fields(delivery: Delivery) -> dict[str, Any]:
+    """Without what the receiver answered: anybody's text, which may repeat activation codes."""
+    shown = fields(delivery)
+    for attempt in shown["attempts"]:
+        attempt.pop("answerHead", None)
+    return shown
+
+
 def _profile_fields(profile: Profile, include_codes: bool) -> dict[str, Any]:
     return {name: value for name, value in fields(profile).items() if include_codes or name not in CODES}
 
 
 def esim_name(esim: str) -> dict[str, Any]:
-    return {"iccid": esim} if len(esim) >= ICCID_DIGITS else {"profile_id": esim}
+    """Raises ValueError."""
+    if not (esim.isascii() and esim.isdecimal()):
+        raise ValueError(f"{esim!r} names no eSIM: an ICCID or a profileId is accepted")
+    return profile_name(esim)
 
 
 def _given(**filters: object) -> dict[str, Any]:

@@ -10,13 +10,14 @@ from typing import Any
 import uvicorn
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
 from mcp.types import ToolAnnotations
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import esim_dealer
 from esim_dealer.errors import DealerError
-from esim_dealer.mcp.limits import LimitReached
+from esim_dealer.mcp.limits import LimitReached, LimitsUnavailable
 from esim_dealer.mcp.reading import ReadingTools
 from esim_dealer.mcp.trading import TradingTools
 
@@ -34,22 +35,27 @@ _READ_ONLY = " Nothing can be bought or refunded here."
 
 def server(reading: ReadingTools, trading: TradingTools | None) -> MCPServer[Any]:
     """The tools that look, and those that move money where there are any."""
-    made = MCPServer(
+    tools = [_tool(tool, read_only=True) for tool in reading.tools]
+    if trading:
+        tools += [_tool(tool, read_only=tool.__name__ != "confirm") for tool in trading.tools]
+    return MCPServer(
         "esim-dealer",
         version=esim_dealer.__version__,
         instructions=_INSTRUCTIONS + (_TRADING if trading else _READ_ONLY),
         log_level="WARNING",
+        tools=tools,
     )
-    for tool in reading.tools:
-        _add(made, tool, read_only=True)
-    for tool in trading.tools if trading else ():
-        _add(made, tool, read_only=tool.__name__ != "confirm")
-    return made
 
 
-def _add(made: MCPServer[Any], tool: Callable[..., Awaitable[dict[str, Any]]], *, read_only: bool) -> None:
+def _tool(tool: Callable[..., Awaitable[dict[str, Any]]], *, read_only: bool) -> Tool:
+    """Arguments that it does not have are refused: a filter with another name would otherwise mean everything."""
     annotations = ToolAnnotations(read_only_hint=read_only, destructive_hint=not read_only, idempotent_hint=True)
-    made.add_tool(_explained(tool), description=inspect.getdoc(tool), annotations=annotations)
+    made = Tool.from_function(_explained(tool), description=inspect.getdoc(tool), annotations=annotations)
+    arguments = made.fn_metadata.arg_model
+    arguments.model_config["extra"] = "forbid"
+    arguments.model_rebuild(force=True)
+    made.parameters = arguments.model_json_schema(by_alias=True)
+    return made
 
 
 def _explained(tool: Callable[..., Awaitable[dict[str, Any]]]) -> Callable[..., Awaitable[dict[str, Any]]]:
@@ -59,7 +65,7 @@ def _explained(tool: Callable[..., Awaitable[dict[str, Any]]]) -> Callable[..., 
     async def explained(*arguments: Any, **named: Any) -> dict[str, Any]:
         try:
             return await tool(*arguments, **named)
-        except (DealerError, LimitReached, ValueError) as error:
+        except (DealerError, LimitReached, LimitsUnavailable, ValueError) as error:
             raise ToolError(str(error)) from error
 
     return explained
@@ -78,12 +84,12 @@ class _RequiresToken:
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
-        self._expected = f"Bearer {token}".encode()
+        self._expected = token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            given = dict(scope["headers"]).get(b"authorization", b"")
-            if not hmac.compare_digest(given, self._expected):
+            scheme, _, token = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
+            if scheme.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self._expected):
                 refused = JSONResponse({"error": "a token is needed: Authorization: Bearer <token>"}, 401)
                 refused.headers["WWW-Authenticate"] = "Bearer"
                 await refused(scope, receive, send)

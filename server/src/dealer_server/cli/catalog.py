@@ -10,6 +10,7 @@ from cyclopts import App, Parameter
 from dealer_server.cli.arguments import columns, read_text
 from dealer_server.cli.command import AsJson, Context
 from dealer_server.cli.output import print_faults, print_json, print_result
+from dealer_server.settings import SettingsError
 
 if TYPE_CHECKING:
     from dealer_server.operations.catalogue.import_packages import Plan
@@ -43,7 +44,7 @@ async def import_catalog(
         async with context.database.connection() as connection:
             return _print_plan(file, await import_packages.plan_import(connection, text), as_json)
     report = await import_packages.import_csv(
-        *(context.database, text, context.author, context.clock), version=version, allow_below_cost=allow_below_cost
+        context.database, text, context.author, context.clock, version=version, allow_below_cost=allow_below_cost
     )
     if as_json:
         print_json(report)
@@ -53,6 +54,20 @@ async def import_catalog(
     else:
         print(f"{report.packages} packages, {report.changed} of them new or changed")
     return 1 if report.faults else 0
+
+
+@app.command(name="test-packages")
+async def put_test_packages(*, as_json: AsJson = False, context: Context) -> None:
+    """Put the packages TEST-… of a test environment on sale, whose orders are played (specification 11)."""
+    from dealer_server.dev import catalogue
+    from dealer_server.operations.catalogue.import_packages import put_packages
+
+    if context.settings.environment != "test":
+        raise SettingsError(f"DEALER_ENVIRONMENT is {context.settings.environment}; test packages are for test")
+    packages = catalogue.scripted()
+    changed = await put_packages(context.database, packages, context.author, context.clock)
+    text = f"{len(packages)} packages, {changed} of them new or changed"
+    print_result(as_json, {"packages": len(packages), "changed": changed}, text)
 
 
 def _print_plan(file: Path, plan: "Plan", as_json: bool) -> int:
@@ -161,7 +176,12 @@ async def set_package(
     from dealer_server.rules.catalogue import importing
 
     edited = await edit_package.edit_package(
-        *(context.database, package_code, columns(cells), version, context.author, context.clock),
+        context.database,
+        package_code,
+        columns(cells),
+        version,
+        context.author,
+        context.clock,
         allow_below_cost=allow_below_cost,
     )
     print_result(as_json, importing.texts(edited), f"package {package_code} is changed")

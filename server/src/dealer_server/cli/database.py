@@ -46,7 +46,8 @@ async def audit(
 
     Args:
         since: Look only at what is new or changed since then: 24h, 7d, a date or a time.
-        incremental: Look only at what is new or changed since the last audit that found nothing.
+        incremental: Look only at what is new or changed since the last audit that found nothing; at everything where
+            there was none.
         log_head: The head of the audit log as an earlier audit printed it; every entry up to it must still be there.
     """
     from rich.console import Console

@@ -145,14 +145,23 @@ async def set_list(
     terms = await _named(name, context)
     if price:
         await change.set_exceptions(
-            *(context.database, terms.price_list_id, prices(price), context.author, context.clock),
+            context.database,
+            terms.price_list_id,
+            prices(price),
+            context.author,
+            context.clock,
             allow_below_cost=allow_below_cost,
         )
     if rename is not None or markup is not None or basis is not None:
         own = percent(terms.markup_basis_points)
         form = change.ListForm(rename or terms.name, basis or terms.basis, own if markup is None else markup)
         await change.set_list(
-            *(context.database, terms.price_list_id, form, version, context.author, context.clock),
+            context.database,
+            terms.price_list_id,
+            form,
+            version,
+            context.author,
+            context.clock,
             allow_below_cost=allow_below_cost,
         )
     fields = {"priceListId": terms.price_list_id, "name": rename or terms.name}
@@ -230,7 +239,11 @@ async def import_list(
             plan = await plan_list(connection, terms, text)
     else:
         plan = await import_list(
-            *(context.database, terms.price_list_id, text, context.author, context.clock),
+            context.database,
+            terms.price_list_id,
+            text,
+            context.author,
+            context.clock,
             version=version,
             allow_below_cost=allow_below_cost,
         )

@@ -48,7 +48,12 @@ async def restore(dump: Path, address: str, jobs: int) -> None:
     plain, password = _without_password(address)
     try:
         process = await asyncio.create_subprocess_exec(
-            *("pg_restore", "--no-owner", "--no-privileges", "--exit-on-error", f"--jobs={jobs}", f"--dbname={plain}"),
+            "pg_restore",
+            "--no-owner",
+            "--no-privileges",
+            "--exit-on-error",
+            f"--jobs={jobs}",
+            f"--dbname={plain}",
             dump,
             env={**os.environ, **({"PGPASSWORD": password} if password else {})},
             stdin=asyncio.subprocess.DEVNULL,

@@ -38,7 +38,8 @@ REFERENCE = Entry("reference", "All operations")
 EVENTS = Entry("reference/events", "Webhook events")
 SECTIONS = (
     _section(
-        *("Get started", "flag"),
+        "Get started",
+        "flag",
         _page("quickstart", "Quick start"),
         _page("guides/signing", "Signing"),
         _page("specification", "Specification"),
@@ -46,7 +47,8 @@ SECTIONS = (
         Entry("changelog", "Changelog", "CHANGELOG.md"),
     ),
     _section(
-        *("Guides", "list-search"),
+        "Guides",
+        "list-search",
         _page("guides/receive-webhooks", "Receive webhooks"),
         _page("guides/after-the-sale", "After the sale"),
         _page("guides/receive-notices", "Receive notices"),
@@ -56,7 +58,8 @@ SECTIONS = (
         _page("guides/rt-clients", "Move from an RT-family API"),
     ),
     _section(
-        *("Languages", "code"),
+        "Languages",
+        "code",
         Entry("sdk/python", "Python", "sdk/README.md"),
         _page("guides/typescript", "TypeScript"),
         _page("guides/other-languages", "Other languages"),
@@ -64,7 +67,8 @@ SECTIONS = (
     ),
     _section("API reference", "link", REFERENCE, EVENTS, _page("errors", "Errors")),
     _section(
-        *("Operate", "settings"),
+        "Operate",
+        "settings",
         _page("operating", "Operating the service"),
         _page("operating/installation", "Installation"),
         _page("operating/upgrade", "Upgrades"),
@@ -80,7 +84,8 @@ SECTIONS = (
         _page("guides/stock", "Stock"),
     ),
     _section(
-        *("Contribute", "edit"),
+        "Contribute",
+        "edit",
         _page("architecture", "Architecture"),
         _page("contributing", "Contributing"),
         _page("guides/add-an-operation", "Add an operation"),

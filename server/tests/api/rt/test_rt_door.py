@@ -112,8 +112,12 @@ async def test_a_body_that_is_too_large(signed: RtClient):
 
 async def test_an_app_key_may_do_there_what_it_may_do_here(service: Service, own: ApiClient):
     looks = await credentials.create_key(
-        *(service.database, service.settings.master_keys, "test", own.tenant_id),
-        *(KeyLimits(name="looks", scopes=["read"]), "test"),
+        service.database,
+        service.settings.master_keys,
+        "test",
+        own.tenant_id,
+        KeyLimits(name="looks", scopes=["read"]),
+        "test",
     )
     client = RtClient(own.url, *looks, own.http)
     assert (await client.good("esim/query", {}))["esimList"] == []

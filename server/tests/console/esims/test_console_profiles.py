@@ -93,7 +93,9 @@ async def hourly(connection: asyncpg.Connection, tenant_id: int, count: int) -> 
         "), line AS (INSERT INTO order_item (tenant_id, order_id, line, package_code, supplier, quantity, period_num,"
         "  price, first_profile_id) SELECT $1, id, 0, 'TEST-OK', 'simulated', 1, 1, 0, id FROM n RETURNING 1"
         ") INSERT INTO profile (tenant_id, profile_id, order_id, line, updated_at) SELECT $1, id, id, 0, now() FROM n",
-        *(tenant_id, first, count),
+        tenant_id,
+        first,
+        count,
     )
     rows = await connection.fetch("SELECT profile_id FROM profile WHERE tenant_id = $1", tenant_id)
     return sorted((row[0] for row in rows), reverse=True)
@@ -210,7 +212,8 @@ async def test_an_operator_cancels_a_profile_and_stands_in_the_audit_log_by_the_
     async with service.database.connection() as connection:
         together = await connection.fetchval(
             "SELECT a.xmin = p.xmin FROM audit_log a, profile p WHERE a.audit_id = $1 AND p.profile_id = $2",
-            *(act.audit_id, int(profile["profileId"])),
+            act.audit_id,
+            int(profile["profileId"]),
         )
     assert together, "the act is written with what it says"
     assert EVIL not in (await admin.get(f"/console/audit?dealer={dealer.tenant_id}")).text
@@ -308,7 +311,8 @@ async def test_what_others_write_is_shown_as_it_was_written(service: Service, de
             "INSERT INTO purchase (tenant_id, profile_id, position, order_id, line, unit_key, supplier, sku, state,"
             " reason, supplier_ref, unknown_since, created_at) SELECT tenant_id, profile_id, 0, order_id, 0, $2,"
             " 'rt:near', $2, 'PARKED', $2, $2, now(), now() FROM profile WHERE profile_id = $1",
-            *(int(profile["profileId"]), EVIL),
+            int(profile["profileId"]),
+            EVIL,
         )
         await connection.execute("UPDATE profile_life SET eid = $1", EVIL)
     page = f"/console/profiles/{profile['profileId']}"

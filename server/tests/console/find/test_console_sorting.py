@@ -184,14 +184,14 @@ def reads(*, backwards: bool) -> dict[str, Read]:
     for order in packages.ORDERS:
         found[f"packages by {order}"] = listed(
             lambda connection, seen, limit, order=order: packages.list_packages(
-                *(connection, PackageFilter(), seen, limit, order), descending=backwards
+                connection, PackageFilter(), seen, limit, order, descending=backwards
             ),
             lambda row: row.package.package_code,
         )
     for order in user.ORDERS:
         found[f"users by {order}"] = listed(
             lambda connection, seen, limit, order=order: user.listed(
-                *(connection, None, seen, limit, order), descending=backwards
+                connection, None, seen, limit, order, descending=backwards
             ),
             lambda row: row.user_id,
         )

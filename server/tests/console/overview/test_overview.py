@@ -139,7 +139,10 @@ async def test_endpoints_stand_worst_first(service: Service, receiver: Receiver,
             service,
             "INSERT INTO webhook_endpoint (tenant_id, url, state, consecutive_failures, last_success_at)"
             " VALUES ($1, $2, $3, $4, now())",
-            *(int(made.tenant_id), receiver.url, state, failures),
+            int(made.tenant_id),
+            receiver.url,
+            state,
+            failures,
         )
     page = await see(admin, "/console/webhooks")
     page = page[page.index("Attempts accepted") :]

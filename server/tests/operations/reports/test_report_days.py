@@ -29,7 +29,9 @@ async def happened(service: Service, dealer: ApiClient, version: int, at: str) -
     await fetch(
         service.database,
         "UPDATE ledger_entry SET created_at = $3 WHERE tenant_id = $1 AND version = $2",
-        *(dealer.tenant_id, version, datetime.fromisoformat(at)),
+        dealer.tenant_id,
+        version,
+        datetime.fromisoformat(at),
     )
 
 

@@ -43,7 +43,9 @@ async def dealer(service: Service) -> AsyncIterator[ApiClient]:
             await fetch(
                 service.database,
                 "UPDATE ledger_entry SET created_at = $3 WHERE tenant_id = $1 AND version = $2",
-                *(client.tenant_id, version, datetime.fromisoformat(at)),
+                client.tenant_id,
+                version,
+                datetime.fromisoformat(at),
             )
         yield client
 
@@ -110,7 +112,8 @@ async def test_a_month_of_many_entries_has_the_sums_of_its_days(service: Service
         " added AS (INSERT INTO ledger_entry SELECT tenant_id, version + n, 'ADJUST', -1000 - n, 100,"
         "  balance + 100 * n, '2026-11-02T10:00:00Z' FROM more)"
         " UPDATE wallet SET version = version + $2, balance = balance + 100 * $2 WHERE tenant_id = $1",
-        *(dealer.tenant_id, MOST_ENTRIES + 1),
+        dealer.tenant_id,
+        MOST_ENTRIES + 1,
     )
     found = await of(service, dealer, NOVEMBER)
     assert found.entries is None and len(found.account.days) == 2

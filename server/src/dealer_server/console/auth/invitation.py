@@ -43,7 +43,7 @@ class Invitations:
         token = request.path_params["token"]
         try:
             result = await invitations.accept(
-                *(parts.database, parts.passwords, parts.data_keys, token, password, request.state.visitor, now)
+                parts.database, parts.passwords, parts.data_keys, token, password, request.state.visitor, now
             )
         except InvitationEnded:
             return await self._page(request)

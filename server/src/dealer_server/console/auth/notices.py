@@ -76,7 +76,11 @@ async def save(context: RequestContext) -> Redirect:
     listener, parts = Listener(user.user_id, user.tenant_id, user.name, user.full_role), context.parts
     try:
         linked = await settings.set_setting(
-            *(parts.database, parts.data_keys, listener, mail, context.now),
+            parts.database,
+            parts.data_keys,
+            listener,
+            mail,
+            context.now,
             digest=form.get("when") == "daily",
             wanted=wanted,
         )

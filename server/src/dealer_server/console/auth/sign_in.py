@@ -146,8 +146,13 @@ class SignIn:
             return self._code_form(waiting, after, 403, error="The page was out of date. Try again.")
         try:
             result = await sign_in.with_code(
-                *(parts.database, parts.data_keys, waiting.session, waiting.token, code),
-                *(request.state.visitor, self._clock()),
+                parts.database,
+                parts.data_keys,
+                waiting.session,
+                waiting.token,
+                code,
+                request.state.visitor,
+                self._clock(),
             )
         except NotSignedIn:
             return self._code_form(waiting, after, 403, error=WRONG_CODE)

@@ -35,7 +35,7 @@ async def invite(context: RequestContext) -> Answer:
         tenant_id = await _tenant_of_new_user(context)
         address, role = form.get("name", "").strip(), form.get("role", "")
         invited = await invitations.invite(
-            *(parts.database, tenant_id, address, role, context.author, context.now), _issuer(context)
+            parts.database, tenant_id, address, role, context.author, context.now, _issuer(context)
         )
     except OperatorError as why:
         return await _users(context, error=str(why))
@@ -49,7 +49,11 @@ async def resend(context: RequestContext) -> Redirect:
     invitation_id = params.path_number(context, "invitation_id")
     try:
         invited = await invitations.resend(
-            *(context.parts.database, invitation_id, context.user.tenant_id, context.author, context.now),
+            context.parts.database,
+            invitation_id,
+            context.user.tenant_id,
+            context.author,
+            context.now,
             _issuer(context),
         )
     except TooManyTries as many:
@@ -80,7 +84,7 @@ async def reset(context: RequestContext) -> Redirect:
     parts, user_id = context.parts, params.path_number(context, "user_id")
     try:
         issued = await accounts.reset(
-            *(parts.database, parts.passwords, user_id, context.user.tenant_id, context.author), _issuer(context)
+            parts.database, parts.passwords, user_id, context.user.tenant_id, context.author, _issuer(context)
         )
     except TooManyTries as many:
         return Redirect(USERS, sign_in.wait(many.seconds), failed=True)
@@ -115,7 +119,7 @@ async def _users(
         dealer = await choice.dealer(connection, context.query.get("dealer") or context.form.get("tenant"))
         tenant_id = dealer.tenant_id if is_operator else context.user.tenant_id
         rows = await console_user.listed(
-            *(connection, tenant_id, before, PAGE_SIZE + 1, order.key), descending=order.descending
+            connection, tenant_id, before, PAGE_SIZE + 1, order.key, descending=order.descending
         )
     following = rows[PAGE_SIZE - 1].user_id if len(rows) > PAGE_SIZE else None
     return Html(

@@ -58,8 +58,12 @@ async def create(context: RequestContext) -> Answer:
     context.require_recent_authentication()
     parts = context.parts
     made = await operations.create_key(
-        *(parts.database, parts.master_keys, parts.settings.environment, context.tenant_id),
-        *(keys.limits_of(context.form), context.author),
+        parts.database,
+        parts.master_keys,
+        parts.settings.environment,
+        context.tenant_id,
+        keys.limits_of(context.form),
+        context.author,
     )
     return Redirect(f"{KEYS}/{made.app_key}/secret?fresh=new")
 

@@ -103,7 +103,11 @@ async def set_threshold(context: RequestContext) -> Redirect:
     """Below this available balance /account/balance answers lowBalance, and the console warns; 0 is never."""
     terms = Terms(low_balance=params.text(context.form, "threshold") or "0")
     await set_tenant(
-        *(context.parts.database, context.tenant_id, terms, context.author, lambda: context.now),
+        context.parts.database,
+        context.tenant_id,
+        terms,
+        context.author,
+        lambda: context.now,
         version=context.form.get("version"),
     )
     return Redirect(WALLET, "The low-balance threshold is set")

@@ -154,7 +154,11 @@ async def set_price(context: RequestContext) -> Redirect:
 async def _set(context: RequestContext, dealer: Dealer, terms: Terms) -> None:
     """Raises OperatorError, ChangedMeanwhile."""
     await set_tenant(
-        *(context.parts.database, dealer.tenant_id, terms, context.author, lambda: context.now),
+        context.parts.database,
+        dealer.tenant_id,
+        terms,
+        context.author,
+        lambda: context.now,
         version=context.form.get("version"),
     )
 
@@ -164,7 +168,11 @@ async def adjust(context: RequestContext) -> Redirect:
     dealer = await load(context)
     amount = ("-" if context.form.get("direction") == "take" else "") + context.form.get("amount", "").strip()
     await adjust_balance(
-        *(context.parts.database, dealer.tenant_id, amount, context.form.get("reason", ""), context.author),
+        context.parts.database,
+        dealer.tenant_id,
+        amount,
+        context.form.get("reason", ""),
+        context.author,
         lambda: context.now,
     )
     return Redirect(home(dealer), f"The wallet is adjusted by {amount} {dealer.currency}")
@@ -177,9 +185,12 @@ async def set_callback(context: RequestContext) -> Redirect:
     if len(url) > MAX_URL_LENGTH:
         raise OperatorError(f"A callback URL has at most {MAX_URL_LENGTH} characters")
     await endpoint.set_webhook(
-        *(context.parts.database, context.parts.callbacks, dealer.tenant_id),
+        context.parts.database,
+        context.parts.callbacks,
+        dealer.tenant_id,
         SetWebhook(callback_url=url, standard_headers=context.form.get("standard_headers") == "on"),
-        *(context.now, context.author),
+        context.now,
+        context.author,
     )
     return Redirect(home(dealer), "The callback URL is set" if url else "The callback URL is removed")
 

@@ -145,7 +145,7 @@ async def retry(context: RequestContext) -> Redirect:
     order_no, parts = context.path["order_no"], context.parts
     line, supplier = params.number(context.form, "line"), params.text(context.form, "supplier")
     result = await retry_order(
-        *(parts.database, parts.data_keys, order_no, line, supplier, context.author), lambda: context.now
+        parts.database, parts.data_keys, order_no, line, supplier, context.author, lambda: context.now
     )
     done = [f"{many(result.retried, 'eSIM')} made again"] if result.retried else []
     done += [f"{many(result.waiting, 'eSIM')} tried now"] if result.waiting else []

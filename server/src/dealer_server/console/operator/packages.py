@@ -37,7 +37,7 @@ async def packages(context: RequestContext) -> Html:
     order = params.order(context, PACKAGES, COLUMNS, "code")
     async with context.parts.database.connection() as connection:
         rows = await console_packages.list_packages(
-            *(connection, filters, params.text(query, "before"), PAGE_SIZE + 1, order.key), descending=order.descending
+            connection, filters, params.text(query, "before"), PAGE_SIZE + 1, order.key, descending=order.descending
         )
         total = await console_packages.count_packages(connection, filters)
     following = rows[PAGE_SIZE - 1].package.package_code if len(rows) > PAGE_SIZE else None
@@ -93,7 +93,10 @@ async def apply(context: RequestContext) -> Redirect:
         return Redirect(IMPORT, uploads.MISSING, failed=True)
     try:
         imported = await import_packages.import_csv(
-            *(context.parts.database, text, context.author, lambda: context.now),
+            context.parts.database,
+            text,
+            context.author,
+            lambda: context.now,
             version=context.form.get("version", ""),
             allow_below_cost="allow_below_cost" in context.form,
         )

@@ -38,15 +38,18 @@
   }
 
   // What is out of sight is laid out a section at a time once the page is there: until then its height is a guess, and
-  // what asks for places (assistive programs, axe) finds links that lie over one another.
+  // what asks for places (assistive programs, axe) finds links that lie over one another. A browser that shows the page
+  // to nobody may have no idle time to give: then a section is laid out without.
+  const MOST_WAIT = 200;  // ms
   const waiting = [...document.querySelectorAll(".article > section")];
+  const whenIdle = (work) => requestIdleCallback(work, { timeout: MOST_WAIT });
   const layOut = () => {
     const section = waiting.shift();
     if (!section) return;
     section.style.contentVisibility = "visible";
-    requestIdleCallback(layOut);
+    whenIdle(layOut);
   };
-  if (window.requestIdleCallback) window.addEventListener("load", () => requestIdleCallback(layOut));
+  if (window.requestIdleCallback) window.addEventListener("load", () => whenIdle(layOut));
 
   document.querySelector(".nav-link.current")?.scrollIntoView({ block: "nearest" });
 

@@ -68,8 +68,9 @@ class AuditReport(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """What is audited: everything; `since` a time; or since the last checkpoint where `incremental`. `keep`: an audit
-    that finds nothing becomes the next checkpoint, unless it is of one tenant or begins at a time."""
+    """What is audited: everything; `since` a time; or since the last checkpoint where `incremental`, and everything
+    where there is none. `keep`: an audit that finds nothing becomes the next checkpoint, unless it is of one tenant or
+    begins at a time."""
 
     tenant_id: int | None = None
     since: datetime | None = None
@@ -104,7 +105,7 @@ async def check_invariants(
     """Checks every invariant.
 
     Secrets are opened only where their keys are given; without data keys, those that the master keys open are used.
-    `seen`: the head of the audit log in an earlier report. Raises OperatorError where there is no checkpoint.
+    `seen`: the head of the audit log in an earlier report. Raises OperatorError.
     """
     async with _snapshot(database, incremental=scope.incremental or scope.since is not None) as connection:
         start = await _start(connection, scope)
@@ -147,17 +148,15 @@ async def _snapshot(database: Database, *, incremental: bool) -> AsyncIterator[C
 
 
 async def _start(connection: Connection, scope: Scope) -> excerpt.Start | None:
-    """Where an incremental audit begins. Raises OperatorError."""
-    if scope.since is None and not scope.incremental:
-        return None
-    if is_distributed(connection):
-        raise OperatorError("an audit of a distributed database looks at everything, without --since and --incremental")
+    """Where an incremental audit begins; None where everything is looked at. Raises OperatorError."""
     if scope.since is not None:
+        if is_distributed(connection):
+            raise OperatorError("an audit of a distributed database looks at everything, without --since")
         return excerpt.Start(scope.since, None)
+    if not scope.incremental or is_distributed(connection):
+        return None
     last = await checkpoint.last(connection)
-    if last is None:
-        raise OperatorError("no audit of everything has found nothing yet: run `dealer-server audit` first")
-    return excerpt.Start(last.at, last)
+    return None if last is None else excerpt.Start(last.at, last)
 
 
 async def _keep(database: Database, audited: Connection) -> bool:

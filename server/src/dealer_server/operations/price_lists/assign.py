@@ -28,7 +28,11 @@ async def assign(database: Database, tenant_id: int, price_list_id: int | None, 
         await store.tenant.touch(connection, tenant_id)
         markup, left = list_file.percent(tenant.markup_basis_points), list_file.percent(after.markup_basis_points)
         await record_change(
-            *(connection, author, "tenant.price_list", tenant_id, {}),
+            connection,
+            author,
+            "tenant.price_list",
+            tenant_id,
+            {},
             {"priceList": was, "markup": markup},
             {"priceList": now, "markup": left},
         )

@@ -87,7 +87,10 @@ async def create(connection: Connection, name: str, basis: str, markup_basis_poi
     return await connection.fetchval(
         "INSERT INTO price_list (name, basis, markup_basis_points, created_at, updated_at) VALUES ($1, $2, $3, $4, $4)"
         " ON CONFLICT (name) DO NOTHING RETURNING price_list_id",
-        *(name, basis, markup_basis_points, now),
+        name,
+        basis,
+        markup_basis_points,
+        now,
     )
 
 
@@ -99,7 +102,11 @@ async def update(
         "UPDATE price_list SET name = $2, basis = $3, markup_basis_points = $4,"
         " updated_at = CASE WHEN (basis, markup_basis_points) = ($3, $4) THEN updated_at ELSE $5 END"
         " WHERE price_list_id = $1",
-        *(price_list_id, name, basis, markup_basis_points, now),
+        price_list_id,
+        name,
+        basis,
+        markup_basis_points,
+        now,
     )
 
 
@@ -112,7 +119,10 @@ async def put_exceptions(
         " SELECT $1, code, price, $4 FROM unnest($2::text[], $3::bigint[]) AS given(code, price)"
         " ON CONFLICT (price_list_id, package_code) DO UPDATE SET price = excluded.price, updated_at = $4"
         " WHERE e.price IS DISTINCT FROM excluded.price",
-        *(price_list_id, list(prices), list(prices.values()), now),
+        price_list_id,
+        list(prices),
+        list(prices.values()),
+        now,
     )
 
 
@@ -129,7 +139,8 @@ async def remove_exceptions(
     await connection.execute(
         f"WITH removed AS ({_REMOVED} RETURNING 1)"
         " UPDATE price_list SET updated_at = $3 WHERE price_list_id = $1 AND EXISTS (SELECT FROM removed)",
-        *(*keys, now),
+        *keys,
+        now,
     )
 
 
@@ -146,7 +157,9 @@ async def assign(connection: Connection, tenant_id: int, price_list_id: int | No
     await connection.execute(
         "UPDATE tenant SET price_list_id = $2, markup_updated_at = $3,"
         " markup_basis_points = CASE WHEN $2::bigint IS NULL THEN markup_basis_points ELSE 0 END WHERE tenant_id = $1",
-        *(tenant_id, price_list_id, now),
+        tenant_id,
+        price_list_id,
+        now,
     )
 
 
@@ -176,6 +189,7 @@ async def dealers(connection: Connection, price_list_id: int, limit: int) -> lis
         "SELECT t.tenant_id, t.name, w.currency, t.status,"
         " (SELECT count(*) FROM price p WHERE p.tenant_id = w.tenant_id)::int AS own"
         " FROM tenant t JOIN wallet w USING (tenant_id) WHERE t.price_list_id = $1 ORDER BY t.tenant_id LIMIT $2",
-        *(price_list_id, limit),
+        price_list_id,
+        limit,
     )
     return [Dealer(**row) for row in rows]

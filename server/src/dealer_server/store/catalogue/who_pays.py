@@ -37,7 +37,8 @@ async def custom_prices(connection: Connection, package_code: str, limit: int) -
     rows = await connection.fetch(
         "SELECT p.tenant_id, t.name, p.price, p.updated_at FROM price p JOIN tenant t USING (tenant_id)"
         " WHERE p.package_code = $1 ORDER BY p.tenant_id LIMIT $2",
-        *(package_code, limit),
+        package_code,
+        limit,
     )
     return [CustomPrice(**row) for row in rows]
 
@@ -50,7 +51,9 @@ async def markups(connection: Connection, package_code: str, currency: str, limi
         " WHERE w.currency = $2 AND t.price_list_id IS NULL AND NOT EXISTS"
         "  (SELECT FROM price p WHERE p.tenant_id = w.tenant_id AND p.package_code = $1)"
         " GROUP BY 1 ORDER BY 1 LIMIT $3",
-        *(package_code, currency, limit),
+        package_code,
+        currency,
+        limit,
     )
     return [Markup(**row) for row in rows]
 

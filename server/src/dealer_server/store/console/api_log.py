@@ -111,7 +111,10 @@ async def list_calls(
     rows = await connection.fetch(
         "SELECT number, at, path, code, failed, message, address FROM refused_call WHERE tenant_id = $1"
         " AND ($2::text IS NULL OR code = $2) AND ($3::bigint IS NULL OR number < $3) ORDER BY number DESC LIMIT $4",
-        *(tenant_id, code, before, limit),
+        tenant_id,
+        code,
+        before,
+        limit,
     )
     return [RefusedCallRow(**row) for row in rows]
 

@@ -38,7 +38,10 @@ async def list_acts(connection: Connection, filters: ActFilter, before: int | No
         " AND ($4::text IS NULL OR position(lower($4) IN lower(action)) > 0)"
         " AND ($5::bigint IS NULL OR tenant_id = $5) AND ($6::timestamptz IS NULL OR at >= $6)"
         " AND ($7::timestamptz IS NULL OR at < $7) ORDER BY audit_id DESC LIMIT $8",
-        *(before, MAX_SCANNED, *filters, size + 1),
+        before,
+        MAX_SCANNED,
+        *filters,
+        size + 1,
     )
     acts = [Act(**row) for row in rows]
     if len(acts) > size:

@@ -118,7 +118,10 @@ async def locate(connection: Connection, tenant_id: int, text: str) -> tuple[int
         f"  ORDER BY {RANK} DESC LIMIT 1)"
         " UNION ALL SELECT order_id, profile_id FROM profile WHERE tenant_id = $1 AND profile_id = $4"
         "  AND recharges IS NULL LIMIT 1",
-        *(tenant_id, identity.order_id(text), text, number),
+        tenant_id,
+        identity.order_id(text),
+        text,
+        number,
     )
     return (row["order_id"], row["profile_id"]) if row else (None, None)
 
@@ -139,7 +142,9 @@ async def refunds(connection: Connection, tenant_id: int, order_id: int, limit: 
         "  count(*) FILTER (WHERE way = 'REVIEW' AND l.status = 'PENDING') AS review"
         "  FROM refund_line l WHERE l.tenant_id = $1 AND l.refund_id = r.refund_id) l"
         " WHERE r.tenant_id = $1 AND order_id = $2 ORDER BY refund_id DESC LIMIT $3",
-        *(tenant_id, order_id, limit),
+        tenant_id,
+        order_id,
+        limit,
     )
     return [RefundRow(**row) for row in rows]
 
@@ -251,7 +256,9 @@ async def topups(connection: Connection, tenant_id: int, before: int | None, siz
     rows = await connection.fetch(
         f"SELECT {', '.join(Topup._fields)} FROM topup WHERE tenant_id = $1 AND ($2::bigint IS NULL OR topup_id < $2)"
         " ORDER BY topup_id DESC LIMIT $3",
-        *(tenant_id, before, size + 1),
+        tenant_id,
+        before,
+        size + 1,
     )
     return _page([Topup(**row) for row in rows], size, "topup_id")
 
@@ -271,6 +278,7 @@ async def failed_deliveries(connection: Connection, tenant_id: int, most: int) -
     """How many webhooks ended FAILED; `most` + 1 where there are more."""
     count: int | None = await connection.fetchval(
         "SELECT count(*) FROM (SELECT FROM webhook_delivery WHERE tenant_id = $1 AND state = 'FAILED' LIMIT $2) failed",
-        *(tenant_id, most + 1),
+        tenant_id,
+        most + 1,
     )
     return count or 0

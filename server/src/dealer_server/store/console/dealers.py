@@ -97,7 +97,9 @@ async def list_dealers(
         " FROM tenant t JOIN wallet w USING (tenant_id) LEFT JOIN webhook_endpoint e ON e.tenant_id = w.tenant_id"
         f" WHERE {_MATCHING}"
         f" ORDER BY {ORDERS[order]} {direction}, t.tenant_id OFFSET $2 LIMIT $3",
-        *(text, start, limit),
+        text,
+        start,
+        limit,
     )
     return [DealerRow(**row) for row in rows]
 

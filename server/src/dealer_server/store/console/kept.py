@@ -18,7 +18,8 @@ async def views(connection: Connection, user_id: int, path: str) -> list[SavedVi
     """The user's views of a list, in the order of their names."""
     rows = await connection.fetch(
         "SELECT view_id, name, query FROM console_view WHERE user_id = $1 AND path = $2 ORDER BY lower(name), name",
-        *(user_id, path),
+        user_id,
+        path,
     )
     return [SavedView(**row) for row in rows]
 
@@ -29,7 +30,11 @@ async def save_view(connection: Connection, user_id: int, path: str, name: str, 
         "INSERT INTO console_view (user_id, path, name, query) SELECT $1, $2, $3, $4"
         " WHERE (SELECT count(*) FROM console_view WHERE user_id = $1 AND path = $2 AND name <> $3) < $5"
         " ON CONFLICT (user_id, path, name) DO UPDATE SET query = EXCLUDED.query",
-        *(user_id, path, name, query, most),
+        user_id,
+        path,
+        name,
+        query,
+        most,
     )
     return done == "INSERT 0 1"
 
@@ -39,7 +44,9 @@ async def rename_view(connection: Connection, user_id: int, view_id: int, name: 
     row = await connection.fetchrow(
         "SELECT EXISTS (SELECT FROM console_view o WHERE o.user_id = v.user_id AND o.path = v.path AND o.name = $3"
         "  AND o.view_id <> v.view_id) AS taken FROM console_view v WHERE user_id = $1 AND view_id = $2",
-        *(user_id, view_id, name),
+        user_id,
+        view_id,
+        name,
     )
     if row is None or row["taken"]:
         return None if row is None else False
@@ -59,7 +66,9 @@ async def keep_form(connection: Connection, user_id: int, sealed: bytes, until: 
     await connection.execute(
         "INSERT INTO console_kept_form VALUES ($1, $2, $3)"
         " ON CONFLICT (user_id) DO UPDATE SET sealed = EXCLUDED.sealed, until = EXCLUDED.until",
-        *(user_id, sealed, until),
+        user_id,
+        sealed,
+        until,
     )
 
 

@@ -207,7 +207,8 @@ async def refusals(connection: Connection, tenant_id: int, order_id: int) -> dic
         "SELECT DISTINCT l.refund_id, l.way, l.reason FROM refund r JOIN refund_line l USING (tenant_id, refund_id)"
         " WHERE r.tenant_id = $1 AND r.order_id = $2 AND l.status = 'REJECTED' AND l.reason IS NOT NULL"
         " ORDER BY l.refund_id, l.reason",
-        *(tenant_id, order_id),
+        tenant_id,
+        order_id,
     )
     found: dict[int, list[RefundRefusal]] = {}
     for row in rows:
@@ -233,7 +234,10 @@ async def purchases(connection: Connection, tenant_id: int, profiles: range, lim
         "SELECT profile_id, position, unit_key, supplier, sku, state, supplier_ref, reason,"
         " created_at, finished_at, due_at FROM purchase WHERE tenant_id = $1 AND profile_id >= $2 AND profile_id < $3"
         " ORDER BY profile_id, position LIMIT $4",
-        *(tenant_id, profiles.start, profiles.stop, limit),
+        tenant_id,
+        profiles.start,
+        profiles.stop,
+        limit,
     )
     return [Purchase(**row) for row in rows]
 
@@ -243,7 +247,10 @@ async def calls(connection: Connection, tenant_id: int, profiles: range, limit: 
         "SELECT profile_id, position, number, supplier, kind, step, sent_at, answered_at, outcome, message"
         " FROM supplier_call WHERE tenant_id = $1 AND profile_id >= $2 AND profile_id < $3"
         " ORDER BY profile_id, position, number LIMIT $4",
-        *(tenant_id, profiles.start, profiles.stop, limit),
+        tenant_id,
+        profiles.start,
+        profiles.stop,
+        limit,
     )
     return [SupplierCall(**row) for row in rows]
 
@@ -254,7 +261,10 @@ async def lives(connection: Connection, tenant_id: int, profiles: range, limit: 
         " p.esim_status, p.plan_use_start_at AS started_at, l.ended_at"
         " FROM profile_life l JOIN profile p USING (tenant_id, profile_id)"
         " WHERE tenant_id = $1 AND profile_id >= $2 AND profile_id < $3 ORDER BY profile_id LIMIT $4",
-        *(tenant_id, profiles.start, profiles.stop, limit),
+        tenant_id,
+        profiles.start,
+        profiles.stop,
+        limit,
     )
     return [ProfileTimes(**row) for row in rows]
 
@@ -263,7 +273,9 @@ async def voids(connection: Connection, tenant_id: int, order_id: int, limit: in
     rows = await connection.fetch(
         "SELECT profile_id, supplier, created_at, outcome FROM void_request WHERE tenant_id = $1 AND order_id = $2"
         " ORDER BY profile_id LIMIT $3",
-        *(tenant_id, order_id, limit),
+        tenant_id,
+        order_id,
+        limit,
     )
     return [VoidRequest(**row) for row in rows]
 
@@ -273,7 +285,10 @@ async def suspensions(connection: Connection, tenant_id: int, profiles: range, l
         "SELECT profile_id, supplier, suspended, created_at, outcome FROM suspension"
         " WHERE tenant_id = $1 AND profile_id >= $2 AND profile_id < $3"
         " ORDER BY profile_id, suspension_id DESC LIMIT $4",
-        *(tenant_id, profiles.start, profiles.stop, limit),
+        tenant_id,
+        profiles.start,
+        profiles.stop,
+        limit,
     )
     return [Suspension(**row) for row in rows]
 

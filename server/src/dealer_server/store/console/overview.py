@@ -128,7 +128,8 @@ async def missing(connection: Connection, first: datetime, end: datetime) -> lis
         "  $2::timestamptz - interval '1 hour', interval '1 hour') hour"
         " WHERE EXISTS (SELECT FROM tenant) AND NOT EXISTS (SELECT FROM overview_hour o WHERE o.start = hour)"
         " ORDER BY hour DESC",
-        *(first, end),
+        first,
+        end,
     )
     return [row["hour"] for row in rows]
 

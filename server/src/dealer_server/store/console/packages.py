@@ -70,7 +70,9 @@ async def list_packages(
         f" AND ($5::text IS NULL OR {place} {'<' if descending else '>'}"
         f"  (SELECT {ORDERS[order]}, package_code FROM package WHERE package_code = $5))"
         f" ORDER BY {ORDERS[order]} {direction}, package_code {direction} LIMIT $6",
-        *(*filters, after, limit),
+        *filters,
+        after,
+        limit,
     )
     return [PackageRow(_decode(row["document"]), row["updated_at"], row["free"]) for row in rows]
 

@@ -100,7 +100,9 @@ async def _nearest(connection: Connection, left: ScanRange) -> int | None:
         f" SELECT {left.column} AS id FROM {left.table} o"
         f" WHERE o.tenant_id = t.tenant_id AND {left.column} >= $2 AND {left.column} < $3"
         f" ORDER BY {left.column} {left.direction} LIMIT 1) o WHERE $1::bigint IS NULL OR t.tenant_id = $1",
-        *(left.tenant_id, left.first, left.end),
+        left.tenant_id,
+        left.first,
+        left.end,
     )
 
 
@@ -119,6 +121,9 @@ async def _count(connection: Connection, scan: ScanRange, begin: int, end: int, 
         "SELECT count(*) FROM (SELECT 1 FROM tenant t CROSS JOIN LATERAL ("
         f" SELECT 1 FROM {scan.table} o WHERE o.tenant_id = t.tenant_id AND {scan.column} >= $2 AND {scan.column} < $3"
         " LIMIT $4) o WHERE $1::bigint IS NULL OR t.tenant_id = $1 LIMIT $4) counted",
-        *(scan.tenant_id, begin, end, most),
+        scan.tenant_id,
+        begin,
+        end,
+        most,
     )
     return counted or 0

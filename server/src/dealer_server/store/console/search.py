@@ -84,12 +84,15 @@ async def orders(
     found = _either(
         connection,
         "SELECT order_id, transaction_id FROM orders o WHERE o.tenant_id = t.tenant_id",
-        *("o.order_id = $2", "o.transaction_id = $3"),
+        "o.order_id = $2",
+        "o.transaction_id = $3",
     )
     rows = await connection.fetch(
         "SELECT t.tenant_id, t.name AS dealer, o.order_id, o.transaction_id FROM tenant t CROSS JOIN LATERAL ("
         f"{found}) o WHERE $1::bigint IS NULL OR t.tenant_id = $1 ORDER BY o.order_id DESC LIMIT {MOST}",
-        *(tenant_id, order_id, transaction_id),
+        tenant_id,
+        order_id,
+        transaction_id,
     )
     return [OrderHit(**row) for row in rows]
 
@@ -123,12 +126,15 @@ async def profiles(
     found = _either(
         connection,
         "SELECT order_id, profile_id, iccid FROM profile p WHERE p.tenant_id = t.tenant_id",
-        *("p.profile_id = $2 AND p.recharges IS NULL", "p.iccid = $3"),
+        "p.profile_id = $2 AND p.recharges IS NULL",
+        "p.iccid = $3",
     )
     rows = await connection.fetch(
         "SELECT t.tenant_id, t.name AS dealer, p.order_id, p.profile_id, p.iccid FROM tenant t CROSS JOIN LATERAL ("
         f"{found}) p WHERE $1::bigint IS NULL OR t.tenant_id = $1 ORDER BY p.profile_id DESC LIMIT {MOST}",
-        *(tenant_id, profile_id, iccid),
+        tenant_id,
+        profile_id,
+        iccid,
     )
     return [ProfileHit(**row) for row in rows]
 
@@ -158,7 +164,8 @@ async def suppliers(connection: Connection, text: str, limit: int) -> list[tuple
     """(code, kind) of those whose code holds the text."""
     rows = await connection.fetch(
         "SELECT code, kind FROM supplier WHERE position(lower($1) IN lower(code)) > 0 ORDER BY code LIMIT $2",
-        *(text, limit),
+        text,
+        limit,
     )
     return [(row["code"], row["kind"]) for row in rows]
 
@@ -168,7 +175,8 @@ async def deliveries(connection: Connection, tenant_id: int | None, delivery_id:
         "SELECT t.tenant_id, t.name AS dealer, d.order_id, d.event_type FROM tenant t CROSS JOIN LATERAL ("
         "  SELECT order_id, event_type FROM webhook_delivery d WHERE d.tenant_id = t.tenant_id AND d.delivery_id = $2"
         f" ) d WHERE $1::bigint IS NULL OR t.tenant_id = $1 LIMIT {MOST}",
-        *(tenant_id, delivery_id),
+        tenant_id,
+        delivery_id,
     )
     return [DeliveryHit(**row) for row in rows]
 
@@ -180,6 +188,7 @@ async def refused_calls(connection: Connection, tenant_id: int | None, text: str
         "  SELECT * FROM refused_call WHERE request_id = $2 UNION SELECT * FROM refused_call WHERE trace_id = $2"
         " ) c JOIN tenant t USING (tenant_id) WHERE $1::bigint IS NULL OR t.tenant_id = $1"
         f" ORDER BY c.at DESC LIMIT {MOST}",
-        *(tenant_id, text),
+        tenant_id,
+        text,
     )
     return [CallHit(**row) for row in rows]

@@ -157,7 +157,9 @@ async def served(connection: Connection, code: str, after: str | None, limit: in
         "SELECT r.package_code, p.document::text AS document, r.position, r.sku, r.cost, r.cost_currency"
         " FROM route r JOIN package p USING (package_code)"
         " WHERE r.supplier = $1 AND ($2::text IS NULL OR r.package_code > $2) ORDER BY r.package_code LIMIT $3",
-        *(code, after, limit),
+        code,
+        after,
+        limit,
     )
     packages = [_decode(row["document"]) for row in rows]
     lowest = await lowest_prices(connection, packages)
@@ -193,7 +195,9 @@ async def dealer_prices_below(connection: Connection, package: Package, cost: in
         "SELECT t.tenant_id, t.name, t.markup_basis_points, p.price FROM tenant t JOIN wallet w USING (tenant_id)"
         " LEFT JOIN price p ON p.tenant_id = t.tenant_id AND p.package_code = $1"
         " WHERE t.status = 'ACTIVE' AND w.currency = $2 AND (p.package_code IS NULL OR p.price < $3)",
-        *(package.package_code, package.currency, cost),
+        package.package_code,
+        package.currency,
+        cost,
     )
     prices = [
         DealerPrice(

@@ -130,7 +130,9 @@ async def listed(
         f" AND ($2::bigint IS NULL OR ({key}, u.user_id) {'<' if descending else '>'}"
         f"  (SELECT {key}, u.user_id FROM console_user u WHERE u.user_id = $2))"
         f" ORDER BY {key} {direction}, u.user_id {direction} LIMIT $3",
-        *(tenant_id, after, limit),
+        tenant_id,
+        after,
+        limit,
     )
     return [Listed(**row) for row in rows]
 

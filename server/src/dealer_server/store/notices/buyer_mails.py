@@ -65,7 +65,12 @@ async def add(
     mail_id: int | None = await connection.fetchval(
         "INSERT INTO buyer_mail (tenant_id, order_id, profile_id, mail, language, due_at, created_at)"
         " VALUES ($1, $2, $3, $4, $5, $6, $6) RETURNING mail_id",
-        *(tenant_id, order_id, profile_id, mail, language, now),
+        tenant_id,
+        order_id,
+        profile_id,
+        mail,
+        language,
+        now,
     )
     assert mail_id is not None, "a row is inserted"
     return mail_id
@@ -76,7 +81,9 @@ async def of_profile(connection: Connection, tenant_id: int, profile_id: int, li
     rows = await connection.fetch(
         f"SELECT {', '.join(BuyerMail._fields)} FROM buyer_mail WHERE tenant_id = $1 AND profile_id = $2"
         " ORDER BY mail_id DESC LIMIT $3",
-        *(tenant_id, profile_id, limit),
+        tenant_id,
+        profile_id,
+        limit,
     )
     return [BuyerMail(**row) for row in rows]
 
@@ -89,7 +96,10 @@ async def claim(session: Session, claim_id: int, limit: int, now: datetime, unti
         " UPDATE buyer_mail m SET state = 'IN_FLIGHT', claim = $3, due_at = $4, attempt_count = attempt_count + 1"
         " FROM due WHERE m.tenant_id = due.tenant_id AND m.mail_id = due.mail_id"
         f" RETURNING {', '.join(f'm.{name}' for name in Claimed._fields)}",
-        *(now, limit, claim_id, until),
+        now,
+        limit,
+        claim_id,
+        until,
     )
     return [Claimed(**row) for row in rows]
 
@@ -113,5 +123,10 @@ async def record(
         "UPDATE buyer_mail SET state = $4, problem = $5, due_at = $6, claim = NULL,"
         " mail = CASE WHEN $6::timestamptz IS NULL THEN NULL ELSE mail END"
         " WHERE tenant_id = $1 AND mail_id = $2 AND claim = $3 RETURNING 1",
-        *(sent.tenant_id, sent.mail_id, claim_id, state, problem, due_at),
+        sent.tenant_id,
+        sent.mail_id,
+        claim_id,
+        state,
+        problem,
+        due_at,
     )

@@ -121,6 +121,12 @@ async def record(
             "UPDATE notice_delivery SET state = $4, problem = $5, due_at = $6, claim = NULL,"
             " finished_at = CASE WHEN $6::timestamptz IS NULL THEN $7::timestamptz END"
             " WHERE tenant_id = $1 AND delivery_id = $2 AND claim = $3 RETURNING 1",
-            *(delivery.tenant_id, delivery.delivery_id, claim_id, state, problem, due_at, now),
+            delivery.tenant_id,
+            delivery.delivery_id,
+            claim_id,
+            state,
+            problem,
+            due_at,
+            now,
         )
     )

@@ -34,7 +34,10 @@ async def newest(
         "SELECT tenant_id, notice_id, notice_type, data::text AS data, created_at FROM notice WHERE tenant_id = $1"
         " AND notice_type = ANY($2::text[]) AND ($3::bigint IS NULL OR notice_id < $3) ORDER BY notice_id DESC"
         " LIMIT $4",
-        *(tenant_id, types, before, limit),
+        tenant_id,
+        types,
+        before,
+        limit,
     )
     return [notice_of(row) for row in rows]
 

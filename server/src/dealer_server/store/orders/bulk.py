@@ -53,19 +53,26 @@ async def add(
     bulk_id: int | None = await connection.fetchval(
         "INSERT INTO bulk_order (tenant_id, token, file_sha256, author, created_at) VALUES ($1, $2, $3, $4, $5)"
         " RETURNING bulk_id",
-        *(tenant_id, token, file_sha256, author, now),
+        tenant_id,
+        token,
+        file_sha256,
+        author,
+        now,
     )
     assert bulk_id is not None, "a row is inserted"
     kinds = {"line": "integer", "package_code": "text", "quantity": "integer", "period_num": "integer"}
     await connection.execute(
         "INSERT INTO bulk_line (tenant_id, bulk_id, line, package_code, quantity, period_num, remark, reference)"
         f" SELECT $1, $2, * FROM {batch('line', 3, **kinds, remark='text', reference='text')}",
-        *(tenant_id, bulk_id, *columns(lines, 6)),
+        tenant_id,
+        bulk_id,
+        *columns(lines, 6),
     )
     await connection.execute(
         "DELETE FROM bulk_order WHERE tenant_id = $1 AND bulk_id <= (SELECT bulk_id FROM bulk_order"
         " WHERE tenant_id = $1 ORDER BY bulk_id DESC OFFSET $2 LIMIT 1)",
-        *(tenant_id, KEPT),
+        tenant_id,
+        KEPT,
     )
     return bulk_id
 
@@ -92,7 +99,8 @@ async def bought_before(connection: Connection, tenant_id: int, bulk_id: int) ->
         "SELECT max(b.bulk_id) FROM bulk_order b JOIN bulk_order this ON this.tenant_id = $1 AND this.bulk_id = $2"
         " WHERE b.tenant_id = $1 AND b.bulk_id < $2 AND b.file_sha256 = this.file_sha256"
         " AND b.confirmed_at IS NOT NULL",
-        *(tenant_id, bulk_id),
+        tenant_id,
+        bulk_id,
     )
 
 
@@ -100,7 +108,8 @@ async def lines(connection: Connection, tenant_id: int, bulk_id: int) -> Sequenc
     rows = await connection.fetch(
         "SELECT line, package_code, quantity, period_num, coalesce(remark, '') AS remark,"
         " coalesce(reference, '') AS reference FROM bulk_line WHERE tenant_id = $1 AND bulk_id = $2 ORDER BY line",
-        *(tenant_id, bulk_id),
+        tenant_id,
+        bulk_id,
     )
     return [BulkLine(**row) for row in rows]
 
@@ -109,7 +118,8 @@ async def refused(connection: Connection, tenant_id: int, bulk_id: int) -> dict[
     """By line."""
     rows = await connection.fetch(
         "SELECT line, refused, message FROM bulk_line WHERE tenant_id = $1 AND bulk_id = $2 AND refused IS NOT NULL",
-        *(tenant_id, bulk_id),
+        tenant_id,
+        bulk_id,
     )
     return {row["line"]: RefusedLine(**row) for row in rows}
 
@@ -117,12 +127,15 @@ async def refused(connection: Connection, tenant_id: int, bulk_id: int) -> dict[
 async def confirm(connection: Connection, tenant_id: int, bulk_id: int, now: datetime) -> None:
     await connection.execute(
         "UPDATE bulk_order SET confirmed_at = coalesce(confirmed_at, $3) WHERE tenant_id = $1 AND bulk_id = $2",
-        *(tenant_id, bulk_id, now),
+        tenant_id,
+        bulk_id,
+        now,
     )
     await connection.execute(
         "UPDATE bulk_line SET refused = NULL, message = NULL WHERE tenant_id = $1 AND bulk_id = $2"
         " AND refused IS NOT NULL",
-        *(tenant_id, bulk_id),
+        tenant_id,
+        bulk_id,
     )
 
 
@@ -131,7 +144,9 @@ async def record_refused(connection: Connection, tenant_id: int, bulk_id: int, l
         "UPDATE bulk_line l SET refused = given.refused, message = given.message"
         f" FROM {batch('given', 3, line='integer', refused='text', message='text')}"
         " WHERE l.tenant_id = $1 AND l.bulk_id = $2 AND l.line = given.line",
-        *(tenant_id, bulk_id, *columns(left, 3)),
+        tenant_id,
+        bulk_id,
+        *columns(left, 3),
     )
 
 
@@ -141,6 +156,7 @@ async def states(connection: Connection, tenant_id: int, order_ids: Sequence[int
         f"SELECT o.order_id, o.amount, o.order_status, o.delivery_status FROM {batch('key', 2, order_id='bigint')}"
         " CROSS JOIN LATERAL (SELECT order_id, amount, order_status, delivery_status FROM orders o"
         "  WHERE o.tenant_id = $1 AND o.order_id = key.order_id OFFSET 0) o",
-        *(tenant_id, order_ids),
+        tenant_id,
+        order_ids,
     )
     return {row["order_id"]: OrderState(**row) for row in rows}

@@ -103,7 +103,13 @@ async def add(
         "INSERT INTO suspension (tenant_id, profile_id, order_id, suspended, supplier, created_at, due_at, outcome,"
         " finished_at) VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $7::text IS NULL THEN $6::timestamptz END, $7,"
         " CASE WHEN $7::text IS NOT NULL THEN $6::timestamptz END)",
-        *(tenant_id, profile_id, order_id, suspended, supplier, now, outcome),
+        tenant_id,
+        profile_id,
+        order_id,
+        suspended,
+        supplier,
+        now,
+        outcome,
     )
 
 

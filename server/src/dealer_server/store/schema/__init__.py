@@ -18,6 +18,8 @@ _LOCK = 5_382_014  # one process migrates a database at a time
 _COMPATIBLE = re.compile(r"^-- Compatible from: ([0-9]+)$", re.MULTILINE)
 # A migration that waits for a table makes everybody wait who comes after it, so it gives up soon and tries again.
 LOCK_TIMEOUT, PAUSE_SECONDS, TRIES = "2s", 1.0, 60
+# As migration 3 did: a restore that leaves out privileges gives them back to the owner of the tables.
+_APPEND_ONLY = "REVOKE UPDATE, DELETE, TRUNCATE ON ledger_entry, audit_log FROM CURRENT_USER, PUBLIC"
 # Also of a schema from before the column compatible_from. The newest migration that is applied, and of those that a
 # program with migration $1 does not know the one that demands the most.
 _STATE = """
@@ -96,8 +98,9 @@ async def require_compatible(session: Connection | Fetching, newest: int | None 
 
 
 async def migrate(connection: Connection, migrations: Sequence[Migration] | None = None) -> list[Migration]:
-    """Applies those of the migrations that are pending, each in its own transaction, and returns them. Several
-    processes may call it at once. Raises TablesInUse, NewerSchema."""
+    """Applies those of the migrations that are pending, each in its own transaction, and returns them. What stands in
+    the ledger and in the audit log cannot be changed afterwards, whoever restored the tables. Several processes may
+    call it at once. Raises TablesInUse, NewerSchema."""
     await connection.execute("SET lock_timeout = 0")  # another process may take long to migrate
     await connection.execute(f"SELECT pg_advisory_lock({_LOCK})")
     try:
@@ -105,6 +108,8 @@ async def migrate(connection: Connection, migrations: Sequence[Migration] | None
         todo = [migration for migration in migrations or known() if migration.number not in done]
         for migration in todo:
             await _apply(connection, migration)
+        if await connection.fetchval("SELECT to_regclass('audit_log') IS NOT NULL"):
+            await connection.execute(_APPEND_ONLY)
         await require_compatible(connection, max(migration.number for migration in migrations or known()))
         return todo
     finally:
@@ -125,7 +130,8 @@ async def _apply(connection: Connection, migration: Migration) -> None:
                 if await _says_compatibility(connection):
                     await connection.execute(
                         "UPDATE migration SET compatible_from = $2 WHERE number = $1",
-                        *(migration.number, migration.compatible_from),
+                        migration.number,
+                        migration.compatible_from,
                     )
             return
         except asyncpg.LockNotAvailableError:

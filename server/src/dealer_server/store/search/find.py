@@ -111,7 +111,9 @@ async def beginning(connection: Connection, tenant_id: int | None, text: str, li
         "SELECT tenant_id, order_id, lower(transaction_id) AS transaction_id, '' AS remark FROM orders"
         " WHERE transaction_id >= $2 AND transaction_id < $2 || U&'\\+10FFFF'"
         " AND ($1::bigint IS NULL OR tenant_id = $1) ORDER BY transaction_id LIMIT $3",
-        *(tenant_id, text, limit),
+        tenant_id,
+        text,
+        limit,
     )
     return [TextHit(**row) for row in rows]
 
@@ -126,6 +128,9 @@ async def iccids(connection: Connection, tenant_id: int | None, digits: str, lim
         "   AND reverse(iccid) ~>=~ $2 AND reverse(iccid) ~<~ $3 AND ($1::bigint IS NULL OR tenant_id = $1)"
         f"  LIMIT {MOST_SAME_DIGITS}"
         " ) p JOIN tenant t USING (tenant_id) ORDER BY p.profile_id DESC LIMIT $4",
-        *(tenant_id, first, end, limit),
+        tenant_id,
+        first,
+        end,
+        limit,
     )
     return [IccidHit(**row) for row in rows]

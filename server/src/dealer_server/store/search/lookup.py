@@ -22,7 +22,8 @@ async def dealers(connection: Connection, text: str, limit: int) -> list[Dealer]
         "SELECT tenant_id, name FROM tenant WHERE position(lower($1) IN lower(name)) > 0"
         " OR starts_with(tenant_id::text, $1)"
         " ORDER BY tenant_id::text <> $1, NOT starts_with(lower(name), lower($1)), lower(name), tenant_id LIMIT $2",
-        *(text, limit),
+        text,
+        limit,
     )
     return [Dealer(**row) for row in rows]
 
@@ -47,7 +48,8 @@ async def packages(connection: Connection, text: str, limit: int) -> Sequence[tu
         " WHERE position(lower($1) IN lower(package_code)) > 0"
         "  OR position(lower($1) IN lower(document ->> 'package_name')) > 0"
         " ORDER BY package_code <> $1, NOT starts_with(lower(package_code), lower($1)), package_code LIMIT $2",
-        *(text, limit),
+        text,
+        limit,
     )
     return [(row["package_code"], row["name"]) for row in rows]
 

@@ -52,7 +52,9 @@ async def uncollected(session: Fetching, first: int, end: int, limit: int) -> li
         "  SELECT order_id, transaction_id, remark FROM orders o WHERE o.tenant_id = t.tenant_id AND order_id >= $1"
         "   AND order_id < $2 ORDER BY order_id LIMIT $3"
         " ) o ORDER BY o.order_id LIMIT $3",
-        *(first, end, limit),
+        first,
+        end,
+        limit,
     )
     return [Text(**row) for row in rows]
 

@@ -263,7 +263,11 @@ async def reprice(session: Session, package_code: str, hop: Hop, cost: int) -> i
         "UPDATE route r SET cost = $4 FROM (SELECT * FROM route WHERE package_code = $1 AND supplier = $2 AND sku = $3"
         "  AND cost IS DISTINCT FROM $4 AND cost_currency = $5 FOR UPDATE) old"
         " WHERE r.package_code = old.package_code AND r.position = old.position RETURNING old.cost",
-        *(package_code, hop.supplier, hop.sku, cost, hop.cost_currency),
+        package_code,
+        hop.supplier,
+        hop.sku,
+        cost,
+        hop.cost_currency,
     )
     return rows[0]["cost"] if rows else None
 
@@ -287,7 +291,12 @@ async def plan_ids(session: Session, supplier: str, wanted: Sequence[tuple[Key, 
                 "WITH taken AS (UPDATE iccid_range SET taken_by = $5 WHERE supplier = $1 AND iccid = $2)"
                 " UPDATE purchase SET planned_iccid = $2, planned_matching_id = $6"
                 " WHERE tenant_id = $3 AND profile_id = $4 AND position = $7",
-                *(supplier, row["iccid"], *key[:2], "/".join(map(str, key)), matching_id, key[2]),
+                supplier,
+                row["iccid"],
+                *key[:2],
+                "/".join(map(str, key)),
+                matching_id,
+                key[2],
             )
     return given
 
@@ -422,12 +431,15 @@ async def _make_due_by_tenant(session: Connection | Session, supplier: str, name
         "UPDATE purchase p SET told = p.state = 'SENT', due_at = CASE WHEN p.state = 'SENT' THEN p.due_at ELSE $1 END"
         f" FROM {_KEYS} WHERE p.tenant_id = f.tenant_id AND p.profile_id = f.profile_id AND p.position = f.position"
         " AND p.state IN ('SENT', 'PENDING', 'UNKNOWN') RETURNING 1",
-        *(now, *keys),
+        now,
+        *keys,
     )
     await session.fetch(
         f"UPDATE profile_life l SET due_at = $1 FROM {_KEYS} WHERE l.tenant_id = f.tenant_id"
         " AND l.profile_id = f.profile_id AND l.supplier = $5 AND l.due_at IS NOT NULL RETURNING 1",
-        *(now, *keys, supplier),
+        now,
+        *keys,
+        supplier,
     )
     return len(found)
 

@@ -109,7 +109,10 @@ async def add(connection: Connection, keys: DataKeys, code: str, kind: str, sett
     rows = await connection.fetch(
         "INSERT INTO supplier (code, kind, settings, event_token) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"
         " RETURNING 1",
-        *(code, kind, keys.seal(settings, supplier_context(code)), token),
+        code,
+        kind,
+        keys.seal(settings, supplier_context(code)),
+        token,
     )
     return bool(rows)
 
@@ -176,7 +179,12 @@ async def put_health(
         "  balance = excluded.balance, currency = excluded.currency,"
         "  since = CASE WHEN h.up = excluded.up THEN h.since ELSE excluded.since END"
         " RETURNING since",
-        *(code, up, detail, balance, currency, now),
+        code,
+        up,
+        detail,
+        balance,
+        currency,
+        now,
     )
 
 
@@ -197,7 +205,8 @@ async def set_margin_floor(connection: Connection, package_code: str, basis_poin
     await connection.execute(
         "INSERT INTO route_terms (package_code, margin_floor_basis_points) VALUES ($1, $2)"
         " ON CONFLICT (package_code) DO UPDATE SET margin_floor_basis_points = $2",
-        *(package_code, basis_points),
+        package_code,
+        basis_points,
     )
 
 
@@ -277,6 +286,11 @@ async def add_event(
     rows = await session.fetch(
         "INSERT INTO supplier_event (supplier, key, kind, state, body, received_at) VALUES ($1, $2, $3, $4, $5, $6)"
         " ON CONFLICT (supplier, key) DO NOTHING RETURNING 1",
-        *(code, key, kind, state, keys.seal(body, b"supplier_event|" + key), now),
+        code,
+        key,
+        kind,
+        state,
+        keys.seal(body, b"supplier_event|" + key),
+        now,
     )
     return bool(rows)

@@ -61,7 +61,11 @@ async def add(
     await connection.execute(
         "INSERT INTO credential (app_key, tenant_id, sealed_secret, name, scopes, ip_allow, signs_webhooks)"
         " VALUES ($1, $2, $3, $4, $5, $6, $7)",
-        *(app_key, tenant_id, sealed_secret, *limits, signs_webhooks),
+        app_key,
+        tenant_id,
+        sealed_secret,
+        *limits,
+        signs_webhooks,
     )
 
 
@@ -91,7 +95,8 @@ async def sign_webhooks(connection: Connection, tenant_id: int, app_key: str) ->
     """Of the dealer's AppKeys this one signs its webhooks from now on."""
     await connection.execute(
         "UPDATE credential SET signs_webhooks = false WHERE tenant_id = $1 AND signs_webhooks AND app_key <> $2",
-        *(tenant_id, app_key),
+        tenant_id,
+        app_key,
     )
     await connection.execute("UPDATE credential SET signs_webhooks = true WHERE app_key = $1", app_key)
 
@@ -106,13 +111,16 @@ async def record_uses(connection: Connection, uses: Sequence[tuple[str, str]], n
         " SELECT app_key, address, $3 FROM unnest($1::text[], $2::text[]) use(app_key, address)"
         " JOIN credential USING (app_key)"
         " ON CONFLICT (app_key, address) DO UPDATE SET used_at = excluded.used_at",
-        *(app_keys, addresses, now),
+        app_keys,
+        addresses,
+        now,
     )
     await connection.execute(
         "DELETE FROM credential_use u USING unnest($1::text[]) used(app_key) WHERE u.app_key = used.app_key"
         " AND u.used_at < (SELECT used_at FROM credential_use n WHERE n.app_key = used.app_key"
         "  ORDER BY used_at DESC OFFSET $2 LIMIT 1)",
-        *(sorted(set(app_keys)), ADDRESSES_KEPT - 1),
+        sorted(set(app_keys)),
+        ADDRESSES_KEPT - 1,
     )
 
 

@@ -31,7 +31,9 @@ async def update(connection: Connection, draft_id: int, fields: Mapping[str, str
     """False where it is gone."""
     done = await connection.execute(
         "UPDATE dealer_draft SET fields = $2::text::json, updated_at = $3 WHERE draft_id = $1",
-        *(draft_id, msgspec.json.encode(fields).decode(), now),
+        draft_id,
+        msgspec.json.encode(fields).decode(),
+        now,
     )
     return done == "UPDATE 1"
 

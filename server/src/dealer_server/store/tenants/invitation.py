@@ -48,7 +48,13 @@ async def create(
     return await connection.fetchval(
         "INSERT INTO invitation (tenant_id, address, role, token_hash, author, created_at, expires_at)"
         " VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING RETURNING invitation_id",
-        *(tenant_id, address, role, token_hash, author, now, expires_at),
+        tenant_id,
+        address,
+        role,
+        token_hash,
+        author,
+        now,
+        expires_at,
     )
 
 
@@ -75,7 +81,8 @@ async def waiting(connection: Connection, tenant_id: int | None, limit: int) -> 
     rows = await connection.fetch(
         f"{_SELECT} WHERE i.used_at IS NULL AND i.withdrawn_at IS NULL AND ($1::bigint IS NULL OR i.tenant_id = $1)"
         " ORDER BY i.invitation_id DESC LIMIT $2",
-        *(tenant_id, limit),
+        tenant_id,
+        limit,
     )
     return as_values(Invitation, rows)
 
@@ -85,7 +92,9 @@ async def renew(connection: Connection, invitation_id: int, token_hash: bytes, e
     await connection.execute(
         "UPDATE invitation SET token_hash = $2, expires_at = $3, mailed_at = NULL, mail_problem = NULL"
         " WHERE invitation_id = $1",
-        *(invitation_id, token_hash, expires_at),
+        invitation_id,
+        token_hash,
+        expires_at,
     )
 
 
@@ -99,5 +108,7 @@ async def record_mail(connection: Connection, invitation_id: int, problem: str |
     await connection.execute(
         "UPDATE invitation SET mailed_at = CASE WHEN $2::text IS NULL THEN $3::timestamptz END, mail_problem = $2"
         " WHERE invitation_id = $1",
-        *(invitation_id, problem, now),
+        invitation_id,
+        problem,
+        now,
     )

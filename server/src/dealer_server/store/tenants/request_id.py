@@ -37,7 +37,9 @@ async def recent(session: Session, seconds: float, after: tuple[str, str] | None
         "SELECT app_key, request_id FROM used_request WHERE used_at > now() - $1 * interval '1 second'"
         " AND ($2::text IS NULL OR (app_key, request_id) > ($2, $3::text::uuid))"
         " ORDER BY app_key, request_id LIMIT $4",
-        *(seconds, *(after or (None, None)), limit),
+        seconds,
+        *(after or (None, None)),
+        limit,
     )
     return [(row["app_key"], row["request_id"].hex) for row in rows]
 

@@ -81,7 +81,10 @@ async def list_calls(
     rows = await connection.fetch(
         f"SELECT {', '.join(ServedCallRow._fields)} FROM served_call WHERE tenant_id = $1"
         " AND ($2::text IS NULL OR path = $2) AND ($3::bigint IS NULL OR number < $3) ORDER BY number DESC LIMIT $4",
-        *(tenant_id, path, before, limit),
+        tenant_id,
+        path,
+        before,
+        limit,
     )
     return [ServedCallRow(**row) for row in rows]
 

@@ -46,7 +46,9 @@ async def page(connection: Connection, tenant_id: int, entry_filter: Filter, win
         f" CASE entry_type WHEN 'TOPUP' THEN reference END AS topup_id, created_at{_ENTRIES}"
         " AND ($5::bigint IS NULL OR version < $5) ORDER BY version DESC LIMIT $6 OFFSET $7",
         *_arguments(tenant_id, entry_filter),
-        *(window.after, window.limit, window.offset),
+        window.after,
+        window.limit,
+        window.offset,
     )
     return as_values(Entry, rows)
 

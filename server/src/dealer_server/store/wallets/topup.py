@@ -93,6 +93,11 @@ async def review(
         await connection.fetch(
             "UPDATE topup SET status = $3, reject_reason = $4, reviewer = $5, reviewed_at = $6"
             " WHERE tenant_id = $1 AND topup_id = $2 AND status = 'PENDING' RETURNING 1",
-            *(tenant_id, topup_id, status, reason, reviewer, now),
+            tenant_id,
+            topup_id,
+            status,
+            reason,
+            reviewer,
+            now,
         )
     )

@@ -130,7 +130,7 @@ async def create(context: RequestContext) -> Answer:
 
     async def write(allowed: bool) -> Answer:
         made = await edit_package.create_package(
-            *(context.parts.database, cells, context.author, lambda: context.now), allow_below_cost=allowed
+            context.parts.database, cells, context.author, lambda: context.now, allow_below_cost=allowed
         )
         return Redirect(PACKAGE.format(code=made.package_code), f"{made.package_code} is made")
 
@@ -155,8 +155,12 @@ async def save(context: RequestContext) -> Answer:
 
     async def write(allowed: bool) -> Answer:
         await edit_package.edit_package(
-            *(context.parts.database, code, cells, context.form.get("version")),
-            *(context.author, lambda: context.now),
+            context.parts.database,
+            code,
+            cells,
+            context.form.get("version"),
+            context.author,
+            lambda: context.now,
             allow_below_cost=allowed,
         )
         return Redirect(PACKAGE.format(code=code), f"{code} is saved")

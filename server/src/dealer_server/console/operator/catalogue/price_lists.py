@@ -91,8 +91,12 @@ async def set_terms(context: RequestContext) -> Answer:
 
     async def write(allowed: bool) -> Answer:
         await change.set_list(
-            *(context.parts.database, terms.price_list_id, _form(context), context.form.get("version")),
-            *(context.author, lambda: context.now),
+            context.parts.database,
+            terms.price_list_id,
+            _form(context),
+            context.form.get("version"),
+            context.author,
+            lambda: context.now,
             allow_below_cost=allowed,
         )
         return Redirect(_home(terms), "The price list is changed")
@@ -110,7 +114,11 @@ async def set_exception(context: RequestContext) -> Answer:
 
     async def write(allowed: bool) -> Answer:
         await change.set_exceptions(
-            *(context.parts.database, terms.price_list_id, {package: price}, context.author, lambda: context.now),
+            context.parts.database,
+            terms.price_list_id,
+            {package: price},
+            context.author,
+            lambda: context.now,
             version=context.form.get("version"),
             allow_below_cost=allowed,
         )
@@ -125,7 +133,7 @@ async def assign_list(context: RequestContext) -> Redirect:
     terms = await _load(context)
     async with context.parts.database.connection() as connection:
         tenant_id = (await choice.dealer(connection, context.form.get("dealer"))).required
-    await assign.assign(*(context.parts.database, tenant_id, terms.price_list_id, context.author), lambda: context.now)
+    await assign.assign(context.parts.database, tenant_id, terms.price_list_id, context.author, lambda: context.now)
     return Redirect(_home(terms), f"Dealer {tenant_id} has the price list now")
 
 
@@ -196,7 +204,11 @@ async def apply(context: RequestContext) -> Redirect:
         return Redirect(back, uploads.MISSING, failed=True)
     try:
         plan = await import_list.import_list(
-            *(context.parts.database, terms.price_list_id, text, context.author, lambda: context.now),
+            context.parts.database,
+            terms.price_list_id,
+            text,
+            context.author,
+            lambda: context.now,
             version=context.form.get("version", ""),
             allow_below_cost="allow_below_cost" in context.form,
         )

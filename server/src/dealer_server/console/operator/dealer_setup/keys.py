@@ -34,8 +34,12 @@ async def create(context: RequestContext) -> Redirect:
     dealer, parts = await dealers.load(context), context.parts
     context.require_recent_authentication()
     made = await credentials.create_key(
-        *(parts.database, parts.master_keys, parts.settings.environment, dealer.tenant_id),
-        *(keys.limits_of(context.form), context.author),
+        parts.database,
+        parts.master_keys,
+        parts.settings.environment,
+        dealer.tenant_id,
+        keys.limits_of(context.form),
+        context.author,
     )
     return Redirect(f"{dealers.home(dealer)}/credentials/{made.app_key}?fresh=new")
 
@@ -91,7 +95,11 @@ async def reset(context: RequestContext) -> Redirect:
     dealer, key = await _load(context)
     parts, at_once = context.parts, "now" in context.form
     await credentials.reset_secret(
-        *(parts.database, parts.master_keys, key.app_key, context.author, lambda: context.now),
+        parts.database,
+        parts.master_keys,
+        key.app_key,
+        context.author,
+        lambda: context.now,
         OVERLAP * (not at_once),
     )
     fresh = "replaced" if at_once else "reset"

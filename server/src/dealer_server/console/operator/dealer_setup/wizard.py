@@ -113,8 +113,13 @@ async def created(context: RequestContext) -> Html:
 async def _create(context: RequestContext, draft: Draft) -> Redirect:
     parts = context.parts
     made = await onboard.onboard(
-        *(parts.database, parts.master_keys, parts.settings.environment, _new_dealer(draft.fields, len(STEPS))),
-        *(context.author, lambda: context.now, draft.draft_id),
+        parts.database,
+        parts.master_keys,
+        parts.settings.environment,
+        _new_dealer(draft.fields, len(STEPS)),
+        context.author,
+        lambda: context.now,
+        draft.draft_id,
     )
     to = CREATED.format(tenant_id=made.created.tenant_id)
     return await send_link(context, made.invited, to) if made.invited else Redirect(to)
@@ -124,8 +129,12 @@ async def _rehearse(context: RequestContext, fields: Mapping[str, str], at: int)
     """Raises OperatorError where the steps so far could not become a dealer."""
     parts = context.parts
     await onboard.rehearse(
-        *(parts.database, parts.master_keys, parts.settings.environment, _new_dealer(fields, at)),
-        *(context.author, lambda: context.now),
+        parts.database,
+        parts.master_keys,
+        parts.settings.environment,
+        _new_dealer(fields, at),
+        context.author,
+        lambda: context.now,
     )
 
 

@@ -51,8 +51,13 @@ async def resolve(context: RequestContext) -> Redirect:
     unit_key = form.get("unit", "")
     if form.get("outcome") == "bought":
         await resolve_bought(
-            *(parts.database, parts.data_keys, unit_key, form.get("iccid", "").strip()),
-            *(form.get("code", "").strip(), context.author, lambda: context.now),
+            parts.database,
+            parts.data_keys,
+            unit_key,
+            form.get("iccid", "").strip(),
+            form.get("code", "").strip(),
+            context.author,
+            lambda: context.now,
             ref=form.get("ref", "").strip() or None,
         )
     elif form.get("outcome") == "applied":

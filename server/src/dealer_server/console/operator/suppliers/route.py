@@ -95,7 +95,11 @@ async def change_route(context: RequestContext) -> Answer:
     try:
         hops, basis_points = _read(rows, floor, stored)
         await set_route(
-            *(context.parts.database, stored.package.package_code, hops, context.author, lambda: context.now),
+            context.parts.database,
+            stored.package.package_code,
+            hops,
+            context.author,
+            lambda: context.now,
             floor=basis_points,
             version=context.form.get("version"),
         )

@@ -85,7 +85,13 @@ async def _put(context: RequestContext, code: str, kind: KindOfSupplier, version
     parts = context.parts
     document = fields.document(kind, context.form, new=version == ABSENT)
     await put_supplier(
-        *(parts.database, parts.data_keys, code, kind.name, document, parts.settings.base_url, context.author),
+        parts.database,
+        parts.data_keys,
+        code,
+        kind.name,
+        document,
+        parts.settings.base_url,
+        context.author,
         keep=True,
         version=version,
     )

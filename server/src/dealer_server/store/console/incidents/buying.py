@@ -34,7 +34,9 @@ async def answered_refunds(connection: Connection, tenant_id: int, since: dateti
         " FROM (SELECT * FROM refund WHERE tenant_id = $1 ORDER BY refund_id DESC LIMIT $3) r"
         " WHERE settled_at >= $2 AND EXISTS (SELECT FROM refund_line l WHERE l.tenant_id = $1"
         "  AND l.refund_id = r.refund_id AND l.way <> 'AT_ONCE') ORDER BY settled_at DESC",
-        *(tenant_id, since, limit),
+        tenant_id,
+        since,
+        limit,
     )
     return [AnsweredRefund(**row) for row in rows]
 
@@ -55,7 +57,8 @@ async def means(connection: Connection, tenant_id: int) -> Means:
         "SELECT (SELECT min(amount) FROM (SELECT amount FROM orders WHERE tenant_id = $1 ORDER BY order_id DESC"
         "  LIMIT $2) latest WHERE amount > 0)::bigint AS cheapest,"
         " (SELECT count(*)::int FROM credential WHERE tenant_id = $1 AND status = 'ACTIVE') AS credentials",
-        *(tenant_id, ORDERS),
+        tenant_id,
+        ORDERS,
     )
     assert row is not None
     return Means(**row)

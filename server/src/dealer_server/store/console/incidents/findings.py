@@ -94,6 +94,7 @@ async def low_stock(connection: Connection, below: int) -> list[LowStock]:
         "SELECT c.subject AS package_code, (SELECT count(*)::int FROM (SELECT FROM stock_profile s"
         "  WHERE s.package_code = c.subject AND taken_by IS NULL LIMIT $1) free) AS free"
         " FROM notice_condition c WHERE notice_type = 'STOCK_LOW' LIMIT $2",
-        *(below, QUEUES_COUNTED),
+        below,
+        QUEUES_COUNTED,
     )
     return [LowStock(**row) for row in rows]

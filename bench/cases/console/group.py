@@ -3,7 +3,7 @@
 from contextlib import closing
 from datetime import timedelta
 
-from bench.cases import kept, pages
+from bench.cases.console import kept, pages
 from bench.cases.suite import RECENT_ORDERS, YEAR, Bench, target_of
 from bench.support import growth, slices
 from bench.support.measure import Replay

@@ -1,0 +1,1 @@
+"""Pages of the console with many orders stored, and what is kept for them."""
