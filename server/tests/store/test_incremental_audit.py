@@ -131,9 +131,10 @@ async def test_every_kind_of_change_is_looked_at_and_an_untouched_order_is_not(s
     await dealer.post("/webhook/delivery/resend", {"deliveryId": listed["deliveries"][0]["deliveryId"]})
     new = (await dealer.order()).data["orderNo"]
     await dealer.delivered(new)
-    await run(service, "UPDATE order_item SET price = price + 1 WHERE tenant_id = $1", dealer.tenant_id)
+    # Of the amounts this one is in no report: what reports add up meanwhile stays right.
+    await run(service, "UPDATE orders SET amount = amount + 1 WHERE tenant_id = $1", dealer.tenant_id)
     found, found_by_all = await spoiled(service, INCREMENTAL), await spoiled(service, Scope())
-    await run(service, "UPDATE order_item SET price = price - 1 WHERE tenant_id = $1", dealer.tenant_id)
+    await run(service, "UPDATE orders SET amount = amount - 1 WHERE tenant_id = $1", dealer.tenant_id)
     assert found_by_all == {*orders[1:], new}
     assert found == found_by_all - {orders.untouched}
 
