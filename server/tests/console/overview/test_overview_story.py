@@ -54,7 +54,8 @@ async def market(postgres: str, template: str) -> AsyncIterator[Market]:
 
 async def tried(service: Service) -> None:
     """Until the supplier was asked for what was ordered, in vain. The next try is far off: the operator is first."""
-    put_off = "UPDATE purchase SET due_at = now() + interval '1 hour' WHERE state = 'PLANNED' AND failures > 0 RETURNING 1"
+    waits = "state = 'PLANNED' AND failures > 0"
+    put_off = f"UPDATE purchase SET due_at = now() + interval '1 hour' WHERE {waits} RETURNING 1"
     async with asyncio.timeout(PATIENCE), service.database.connection() as connection:
         while not await connection.fetchval(put_off):
             await asyncio.sleep(0.02)

@@ -70,21 +70,25 @@
     const { times, series, unit, open, by_day } = JSON.parse(box.dataset.chart);
     const day = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 10);  // of UTC, in every zone
     const axis = { stroke: colour("paint-text"), grid: { stroke: colour("paint-line"), width: 1 }, ticks: { show: false }, font: "12px Inter" };
+    const alone = series.length === 1, last = times.length - 1, cut = open && last > 0;
+    const shape = alone ? uPlot.paths.bars({ size: [0.7, 28], radius: 0.08 }) : uPlot.paths.linear();
     const lines = series.map(([label], at) => ({
-      label, stroke: colour(`paint-${at + 1}`), width: 2, points: { show: false },
-      ...(open && times.length > 1 ? { paths: (plot, which, from, to) => uPlot.paths.linear()(plot, which, from, Math.min(to, times.length - 2)) } : {}),
+      label, stroke: colour(`paint-${at + 1}`), width: alone ? 0 : 2, points: { show: false },
+      ...(alone ? { fill: colour("paint-1") } : {}),
+      paths: (plot, which, from, to) => shape(plot, which, from, cut ? Math.min(to, last - 1) : to),
       value: (_, number) => (number == null ? "–" : `${number.toLocaleString("en")}${unit ? " " + unit : ""}`),
     }));
+    const half = alone && last > 0 ? (times[1] - times[0]) / 2 : 0;  // the first bar and the last are whole
     const options = {
       width: box.clientWidth, height: 240, cursor: { y: false },
-      axes: [{ ...axis, size: 32, values: (_, ticks) => ticks.map(by_day ? (at) => day(at).slice(5) : hour) }, { ...axis, size: (_, ticks) => 12 + 7.5 * Math.max(2, ...(ticks ?? []).map((tick) => tick.length)) }], series: [{ value: (_, at) => (at == null ? "–" : by_day ? day(at) : written(new Date(at * 1000))) }, ...lines],
-      scales: { y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
-      hooks: open && times.length > 1 ? { draw: [(plot) => unfinished(plot, lines)] } : {},
+      axes: [{ ...axis, grid: { show: false }, size: 32, values: (_, ticks) => ticks.map(by_day ? (at) => day(at).slice(5) : hour) }, { ...axis, size: (_, ticks) => 12 + 7.5 * Math.max(2, ...(ticks ?? []).map((tick) => tick.length)) }], series: [{ value: (_, at) => (at == null ? "–" : by_day ? day(at) : written(new Date(at * 1000))) }, ...lines],
+      scales: { x: { range: (_, low, high) => [low - half, high + half] }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
+      hooks: cut ? { draw: [(plot) => (alone ? unfinishedBar(plot, lines[0]) : unfinishedLines(plot, lines))] } : {},
     };
     plots.set(box, new uPlot(options, [times, ...series.map(([, numbers]) => numbers)], box));
   };
-  // The last hour or day is not over: its line is dashed.
-  const unfinished = (plot, lines) => {
+  // The last hour or day is not over: its line is dashed, its bar is faint with a dashed edge.
+  const unfinishedLines = (plot, lines) => {
     const { ctx, data } = plot, last = data[0].length - 1;
     ctx.save();
     lines.forEach((line, at) => {
@@ -97,6 +101,21 @@
       ctx.lineTo(...point(last));
       ctx.stroke();
     });
+    ctx.restore();
+  };
+  const unfinishedBar = (plot, bar) => {
+    const { ctx, data } = plot, last = data[0].length - 1;
+    const [x, before] = [last, last - 1].map((at) => plot.valToPos(data[0][at], "x", true));
+    const [top, bottom] = [data[1][last], 0].map((number) => plot.valToPos(number, "y", true));
+    const width = Math.min((x - before) * 0.7, 28 * devicePixelRatio);
+    ctx.save();
+    ctx.fillStyle = ctx.strokeStyle = bar.stroke;
+    ctx.globalAlpha = 0.25;
+    ctx.fillRect(x - width / 2, top, width, bottom - top);
+    ctx.globalAlpha = 1;
+    ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
+    ctx.lineWidth = devicePixelRatio;
+    ctx.strokeRect(x - width / 2, top, width, bottom - top);
     ctx.restore();
   };
   const drawAll = () => {
