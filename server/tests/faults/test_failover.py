@@ -10,7 +10,7 @@ from support import trading
 from support.faults.postgres_machine import Machine, Watch, connected
 from support.processes import environment, running
 
-EVENTS = {"metrics_served", "database_lost", "database_back", "outcome_unknown", "lock_waited_for"}
+EVENTS = {"metrics_served", "database_lost", "database_back", "outcome_unknown"}
 
 
 def several(url: str, *machines: Machine) -> str:

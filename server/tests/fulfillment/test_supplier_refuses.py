@@ -9,6 +9,7 @@ from dealer_server import clock, metrics
 from dealer_server.fulfillment.purchases.breaker import REFUSALS
 from dealer_server.operations.suppliers.configure import set_route, set_supplier_status
 from dealer_server.operations.suppliers.describe import show_suppliers
+from dealer_server.store.suppliers import supplier as suppliers
 from support.supplier_setup import hop
 from support.suppliers.purchases import PurchaseFixture, purchase_fixture
 
@@ -91,6 +92,17 @@ async def test_a_supplier_that_refuses_us_as_a_whole_is_paused_until_an_operator
         assert (await market.client.delivered(number))["deliveryStatus"] == "DELIVERED"
     [shown] = await show_suppliers(market.service.database, market.setup.keys, "rt:near")
     assert (shown.status, shown.paused_reason) == ("ACTIVE", None)
+
+
+async def test_what_a_worker_put_off_before_it_knew_that_the_supplier_is_resumed_is_tried_at_once(
+    market: PurchaseFixture,
+):
+    numbers = await paused(market)
+    async with market.service.database.transaction() as connection:
+        await suppliers.set_status(connection, "rt:near", "ACTIVE")
+        await connection.execute("UPDATE purchase SET due_at = now() + interval '1 day' WHERE state = 'PLANNED'")
+    for number in numbers:
+        assert (await market.client.delivered(number))["deliveryStatus"] == "DELIVERED"
 
 
 async def test_what_waits_for_a_paused_supplier_too_long_is_given_back(market: PurchaseFixture):

@@ -18,7 +18,7 @@ from dealer_server.db.distributed import (
     is_node_lost,
     was_distributed,
 )
-from dealer_server.db.errors import FULL, LOST, UNREACHABLE, DatabaseLost, StatementTimeout
+from dealer_server.db.errors import FULL, LOST, UNREACHABLE, DatabaseLost, StatementTimeout, database_full
 from dealer_server.db.session import Session
 from dealer_server.metrics import PoolSize
 
@@ -95,7 +95,7 @@ class Database:
         try:
             yield connection
         except FULL as error:
-            raise DatabaseLost(sent=False) from error
+            raise database_full(error) from error
         except LOST as error:
             raise DatabaseLost(sent=True) from error
         except asyncpg.InternalServerError as error:

@@ -1,6 +1,14 @@
 """Errors of the database, and the asyncpg errors that mean them."""
 
+import math
+import time
+
 import asyncpg
+import structlog
+
+log = structlog.get_logger(__name__)
+
+FULL_LOGGED_SECONDS = 60.0
 
 # What asyncpg raises when a connection is lost during use. asyncpg wraps errors of the socket, so that an OSError comes
 # from this program.
@@ -27,6 +35,20 @@ class DatabaseLost(Exception):
     def __init__(self, sent: bool):
         self.sent = sent
         super().__init__("the database was lost")
+
+
+_full_logged_at = -math.inf
+
+
+def database_full(error: asyncpg.InsufficientResourcesError) -> DatabaseLost:
+    """What to raise for one of FULL. Reads may go on meanwhile, so that checks find the database up: the process logs
+    `database_full`, once a minute while it lasts."""
+    global _full_logged_at
+    now = time.monotonic()
+    if now - _full_logged_at >= FULL_LOGGED_SECONDS:
+        _full_logged_at = now
+        log.error("database_full", reason=str(error))
+    return DatabaseLost(sent=False)
 
 
 class StatementTimeout(Exception):

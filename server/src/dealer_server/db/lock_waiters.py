@@ -4,14 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
-import structlog
-
 from dealer_server.db.batcher import Answer, Batcher
 from dealer_server.db.database import Database
 from dealer_server.db.errors import DatabaseLost, LockTimeout
 from dealer_server.db.session import Session
 
-log = structlog.get_logger()
 LOCK_WAITER_SESSIONS = 4
 
 
@@ -61,7 +58,6 @@ class LockWaiters(Generic[T, R]):
         tenant_id = item.tenant_id
         batcher = self._batchers.get(tenant_id)
         if batcher is None:
-            log.debug("lock_waited_for", tenant_id=tenant_id)
             batcher = self._batchers[tenant_id] = Batcher(
                 self._with_session, bound=self._bound, weight=self._weight, name=self._name
             )

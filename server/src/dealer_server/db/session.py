@@ -9,7 +9,7 @@ import asyncpg
 
 from dealer_server.db.after_commit import committing
 from dealer_server.db.connection import KEEPALIVE_SETTINGS, connect
-from dealer_server.db.errors import FULL, LOST, UNREACHABLE, DatabaseLost, LockTimeout
+from dealer_server.db.errors import FULL, LOST, UNREACHABLE, DatabaseLost, LockTimeout, database_full
 
 PLANS_LIVE_SECONDS = 10.0
 LOCK_MS, IDLE_IN_TRANSACTION_MS = 2_000, 10_000
@@ -42,7 +42,7 @@ class Session:
         except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError) as error:
             raise LockTimeout from error
         except FULL as error:
-            raise DatabaseLost(sent=False) from error
+            raise database_full(error) from error
         except LOST as error:
             self._lost(error)
             raise DatabaseLost(sent=True) from error
@@ -62,7 +62,7 @@ class Session:
         try:
             await connection.execute(sql)
         except FULL as error:
-            raise DatabaseLost(sent=False) from error
+            raise database_full(error) from error
         except LOST as error:
             self._lost(error)
             raise DatabaseLost(sent=True) from error

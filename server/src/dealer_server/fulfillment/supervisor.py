@@ -1,7 +1,8 @@
 """Runs the loops of every remote supplier, and finds a supplier by its code for the messages that come in.
 
 An operator adds, changes or pauses suppliers while workers run: each worker checks every second, and starts the loops
-anew of suppliers that changed. A loop that is stopped records the answers to its calls.
+anew of suppliers that changed. A loop that is stopped records the answers to its calls. By then it may have put off what
+was to be bought, as it did not know of the change: that is tried at once.
 """
 
 import asyncio
@@ -89,10 +90,18 @@ class SupplierSupervisor:
             if version == self._seen and not broken:
                 return
             stored = {supplier.code: supplier for supplier in await suppliers.load(connection, self._data_keys)}
+        changed: list[str] = []
         for code, running in list(self._running.items()):
-            if stored.get(code) != running.supplier or any(task.done() for task in running.tasks):
+            supplier = stored.get(code)
+            if supplier != running.supplier or any(task.done() for task in running.tasks):
                 del self._running[code]
                 await running.stop()
+                if supplier is not None and supplier != running.supplier and supplier.status == "ACTIVE":
+                    changed.append(code)
+        if changed:
+            async with self._database.connection() as connection:
+                for code in changed:
+                    await suppliers.make_planned_due(connection, code)
         for code, supplier in stored.items():
             if code not in self._running and (remote := _opened(supplier)) is not None:
                 self._running[code] = RunningSupplier(supplier, remote, self._loops(remote, supplier))

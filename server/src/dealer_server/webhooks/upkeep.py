@@ -17,7 +17,7 @@ from dealer_server.webhooks.record import Recorder
 
 log = structlog.get_logger()
 
-MOST_LEASES = 500
+MOST_LEASES, LEASES_SHOWN = 500, 5
 ROWS_AT_ONCE = 5_000
 UPKEEP_SECONDS = 1.0
 
@@ -62,8 +62,11 @@ class Upkeep:
             await self._close_breaker(self._recorder.recovered.pop())
 
     async def _take_back_leases(self) -> None:
-        for lease in await upkeep.expired_leases(self._session, self._clock(), MOST_LEASES):
-            log.warning("webhook_lease_expired", delivery_id=lease.delivery_id, tenant_id=lease.tenant_id)
+        leases = await upkeep.expired_leases(self._session, self._clock(), MOST_LEASES)
+        if leases:
+            shown = [lease.delivery_id for lease in leases[:LEASES_SHOWN]]
+            log.warning("webhook_leases_expired", deliveries=len(leases), delivery_ids=shown)
+        for lease in leases:
             metrics.webhook_leases_lost.inc()
             started_at = lease.lease_until - self._lease
             expired = outcome.lease_expired(lease, started_at, self._schedule, self._clock())

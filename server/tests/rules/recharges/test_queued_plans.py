@@ -126,6 +126,18 @@ def test_after_one_that_is_over_it_begins_when_it_is_applied():
     state = recharged(queued(applied_at=at(2 * DAY)), state=ended)
     assert shown(state) == [("ENDED", GB, GB), ("ACTIVE", 2 * GB, 0)]
     assert state[0].plan_use_start_at == at(2 * DAY)
+    [first, second] = plans.applied(state[0])
+    assert (first.ends_at, second.started_at) == (at(DAY), at(2 * DAY))
+
+
+@given(FIRST, SECOND, THIRD, st.data())
+def test_no_plan_ends_before_it_began(
+    first: list[Report], second: list[Report], third: list[Report], data: st.DataObject
+):
+    mixed = data.draw(st.permutations([*first, *second, *third]))
+    state = after(recharged(queued(2), queued(3)), *mixed)
+    for plan in plans.applied(state[0]):
+        assert plan.started_at is None or plan.ends_at is None or plan.started_at <= plan.ends_at, plan
 
 
 def test_what_was_never_used_takes_its_plans_with_it():

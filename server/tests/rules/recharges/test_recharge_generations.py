@@ -61,6 +61,12 @@ def test_what_is_used_up_is_in_use_again():
     assert again.plan_use_status == "ENDED"
 
 
+def test_an_added_plan_begins_when_it_is_added_and_what_is_spent_before_the_end_has_no_end():
+    first, second = plans.applied(recharged(used(GB, 1), esim("USED_UP", 2))[0])
+    assert (first.status, first.started_at, first.ends_at) == ("ENDED", at(1), None)
+    assert (second.status, second.started_at) == ("ACTIVE", RECHARGED)
+
+
 def test_what_was_never_used_waits_for_its_first_use():
     profile, _ = recharged()
     assert (profile.plan_use_status, profile.esim_status, profile.data_total_bytes) == (

@@ -110,4 +110,7 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "200005": _price,
     "200006": _amount,
     "310272": _no_order,
+    "000112": lambda _: (
+        "No such path. Operations are POST {base}/api/v1/open/..., as /docs/guides/rt-clients lists them."
+    ),
 }

@@ -67,7 +67,9 @@ async def cancel(parts: Parts, caller: Caller, call: calls.OneEsim) -> dict[str,
 
     after = await until(settled, CANCEL_SECONDS)
     if after is None:
-        raise refusal.Busy("the supplier has not answered yet; repeat the call, it gives back once", retry_after=2)
+        raise refusal.Busy(
+            "the supplier or a review has not decided yet; repeat the call, it gives back once", retry_after=2
+        )
     if not after.refunded:
         raise refusal.StatusForbids("the supplier does not take this eSIM back")
     return NOTHING

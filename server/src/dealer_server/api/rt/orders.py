@@ -139,7 +139,7 @@ async def top_up(parts: Parts, caller: Caller, call: calls.TopUp) -> ToppedUp:
         assert order is not None, "an order that was placed"
         [added] = order.profiles
         if added.failed or added.refunded:
-            raise refusal.StatusForbids("the supplier refused this recharge; its price is given back")
+            raise refusal.StatusForbids("the supplier refused this recharge; its price comes back to the balance")
         return order if added.made else None
 
     await until(settled, RECHARGE_SECONDS)

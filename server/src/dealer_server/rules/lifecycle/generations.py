@@ -40,10 +40,15 @@ def next_plan(profile: Profile) -> AppliedPlan:
     return next(plan for plan in profile.plans if plan.waits)
 
 
-def with_begun(profile: Profile, plan: AppliedPlan, at: datetime) -> tuple[AppliedPlan, ...]:
-    """The eSIM's plans with this one begun, not before it was applied: behind all that began before it."""
-    used = profile.used_before + profile.data_usage_bytes if plan.mode == "QUEUE" else 0
-    begun = msgspec.structs.replace(plan, begun_at=_not_before(plan, at), used_before=used)
+def with_begun(
+    profile: Profile, plan: AppliedPlan, at: datetime, ended: datetime | None = None
+) -> tuple[AppliedPlan, ...]:
+    """The eSIM's plans with this one begun, not before it was applied: behind all that began before it. `ended`: when
+    the plan before it ended, where that is known."""
+    begun = msgspec.structs.replace(plan, begun_at=_not_before(plan, at))
+    if plan.mode == "QUEUE":
+        used = profile.used_before + profile.data_usage_bytes
+        begun = msgspec.structs.replace(begun, ended_before=_earliest(ended, begun.begun_at), used_before=used)
     others = [each for each in profile.plans[1:] if each.plan_no != plan.plan_no]
     return (
         profile.plans[0],
@@ -79,15 +84,24 @@ def with_report(profile: Profile, report: Report, generation: int, started: date
             plans[at] = msgspec.structs.replace(plan, begun_at=begun_at)
         elif number <= generation:
             began = _earliest(report.at, report.plan_started_at if number == told_of else None) or report.at
-            plans[at] = msgspec.structs.replace(plan, begun_at=_earliest(plan.begun_at, _not_before(plan, began)))
+            plans[at] = _with_beginning(plan, _not_before(plan, began))
         else:
-            ended = _not_before(plan, report.at) if over and generation == number - 1 else None
             used = max(plan.used_before, report.data_usage_bytes or 0)
-            plans[at] = msgspec.structs.replace(plan, begun_at=_earliest(plan.begun_at, ended), used_before=used)
+            plan = msgspec.structs.replace(plan, used_before=used)
+            plans[at] = _with_beginning(plan, report.at) if over and generation == number - 1 else plan
     counter = profile.used_before + profile.data_usage_bytes
     moved = msgspec.structs.replace(profile, plans=tuple(plans))
     used = max(counter - moved.used_before, 0)
     return with_start(msgspec.structs.replace(moved, data_usage_bytes=used))
+
+
+def _with_beginning(plan: AppliedPlan, ended: datetime) -> AppliedPlan:
+    """A queued plan where the one before it is said to have ended then."""
+    return msgspec.structs.replace(
+        plan,
+        begun_at=_earliest(plan.begun_at, _not_before(plan, ended)),
+        ended_before=_earliest(plan.ended_before, ended),
+    )
 
 
 def _told_volume(head: AppliedPlan, report: Report, added: Sequence[AppliedPlan]) -> int | None:

@@ -102,7 +102,7 @@ def apply(profile: Profile, life: Lifecycle, report: Report) -> tuple[Profile, L
     generation = generations.of(profile, report)
     if not profile.cancelled:
         while generation > profile.generation:  # what it is about has begun, though nothing told of the end before it
-            profile, life = _with_next_plan(profile, life, report.at)
+            profile, life = _with_next_plan(profile, life, report.at, life.ended_at)
         over = _rank(_ESIM_RANK, report.esim_status) == _OVER
         profile = generations.with_report(profile, report, generation, _started_at(report), over=over)
     present = _in_present(profile, report, generation)
@@ -147,18 +147,21 @@ def recharge(profile: Profile, life: Lifecycle, added: AppliedPlan) -> tuple[Pro
 def _with_plans_that_follow(profile: Profile, life: Lifecycle) -> tuple[Profile, Lifecycle]:
     """The profile with the plan that begins as the one in use is over. One that was never used has none."""
     while profile.plan_use_status == "ENDED" and profile.plan_use_start_at and generations.following(profile):
-        assert profile.plan_use_end_at is not None, "a plan that was used and is over has its end"
-        profile, life = _with_next_plan(profile, life, profile.plan_use_end_at)
+        ended = life.ended_at or profile.plan_use_end_at
+        assert ended is not None, "a plan that was used and is over has its end"
+        profile, life = _with_next_plan(profile, life, ended, ended)
     return profile, life
 
 
-def _with_next_plan(profile: Profile, life: Lifecycle, at: datetime) -> tuple[Profile, Lifecycle]:
-    """The profile as its next plan begins: at `at`, or when the plan before it ended if that was earlier."""
+def _with_next_plan(
+    profile: Profile, life: Lifecycle, at: datetime, ended: datetime | None
+) -> tuple[Profile, Lifecycle]:
+    """The profile as its next plan begins: at `at`, or when the plan before it `ended` if that was earlier."""
     plan = generations.next_plan(profile)
     word = _live_word(profile, life)
     begun = msgspec.structs.replace(
         profile,
-        plans=generations.with_begun(profile, plan, _lesser(at, life.ended_at) or at),
+        plans=generations.with_begun(profile, plan, _lesser(at, ended) or at, ended),
         esim_status=word[0],
         plan_use_status="STARTED",
         plan_use_start_at=None,
@@ -312,6 +315,8 @@ def _with_plan(profile: Profile, life: Lifecycle) -> Profile:
         end = life.valid_until or period
     elif end is None and status == "ENDED":
         end = _expires_at(life)
+    elif end is not None and start is not None:
+        end = max(end, start)  # a supplier may have told of the end of a plan before it had told that it has it
     return msgspec.structs.replace(profile, plan_use_status=status, plan_use_end_at=end)
 
 

@@ -86,9 +86,11 @@ def _waiting(plan: AppliedPlan, profile: Profile) -> Plan:
 def _over(shared: Sequence[AppliedPlan], following: AppliedPlan) -> list[Plan]:
     """Plans that shared one volume until the following one began."""
     used = following.used_before - shared[0].used_before
-    started = shared[0].begun_at
+    started, ended = shared[0].begun_at, following.ended_before or following.begun_at
+    if started is not None and ended is not None:
+        ended = max(started, ended)
     return [
-        _plan(plan, "ENDED", total, share, started, following.begun_at)
+        _plan(plan, "ENDED", total, share, _since(plan, started), ended)
         for plan, (total, share) in zip(shared, _shares([plan.data_bytes for plan in shared], used), strict=True)
     ]
 
@@ -101,18 +103,18 @@ def _in_use(shared: Sequence[AppliedPlan], profile: Profile) -> list[Plan]:
         spent = at + 1 < len(shared) and volume is not None and used >= volume
         shown = _status_of_used(profile, spent=spent, active=active)
         active = active or shown == "ACTIVE"
-        begun = shown in ("ACTIVE", "ENDED")
-        found.append(
-            _plan(
-                plan,
-                shown,
-                volume,
-                used,
-                profile.plan_use_start_at if begun else None,
-                profile.plan_use_end_at if begun else None,
-            )
-        )
+        begun, over = shown in ("ACTIVE", "ENDED"), profile.plan_use_status == "ENDED"
+        started = _since(plan, profile.plan_use_start_at) if begun else None
+        ends = profile.plan_use_end_at if begun and (over or not spent) else None  # of one that is spent it is unknown
+        found.append(_plan(plan, shown, volume, used, started, ends))
     return found
+
+
+def _since(plan: AppliedPlan, started: datetime | None) -> datetime | None:
+    """When a plan of those that share a volume began: with the first, or when it was added to that."""
+    if started is None or plan.mode != "ADD" or plan.applied_at is None:
+        return started
+    return max(started, plan.applied_at)
 
 
 def _shares(volumes: Sequence[int | None], used: int) -> list[tuple[int | None, int]]:

@@ -150,10 +150,15 @@ async def set_status(connection: Connection, code: str, status: str) -> bool:
         status,
     )
     if row is not None and status == "ACTIVE":
-        await connection.execute(
-            "UPDATE purchase SET due_at = now() WHERE supplier = $1 AND state = 'PLANNED' AND due_at > now()", code
-        )
+        await make_planned_due(connection, code)
     return row is not None
+
+
+async def make_planned_due(connection: Connection, code: str) -> None:
+    """What is to be bought from the supplier is tried now."""
+    await connection.execute(
+        "UPDATE purchase SET due_at = now() WHERE supplier = $1 AND state = 'PLANNED' AND due_at > now()", code
+    )
 
 
 async def pause(session: Session, code: str, reason: str) -> bool:
