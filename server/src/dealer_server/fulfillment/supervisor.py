@@ -1,8 +1,8 @@
 """Runs the loops of every remote supplier, and finds a supplier by its code for the messages that come in.
 
 An operator adds, changes or pauses suppliers while workers run: each worker checks every second, and starts the loops
-anew of suppliers that changed. A loop that is stopped records the answers to its calls. By then it may have put off what
-was to be bought, as it did not know of the change: that is tried at once.
+anew of suppliers that changed. A loop that is stopped records the answers to its calls. What it put off before it knew
+of the change is tried at once.
 """
 
 import asyncio
