@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -11,7 +12,7 @@ import pytest
 pytest.importorskip("mcp")
 
 from esim_dealer import AsyncDealer, errors
-from esim_dealer.mcp.limits import DailyLimits
+from esim_dealer.mcp.limits import DailyLimits, LimitsUnavailable
 from esim_dealer.mcp.trading import PREVIEW_SECONDS, TradingTools
 
 from ..conftest import APP_KEY, APP_SECRET, URL, FakeClock, Service, package, packages, refusal, snapshot, success
@@ -37,6 +38,7 @@ class Trading:
         self.service = service
         self.clock = clock
         self.limits = DailyLimits(folder / "limits.sqlite", Decimal(100), 20)
+        self.limits.check()
         self.tools = TradingTools(dealer, self.limits, clock.now)
         self.meanwhile: Callable[[str], object] = lambda path: None
 
@@ -78,8 +80,17 @@ async def test_what_is_not_known_can_be_confirmed_after_the_ten_minutes(trading:
     assert done["result"]["orderNo"] and done["today"]["count"] == 1
     assert len({body["transactionId"] for body in trading.service.bodies("/esim/order")}) == 1
     trading.clock.seconds += 2 * PREVIEW_SECONDS
-    with pytest.raises(ValueError, match="older than 10 minutes"):
+    with pytest.raises(ValueError, match="older than 10 minutes; if you confirmed it before, look with list_orders"):
         await trading.tools.confirm(preview_id)
+
+
+async def test_a_preview_that_there_is_not_is_named_in_short(trading: Trading):
+    known = await trading.previewed()
+    for name, shown in ((f"{known[:-1]}x", f"{known[:-1]}x,"), ("y" * 100_000, "y" * 40 + "…,")):
+        with pytest.raises(ValueError, match=f"no preview {shown}") as refused:
+            await trading.tools.confirm(name)
+        assert len(str(refused.value)) < 250
+    assert trading.service.bodies("/esim/order") == []
 
 
 async def test_a_refund_whose_repeat_is_refused_stays_counted(trading: Trading):
@@ -126,6 +137,17 @@ async def test_an_agent_that_leaves_does_not_stop_what_it_confirmed(trading: Tra
     assert len(trading.service.bodies("/esim/order")) == 2
 
 
+async def test_nothing_is_confirmed_once_the_limits_are_lost(trading: Trading):
+    trading.service.answers("/esim/order", success(snapshot()))
+    preview_id, other = await trading.previewed(), await trading.previewed()
+    await trading.tools.confirm(other)
+    trading.limits.file.unlink()
+    for use in (trading.tools.confirm(preview_id), trading.tools.confirm(other), trading.previewed()):
+        with pytest.raises(LimitsUnavailable):
+            await use
+    assert len(trading.service.bodies("/esim/order")) == 1 and not trading.limits.file.exists()
+
+
 async def test_what_was_done_is_told_although_the_limits_cannot_be_read(trading: Trading):
     preview_id = await trading.previewed()
 
@@ -146,7 +168,8 @@ async def test_a_refund_names_the_esims_that_were_previewed_where_some_stay(trad
     two = snapshot(amount="3.60", items=[item | {"quantity": 2, "profiles": [fresh, used]}])
     trading.service.answers("/esim/query", success(two))
     trading.service.answers("/esim/refund", success(refunded()))
-    for asked in ({}, {"item_no": "11"}, {"item_no": "11", "esims": ["111", fresh["iccid"]]}):
+    askings: list[dict[str, Any]] = [{}, {"item_no": "11"}, {"item_no": "11", "esims": ["111", fresh["iccid"]]}]
+    for asked in askings:
         preview = await trading.tools.preview_refund("D251231120000000001", **asked)
         assert preview["atMost"] == "1.80"
         await trading.tools.confirm(preview["previewId"])

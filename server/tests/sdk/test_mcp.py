@@ -73,7 +73,7 @@ async def over_stdio(dealer: ApiClient, folder: Path, *options: str) -> AsyncIte
 
 @asynccontextmanager
 async def http_server(
-    dealer: ApiClient, folder: Path, *options: str, ends_at: signal.Signals = signal.SIGINT
+    dealer: ApiClient, folder: Path, *options: str, ends_at: signal.Signals = signal.SIGINT, token: str = TOKEN
 ) -> AsyncIterator[str]:
     running = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -84,7 +84,7 @@ async def http_server(
         "--port",
         "0",
         *options,
-        env=environment(dealer, folder),
+        env=environment(dealer, folder) | {"ESIM_DEALER_MCP_TOKEN": token},
         stderr=asyncio.subprocess.PIPE,
     )
     assert running.stderr is not None
@@ -132,7 +132,11 @@ async def test_buying_takes_a_preview_and_its_confirmation_and_keeps_the_limits(
         assert (preview["amount"], preview["price"], preview["balance"]) == ("3.60", "1.80", before)
         assert float(preview["balanceAfter"]) == float(before) - 3.6
         assert (await dealer.post("/account/balance", {})).data["balance"] == before
-        assert "no preview" in await agent.failed("confirm", preview_id="mine")
+        unknown = await agent.failed("confirm", preview_id="mine")
+        assert (
+            "no preview mine" in unknown and "look with list_orders or list_esims before you preview again" in unknown
+        )
+        assert len(await agent.failed("confirm", preview_id="m" * 100_000)) < 300
 
         done, again = [await agent.use("confirm", preview_id=preview["previewId"]) for _ in range(2)]
         assert done["result"]["orderNo"] == again["result"]["orderNo"] and again["result"]["duplicate"]
@@ -266,6 +270,42 @@ async def test_limits_that_cannot_be_kept_stop_what_moves_money_alone(dealer: Ap
     assert status == 1 and f"{tmp_path}, cannot be used" in said and "--limits-file" in said
 
 
+async def test_limits_that_are_lost_or_unreadable_do_not_begin_anew(dealer: ApiClient, tmp_path: Path):
+    file, before = tmp_path / "limits.sqlite", (await dealer.post("/account/balance", {})).data["balance"]
+    options = ("--allow-writes", "--limits-file", str(file))
+    async with over_stdio(dealer, tmp_path, *options) as agent, over_stdio(dealer, tmp_path, *options) as other:
+        preview, others = [await each.use("preview_order", package_code="TEST-OK") for each in (agent, other)]
+        with closing(sqlite3.connect(file, isolation_level=None)) as database:
+            database.execute("INSERT INTO action VALUES ('x', date('now'), 'x')")
+        said = await agent.failed("confirm", preview_id=preview["previewId"])
+        assert f"{file}, cannot be used: 'x' is not an amount" in said
+        with closing(sqlite3.connect(file, isolation_level=None)) as database:
+            database.execute("DROP TABLE action")
+        said = await agent.failed("confirm", preview_id=preview["previewId"])
+        assert f"{file}, cannot be used: no such table" in said
+        file.unlink()
+        for each, kept in ((agent, preview), (other, others)):
+            for tool, arguments in (
+                ("confirm", {"preview_id": kept["previewId"]}),
+                ("preview_order", {"package_code": "TEST-OK"}),
+            ):
+                assert f"{file}, cannot be used: unable to open" in await each.failed(tool, **arguments)
+            assert (await each.use("get_balance"))["balance"] == before
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("token", [" ", "a token", "tökén"])
+async def test_a_token_that_no_client_can_send_is_refused_at_the_start(dealer: ApiClient, tmp_path: Path, token: str):
+    status, said = await refused_at_start(dealer, tmp_path, "--http", "--port", "0", ESIM_DEALER_MCP_TOKEN=token)
+    assert status == 1 and "ESIM_DEALER_MCP_TOKEN" in said and "ASCII" in said and "Traceback" not in said
+
+
+async def test_spaces_around_the_token_do_not_belong_to_it(dealer: ApiClient, tmp_path: Path):
+    async with http_server(dealer, tmp_path, token=f" {TOKEN}\n") as url, http_client() as http:
+        sent = {"Authorization": f"Bearer {TOKEN}", "Host": "attacker.example", "Accept": "application/json"}
+        assert (await http.post(url, json={}, headers=sent)).status_code == 421  # its token was taken
+
+
 @pytest.mark.parametrize("ends_at", [signal.SIGINT, signal.SIGTERM])
 async def test_being_told_to_stop_is_no_failure(dealer: ApiClient, tmp_path: Path, ends_at: signal.Signals):
     async with http_server(dealer, tmp_path, ends_at=ends_at) as url, http_client() as http:
@@ -309,5 +349,10 @@ async def refused_at_start(dealer: ApiClient, folder: Path, *options: str, **var
         env=environment(dealer, folder) | variables,
         stderr=asyncio.subprocess.PIPE,
     )
-    _, err = await running.communicate()
+    try:
+        _, err = await asyncio.wait_for(running.communicate(), 60)
+    finally:
+        if running.returncode is None:  # it was not refused
+            running.kill()
+            await running.wait()
     return running.returncode, err.decode()

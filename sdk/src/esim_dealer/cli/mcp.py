@@ -70,17 +70,20 @@ async def _serve(session: Session, options: argparse.Namespace) -> None:
         if not options.http:
             await made.run_stdio_async()
             return
+        token = _token(session.environment)  # refused before the port is taken
         with socket.create_server((options.host, options.port)) as listener:
             host, port = listener.getsockname()[:2]
             print(f"listening on http://{host}:{port}{serving.PATH}", file=sys.stderr, flush=True)
             with until_stopped():
-                await serving.serve_http(made, listener, _token(session.environment))
+                await serving.serve_http(made, listener, token)
 
 
 def _token(environment: Mapping[str, str]) -> str:
-    """The token that clients send; printed where it is a new one."""
+    """The token that clients send; printed where it is a new one. Raises NotConfigured."""
+    from esim_dealer.mcp.serving import sendable
+
     if given := environment.get(TOKEN):
-        return given
+        return sendable(given)
     made = secrets.token_urlsafe(32)
     print(f"token {made}", file=sys.stderr, flush=True)
     return made

@@ -8,6 +8,8 @@ from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
+from esim_dealer.order import money
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS action (
   transaction_id TEXT PRIMARY KEY,
@@ -24,7 +26,7 @@ class LimitReached(Exception):
 
 
 class LimitsUnavailable(Exception):
-    """The file of the limits cannot be read or written. Nothing was done."""
+    """The file of the limits is gone, or cannot be read or written. Nothing was done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,13 @@ class DailyLimits:
     count: int
 
     def check(self) -> None:
-        """Whether the file can be used."""
-        with self._opened():
-            pass
+        """Whether the file can be used. It is made here, where a server starts, and nowhere else: made anew after it
+        was lost, it would begin the day anew."""
+        with self._explained():
+            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.file.touch(mode=0o600)
+        with self._opened() as database:
+            database.execute(_SCHEMA)
 
     def moved(self, day: date) -> Moved:
         with self._opened() as database:
@@ -94,16 +100,27 @@ class DailyLimits:
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
+        existing = f"{self.file.absolute().as_uri()}?mode=rw"  # a bare name would make the file where it is gone
+        with (
+            self._explained(),
+            closing(sqlite3.connect(existing, uri=True, timeout=LOCKED_SECONDS, isolation_level=None)) as database,
+        ):
+            yield database
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Raises LimitsUnavailable."""
         try:
-            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.file.touch(mode=0o600)
-            with closing(sqlite3.connect(self.file, timeout=LOCKED_SECONDS, isolation_level=None)) as database:
-                database.execute(_SCHEMA)
-                yield database
+            yield
         except (OSError, sqlite3.Error) as error:
             raise LimitsUnavailable(f"the file of the daily limits, {self.file}, cannot be used: {error}") from error
 
 
 def _moved(database: sqlite3.Connection, day: date) -> Moved:
-    amounts = database.execute("SELECT amount FROM action WHERE day = ?", (day.isoformat(),)).fetchall()
-    return Moved(sum((Decimal(amount) for (amount,) in amounts), Decimal(0)), len(amounts))
+    """Raises sqlite3.DataError where an amount cannot be read."""
+    rows = database.execute("SELECT amount FROM action WHERE day = ?", (day.isoformat(),)).fetchall()
+    try:
+        amounts = [money(amount) for (amount,) in rows]
+    except (TypeError, ValueError) as error:
+        raise sqlite3.DataError(str(error)) from error
+    return Moved(sum(amounts, Decimal(0)), len(amounts))

@@ -27,6 +27,7 @@ from esim_dealer.wire.calls import Package
 from esim_dealer.wire.vocabulary import SUCCESS
 
 PREVIEW_SECONDS = 600
+_NAME_SHOWN = 40  # an id of ours has 36 characters
 Count = Annotated[int, Field(strict=True, ge=1, le=10_000)]
 """1 or more; the service refuses what is more than it takes."""
 
@@ -179,7 +180,11 @@ class TradingTools:
         """Raises ValueError."""
         preview = self._previews.get(preview_id)
         if preview is None or not preview.open(self._now()):
-            raise ValueError(f"there is no preview {preview_id}, or it is older than 10 minutes: preview again")
+            shown = preview_id if len(preview_id) <= _NAME_SHOWN else f"{preview_id[:_NAME_SHOWN]}…"
+            raise ValueError(
+                f"there is no preview {shown}, or it is older than 10 minutes; if you confirmed it before, look with"
+                " list_orders or list_esims before you preview again"
+            )
         return preview
 
     async def _recharging(self, esim: str, package_code: str) -> Package:

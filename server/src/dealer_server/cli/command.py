@@ -142,7 +142,7 @@ def _message(error: Exception) -> str:
     import asyncpg
 
     from dealer_server.db.distributed import HalfDistributed
-    from dealer_server.db.errors import DatabaseLost
+    from dealer_server.db.errors import FULL, DatabaseLost
     from dealer_server.db.pooler import UnfitPooler
     from dealer_server.db.sealing import CannotOpen
     from dealer_server.dev.embedded import EmbeddedError
@@ -154,6 +154,8 @@ def _message(error: Exception) -> str:
         return str(error)
     if isinstance(error, CannotOpen):
         return f"DEALER_SEALING_KEYS does not open this database's secrets: {error}"
+    if isinstance(error, DatabaseLost) and isinstance(error.__cause__, FULL):
+        return f"the database has no room: {error.__cause__}"
     if isinstance(error, DatabaseLost):
         return f"the database cannot be reached: {error.__cause__ or error}"
     if isinstance(error, (asyncpg.PostgresError, asyncpg.InterfaceError)):

@@ -33,11 +33,9 @@ def concerns(
 def _of_esims(history: History, suppliers: Mapping[str, SupplierRow], now: datetime) -> Iterator[Concern[None]]:
     order = history.order
     unmade = [one for one in order.profiles if not (one.made or one.refunded or one.cancelled or one.held)]
-    latest = {purchase.profile_id: purchase for purchase in history.purchases}
+    latest = _latest(history)
     if failed := [profile.profile_id for profile in unmade if profile.failed]:
-        codes = dict.fromkeys((latest[one].reason or "").partition(":")[0] for one in failed if one in latest)
-        why = "; ".join(f"{text} ({code})" for code in codes if (text := refused_text(code)))
-        yield Concern("fault", f"{_what(order, len(failed))} could not be delivered{': ' if why else ''}{why}")
+        yield Concern("fault", f"{_what(order, len(failed))} could not be delivered{_why_failed(failed, latest)}")
     if waiting := [profile.profile_id for profile in unmade if not profile.failed]:
         reasons = [_delay(latest[one], suppliers.get(latest[one].supplier)) for one in waiting if one in latest]
         why = "; ".join(dict.fromkeys(filter(None, reasons)))
@@ -47,6 +45,17 @@ def _of_esims(history: History, suppliers: Mapping[str, SupplierRow], now: datet
         about = "This takes longer than usual. The operator is aware; eSIMs that cannot be delivered are refunded."
         next_at = min(due, default=None) if why else None
         yield Concern("waiting", f"{text}: {why}" if why else text, about if late else "", next_at=next_at)
+
+
+def _latest(history: History) -> dict[int, Purchase]:
+    """The latest purchase of each eSIM that has one."""
+    return {purchase.profile_id: purchase for purchase in history.purchases}
+
+
+def _why_failed(profile_ids: Sequence[int], latest: Mapping[int, Purchase]) -> str:
+    codes = dict.fromkeys((latest[one].reason or "").partition(":")[0] for one in profile_ids if one in latest)
+    why = "; ".join(f"{text} ({code})" for code in codes if (text := refused_text(code)))
+    return f": {why}" if why else ""
 
 
 def _delay(purchase: Purchase, supplier: SupplierRow | None) -> str:
@@ -83,9 +92,15 @@ def _of_deliveries(deliveries: Sequence[Delivery], developer: bool) -> Iterator[
             yield Concern("fault", text, link=link)
 
 
-def settled_text(order: Order) -> str:
-    """One sentence for an order without a concern."""
+def settled_text(history: History) -> str:
+    """What there is to say of an order without a concern."""
+    order = history.order
     ready = sum(profile.made and not (profile.refunded or profile.cancelled) for profile in order.profiles)
+    failed = [profile.profile_id for profile in order.profiles if profile.failed]
+    if len(failed) == len(order.profiles):
+        what = "The recharge" if order.recharges is not None else "The order"
+        returned = f"{money.shown(order.refund_amount, order.currency)} returned to your wallet."
+        return f"{what} could not be delivered{_why_failed(failed, _latest(history))}. {returned}"
     if not ready:
         return "Fully refunded or cancelled."
     if order.recharges is not None:

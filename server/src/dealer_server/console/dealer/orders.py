@@ -78,7 +78,7 @@ async def show_order(context: RequestContext) -> Html:
     return Html(
         order=order,
         concerns=order_summary.concerns(history, suppliers, context.now, developer=permissions(context.user).secrets),
-        settled=order_summary.settled_text(order),
+        settled=order_summary.settled_text(history),
         lines=[_item_view(order, item) for item in order.items],
         profiles=profiles[:PROFILES],
         profile_count=len(profiles),

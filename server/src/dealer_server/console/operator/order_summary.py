@@ -154,7 +154,8 @@ def settled_text(history: History) -> str:
     order = history.order
     made = [profile for profile in order.profiles if profile.made and not profile.refunded]
     if order.order_status == "REFUNDED":
-        return "Fully refunded."
+        failed = all(profile.failed for profile in order.profiles)
+        return "Could not be delivered, and is fully refunded." if failed else "Fully refunded."
     if not made:
         return "Fully cancelled or refunded."
     what = "The recharge is applied" if order.recharges is not None else f"{many(len(made), 'eSIM')} delivered"
