@@ -67,6 +67,12 @@ def test_an_added_plan_begins_when_it_is_added_and_what_is_spent_before_the_end_
     assert (second.status, second.started_at) == ("ACTIVE", RECHARGED)
 
 
+@given(FIRST, SECOND)
+def test_no_plan_ends_before_it_began(first: list[Report], second: list[Report]):
+    for plan in plans.applied(recharged(*first, after=tuple(second))[0]):
+        assert plan.started_at is None or plan.ends_at is None or plan.started_at <= plan.ends_at, plan
+
+
 def test_what_was_never_used_waits_for_its_first_use():
     profile, _ = recharged()
     assert (profile.plan_use_status, profile.esim_status, profile.data_total_bytes) == (

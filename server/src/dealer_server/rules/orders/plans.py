@@ -87,8 +87,6 @@ def _over(shared: Sequence[AppliedPlan], following: AppliedPlan) -> list[Plan]:
     """Plans that shared one volume until the following one began."""
     used = following.used_before - shared[0].used_before
     started, ended = shared[0].begun_at, following.ended_before or following.begun_at
-    if started is not None and ended is not None:
-        ended = max(started, ended)
     return [
         _plan(plan, "ENDED", total, share, _since(plan, started), ended)
         for plan, (total, share) in zip(shared, _shares([plan.data_bytes for plan in shared], used), strict=True)
@@ -146,4 +144,6 @@ def _plan(
     started: datetime | None = None,
     ends: datetime | None = None,
 ) -> Plan:
+    if started is not None and ends is not None:
+        ends = max(started, ends)  # another instance may have told of the end before the answer that it was applied
     return Plan(plan.plan_no, plan.mode, plan.order_id, plan.package_code, shown, total, used, started, ends)
