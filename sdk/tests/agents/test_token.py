@@ -2,10 +2,8 @@
 
 import pytest
 
-pytest.importorskip("mcp")
-
 from esim_dealer import errors
-from esim_dealer.mcp.serving import sendable
+from esim_dealer.cli.mcp import sendable
 
 
 @pytest.mark.parametrize("given", ["a-token", " a-token", "a-token\r\n"])

@@ -72,18 +72,27 @@ async def _serve(session: Session, options: argparse.Namespace) -> None:
             return
         token = _token(session.environment)  # refused before the port is taken
         with socket.create_server((options.host, options.port)) as listener:
-            host, port = listener.getsockname()[:2]
-            print(f"listening on http://{host}:{port}{serving.PATH}", file=sys.stderr, flush=True)
+            host, bound = listener.getsockname()[:2]
+            print(f"listening on http://{host}:{bound}{serving.PATH}", file=sys.stderr, flush=True)
             with until_stopped():
                 await serving.serve_http(made, listener, token)
 
 
 def _token(environment: Mapping[str, str]) -> str:
     """The token that clients send; printed where it is a new one. Raises NotConfigured."""
-    from esim_dealer.mcp.serving import sendable
-
     if given := environment.get(TOKEN):
         return sendable(given)
     made = secrets.token_urlsafe(32)
     print(f"token {made}", file=sys.stderr, flush=True)
     return made
+
+
+def sendable(token: str) -> str:
+    """The token without spaces around it, which no client sends. Raises NotConfigured where clients cannot send it."""
+    token = token.strip()
+    if not token or any(not "!" <= character <= "~" for character in token):
+        raise NotConfigured(
+            f"{TOKEN} is no token that clients can send: visible ASCII characters without spaces between"
+            " them are accepted; unset it to have one made"
+        )
+    return token

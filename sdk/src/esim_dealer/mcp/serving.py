@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import esim_dealer
-from esim_dealer.errors import DealerError, NotConfigured
+from esim_dealer.errors import DealerError
 from esim_dealer.mcp.limits import LimitReached, LimitsUnavailable
 from esim_dealer.mcp.reading import ReadingTools
 from esim_dealer.mcp.trading import TradingTools
@@ -71,19 +71,8 @@ def _explained(tool: Callable[..., Awaitable[dict[str, Any]]]) -> Callable[..., 
     return explained
 
 
-def sendable(token: str) -> str:
-    """The token without spaces around it, which no client sends. Raises NotConfigured where clients cannot send it."""
-    token = token.strip()
-    if not token or any(not "!" <= character <= "~" for character in token):
-        raise NotConfigured(
-            "ESIM_DEALER_MCP_TOKEN is no token that clients can send: visible ASCII characters without spaces between"
-            " them are accepted; unset it to have one made"
-        )
-    return token
-
-
 async def serve_http(made: MCPServer[Any], listener: socket.socket, token: str) -> None:
-    """Until SIGINT or SIGTERM. `token`: one that is `sendable`."""
+    """Until SIGINT or SIGTERM. `token`: visible ASCII characters, which clients can send."""
     host = listener.getsockname()[0]
     app = _RequiresToken(made.streamable_http_app(streamable_http_path=PATH, host=host), token)
     config = uvicorn.Config(app, log_level="warning", access_log=False)
