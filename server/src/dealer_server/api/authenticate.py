@@ -31,7 +31,7 @@ _SECURITY = {
     ALIAS: signing.SIGNATURE_ALIAS,
 }
 _PLAIN_JSON = b"application/json"
-_UNUSED_SECRET, _UNUSED_CONTEXT = b"a secret that signs nothing", b"unused"
+_UNUSED_SECRET = hmac.new(b"a secret that signs nothing", digestmod="sha256")
 
 
 class Head(NamedTuple):
@@ -102,7 +102,6 @@ class Authenticator:
         self._clock = clock
         self._trusted = trusted_proxies
         self._used = used
-        self._sealed_unused_secret = master_keys.seal(_UNUSED_SECRET, _UNUSED_CONTEXT)
 
     async def authenticate(
         self, head: Head, peer: str, body: bytes, writes: bool = False
@@ -207,20 +206,28 @@ class Authenticator:
         return allowance
 
     def _verified(self, caller: Caller, message: bytes, given: bytes) -> bool:
-        credentials = caller.access
-        secret = self._master_keys.open(credentials.sealed_secret, caller.context)
-        if hmac.compare_digest(hmac.digest(secret, message, "sha256").hex().encode(), given):
+        if caller.secret is None:
+            caller.secret = self._opened(caller.access.sealed_secret, caller.context)
+        if _signs(caller.secret, message, given):
             return True
-        previous, until = credentials.previous_secret, credentials.previous_until
+        previous, until = caller.access.previous_secret, caller.access.previous_until
         if previous is None or until is None or until <= self._clock():
             return False
-        secret = self._master_keys.open(previous, caller.previous_context)
-        return hmac.compare_digest(hmac.digest(secret, message, "sha256").hex().encode(), given)
+        return _signs(self._opened(previous, caller.previous_context), message, given)
+
+    def _opened(self, sealed: bytes, context: bytes) -> hmac.HMAC:
+        return hmac.new(self._master_keys.open(sealed, context), digestmod="sha256")
 
     def _verify_in_vain(self, timestamp: bytes, request_id: bytes, app_key: bytes, body: bytes) -> None:
         """Takes as long as verifying a known AppKey: the time must not reveal which AppKeys exist."""
-        secret = self._master_keys.open(self._sealed_unused_secret, _UNUSED_CONTEXT)
-        hmac.digest(secret, timestamp + request_id + app_key + body, "sha256")
+        _signs(_UNUSED_SECRET, timestamp + request_id + app_key + body, b"")
+
+
+def _signs(secret: hmac.HMAC, message: bytes, given: bytes) -> bool:
+    """Whether `given` is the message's signature."""
+    mac = secret.copy()
+    mac.update(message)
+    return hmac.compare_digest(mac.hexdigest().encode(), given)
 
 
 def _refuse_caller(caller: Caller, address: str) -> None:

@@ -1,12 +1,13 @@
 """What does this process keep in memory, and how does it learn of changes?
 
-It keeps dealers' access rows, their secrets sealed, and the catalogue. A table counts changes and names the dealers
-that changed; every process polls it a few times a second and drops those dealers. Where it cannot poll, a dealer is
-trusted for five seconds more and then read again, so that a disabled dealer is refused within that time. Polling and
-reading a dealer have connections of their own (docs/decisions/0018-callers-in-memory.md).
+It keeps dealers' access rows and the catalogue. A table counts changes and names the dealers that changed; every
+process polls it a few times a second and drops those dealers. Where it cannot poll, a dealer is trusted for five
+seconds more and then read again, so that a disabled dealer is refused within that time. Polling and reading a dealer
+have connections of their own (docs/decisions/0018-callers-in-memory.md).
 """
 
 import asyncio
+import hmac
 import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
@@ -34,10 +35,10 @@ UNKNOWN_KEPT = 10_000  # AppKeys
 
 class Caller:
     """A dealer that may call: its access row, and what is computed from it once. `read_at`: by time.monotonic().
-    `from_some`: an allowlist says from where."""
+    `from_some`: an allowlist says from where. `secret`: its AppSecret as the key of a hash, once a call came."""
 
     __slots__ = ("access", "allowed", "app_key", "context", "from_some", "key_allowed", "previous_context", "read_at",
-                 "scopes", "tenant_id")  # fmt: skip
+                 "scopes", "secret", "tenant_id")  # fmt: skip
 
     def __init__(self, row: Access, read_at: float):
         self.access = row
@@ -48,6 +49,7 @@ class Caller:
         self.key_allowed = access.networks(row.key_ip_allow)
         self.from_some = bool(self.allowed or self.key_allowed)
         self.scopes = frozenset(row.scopes)
+        self.secret: hmac.HMAC | None = None
         self.context = credential_context(row.tenant_id, row.app_key, row.secret_version)
         self.previous_context = credential_context(row.tenant_id, row.app_key, row.secret_version - 1)
 

@@ -197,6 +197,15 @@ async def test_an_esim_that_is_over_or_held_is_not_recharged(dealer: ApiClient):
     assert (await recharge(dealer, held)).code == "200004"
 
 
+async def test_an_esim_has_at_most_100_plans_also_where_recharges_come_at_once(dealer: ApiClient):
+    order = await bought(dealer)
+    for at_once in (40, 40, 24):
+        replies = await asyncio.gather(*(recharge(dealer, order) for _ in range(at_once)))
+    refused = [(reply.code, reply.data["reason"]) for reply in replies if reply.code != "000000"]
+    assert refused == [("200002", "TOO_MANY_PLANS")] * 5
+    assert len(await plans(dealer, order)) == 100
+
+
 async def test_a_topup_package_is_not_sold_as_an_esim(dealer: ApiClient):
     line = {"packageCode": "TEST-TOPUP-OK", "quantity": 1, "price": "1.20"}
     assert (await dealer.order(items=[line], amount="1.20")).code == "200008"

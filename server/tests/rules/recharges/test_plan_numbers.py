@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from dealer_server.rules.money.wallet import Wallet
 from dealer_server.rules.orders import order
-from dealer_server.rules.orders.order import ExistingOrder, NextPlan, OrderRequest
+from dealer_server.rules.orders.order import ExistingOrder, NextPlan, OrderRequest, Placed
 from dealer_server.rules.orders.priced_lines import OrderLine
+from dealer_server.rules.refusal import StatusForbids
 
 TENANT_ID, PRICE = 10001, 12_000
 NOW = datetime(2026, 11, 20, 8, 15, 30, tzinfo=UTC)
@@ -45,3 +46,13 @@ def test_repeats_and_refused_recharges_take_no_number(calls: list[tuple[str, int
     for esim in (7, 8):
         numbers = [plan.plan_no for plan in added if plan.profile_id == esim]
         assert numbers == list(range(plans + 1, plans + 1 + len(numbers)))
+
+
+@given(st.integers(1, 8), st.integers(90, 100))
+def test_no_batch_gives_an_esim_more_than_100_plans(recharges: int, plans: int):
+    batch = [recharge(f"t-{number}", 7, PRICE, plans) for number in range(recharges)]
+    ids = count(1)
+    decisions = order.decide(batch, None, {}, {}, lambda _: (next(ids), 1), NOW)
+    room = min(recharges, 100 - plans)
+    assert [isinstance(one, Placed) for one in decisions] == [True] * room + [False] * (recharges - room)
+    assert {one.data["reason"] for one in decisions[room:] if isinstance(one, StatusForbids)} <= {"TOO_MANY_PLANS"}

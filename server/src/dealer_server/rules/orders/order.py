@@ -18,6 +18,8 @@ from dealer_server.rules.orders.model import STOCK
 from dealer_server.rules.orders.priced_lines import OrderLine, PricedLines
 from esim_dealer.wire.calls import CheckOrder, PlaceOrder
 
+MOST_PLANS = 100  # of one eSIM
+
 
 class OrderRequest(msgspec.Struct, frozen=True):
     """An order that a dealer asks for. `refused`: why its lines cannot be bought, unless it is a repeat. `recharge`:
@@ -115,7 +117,7 @@ def decide(
     """
     placed_before = dict(existing)
     free = dict(stock)
-    plans: dict[tuple[int, int], int] = {}  # how many were added to each eSIM
+    plans: dict[tuple[int, int], int] = {}  # the last plan that was added to each eSIM
     balances = {tenant_id: wallet.balance for tenant_id, wallet in wallets.items()} if wallets is not None else {}
     decisions: list[Decision] = []
     for request in batch:
@@ -128,12 +130,14 @@ def decide(
         if request.refused is not None:
             decisions.append(request.refused)
             continue
+        if request.recharge is not None:
+            request = _numbered(request, request.recharge, plans)
         taken = request.from_stock
         if taken:
             request = _with_fallbacks(request, free)
             taken = request.from_stock
         wallet = wallets[tenant_id] if wallets is not None else None
-        refused = _refuse_payment(request, wallet, balances.get(tenant_id, 0), taken, free)
+        refused = _refuse_now(request, wallet, balances.get(tenant_id, 0), taken, free)
         if refused is not None:
             decisions.append(refused)
             continue
@@ -142,7 +146,7 @@ def decide(
         if wallet is not None:
             balances[tenant_id] -= request.amount
         if request.recharge is not None:
-            request = _numbered(request, request.recharge, plans)
+            plans[tenant_id, request.recharge.profile_id] = request.recharge.plan_no
         order_id, first_profile_id = take_ids(request.profile_count)
         placed_before[key] = ExistingOrder(order_id, request.digest)
         decisions.append(Placed(request=request, order_id=order_id, first_profile_id=first_profile_id, at=now))
@@ -158,7 +162,7 @@ def check(
     if request.refused is not None:
         return request.refused
     supplied = _with_fallbacks(request, stock)
-    return _refuse_payment(supplied, wallet, wallet.balance, supplied.from_stock, stock)
+    return _refuse_now(supplied, wallet, wallet.balance, supplied.from_stock, stock)
 
 
 def _with_fallbacks(request: OrderRequest, free: Mapping[str, int]) -> OrderRequest:
@@ -173,14 +177,18 @@ def _with_fallbacks(request: OrderRequest, free: Mapping[str, int]) -> OrderRequ
     return msgspec.structs.replace(request, lines=lines)
 
 
-def _numbered(request: OrderRequest, added: NextPlan, plans: dict[tuple[int, int], int]) -> OrderRequest:
-    """A recharge that is placed, with the number of its plan: behind those that earlier ones of the batch add."""
-    esim = request.tenant_id, added.profile_id
-    before = plans.get(esim, 0)
-    plans[esim] = before + 1
-    if not before:
-        return request
-    return msgspec.structs.replace(request, recharge=added._replace(plan_no=added.plan_no + before))
+def _numbered(request: OrderRequest, added: NextPlan, plans: Mapping[tuple[int, int], int]) -> OrderRequest:
+    """A recharge with the number of its plan: behind those that earlier ones of the batch add."""
+    last = plans.get((request.tenant_id, added.profile_id))
+    return request if last is None else msgspec.structs.replace(request, recharge=added._replace(plan_no=last + 1))
+
+
+def refuse_plan(profile_id: int, plan_no: int) -> refusal.Refusal | None:
+    """200002 for one plan too many."""
+    if plan_no <= MOST_PLANS:
+        return None
+    about = {"profileId": profile_id, "reason": "TOO_MANY_PLANS"}
+    return refusal.StatusForbids(f"an eSIM has at most {MOST_PLANS} plans", about)
 
 
 def repeat(before: ExistingOrder, request: OrderRequest) -> Repeated | refusal.Refusal:
@@ -192,10 +200,13 @@ def placements(decisions: Iterable[Decision]) -> list[Placed]:
     return [decision for decision in decisions if isinstance(decision, Placed)]
 
 
-def _refuse_payment(
+def _refuse_now(
     request: OrderRequest, wallet: Wallet | None, balance: int, taken: Mapping[str, int], free: Mapping[str, int]
 ) -> refusal.Refusal | None:
-    """The refusals that need the wallet and the stock, in the order of specification 4.2: 200020, 200011, 200007."""
+    """The refusals that depend on the orders before: 200002 of a recharge and, in the order of specification 4.2, those
+    that need the wallet and the stock: 200020, 200011, 200007."""
+    if request.recharge is not None and (why := refuse_plan(request.recharge.profile_id, request.recharge.plan_no)):
+        return why
     if wallet is not None and wallet.frozen:
         return refusal.WalletFrozen()
     for package_code, quantity in taken.items():

@@ -10,13 +10,11 @@ from dealer_server.rules import refusal
 from dealer_server.rules.catalogue.package import Package, sold_by_day
 from dealer_server.rules.delivery import delivery
 from dealer_server.rules.money import money
-from dealer_server.rules.orders import priced_lines
+from dealer_server.rules.orders import order, priced_lines
 from dealer_server.rules.orders.model import AppliedPlan, Order, Profile
 from dealer_server.rules.orders.priced_lines import Offer, OrderLine
 from dealer_server.rules.refunds.refund import Reason
 from esim_dealer.wire.calls import RechargeProfile
-
-MOST_PLANS = 100  # of one eSIM
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -167,8 +165,8 @@ def refuse_state(target: Target) -> refusal.Refusal | None:
         return refusal.StatusForbids("this eSIM is cancelled", {**about, "reason": "CANCELLED"})
     if target.expired:
         return refusal.StatusForbids("this eSIM has expired", {**about, "reason": "EXPIRED"})
-    if target.plans >= MOST_PLANS:
-        return refusal.StatusForbids(f"an eSIM has at most {MOST_PLANS} plans", {**about, "reason": "TOO_MANY_PLANS"})
+    if (why := order.refuse_plan(target.profile_id, target.plans + 1)) is not None:
+        return why
     if target.held:
         return refusal.RefundInProgress(data={"profiles": [{**about, "reason": "PENDING_REFUND"}]})
     return None

@@ -8,7 +8,7 @@ from dealer_server.store.console.pages import MAX_SCANNED, ListPage
 
 
 class Act(NamedTuple):
-    """`detail` is JSON text."""
+    """`detail` is JSON text. `dealer`: the name of the dealer whom it is about."""
 
     audit_id: int
     at: datetime
@@ -17,6 +17,7 @@ class Act(NamedTuple):
     action: str
     tenant_id: int | None
     detail: str
+    dealer: str | None
 
 
 class ActFilter(NamedTuple):
@@ -32,7 +33,8 @@ class ActFilter(NamedTuple):
 async def list_acts(connection: Connection, filters: ActFilter, before: int | None, size: int) -> ListPage[Act]:
     """Scans MAX_SCANNED acts at most: where few match, the page is short and the next one continues from there."""
     rows = await connection.fetch(
-        "SELECT audit_id, at, author, source, action, tenant_id, detail::text AS detail FROM ("
+        "SELECT audit_id, at, author, source, action, tenant_id, detail::text AS detail,"
+        " (SELECT name FROM tenant t WHERE t.tenant_id = scanned.tenant_id) AS dealer FROM ("
         " SELECT * FROM audit_log WHERE audit_id < coalesce($1, 9223372036854775807) ORDER BY audit_id DESC LIMIT $2"
         ") scanned WHERE ($3::text IS NULL OR position(lower($3) IN lower(author)) > 0)"
         " AND ($4::text IS NULL OR position(lower($4) IN lower(action)) > 0)"
