@@ -123,10 +123,12 @@ def test_an_amount_is_written_with_the_currencys_decimals(amount: int, currency:
     assert money.text(amount, currency) == text
 
 
-@pytest.mark.parametrize(("amount", "currency"), [(1, "USD"), (18_050, "USD"), (5_000, "JPY"), (-1, "KWD")])
-def test_a_fraction_of_the_smallest_unit_is_not_written(amount: int, currency: str):
-    with pytest.raises(AssertionError):
-        money.text(amount, currency)
+@pytest.mark.parametrize(
+    ("amount", "currency", "text"),
+    [(1, "USD", "0.0001"), (18_050, "USD", "1.8050"), (5_000, "JPY", "0.5000"), (-1, "KWD", "-0.0001")],
+)
+def test_a_fraction_of_the_smallest_unit_is_shown_in_full(amount: int, currency: str, text: str):
+    assert money.text(amount, currency) == text
 
 
 @given(AMOUNTS, CURRENCIES)

@@ -44,6 +44,7 @@ from dealer_server.store.profiles.plans import written
 from dealer_server.store.suppliers.stock import Loaded
 from dealer_server.store.tenants import data_key
 from support.paths import DOCS
+from support.supplier_setup import fresh
 
 pytestmark = pytest.mark.one_server("it plants rows by hand in copies of one database; cli/test_cluster.py plants some")
 
@@ -1223,6 +1224,16 @@ async def test_secrets_without_a_key_are_not_checked(prepared: Prepared, dsn: st
     assert not nothing["A19"].checked and "activation code" in nothing["A19"].note
     assert by_master_keys_alone.violated == ["A19"]
     assert by_master_keys_alone["A19"].checked
+
+
+async def test_the_first_audit_of_a_new_database_is_whole(postgres: str, template: str) -> None:
+    """It has no data key yet, and nothing that one would open."""
+    async with fresh(postgres, template) as url:
+        database = await Database.open(url)
+        report = await check_invariants(database, MASTER_KEYS, None, begun_at(), Scope(keep=True))
+        await database.close()
+    assert (report.violated, [one.note for one in report.invariants if not one.checked]) == ([], [])
+    assert report.checkpoint
 
 
 async def test_the_report_is_json_for_programs_and_text_for_people(prepared: Prepared, dsn: str, spoil: Spoil) -> None:
