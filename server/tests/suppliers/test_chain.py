@@ -460,6 +460,37 @@ async def test_a_recharge_that_a_queues_begins_here_when_it_begins_there(two: Tw
     assert await two.audits() == []
 
 
+async def test_a_recharge_that_a_adds_while_another_is_queued_begins_nothing_here(two: Two):
+    data, bought = await two.delivered()
+    there = int(only(bought)["profileId"])
+
+    async def same(used: int) -> list[dict[str, Any]]:
+        """The plans at B, which are those at A, once so much of all of them is used."""
+
+        def is_told(order: dict[str, Any]) -> bool:
+            return sum([plan["dataUsageBytes"] for plan in only(order)["plans"]]) == used
+
+        here = only(await two.until(data["orderNo"], is_told))
+        at_a = only((await two.at_a.post("/esim/query", {"orderNo": bought["orderNo"]})).data)
+        assert (here["remainDataBytes"], here["esimStatus"]) == (at_a["remainDataBytes"], at_a["esimStatus"])
+        for mine, theirs in zip(here["plans"], at_a["plans"], strict=True):
+            assert (mine["status"], mine["dataUsageBytes"]) == (theirs["status"], theirs["dataUsageBytes"])
+        return here["plans"]
+
+    async def use(number: int) -> None:
+        call = {"profileId": there, "step": "USE", "dataUsageBytes": number}
+        assert (await two.at_a.post("/test/profile/advance", call)).code == "000000"
+
+    await recharged(two, data, "TEST-TOPUP-QUEUE")
+    await recharged(two, data)
+    await use(GB // 10)
+    assert [plan["status"] for plan in await same(GB // 10)] == ["ACTIVE", "QUEUED", "QUEUED"]
+    await use(2 * GB)
+    await use(GB // 2)
+    assert [plan["dataUsageBytes"] for plan in await same(2 * GB + GB // 2)] == [GB, GB // 2, GB]
+    assert await two.audits() == []
+
+
 @pytest.mark.parametrize("package", ["TEST-TOPUP-QUEUE", "TEST-TOPUP-ASYNC"])
 async def test_a_queued_recharge_is_given_back_at_both(two: Two, package: str):
     data, bought = await two.delivered()

@@ -329,7 +329,7 @@ class LifecycleTracker:
 def _in_generation(report: Report, asked: FollowedProfile) -> Report:
     """It answers what was asked before a recharge that was applied meanwhile, unless its supplier says which plan it is
     about."""
-    if report.generation is not None:
+    if report.queued_begun is not None:
         return report
     return msgspec.structs.replace(report, generation=asked.generation)
 

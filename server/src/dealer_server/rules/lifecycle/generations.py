@@ -17,9 +17,22 @@ from dealer_server.rules.orders.model import AppliedPlan, Profile
 
 def of(profile: Profile, report: Report) -> int:
     """The generation that a report is about. One that came by itself is about that of its time."""
+    if report.queued_begun is not None:
+        return _with_queued_begun(profile, report.queued_begun)
     if report.generation is not None:
         return min(report.generation, sum([not plan.cancelled for plan in profile.plans[1:]]) + 1)
     return 1 + sum([_had_begun(plan, report.at) for plan in profile.plans[1:]])
+
+
+def _with_queued_begun(profile: Profile, number: int) -> int:
+    """The last generation in which so many queued plans have begun. Where that are more than have begun here, the next
+    ones have; what was added counts once it is applied here, whatever its supplier counts already."""
+    begun = [plan for plan in profile.plans[1:] if plan.begun_at is not None]
+    queued = [generation for generation, plan in enumerate(begun, 2) if plan.mode == "QUEUE"]
+    if number < len(queued):
+        return queued[number] - 1
+    waiting = sum([plan.waits for plan in profile.plans])
+    return 1 + len(begun) + min(number - len(queued), waiting)
 
 
 def _had_begun(plan: AppliedPlan, at: datetime) -> bool:

@@ -52,8 +52,8 @@ def parse(text: str, currency: str) -> int:
 
 @lru_cache(8192)
 def text(amount: int, currency: str) -> str:
-    """An amount with the currency's decimals: 18000 USD is "1.80". One that is no multiple of `unit`, which only a change
-    by hand leaves behind, has all four, so that an operator sees it."""
+    """An amount with the currency's decimals: 18000 USD is "1.80". One that is no multiple of `unit`, which only a
+    change by hand leaves behind, has all four, so that an operator sees it."""
     exponent = exponent_of(currency) if amount % unit(currency) == 0 else 4
     whole, rest = divmod(abs(amount), SCALE)
     sign = "-" if amount < 0 else ""

@@ -205,7 +205,7 @@ def install_page_url(of: Profile, tenant_id: int, links: Links) -> str:
 
 def plan(of: plans.Plan) -> wire.Plan:
     """One plan of an eSIM. Volume and times are absent while nothing is known of them."""
-    made = of.status not in ("PENDING", "FAILED")
+    made = of.status not in ("PENDING", "FAILED") and (of.plan_no == 1 or of.mode is not None)
     return wire.Plan(
         plan_no=of.plan_no,
         type="BASE" if of.plan_no == 1 else "TOPUP",

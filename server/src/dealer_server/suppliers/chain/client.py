@@ -319,27 +319,25 @@ def _plans(profile: Profile | None) -> Sequence[Plan]:
     return () if profile is None else profile.plans or ()
 
 
-def _generation(profile: Profile) -> int | None:
-    """How many plans have begun there; None where none is queued: then it is that in which it was asked."""
-    if not any(plan.mode == "QUEUE" for plan in _plans(profile)):
-        return None
-    return len(_begun(profile))
+def _queued_begun(profile: Profile) -> int | None:
+    """How many of its queued plans have begun there; None where none was queued."""
+    return len(_begun(profile)) if any(plan.mode == "QUEUE" for plan in _plans(profile)) else None
 
 
-def _begun(profile: Profile) -> Sequence[Plan]:
-    """In the order in which they began, the one it was sold with among them."""
-    return [plan for plan in _plans(profile) if plan.mode != "QUEUE" or plan.start_time is not UNSET]
+def _begun(profile: Profile) -> Sequence[tuple[datetime, Plan]]:
+    """The queued plans that have begun there, and when, in their order."""
+    queued = [(plan.start_time or None, plan) for plan in _plans(profile) if plan.mode == "QUEUE"]
+    return [(start, plan) for start, plan in queued if start is not None]
 
 
 def _used_before(profile: Profile, now: datetime) -> Iterator[Report]:
     """What was used before each queued plan that has begun: the counter when that began."""
-    used, started = 0, None
-    for number, plan in enumerate(_begun(profile)):
-        if plan.mode == "QUEUE":
-            yield Report(now, data_usage_bytes=used, plan_started_at=started, generation=number)
-        if plan.mode != "ADD":
-            started = plan.start_time or None
-        used += plan.data_usage_bytes
+    others = [(plan.end_time or None, plan.data_usage_bytes) for plan in _plans(profile) if plan.mode != "QUEUE"]
+    used_of_queued, started = 0, _plans(profile)[0].start_time or None if _plans(profile) else None
+    for number, (start, plan) in enumerate(_begun(profile)):
+        used = used_of_queued + sum([bytes_used for end, bytes_used in others if end is not None and end <= start])
+        yield Report(now, data_usage_bytes=used, plan_started_at=started, queued_begun=number)
+        used_of_queued, started = used_of_queued + plan.data_usage_bytes, start
 
 
 def _report(profile: Profile, snapshot: Snapshot, now: datetime) -> Report:
@@ -353,7 +351,7 @@ def _report(profile: Profile, snapshot: Snapshot, now: datetime) -> Report:
         data_total_bytes=None if used is UNSET or remain is UNSET else used + remain,
         plan_started_at=profile.plan_use_start_time or None,
         plan_ends_at=profile.plan_use_end_time or None,
-        generation=_generation(profile),
+        queued_begun=_queued_begun(profile),
         suspended=profile.suspended is True,  # else IN_USE would say that it is not, and since when it is would be lost
     )
 
