@@ -1,12 +1,17 @@
 """Is a process ready? /readyz of a serve says why not: its database is lost, older than it needs, or it is stopping."""
 
 import asyncio
+import secrets
 import signal
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
+import pytest
 
+from dealer_server.db.connection import connect
 from dealer_server.db.database import Database
+from dealer_server.db.errors import DatabaseLost
+from dealer_server.db.session import Session
 from dealer_server.operations.health import Health
 from support.api_client import Service
 from support.patience import PATIENCE, found
@@ -55,6 +60,33 @@ async def test_a_schema_that_is_older_than_needed_and_a_stop_are_reasons_and_a_n
         await asyncio.wait([watching])
         await health.close()
         await database.close()
+
+
+async def test_a_process_that_is_let_in_no_more_is_not_ready_though_its_connections_work(database_url: str):
+    role = f"let_in_{secrets.token_hex(4)}"
+    dsn = urlunsplit(urlsplit(database_url)._replace(netloc=f"{role}@"))
+    database = await Database.open(database_url)
+    health, session = Health(dsn, database.clock), Session(dsn, {})
+    watching = asyncio.create_task(health.watch())
+    async with database.connection() as connection:
+        await connection.execute(f"CREATE ROLE {role} LOGIN SUPERUSER")
+        try:
+            await becomes(health, [])
+            assert await session.fetch("SELECT 1")
+            await connection.execute(f"ALTER ROLE {role} NOLOGIN")
+            assert await session.fetch("SELECT 1") and health.not_ready() == []
+            with pytest.raises(DatabaseLost):
+                await connect(dsn)
+            await becomes(health, ["database: the connection is lost"])
+            await connection.execute(f"ALTER ROLE {role} LOGIN")
+            await becomes(health, [])
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
+            await session.close()
+            await health.close()
+            await connection.execute(f"DROP ROLE {role}")
+    await database.close()
 
 
 async def test_a_serve_that_drains_says_so_where_it_is_watched_until_its_last_call_is_answered(database_url: str):
