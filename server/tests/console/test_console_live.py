@@ -12,6 +12,8 @@ from dealer_server.operations.users import accounts
 from support.api_client import ApiClient, Service
 from support.browser import PASSWORDS, said, signed_in
 from support.chromium import needs_chromium, opened, page_faults
+from support.money.recharges import advance
+from support.money.refunds import bought, profiles
 
 WORD = "a word for the test"
 SOON = 15_000  # milliseconds, far more than a page takes to look again
@@ -81,6 +83,20 @@ async def test_a_queue_stands_still_while_somebody_answers(
         await expect(queue.locator("#queue")).not_to_contain_text(second)
         await queue.keyboard.press("Escape")
         await expect(queue.locator("#queue")).to_contain_text(second, timeout=SOON)
+
+
+async def test_the_buttons_of_an_esim_follow_its_state(chromium: Chromium, service: Service, dealer: ApiClient) -> None:
+    order = await bought(dealer)
+    path = f"/console/profiles/{profiles(order)[0]['profileId']}"
+    async with looking(chromium, service, path, dealer.tenant_id) as page:
+        buttons = page.locator(".heading-actions")
+        await expect(buttons.get_by_role("button", name="Refund")).to_be_visible()
+        await expect(buttons.get_by_role("button", name="Send SMS")).to_have_count(0)
+        await advance(dealer, order, "ENABLE")
+        await expect(buttons.get_by_role("button", name="Send SMS")).to_be_visible(timeout=SOON)
+        await advance(dealer, order, "USE")
+        await expect(buttons.get_by_role("button", name="Suspend")).to_have_count(0, timeout=SOON)
+        await expect(buttons.get_by_role("button", name="Refund")).to_have_count(0, timeout=SOON)
 
 
 async def test_refunds_orders_and_refused_calls_come_by_themselves(

@@ -218,7 +218,7 @@
   const waits = (event) => {
     const part = event.target;
     if (!part.matches?.("[hx-trigger^=every]")) return;
-    if (document.hidden || document.querySelector("form[data-sent]") || part.querySelector("dialog[open], details[open], .pick :checked")) event.preventDefault();
+    if (document.hidden || document.querySelector("form[data-sent], .heading-actions dialog[open]") || part.querySelector("dialog[open], details[open], .pick :checked")) event.preventDefault();
   };
   document.addEventListener("htmx:before:request", waits);
   document.addEventListener("htmx:before:swap", waits);
