@@ -140,8 +140,8 @@ class TradingTools:
         return await self._keep("refund", found.at_most, shown, refund)
 
     async def confirm(self, preview_id: str) -> dict[str, Any]:
-        """Step 2: carry out what was previewed, once the person has agreed. Confirming the same preview again does
-        not do it twice; it answers the order or refund as it is now."""
+        """Step 2: carry out what was previewed, once the person has agreed. `preview_id`: the previewId of its answer.
+        Confirming the same preview again does not do it twice; it answers the order or refund as it is now."""
         carrying_out = asyncio.create_task(self._carry_out(preview_id))  # it ends also when the agent has gone
         self._confirming.add(carrying_out)
         carrying_out.add_done_callback(self._confirming.discard)
