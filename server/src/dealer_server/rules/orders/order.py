@@ -123,8 +123,7 @@ def decide(
     for request in batch:
         tenant_id = request.tenant_id
         key = (tenant_id, request.transaction_id)
-        before = placed_before.get(key)
-        if before is not None:
+        if (before := placed_before.get(key)) is not None:
             decisions.append(repeat(before, request))
             continue
         if request.refused is not None:
