@@ -152,6 +152,21 @@ async def test_an_order_is_placed_in_the_page_on_a_phone(chromium: Chromium, dev
         assert (await answered(page))[1]["data"]["orderNo"] != answer["data"]["orderNo"]  # an order of its own
 
 
+@pytest.mark.parametrize("scripts", [True, False])
+async def test_the_top_of_an_operation_leads_to_its_form_on_a_phone(
+    chromium: Chromium, service: Service, scripts: bool
+):
+    options = {"viewport": PHONE, "java_script_enabled": scripts}
+    async with visited(chromium, service.url, "/docs/reference/esim/order", **options) as (page, faults):
+        link = page.get_by_role("link", name="Try it", exact=True)
+        await expect(link).to_be_in_viewport()
+        await link.click()
+        await expect(page.get_by_role("heading", name="Try it")).to_be_in_viewport()
+        await page.set_viewport_size(WIDE)
+        await expect(link).to_be_hidden()
+        assert faults == []
+
+
 async def test_a_webhook_is_tried_in_the_page(chromium: Chromium, dev: Dev, receiver: Receiver):
     async with trying(chromium, dev, "/webhook/set") as page:
         await page.get_by_label("Body").fill(json.dumps({"callbackUrl": receiver.url}))
@@ -197,6 +212,10 @@ async def test_search_finds_a_code_a_path_and_words(chromium: Chromium, service:
             ("/webhook/test", "/docs/reference/webhook/test"),
             ("upper bound nobody wrote", ""),
             ("verify webhook typescript", "/docs/guides/typescript#webhooks"),
+            ("csharp", "/docs/guides/other-languages"),
+            ("idempotent", "/docs/specification#23-order-snapshot"),
+            ("mcp", "/docs/guides/mcp"),  # before what the changelog says of it
+            ("changelog", "/docs/changelog"),
         ):
             await page.keyboard.press("Control+k")
             await page.get_by_role("combobox").fill(words)

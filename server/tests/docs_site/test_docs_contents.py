@@ -124,6 +124,14 @@ def test_raw_html_is_shown_as_text() -> None:
     assert 'href="javascript' not in page.html
 
 
+def test_a_long_path_breaks_at_its_slashes() -> None:
+    page = markdown.rendered(
+        "# A\n\n`POST {base}/api/v1/open/<operation>` `webhook/save` `https://api.example.com/health/`\n"
+    )
+    assert "<code>POST {base}/<wbr>api/<wbr>v1/<wbr>open/<wbr>&lt;operation&gt;</code>" in page.html
+    assert "<code>webhook/save</code> <code>https://api.example.com/<wbr>health/</code>" in page.html
+
+
 def test_llms_full_lists_every_operation_code_and_event() -> None:
     text, listed = FILES["/llms-full.txt"].body().decode(), FILES["/llms.txt"].body().decode()
     for operation in OPERATIONS:

@@ -22,6 +22,8 @@ BASE = "/docs/"
 _FENCE = re.compile(r"(^ *```.*?^ *```\s*?$)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
 _OUTSIDE = re.compile(r"[a-z]+:|#|/")
+_INNER_SLASH = re.compile(r"(?<=[^/<>])/(?=[^/<])")  # of code in HTML
+_LONG_LETTERS = 24
 _SUMMARY_LETTERS = 155
 
 
@@ -150,6 +152,11 @@ class _Renderer(RendererHTML):
 
     def code_block(self, tokens: _Tokens, idx: int, options: OptionsDict, env: EnvType) -> str:
         return coloured(tokens[idx].content, "")
+
+    def code_inline(self, tokens: _Tokens, idx: int, options: OptionsDict, env: EnvType) -> str:
+        """A long path breaks at its slashes before it breaks inside a word."""
+        code = super().code_inline(tokens, idx, options, env)
+        return _INNER_SLASH.sub("/<wbr>", code) if len(tokens[idx].content) >= _LONG_LETTERS else code
 
     def table_open(self, tokens: _Tokens, idx: int, options: OptionsDict, env: EnvType) -> str:
         if tokens[idx + 4].content == "field":  # shown as a list, which no column cuts

@@ -145,11 +145,11 @@ class _Site:
         return _templates().get_template(template).render(sections=self._sections, current=current, **fields)
 
     def search_index(self) -> bytes:
-        """Rows of path, title of the page, heading, anchor, text."""
+        """Rows of path, title of the page, heading, anchor, text, name of the page in the navigation."""
         rows = [
-            (page.address, page.rendered.title, passage.heading.text, passage.heading.anchor, passage.text)
+            (page.address, page.rendered.title, heading.text, heading.anchor, text, page.entry.label)
             for page in self.pages
-            for passage in page.rendered.passages
+            for heading, text in page.rendered.passages
         ]
         return json.dumps(rows, ensure_ascii=False, separators=(",", ":")).encode()
 

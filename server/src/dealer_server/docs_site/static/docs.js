@@ -57,12 +57,15 @@
   const dialog = document.getElementById("search"), input = document.getElementById("search-input");
   const list = document.getElementById("search-list"), told = document.getElementById("search-told");
   const MOST = 12, AROUND = 60;
+  const LAST = "/docs/changelog", LESS = 20; // what changed once stands behind what is so
+  const ALSO = { csharp: ["c#"], dotnet: ["c#"], idempotent: ["idempotency", "transactionid"], idempotency: ["transactionid"] };
+  const spellings = (word) => [word, ...(Object.hasOwn(ALSO, word) ? ALSO[word] : [])];
   let index;
 
   const load = async () => {
     const rows = await (await fetch(dialog.dataset.index)).json();
-    return rows.map(([address, title, heading, anchor, text]) => ({
-      address, title, heading, anchor, text, low: text.toLowerCase(), head: heading.toLowerCase(), page: title.toLowerCase(),
+    return rows.map(([address, title, heading, anchor, text, label]) => ({
+      address, title, heading, anchor, text, low: text.toLowerCase(), head: heading.toLowerCase(), page: `${title} ${label}`.toLowerCase(),
     }));
   };
   const openSearch = async () => {
@@ -72,17 +75,16 @@
     index ??= load();
     show();
   };
+  const points = (row, word) => {
+    const inHead = row.head.indexOf(word), ofPage = row.heading === row.title;
+    let sum = row.low.includes(word) ? 3 : 0;
+    if (inHead >= 0) sum += (row.head === word ? 60 : 20) + (inHead === 0 ? 10 : 0);
+    if (row.page.includes(word)) sum += ofPage ? 15 : 5;
+    return sum && ofPage && word.includes("/") && row.address.endsWith(word) ? sum + 100 : sum; // an operation's path
+  };
   const score = (row, words) => {
-    let sum = 0;
-    for (const word of words) {
-      const inHead = row.head.indexOf(word), inPage = row.page.indexOf(word), inText = row.low.indexOf(word);
-      if (inHead < 0 && inPage < 0 && inText < 0) return 0;
-      if (inHead >= 0) sum += (row.head === word ? 60 : 20) + (inHead === 0 ? 10 : 0);
-      if (inPage >= 0) sum += row.heading === row.title ? 15 : 5;
-      if (inText >= 0) sum += 3;
-      if (row.heading === row.title && word.includes("/") && row.address.endsWith(word)) sum += 100; // an operation's path
-    }
-    return sum;
+    const each = words.map((word) => spellings(word).reduce((sum, one) => sum + points(row, one), 0));
+    return each.includes(0) ? 0 : each.reduce((sum, one) => sum + one) / (row.address === LAST ? LESS : 1);
   };
   const marked = (text, words) => {
     const low = text.toLowerCase();
@@ -102,7 +104,7 @@
   const option = (row, words, number) => {
     const title = row.heading === row.title ? row.title : `${row.title} › ${row.heading}`;
     const link = made("a", { className: "palette-option", id: `found-${number}`, href: `${row.address}${row.heading === row.title ? "" : `#${row.anchor}`}`, role: "option", tabIndex: -1 },
-      made("strong", { textContent: title }), made("small", {}, ...marked(row.text, words)));
+      made("strong", { textContent: title }), made("small", {}, ...marked(row.text, words.flatMap(spellings))));
     link.ariaSelected = "false";
     return link;
   };

@@ -1,7 +1,7 @@
 // Signs a call as specification 5 says and sends it to the server that this page came from. The AppSecret becomes a key
 // of WebCrypto here; only the signature is sent.
 (() => {
-  const form = document.getElementById("try"), answer = document.getElementById("try-answer");
+  const form = document.querySelector("#try form"), answer = document.getElementById("try-answer");
   const fields = form.elements, KEPT = "try-it";
   const made = (tag, properties, ...children) => {
     const element = Object.assign(document.createElement(tag), properties);
