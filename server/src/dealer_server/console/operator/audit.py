@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from dealer_server.console.find import choice, tabs
 from dealer_server.console.operator.audit_words import ACTIONS
-from dealer_server.console.shared import params
+from dealer_server.console.shared import params, words
 from dealer_server.console.shared.page import MenuEntry, page
 from dealer_server.console.shared.params import PAGE_SIZE
 from dealer_server.console.shared.permissions import OPERATORS
@@ -53,7 +53,8 @@ def _facts_and_changes(act: Act) -> tuple[list[tuple[str, str, str]], list[tuple
     if not isinstance(after, dict):
         return facts, []
     old = before if isinstance(before, dict) else {}
-    return facts, [(name, _text(old.get(name)), _text(value)) for name, value in after.items()]
+    said = str if act.action.startswith("price_list.") else words.label  # there a name may be a packageCode
+    return facts, [(said(name), _text(old.get(name)), _text(value)) for name, value in after.items()]
 
 
 def _page(name: str, value: str) -> str:
