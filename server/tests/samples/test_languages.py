@@ -80,7 +80,7 @@ def sample(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     language, out = LANGUAGES[request.param], tmp_path_factory.mktemp(request.param)
     for program in (*language.build[:1], language.run[0]):
         if "{" not in program and not shutil.which(program):
-            from_npm = ": `make typescript-test` installs it" * (program.endswith("tsc"))
+            from_npm = ": `make typescript-test` installs it" if program.endswith("tsc") else ""
             pytest.skip(f"there is no {Path(program).name} here{from_npm}")
     names = {"file": str(FOLDER / request.param / language.file), "out": str(out)}
     build, run = ([word.format(**names) for word in words] for words in (language.build, language.run))

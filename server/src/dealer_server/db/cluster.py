@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import asyncpg
 
 from dealer_server.db import pooler
-from dealer_server.db.errors import REFUSED, SHUT, UNREACHABLE, refusals
+from dealer_server.db.errors import LOGIN_REJECTED, SHUT, UNREACHABLE, logins
 
 CONNECT_SECONDS = 2.0  # for each host
 ASK_SECONDS = 1.0
@@ -71,17 +71,25 @@ def hosts_of(dsn: str) -> list[Host]:
 
 
 async def open_connection(dsn: str, **options: Any) -> asyncpg.Connection:
-    """As asyncpg.connect, but to the host that leads where the DSN names several, and also through a pooler."""
-    cluster = cluster_of(dsn)
+    """As asyncpg.connect, but to the host that leads where the DSN names several, and also through a pooler. Counts
+    logins that the server rejects."""
     try:
-        return await (asyncpg.connect(dsn, **options) if cluster is None else cluster.connect(**options))
+        return await _open(dsn, **options)
+    except LOGIN_REJECTED:
+        logins.rejected += 1
+        raise
+
+
+async def _open(dsn: str, **options: Any) -> asyncpg.Connection:
+    cluster = cluster_of(dsn)
+    if cluster is not None:
+        return await cluster.connect(**options)
+    try:
+        return await asyncpg.connect(dsn, **options)
     except asyncpg.ProtocolViolationError as error:
-        if cluster is not None or not pooler.is_refusal(error):
+        if not pooler.is_refusal(error):
             raise
         return await pooler.open_pooled(dsn, **options)
-    except REFUSED:
-        refusals.count += 1
-        raise
 
 
 class Cluster:

@@ -23,7 +23,7 @@ SHUT = (asyncpg.CannotConnectNowError, asyncpg.AdminShutdownError, asyncpg.Crash
 # No disk, memory or connection left: the statement was rolled back, and may succeed later.
 FULL = (asyncpg.InsufficientResourcesError,)
 # The server does not let this role in: its password was changed, or it may not log in any more.
-REFUSED = (asyncpg.InvalidAuthorizationSpecificationError,)
+LOGIN_REJECTED = (asyncpg.InvalidAuthorizationSpecificationError,)
 # The server is not up or not ready yet, or another host is about to be promoted.
 STARTING = (OSError, asyncpg.PostgresConnectionError, asyncpg.CannotConnectNowError, asyncpg.TooManyConnectionsError,
             asyncpg.AdminShutdownError, asyncpg.CrashShutdownError, asyncpg.TargetServerAttributeNotMatched, EOFError,
@@ -39,14 +39,14 @@ class DatabaseLost(Exception):
         super().__init__("the database was lost")
 
 
-class Refusals:
-    """How many connections the server has refused this process, as after a change of the password: those that are open
-    go on, and only new ones tell."""
+class Logins:
+    """How many logins of this process the server has rejected. After a change of the password connections that are open
+    go on, so that only new ones tell of it."""
 
-    count = 0
+    rejected = 0
 
 
-refusals = Refusals()
+logins = Logins()
 _full_logged_at = -math.inf
 
 

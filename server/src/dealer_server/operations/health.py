@@ -12,7 +12,7 @@ import structlog
 from dealer_server.clock import DatabaseClock
 from dealer_server.db.cluster import cluster_of
 from dealer_server.db.connection import measure_clock
-from dealer_server.db.errors import DatabaseLost, refusals
+from dealer_server.db.errors import DatabaseLost, logins
 from dealer_server.db.session import Session
 from dealer_server.store import schema
 
@@ -33,7 +33,7 @@ class Health:
         self._asked_at: float | None = None
         self._clock = clock
         self._lost_at: float | None = None
-        self._refusals = refusals.count
+        self._rejected_logins = logins.rejected
         self._schema = ""
         self._clock_off = False
         self.draining = False
@@ -89,8 +89,8 @@ class Health:
             checking.cancel()
 
     async def _check(self) -> None:
-        if refusals.count != self._refusals:  # the connection that is open would say that all is well
-            self._refusals = refusals.count
+        if logins.rejected != self._rejected_logins:  # the connection that is open would say that all is well
+            self._rejected_logins = logins.rejected
             self._session.drop()
         await measure_clock(self._session, self._clock)
         try:

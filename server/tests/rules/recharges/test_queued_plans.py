@@ -106,6 +106,22 @@ def test_it_begins_when_the_plan_before_it_is_used_up():
     assert ended[0].plan_use_status == "ENDED"
 
 
+@pytest.mark.parametrize("added", [False, True], ids=["not yet", "added here too"])
+def test_it_begins_by_the_word_of_a_supplier_who_counts_queued_plans_alone(added: bool):
+    """It has added a plan to the one in use, which may not be recorded here yet."""
+    state = recharged(queued())
+    if added:
+        plan = AppliedPlan(3, "ADD", 73, "MORE", GB, seconds=DAY, applied_at=APPLIED)
+        state = life.recharge(*state, plan)
+    waits = after(state, msgspec.structs.replace(used(GB // 2, DAY), queued_begun=0))
+    assert [status for status, _, _ in shown(waits)] == ["ACTIVE", "QUEUED"] + ["QUEUED"] * added
+    begun = after(waits, msgspec.structs.replace(used(GB, 2 * DAY), queued_begun=1))
+    assert [status for status, _, _ in shown(begun)] == ["ENDED", "ACTIVE"] + ["ENDED"] * added
+    late = after(begun, msgspec.structs.replace(used(GB, 2 * DAY), queued_begun=0))
+    assert [status for status, _, _ in shown(late)] == [status for status, _, _ in shown(begun)]
+    assert shown(late)[0] == ("ENDED", GB, GB)  # what was used before the queued one began
+
+
 def test_it_begins_when_time_ends_the_plan_before_it():
     state = life.by_time(*after(recharged(queued()), *of(1, esim("IN_USE", 0))), at(8 * DAY))
     assert [status for status, _, _ in shown(state)] == ["ENDED", "ACTIVE"]

@@ -49,7 +49,7 @@ def _facts_and_changes(act: Act) -> tuple[list[tuple[str, str, str]], list[tuple
     """(name, value, page or "") of its facts, and (name, before, after) of what it changed."""
     detail: dict[str, object] = json.loads(act.detail)
     before, after = detail.pop("before", None), detail.pop("after", None)
-    facts = [(name, _text(value), _page(name, _text(value))) for name, value in detail.items()]
+    facts = [(name, text, _page(name, text)) for name, text in ((name, _text(value)) for name, value in detail.items())]
     if not isinstance(after, dict):
         return facts, []
     old = before if isinstance(before, dict) else {}

@@ -333,7 +333,7 @@ def _begun(profile: Profile) -> Sequence[tuple[datetime, Plan]]:
 def _used_before(profile: Profile, now: datetime) -> Iterator[Report]:
     """What was used before each queued plan that has begun: the counter when that began."""
     others = [(plan.end_time or None, plan.data_usage_bytes) for plan in _plans(profile) if plan.mode != "QUEUE"]
-    used_of_queued, started = 0, _plans(profile)[0].start_time or None if _plans(profile) else None
+    used_of_queued, started = 0, next((plan.start_time or None for plan in _plans(profile)), None)
     for number, (start, plan) in enumerate(_begun(profile)):
         used = used_of_queued + sum([bytes_used for end, bytes_used in others if end is not None and end <= start])
         yield Report(now, data_usage_bytes=used, plan_started_at=started, queued_begun=number)
