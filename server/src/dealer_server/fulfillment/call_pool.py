@@ -125,6 +125,9 @@ class CallPool(Generic[Claim, Answer]):
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             await asyncio.wait([task])
+            error = None if task.cancelled() else task.exception()
+            if error is not None and not isinstance(error, DatabaseLost):
+                log.error("work_failed", work=self._work.name, error=fault_text(error))
             raise
 
     async def _wait_for_work(self, seconds: float) -> None:
