@@ -650,9 +650,10 @@ def wait_until(true: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_call_sends_any_operation_and_prints_its_data(service: Service, run: Callable):
+@pytest.mark.parametrize("path", ["esim/order/list", "/esim/order/list"])
+def test_call_sends_any_operation_and_prints_its_data(service: Service, run: Callable, path: str):
     service.answers("/esim/order/list", success({"orders": [], "pager": {"pageNum": 1, "pageSize": 5, "total": 0}}))
-    status, out, err = run("call", "esim/order/list", '{"orderStatus": "COMPLETED", "pager": {"pageSize": 5}}')
+    status, out, err = run("call", path, '{"orderStatus": "COMPLETED", "pager": {"pageSize": 5}}')
     assert (status, err) == (0, "") and json.loads(out)["orders"] == []
     assert service.bodies("/esim/order/list") == [{"orderStatus": "COMPLETED", "pager": {"pageSize": 5}}]
 
