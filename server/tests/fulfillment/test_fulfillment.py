@@ -629,9 +629,19 @@ async def test_lines_of_a_supplier_not_set_up_are_told_of(
 ):
     await fixture.order(dealer, ("TEST-OK", 1))
     await fixture.rows("UPDATE order_item SET supplier = 'es2:gone', due_at = '2026-01-01Z' RETURNING 1")
+    await fixture.order(dealer, ("TEST-DELAY", 1))
+    await fixture.rows(
+        "INSERT INTO supplier (code, kind, settings, event_token) VALUES ('es2:busy', 'es2plus', '', '') RETURNING 1"
+    )
+    await fixture.rows(
+        "UPDATE order_item SET supplier = 'es2:busy', due_at = '2026-01-01Z' WHERE package_code = 'TEST-DELAY'"
+        " RETURNING 1"
+    )
     await fixture.load_stock(1)
     await fixture.order(dealer, ("DEMO-STOCK", 1))
     changed = asyncio.Event()
     async with running(fixture, changed):
         await asyncio.wait_for(changed.wait(), PATIENCE)
-    assert "es2:gone" in "".join(capfd.readouterr())
+    logged = "".join(capfd.readouterr())
+    assert "es2:gone" in logged
+    assert "es2:busy" not in logged  # its lines wait for it

@@ -5,7 +5,7 @@ So no claim waits for its turn, and none outlives its lease because others are s
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -14,6 +14,7 @@ import structlog
 from dealer_server.db.errors import DatabaseLost, LockTimeout
 from dealer_server.db.polling import pause_until
 from dealer_server.fulfillment.faults import fault_text
+from dealer_server.fulfillment.worker_loop import ended
 
 log = structlog.get_logger()
 
@@ -104,10 +105,10 @@ class CallPool(Generic[Claim, Answer]):
     async def _turn(self) -> None:
         pause, begun_at = self._work.poll_seconds, asyncio.get_running_loop().time()
         try:
-            recorded = await self._uncancelled(self._record_ended())
+            recorded = await ended(self._work.name, self._record_ended())
             self.woken = self._work.wake.is_set()
             self._work.wake.clear()
-            begun = await self._uncancelled(self._work.begin(self._room()))
+            begun = await ended(self._work.name, self._work.begin(self._room()))
             if recorded or begun:
                 await pause_until(begun_at + self._work.interval_seconds)
                 return
@@ -117,18 +118,6 @@ class CallPool(Generic[Claim, Answer]):
             log.error("work_failed", work=self._work.name, error=fault_text(error))
             pause = LOST_SECONDS
         await self._wait_for_work(pause)
-
-    async def _uncancelled(self, work: Awaitable[int]) -> int:
-        """A transaction that was begun is ended, also when this is cancelled."""
-        task = asyncio.ensure_future(work)
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            await asyncio.wait([task])
-            error = None if task.cancelled() else task.exception()
-            if error is not None and not isinstance(error, DatabaseLost):
-                log.error("work_failed", work=self._work.name, error=fault_text(error))
-            raise
 
     async def _wait_for_work(self, seconds: float) -> None:
         """Until a call ends, the work is woken, or the time is over."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import TypeVar
 
 import structlog
 
@@ -13,6 +14,20 @@ log = structlog.get_logger()
 
 POLL_SECONDS = 0.1
 TROUBLE_SECONDS = 1.0
+T = TypeVar("T")
+
+
+async def ended(name: str, work: Awaitable[T]) -> T:
+    """What work answers that is ended, once it was begun, also when this is cancelled; then an error of it is logged."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, DatabaseLost):
+            log.error("work_failed", work=name, error=fault_text(error))
+        raise
 
 
 async def keep_working(name: str, run_once: Callable[[], Awaitable[int]], wake: asyncio.Event) -> None:
@@ -20,17 +35,13 @@ async def keep_working(name: str, run_once: Callable[[], Awaitable[int]], wake: 
     cancelled; `wake` ends a pause."""
     while True:
         pause = POLL_SECONDS
-        working = asyncio.ensure_future(run_once())
         try:
-            if await asyncio.shield(working):
+            if await ended(name, run_once()):
                 continue
-        except asyncio.CancelledError:
-            await asyncio.wait([working])
-            raise
         except DatabaseLost:
             pause = TROUBLE_SECONDS
         except Exception as error:
-            log.error("batch_not_done", work=name, error=fault_text(error))
+            log.error("work_failed", work=name, error=fault_text(error))
             pause = TROUBLE_SECONDS
         with suppress(TimeoutError):
             async with asyncio.timeout(pause):

@@ -173,10 +173,11 @@ async def requeue(connection: Connection, key: LineKey, supplier: str, now: date
 
 
 async def unserved(session: Session, suppliers: Sequence[str], since: datetime) -> dict[str, int]:
-    """How many lines have been due since then at suppliers other than these."""
+    """How many lines have been due since then at suppliers other than these and those that are connected: their lines
+    may have waited for a worker."""
     rows = await session.fetch(
-        "SELECT supplier, count(*) AS lines FROM order_item WHERE due_at <= $2 AND supplier <> ALL($1::text[])"
-        " GROUP BY supplier",
+        "SELECT i.supplier, count(*) AS lines FROM order_item i WHERE i.due_at <= $2 AND i.supplier <> ALL($1::text[])"
+        " AND NOT EXISTS (SELECT FROM supplier s WHERE s.code = i.supplier) GROUP BY i.supplier",
         suppliers,
         since,
     )
