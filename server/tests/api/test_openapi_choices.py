@@ -35,6 +35,7 @@ CHOICES: list[tuple[str, tuple[str, str], dict[str, Any]]] = [
         PROFILE,
         {"transactionId": "t-1", "packageCode": "TEST-TOPUP-OK", "price": "1.00", "amount": "1.00"},
     ),
+    ("/esim/profile/sms", PROFILE, {"transactionId": "t-1", "message": "hello"}),
     ("/esim/profile/usage", PROFILE, {}),
     ("/esim/profile/unsuspend", PROFILE, {}),
     ("/test/profile/advance", PROFILE, {"step": "DOWNLOAD"}),

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 async def ended(name: str, work: Awaitable[T]) -> T:
-    """What work answers that is ended, once it was begun, also when this is cancelled; then an error of it is logged."""
+    """What `work` answers. Once begun it is ended, also when this is cancelled; then an error of it is logged."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
