@@ -17,13 +17,13 @@ BY_PATH: dict[str, Operation[Any, Any]] = {operation.path.removeprefix("/"): ope
 def add_commands(commands: Commands) -> None:
     command = commands.add("call", call, "call any operation with a JSON body; prints the data of its answer as JSON")
     command.add_argument(
-        "path", metavar="PATH", type=_without_slash, choices=BY_PATH, help=f"one of {', '.join(BY_PATH)}"
+        "path", metavar="PATH", type=without_slash, choices=BY_PATH, help=f"one of {', '.join(BY_PATH)}"
     )
     command.add_argument("body", metavar="BODY", nargs="?", default="{}", help="a JSON object (default: {})")
 
 
-def _without_slash(path: str) -> str:
-    """The documentation names paths as a call has them: /esim/order."""
+def without_slash(path: str) -> str:
+    """A key of BY_PATH. The documentation names paths as a call has them: /esim/order."""
     return path.removeprefix("/")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from esim_dealer.cli.arguments import Commands
-from esim_dealer.cli.call import BY_PATH, request_of
+from esim_dealer.cli.call import BY_PATH, request_of, without_slash
 from esim_dealer.cli.output import print_json
 from esim_dealer.cli.session import Session
 from esim_dealer.errors import DealerError, DeliveryTimedOut
@@ -78,13 +78,13 @@ def _read(file: Path) -> Fixture:
     except msgspec.MsgspecError as error:
         raise ValueError(f"{file}: {error}") from None
     for number, step in enumerate(fixture.steps, 1):
-        if step.call.strip("/") not in BY_PATH:
+        if without_slash(step.call) not in BY_PATH:
             raise ValueError(f"{file}: step {number}: {step.call} is no call; one of {', '.join(BY_PATH)}")
     return fixture
 
 
 def _run(session: Session, name: str, step: Step, answers: Mapping[str, Any]) -> Ran:
-    operation = BY_PATH[step.call.strip("/")]
+    operation = BY_PATH[without_slash(step.call)]
     body = msgspec.json.encode(_filled(step.body, answers)).decode()
     deadline = time.monotonic() + step.within
     while True:

@@ -14,7 +14,7 @@ import structlog
 from dealer_server.db.errors import DatabaseLost, LockTimeout
 from dealer_server.db.polling import pause_until
 from dealer_server.fulfillment.faults import fault_text
-from dealer_server.fulfillment.worker_loop import ended
+from dealer_server.fulfillment.worker_loop import run_to_end
 
 log = structlog.get_logger()
 
@@ -105,10 +105,10 @@ class CallPool(Generic[Claim, Answer]):
     async def _turn(self) -> None:
         pause, begun_at = self._work.poll_seconds, asyncio.get_running_loop().time()
         try:
-            recorded = await ended(self._work.name, self._record_ended())
+            recorded = await run_to_end(self._work.name, self._record_ended())
             self.woken = self._work.wake.is_set()
             self._work.wake.clear()
-            begun = await ended(self._work.name, self._work.begin(self._room()))
+            begun = await run_to_end(self._work.name, self._work.begin(self._room()))
             if recorded or begun:
                 await pause_until(begun_at + self._work.interval_seconds)
                 return

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TypeVar
 
 import structlog
 
@@ -14,10 +13,9 @@ log = structlog.get_logger()
 
 POLL_SECONDS = 0.1
 TROUBLE_SECONDS = 1.0
-T = TypeVar("T")
 
 
-async def ended(name: str, work: Awaitable[T]) -> T:
+async def run_to_end(name: str, work: Awaitable[int]) -> int:
     """What `work` answers. Once begun it is ended, also when this is cancelled; then an error of it is logged."""
     task = asyncio.ensure_future(work)
     try:
@@ -36,7 +34,7 @@ async def keep_working(name: str, run_once: Callable[[], Awaitable[int]], wake: 
     while True:
         pause = POLL_SECONDS
         try:
-            if await ended(name, run_once()):
+            if await run_to_end(name, run_once()):
                 continue
         except DatabaseLost:
             pause = TROUBLE_SECONDS
