@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 CONTAINER ?= podman
 .PHONY: dev test check format lint types imports bench soak failover docs typescript-types typescript-test samples-test \
-  deploy-test cluster-test release image lock clean
+  deploy-test cluster-test looks release image lock clean
 .DEFAULT_GOAL := check
 # Tests start hundreds of processes: modules are compiled once, also where the environment says otherwise.
 unexport PYTHONDONTWRITEBYTECODE
@@ -47,6 +47,11 @@ bench: .venv
 
 soak: .venv
 	$(BIN)/python -m pytest -m soak --timeout 0
+
+# Every page of console, documentation and install page in Chromium: wide and on a phone, light and dark, with axe, by keys
+# alone, and the console's beside the pictures that are kept. Skipped where there is no Chromium.
+looks: .venv
+	$(BIN)/python -m pytest -n 2 --dist loadfile -rs -m looks server/tests
 
 # Faults of a Patroni cluster's leader while a dealer buys (deploy/patroni/README.md).
 KILLS ?= 20

@@ -28,8 +28,8 @@ if "TMPDIR" not in os.environ and _in_memory():
 # Files that take long are begun first, the longest before the others, so that the run does not end with one process
 # at work on them.
 LONG = (
-    *("server/tests/console/test_console_looks", "server/tests/faults/", "server/tests/console/test_console_days"),
-    *("server/tests/fulfillment/", "server/tests/api/test_install_page_looks", "server/tests/cli/"),
+    *("server/tests/faults/", "server/tests/console/test_console_days", "server/tests/fulfillment/"),
+    *("server/tests/docs_site/test_docs_browser", "server/tests/cli/"),
     *("server/tests/store/test_audit", "server/tests/wiring/", "server/tests/suppliers/test_chain"),
     *("server/tests/webhooks/test_webhook_machine", "server/tests/console/", "server/tests/operations/"),
 )

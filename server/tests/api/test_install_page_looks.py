@@ -62,6 +62,7 @@ async def stages(dealer: ApiClient) -> Mapping[str, str]:
     return {name: profiles(order)[0]["installPageUrl"] for name, order in orders.items()}
 
 
+@pytest.mark.looks
 async def test_every_stage_looks_right_wide_and_on_a_phone_by_day_and_by_night(
     chromium: Chromium, service: Service, dealer: ApiClient
 ):
@@ -83,6 +84,7 @@ async def test_every_stage_looks_right_wide_and_on_a_phone_by_day_and_by_night(
     assert not found, "\n".join(found)
 
 
+@pytest.mark.looks
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_every_language_fits_on_a_phone(chromium: Chromium, dealer: ApiClient, language: str):
     url = profiles(await bought(dealer))[0]["installPageUrl"]

@@ -1,8 +1,8 @@
 """Does every page of the console look as it should? Each is opened wide and on a phone, light and dark: nothing
-complains, nobody is kept out, nothing jumps, and it is what tests/support/looks/ shows. After a change that is
-meant:
+complains, nobody is kept out, nothing jumps, and it is what tests/support/looks/ shows. Part of `make looks`. After a
+change that is meant:
 
-    NEW_LOOKS=1 pytest server/tests/console/test_console_looks.py
+    NEW_LOOKS=1 pytest -m looks server/tests/console/test_console_looks.py
 
 writes anew the pictures that differ; those of pages that are gone are to be removed by hand. Skipped where there is no
 Chromium; pictures are compared with those of chromium-headless-shell, which spaces letters in its own way."""
@@ -242,11 +242,13 @@ def test_no_two_pages_have_one_name_and_no_picture_has_no_page() -> None:
     assert {path.stem for path in FOLDER.glob("*.png")} <= set(names)
 
 
+@pytest.mark.looks
 @pytest.mark.parametrize("name", [page.name for page in PAGES])
 async def test_nothing_is_wrong_with_a_page(sights: Mapping[str, Sight], name: str) -> None:
     assert list(sights[name].faults) == []
 
 
+@pytest.mark.looks
 @pytest.mark.skipif(SHELL is None, reason="no chromium-headless-shell here")
 @pytest.mark.parametrize("name", [page.name for page in PAGES if page.pictured])
 async def test_a_page_looks_as_it_did(sights: Mapping[str, Sight], name: str) -> None:
@@ -286,6 +288,7 @@ SPOILT = {
 }
 
 
+@pytest.mark.looks
 @pytest.mark.parametrize("how", SPOILT)
 async def test_what_is_spoilt_is_seen(chromium: Chromium, town: World, blank: Page, how: str) -> None:
     script, blocked, views = SPOILT[how]

@@ -54,6 +54,7 @@ async def visited(chromium: Chromium, url: str, path: str, **options: Any) -> As
 # Every page
 
 
+@pytest.mark.looks
 async def test_every_page_is_whole_for_everybody(chromium: Chromium, service: Service):
     gate, found = asyncio.Semaphore(AT_ONCE), []
 

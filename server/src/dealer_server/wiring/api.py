@@ -113,7 +113,7 @@ async def _admission(stack: AsyncExitStack, shared: SharedParts) -> LocalAdmissi
 async def _parts(stack: AsyncExitStack, shared: SharedParts, call_log: CallLog) -> routes.Parts:
     """What the routes work with, opened; the stack closes it."""
     settings, database, now = shared.settings, shared.database, shared.clock.now
-    orders, recharges, refunds, voids = await _batchers(stack, shared)
+    orders, recharges, refunds, voids = _batchers(stack, shared)
     reads = await Database.open(settings.database_url, read_timeout_seconds=settings.list_seconds)
     stack.push_async_callback(reads.close)
     lists = Reads(
@@ -130,8 +130,8 @@ async def _parts(stack: AsyncExitStack, shared: SharedParts, call_log: CallLog) 
         lists=await stack.enter_async_context(lists.running()),
         cache=shared.cache,
         orders=orders,
-        queries=OrderQueryBatcher(await _session(stack, database), shared.data_keys),
-        accounts=BalanceBatcher(await _session(stack, database)),
+        queries=OrderQueryBatcher(_session(stack, database), shared.data_keys),
+        accounts=BalanceBatcher(_session(stack, database)),
         data_keys=shared.data_keys,
         links=shared.links,
         clock=now,
@@ -153,14 +153,14 @@ async def _parts(stack: AsyncExitStack, shared: SharedParts, call_log: CallLog) 
     )
 
 
-async def _batchers(
+def _batchers(
     stack: AsyncExitStack, shared: SharedParts
 ) -> tuple[OrderBatcher, RechargeBatcher, RefundBatcher, VoidBatcher]:
     database, now = shared.database, shared.clock.now
     # Blocks of ids need no flush of their own: what uses them is written to the same log later.
     # On one server a block is in the log before the rows that use it; on a cluster they are in that of another node.
     flushed = "on" if database.distributed else "off"
-    ids = IdAllocator(await _session(stack, database, synchronous_commit=flushed), now)
+    ids = IdAllocator(_session(stack, database, synchronous_commit=flushed), now)
     suppliers = suppliers_of(shared)
 
     def way(for_refund: bool) -> Callable[[Item, Profile], Way]:
@@ -176,14 +176,13 @@ async def _batchers(
     voids = VoidBatcher(database, shared.data_keys, way(False), now, settled)
     for batcher in (orders, recharges, refunds, voids):
         stack.push_async_callback(batcher.close)
-        await batcher.open()
     return orders, recharges, refunds, voids
 
 
-async def _session(stack: AsyncExitStack, database: Database, **options: str) -> Session:
+def _session(stack: AsyncExitStack, database: Database, **options: str) -> Session:
+    """A session that its first statement opens."""
     session = database.session(**options)
     stack.push_async_callback(session.close)
-    await session.open()
     return session
 
 

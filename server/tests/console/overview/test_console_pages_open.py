@@ -1,5 +1,4 @@
-"""Does every page of the console open on a cluster, with data of several dealers? On one server test_console_looks.py
-opens them."""
+"""Does every page of the console open, with data of several dealers? How they look is in test_console_looks.py."""
 
 from collections.abc import AsyncIterator
 
@@ -8,8 +7,6 @@ import pytest
 
 from support.console_pages import PAGES, World, world
 from support.patience import PATIENCE
-
-pytestmark = pytest.mark.skipif("not config.getoption('--cluster')", reason="needs Citus: make cluster-test")
 
 
 @pytest.fixture
