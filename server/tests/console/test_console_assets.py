@@ -1,10 +1,12 @@
 """What do pages load? Tabler's style sheet holds what the console names, and nothing that it names is missing."""
 
+import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import dealer_server.console
+from dealer_server.console.shared import rendering
 
 CONSOLE = Path(dealer_server.console.__file__).parent
 VENDOR = CONSOLE / "static/vendor"
@@ -24,3 +26,18 @@ def test_no_class_that_is_named_was_left_out_of_the_style_sheet() -> None:
 
 def test_the_style_sheet_holds_little_that_no_page_uses() -> None:
     assert (VENDOR / "tabler/tabler.min.css").stat().st_size < 150_000
+
+
+def test_a_process_that_stops_while_it_reads_templates_waits_for_one_of_them() -> None:
+    async def stops_soon() -> None:
+        warming = asyncio.create_task(rendering.warm())
+        while not read:
+            await asyncio.sleep(0)
+        warming.cancel()
+        await asyncio.wait([warming])
+
+    rendering.environment.cache_clear()
+    read = rendering.environment().cache
+    assert read is not None
+    asyncio.run(stops_soon())  # its end waits for threads
+    assert 0 < len(read) < len(rendering.environment().list_templates())

@@ -1,6 +1,5 @@
 """The console as a Starlette application: routes from the declarations of its pages, middleware, error pages."""
 
-import asyncio
 from contextlib import suppress
 
 from starlette.applications import Starlette
@@ -84,7 +83,7 @@ class ConsoleApp(Starlette):
 
     async def warm(self) -> None:
         """Makes ready what the first visitor would wait for."""
-        await asyncio.to_thread(rendering.warm)
+        await rendering.warm()
         with suppress(DatabaseLost):
             await hours.warm(self._parts.database, self._clock())
 

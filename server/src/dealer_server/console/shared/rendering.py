@@ -1,5 +1,6 @@
 """How do pages look? Templates with everything escaped, and the files they link to."""
 
+import asyncio
 import functools
 import gzip
 import hashlib
@@ -195,11 +196,12 @@ def environment() -> Environment:
     return made
 
 
-def warm() -> None:
-    """Reads and compiles all that pages are made of, so that the first visitor does not wait for it."""
-    names()
+async def warm() -> None:
+    """Reads and compiles all that pages are made of, so that the first visitor does not wait for it. One template after
+    the other: a process that is told to stop meanwhile waits for one of them."""
+    await asyncio.to_thread(names)
     for name in environment().list_templates():
-        environment().get_template(name)
+        await asyncio.to_thread(environment().get_template, name)
 
 
 def render(template: str, fields: Mapping[str, Any]) -> str:
