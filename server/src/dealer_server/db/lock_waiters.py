@@ -65,6 +65,10 @@ class LockWaiters(Generic[T, R]):
         future.add_done_callback(lambda _: self._forget(tenant_id))
         return future
 
+    async def open(self) -> None:
+        """Opens one session before the first batch needs it. Raises DatabaseLost."""
+        await self._sessions[-1].open()
+
     async def drain(self) -> None:
         for batcher in list(self._batchers.values()):
             await batcher.drain()

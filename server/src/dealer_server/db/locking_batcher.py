@@ -31,6 +31,9 @@ class SessionBatcher(Batcher[T, R]):
         session = self._session = database.session(**settings)
         super().__init__(lambda batch: run(session, batch), bound=bound, weight=weight, name=name)
 
+    async def open(self) -> None:
+        await self._session.open()
+
     async def close(self) -> None:
         await self._session.close()
 
@@ -92,6 +95,10 @@ class LockingBatcher(Generic[T, R]):
     def wait_for_lock(self, item: T) -> asyncio.Future[R]:
         """The answer to an item whose rows another transaction holds: it is run again, with `wait`."""
         return self._waiters.submit(item)
+
+    async def open(self) -> None:
+        """Opens the session before the first batch needs it. Raises DatabaseLost."""
+        await self._batcher.open()
 
     async def drain(self) -> None:
         """Returns once every submitted item is answered."""

@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,6 +27,7 @@ from dealer_server.api.rt.dialect import RtDialect
 from dealer_server.api.served_calls import CallSample
 from dealer_server.console.app import ConsoleApp
 from dealer_server.db.database import Database
+from dealer_server.db.errors import DatabaseLost
 from dealer_server.db.reads import Reads
 from dealer_server.db.session import Session
 from dealer_server.docs_site.app import DocsApp, is_docs
@@ -113,7 +114,7 @@ async def _admission(stack: AsyncExitStack, shared: SharedParts) -> LocalAdmissi
 async def _parts(stack: AsyncExitStack, shared: SharedParts, call_log: CallLog) -> routes.Parts:
     """What the routes work with, opened; the stack closes it."""
     settings, database, now = shared.settings, shared.database, shared.clock.now
-    orders, recharges, refunds, voids = _batchers(stack, shared)
+    orders, recharges, refunds, voids = await _batchers(stack, shared)
     reads = await Database.open(settings.database_url, read_timeout_seconds=settings.list_seconds)
     stack.push_async_callback(reads.close)
     lists = Reads(
@@ -130,8 +131,8 @@ async def _parts(stack: AsyncExitStack, shared: SharedParts, call_log: CallLog) 
         lists=await stack.enter_async_context(lists.running()),
         cache=shared.cache,
         orders=orders,
-        queries=OrderQueryBatcher(_session(stack, database), shared.data_keys),
-        accounts=BalanceBatcher(_session(stack, database)),
+        queries=OrderQueryBatcher(await _session(stack, database), shared.data_keys),
+        accounts=BalanceBatcher(await _session(stack, database)),
         data_keys=shared.data_keys,
         links=shared.links,
         clock=now,
@@ -153,14 +154,14 @@ async def _parts(stack: AsyncExitStack, shared: SharedParts, call_log: CallLog) 
     )
 
 
-def _batchers(
+async def _batchers(
     stack: AsyncExitStack, shared: SharedParts
 ) -> tuple[OrderBatcher, RechargeBatcher, RefundBatcher, VoidBatcher]:
     database, now = shared.database, shared.clock.now
     # Blocks of ids need no flush of their own: what uses them is written to the same log later.
     # On one server a block is in the log before the rows that use it; on a cluster they are in that of another node.
     flushed = "on" if database.distributed else "off"
-    ids = IdAllocator(_session(stack, database, synchronous_commit=flushed), now)
+    ids = IdAllocator(await _session(stack, database, synchronous_commit=flushed), now)
     suppliers = suppliers_of(shared)
 
     def way(for_refund: bool) -> Callable[[Item, Profile], Way]:
@@ -176,14 +177,21 @@ def _batchers(
     voids = VoidBatcher(database, shared.data_keys, way(False), now, settled)
     for batcher in (orders, recharges, refunds, voids):
         stack.push_async_callback(batcher.close)
+        await _attempt(batcher.open())
     return orders, recharges, refunds, voids
 
 
-def _session(stack: AsyncExitStack, database: Database, **options: str) -> Session:
-    """A session that its first statement opens."""
+async def _session(stack: AsyncExitStack, database: Database, **options: str) -> Session:
     session = database.session(**options)
     stack.push_async_callback(session.close)
+    await _attempt(session.open())
     return session
+
+
+async def _attempt(opening: Awaitable[object]) -> None:
+    """Connections are opened before the first call needs them; what the database was too slow for, that call opens."""
+    with suppress(DatabaseLost):
+        await opening
 
 
 def _pages(shared: SharedParts, served: tuple[Route[Any, Any], ...]) -> Callable[..., Awaitable[None]]:

@@ -98,6 +98,12 @@ class OrderBatcher:
         await self._locking.drain()
         await self._refused.drain()
 
+    async def open(self) -> None:
+        """Opens the connections that the first call needs. Raises DatabaseLost."""
+        await self._batcher.open()
+        await self._locking.open()
+        await self._lookups.open()
+
     async def close(self) -> None:
         """Answers everything submitted, then closes the connections."""
         await self.drain()

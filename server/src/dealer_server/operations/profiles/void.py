@@ -81,6 +81,10 @@ class VoidBatcher:
         require_reason(reason, "a cancellation needs a reason, for the audit log")
         return await self._submit(VoidRequest(tenant_id, profile_id, None, Actor.current(author, reason)))
 
+    async def open(self) -> None:
+        """Opens the connections that the first call needs. Raises DatabaseLost."""
+        await self._batcher.open()
+
     async def close(self) -> None:
         """Answers everything submitted, then closes the connections."""
         await self._batcher.close()

@@ -64,6 +64,11 @@ class RechargeBatcher:
             return self._locking.submit(request)
         return self._batcher.submit(request)
 
+    async def open(self) -> None:
+        """Opens the connections that the first call needs. Raises DatabaseLost."""
+        await self._batcher.open()
+        await self._locking.open()
+
     async def close(self) -> None:
         """Answers everything submitted, then closes the connections."""
         await self._batcher.drain()

@@ -65,6 +65,10 @@ class RefundBatcher:
             raise refusal.ParameterMissing("orderNo is required; accepted: orderNo or transactionId, or both")
         return _answer(await self._batcher.submit(RefundRequest(tenant_id, call, act)))
 
+    async def open(self) -> None:
+        """Opens the connections that the first call needs. Raises DatabaseLost."""
+        await self._batcher.open()
+
     async def close(self) -> None:
         """Answers everything submitted, then closes the connections."""
         await self._batcher.close()
