@@ -22,7 +22,6 @@ from support.processes import Process, environment, run, running
 from support.trading import Trading
 
 SERVE = ("serve", "--port", "0", "--processes", "2")
-BUYERS = 2  # what starts meanwhile needs most of the machine
 
 
 @pytest.fixture
@@ -101,7 +100,7 @@ async def test_without_valkey_several_are_refused_unless_told_to_share_nothing(d
 async def test_a_killed_process_is_replaced_while_the_other_answers(workload: Trading, env: dict[str, str]):
     async with running(*SERVE, env=env) as serve, running("work", env=env):
         url = await serve.ready()
-        async with workload.buyers.buying(url, count=BUYERS):
+        async with workload.buyers.buying(url):
             for killed in sorted(serve.children):
                 await workload.buyers.next_acknowledged()
                 os.kill(killed, signal.SIGKILL)
@@ -113,13 +112,11 @@ async def test_a_killed_process_is_replaced_while_the_other_answers(workload: Tr
 
 async def test_sigterm_finishes_what_is_in_flight(workload: Trading, env: dict[str, str]):
     async with running("work", env=env):
-        async with running(*SERVE, env=env) as serve:
-            url = await serve.ready()
-            async with workload.buyers.buying(url, count=BUYERS):
-                for _ in range(50):
-                    await workload.buyers.next_acknowledged()
-                serve.signal(signal.SIGTERM)
-                assert await serve.ended() == 0, serve.said
+        async with running(*SERVE, env=env) as serve, workload.buyers.buying(await serve.ready()):
+            for _ in range(50):
+                await workload.buyers.next_acknowledged()
+            serve.signal(signal.SIGTERM)
+            assert await serve.ended() == 0, serve.said
         await workload.check()
         async with running(*SERVE, env=env) as serve:
             await workload.all_is_well(await serve.ready())
@@ -139,7 +136,7 @@ async def test_sighup_replaces_all_processes_and_no_call_is_lost(
         dealer.url = await serve.ready()
         before = serve.children
         async with asyncio.TaskGroup() as buying:
-            for client in [dealer, replace(dealer, http=http)] * BUYERS:
+            for client in [dealer, replace(dealer, http=http)] * 8:
                 buying.create_task(buy(client))
             serve.signal(signal.SIGHUP)
             await all_replaced(serve)
@@ -223,7 +220,7 @@ async def test_two_workers_deliver_everything_once(workload: Trading, env: dict[
                 answer = await http.get(f"http://127.0.0.1:{port}/metrics")
                 assert "dealer_webhook_attempts_total" in answer.text
         assert len(set(ports)) == 2
-        async with workload.buyers.buying(url, count=BUYERS):
+        async with workload.buyers.buying(url):
             for _ in range(100):
                 await workload.buyers.next_acknowledged()
             work.signal(signal.SIGHUP)
