@@ -1,4 +1,5 @@
-"""What do pages load? Tabler's style sheet holds what the console names, and nothing that it names is missing."""
+"""What are pages made of? Tabler's style sheet holds what the console names, and nothing that it names is missing; a
+process that stops does not wait until all templates are read."""
 
 import asyncio
 import re

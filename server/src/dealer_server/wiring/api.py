@@ -177,19 +177,19 @@ async def _batchers(
     voids = VoidBatcher(database, shared.data_keys, way(False), now, settled)
     for batcher in (orders, recharges, refunds, voids):
         stack.push_async_callback(batcher.close)
-        await _attempt(batcher.open())
+        await _open_early(batcher.open())
     return orders, recharges, refunds, voids
 
 
 async def _session(stack: AsyncExitStack, database: Database, **options: str) -> Session:
     session = database.session(**options)
     stack.push_async_callback(session.close)
-    await _attempt(session.open())
+    await _open_early(session.open())
     return session
 
 
-async def _attempt(opening: Awaitable[object]) -> None:
-    """Connections are opened before the first call needs them; what the database was too slow for, that call opens."""
+async def _open_early(opening: Awaitable[object]) -> None:
+    """So that the first call does not wait for connections. Where the database is slow for a moment, it opens them."""
     with suppress(DatabaseLost):
         await opening
 
