@@ -6,6 +6,7 @@ not to be had. uv is told what pip is set to: indexes, certificates."""
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -85,12 +86,27 @@ def install(program: str | None, arguments: Sequence[str]) -> int:
         if subprocess.run(command, env=environment, check=False).returncode == 0:
             print(f"by uv in {time.monotonic() - begun:.1f} s")
             return 0
-    # As uv does, modules are left to be compiled when they are first used.
-    command = (*pip(), "--python", sys.executable, "install", "--no-compile", *arguments)
-    status = subprocess.run(command, check=False).returncode
+    status = by_pip(arguments)
     if status == 0:
         print(f"by pip in {time.monotonic() - begun:.1f} s")
     return status
+
+
+def by_pip(arguments: Sequence[str]) -> int:
+    """The exit status. The halves of locks, which name all that is needed, are installed side by side: pip computes
+    most of its time, on one core. As with uv, modules are left to be compiled when they are first used."""
+    command = (*pip(), "--python", sys.executable, "install", "--no-compile")
+    text = "\n".join(Path(one).read_text() for one in arguments if one.endswith(".lock"))
+    pinned = {name: requirement for requirement, name in re.findall(r"^((\S+)==.*(?:\n .*)*)", text, re.MULTILINE)}
+    if not pinned:
+        return subprocess.run((*command, *arguments), check=False).returncode
+    with tempfile.TemporaryDirectory() as folder:
+        running: list[subprocess.Popen[bytes]] = []
+        for half in (0, 1):
+            lock = Path(folder, f"{half}.lock")
+            lock.write_text("\n".join(list(pinned.values())[half::2]))
+            running.append(subprocess.Popen((*command, "--require-hashes", "--no-deps", "-r", str(lock))))
+        return next((status for status in [one.wait() for one in running] if status), 0)
 
 
 def main(arguments: Sequence[str]) -> int:
