@@ -63,12 +63,13 @@ _STILL = """() => {
   sheet.replaceSync(`.qr, .chart > *, .spark, progress::-webkit-progress-value { visibility: hidden !important }
     *, *::before { animation: none !important; transition: none !important; caret-color: transparent !important }`);
   document.adoptedStyleSheets = [sheet];
-  // On a busy machine minutes pass, and "11 min ago" takes more room than "just now".
-  for (const one of document.querySelectorAll("time")) {
-    const text = one.textContent.trim();
-    if (/^\\d+ (min|s) ago$/.test(text)) one.textContent = "just now";
-    const lasted = /^(for )?(under 1|\\d+) min$/.exec(text);
-    if (lasted) one.textContent = `${lasted[1] ?? ""}1 min`;
+  // On a busy machine minutes pass and calls are slow, and "11 min ago" takes more room than "just now".
+  for (const one of document.querySelectorAll("time"))
+    if (/^\\d+ (min|s) ago$/.test(one.textContent.trim())) one.textContent = "just now";
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const text = texts.currentNode;
+    text.data = text.data.replace(/\\b(under )?\\d+(\\.\\d+)? (ms|s|min)\\b/g, "1 min");
   }
 }"""
 # Everything that can be used: reached by Tab, and drawn otherwise when it is.

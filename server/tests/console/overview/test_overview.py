@@ -244,6 +244,10 @@ async def test_figures_are_compared_with_the_period_before(quiet: Service):
             assert "still being counted" not in page
             assert re.search(r'href="/console/orders\?from=\d{4}-\d\d-\d\d(T\d\d%3A00)?">', html)
             assert "75 % no change of" in page
+            before = "The 24 h before" if days == 1 else f"The {days} days before"
+            was, value = {1: (2, 2), 7: (12, 12), 30: (24, 48)}[days]
+            assert f"Time (UTC) Orders {before} " in page
+            assert re.search(rf" \d\d:00 {value} {was} .* so far \d+ – ", page), page
         page = await see(admin, "/console?range=custom&from=2026-13-01&to=x")
         assert "Orders per hour" in page
         listed = await see(admin, f"/console/orders?from={now:%Y-%m-%dT%H:%M}")

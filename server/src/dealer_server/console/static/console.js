@@ -67,23 +67,23 @@
   const plots = new Map();
   const draw = (box) => {
     plots.get(box)?.destroy();
-    const { times, series, unit, open, by_day } = JSON.parse(box.dataset.chart);
+    const { times, series, before, unit, open, by_day } = JSON.parse(box.dataset.chart);
     const day = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 10);  // of UTC, in every zone
     const axis = { stroke: colour("paint-text"), grid: { stroke: colour("paint-line"), width: 1 }, ticks: { show: false }, font: "12px Inter" };
-    const alone = series.length === 1, last = times.length - 1, cut = open && last > 0;
+    const own = series.length - (before ? 1 : 0), alone = own === 1, last = times.length - 1, cut = open && last > 0;
     const shape = alone ? uPlot.paths.bars({ size: [0.7, 28], radius: 0.08 }) : uPlot.paths.linear();
-    const lines = series.map(([label], at) => ({
-      label, stroke: colour(`paint-${at + 1}`), width: alone ? 0 : 2, points: { show: false },
+    const value = (_, number) => (number == null ? "–" : `${number.toLocaleString("en")}${unit ? " " + unit : ""}`);
+    const lines = series.map(([label], at) => at === own ? { label, stroke: colour("paint-before"), width: 1.5, points: { show: false }, value } : {
+      label, stroke: colour(`paint-${at + 1}`), width: alone ? 0 : 2, points: { show: false }, value,
       ...(alone ? { fill: colour("paint-1") } : {}),
       paths: (plot, which, from, to) => shape(plot, which, from, cut ? Math.min(to, last - 1) : to),
-      value: (_, number) => (number == null ? "–" : `${number.toLocaleString("en")}${unit ? " " + unit : ""}`),
-    }));
+    });
     const half = alone && last > 0 ? (times[1] - times[0]) / 2 : 0;  // the first bar and the last are whole
     const options = {
       width: box.clientWidth, height: 240, cursor: { y: false },
       axes: [{ ...axis, grid: { show: false }, size: 32, values: (_, ticks) => ticks.map(by_day ? (at) => day(at).slice(5) : hour) }, { ...axis, size: (_, ticks) => 12 + 7.5 * Math.max(2, ...(ticks ?? []).map((tick) => tick.length)) }], series: [{ value: (_, at) => (at == null ? "–" : by_day ? day(at) : written(new Date(at * 1000))) }, ...lines],
       scales: { x: { range: (_, low, high) => [low - half, high + half] }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
-      hooks: cut ? { draw: [(plot) => (alone ? unfinishedBar(plot, lines[0]) : unfinishedLines(plot, lines))] } : {},
+      hooks: cut ? { draw: [(plot) => (alone ? unfinishedBar(plot, lines[0]) : unfinishedLines(plot, lines.slice(0, own)))] } : {},
     };
     plots.set(box, new uPlot(options, [times, ...series.map(([, numbers]) => numbers)], box));
   };

@@ -11,10 +11,11 @@ from dealer_server.console.shared.params import address
 from dealer_server.console.shared.rendering import many
 from dealer_server.rules.access import latency_histogram
 from dealer_server.rules.money import money
-from dealer_server.rules.period import DAY, Period, change_text, grouped, starts
+from dealer_server.rules.period import DAY, HOUR, Period, change_text, grouped, starts
 from dealer_server.store.console.overview import Hour
 
 Value = Callable[[Hour], float]
+Values = Callable[[Sequence[Hour]], list[float]]
 
 
 class Figure(NamedTuple):
@@ -32,13 +33,15 @@ class Figure(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """`values` by `times`; `open`: the last one is not over yet."""
+    """`values` by `times`; `open`: the last one is not over yet. `before`: the values of the period before, None where
+    that is not over; nothing where it is not known or all of it is 0."""
 
     key: str
     title: str
     series: str
     times: Sequence[datetime]
     values: Sequence[float]
+    before: Sequence[float | None]
     unit: str
     open: bool
 
@@ -62,13 +65,29 @@ def figures(counted: Counted, of: Period) -> list[Figure]:
 
 def charts(counted: Counted, of: Period) -> list[Chart]:
     every, currency = starts(of), main_currency(counted.hours)
-    orders = grouped(counted.hours, of, lambda hour: hour.orders)
-    turnover = [_major(amount, currency) for amount in grouped(counted.hours, of, _turnover_in(currency))]
     per = bucket_text(of)
+
+    def chart(key: str, title: str, series: str, unit: str, values: Values) -> Chart:
+        return Chart(key, title, series, every, values(counted.hours), _before(counted, of, values), unit, of.open)
+
+    def orders(hours: Sequence[Hour]) -> list[float]:
+        return grouped(hours, of, lambda hour: hour.orders)
+
+    def turnover(hours: Sequence[Hour]) -> list[float]:
+        return [_major(amount, currency) for amount in grouped(hours, of, _turnover_in(currency))]
+
     return [
-        Chart("orders-chart", f"Orders per {per}", "Orders", every, orders, "", of.open),
-        Chart("turnover-chart", f"Turnover per {per}, {currency}", "Turnover", every, turnover, currency, of.open),
+        chart("orders-chart", f"Orders per {per}", "Orders", "", orders),
+        chart("turnover-chart", f"Turnover per {per}, {currency}", "Turnover", currency, turnover),
     ]
+
+
+def _before(counted: Counted, of: Period, values: Values) -> list[float | None]:
+    """Of the buckets of the period before that are over; None for the others."""
+    size = of.bucket // HOUR
+    hours = counted.previous or ()
+    found = values(hours[: len(hours) // size * size])
+    return [*found, *[None] * (len(starts(of)) - len(found))] if any(found) else []
 
 
 def _orders(counted: Counted, of: Period) -> Figure:
