@@ -189,7 +189,7 @@ async def _session(stack: AsyncExitStack, database: Database, **options: str) ->
 
 
 async def _open_early(opening: Awaitable[object]) -> None:
-    """So that the first call does not wait for connections. Where the database is slow for a moment, it opens them."""
+    """So that the first call does not wait for connections. Where the database is slow, that call opens them."""
     with suppress(DatabaseLost):
         await opening
 
