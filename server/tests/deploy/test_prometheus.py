@@ -59,9 +59,12 @@ async def fires(url: str, alert: str, **labels: str) -> None:
     async def look() -> bool | None:
         async with httpx2.AsyncClient(trust_env=False) as http:
             try:
-                alerts = (await http.get(f"{url}/api/v1/alerts")).json()["data"]["alerts"]
-            except httpx2.TransportError:  # it is still starting
+                answer = await http.get(f"{url}/api/v1/alerts")
+            except httpx2.TransportError:
                 return None
+        if answer.status_code == 503:  # it is still starting
+            return None
+        alerts = answer.json()["data"]["alerts"]
         wanted = {"alertname": alert, **labels}
         return any(one["state"] == "firing" and wanted.items() <= one["labels"].items() for one in alerts) or None
 
