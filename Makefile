@@ -24,8 +24,10 @@ PROJECTS := sdk/pyproject.toml server/pyproject.toml
 	@$(INSTALL) --require-hashes -r requirements/test.lock
 	@touch $@
 
+# A new data folder begins with the orders of so many days.
+HISTORY ?= 60
 dev: .venv/runtime
-	@$(BIN)/dealer-server dev $(if $(PORT),--port $(PORT)) $(if $(DATA),--data $(DATA))
+	@$(BIN)/dealer-server dev --history $(HISTORY) $(if $(PORT),--port $(PORT)) $(if $(DATA),--data $(DATA))
 
 # Tests wait more than they compute: two processes a core, each with a PostgreSQL of its own.
 test: .venv

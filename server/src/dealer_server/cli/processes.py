@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
 from dealer_server import error_reports, logs, settings
 from dealer_server.cli.command import AsJson
@@ -22,6 +22,7 @@ async def dev(
     fresh: Annotated[bool, Parameter(negative="")] = False,
     speed: float | None = None,
     cluster: Annotated[bool, Parameter(negative="")] = False,
+    history: Annotated[int, Parameter(validator=validators.Number(gte=0, lte=400))] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Run the whole service on an embedded PostgreSQL with a demo dealer.
@@ -32,10 +33,13 @@ async def dev(
         fresh: Start with an empty data folder.
         speed: How many times faster the simulated network, and the plans of its eSIMs, run.
         cluster: On a cluster of Citus, a coordinator and two workers, from the PostgreSQL that DEALER_CITUS names.
+        history: How many days of made-up orders a new data folder begins with.
     """
     from dealer_server.dev import run as development
 
-    await development.run(port, data, fresh=fresh, as_json=as_json, speed=speed, on_cluster=cluster)
+    if cluster and history:
+        raise CannotStart("--history does not go with --cluster; leave out one of them")
+    await development.run(port, data, fresh=fresh, as_json=as_json, speed=speed, on_cluster=cluster, days=history)
 
 
 async def serve(

@@ -6,23 +6,27 @@ import json
 import os
 import secrets
 import shlex
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from dealer_server import clock, logs, settings, sockets, store
-from dealer_server.db.connection import connect
+from dealer_server.db.connection import Connection, connect
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import KEY_BYTES, credential_context
-from dealer_server.dev import catalogue, cluster, embedded, instance
+from dealer_server.dev import catalogue, cluster, embedded, history, instance
+from dealer_server.dev.history import Dealer
 from dealer_server.operations.catalogue import load_stock
 from dealer_server.operations.catalogue.import_packages import put_packages
-from dealer_server.operations.tenants.create import create_tenant
+from dealer_server.operations.tenants.create import create_within
 from dealer_server.operations.tenants.list import list_tenants
 from dealer_server.operations.tenants.set_terms import Terms
 from dealer_server.operations.users import accounts
 from dealer_server.operations.users.password import Passwords
 from dealer_server.rules.esim import iccid
+from dealer_server.rules.money import money
 from dealer_server.settings import Settings
 from dealer_server.store import schema
 from dealer_server.store.distribution.distribute import distribute
@@ -32,7 +36,6 @@ from dealer_server.wiring import listening, process
 from dealer_server.wiring.listening import Listening
 
 HOST = "127.0.0.1"
-DEMO_NAME = "Demo dealer"
 DEMO_STOCK = "DEMO-STOCK"
 OPERATOR, DEALER = "operator", "dealer"
 DEMO_CODES = 1_000
@@ -67,8 +70,10 @@ async def run(
     as_json: bool,
     speed: float | None = None,
     on_cluster: bool = False,
+    days: int = 0,
 ) -> None:
-    """Raises EmbeddedError, OSError where the port is taken, CannotStart."""
+    """`days`: of orders that a new data folder begins with. Raises EmbeddedError, OSError where the port is taken,
+    CannotStart."""
     logs.configure(as_json=False)
     stop = process.stop_on_signal()
     api = sockets.bind(HOST, port)
@@ -83,7 +88,7 @@ async def run(
     try:
         opened = _settings(folder, database.dsn, api.getsockname()[1], speed)
         await _migrate(database.dsn, distributed=on_cluster)
-        demo = await _seeded(opened)
+        demo = await _seeded(opened, days)
         bound = Listening(api, listening.console(opened), supplier_events=listening.supplier_events(opened))
         with instance.announced(demo.base_url, demo.env):
             await process.run(opened, listening=bound, worker=True, ready=lambda _: _show(demo, as_json), stop=stop)
@@ -129,16 +134,16 @@ async def _migrate(dsn: str, *, distributed: bool) -> None:
         await connection.close()
 
 
-async def _seeded(opened: Settings) -> Demo:
+async def _seeded(opened: Settings, days: int) -> Demo:
     """The demo dealer; where the database is new it is created, with catalogue and stock."""
     database = await Database.open(opened.database_url)
     try:
-        demo_dealers = [dealer for dealer in await list_tenants(database) if dealer.name == DEMO_NAME]
+        demo_dealers = [dealer for dealer in await list_tenants(database) if dealer.name == history.DEMO.name]
         if demo_dealers:
             app_key = demo_dealers[0].app_key
             await _put_new_scripts(database)
         else:
-            app_key = await _seed(database, opened)
+            app_key = await _seed(database, opened, days)
         async with database.connection() as connection:
             access = await store.tenant.load_access(connection, app_key)
         assert access is not None
@@ -169,17 +174,36 @@ async def _sign_in(database: Database, opened: Settings, name: str, tenant_id: i
     return SignIn(name, password)
 
 
-async def _seed(database: Database, opened: Settings) -> str:
+async def _seed(database: Database, opened: Settings, days: int) -> str:
     """Creates catalogue, stock and, last, the demo dealer: once it exists, everything does."""
-    await put_packages(database, catalogue.catalogue("test"), "dev", clock.now)
+    packages = {package.package_code: package for package in catalogue.catalogue("test")}
+    await put_packages(database, tuple(packages.values()), "dev", clock.now)
     async with database.connection() as connection:
         data_keys = await store.data_key.load(connection, opened.master_keys)
         free = await store.stock.count_free(connection, DEMO_STOCK)
     if not free:
         await load_stock.load_stock(database, data_keys, DEMO_STOCK, _stock_file(), "dev")
-    terms = Terms(name=DEMO_NAME, balance="1000", qps=100, manages_keys=True, edits_ip_allow=True)
-    created = await create_tenant(database, opened.master_keys, opened.environment, "USD", terms, "dev", clock.now)
-    return created.app_key
+    now = clock.now()
+
+    async def create(connection: Connection, dealer: Dealer, **given: Any) -> str:
+        sold = history.sold(dealer, packages, days, now)
+        balance = money.text(dealer.balance * money.SCALE + sum(order.amount for order in sold), "USD")
+        terms = Terms(name=dealer.name, balance=balance, **given)
+        created = await create_within(
+            connection, opened.master_keys, opened.environment, "USD", terms, "dev", clock.now
+        )
+        if sold:
+            since = now - timedelta(days=days, hours=1)
+            await history.write(connection, data_keys, int(created.tenant_id), sold, since)
+        return created.app_key
+
+    async def create_all(connection: Connection) -> str:
+        app_key = await create(connection, history.DEMO, qps=100, manages_keys=True, edits_ip_allow=True)
+        for dealer in history.OTHERS if days else ():
+            await create(connection, dealer)
+        return app_key
+
+    return await database.run(create_all)
 
 
 async def _put_new_scripts(database: Database) -> None:
