@@ -14,10 +14,13 @@ AttemptRun = Sequence[Attempt]
 
 
 class Repeat(NamedTuple):
-    """One of the times at which the same happened."""
+    """One of the times at which the same happened. Of a webhook: its `title`, and `delivery_id` for the link to its
+    page."""
 
     at: datetime
     facts: Sequence[tuple[str, str]]
+    title: str = ""
+    delivery_id: int | None = None
 
 
 class Event(NamedTuple):
@@ -37,9 +40,21 @@ class Event(NamedTuple):
 
 
 def in_order(events: Iterable[Event]) -> list[Event]:
-    """The oldest first. Those that follow each other and say the same are one."""
-    ordered = sorted(events, key=lambda event: event.at)
+    """The oldest first. Those that follow each other and say the same are one, and so are all webhooks that were not
+    needed: of a dealer without a callback URL they would be most of the timeline."""
+    unneeded, others = [], []
+    for event in events:
+        (unneeded if event.delivery_id is not None and event.state == "SKIPPED" else others).append(event)
+    if len(unneeded) > 1:
+        unneeded = [_unneeded(sorted(unneeded, key=lambda event: event.at))]
+    ordered = sorted([*others, *unneeded], key=lambda event: event.at)
     return [_one([*same]) for _, same in groupby(ordered, key=_what)]
+
+
+def _unneeded(webhooks: Sequence[Event]) -> Event:
+    repeats = [Repeat(one.at, one.facts, one.title, one.delivery_id) for one in webhooks]
+    first = webhooks[0]
+    return Event(first.at, first.symbol, f"{len(webhooks)} webhooks", first.state, repeats=repeats)
 
 
 def _what(event: Event) -> tuple[object, ...]:
