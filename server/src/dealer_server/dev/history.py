@@ -190,6 +190,7 @@ async def write(
         await connection.execute(stage)
     await connection.copy_records_to_table("sold", records=[_row(number, one) for number, one in enumerate(orders, 1)])
     await connection.copy_records_to_table("sold_profile", records=_profiles(orders, tenant_id, keys))
+    await connection.execute("UPDATE credential SET created_at = $2 WHERE tenant_id = $1", tenant_id, since)
     await connection.execute("UPDATE tenant SET created_at = $2 WHERE tenant_id = $1", tenant_id, since)
     await connection.execute("UPDATE ledger_entry SET created_at = $2 WHERE tenant_id = $1", tenant_id, since)
     for statement in _WRITES:
