@@ -14,6 +14,8 @@ from dealer_server.db.sealing import DataKeys, profile_context
 from dealer_server.rules.catalogue.package import Package
 from dealer_server.rules.esim import iccid
 from dealer_server.rules.orders import identity
+from dealer_server.store.orders import past
+from dealer_server.store.orders.past import StoredOrder, StoredProfile
 
 POPULAR = (
     *("FR-3GB-30D", "EU-35-5GB-30D", "JP-1GB-7D", "ES-3GB-30D", "TH-10GB-30D", "US-5GB-30D", "EU-35-10GB-30D"),
@@ -56,17 +58,6 @@ class Sold(NamedTuple):
         return self.package.price * self.quantity
 
 
-class Profile(NamedTuple):
-    """A row of the staging table `sold_profile`."""
-
-    profile_id: int
-    order_id: int
-    iccid: str
-    activation_code: bytes
-    qr_token: str
-    data_bytes: int | None
-
-
 def sold(dealer: Dealer, packages: Mapping[str, Package], days: int, now: datetime) -> list[Sold]:
     """The dealer's orders of so many days before `now`, the oldest first."""
     chance = Random(dealer.seed)
@@ -101,13 +92,13 @@ def _poisson(chance: Random, expected: float) -> int:
     return count
 
 
-def _profiles(orders: Sequence[Sold], tenant_id: int, keys: DataKeys) -> Iterator[Profile]:
+def _profiles(orders: Sequence[Sold], tenant_id: int, keys: DataKeys) -> Iterator[StoredProfile]:
     for order in orders:
         for profile_id in range(order.order_id, order.order_id + order.quantity):
             digits = f"89009{profile_id % 10**14:014d}"
             code = f"LPA:1$rsp.sandbox.example${secrets.token_hex(13).upper()}"
             sealed = keys.seal(code.encode(), profile_context(tenant_id, profile_id))
-            yield Profile(
+            yield StoredProfile(
                 profile_id,
                 order.order_id,
                 digits + iccid.luhn_digit(digits),
@@ -117,83 +108,18 @@ def _profiles(orders: Sequence[Sold], tenant_id: int, keys: DataKeys) -> Iterato
             )
 
 
-_STAGES = (
-    """
-    CREATE TEMPORARY TABLE sold (
-        number int, order_id bigint, package_code text, quantity smallint, price bigint, amount bigint,
-        at timestamptz, delivered_at timestamptz
-    )
-    """,
-    """
-    CREATE TEMPORARY TABLE sold_profile (
-        profile_id bigint, order_id bigint, iccid text, activation_code bytea, qr_token text, data_bytes bigint
-    )
-    """,
-)
-# In the order of their foreign keys. $1 is the dealer.
-_WRITES = (
-    """
-    INSERT INTO orders (tenant_id, order_id, transaction_id, digest, currency, amount, delivery_status, order_status,
-        version, updated_at)
-    SELECT $1, order_id, 'shop-' || number, '\\x00000000000000000000000000000000', 'USD', amount, 'DELIVERED',
-        'COMPLETED', 2, delivered_at FROM sold ORDER BY order_id
-    """,
-    """
-    INSERT INTO ledger_entry (tenant_id, version, entry_type, reference, amount, balance_after, created_at)
-    SELECT $1, w.version + row_number() OVER later, 'ORDER_PAY', order_id, -amount, w.balance - sum(amount) OVER later,
-        at
-    FROM sold, wallet w WHERE w.tenant_id = $1 WINDOW later AS (ORDER BY order_id)
-    """,
-    """
-    UPDATE wallet SET balance = balance - spent, version = version + orders, order_count = order_count + orders,
-        profile_count = profile_count + profiles
-    FROM (SELECT sum(amount) AS spent, count(*) AS orders, sum(quantity) AS profiles FROM sold) s WHERE tenant_id = $1
-    """,
-    """
-    INSERT INTO order_item (tenant_id, order_id, line, package_code, supplier, quantity, period_num, price,
-        first_profile_id, item_status)
-    SELECT $1, order_id, 0, package_code, 'simulated', quantity, 1, price, order_id, 'DELIVERED' FROM sold
-    ORDER BY order_id
-    """,
-    """
-    INSERT INTO profile (tenant_id, profile_id, order_id, line, lifecycle_status, iccid, activation_code, qr_token,
-        esim_status, smdp_status, data_total_bytes, updated_at)
-    SELECT $1, profile_id, order_id, 0, 'DELIVERED', iccid, activation_code, qr_token, 'GOT_RESOURCE', 'RELEASED',
-        data_bytes, delivered_at FROM sold_profile JOIN sold USING (order_id) ORDER BY profile_id
-    """,
-    """
-    INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, created_at, finished_at)
-    SELECT $1, order_id, event_type, order_version, 'SKIPPED', told_at, told_at
-    FROM sold, LATERAL (VALUES ('ORDER_PAID', 1, at), ('DELIVERY_UPDATED', 2, delivered_at))
-        AS event(event_type, order_version, told_at)
-    ORDER BY order_id, order_version
-    """,
-)
-_IDS = """
-UPDATE id_block SET next = greatest(next, (SELECT max(profile_id) + 1 FROM sold_profile))
-WHERE kind IN ('order', 'profile')
-"""
-
-
-def _row(number: int, order: Sold) -> tuple[object, ...]:
-    at, package = identity.created_at(order.order_id), order.package
-    delivered_at = at + timedelta(seconds=order.delivered_seconds)
-    return number, order.order_id, package.package_code, order.quantity, package.price, order.amount, at, delivered_at
-
-
 async def write(
     connection: Connection, keys: DataKeys, tenant_id: int, orders: Sequence[Sold], since: datetime
 ) -> None:
     """Writes these orders for a dealer who has none yet and whose wallet covers them, in the caller's transaction. The
     dealer, and all that stands in the wallet, is from `since` on."""
-    for stage in _STAGES:
-        await connection.execute(stage)
-    await connection.copy_records_to_table("sold", records=[_row(number, one) for number, one in enumerate(orders, 1)])
-    await connection.copy_records_to_table("sold_profile", records=_profiles(orders, tenant_id, keys))
-    await connection.execute("UPDATE credential SET created_at = $2 WHERE tenant_id = $1", tenant_id, since)
-    await connection.execute("UPDATE tenant SET created_at = $2 WHERE tenant_id = $1", tenant_id, since)
-    await connection.execute("UPDATE ledger_entry SET created_at = $2 WHERE tenant_id = $1", tenant_id, since)
-    for statement in _WRITES:
-        await connection.execute(statement, tenant_id)
-    await connection.execute(_IDS)
-    await connection.execute("DROP TABLE sold, sold_profile")
+    rows = [_row(number, order) for number, order in enumerate(orders, 1)]
+    await past.write(connection, tenant_id, rows, _profiles(orders, tenant_id, keys), since)
+
+
+def _row(number: int, order: Sold) -> StoredOrder:
+    at, package = identity.created_at(order.order_id), order.package
+    delivered_at = at + timedelta(seconds=order.delivered_seconds)
+    return StoredOrder(
+        number, order.order_id, package.package_code, order.quantity, package.price, order.amount, at, delivered_at
+    )
