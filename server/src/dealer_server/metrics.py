@@ -81,6 +81,10 @@ _purchases_open = prometheus.Gauge(
     "dealer_purchases_open", "Open purchases; PARKED ones wait for an operator", ["supplier", "state"],
     registry=TABLES,
 )  # fmt: skip
+_supplier_paused = prometheus.Gauge(
+    "dealer_supplier_paused", "Whether a worker paused the supplier because it refused every purchase", ["supplier"],
+    registry=TABLES,
+)  # fmt: skip
 
 BATCHES = prometheus.CollectorRegistry()
 """Of group commit and of reads; a registry of its own, since `serve` has no other of these metrics."""
@@ -217,9 +221,16 @@ def supplier_health(code: str, up: bool, balance: int | None, stock: Mapping[str
         _supplier_stock.labels(code, sku).set(left)
 
 
-def of_tables(gauges: Mapping[str, float], purchases_open: Iterable[tuple[str, str, int]]) -> bytes:
+def of_tables(
+    gauges: Mapping[str, float],
+    purchases_open: Iterable[tuple[str, str, int]],
+    suppliers_paused: Mapping[str, bool],
+) -> bytes:
     """Gauges by their names without dealer_; open purchases by (supplier, state)."""
     _purchases_open.clear()
+    _supplier_paused.clear()
+    for supplier, paused in suppliers_paused.items():
+        _supplier_paused.labels(supplier).set(paused)
     for supplier, state, count in purchases_open:
         _purchases_open.labels(supplier, state).set(count)
     for name, value in gauges.items():

@@ -22,7 +22,7 @@ SECONDS = 'dealer_api_call_seconds_bucket{operation="/esim/order",le="%s"}'
 WAITING = 'dealer_orders_oldest_waiting_seconds{instance="w:9464"}'
 SUPPLIER_UP = 'dealer_supplier_up{supplier="rt:near",instance="w:9464"}'
 BREAKER = 'dealer_supplier_breaker_open{supplier="rt:near",instance="w:9464"}'
-PAUSED = 'dealer_suppliers_paused_total{supplier="rt:near",instance="w:9464"}'
+PAUSED = 'dealer_supplier_paused{supplier="rt:near",instance="w:9464"}'
 PURCHASES = 'dealer_purchases_open{supplier="rt:near",state="%s",instance="w:9464"}'
 LAG = 'dealer_webhook_oldest_due_seconds{instance="w:9464"}'
 FAILING = 'dealer_webhook_breakers_open{instance="w:9464"}'
@@ -46,6 +46,7 @@ WELL = {
     WAITING: "2x{}",
     SUPPLIER_UP: "1x{}",
     BREAKER: "0x{}",
+    PAUSED: "0x{}",
     PURCHASES % "PENDING": "3x{}",
     LAG: "0.2x{}",
     FAILING: "2x{}",
@@ -73,8 +74,8 @@ WRONG: list[tuple[str, dict[str, str], int, set[str]]] = [
     ("a supplier is down", {SUPPLIER_UP: "1x29 0x90"}, 34, {"DealerSupplierDown"}),
     ("… and again and again", {BREAKER: "0x29 1x90"}, 36, {"DealerSupplierBreakerOpen"}),
     ("an order waits", {WAITING: "2x29 0+60x90"}, 52, {"DealerOrdersWaiting"}),
-    ("a supplier refuses us", {PAUSED: "_x99 1x20"}, 102, {"DealerSupplierPaused"}),
-    ("… and again", {PAUSED: "1x99 2x20"}, 102, {"DealerSupplierPaused"}),
+    ("a supplier refuses us", {PAUSED: "0x29 1x400"}, 400, {"DealerSupplierPaused"}),
+    ("… and is resumed", {PAUSED: "0x29 1x30 0x60"}, 62, set()),
     ("a purchase is unconfirmed", {PURCHASES % "PARKED": "0x29 2x90"}, 47, {"DealerPurchasesUnconfirmed"}),
     ("webhooks are late", {LAG: "0.2x29 61x90"}, 33, {"DealerWebhookLag"}),
     ("many receivers fail", {FAILING: "2x29 5x90"}, 36, {"DealerReceiversFailing"}),
@@ -82,7 +83,8 @@ WRONG: list[tuple[str, dict[str, str], int, set[str]]] = [
     ("… since two hours", {AUDITED: "0x{}"}, 135, {"DealerAuditFindings"}),
     ("a clock is wrong", {CLOCK: "0.01x29 -7x90"}, 32, {"DealerClockApart"}),
     ("a disk is nearly full", {DISK_LEFT: "14x{}"}, 36, {"DealerDiskFull"}),
-    ("a disk will be full", {DISK_LEFT: "50-0.1x{}"}, 119, {"DealerDiskFullSoon"}),
+    ("a disk will be full", {DISK_LEFT: "60-0.1x{}"}, 440, {"DealerDiskFullSoon"}),
+    ("… or was filled by an installation", {DISK_LEFT: "60-0.1x{}"}, 119, set()),
     ("PostgreSQL is down", {PG_UP: "1x29 0x90"}, 32, {"DealerDatabaseDown"}),
     ("a standby falls behind", {REPLICATION: "1x29 45x90"}, 33, {"DealerReplicationLag"}),
     ("PostgreSQL is full", {SESSIONS: "50x29 90x90"}, 36, {"DealerDatabaseConnections"}),

@@ -84,6 +84,8 @@ async def test_a_supplier_that_refuses_us_as_a_whole_is_paused_until_an_operator
     assert metrics.REGISTRY.get_sample_value("dealer_suppliers_paused_total", {"supplier": "rt:near"}) == before + 1
     [shown] = await show_suppliers(market.service.database, market.setup.keys, "rt:near")
     assert shown.paused_reason == "CONFIG: 101003 as the test wants it"
+    async with market.service.database.connection() as connection:
+        assert (await suppliers.refusing(connection))["rt:near"]
     acts = "SELECT author, detail ->> 'code', detail -> 'after' ->> 'status' FROM audit_log WHERE author = 'system'"
     assert await market.rows(acts) == [("system", "rt:near", "PAUSED")]
     assert {await status_of(market, number) for number in numbers} == {"FULFILLING"}
@@ -92,6 +94,8 @@ async def test_a_supplier_that_refuses_us_as_a_whole_is_paused_until_an_operator
         assert (await market.client.delivered(number))["deliveryStatus"] == "DELIVERED"
     [shown] = await show_suppliers(market.service.database, market.setup.keys, "rt:near")
     assert (shown.status, shown.paused_reason) == ("ACTIVE", None)
+    async with market.service.database.connection() as connection:
+        assert not (await suppliers.refusing(connection))["rt:near"]
 
 
 async def test_what_a_worker_put_off_before_it_knew_that_the_supplier_is_resumed_is_tried_at_once(

@@ -18,11 +18,13 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Gauges(NamedTuple):
-    """As the tables have it. `purchases_open`: (supplier, state, count)."""
+    """As the tables have it. `purchases_open`: (supplier, state, count); `suppliers_paused`: by supplier, whether a
+    worker paused it."""
 
     webhooks: Mapping[str, float]
     platform: Mapping[str, float]
     purchases_open: Sequence[tuple[str, str, int]]
+    suppliers_paused: Mapping[str, bool]
 
 
 class ProcessState(NamedTuple):
@@ -63,7 +65,7 @@ def worker_pages(gauges: ReadGauges, state: Callable[[], ProcessState]) -> Starl
         except DatabaseLost:
             return own
         webhooks = {f"webhook_{name}": value for name, value in found.webhooks.items()}
-        return own + metrics.of_tables({**webhooks, **found.platform}, found.purchases_open)
+        return own + metrics.of_tables({**webhooks, **found.platform}, found.purchases_open, found.suppliers_paused)
 
     return _pages(text, state, Route("/health", health))
 

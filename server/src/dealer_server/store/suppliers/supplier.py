@@ -284,6 +284,14 @@ async def open_purchases(connection: Connection) -> list[tuple[str, str, int]]:
     return [(row["supplier"], row["state"], row["count"]) for row in rows]
 
 
+async def refusing(connection: Connection) -> dict[str, bool]:
+    """Of each supplier, whether a worker paused it because it refused us as a whole."""
+    rows = await connection.fetch(
+        "SELECT code, status = 'PAUSED' AND paused_reason IS NOT NULL AS paused FROM supplier"
+    )
+    return {row["code"]: row["paused"] for row in rows}
+
+
 async def add_event(
     session: Session, keys: DataKeys, code: str, key: bytes, kind: str, state: str, body: bytes, now: datetime
 ) -> bool:
