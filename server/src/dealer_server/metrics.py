@@ -226,13 +226,14 @@ def of_tables(
     purchases_open: Iterable[tuple[str, str, int]],
     suppliers_paused: Mapping[str, bool],
 ) -> bytes:
-    """Gauges by their names without dealer_; open purchases by (supplier, state)."""
+    """Gauges by their names without dealer_; open purchases by (supplier, state); by supplier whether a worker paused
+    it."""
     _purchases_open.clear()
+    for supplier, state, count in purchases_open:
+        _purchases_open.labels(supplier, state).set(count)
     _supplier_paused.clear()
     for supplier, paused in suppliers_paused.items():
         _supplier_paused.labels(supplier).set(paused)
-    for supplier, state, count in purchases_open:
-        _purchases_open.labels(supplier, state).set(count)
     for name, value in gauges.items():
         _gauges[name].set(value)
     return prometheus.generate_latest(TABLES)

@@ -85,7 +85,7 @@ async def test_a_supplier_that_refuses_us_as_a_whole_is_paused_until_an_operator
     [shown] = await show_suppliers(market.service.database, market.setup.keys, "rt:near")
     assert shown.paused_reason == "CONFIG: 101003 as the test wants it"
     async with market.service.database.connection() as connection:
-        assert (await suppliers.refusing(connection))["rt:near"]
+        assert (await suppliers.paused_by_worker(connection))["rt:near"]
     acts = "SELECT author, detail ->> 'code', detail -> 'after' ->> 'status' FROM audit_log WHERE author = 'system'"
     assert await market.rows(acts) == [("system", "rt:near", "PAUSED")]
     assert {await status_of(market, number) for number in numbers} == {"FULFILLING"}
@@ -95,7 +95,7 @@ async def test_a_supplier_that_refuses_us_as_a_whole_is_paused_until_an_operator
     [shown] = await show_suppliers(market.service.database, market.setup.keys, "rt:near")
     assert (shown.status, shown.paused_reason) == ("ACTIVE", None)
     async with market.service.database.connection() as connection:
-        assert not (await suppliers.refusing(connection))["rt:near"]
+        assert not (await suppliers.paused_by_worker(connection))["rt:near"]
 
 
 async def test_what_a_worker_put_off_before_it_knew_that_the_supplier_is_resumed_is_tried_at_once(

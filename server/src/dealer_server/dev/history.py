@@ -1,5 +1,5 @@
-"""What does a month of business look like? Orders of the last days, as the service itself would have left them, so that
-the console of a new `dealer-server dev` has something to show. `dealer-server audit` finds nothing wrong with them.
+"""What do dealers sell who have been in business for a while? Made-up orders of the last days, so that the console of a
+new `dealer-server dev` has something to show. `dealer-server audit` finds nothing wrong with them.
 """
 
 import math
@@ -61,16 +61,15 @@ class Sold(NamedTuple):
 def sold(dealer: Dealer, packages: Mapping[str, Package], days: int, now: datetime) -> list[Sold]:
     """The dealer's orders of so many days before `now`, the oldest first."""
     chance = Random(dealer.seed)
-    choices = [packages[code] for code in POPULAR if code in packages]
+    choices = [packages[code] for code in POPULAR]
     weights = [1 / (rank + 2) for rank in range(len(choices))]
     orders: dict[int, Sold] = {}
     end = now - timedelta(minutes=1)  # by `now` the last one is delivered
     for hour in range(24 * days, 0, -1):
         begin = end - timedelta(hours=hour)
         expected = dealer.orders_a_day / 24 / GROWTH ** (hour / 24) * _busy(begin)
-        times = sorted(chance.uniform(0, 3600) for _ in range(_poisson(chance, expected)))
-        for at in times:
-            second = int((begin + timedelta(seconds=at)).timestamp())
+        for _ in range(_poisson(chance, expected)):
+            second = int((begin + timedelta(seconds=chance.uniform(0, 3600))).timestamp())
             order_id = identity.first_id_at(second) + chance.randrange(dealer.seed, IDS_OF_A_SECOND, 100)
             [package] = chance.choices(choices, weights)
             [quantity] = chance.choices((1, 2, 3, 4), (80, 14, 4, 2))

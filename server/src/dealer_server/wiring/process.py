@@ -142,7 +142,7 @@ def _gauges(shared: SharedParts) -> status.ReadGauges:
                 await webhook_gauges.read(connection, now),
                 await gauges.read(connection, now),
                 await store.supplier.open_purchases(connection),
-                await store.supplier.refusing(connection),
+                await store.supplier.paused_by_worker(connection),
             )
 
     return read

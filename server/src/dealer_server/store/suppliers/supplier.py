@@ -284,8 +284,8 @@ async def open_purchases(connection: Connection) -> list[tuple[str, str, int]]:
     return [(row["supplier"], row["state"], row["count"]) for row in rows]
 
 
-async def refusing(connection: Connection) -> dict[str, bool]:
-    """Of each supplier, whether a worker paused it because it refused us as a whole."""
+async def paused_by_worker(connection: Connection) -> dict[str, bool]:
+    """By supplier, whether a worker paused it because it refused us as a whole, and no operator has resumed it."""
     rows = await connection.fetch(
         "SELECT code, status = 'PAUSED' AND paused_reason IS NOT NULL AS paused FROM supplier"
     )
