@@ -8,7 +8,7 @@ has its supplier apply it.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from time import perf_counter
 
 import asyncpg
@@ -59,10 +59,13 @@ class RechargeBatcher:
 
     def submit(self, request: RechargeRequest) -> asyncio.Future[Decision]:
         """The decision on a recharge; a refusal is raised."""
-        apart = request.act is not None or request.order in self._recent
-        if apart or self._locking.makes_wait(request.tenant_id):
+        if self._is_apart(request) or self._locking.makes_wait(request.tenant_id):
             return self._locking.submit(request)
         return self._batcher.submit(request)
+
+    def _is_apart(self, request: RechargeRequest) -> bool:
+        """Whether one statement cannot place it: it is a repeat, or an act is recorded with it."""
+        return request.act is not None or request.order in self._recent
 
     async def open(self) -> None:
         """Opens the connections that the first call needs. Raises DatabaseLost."""
@@ -77,6 +80,30 @@ class RechargeBatcher:
 
     async def _fast_path(self, session: Session, batch: Sequence[RechargeRequest]) -> Sequence[Answer[Decision]]:
         """Places what one statement can place; the rest is decided under locks."""
+        done, held = await self._write_at_once(session, batch)
+        return [
+            done.get(id(request))
+            or (self._locking.wait_for_lock if request.tenant_id in held else self._locking.submit)(request)
+            for request in batch
+        ]
+
+    async def _under_locks(
+        self, session: Session, batch: Sequence[RechargeRequest], wait: bool
+    ) -> Sequence[Answer[Decision]]:
+        """With `wait` one statement, which waits for the wallets, is tried first."""
+        done: Mapping[int, Answer[Decision]] = {}
+        if wait and not any(self._is_apart(request) for request in batch):
+            done, _ = await self._write_at_once(session, batch, wait=True)
+        rest = [request for request in batch if id(request) not in done]
+        decided = await self._locking_path(session, rest, wait) if rest else ()
+        answers = {id(request): answer for request, answer in zip(rest, decided, strict=True)}
+        return [done.get(id(request)) or answers[id(request)] for request in batch]
+
+    async def _write_at_once(
+        self, session: Session, batch: Sequence[RechargeRequest], *, wait: bool = False
+    ) -> tuple[Mapping[int, Answer[Decision]], Collection[int]]:
+        """Writes the recharges of a batch without having locked anything. Gives the answers to those that are decided
+        by it, by the id() of their requests, and the dealers whose wallets another transaction holds."""
         began = perf_counter()
         try:
             keys = await _esims(session, batch)
@@ -90,14 +117,14 @@ class RechargeBatcher:
         placed, written = order.placements(decisions), Written(False)
         try:
             if placed:
-                written = await store.order.write(session, placed)
+                written = await store.order.write(session, placed, wait=wait)
                 failpoints.hit("recharge.committed")
         except asyncpg.UniqueViolationError:  # known transactionIds, or another recharge of an eSIM came first
             pass
         except DatabaseLost as lost:
             if not lost.sent:
                 raise
-            return [refusal.OutcomeUnknown() for _ in batch]
+            return {id(request): refusal.OutcomeUnknown() for request in batch}, ()
         apart = written.uncovered | written.held
         done = {
             id(request): decision
@@ -108,9 +135,9 @@ class RechargeBatcher:
             self._recent.add([decision.request for decision in done.values()])
             self._placed()
             traces.batch("place recharges", (decision.order_id for decision in done.values()), began)
-        return [done.get(id(request)) or self._locking.submit(request) for request in batch]
+        return done, written.held
 
-    async def _under_locks(
+    async def _locking_path(
         self, session: Session, batch: Sequence[RechargeRequest], wait: bool
     ) -> Sequence[Answer[Decision]]:
         """Decides under locks. Without `wait`, recharges that need a wallet or an order which another transaction holds
