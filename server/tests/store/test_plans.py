@@ -211,7 +211,8 @@ async def _trade(dealer: ApiClient, receiver: Receiver) -> None:
     await refund(dealer, orders[0])
     profile = orders[1]["items"][0]["profiles"][0]
     await dealer.post("/esim/profile/cancel", {"profileId": profile["profileId"]})
-    await recharged(dealer, orders[2])
+    for order in orders[2:5]:  # the first under locks; the others in one statement, as the package is known by then
+        await recharged(dealer, order)
     queued = await recharged(dealer, orders[2], "TEST-TOPUP-QUEUE")
     assert (await refund(dealer, queued)).code == "000000"
     assert len(await plans(dealer, orders[2])) == 3

@@ -1,15 +1,16 @@
 """How is an eSIM recharged? An order is placed that names it (specification 4.14, docs/decisions/0030-recharges.md).
 
-Recharges are decided in batches, as orders are. The fast path reads the eSIMs and sends the statement that places
-orders, which writes nothing where the order of an eSIM has changed meanwhile or is held by another transaction. What it
-leaves the locking path decides: find, lock wallets and the orders of the eSIMs, decide, write, commit. The orders that
-are written differ from others in their one profile only, which has no codes but an eSIM that it recharges; the worker
-has its supplier apply it.
+Recharges are decided in batches, as orders are. The fast path sends one statement, which finds the eSIMs and places the
+orders; it writes nothing where an eSIM cannot be recharged, or its order changes meanwhile or is held by another
+transaction. What it leaves the locking path decides: find, lock wallets and the orders of the eSIMs, decide, write,
+commit. The orders that are written differ from others in their one profile only, which has no codes but an eSIM that it
+recharges; the worker has its supplier apply it.
 """
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from time import perf_counter
+from typing import NamedTuple
 
 import asyncpg
 import msgspec
@@ -23,13 +24,14 @@ from dealer_server.db.locking_batcher import LockingBatcher, first_batches
 from dealer_server.db.session import SHARED_LOCK_TIMEOUT, Session
 from dealer_server.operations.orders.id_allocator import IdAllocator
 from dealer_server.operations.orders.place import RecentOrders
+from dealer_server.operations.recharges.known_fits import KnownFits
 from dealer_server.operations.recharges.request import RechargeRequest
 from dealer_server.rules import refusal
 from dealer_server.rules.money import money
 from dealer_server.rules.orders import identity, order
 from dealer_server.rules.orders.order import Decision, NextPlan, OrderRequest, Placed
 from dealer_server.rules.recharges import recharge
-from dealer_server.rules.recharges.recharge import Target
+from dealer_server.rules.recharges.recharge import Fit, Target
 from dealer_server.store.audit.audit_log import record_act
 from dealer_server.store.orders.order import Written
 from dealer_server.store.profiles import iccid as iccids
@@ -42,6 +44,14 @@ Esim = tuple[int, int]
 """tenant_id, profile_id"""
 
 
+class _Try(NamedTuple):
+    """A recharge that one statement is to place, if its eSIM is as `fit` says."""
+
+    request: RechargeRequest
+    placed: Placed
+    fit: Fit
+
+
 class RechargeBatcher:
     """Decides and writes the recharges that arrive together as one batch. One per process."""
 
@@ -50,6 +60,7 @@ class RechargeBatcher:
         self._clock = clock
         self._placed = placed
         self._recent = RecentOrders(RECENT_RECHARGES)
+        self._known_fits = KnownFits()
         self._batcher = first_batches(
             database, self._fast_path, bound=RECHARGES_PER_BATCH, name="recharges", lock_timeout=SHARED_LOCK_TIMEOUT
         )
@@ -106,36 +117,46 @@ class RechargeBatcher:
         by it, by the id() of their requests, and the dealers whose wallets another transaction holds."""
         began = perf_counter()
         try:
-            keys = await _esims(session, batch)
-            targets = await recharges.targets(session, sorted({key for key in keys if key is not None}))
-            take_ids = await self._ids.reserve(len(batch), len(batch))
+            tries = await self._tries(session, batch)
         except DatabaseLost:
             raise DatabaseLost(sent=False) from None  # nothing was to be written so far
-        orders = _with_targets(zip(batch, keys, strict=True), targets)
-        tried = [(request, wanted) for request, wanted in zip(batch, orders, strict=True) if wanted.refused is None]
-        decisions = order.decide([wanted for _, wanted in tried], None, {}, {}, take_ids, self._clock())
-        placed, written = order.placements(decisions), Written(False)
         try:
-            if placed:
-                written = await store.order.write(session, placed, wait=wait)
-                failpoints.hit("recharge.committed")
+            written, plans = await _write_fitting(session, tries, wait)
         except asyncpg.UniqueViolationError:  # known transactionIds, or another recharge of an eSIM came first
-            pass
+            return {}, ()
         except DatabaseLost as lost:
             if not lost.sent:
                 raise
-            return {id(request): refusal.OutcomeUnknown() for request in batch}, ()
+            return {id(one.request): refusal.OutcomeUnknown() for one in tries}, ()
         apart = written.uncovered | written.held
         done = {
-            id(request): decision
-            for (request, _), decision in zip(tried, decisions, strict=True)
-            if written.done and isinstance(decision, Placed) and request.tenant_id not in apart
+            id(one.request): one.placed.with_plan(plan)
+            for one, plan in plans
+            if written.done and one.request.tenant_id not in apart
         }
         if done:
-            self._recent.add([decision.request for decision in done.values()])
+            failpoints.hit("recharge.committed")
+            self._recent.add([placed.request for placed in done.values()])
             self._placed()
-            traces.batch("place recharges", (decision.order_id for decision in done.values()), began)
+            traces.batch("place recharges", (placed.order_id for placed in done.values()), began)
         return done, written.held
+
+    async def _tries(self, session: Session, batch: Sequence[RechargeRequest]) -> list[_Try]:
+        """The recharges of a batch that nothing is known against, at most one of each eSIM."""
+        keys = await _esims(session, batch)
+        take_ids = await self._ids.reserve(len(batch), len(batch))
+        fits = self._known_fits.find([(request.wanted, request.order.lines[0]) for request in batch])
+        tries: dict[Esim, tuple[RechargeRequest, OrderRequest, Fit]] = {}
+        for request, key, fit in zip(batch, keys, fits, strict=True):
+            if key is None or fit is None or key in tries or request.wanted.refused or request.refused:
+                continue
+            tries[key] = request, msgspec.structs.replace(request.order, recharge=NextPlan(key[1])), fit
+        decisions = order.decide([wanted for _, wanted, _ in tries.values()], None, {}, {}, take_ids, self._clock())
+        return [
+            _Try(request, decision, fit)
+            for (request, _, fit), decision in zip(tries.values(), decisions, strict=True)
+            if isinstance(decision, Placed)
+        ]
 
     async def _locking_path(
         self, session: Session, batch: Sequence[RechargeRequest], wait: bool
@@ -177,11 +198,37 @@ class RechargeBatcher:
                 raise
             return [refusal.OutcomeUnknown() for _ in batch]
         if placed:
+            self._learn(keys, decisions, targets)
             self._recent.add([placement.request for placement in placed])
             self._placed()
             traces.batch("place recharges", (placement.order_id for placement in placed), began)
         decided = {id(request): decision for (request, _), decision in zip(free, decisions, strict=True)}
         return [decided.get(id(request)) or self._locking.wait_for_lock(request) for request in batch]
+
+    def _learn(
+        self, keys: Iterable[Esim | None], decisions: Iterable[Decision], targets: Mapping[Esim, Target]
+    ) -> None:
+        """Keeps which eSIMs the recharges that were accepted fit."""
+        for key, decision in zip(keys, decisions, strict=True):
+            if key is not None and isinstance(decision, Placed):
+                self._known_fits.add(decision.request.lines[0], targets[key])
+
+
+async def _write_fitting(
+    session: Session, tries: Sequence[_Try], wait: bool
+) -> tuple[Written, Sequence[tuple[_Try, NextPlan]]]:
+    """Writes the recharges of eSIMs that can be recharged, with their plans: where others are among them, which keep
+    all from being written, the statement is sent again without those."""
+    for _ in range(2):
+        if not tries:
+            break
+        placed, fits = [one.placed for one in tries], [one.fit for one in tries]
+        written, found = await store.order.write_recharges(session, placed, fits, wait=wait)
+        plans = [(one, plan) for one, plan in zip(tries, found, strict=True) if plan is not None]
+        if len(plans) == len(tries):
+            return written, plans
+        tries = [one for one, _ in plans]
+    return Written(False), ()
 
 
 async def _esims(session: Session, batch: Sequence[RechargeRequest]) -> list[Esim | None]:

@@ -52,12 +52,13 @@ class OrderRequest(msgspec.Struct, frozen=True):
 
 class NextPlan(NamedTuple):
     """What an order adds to an eSIM: the eSIM, which plan of it that will be, and the order of the eSIM with the
-    version that was looked at. Until it is decided plan_no is the first that is free."""
+    version that was looked at. Until it is decided plan_no is the first that is free. Only the eSIM is known where the
+    statement that writes the order is to find the rest."""
 
     profile_id: int
-    plan_no: int
-    order_id: int
-    version: int
+    plan_no: int = 0
+    order_id: int = 0
+    version: int = 0
     iccid: str | None = None
 
 
@@ -75,6 +76,9 @@ class Placed(msgspec.Struct, frozen=True):
     order_id: int
     first_profile_id: int
     at: datetime
+
+    def with_plan(self, plan: NextPlan) -> "Placed":
+        return msgspec.structs.replace(self, request=msgspec.structs.replace(self.request, recharge=plan))
 
 
 class Repeated(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -47,6 +48,14 @@ class Wanted(msgspec.Struct, frozen=True):
     period_num: int | None
     base: Callable[[str], Package | None]
     refused: refusal.Refusal | None
+
+
+class Fit(NamedTuple):
+    """Which eSIMs a recharge fits: the kind of their supplier, and the packageCodes of their packages, with commas
+    between."""
+
+    kind: str
+    bases: str
 
 
 class Priced(msgspec.Struct, frozen=True):
@@ -105,7 +114,7 @@ def refuse(wanted: Wanted, target: Target | None, supported: Callable[[str], boo
     assert wanted.package is not None, "an unknown package is refused"
     if not supported(target.kind):
         return refusal.NotSupported("the supplier of this eSIM does not recharge")
-    return _refuse_fit(wanted, wanted.package, target) or refuse_state(target)
+    return refuse_base(wanted, wanted.package, target.package_code) or refuse_state(target)
 
 
 def _refuse_package(call: RechargeProfile, offer: Offer | None) -> refusal.Refusal | None:
@@ -120,12 +129,13 @@ def _refuse_package(call: RechargeProfile, offer: Offer | None) -> refusal.Refus
     return None
 
 
-def _refuse_fit(wanted: Wanted, package: Package, target: Target) -> refusal.Refusal | None:
-    base = wanted.base(target.package_code)
+def refuse_base(wanted: Wanted, package: Package, base_code: str) -> refusal.Refusal | None:
+    """The first refusal of a recharge with `package` for eSIMs of the package `base_code`: 200008, 000105, 000108."""
+    base = wanted.base(base_code)
     if base is None or not fits(package, base):
         return refusal.LinesInconsistent(
-            f"packageCode {package.package_code} does not fit an eSIM of {target.package_code}; accepted: what"
-            f" /package/list lists for type TOPUP and profileId {target.profile_id}"
+            f"packageCode {package.package_code} does not fit an eSIM of {base_code}; accepted: what"
+            f" /package/list lists for type TOPUP and forPackageCode {base_code}"
         )
     days = by_day(package, base)
     if not days and wanted.period_num not in (None, 1):

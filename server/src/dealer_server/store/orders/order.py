@@ -17,10 +17,12 @@ from dealer_server.db.rows import columns_of, fields_of
 from dealer_server.db.sealing import DataKeys, profile_context
 from dealer_server.db.session import Session
 from dealer_server.rules.orders.model import STOCK, Item, Order, Profile
-from dealer_server.rules.orders.order import ExistingOrder, Placed
+from dealer_server.rules.orders.order import ExistingOrder, NextPlan, Placed
+from dealer_server.rules.recharges.recharge import Fit
 from dealer_server.store.orders import write_by_tenant
 from dealer_server.store.orders.write_by_tenant import NotWhole
 from dealer_server.store.profiles import plans
+from dealer_server.store.recharges.recharge import NEXT_PLAN
 
 # One statement writes a whole batch, except the orders of wallets that are frozen, do not cover their debits or are
 # locked by another transaction. It writes nothing at all where a transactionId is known, the stock lacks codes, or the
@@ -43,8 +45,8 @@ WITH debit AS MATERIALIZED (
 ), line AS MATERIALIZED (
     SELECT * FROM unnest($16::int[], $17::bigint[], $18::bigint[], $19::smallint[], $20::text[], $21::text[],
         $22::smallint[], $23::smallint[], $24::bigint[], $25::bigint[]{recharge_types})
-        AS line(place, tenant_id, order_id, line, package_code, supplier, quantity, period_num, price,
-            first_profile_id{recharge_line})
+        AS asked(place, tenant_id, order_id, line, package_code, supplier, quantity, period_num, price,
+            first_profile_id{recharge_line}){next_plan}
 ),{free}{esims} holds AS MATERIALIZED (
     SELECT true {new}{enough}{unchanged} AS whole, versions, balances
     FROM (SELECT array_agg(coalesce(version, -1) ORDER BY place) AS versions,
@@ -83,7 +85,7 @@ WITH debit AS MATERIALIZED (
 ){taken}
 SELECT whole, ARRAY(SELECT tenant_id FROM found WHERE version IS NULL) AS missed,
     CASE WHEN -1 = ANY (versions) THEN ARRAY(SELECT tenant_id FROM debit JOIN wallet USING (tenant_id)
-        WHERE frozen OR balance + credit_limit < total) END AS uncovered
+        WHERE frozen OR balance + credit_limit < total) END AS uncovered{plans}
 FROM holds
 """
 
@@ -116,6 +118,21 @@ _ESIMS = """ esim AS MATERIALIZED (
 ),"""
 _UNCHANGED = """
         AND NOT EXISTS (SELECT FROM esim WHERE NOT unchanged)"""
+_RECHARGE_TYPES = ", $27::bigint[], $28::smallint[], $29::bigint[], $30::int[]"
+_RECHARGE_LINE = ", recharges, plan_no, recharges_order_id, seen_version"
+# The same statement may find their next plans: that of an eSIM which cannot be recharged is NULL, as is its order.
+_NEXT_PLANS = f"""
+        LEFT JOIN LATERAL ({NEXT_PLAN}) next_plan ON true"""
+_FINDING_TYPES = ", $27::bigint[], $28::text[], $29::text[]"
+_FINDING_LINE = ", recharges, kind, bases"
+_FIND_NEXT_PLANS = f"""
+SELECT asked.recharges AS profile_id, next_plan.*
+FROM {batch("asked", tenant_id="bigint", recharges="bigint", supplier="text", kind="text", bases="text")}
+CROSS JOIN LATERAL ({NEXT_PLAN}) next_plan
+"""
+_PLANS_FOUND = """,
+    ARRAY(SELECT plan_no FROM line ORDER BY order_id) AS plan_nos,
+    ARRAY(SELECT iccid FROM line ORDER BY order_id) AS iccids"""
 # A known transactionId is looked up as the next one in order, which only one index can answer: while the statistics
 # say that a tenant has few orders, the planner would scan all of them. The check costs an eighth of a large batch, so
 # large batches leave it to the unique index, whose violation is an error in PostgreSQL's log.
@@ -129,10 +146,16 @@ _NONE: Mapping[str, int] = {}
 
 @cache
 def write_statement(
-    *, from_stock: bool = False, recharging: bool = False, checked: bool = False, wait: bool = False
+    *,
+    from_stock: bool = False,
+    recharging: bool = False,
+    finding: bool = False,
+    checked: bool = False,
+    wait: bool = False,
 ) -> str:
-    """`from_stock`: it takes codes from the stock. `recharging`: it recharges eSIMs (never both). `checked`: it looks
-    for known transactionIds. `wait`: it waits for wallets that another transaction holds."""
+    """`from_stock`: it takes codes from the stock. `recharging`: it recharges eSIMs (never both). `finding`: it
+    recharges eSIMs and finds their next plans itself. `checked`: it looks for known transactionIds. `wait`: it waits
+    for wallets that another transaction holds."""
     free, enough, taken = (_FREE, _ENOUGH, _TAKEN) if from_stock else ("", "", "")
     return _WRITE.format(
         free=free,
@@ -140,12 +163,14 @@ def write_statement(
         taken=taken,
         new=_NEW if checked else "",
         skip="" if wait else " SKIP LOCKED",
-        esims=_ESIMS if recharging else "",
-        unchanged=_UNCHANGED if recharging else "",
-        recharge_types=", $27::bigint[], $28::smallint[], $29::bigint[], $30::int[]" if recharging else "",
-        recharge_line=", recharges, plan_no, recharges_order_id, seen_version" if recharging else "",
-        recharge_item=", recharges, recharges_order_id" if recharging else "",
-        recharge=", recharges, plan_no" if recharging else "",
+        esims=_ESIMS if recharging or finding else "",
+        unchanged=_UNCHANGED if recharging or finding else "",
+        recharge_types=_FINDING_TYPES if finding else _RECHARGE_TYPES if recharging else "",
+        recharge_line=_FINDING_LINE if finding else _RECHARGE_LINE if recharging else "",
+        next_plan=_NEXT_PLANS if finding else "",
+        plans=_PLANS_FOUND if finding else "",
+        recharge_item=", recharges, recharges_order_id" if recharging or finding else "",
+        recharge=", recharges, plan_no" if recharging or finding else "",
     )
 
 
@@ -173,21 +198,72 @@ async def write(
     """
     if session.distributed:
         return await _write_by_tenant(session, placed, remaining, wait=wait)
-    tenants = sorted({order.request.tenant_id for order in placed})
-    places = {tenant_id: place for place, tenant_id in enumerate(tenants, 1)}
-    columns = [*_debit_and_order_columns(placed, places), *_line_columns(placed, places), placed[0].at]
+    places = _places(placed)
+    given = [*_debit_and_order_columns(placed, places), *_line_columns(placed, places), placed[0].at]
     units = _stock_columns(placed, places)
     from_stock = bool(units or remaining)
     if from_stock:
-        columns += [*(units or [()] * 5), list(remaining), list(remaining.values())]
+        given += [*(units or [()] * 5), list(remaining), list(remaining.values())]
     recharging = placed[0].request.recharge is not None
     if recharging:
-        columns += zip(*[one.request.recharge[:4] for one in placed if one.request.recharge], strict=True)
+        given += zip(*[one.request.recharge[:4] for one in placed if one.request.recharge], strict=True)
     checked = from_stock or len(placed) <= CHECKED_ORDERS
     statement = write_statement(from_stock=from_stock, recharging=recharging, checked=checked, wait=wait)
-    (row,) = await session.fetch(statement, *columns)
+    (row,) = await session.fetch(statement, *given)
+    return _written(row)
+
+
+async def write_recharges(
+    session: Session, placed: Sequence[Placed], fits: Sequence[Fit], *, wait: bool = False
+) -> tuple[Written, Sequence[NextPlan | None]]:
+    """The same for recharges of as many eSIMs, whose next plans it finds; each eSIM must be as one of `fits` says. Also
+    gives those plans, None where the eSIM cannot be recharged: nothing is written then.
+
+    Raises UniqueViolationError also where another recharge of an eSIM is written at the same moment.
+    """
+    if session.distributed:
+        found = await next_plans(session, placed, fits)
+        if None in found:
+            return Written(False), found
+        placed = [one.with_plan(plan) for one, plan in zip(placed, found, strict=True) if plan]
+        return await _write_by_tenant(session, placed, _NONE, wait=wait), found
+    places, esims = _places(placed), _esims(placed)
+    (row,) = await session.fetch(
+        write_statement(finding=True, checked=len(placed) <= CHECKED_ORDERS, wait=wait),
+        *_debit_and_order_columns(placed, places),
+        *_line_columns(placed, places),
+        placed[0].at,
+        esims,
+        *zip(*fits, strict=True),
+    )
+    found = [
+        None if plan_no is None else NextPlan(profile_id, plan_no, iccid=iccid)
+        for profile_id, plan_no, iccid in zip(esims, row["plan_nos"], row["iccids"], strict=True)
+    ]
+    return _written(row), found
+
+
+def _written(row: asyncpg.Record) -> Written:
     uncovered = frozenset(row["uncovered"] or ())
     return Written(row["whole"], uncovered, frozenset(row["missed"]) - uncovered)
+
+
+async def next_plans(session: Session, placed: Sequence[Placed], fits: Sequence[Fit]) -> list[NextPlan | None]:
+    """The next plans of the eSIMs that these recharge; None where one cannot be recharged, or is not as `fits` says."""
+    esims = _esims(placed)
+    rows = await session.fetch(
+        _FIND_NEXT_PLANS,
+        [one.request.tenant_id for one in placed],
+        esims,
+        [one.request.lines[0].supplier for one in placed],
+        *zip(*fits, strict=True),
+    )
+    found = {row["profile_id"]: NextPlan(*row) for row in rows}
+    return [found.get(profile_id) for profile_id in esims]
+
+
+def _esims(placed: Sequence[Placed]) -> list[int]:
+    return [one.request.recharge.profile_id for one in placed if one.request.recharge]
 
 
 async def _write_by_tenant(
@@ -225,6 +301,11 @@ def _rows_of(tenant_id: int, placed: Sequence[Placed]) -> write_by_tenant.Rows:
         [one.request.recharge[:4] for one in placed if one.request.recharge],
         units,
     )
+
+
+def _places(placed: Sequence[Placed]) -> dict[int, int]:
+    """The place of each tenant's debit."""
+    return {tenant_id: place for place, tenant_id in enumerate(sorted({one.request.tenant_id for one in placed}), 1)}
 
 
 def _debit_and_order_columns(placed: Sequence[Placed], places: Mapping[int, int]) -> list[tuple[Any, ...]]:

@@ -5,33 +5,45 @@ from collections.abc import Sequence
 from dealer_server.db.arrays import batch, columns
 from dealer_server.db.connection import Connection
 from dealer_server.db.session import Session
+from dealer_server.rules.orders.order import MOST_PLANS
 from dealer_server.rules.recharges.recharge import Target
 from dealer_server.rules.refunds.refund import Reason
 
 Key = tuple[int, int]
 """tenant_id, profile_id"""
 
-# The columns are the fields of Target: by name, each row would take several times as long.
-_TARGETS = f"""
-SELECT p.tenant_id, p.order_id, p.profile_id, i.package_code, coalesce(l.supplier, i.supplier) AS supplier,
-    coalesce((SELECT kind FROM supplier s WHERE s.code = coalesce(l.supplier, i.supplier)),
-        coalesce(l.supplier, i.supplier)) AS kind,
-    p.iccid, p.cancelled, p.refunded, p.held,
-    p.profile_id = ANY (ARRAY(SELECT v.profile_id FROM void_request v
-        WHERE v.tenant_id = p.tenant_id AND v.order_id = p.order_id
-        AND v.refund_id IS NULL AND v.outcome IS NULL)) AS voiding,
-    p.plan_use_status = 'ENDED' AND p.esim_status IS DISTINCT FROM 'USED_UP' AS expired,
-    coalesce((SELECT max(r.plan_no) FROM profile r WHERE r.tenant_id = p.tenant_id AND r.recharges = p.profile_id), 1)
-        AS plans, o.version
-FROM {batch("key", tenant_id="bigint", profile_id="bigint")}
-CROSS JOIN LATERAL (SELECT * FROM profile p
-    WHERE p.tenant_id = key.tenant_id AND p.profile_id = key.profile_id AND p.recharges IS NULL OFFSET 0) p
+# An eSIM with its order, its line, its life and the plans it has, each found by key, whatever the statistics say.
+_ESIM = """
+(SELECT * FROM profile p WHERE p.tenant_id = {tenant_id} AND p.profile_id = {profile_id} AND p.recharges IS NULL
+    OFFSET 0) p
 CROSS JOIN LATERAL (SELECT version FROM orders o
     WHERE o.tenant_id = p.tenant_id AND o.order_id = p.order_id OFFSET 0) o
 CROSS JOIN LATERAL (SELECT package_code, supplier FROM order_item i
     WHERE i.tenant_id = p.tenant_id AND i.order_id = p.order_id AND i.line = p.line OFFSET 0) i
 LEFT JOIN LATERAL (SELECT supplier FROM profile_life l
     WHERE l.tenant_id = p.tenant_id AND l.profile_id = p.profile_id OFFSET 0) l ON true
+CROSS JOIN LATERAL (SELECT coalesce(max(plan_no), 1) AS last_plan FROM profile r
+    WHERE r.tenant_id = p.tenant_id AND r.recharges = p.profile_id) r"""
+_SUPPLIER = "coalesce(l.supplier, i.supplier)"
+_KIND = f"coalesce((SELECT kind FROM supplier s WHERE s.code = {_SUPPLIER}), {_SUPPLIER})"
+_VOIDING = """p.profile_id = ANY (ARRAY(SELECT v.profile_id FROM void_request v
+        WHERE v.tenant_id = p.tenant_id AND v.order_id = p.order_id AND v.refund_id IS NULL AND v.outcome IS NULL))"""
+_EXPIRED = "(p.plan_use_status = 'ENDED' AND p.esim_status IS DISTINCT FROM 'USED_UP')"
+# The columns are the fields of Target: by name, each row would take several times as long.
+_TARGETS = f"""
+SELECT p.tenant_id, p.order_id, p.profile_id, i.package_code, {_SUPPLIER} AS supplier, {_KIND} AS kind, p.iccid,
+    p.cancelled, p.refunded, p.held, {_VOIDING} AS voiding, {_EXPIRED} AS expired, last_plan AS plans, o.version
+FROM {batch("key", tenant_id="bigint", profile_id="bigint")}
+CROSS JOIN LATERAL {_ESIM.format(tenant_id="key.tenant_id", profile_id="key.profile_id").lstrip()}
+"""
+# What the next plan of an eSIM is, if it is of a package and a supplier's kind that are `asked` for and in no state
+# that rules.recharges.recharge.refuse_state refuses.
+NEXT_PLAN = f"""
+SELECT last_plan + 1 AS plan_no, p.order_id AS recharges_order_id, o.version AS seen_version, p.iccid
+FROM {_ESIM.format(tenant_id="asked.tenant_id", profile_id="asked.recharges").lstrip()}
+WHERE i.package_code = ANY (string_to_array(asked.bases, ',')) AND {_SUPPLIER} = asked.supplier AND {_KIND} = asked.kind
+    AND p.iccid IS NOT NULL AND NOT p.cancelled AND NOT p.refunded AND NOT p.held AND NOT {_VOIDING}
+    AND {_EXPIRED} IS NOT TRUE AND last_plan < {MOST_PLANS}
 """
 
 
