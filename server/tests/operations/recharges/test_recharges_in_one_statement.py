@@ -92,6 +92,8 @@ async def test_the_statement_refuses_the_states_that_the_rules_refuse(
 ):
     with pytest.raises(_RolledBack):
         async with session.transaction():
+            order_id = (await recharges.targets(session, [esim]))[esim].order_id
+            await store.order.lock(session, [(esim[0], order_id)])  # the worker may look at it
             await session.execute(STATES[state].format(esim=esim[1]))
             target = (await recharges.targets(session, [esim]))[esim]
             refused = rules.refuse_state(target)
