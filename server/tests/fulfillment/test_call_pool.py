@@ -11,7 +11,7 @@ from dealer_server.fulfillment.call_pool import CallPool
 class LostWork:
     """The database is lost while it looks for work."""
 
-    name, parallel, poll_seconds, interval_seconds, grace_seconds, keeps_locked = "lost", 1, 60.0, 0.0, 0.0, False
+    name, parallel, interval_seconds, grace_seconds, keeps_locked = "lost", 1, 0.0, 0.0, False
 
     def __init__(self) -> None:
         self.wake, self.looking, self.lost = asyncio.Event(), asyncio.Event(), asyncio.Event()

@@ -34,6 +34,7 @@ from dealer_server.suppliers.contract import (
     VoidOutcome,
     VoidUnit,
 )
+from dealer_server.wiring.due_work import DueWorkPoller
 from support import paths
 from support import store_fixture as shops
 from support.patience import PATIENCE
@@ -572,16 +573,25 @@ async def running(fixture: StoreFixture, changed: asyncio.Event, *suppliers: Bui
             await task
 
 
-@pytest.mark.parametrize("woken", ["simulated", "", "stock", None])
-async def test_the_loop_finds_new_work_with_or_without_being_woken(
-    fixture: StoreFixture, dealer: int, woken: str | None
-):
+@pytest.mark.parametrize("supplier", ["simulated", ""])
+async def test_the_loop_is_woken_by_an_order_of_its_supplier(fixture: StoreFixture, dealer: int, supplier: str):
     changed = asyncio.Event()
     async with running(fixture, changed) as fulfiller:
         order_id = await fixture.order(dealer, ("TEST-OK", 1))
-        if woken is not None:
-            fulfiller.wake(woken)
+        fulfiller.wake(supplier)
         await asyncio.wait_for(changed.wait(), PATIENCE)
+    assert statuses(await fixture.load(dealer, order_id))[0] == "COMPLETED"
+
+
+async def test_the_loop_is_woken_when_a_line_of_its_supplier_is_due(fixture: StoreFixture, dealer: int):
+    changed = asyncio.Event()
+    async with running(fixture, changed) as fulfiller:
+        order_id = await fixture.order(dealer, ("TEST-OK", 1))
+        poller = DueWorkPoller(fixture.database, fixture.time, lambda: fulfiller.engines, {})
+        polling = asyncio.create_task(poller.run())
+        await asyncio.wait_for(changed.wait(), PATIENCE)
+        polling.cancel()
+        await asyncio.wait([polling])
     assert statuses(await fixture.load(dealer, order_id))[0] == "COMPLETED"
 
 

@@ -23,6 +23,7 @@ from dealer_server.webhooks.loop import Deliverer, Options
 from dealer_server.webhooks.outbound import Outbound
 from dealer_server.webhooks.post import Poster
 from dealer_server.webhooks.prepare import Preparer
+from dealer_server.wiring.due_work import DueWorkPoller
 from esim_dealer.webhook import Event, verify
 from support.patience import PATIENCE
 
@@ -329,13 +330,15 @@ class WebhookFixture:
     async def running(self, policy: Policy = LOOPBACK, **options: Any) -> AsyncIterator[asyncio.Event]:
         """A running worker; yields the event that wakes it."""
         wake = asyncio.Event()
+        poller = DueWorkPoller(self.database, self.clock, list, {"webhooks": wake})
         async with self.deliverer(policy, wake, **options) as deliverer:
-            task = asyncio.create_task(deliverer.run())
+            tasks = [asyncio.create_task(loop.run()) for loop in (deliverer, poller)]
             try:
                 yield wake
             finally:
-                task.cancel()
-                await asyncio.wait([task])
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
 
 
 @asynccontextmanager

@@ -215,11 +215,8 @@ async def test_delivery_fails_after_eight_attempts_on_schedule(webhooks: Webhook
     receiver.answers = [500]
     await webhooks.order(dealer)
     schedule = (0, 0.02, 0.03, 0.02, 0.03, 0.02, 0.03, 0.05)
-    async with webhooks.deliverer(schedule=schedule) as deliverer:
-        task = asyncio.create_task(deliverer.run())
+    async with webhooks.running(schedule=schedule):
         requests = await receiver.received(8)
-        task.cancel()
-        await asyncio.wait([task])
     assert [request.number for request in requests] == [1, 2, 3, 4, 5, 6, 7, 8]
     waits = [after.at - before.at for before, after in itertools.pairwise(requests)]
     assert all(wait >= planned * 0.9 for wait, planned in zip(waits, schedule[1:], strict=True))

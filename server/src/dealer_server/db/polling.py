@@ -20,11 +20,17 @@ async def poll(interval_seconds: float, call: Callable[[], Awaitable[None]]) -> 
         await asyncio.sleep(interval_seconds)
 
 
-async def work(name: str, step: Callable[[], Awaitable[int]], poll_seconds: float) -> None:
-    """Step after step until cancelled; it pauses where there was nothing to do."""
+async def work(
+    name: str, step: Callable[[], Awaitable[int]], poll_seconds: float, wake: asyncio.Event | None = None
+) -> None:
+    """Step after step until cancelled. Where there was nothing to do it pauses, and then waits for `wake` if there is
+    one."""
     while True:
         if not await attempt(name, step):
             await asyncio.sleep(poll_seconds)
+            if wake is not None:
+                await wake.wait()
+                wake.clear()
 
 
 async def attempt(name: str, step: Callable[[], Awaitable[int]]) -> int:

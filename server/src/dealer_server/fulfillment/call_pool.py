@@ -19,6 +19,7 @@ from dealer_server.fulfillment.worker_loop import run_to_end
 log = structlog.get_logger()
 
 LOST_SECONDS = 1.0
+LOCKED_SECONDS = 0.2  # until an answer that a lock kept from being recorded is tried again
 Claim = TypeVar("Claim")
 AnyClaim = TypeVar("AnyClaim", contravariant=True)
 Answer = TypeVar("Answer")
@@ -28,14 +29,13 @@ Call = Coroutine[Any, Any, Answered[Claim, Answer]]
 
 
 class CalledWork(Protocol[AnyClaim, Answer]):
-    """What a pool works off. `parallel`: calls at a time. `poll_seconds`: the pause between two looks for due work.
+    """What a pool works off, whenever `wake` says that there is some. `parallel`: calls at a time.
     `interval_seconds`: how far apart two looks that find some are at least, so that batches form.
     `grace_seconds`: how long calls may still run once the pool is stopped. `keeps_locked`: an answer that a lock kept
     from being recorded is kept and recorded later; else it is given up like any that cannot be recorded."""
 
     name: str
     parallel: int
-    poll_seconds: float
     interval_seconds: float
     grace_seconds: float
     keeps_locked: bool
@@ -59,15 +59,12 @@ class CalledWork(Protocol[AnyClaim, Answer]):
 
 
 class CallPool(Generic[Claim, Answer]):
-    """`woken`: whether the turn that is under way was asked for by `wake`."""
-
     def __init__(self, work: CalledWork[Claim, Answer]):
         self._work = work
         self._running: dict[asyncio.Task[Answered[Claim, Answer]], Sequence[Claim]] = {}
         self._ended: dict[int, tuple[Claim, Answer]] = {}  # numbered; not recorded yet
         self._locked_out: list[int] = []  # of the ended: not recorded because of a lock
         self._numbers = itertools.count()
-        self.woken = False
 
     def start(self, claims: Sequence[Claim], call: Call[Claim, Answer]) -> None:
         """One call, which brings the answers to all these claims."""
@@ -103,23 +100,22 @@ class CallPool(Generic[Claim, Answer]):
         return max(self._work.parallel - len(self._running) - len(self._ended), 0)
 
     async def _turn(self) -> None:
-        pause, begun_at = self._work.poll_seconds, asyncio.get_running_loop().time()
+        begun_at = asyncio.get_running_loop().time()
         try:
             recorded = await run_to_end(self._work.name, self._record_ended())
-            self.woken = self._work.wake.is_set()
             self._work.wake.clear()
             begun = await run_to_end(self._work.name, self._work.begin(self._room()))
             if recorded or begun:
                 await pause_until(begun_at + self._work.interval_seconds)
-                return
+            else:
+                await self._wait_for_work(LOCKED_SECONDS if self._locked_out else None)
         except DatabaseLost:
-            pause = LOST_SECONDS
+            await self._wait_for_work(LOST_SECONDS)
         except Exception as error:
             log.error("work_failed", work=self._work.name, error=fault_text(error))
-            pause = LOST_SECONDS
-        await self._wait_for_work(pause)
+            await asyncio.sleep(LOST_SECONDS)
 
-    async def _wait_for_work(self, seconds: float) -> None:
+    async def _wait_for_work(self, seconds: float | None) -> None:
         """Until a call ends, the work is woken, or the time is over."""
         wake = self._work.wake
         waking = asyncio.create_task(wake.wait())

@@ -78,7 +78,6 @@ class FulfillmentEngine(ABC, Generic[Claim, Answer, Decided]):
     """
 
     point = "fulfillment"
-    poll_seconds = 0.2
     interval_seconds = 0.0
     grace_seconds = 5.0
     keeps_locked = False

@@ -26,6 +26,7 @@ class HealthMonitor:
     the supplier is up for the first time, or again."""
 
     def __init__(self, database: Database, remote: Remote, clock: Clock, up: Callable[[], None]):
+        self.code = remote.code
         self.wake = asyncio.Event()
         self._database = database
         self._remote = remote
@@ -43,11 +44,11 @@ class HealthMonitor:
         began = asyncio.get_running_loop().time()
         health = await self._health()
         seconds = asyncio.get_running_loop().time() - began
-        metrics.supplier_called(self._remote.code, "health", "UP" if health.up else "DOWN", seconds)
-        metrics.supplier_health(self._remote.code, health.up, health.balance, health.stock)
+        metrics.supplier_called(self.code, "health", "UP" if health.up else "DOWN", seconds)
+        metrics.supplier_health(self.code, health.up, health.balance, health.stock)
         if health.up != self._up:
             level = log.info if health.up else log.error
-            level("supplier_up" if health.up else "supplier_down", supplier=self._remote.code, detail=health.detail)
+            level("supplier_up" if health.up else "supplier_down", supplier=self.code, detail=health.detail)
             self._up = health.up
             if health.up:
                 self._call_when_up()
@@ -57,7 +58,7 @@ class HealthMonitor:
         """What cannot be stored, or not now, is in the metrics all the same, and stops no purchase."""
         try:
             async with self._database.transaction() as connection:
-                code, now = self._remote.code, self._clock()
+                code, now = self.code, self._clock()
                 since = await supplier.put_health(
                     connection, code, health.up, health.detail, health.balance, health.currency, now
                 )
@@ -66,7 +67,7 @@ class HealthMonitor:
         except DatabaseLost:
             pass
         except Exception as error:
-            log.error("supplier_health_not_written", supplier=self._remote.code, error=fault_text(error))
+            log.error("supplier_health_not_written", supplier=self.code, error=fault_text(error))
 
     async def _health(self) -> Health:
         try:

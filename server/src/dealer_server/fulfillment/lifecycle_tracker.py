@@ -208,6 +208,7 @@ class LifecycleTracker:
         *,
         usage_interval: timedelta = USAGE_INTERVAL,
     ):
+        self.code = source.code
         self.wake = asyncio.Event()
         self._source = source
         self._session = session

@@ -41,7 +41,6 @@ class RequestQueue(ABC, Generic[AnySupplier, Request, Outcome]):
 
     requests = "requests"
     point = "request"
-    poll_seconds = 0.2
     interval_seconds = 0.0
     grace_seconds = 5.0
     keeps_locked = True
@@ -58,7 +57,7 @@ class RequestQueue(ABC, Generic[AnySupplier, Request, Outcome]):
         self.parallel = supplier.caps.parallel
         self.wake = asyncio.Event()
         self._supplier = supplier
-        self._code = supplier.code
+        self.code = supplier.code
         self._session = session
         self._data_keys = data_keys
         self._clock = clock

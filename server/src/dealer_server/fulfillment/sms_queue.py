@@ -28,10 +28,9 @@ class SmsQueue(RequestQueue[Remote, DueSms, SmsOutcome | Next]):
 
     requests = "SMS"
     point = "sms"
-    poll_seconds = 0.5
 
     async def _claim(self, claim_id: int, now: datetime, until: datetime, room: int) -> Sequence[DueSms]:
-        return await sms_store.claim_due(self._session, self._code, claim_id, now, until, room)
+        return await sms_store.claim_due(self._session, self.code, claim_id, now, until, room)
 
     async def _ask(self, request: DueSms) -> SmsOutcome | Next:
         """What becomes of one that is not to be sent any more is known without asking."""
@@ -54,7 +53,7 @@ class SmsQueue(RequestQueue[Remote, DueSms, SmsOutcome | Next]):
         for _, tenant_id, sms_id, sms in after:
             if sms.detail is not None and (tenant_id, sms_id) in recorded:
                 log.warning("sms_not_sent", tenant_id=tenant_id, sms=identity.sms_no(sms_id),
-                            supplier=self._code, status=sms.status, reason=sms.detail)  # fmt: skip
+                            supplier=self.code, status=sms.status, reason=sms.detail)  # fmt: skip
         failpoints.hit("sms.recorded")
 
     def _after(self, sms: DueSms, outcome: SmsOutcome | Next, now: datetime) -> Next:

@@ -27,6 +27,9 @@ CHECK_SECONDS = 1.0
 
 
 class SupplierLoop(Protocol):
+    """Works for the supplier with this code, whenever it is woken."""
+
+    code: str
     wake: asyncio.Event
 
     async def run(self) -> None: ...
@@ -65,10 +68,12 @@ class SupplierSupervisor:
     def get(self, code: str) -> RunningSupplier | None:
         return self._running.get(code)
 
+    def running_loops(self) -> list[SupplierLoop]:
+        return [loop for running in self._running.values() for loop in running.loops]
+
     def wake(self) -> None:
-        for running in self._running.values():
-            for loop in running.loops:
-                loop.wake.set()
+        for loop in self.running_loops():
+            loop.wake.set()
 
     async def run(self) -> None:
         """Until cancelled."""

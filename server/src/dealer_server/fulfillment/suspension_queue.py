@@ -33,7 +33,7 @@ class SuspensionQueue(RequestQueue[Remote, Suspension, SuspensionOutcome]):
     point = "suspension"
 
     async def _claim(self, claim_id: int, now: datetime, until: datetime, room: int) -> Sequence[Suspension]:
-        return await store.suspension.claim(self._session, self._code, claim_id, now, until, room)
+        return await store.suspension.claim(self._session, self.code, claim_id, now, until, room)
 
     async def _ask(self, request: Suspension) -> SuspensionOutcome:
         if request.void:
@@ -51,7 +51,7 @@ class SuspensionQueue(RequestQueue[Remote, Suspension, SuspensionOutcome]):
                 one.suspension for one in recorded if one.outcome == "DONE" and one.suspension.suspension_id in held
             ]
             reports = [ProfileReport(lifecycle.suspension(act.suspended, now), unit_key=act.unit_key) for act in done]
-            changed = await lifecycle_tracker.report(session, self._code, reports, self._data_keys, now)
+            changed = await lifecycle_tracker.report(session, self.code, reports, self._data_keys, now)
             failpoints.hit("suspension.written")
         if changed:
             self._changed()

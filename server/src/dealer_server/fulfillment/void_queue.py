@@ -51,7 +51,7 @@ class VoidQueue(RequestQueue[Supplier, Void, VoidOutcome]):
         self._settle = settle
 
     async def _claim(self, claim_id: int, now: datetime, until: datetime, room: int) -> Sequence[Void]:
-        return await store.void.claim_voids(self._session, self._code, claim_id, now, until, room)
+        return await store.void.claim_voids(self._session, self.code, claim_id, now, until, room)
 
     async def _ask(self, request: Void) -> VoidOutcome:
         unit = VoidUnit(

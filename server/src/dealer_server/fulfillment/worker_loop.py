@@ -1,4 +1,4 @@
-"""Works in batches until cancelled: one after the other while there is work, then at intervals."""
+"""Works in batches until cancelled: one after the other while there is work, then whenever it is woken."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,7 +11,7 @@ from dealer_server.fulfillment.faults import fault_text
 
 log = structlog.get_logger()
 
-POLL_SECONDS = 0.1
+IDLE_SECONDS = 15.0  # the longest pause
 TROUBLE_SECONDS = 1.0
 
 
@@ -29,10 +29,10 @@ async def run_to_end(name: str, work: Awaitable[int]) -> int:
 
 
 async def keep_working(name: str, run_once: Callable[[], Awaitable[int]], wake: asyncio.Event) -> None:
-    """`run_once` says how much it did. A batch that is begun is ended, also when this is
-    cancelled; `wake` ends a pause."""
+    """`run_once` says how much it did. A batch that is begun is ended, also when this is cancelled. `wake` ends the
+    pause after one that did nothing, or lost its database."""
     while True:
-        pause = POLL_SECONDS
+        pause = IDLE_SECONDS
         try:
             if await run_to_end(name, run_once()):
                 continue
@@ -40,7 +40,8 @@ async def keep_working(name: str, run_once: Callable[[], Awaitable[int]], wake: 
             pause = TROUBLE_SECONDS
         except Exception as error:
             log.error("work_failed", work=name, error=fault_text(error))
-            pause = TROUBLE_SECONDS
+            await asyncio.sleep(TROUBLE_SECONDS)
+            continue
         with suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await wake.wait()

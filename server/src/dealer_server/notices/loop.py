@@ -94,6 +94,7 @@ class NoticeWorker:
         clock: Clock,
         options: Options,
     ):
+        self.wake = asyncio.Event()
         self._database = database
         self._session = database.session()  # of the loop; outcomes are recorded beside it
         self._looks = Looks(self._session, clock, limits)
@@ -160,7 +161,12 @@ class NoticeWorker:
     async def _step(self) -> int:
         """How much there was to do. Raises DatabaseLost."""
         await self._look_when_due()
-        return await self.address() or await self.run_once()
+        if not self.wake.is_set():
+            return 0
+        self.wake.clear()
+        if count := await self.address() or await self.run_once():
+            self.wake.set()  # there may be more
+        return count
 
     async def _look_when_due(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -199,6 +205,7 @@ class NoticeWorker:
         except Exception:
             log.exception("notice_not_recorded", delivery_id=delivery.delivery_id)
         finally:
+            self.wake.set()
             self._ended.set()
 
     async def _outcome(self, delivery: Claimed) -> Outcome:

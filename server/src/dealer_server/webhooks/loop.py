@@ -31,7 +31,6 @@ log = structlog.get_logger()
 SLOW_SECONDS = 1.0  # an attempt under way for longer is slow
 ATTEMPTS_PER_CLAIM = 200  # small enough that one batch is prepared while the last one is posted
 ATTEMPTS_PER_TURN = 16
-POLL_SECONDS = 0.15  # orders and refunds wake it
 BUSY_SECONDS = 0.03  # after a claim it looks without being woken: messages come 20 ms apart (db/notifications.py)
 BATCH_SECONDS = 0.012  # from one claim to the next at least, unless enough attempts ended, so that batches form
 RETRY_SECONDS = 0.25  # after a failed claim
@@ -65,7 +64,8 @@ class Batch:
 
 
 class Deliverer:
-    """The webhook worker, one per process; any number may run on one database. `wake` is set when deliveries are due.
+    """The webhook worker, one per process; any number may run on one database. `wake` is set when deliveries
+    are due, and again as long as some wait.
 
     Tests drive it by hand with `run_once`, `settle` and `upkeep.step`.
     """
@@ -106,7 +106,7 @@ class Deliverer:
                 if await self._run_once_or_log():
                     busy_until = begun_at + BUSY_SECONDS
                 elif now() > busy_until:
-                    await wait_for(self._wake, POLL_SECONDS)
+                    await self._wake.wait()
                 if (seconds := begun_at + BATCH_SECONDS - now()) > 0:
                     await wait_for(self.recorder.enough_ended, seconds)
         finally:

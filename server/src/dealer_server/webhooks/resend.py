@@ -23,12 +23,13 @@ STEP_SECONDS = 0.05  # while there are some
 
 
 class Resender:
-    """Runs resend jobs; any number of workers may do so on one database. `wake` is set when deliveries are enqueued."""
+    """Runs resend jobs; any number of workers may do so on one database. `enqueued` is set when deliveries are."""
 
-    def __init__(self, database: Database, clock: Clock, wake: asyncio.Event):
+    def __init__(self, database: Database, clock: Clock, enqueued: asyncio.Event):
+        self.wake = asyncio.Event()
         self._session = database.session()
         self._clock = clock
-        self._wake = wake
+        self._enqueued = enqueued
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -36,6 +37,9 @@ class Resender:
             while True:
                 jobs = await attempt("webhook jobs", self.step)
                 await asyncio.sleep(STEP_SECONDS if jobs else POLL_SECONDS)
+                if not jobs:
+                    await self.wake.wait()
+                    self.wake.clear()
         finally:
             await self._session.close()
 
@@ -44,7 +48,7 @@ class Resender:
         job_ids = await resend.unfinished_jobs(self._session)
         for job_id in job_ids:
             if await self._continue(job_id):
-                self._wake.set()
+                self._enqueued.set()
         return len(job_ids)
 
     async def _continue(self, job_id: int) -> int:

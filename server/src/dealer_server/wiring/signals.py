@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 
 class WorkSignals:
     """Events that wake the worker's loops in the same process, and `fulfill`, which is called with the supplier of new
-    order lines, with '' where that may be any. `notify` tells other processes: `notified` is called there. Whatever
-    neither reaches is found by polling."""
+    order lines, with '' where that may be any. `notify` tells other processes: `notified` is called there. What
+    neither tells of is noticed once it is due (due_work.py)."""
 
     def __init__(self) -> None:
         self.webhook = asyncio.Event()

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -32,13 +32,14 @@ from dealer_server.operations.retention.sweep import Sweeper
 from dealer_server.operations.search.collect import SearchCollector
 from dealer_server.settings import CannotStart
 from dealer_server.store.suppliers.supplier import Supplier as SupplierRow
-from dealer_server.suppliers.contract import Remote
+from dealer_server.suppliers.contract import Builtin, Remote
 from dealer_server.webhooks.loop import Deliverer, Options
 from dealer_server.webhooks.outbound import Outbound
 from dealer_server.webhooks.post import Poster
 from dealer_server.webhooks.prepare import Preparer
 from dealer_server.webhooks.resend import Resender
 from dealer_server.webhooks.rt_validity import RtValidity
+from dealer_server.wiring.due_work import DueWorkPoller
 from dealer_server.wiring.shared import SharedParts, callback_policy, suppliers_of, tls_pair
 
 log = structlog.get_logger(__name__)
@@ -50,16 +51,7 @@ async def run(shared: SharedParts, events: socket.socket | None) -> None:
     policy = callback_policy(settings)
     suppliers = suppliers_of(shared)
     settler = RefundSettler(shared.database, shared.data_keys, shared.links, clock.now, signals.webhook.set)
-    fulfiller = Fulfiller(
-        database=shared.database,
-        suppliers=suppliers,
-        data_keys=shared.data_keys,
-        package=lambda code: shared.cache.catalogue.package(code),
-        clock=clock.now,
-        changed=signals.webhook.set,
-        refund_failed=settings.refund_failed,
-        settle=signals.refund_requested,
-    )
+    fulfiller = fulfiller_of(shared, suppliers)
     signals.fulfill = fulfiller.wake
     voids = queues(shared.database, suppliers, shared.data_keys, clock.now, signals.webhook.set, settler.wake.set)
     sources = [supplier.reports for supplier in suppliers.values() if supplier.reports is not None]
@@ -70,13 +62,27 @@ async def run(shared: SharedParts, events: socket.socket | None) -> None:
     async with Outbound(policy) as outbound:
         notifier = notice_worker_of(shared, outbound)
         resender = Resender(shared.database, clock.now, signals.webhook)
+        buyer_mails = buyer_mail_worker_of(shared)
+        poller = DueWorkPoller(
+            shared.database,
+            clock.now,
+            lambda: [*fulfiller.engines, *voids, *trackers, *supervisor.running_loops()],
+            {
+                "refunds": settler.wake,
+                "webhooks": signals.webhook,
+                "resends": resender.wake,
+                "buyer_mails": buyer_mails.wake,
+                "notices": notifier.wake,
+            },
+        )
         await _run_all(
+            poller.run(),
             fulfiller.run(),
             deliverer_of(shared, outbound).run(),
             resender.run(),
             RtValidity(shared.database, shared.data_keys, clock.now, signals.webhook).run(),
             notifier.run(),
-            buyer_mail_worker_of(shared).run(),
+            buyer_mails.run(),
             Sweeper(shared.database, clock.now, settings.retention).run(),
             HourCounter(shared.database, clock.now).run(),
             ReportFolder(shared.database).run(),
@@ -89,6 +95,21 @@ async def run(shared: SharedParts, events: socket.socket | None) -> None:
             _forward(signals.refund, [settler.wake.set, *(queue.wake.set for queue in voids), supervisor.wake]),
             _forward(signals.lifecycle, [supervisor.wake, *(tracker.wake.set for tracker in trackers)]),
         )
+
+
+def fulfiller_of(shared: SharedParts, suppliers: Mapping[str, Builtin]) -> Fulfiller:
+    """What fulfills the order lines of built-in suppliers."""
+    settings, signals = shared.settings, shared.signals
+    return Fulfiller(
+        database=shared.database,
+        suppliers=suppliers,
+        data_keys=shared.data_keys,
+        package=lambda code: shared.cache.catalogue.package(code),
+        clock=shared.clock.now,
+        changed=signals.webhook.set,
+        refund_failed=settings.refund_failed,
+        settle=signals.refund_requested,
+    )
 
 
 def deliverer_of(shared: SharedParts, outbound: Outbound) -> Deliverer:

@@ -41,7 +41,7 @@ class Fulfiller:
         settle: Callable[[], None] = lambda: None,
     ):
         assert all(code == supplier.code for code, supplier in suppliers.items())
-        self._engines = [
+        self.engines = [
             BuiltinLines(
                 supplier, Context(database.session(), data_keys, package, clock, changed, refund_failed, settle)
             )
@@ -52,32 +52,32 @@ class Fulfiller:
 
     async def run_once(self) -> int:
         """One batch of each supplier; how many lines there were."""
-        return sum([await engine.run_once() for engine in self._engines])
+        return sum([await engine.run_once() for engine in self.engines])
 
     def wake(self, supplier: str = "") -> None:
         """There are new lines of this supplier, or of any."""
-        for engine in self._engines:
+        for engine in self.engines:
             if supplier in ("", engine.code):
-                engine.wake.set()
+                engine.lines_placed()
 
     async def run(self) -> None:
         """Works until cancelled, then finishes what is begun."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                for engine in self._engines:
+                for engine in self.engines:
                     tasks.create_task(engine.run())
                 tasks.create_task(self._log_unserved())
         finally:
             await self.close()
 
     async def close(self) -> None:
-        for engine in self._engines:
+        for engine in self.engines:
             await engine.close()
         await self._session.close()
 
     async def _log_unserved(self) -> None:
         """Paid lines of a supplier that is not set up here would else wait unseen."""
-        known = [engine.code for engine in self._engines]
+        known = [engine.code for engine in self.engines]
         while True:
             since = self._clock() - timedelta(seconds=UNSERVED_SECONDS)
             try:

@@ -55,20 +55,25 @@ class LineDecision(Decision):
 
 
 class BuiltinLines(LineEngine[LineAnswers, LineDecision]):
-    poll_seconds = 0.15  # orders that are placed wake it
     interval_seconds = 0.04
     grace_seconds = 0.0  # what was not answered yet is asked for again
 
     def __init__(self, supplier: Builtin, context: Context):
         super().__init__(supplier, "lines", 1, context)
         self._supplier = supplier
+        self._placed = False
+
+    def lines_placed(self) -> None:
+        """An order with lines of this supplier was placed."""
+        self._placed = True
+        self.wake.set()
 
     async def begin(self, room: int) -> int:
-        woken = self._pool.woken  # then something is due, and looking for it first would be a statement more
-        if not room or not (woken or await lines.any_due(self._session, self.code, self._clock())):
+        placed, self._placed = self._placed, False  # then looking for due lines first would be a statement more
+        if not room or not (placed or await lines.any_due(self._session, self.code, self._clock())):
             return 0
         free = None if self._caps.parallel > 1 else await self._fulfill_free()
-        if free is None or not (free or woken):
+        if free is None or not (free or placed):
             return await self._claim_and_ask()
         return free
 

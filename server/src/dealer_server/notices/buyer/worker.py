@@ -4,6 +4,7 @@ Any number of workers may run on one database. A worker that dies between sendin
 expires: the same Message-ID is sent again.
 """
 
+import asyncio
 import random
 import secrets
 from collections.abc import Sequence
@@ -46,6 +47,7 @@ class BuyerMailWorker:
         clock: Clock,
         schedule: Sequence[float] = backoff.SCHEDULE_SECONDS,
     ):
+        self.wake = asyncio.Event()
         self._session = database.session()
         self._data_keys = data_keys
         self._links = links
@@ -57,7 +59,7 @@ class BuyerMailWorker:
     async def run(self) -> None:
         """Until cancelled; what is under way then is sent again later."""
         try:
-            await polling.work("mails to buyers", self.run_once, POLL_SECONDS)
+            await polling.work("mails to buyers", self.run_once, POLL_SECONDS, self.wake)
         finally:
             await self.close()
 
