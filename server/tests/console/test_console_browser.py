@@ -10,7 +10,7 @@ from playwright.async_api import Page, expect
 from dealer_server.operations.users import accounts
 from support.api_client import ApiClient, Service
 from support.browser import PASSWORDS
-from support.chromium import needs_chromium, opened, page_faults
+from support.chromium import AXE, barriers, needs_chromium, opened, page_faults
 from support.console.people import PHONE, WORD, sign_in
 
 NAMES = {"operator": "browsing-operator", "dealer": "browsing-dealer"}
@@ -87,6 +87,59 @@ async def test_a_dialog_invites_a_user_by_keyboard_alone(chromium: Chromium, ser
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("heading", name="Invitation for dialog@example.com")).to_be_visible()
     await page.close()
+
+
+async def open_order(page: Page, service: Service) -> None:
+    """As an operator, the order that was bought."""
+    await sign_in(page, service, NAMES["operator"])
+    await page.goto(f"{service.url}/console/orders")
+    await page.goto(f"{service.url}{(await rows(page))[0]}")
+
+
+async def test_what_is_done_seldom_is_in_a_menu_that_keys_open(
+    chromium: Chromium, service: Service, people: None
+) -> None:
+    page = await chromium.new_page()
+    heard = page_faults(page)
+    await page.context.add_init_script(AXE)
+    await open_order(page, service)
+    more, menu = page.get_by_role("button", name="More actions"), page.locator("#more-menu")
+    await expect(page.get_by_role("button", name="Refund", exact=True)).to_be_visible()
+    await expect(page.get_by_role("button", name="Add note")).to_be_hidden()
+    await more.focus()
+    await page.keyboard.press("Enter")
+    await page.keyboard.press("ArrowUp")
+    await expect(menu.get_by_role("button", name="Resend current state")).to_be_focused()
+    await page.keyboard.press("ArrowDown")
+    await expect(menu.get_by_role("button", name="Add note")).to_be_focused()
+    assert await barriers(page) == []
+    await page.keyboard.press("Escape")
+    await expect(menu).to_be_hidden()
+    await expect(more).to_be_focused()
+    await page.keyboard.press("Enter")
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("dialog", name="Add a note")).to_be_visible()
+    await expect(menu).to_be_hidden()
+    await page.keyboard.press("Escape")
+    await expect(more).to_be_focused()
+    assert heard == []
+    await page.close()
+
+
+async def test_without_scripts_the_menu_opens_its_dialogs_too(
+    chromium: Chromium, service: Service, people: None
+) -> None:
+    context = await chromium.new_context(java_script_enabled=False, viewport=PHONE)
+    page = await context.new_page()
+    await open_order(page, service)
+    await page.get_by_role("button", name="More actions").click()
+    await page.get_by_role("button", name="Add note").click()
+    dialog = page.get_by_role("dialog", name="Add a note")
+    await dialog.get_by_label("Note").fill("asked by phone")
+    await dialog.get_by_role("button", name="Add").click()
+    await expect(page.locator("#order")).to_contain_text("asked by phone")
+    await context.close()
 
 
 async def test_without_scripts_people_sign_in_and_out(chromium: Chromium, service: Service, people: None) -> None:

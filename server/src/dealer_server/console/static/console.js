@@ -153,6 +153,18 @@
     if (button.getAttribute("command") === "close") dialog.close(); else dialog.showModal();
   };
 
+  // In the menu beside a heading arrows go from entry to entry; when a dialog of one is closed, its button has the focus.
+  document.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key], menu = step && document.querySelector(".more-menu:popover-open");
+    if (!menu) return;
+    event.preventDefault();
+    const entries = [...all(".btn", menu)], at = entries.indexOf(document.activeElement);
+    entries.at(at < 0 ? Math.min(0, step) : (at + step) % entries.length).focus();
+  });
+  document.addEventListener("close", (event) => {
+    if (event.target.id && document.querySelector(`.more-menu [commandfor=${event.target.id}]`)) document.getElementById("more").focus();
+  }, true);
+
   // Filters are sent as they change; a form is sent once.
   document.addEventListener("change", (event) => {
     if (event.target.matches("form.filters select, form.filters input[type=date], form.filters input[type=checkbox]:not(.filter-switch)")) event.target.form.requestSubmit();
@@ -218,7 +230,7 @@
   const waits = (event) => {
     const part = event.target;
     if (!part.matches?.("[hx-trigger^=every]")) return;
-    if (document.hidden || document.querySelector("form[data-sent], .heading-actions dialog[open]") || part.querySelector("dialog[open], details[open], .pick :checked")) event.preventDefault();
+    if (document.hidden || document.querySelector("form[data-sent], .heading-actions dialog[open], .more-menu:popover-open") || part.querySelector("dialog[open], details[open], .pick :checked")) event.preventDefault();
   };
   document.addEventListener("htmx:before:request", waits);
   document.addEventListener("htmx:before:swap", waits);
