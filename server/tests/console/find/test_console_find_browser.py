@@ -96,6 +96,52 @@ async def test_a_dealer_is_chosen_among_500_by_keyboard(chromium: Chromium, serv
         await expect(offered).to_have_count(0)
 
 
+@pytest.mark.parametrize("scripts", [True, False])
+async def test_filters_in_force_are_chips_that_take_them_away(
+    chromium: Chromium, service: Service, operator: None, scripts: bool
+) -> None:
+    async with page_of(chromium, service, java_script_enabled=scripts) as page:
+        await page.goto(
+            f"{service.url}/console/orders?dealer=20001&status=FAILED&from=2026-01-05&to=2026-01-05&sort=created&before=9&trail=~"
+        )
+        chips = page.get_by_role("list", name="Filters in force").get_by_role("link")
+        await expect(chips).to_have_text(
+            [
+                re.compile("Dealer: Shop 1 · 20001"),
+                re.compile("Status: Failed"),
+                re.compile("Day: 2026-01-05"),
+                "Clear all",
+            ]
+        )
+        assert not scripts or await barriers(page) == []
+        await page.get_by_role("link", name="Remove filter Day: 2026-01-05").press("Enter")
+        await expect(page).to_have_url(f"{service.url}/console/orders?dealer=20001&status=FAILED&sort=created")
+        await page.get_by_role("link", name="Remove filter Dealer").press("Enter")
+        await expect(page).to_have_url(f"{service.url}/console/orders?status=FAILED&sort=created")
+        await expect(page.get_by_label("Status")).to_have_value("FAILED")
+        await expect(chips).to_have_count(1)
+        await page.goto(f"{service.url}/console/audit?author=ann&action=order.note&from=nonsense")
+        await page.get_by_role("link", name="Clear all").press("Enter")
+        await expect(page).to_have_url(f"{service.url}/console/audit")
+        await expect(chips).to_have_count(0)
+
+
+async def test_on_a_phone_filters_in_force_are_told_and_fold(
+    chromium: Chromium, service: Service, operator: None
+) -> None:
+    async with page_of(chromium, service, viewport=PHONE, has_touch=True) as page:
+        await page.goto(f"{service.url}/console/orders?status=FAILED")
+        await expect(page.get_by_label("Status")).to_be_hidden()
+        chip = page.get_by_role("link", name="Remove filter Status: Failed")
+        await expect(chip).to_be_visible()
+        await page.locator(".filter-more").tap()
+        await expect(page.get_by_label("Status")).to_be_visible()
+        await chip.tap()
+        await expect(page).to_have_url(f"{service.url}/console/orders")
+        await page.goto(f"{service.url}/console/orders?status=SOMEHOW")
+        await expect(page.get_by_label("Status")).to_be_visible()  # what is wrong is not hidden
+
+
 async def test_a_form_outlives_its_session(
     chromium: Chromium, service: Service, operator: None, dealer: ApiClient
 ) -> None:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlencode
 
 from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
@@ -58,6 +59,14 @@ def polyline(values: Sequence[float]) -> str:
     return " ".join(
         f"{at * across:.1f},{22 - 20 * (value - low) / ((high - low) or 1):.1f}" for at, value in enumerate(values)
     )
+
+
+def without(address: str, names: str) -> str:
+    """The address of a list without these parameters, at its first page."""
+    path, _, query = address.partition("?")
+    gone = {*names.split(), "before", "trail"}
+    kept = urlencode([(name, value) for name, value in parse_qsl(query) if name not in gone])
+    return f"{path}?{kept}" if kept else path
 
 
 def as_json(value: object) -> str:
@@ -175,6 +184,7 @@ def environment() -> Environment:
         "role": words.role,
         "polyline": polyline,
         "json": as_json,
+        "without": without,
         "epochs": _epochs,
     }
     made.globals |= {
