@@ -142,6 +142,27 @@ async def test_without_scripts_the_menu_opens_its_dialogs_too(
     await context.close()
 
 
+@pytest.mark.parametrize("scripts", [True, False])
+async def test_the_sections_of_a_long_page_are_reached_by_keyboard(
+    chromium: Chromium, service: Service, people: None, scripts: bool
+) -> None:
+    context = await chromium.new_context(java_script_enabled=scripts, viewport=PHONE)
+    page = await context.new_page()
+    await sign_in(page, service, NAMES["operator"])
+    await page.goto(f"{service.url}/console/dealers")
+    await page.get_by_role("link", name="Browsing & Sons").click()
+    sections = page.get_by_role("navigation", name="On this page")
+    for name in ("AppKeys", "Custom prices", "Callback URL"):
+        await sections.get_by_role("link", name=name).press("Enter")
+        heading = page.get_by_role("heading", level=2, name=name)
+        await expect(heading).to_be_in_viewport(ratio=1)
+        await expect(sections).to_be_in_viewport(ratio=1)
+        tops = [await one.bounding_box() for one in (page.get_by_role("complementary"), sections, heading)]
+        assert [box["y"] >= 0 for box in tops if box] == [True] * 3
+        assert tops[1] and tops[2] and tops[1]["y"] + tops[1]["height"] <= tops[2]["y"], "nothing lies over the heading"
+    await context.close()
+
+
 async def test_without_scripts_people_sign_in_and_out(chromium: Chromium, service: Service, people: None) -> None:
     context = await chromium.new_context(java_script_enabled=False)
     page = await context.new_page()
