@@ -1,11 +1,12 @@
 """A dealer's user buys three eSIMs by CSV and opens the page of one, on a phone, in a real browser."""
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser as Chromium
-from playwright.async_api import Page, expect
+from playwright.async_api import Locator, Page, expect
 
 from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
@@ -44,6 +45,41 @@ async def test_three_esims_by_csv_and_the_page_of_one(service: Service, dealer: 
     await buys_three_by_csv(phone, service.url, tmp_path, "5.40 USD")
     assert (await dealer.post("/account/balance")).data["balance"] == "994.60"
     await opens_the_page_of_one(phone)
+
+
+async def drag(page: Page, onto: Locator, file: Path, *steps: str) -> None:
+    """As a person drags a file out of a folder: the browser itself takes it, or goes to it."""
+    box = await onto.bounding_box()
+    assert box
+    place = {"x": box["x"] + box["width"] - 8, "y": box["y"] + 8}
+    session = await page.context.new_cdp_session(page)
+    for step in steps:
+        data = {"items": [], "files": [str(file)], "dragOperationsMask": 1}
+        await session.send("Input.dispatchDragEvent", {"type": step, **place, "data": data})
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+async def test_a_file_is_dropped_on_its_field(chromium: Chromium, boss: Browser, tmp_path: Path, scripts: bool):
+    file = tmp_path / "orders.csv"
+    file.write_text("packageCode,quantity\nTEST-OK,2\n")
+    context = await chromium.new_context(java_script_enabled=scripts)
+    await context.add_init_script(AXE)
+    await context.add_cookies([{"name": "dealer_console", "value": boss.token, "url": boss.url}])
+    page = await context.new_page()
+    await page.goto(f"{boss.url}/console/bulk")
+    root, field = page.locator("html"), page.get_by_label("CSV file")
+    await expect(page.get_by_text("Drop a file here")).to_be_visible()
+    if scripts:
+        await drag(page, page.get_by_role("heading", level=1), file, "dragEnter", "dragOver")
+        await expect(root).to_have_class(re.compile("dragging"))
+        assert await barriers(page) == []
+        await drag(page, page.get_by_role("heading", level=1), file, "drop")  # beside it: nothing happens
+    await drag(page, field, file, "dragEnter", "dragOver", "drop")
+    await expect(field).to_have_value(re.compile("orders.csv"))
+    await expect(root).not_to_have_class(re.compile("dragging"))
+    await page.get_by_role("button", name="Preview").click()
+    await expect(page.locator("#main")).to_contain_text("3.60 USD")
+    await context.close()
 
 
 async def test_one_esim_by_hand(service: Service, dealer: ApiClient, phone: Page):

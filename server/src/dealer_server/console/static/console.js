@@ -191,6 +191,17 @@
     });
   });
 
+  // While a file is dragged its field is marked; beside the field it would take the page's place.
+  const dragging = (on) => document.documentElement.classList.toggle("dragging", on);
+  const dragged = (event) => {
+    if (!event.dataTransfer.types.includes("Files") || !document.querySelector(".drop")) return;
+    if (!event.target.closest?.(".drop")) { event.preventDefault(); event.dataTransfer.dropEffect = "none"; }
+    dragging(event.type === "dragover");
+  };
+  addEventListener("dragover", dragged);
+  addEventListener("drop", dragged);
+  addEventListener("dragleave", (event) => { if (!event.relatedTarget) dragging(false); });
+
   // A form leaves its page only where the service can be reached, so that without a network what was entered stays.
   const reached = async () => {
     try { return (await fetch("/console/sign-in/reachable", { method: "HEAD", cache: "no-store", signal: AbortSignal.timeout(8000) })).status < 500; } catch { return false; }
