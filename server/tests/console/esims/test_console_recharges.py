@@ -90,7 +90,7 @@ async def test_an_esim_is_recharged_by_a_form_and_its_page_shows_the_plan(
     order = await bought(dealer)
     told = await recharged(clerk, order)
     order_no = told.rpartition(" ")[2]
-    assert told == f"Paid. The recharge is being applied: order {order_no}"
+    assert told == f"Paid. Plans shows the recharge: order {order_no}"
     await settled(dealer, order_no)
     assert await balance(dealer) == "997.00"
     page = await see(clerk, page_of(order))
@@ -230,7 +230,7 @@ async def test_the_form_says_what_each_package_adds_and_what_is_left_after_it(po
 
 
 def _plan_rows(page: str) -> str:
-    return page.partition("<th>From, to</th>")[2].partition("</tbody>")[0]
+    return page.partition("<th>Started</th>")[2].partition("</tbody>")[0]
 
 
 async def test_a_plan_in_use_shows_its_start_and_end_and_its_page_renews_itself_soon(dealer: ApiClient, clerk: Browser):

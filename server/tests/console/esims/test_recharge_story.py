@@ -88,7 +88,7 @@ async def test_an_esim_is_used_up_recharged_and_used_again(
     await page.get_by_role("radio", name="TEST-TOPUP-OK").check()
     assert await barriers(page) == []
     await page.get_by_role("button", name="Pay and recharge").click()
-    await expect(page.get_by_role("status").first).to_contain_text("Paid. The recharge is being applied")
+    await expect(page.get_by_role("status").first).to_contain_text("Paid. Plans shows the recharge")
     await told(receiver, order_no, "PLAN_USE_STARTED", "USAGE_UPDATED")
     await shows("Ended", "Active")
 

@@ -128,7 +128,7 @@ async def recharge(context: RequestContext) -> Redirect:
     order_no = identity.order_no(decision.order_id)
     if isinstance(decision, Repeated):
         return Redirect(address, f"This form was sent before. It was not processed again: order {order_no}")
-    return Redirect(address, f"Paid. The recharge is being applied: order {order_no}")
+    return Redirect(address, f"Paid. Plans shows the recharge: order {order_no}")
 
 
 def _days(form: Mapping[str, str], package: Package) -> int | None:
