@@ -123,6 +123,11 @@ async def test_what_is_done_seldom_is_in_a_menu_that_keys_open(
     await expect(menu).to_be_hidden()
     await page.keyboard.press("Escape")
     await expect(more).to_be_focused()
+    await page.keyboard.press("Control+k")  # the palette knows what the menu has
+    on_page = page.get_by_role("group", name="On this page").get_by_role("option")
+    await expect(on_page).to_have_text(["Refund", "Add note", "Resend current state"])
+    await on_page.nth(2).click()
+    await expect(page.get_by_role("dialog", name="Resend the current state?")).to_be_visible()
     assert heard == []
     await page.close()
 
