@@ -263,6 +263,7 @@ async def test_a_supplier_shows_its_calls_its_errors_and_what_waits(market: Purc
     order_no = (await market.client.order()).data["orderNo"]
     await market.becomes("SELECT count(*)::int FROM purchase WHERE reason LIKE 'INSUFFICIENT_FUNDS%'", 1)
     page = await see(admin, NEAR)
+    page = page[page.index("Purchase totals") :]  # after the links to the sections
     waits = page[page.index("Waiting orders") : page.index("Recent calls")]
     assert order_no in waits and "INSUFFICIENT_FUNDS: 200007 as the test wants it" in waits
     packages_from = page.index("Routed packages", page.index("Recent calls"))

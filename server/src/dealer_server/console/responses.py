@@ -73,7 +73,11 @@ class Responder:
         }
         page = rendering.render(template, {**layout, **fields})
         if kept is not None:
-            page = fill.fill(page, kept.action, kept.fields, kept.version, flash if kept.refused else "") or page
+            refused = flash if kept.refused else ""
+            page = fill.fill(page, kept.action, kept.fields, kept.version, refused) or page
+            if refused and fill.OPEN in page:  # its dialog says it
+                page = rendering.render(template, {**layout, **fields, "flash": ""})
+                page = fill.fill(page, kept.action, kept.fields, kept.version, refused) or page
             if kept.refused:
                 await kept_forms.forget(self._parts.database, kept.user_id)
         return HTMLResponse(page, status)

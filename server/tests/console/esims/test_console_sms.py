@@ -53,6 +53,7 @@ async def test_a_text_that_is_refused_is_not_lost(service: Service, dealer: ApiC
         assert f"\n{TEXT}\r\n{EVIL}</textarea>" in dialog and "data-reopen" in dialog.partition(">")[0]
         assert transaction_id in dialog, "sent again it is the same SMS"
         assert "One SMS a minute. Send it again in " in dialog
+        assert shown.count("One SMS a minute.") == 1, "the dialog says it, not the page behind it too"
         assert EVIL not in await seen(person, page), "it is shown once"
 
 

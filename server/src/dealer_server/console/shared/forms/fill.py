@@ -6,6 +6,7 @@ from html import escape
 from html.parser import HTMLParser
 
 _PLAIN = ("hidden", "password", "file", "submit", "button", "reset", "image")
+OPEN = "data-reopen"  # of a dialog that is shown again
 ONCE = "transaction_id"  # another on every page; what is sent twice with the same one is done once
 Attributes = list[tuple[str, str | None]]
 
@@ -80,7 +81,7 @@ class _Writer(HTMLParser):
         super().__init__(convert_charrefs=False)
         self.out: list[str] = []
         self._form, self._dialog, self._entered, self._version = form, dialog, entered, version
-        self._refused = f'<div class="flash flash-bad" role="alert"><div>{escape(refused)}</div></div>'
+        self._refused = f'<div class="flash flash-bad" role="alert"><span>{escape(refused)}</span></div>'
         if dialog is None or not refused:
             self._refused = ""
         self._forms = self._dialogs = -1
@@ -93,7 +94,7 @@ class _Writer(HTMLParser):
         if tag == "dialog":
             self._dialogs += 1
             if self._dialogs == self._dialog:
-                raw = _tag(tag, [*attrs, ("open", ""), ("data-reopen", "")])
+                raw = _tag(tag, [*attrs, ("open", ""), (OPEN, "")])
         elif tag == "form" and (dict(attrs).get("method") or "").lower() == "post":
             self._forms += 1
             self._inside = self._forms == self._form
