@@ -51,10 +51,7 @@ WITH debit AS MATERIALIZED (
     SELECT true {new}{enough}{unchanged} AS whole, versions, balances
     FROM (SELECT array_agg(coalesce(version, -1) ORDER BY place) AS versions,
         array_agg(coalesce(balance, 0) ORDER BY place) AS balances FROM found) known
-), moved AS (
-    UPDATE wallet SET balance = wallet.balance - total, version = wallet.version + orders,
-        order_count = order_count + orders, profile_count = profile_count + profiles, updated_at = $26
-    FROM found, holds WHERE whole AND found.version IS NOT NULL AND wallet.tenant_id = found.tenant_id
+), moved AS ({moved}
 ), new_order AS (
     INSERT INTO orders (tenant_id, order_id, transaction_id, digest, currency, amount, remark, updated_at)
     SELECT tenant_id, order_id, transaction_id, digest, currency, amount, remark, $26
@@ -89,6 +86,20 @@ SELECT whole, ARRAY(SELECT tenant_id FROM found WHERE version IS NULL) AS missed
 FROM holds
 """
 
+_MOVED = """
+    UPDATE wallet SET balance = wallet.balance - total, version = wallet.version + orders,
+        order_count = order_count + orders, profile_count = profile_count + profiles, updated_at = $26
+    FROM found, holds WHERE whole AND found.version IS NOT NULL AND wallet.tenant_id = found.tenant_id"""
+# After it waited, the statement still sees the wallet as it was before. An UPDATE would go from there to the wallet as
+# it is now, by way of a lock that another one which waits for the wallet may hold: a deadlock, if a third transaction
+# shares the old row (a foreign key does). INSERT finds the row as it is now. None is inserted: there is one.
+_MOVED_NOW = """
+    INSERT INTO wallet AS w (tenant_id, currency, balance, version, order_count, profile_count, updated_at)
+    SELECT found.tenant_id, '', total, orders, orders, profiles, $26
+    FROM found, holds WHERE whole AND found.version IS NOT NULL
+    ON CONFLICT (tenant_id) DO UPDATE SET balance = w.balance - excluded.balance,
+        version = w.version + excluded.version, order_count = w.order_count + excluded.order_count,
+        profile_count = w.profile_count + excluded.profile_count, updated_at = excluded.updated_at"""
 # The codes that a batch takes: the unit with `number` n takes the n-th free code of its package. `remaining` says of
 # packages that the batch was decided on as short how many free codes there are, no more and no less.
 _FREE = """ unit AS MATERIALIZED (
@@ -163,6 +174,7 @@ def write_statement(
         taken=taken,
         new=_NEW if checked else "",
         skip="" if wait else " SKIP LOCKED",
+        moved=_MOVED_NOW if wait else _MOVED,
         esims=_ESIMS if recharging or finding else "",
         unchanged=_UNCHANGED if recharging or finding else "",
         recharge_types=_FINDING_TYPES if finding else _RECHARGE_TYPES if recharging else "",
