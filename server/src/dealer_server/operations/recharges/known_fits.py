@@ -1,6 +1,7 @@
-"""Which eSIMs were recharged with a package before?
+"""Which eSIMs does a recharge fit, as far as earlier ones have shown?
 
-The statement that writes recharges checks by it that an eSIM fits, without the rules of the catalogue.
+The statement that writes recharges is given it (docs/decisions/0030-recharges.md, 7), so that no rule of the catalogue
+stands in SQL.
 """
 
 from collections.abc import Iterable

@@ -106,9 +106,8 @@ class RechargeBatcher:
         if wait and not any(self._is_apart(request) for request in batch):
             done, _ = await self._write_at_once(session, batch, wait=True)
         rest = [request for request in batch if id(request) not in done]
-        decided = await self._locking_path(session, rest, wait) if rest else ()
-        answers = {id(request): answer for request, answer in zip(rest, decided, strict=True)}
-        return [done.get(id(request)) or answers[id(request)] for request in batch]
+        decided = iter(await self._locking_path(session, rest, wait) if rest else ())
+        return [done.get(id(request)) or next(decided) for request in batch]
 
     async def _write_at_once(
         self, session: Session, batch: Sequence[RechargeRequest], *, wait: bool = False

@@ -164,9 +164,9 @@ def write_statement(
     checked: bool = False,
     wait: bool = False,
 ) -> str:
-    """`from_stock`: it takes codes from the stock. `recharging`: it recharges eSIMs (never both). `finding`: it
-    recharges eSIMs and finds their next plans itself. `checked`: it looks for known transactionIds. `wait`: it waits
-    for wallets that another transaction holds."""
+    """`from_stock`: it takes codes from the stock. `recharging`: it recharges eSIMs (never both). `finding`: it finds
+    their next plans itself. `checked`: it looks for known transactionIds. `wait`: it waits for wallets that another
+    transaction holds."""
     free, enough, taken = (_FREE, _ENOUGH, _TAKEN) if from_stock else ("", "", "")
     return _WRITE.format(
         free=free,
@@ -175,14 +175,14 @@ def write_statement(
         new=_NEW if checked else "",
         skip="" if wait else " SKIP LOCKED",
         moved=_MOVED_NOW if wait else _MOVED,
-        esims=_ESIMS if recharging or finding else "",
-        unchanged=_UNCHANGED if recharging or finding else "",
+        esims=_ESIMS if recharging else "",
+        unchanged=_UNCHANGED if recharging else "",
         recharge_types=_FINDING_TYPES if finding else _RECHARGE_TYPES if recharging else "",
         recharge_line=_FINDING_LINE if finding else _RECHARGE_LINE if recharging else "",
         next_plan=_NEXT_PLANS if finding else "",
         plans=_PLANS_FOUND if finding else "",
-        recharge_item=", recharges, recharges_order_id" if recharging or finding else "",
-        recharge=", recharges, plan_no" if recharging or finding else "",
+        recharge_item=", recharges, recharges_order_id" if recharging else "",
+        recharge=", recharges, plan_no" if recharging else "",
     )
 
 
@@ -228,8 +228,8 @@ async def write(
 async def write_recharges(
     session: Session, placed: Sequence[Placed], fits: Sequence[Fit], *, wait: bool = False
 ) -> tuple[Written, Sequence[NextPlan | None]]:
-    """The same for recharges of as many eSIMs, whose next plans it finds; each eSIM must be as one of `fits` says. Also
-    gives those plans, None where the eSIM cannot be recharged: nothing is written then.
+    """The same for recharges of as many eSIMs, whose next plans it finds. `fits`: what each of them must be. Also gives
+    those plans, None where an eSIM cannot be recharged: nothing is written then.
 
     Raises UniqueViolationError also where another recharge of an eSIM is written at the same moment.
     """
@@ -241,7 +241,7 @@ async def write_recharges(
         return await _write_by_tenant(session, placed, _NONE, wait=wait), found
     places, esims = _places(placed), _esims(placed)
     (row,) = await session.fetch(
-        write_statement(finding=True, checked=len(placed) <= CHECKED_ORDERS, wait=wait),
+        write_statement(recharging=True, finding=True, checked=len(placed) <= CHECKED_ORDERS, wait=wait),
         *_debit_and_order_columns(placed, places),
         *_line_columns(placed, places),
         placed[0].at,
