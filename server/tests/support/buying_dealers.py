@@ -44,7 +44,9 @@ class Purchase:
 
 @dataclass
 class BuyingDealers:
-    """`line` gives (packageCode, quantity) of the next order; one in twenty is an acknowledged one sent again."""
+    """`line` gives (packageCode, quantity) of the next order. One in ten is sent beside an acknowledged one that is
+    repeated: the API decides a batch of both under locks. Half of those repeated are from before `buying` began, so
+    that an API that started since does not remember them."""
 
     clients: Sequence[ApiClient]
     opening: int  # of each, in ten-thousandths
@@ -53,10 +55,12 @@ class BuyingDealers:
     unknown: deque[Purchase] = field(default_factory=deque)
     replies: list[Reply] = field(default_factory=list)  # those that asked for a retry
     acknowledged: asyncio.Event = field(default_factory=asyncio.Event)
+    earlier: int = 0  # how many purchases had begun before this block of `buying`
 
     @asynccontextmanager
     async def buying(self, *urls: str, count: int = BUYERS) -> AsyncIterator[None]:
         """They buy until the end of the block, and first repeat the orders with an unknown outcome."""
+        self.earlier = len(self.purchases)
         tasks = [asyncio.create_task(self._buy(urls[number % len(urls)])) for number in range(count)]
         try:
             yield
@@ -153,8 +157,12 @@ class BuyingDealers:
         return purchase
 
     def _again(self) -> Purchase | None:
-        one = random.choice(self.purchases) if self.purchases and random.random() < 0.05 else None
-        return one if one is not None and one.order_no is not None else None
+        """An acknowledged order, one time in ten if the one looked at is acknowledged."""
+        if not self.purchases or random.random() >= 0.1:
+            return None
+        all_of_them = len(self.purchases)
+        one = self.purchases[random.randrange(random.choice([self.earlier or all_of_them, all_of_them]))]
+        return one if one.order_no is not None else None
 
     async def _buy(self, url: str) -> None:
         while True:
@@ -162,8 +170,16 @@ class BuyingDealers:
                 await asyncio.sleep(0.01)  # nobody is there
 
     async def next(self, url: str) -> Reply | None:
-        """One call; None where no answer came."""
-        return await self.attempt(self.unknown.popleft() if self.unknown else self._again() or self.new(), url)
+        """One call or two; None where no answer came."""
+        if self.unknown:
+            return await self.attempt(self.unknown.popleft(), url)
+        if (known := self._again()) is None:
+            return await self._first(url)
+        [reply, _] = await asyncio.gather(self.attempt(known, url), self._first(url))
+        return reply
+
+    async def _first(self, url: str) -> Reply | None:
+        return await self.attempt(self.new(), url)
 
 
 def batched(purchases: Sequence[Purchase], size: int) -> Iterator[Sequence[Purchase]]:

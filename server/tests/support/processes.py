@@ -96,8 +96,9 @@ async def _pipe() -> tuple[asyncio.StreamReader, Connection]:
 class Process:
     """A command that goes on. What it prints on standard error is kept: the last lines of it."""
 
-    def __init__(self, process: asyncio.subprocess.Process | Forked):
+    def __init__(self, process: asyncio.subprocess.Process | Forked, kill_at: str | None = None):
         self._process = process
+        self._kill_at = kill_at
         self._ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._lines: deque[str] = deque(maxlen=400)
         self._events: Counter[str] = Counter()
@@ -146,7 +147,7 @@ class Process:
     async def ended(self, patience: float = PATIENCE) -> int:
         """Its exit status, once it has ended; minus the signal that ended it."""
         await asyncio.wait([self._ended], timeout=patience)
-        assert self._ended.done(), f"still running after {patience} s:\n{self.said}"
+        assert self._ended.done(), f"still running after {patience} s, kill at {self._kill_at}:\n{self.said}"
         return self._ended.result()
 
     @property
@@ -214,7 +215,7 @@ async def running(
 ) -> AsyncIterator[Process]:
     """`dealer-server` with these arguments, ready; killed at the end if it still runs."""
     armed = {failpoints.VARIABLE: kill_at} if kill_at else {}
-    process = Process(await _started(arguments, {**env, **armed}))
+    process = Process(await _started(arguments, {**env, **armed}), kill_at)
     try:
         if ready:
             await process.ready()

@@ -262,9 +262,10 @@ class Scenario:
     resent: Counter[int] = field(default_factory=Counter)
     frozen: dict[int, tuple[bytes, Sequence[str]]] = field(default_factory=dict)
     baselines: dict[int, int] = field(default_factory=dict)  # order_id: the highest version that was delivered
+    attempt_seconds: float = DEADLINE_SECONDS
 
     async def begin_worker(self) -> Worker:
-        return await Worker.begin(self.webhooks, total_seconds=DEADLINE_SECONDS)
+        return await Worker.begin(self.webhooks, total_seconds=self.attempt_seconds)
 
     async def place(self, number: int) -> None:
         listener = self.listeners[number]
@@ -509,13 +510,16 @@ def _arrived(row: Mapping[str, Any]) -> bool:
 
 
 @asynccontextmanager
-async def scenario_on(database_url: str) -> AsyncIterator[Scenario]:
+async def scenario_on(database_url: str, **options: Any) -> AsyncIterator[Scenario]:
     async with webhook_fixture(database_url) as webhooks, listening(2) as receivers, AsyncExitStack() as stack:
         webhooks.clock = StillClock()
         session = webhooks.database.session()
         stack.push_async_callback(session.close)
         scenario = Scenario(
-            webhooks, session, [Listener(await webhooks.dealer(receiver.url), receiver) for receiver in receivers]
+            webhooks,
+            session,
+            [Listener(await webhooks.dealer(receiver.url), receiver) for receiver in receivers],
+            **options,
         )
 
         async def end_workers() -> None:
@@ -741,7 +745,7 @@ async def test_update_back_to_the_last_delivered_state_is_sent_after_an_unacknow
 
 async def test_resent_older_update_is_not_taken_for_the_current_state(database_url: str):
     """Usage goes from 1 to 2 and back to 1. The update with 2 failed, was superseded, and is resent."""
-    async with scenario_on(database_url) as scenario:
+    async with scenario_on(database_url, attempt_seconds=PATIENCE) as scenario:
         listener, worker = scenario.listeners[0], scenario.workers[0]
         for usage, answers in ((0, ()), (1, ()), (2, ("fail",)), (1, ())):
             await scenario.change(0, "usage", usage)
@@ -759,7 +763,7 @@ async def test_resent_older_update_is_not_taken_for_the_current_state(database_u
 
 
 async def test_resend_of_an_unchanged_update_stores_the_hints_it_is_sent_with(database_url: str):
-    async with scenario_on(database_url) as scenario:
+    async with scenario_on(database_url, attempt_seconds=PATIENCE) as scenario:
         listener, worker = scenario.listeners[0], scenario.workers[0]
         for what in ("codes", "nothing"):
             await scenario.change(0, what, 1)
