@@ -141,12 +141,13 @@ async def test_an_operator_refunds_an_order_by_keyboard_alone(
     await page.keyboard.type(str(order["orderNo"]))
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("heading", level=1)).to_have_text(f"Order {order['orderNo']}")
-    button = page.get_by_role("button", name="Refund", exact=True).first
+    button = page.get_by_role("button", name="More actions")
     for _ in range(60):
         await page.keyboard.press("Tab")
         if await button.evaluate("one => one === document.activeElement"):
             break
-    await page.keyboard.press("Enter")
+    for key in ("Enter", "End", "Enter"):
+        await page.keyboard.press(key)
     dialog = page.get_by_role("dialog", name="Refund this order?")
     await expect(dialog.get_by_label("Reason")).to_be_visible()
     assert await barriers(page) == []

@@ -153,13 +153,15 @@
     if (button.getAttribute("command") === "close") dialog.close(); else dialog.showModal();
   };
 
-  // In the menu beside a heading arrows go from entry to entry; when a dialog of one is closed, its button has the focus.
+  // In the menu beside a heading arrows, Home and End go from entry to entry; when a dialog of one is closed, its button has the focus.
   document.addEventListener("keydown", (event) => {
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key], menu = step && document.querySelector(".more-menu:popover-open");
+    const menu = document.querySelector(".more-menu:popover-open");
     if (!menu) return;
-    event.preventDefault();
     const entries = [...all(".btn", menu)], at = entries.indexOf(document.activeElement);
-    entries.at(at < 0 ? Math.min(0, step) : (at + step) % entries.length).focus();
+    const to = { ArrowDown: at + 1, ArrowUp: Math.max(at, 0) - 1, Home: 0, End: -1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    entries.at(to % entries.length).focus();
   });
   document.addEventListener("close", (event) => {
     if (event.target.id && document.querySelector(`.more-menu [commandfor=${event.target.id}]`)) document.getElementById("more").focus();
