@@ -88,6 +88,8 @@ class Replay:
 
     def alternate(self, loads: tuple[Load, Load], target: Target, slices: int) -> Iterator[Reading]:
         """Two loads slice by slice, beginning with the first."""
+        if any(load.writes for load in loads):
+            self._instance.checkpoint()
         rates = [self.trial(load, target)["per_second"] for load in loads]
         for number in range(slices):
             yield self._at_rate(loads[number % 2], target, SLICE_SECONDS, rates[number % 2])
