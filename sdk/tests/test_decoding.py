@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import msgspec
 import pytest
 
@@ -43,3 +46,31 @@ def test_what_is_no_word_must_still_fit(spoiled: dict):
 def test_a_missing_field_is_still_missing():
     with pytest.raises(msgspec.ValidationError, match="pager"):
         decode(b'{"records":[]}', Profiles)
+
+
+_AT_ONCE = """
+import sys, threading
+from esim_dealer.decoding import decode
+from esim_dealer.wire.snapshot import Snapshot
+
+sys.setswitchinterval(1e-6)
+begin, decoded = threading.Barrier(24), []
+
+def first():
+    begin.wait()
+    decoded.append(decode(sys.argv[1].encode(), Snapshot))
+
+threads = [threading.Thread(target=first) for _ in range(24)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert len(decoded) == 24
+"""
+
+
+def test_threads_may_decode_their_first_snapshot_at_once():
+    """In a process of its own, as it is the first use of a type that msgspec does not guard."""
+    for _ in range(5):
+        ended = subprocess.run(
+            [sys.executable, "-c", _AT_ONCE, raw(snapshot())], capture_output=True, text=True, check=False
+        )
+        assert (ended.returncode, ended.stderr) == (0, "")

@@ -5,6 +5,7 @@ The contract's closed vocabularies bind what is sent; what is received is read s
 vocabulary widened to any text where that fails.
 """
 
+import threading
 import types
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -13,13 +14,27 @@ import msgspec
 
 T = TypeVar("T", bound=msgspec.Struct)
 
+_making = threading.Lock()
+
 
 def decode(body: bytes | msgspec.Raw, shape: type[T]) -> T:
     """The bytes as `shape`. Raises msgspec.DecodeError where not even the widened shape fits."""
     try:
-        return msgspec.json.decode(body, type=shape)
+        return decoder(shape).decode(body)
     except msgspec.ValidationError:
-        return msgspec.json.decode(body, type=_open(shape))
+        return decoder(shape, widened=True).decode(body)
+
+
+def decoder(shape: type[T], *, widened: bool = False) -> msgspec.json.Decoder[T]:
+    """The decoder of a type. It is made by one thread at a time: msgspec looks into a type when it is used first, and
+    crashes the process where two threads do so at once."""
+    with _making:
+        return _decoder(_open(shape) if widened else shape)
+
+
+@cache
+def _decoder(shape: type[T]) -> msgspec.json.Decoder[T]:
+    return msgspec.json.Decoder(shape)
 
 
 @cache

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from esim_dealer import errors
-from esim_dealer.decoding import decode
+from esim_dealer.decoding import decode, decoder
 from esim_dealer.errors import DealerError
 from esim_dealer.operations import Call
 from esim_dealer.wire import signing
@@ -108,7 +108,7 @@ def read(operation: Operation[Any, T], request_id: str, reply: Reply | NoReply) 
         "retry_after": _seconds(reply.headers.get("Retry-After")),
     }
     try:
-        envelope = msgspec.json.decode(reply.body, type=OpenEnvelope)
+        envelope = decoder(OpenEnvelope).decode(reply.body)
         data = msgspec.json.decode(envelope.data, type=dict[str, Any])
     except msgspec.DecodeError:
         return errors.UnreadableAnswer(_no_envelope(reply), **known)
