@@ -160,8 +160,8 @@ class BuyingDealers:
         """An acknowledged order, one time in ten if the one looked at is acknowledged."""
         if not self.purchases or random.random() >= 0.1:
             return None
-        all_of_them = len(self.purchases)
-        one = self.purchases[random.randrange(random.choice([self.earlier or all_of_them, all_of_them]))]
+        among = random.choice([self.earlier, len(self.purchases)]) or len(self.purchases)
+        one = self.purchases[random.randrange(among)]
         return one if one.order_no is not None else None
 
     async def _buy(self, url: str) -> None:
@@ -174,11 +174,12 @@ class BuyingDealers:
         if self.unknown:
             return await self.attempt(self.unknown.popleft(), url)
         if (known := self._again()) is None:
-            return await self._first(url)
-        [reply, _] = await asyncio.gather(self.attempt(known, url), self._first(url))
+            return await self._attempt_new(url)
+        [reply, _] = await asyncio.gather(self.attempt(known, url), self._attempt_new(url))
         return reply
 
-    async def _first(self, url: str) -> Reply | None:
+    async def _attempt_new(self, url: str) -> Reply | None:
+        """A purchase begins where it is sent: a task that is cancelled before it starts leaves none behind."""
         return await self.attempt(self.new(), url)
 
 
