@@ -7,7 +7,6 @@ statuses change afterwards, up to COMPLETED, is in rules/delivery/delivery.py.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
 
 import msgspec
 
@@ -50,7 +49,7 @@ class OrderRequest(msgspec.Struct, frozen=True):
         return taken
 
 
-class NextPlan(NamedTuple):
+class NextPlan(msgspec.Struct, frozen=True):
     """What an order adds to an eSIM: the eSIM, which plan of it that will be, and the order of the eSIM with the
     version that was looked at. Until it is decided plan_no is the first that is free. Only the eSIM is known where the
     statement that writes the order is to find the rest."""
@@ -183,7 +182,9 @@ def _with_fallbacks(request: OrderRequest, free: Mapping[str, int]) -> OrderRequ
 def _numbered(request: OrderRequest, added: NextPlan, plans: Mapping[tuple[int, int], int]) -> OrderRequest:
     """A recharge with the number of its plan: behind those that earlier ones of the batch add."""
     last = plans.get((request.tenant_id, added.profile_id))
-    return request if last is None else msgspec.structs.replace(request, recharge=added._replace(plan_no=last + 1))
+    if last is None:
+        return request
+    return msgspec.structs.replace(request, recharge=msgspec.structs.replace(added, plan_no=last + 1))
 
 
 def refuse_plan(profile_id: int, plan_no: int) -> refusal.Refusal | None:

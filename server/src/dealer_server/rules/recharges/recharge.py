@@ -61,14 +61,14 @@ class Fit(NamedTuple):
 class Priced(msgspec.Struct, frozen=True):
     """What a call asks for beside the eSIM, with its price. `package`: as it is on sale. `refused`: the first refusal
     that depends on neither eSIM nor wallet and stands before those that do; `refused_price`: one that stands behind
-    them."""
+    them. `digested`: what is digested before the name of the eSIM, and after it."""
 
     package: Package | None
-    currency: str
     amount: int
     line: OrderLine
     refused: refusal.Refusal | None
     refused_price: refusal.Refusal | None
+    digested: tuple[str, str]
 
 
 def price(call: RechargeProfile, currency: str, offer: Offer | None) -> Priced:
@@ -81,9 +81,9 @@ def price(call: RechargeProfile, currency: str, offer: Offer | None) -> Priced:
 
 def price_offer(call: RechargeProfile, currency: str, offer: Offer | None, unit_price: int, amount: int) -> Priced:
     """The same of amounts that were read already; those of `call` are not looked at."""
+    paid_in = call.currency or currency
     return Priced(
         package=offer.package if offer else None,
-        currency=call.currency or currency,
         amount=amount,
         line=OrderLine(
             package_code=call.package_code,
@@ -94,14 +94,14 @@ def price_offer(call: RechargeProfile, currency: str, offer: Offer | None, unit_
         ),
         refused=_refuse_package(call, offer),
         refused_price=None if offer is None else _refuse_price(call, currency, offer, unit_price, amount),
+        digested=(f"recharge\0{paid_in}\0", f"\0{call.package_code}\0{call.period_num or 1}\0{unit_price}\0{amount}"),
     )
 
 
 def digest(priced: Priced, named: int | str | None) -> bytes:
     """16 bytes that two calls share when they ask for the same. `named`: the eSIM as the call names it."""
-    line = priced.line
-    wanted = f"{named}\0{line.package_code}\0{line.period_num}\0{line.price}\0{priced.amount}"
-    return hashlib.sha256(f"recharge\0{priced.currency}\0{wanted}".encode()).digest()[:16]
+    before, after = priced.digested
+    return hashlib.sha256(f"{before}{named}{after}".encode()).digest()[:16]
 
 
 def refuse(wanted: Wanted, target: Target | None, supported: Callable[[str], bool]) -> refusal.Refusal | None:

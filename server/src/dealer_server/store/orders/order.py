@@ -218,7 +218,7 @@ async def write(
         given += [*(units or [()] * 5), list(remaining), list(remaining.values())]
     recharging = placed[0].request.recharge is not None
     if recharging:
-        given += zip(*[one.request.recharge[:4] for one in placed if one.request.recharge], strict=True)
+        given += zip(*_recharge_rows(placed), strict=True)
     checked = from_stock or len(placed) <= CHECKED_ORDERS
     statement = write_statement(from_stock=from_stock, recharging=recharging, checked=checked, wait=wait)
     (row,) = await session.fetch(statement, *given)
@@ -274,6 +274,11 @@ async def next_plans(session: Session, placed: Sequence[Placed], fits: Sequence[
     return [found.get(profile_id) for profile_id in esims]
 
 
+def _recharge_rows(placed: Sequence[Placed]) -> list[tuple[int, int, int, int]]:
+    plans = [one.request.recharge for one in placed]
+    return [(plan.profile_id, plan.plan_no, plan.order_id, plan.version) for plan in plans if plan is not None]
+
+
 def _esims(placed: Sequence[Placed]) -> list[int]:
     return [one.request.recharge.profile_id for one in placed if one.request.recharge]
 
@@ -310,7 +315,7 @@ def _rows_of(tenant_id: int, placed: Sequence[Placed]) -> write_by_tenant.Rows:
         placed[0].at,
         [order[4:] for order in orders],
         [line[2:] for line in lines],
-        [one.request.recharge[:4] for one in placed if one.request.recharge],
+        _recharge_rows(placed),
         units,
     )
 
