@@ -68,8 +68,8 @@ WITH debit AS MATERIALIZED (
     FROM line, holds WHERE whole AND versions[place] >= 0
 ), new_profile AS (
     INSERT INTO profile (tenant_id, profile_id, order_id, line, updated_at{recharge})
-    SELECT tenant_id, first_profile_id + n, order_id, line, $26{recharge}
-    FROM holds, line, generate_series(0, quantity - 1) AS n WHERE whole AND versions[place] >= 0
+    SELECT tenant_id, {profile_id}, order_id, line, $26{recharge}
+    FROM holds, line{each} WHERE whole AND versions[place] >= 0
 ), new_event AS (
     INSERT INTO webhook_delivery (tenant_id, order_id, event_type, order_version, state, due_at, created_at,
         finished_at)
@@ -183,6 +183,8 @@ def write_statement(
         plans=_PLANS_FOUND if finding else "",
         recharge_item=", recharges, recharges_order_id" if recharging else "",
         recharge=", recharges, plan_no" if recharging else "",
+        profile_id="first_profile_id" if recharging else "first_profile_id + n",
+        each="" if recharging else ", generate_series(0, quantity - 1) AS n",
     )
 
 
