@@ -136,6 +136,12 @@ async def test_what_is_done_seldom_is_in_a_menu_that_keys_open(
     await expect(on_page).to_have_text(["Add note", "Resend current state", "Refund"])
     await on_page.nth(2).click()
     await expect(page.get_by_role("dialog", name="Refund this order?")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await page.set_viewport_size({"width": 1280, "height": 400})
+    await more.click()
+    await expect(menu).to_be_visible()
+    await page.mouse.wheel(0, 200)  # its button leaves the view: it would stand above the top bar
+    await expect(menu).to_be_hidden()
     assert heard == []
     await page.close()
 

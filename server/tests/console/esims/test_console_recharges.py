@@ -294,6 +294,28 @@ async def test_an_operator_sees_plans_and_what_happened_to_them(dealer: ApiClien
     assert page.count("recharge paid") == 2 and "recharge applied" in page
 
 
+async def test_the_timelines_of_a_dealer_tell_of_recharges(dealer: ApiClient, clerk: Browser):
+    order = await bought(dealer)
+    good = (await recharged(clerk, order)).rpartition(" ")[2]
+    await settled(dealer, good)
+    bad = (await recharged(clerk, order, "TEST-TOPUP-FAIL 1.20")).rpartition(" ")[2]
+    await settled(dealer, bad, "REFUNDED")
+    path = f"/console/orders/{order['orderNo']}"
+    page = await see(clerk, path)
+    paid, applied, failed = (
+        [at.start() for at in re.finditer(f": recharge {what}", page)]
+        for what in ("paid, 1.20 USD", "applied", "failed")
+    )
+    assert (len(paid), len(applied), len(failed)) == (2, 1, 1)
+    assert paid[0] < applied[0] < paid[1] < failed[0]
+    text = (await clerk.get(path)).text
+    assert all(f'<a href="/console/orders/{order_no}">{order_no}</a>' in text for order_no in (good, bad))
+    page = await see(clerk, f"/console/orders/{good}")
+    assert "recharge applied Delivered" in page and "recharge paid" not in page
+    page = await see(clerk, f"/console/orders/{bad}")
+    assert "recharge failed Failed" in page and "recharge paid" not in page
+
+
 async def test_lists_of_orders_say_which_are_recharges(dealer: ApiClient, clerk: Browser, admin: Browser):
     order = await bought(dealer)
     order_no = (await recharged(clerk, order)).rpartition(" ")[2]
@@ -351,6 +373,12 @@ async def test_a_recharge_that_nobody_knows_about_goes_on_at_an_operators_word(s
         total = profiles(await query(dealer, order))[0]["remainDataBytes"]
         assert (total, await balance(dealer)) == ((2 * GB, "997.00") if applied else (GB, "998.20"))
         assert ("Recharge applied" if applied else "Recharge failed") in await see(admin, page_of(order))
+        path = f"/console/orders/{order_no}"
+        async with signed_in(slow, "finance", dealer.tenant_id) as clerk:
+            for one, why in ((admin, "The recharge failed at rt:near"), (clerk, "The recharge could not be applied")):
+                page = await see(one, path)
+                assert (why in page, "recharge applied" in page) == (not applied, applied)
+                assert ": recharge failed" not in page, "it is told once"
         [act] = await acts(slow, "supplier.resolve")
         assert json.loads(act.detail) == {"unitKey": unit, "outcome": outcome}
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from dealer_server.console.shared.timeline import Event, changes_text, in_order, profile_events, runs
+from dealer_server.console.shared.timeline import Event, changes_text, in_order, profile_events, recharge_events, runs
 from dealer_server.db.connection import Connection
 from dealer_server.rules.incidents.delay import refused_text
 from dealer_server.rules.money import money
@@ -11,8 +11,10 @@ from dealer_server.rules.orders import identity
 from dealer_server.rules.orders.model import Order
 from dealer_server.store.console import dealer as console_dealer
 from dealer_server.store.console import orders as console_orders
+from dealer_server.store.console import recharges as console_recharges
 from dealer_server.store.console.dealer import RefundRow
 from dealer_server.store.console.orders import Movement, ProfileTimes, Purchase, SupplierCall
+from dealer_server.store.console.recharges import RechargeTimes
 from dealer_server.store.webhooks import log
 from dealer_server.store.webhooks.log import Attempt, Delivery
 
@@ -28,6 +30,7 @@ class History(NamedTuple):
     purchases: Sequence[Purchase]
     calls: Sequence[SupplierCall]
     lives: Sequence[ProfileTimes]
+    recharges: Sequence[RechargeTimes]
     refunds: Sequence[RefundRow]
     refusals: Mapping[int, Sequence[tuple[str, str]]]
     deliveries: Sequence[Delivery]
@@ -44,6 +47,7 @@ async def load(connection: Connection, order: Order) -> History:
         purchases=await console_orders.purchases(connection, tenant_id, span, EVENTS),
         calls=await console_orders.calls(connection, tenant_id, span, EVENTS),
         lives=await console_orders.lives(connection, tenant_id, span, EVENTS),
+        recharges=await console_recharges.of_profiles(connection, tenant_id, span, EVENTS),
         refunds=await console_dealer.refunds(connection, tenant_id, order_id, REFUNDS),
         refusals={
             refund_id: [(one.way, one.reason) for one in refusals]
@@ -58,6 +62,7 @@ def events(history: History) -> list[Event]:
     """The oldest first. What happened again and again is one event."""
     return in_order(
         (
+            *recharge_events(history.recharges, history.order.order_id, bought=bool(history.purchases)),
             *_refunds(history),
             *_money(history),
             *_calls(history),
@@ -103,6 +108,8 @@ def _failures(history: History) -> Iterator[Event]:
         if purchase.profile_id in failed and purchase.finished_at is not None:
             code = (purchase.reason or "").partition(":")[0]
             title = f"Item {lines[purchase.profile_id]} could not be delivered"
+            if history.order.recharges is not None:
+                title = "The recharge could not be applied"
             facts = [("code", code)] if refused_text(code) else ()
             yield Event(purchase.finished_at, "alert-circle", title, "FAILED", refused_text(code), facts)
 

@@ -10,6 +10,7 @@ from dealer_server.console.shared.timeline import (
     changes_text,
     in_order,
     profile_events,
+    recharge_events,
     runs,
     some_text,
 )
@@ -57,7 +58,7 @@ def events(history: History) -> list[Event]:
     """The oldest first. What happened again and again is one event."""
     # Events of the same moment keep this order.
     unsorted = (
-        *_recharges(history),
+        *recharge_events(history.recharges, history.order.order_id, bought=bool(history.purchases)),
         *_refunds(history),
         *_money(history),
         *_calls(history),
@@ -96,7 +97,8 @@ def _purchases(history: History) -> Iterator[Event]:
         if purchase.finished_at is not None and state != "DONE":
             title = f"Purchase at {purchase.supplier} ended"
             if purchase.profile_id in failed and last[purchase.profile_id] == purchase.position:
-                title, state = f"Item {lines[purchase.profile_id]} failed at {purchase.supplier}", "FAILED"
+                subject = f"Item {lines[purchase.profile_id]}" if history.order.recharges is None else "The recharge"
+                title, state = f"{subject} failed at {purchase.supplier}", "FAILED"
             yield Event(purchase.finished_at, "truck-delivery", title, state, reason, facts)
         elif state == "PARKED":
             title = f"Outcome at {purchase.supplier} unknown"
@@ -125,23 +127,6 @@ def _calls(history: History) -> Iterator[Event]:
 def _esim(history: History, profile_id: int) -> str:
     """The eSIM that is meant: a recharge has a profileId that nobody else knows."""
     return str(history.order.recharges or profile_id)
-
-
-def _recharges(history: History) -> Iterator[Event]:
-    """Of the eSIMs of the order, or of the eSIM that the order recharges: its payment is told of already then."""
-    for recharge in history.recharges:
-        subject = f"eSIM {recharge.profile_id}:"
-        order_no = identity.order_no(recharge.order_id)
-        facts = [("order", order_no), ("plan", str(recharge.plan_no)), ("package", recharge.package_code)]
-        if recharge.order_id != history.order.order_id:
-            title = f"{subject} recharge paid, {money.shown(recharge.amount, recharge.currency)}"
-            yield Event(recharge.paid_at, "shopping-cart", title, "PAID", "", facts)
-        if recharge.applied:
-            yield Event(recharge.ended_at, "plus", f"{subject} recharge applied", "DELIVERED", "", facts)
-        elif recharge.failed:
-            yield Event(recharge.ended_at, "alert-circle", f"{subject} recharge failed", "FAILED", "", facts)
-        elif recharge.cancelled:
-            yield Event(recharge.ended_at, "ban", f"{subject} recharge cancelled", "CANCELLED", "", facts)
 
 
 def _voids(voids: Sequence[VoidRequest]) -> Iterator[Event]:

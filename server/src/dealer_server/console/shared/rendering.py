@@ -7,6 +7,7 @@ import hashlib
 import json
 import mimetypes
 import os
+import re
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
@@ -67,6 +68,16 @@ def without(address: str, names: str) -> str:
     gone = {*names.split(), "before", "trail"}
     kept = urlencode([(name, value) for name, value in parse_qsl(query) if name not in gone])
     return f"{path}?{kept}" if kept else path
+
+
+_ORDER_LINK = Markup('<a href="/console/orders/{0}">{0}</a>')
+_order_no = re.compile(r"\b(D[0-9]{18})\b")
+
+
+def linked(text: str) -> Markup:
+    """A text for people, escaped, in which order numbers are links."""
+    parts = _order_no.split(text)  # every second one is an order number
+    return Markup("").join(_ORDER_LINK.format(part) if at % 2 else part for at, part in enumerate(parts))
 
 
 def as_json(value: object) -> str:
@@ -185,6 +196,7 @@ def environment() -> Environment:
         "polyline": polyline,
         "json": as_json,
         "without": without,
+        "linked": linked,
         "epochs": _epochs,
     }
     made.globals |= {

@@ -6,7 +6,10 @@ from itertools import groupby
 from typing import NamedTuple
 
 from dealer_server.console.shared import words
+from dealer_server.rules.money import money
+from dealer_server.rules.orders import identity
 from dealer_server.store.console.orders import ProfileTimes
+from dealer_server.store.console.recharges import RechargeTimes
 from dealer_server.store.webhooks.log import Attempt
 
 AttemptRun = Sequence[Attempt]
@@ -104,6 +107,24 @@ def profile_events(profiles: Sequence[ProfileTimes], *, suppliers: bool = True) 
         subject = f"eSIM {ids[0]}" if len(ids) == 1 else f"{len(ids)} eSIMs"
         facts = [("eSIMs", some_text(ids))] if ids[1:] else ()
         yield Event(together[0].at, symbol, f"{subject}: {title}", facts=facts)
+
+
+def recharge_events(recharges: Sequence[RechargeTimes], order_id: int, *, bought: bool) -> Iterator[Event]:
+    """What happened to recharges: of the eSIMs of this order, or that which this order is. Its payment is told of
+    already then and, where it was `bought` of a supplier, its failure."""
+    for recharge in recharges:
+        subject = f"eSIM {recharge.profile_id}:"
+        order_no = identity.order_no(recharge.order_id)
+        facts = [("order", order_no), ("plan", str(recharge.plan_no)), ("package", recharge.package_code)]
+        if recharge.order_id != order_id:
+            title = f"{subject} recharge paid, {money.shown(recharge.amount, recharge.currency)}"
+            yield Event(recharge.paid_at, "shopping-cart", title, "PAID", "", facts)
+        if recharge.applied:
+            yield Event(recharge.ended_at, "plus", f"{subject} recharge applied", "DELIVERED", "", facts)
+        elif recharge.failed and not (bought and recharge.order_id == order_id):
+            yield Event(recharge.ended_at, "alert-circle", f"{subject} recharge failed", "FAILED", "", facts)
+        elif recharge.cancelled and not recharge.failed:
+            yield Event(recharge.ended_at, "ban", f"{subject} recharge cancelled", "CANCELLED", "", facts)
 
 
 def some_text(ids: Sequence[str], most: int = 5) -> str:

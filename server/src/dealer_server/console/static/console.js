@@ -167,6 +167,12 @@
     if (event.target.id && document.querySelector(`.more-menu [commandfor=${event.target.id}]`)) document.getElementById("more").focus();
   }, true);
 
+  // The menu goes when its button has left the page's view: it would stand above the top bar.
+  addEventListener("scroll", () => {
+    const menu = document.querySelector(".more-menu:popover-open"), top = document.querySelector(".top");
+    if (menu && document.getElementById("more").getBoundingClientRect().bottom < top.getBoundingClientRect().bottom) menu.hidePopover();
+  }, { passive: true });
+
   // Filters are sent as they change; a form is sent once.
   document.addEventListener("change", (event) => {
     if (event.target.matches("form.filters select, form.filters input[type=date], form.filters input[type=checkbox]:not(.filter-switch)")) event.target.form.requestSubmit();
