@@ -491,6 +491,35 @@ async def test_a_recharge_that_a_adds_while_another_is_queued_begins_nothing_her
     assert await two.audits() == []
 
 
+async def test_a_recharge_that_a_adds_to_a_plan_which_b_has_not_heard_of_is_added_to_it_here_too(two: Two):
+    data, bought = await two.delivered()
+    there = int(only(bought)["profileId"])
+
+    async def use(number: int) -> None:
+        call = {"profileId": there, "step": "USE", "dataUsageBytes": number}
+        assert (await two.at_a.post("/test/profile/advance", call)).code == "000000"
+
+    def plans(order: dict[str, Any]) -> list[tuple[Any, ...]]:
+        names = ("status", "dataTotalBytes", "dataUsageBytes")
+        return [tuple(plan.get(name) for name in names) for plan in only(order)["plans"]]
+
+    async def both_show(*expected: tuple[str, int, int]) -> None:
+        await two.until(data["orderNo"], lambda order: plans(order) == [*expected])
+        assert plans((await two.at_a.post("/esim/query", {"orderNo": bought["orderNo"]})).data) == [*expected]
+
+    await recharged(two, data, "TEST-TOPUP-QUEUE")
+    events = (await two.at_a.post("/webhook/query")).data["callbackUrl"]
+    silent = f"http://{free_address()}/"
+    assert (await two.at_a.post("/webhook/set", {"callbackUrl": silent})).code == "000000"
+    await use(GB)
+    await recharged(two, data)  # what B knows at that time is that plan 1 is not in use yet
+    assert (await two.at_a.post("/webhook/set", {"callbackUrl": events})).code == "000000"
+    await both_show(("ENDED", GB, GB), ("ACTIVE", GB, 0), ("QUEUED", GB, 0))
+    await use(GB * 3 // 2)
+    await both_show(("ENDED", GB, GB), ("ENDED", GB, GB), ("ACTIVE", GB, GB // 2))
+    assert await two.audits() == []
+
+
 @pytest.mark.parametrize("package", ["TEST-TOPUP-QUEUE", "TEST-TOPUP-ASYNC"])
 async def test_a_queued_recharge_is_given_back_at_both(two: Two, package: str):
     data, bought = await two.delivered()

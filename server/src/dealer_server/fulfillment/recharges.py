@@ -50,7 +50,7 @@ async def apply(
     after = {key: _esim(orders, followed) for key, followed in stored.items()}
     for one in recharged:
         profile, life = after[one.profile_id]
-        after[one.profile_id] = rules.recharge(profile, life, _plan(one, caps, now))
+        after[one.profile_id] = rules.recharge(profile, life, _plan(one, caps, now), one.added.queued_begun)
     await lifecycle.record(session, [_written(stored[key], life, now) for key, (_, life) in after.items()], now)
     changed = {key: profile for key, (profile, _) in after.items()}
     of_esims = {followed.order for followed in stored.values()}

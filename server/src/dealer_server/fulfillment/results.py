@@ -20,7 +20,7 @@ def result_of(outcome: Outcome, unit: Unit) -> Result | None:
 def made_of(outcome: Done | Applied, unit: Unit) -> Codes | AddedPlan:
     if isinstance(outcome, Done):
         return codes_of(outcome, unit.data_bytes)
-    return AddedPlan(outcome.mode, unit.data_bytes, unit.plan_seconds, outcome.ends_at)
+    return AddedPlan(outcome.mode, unit.data_bytes, unit.plan_seconds, outcome.ends_at, outcome.queued_begun)
 
 
 def codes_of(outcome: Done, data_bytes: int | None) -> Codes:

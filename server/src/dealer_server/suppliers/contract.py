@@ -69,12 +69,14 @@ class Done(msgspec.Struct, frozen=True, tag="DONE"):
 
 class Applied(msgspec.Struct, frozen=True, tag="APPLIED"):
     """The eSIM is recharged. mode: ADD, one volume and one end with what it had; QUEUE, after that. ends_at: when it
-    ends now, where the supplier says so; where it does not and reports none later, the period is added."""
+    ends now, where the supplier says so; where it does not and reports none later, the period is added. queued_begun:
+    how many of its queued plans had begun when this one was added, by a supplier who knows."""
 
     mode: PlanMode = "ADD"
     ends_at: datetime | None = None
     supplier_ref: str | None = None
     unit_ref: str | None = None
+    queued_begun: int | None = None
 
 
 class Pending(msgspec.Struct, frozen=True):

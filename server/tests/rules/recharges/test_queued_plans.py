@@ -200,6 +200,23 @@ def test_plans_added_to_a_queued_one_share_its_volume():
     assert shown(state) == [("ENDED", GB, GB), ("ENDED", 2 * GB, 2 * GB), ("ACTIVE", GB, GB // 2)]
 
 
+@pytest.mark.parametrize("begun", [0, 1], ids=["to the plan before the queued one", "to the queued one"])
+def test_a_plan_is_added_where_its_supplier_added_it_whenever_that_is_told(begun: int):
+    plan = queued(3, applied_at=at(2 * DAY), mode="ADD", data_bytes=GB)
+    # What was told before the queued plan began and after that; the counter runs through all plans.
+    before = msgspec.structs.replace(used(GB // 2, DAY), queued_begun=0)
+    since = msgspec.structs.replace(used(GB if begun else 2 * GB, DAY), queued_begun=0)
+    after_that = msgspec.structs.replace(used(int(2.5 * GB), 3 * DAY), queued_begun=1, plan_started_at=at(2 * DAY))
+    told = [before, since, after_that]
+    found = set()
+    for at_that in range(4):
+        state = after(recharged(queued()), *told[:at_that])
+        state = life.recharge(*state, plan, begun)
+        found.add(tuple(shown(after(state, *told[at_that:], *told))))
+    last = ("ACTIVE", 2 * GB, int(1.5 * GB)) if begun else ("ACTIVE", 2 * GB, GB // 2)
+    assert found == {(("ENDED", GB, GB), last, ("QUEUED", GB, 0) if begun else ("ENDED", GB, GB))}
+
+
 def test_the_plans_of_a_void_esim_are_void():
     state = after(recharged(queued()), *of(1, used(1, DAY), esim("CANCEL", DAY)))
     assert [status for status, _, _ in shown(state)] == ["CANCELLED", "CANCELLED"]

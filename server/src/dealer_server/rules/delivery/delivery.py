@@ -26,12 +26,14 @@ class Codes(msgspec.Struct, frozen=True):
 
 class AddedPlan(msgspec.Struct, frozen=True):
     """The plan that a supplier applied to an eSIM, for one recharge. data_bytes: None is unlimited. seconds: how long
-    it lasts. ends_at: when the eSIM ends then, where its supplier said so."""
+    it lasts. ends_at: when the eSIM ends then, where its supplier said so. queued_begun: how many queued plans had
+    begun there by then, where it said so."""
 
     mode: PlanMode
     data_bytes: int | None
     seconds: int | None
     ends_at: datetime | None = None
+    queued_begun: int | None = None
 
 
 class Failed(msgspec.Struct, frozen=True):

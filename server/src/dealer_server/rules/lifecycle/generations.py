@@ -71,10 +71,26 @@ def with_begun(
     )
 
 
+def with_earlier(profile: Profile, plan: AppliedPlan, queued_begun: int) -> tuple[AppliedPlan, ...]:
+    """The eSIM's plans with this one, which was added while fewer of the queued ones had begun: before the next one."""
+    following = _queued_begun(profile)[queued_begun]
+    at = profile.plans.index(following)
+    added = msgspec.structs.replace(plan, begun_at=_earliest(plan.applied_at, following.begun_at))
+    return (*profile.plans[:at], added, *profile.plans[at:])
+
+
+def queued_begun(profile: Profile) -> int:
+    """How many of the queued plans have begun."""
+    return len(_queued_begun(profile))
+
+
+def _queued_begun(profile: Profile) -> list[AppliedPlan]:
+    return [plan for plan in profile.plans if plan.mode == "QUEUE" and plan.begun_at is not None]
+
+
 def with_start(profile: Profile) -> Profile:
     """The profile with when the plans in use began."""
-    queued = [plan for plan in profile.plans if plan.mode == "QUEUE" and plan.begun_at]
-    head = queued[-1] if queued else profile.plans[0]
+    head = [profile.plans[0], *_queued_begun(profile)][-1]
     return msgspec.structs.replace(profile, plan_use_start_at=head.begun_at)
 
 

@@ -115,15 +115,23 @@ def apply(profile: Profile, life: Lifecycle, report: Report) -> tuple[Profile, L
     return _with_plans_that_follow(used, known)
 
 
-def recharge(profile: Profile, life: Lifecycle, added: AppliedPlan) -> tuple[Profile, Lifecycle]:
+def recharge(
+    profile: Profile, life: Lifecycle, added: AppliedPlan, queued_begun: int | None = None
+) -> tuple[Profile, Lifecycle]:
     """The profile, which has its first plan in `plans`, once its supplier has applied another one: whatever was over is
-    not. Nothing changes of a cancelled one."""
+    not. Nothing changes of a cancelled one. `queued_begun`: how many queued plans had begun at the supplier when it
+    added this one, where it says so: more may have begun there than was told here, or only after that."""
     assert profile.plans and added.applied_at is not None, "a plan is added to those that were applied before"
     if profile.cancelled:
         return msgspec.structs.replace(profile, plans=(*profile.plans, added)), life
     if added.mode == "QUEUE":
         queued = msgspec.structs.replace(profile, plans=(*profile.plans, added))
         return _with_plans_that_follow(queued, life)
+    if queued_begun is not None:
+        while generations.queued_begun(profile) < queued_begun and any(plan.waits for plan in profile.plans):
+            profile, life = _with_next_plan(profile, life, added.applied_at, life.ended_at)
+        if generations.queued_begun(profile) > queued_begun:
+            return msgspec.structs.replace(profile, plans=generations.with_earlier(profile, added, queued_begun)), life
     word = _live_word(profile, life)
     total = profile.data_total_bytes
     renewed = msgspec.structs.replace(

@@ -237,9 +237,10 @@ class Chain:
         plan = next((plan for plan in _plans(profile) if plan.order_no == recharge.order_no), None)
         if profile is None or plan is None:
             return Pending(POLL_SECONDS[0], "QUERY", recharge.order_no)
-        queued = plan.mode == "QUEUE"
-        ends_at = None if queued else profile.plan_use_end_time or None
-        return Applied("QUEUE" if queued else "ADD", ends_at=ends_at, supplier_ref=recharge.order_no)
+        if plan.mode == "QUEUE":
+            return Applied("QUEUE", supplier_ref=recharge.order_no)
+        ends_at, begun = profile.plan_use_end_time or None, _begun_before(plan, profile)
+        return Applied("ADD", ends_at=ends_at, supplier_ref=recharge.order_no, queued_begun=begun)
 
     async def _line(self, purchase: Purchase) -> Line:
         """At the price that was agreed; where none was, at today's price there."""
@@ -328,6 +329,13 @@ def _begun(profile: Profile) -> Sequence[tuple[datetime, Plan]]:
     """The queued plans that have begun there, and when, in their order."""
     queued = [(plan.start_time or None, plan) for plan in _plans(profile) if plan.mode == "QUEUE"]
     return [(start, plan) for start, plan in queued if start is not None]
+
+
+def _begun_before(added: Plan, profile: Profile) -> int:
+    """How many of its queued plans had begun there when this one was added. One that is over was in use before those
+    which began later."""
+    over = added.start_time or added.end_time or None if added.status == "ENDED" else None
+    return sum([over is None or start <= over for start, _ in _begun(profile)])
 
 
 def _used_before(profile: Profile, now: datetime) -> Iterator[Report]:
