@@ -1,6 +1,7 @@
 """The catalogue of a dealer's user, and buying by hand: once, at the price that was shown, or not at all."""
 
 import asyncio
+import html
 import json
 import re
 import secrets
@@ -205,10 +206,15 @@ async def test_a_frozen_wallet_buys_nothing(service: Service, dealer: ApiClient,
         ({"remark": "x" * 300}, "Remark has 300 characters; accepted: 255 at most."),
     ],
 )
-async def test_a_field_that_is_wrong_is_named(clerk: Browser, filled: dict[str, str], problem: str):
-    answer = await clerk.get(await asked(clerk, **filled))
-    assert answer.headers["location"] == "/console/catalogue/TEST-OK"
-    assert said(await clerk.get("/console/catalogue/TEST-OK")).startswith(problem)
+async def test_a_field_that_is_wrong_is_named_and_the_others_stay(clerk: Browser, filled: dict[str, str], problem: str):
+    filled = {"quantity": "3", "remark": "Ann & Bob"} | filled
+    back = (await clerk.get(await asked(clerk, **filled))).headers["location"]
+    page = await clerk.get(back)
+    assert back.startswith("/console/catalogue/TEST-OK?") and said(page).startswith(problem)
+    entered = {name: re.findall(f'<input [^>]*name="{name}"[^>]*>', page.text) for name in filled}
+    for name, text in filled.items():
+        [field] = entered[name]
+        assert f'value="{html.escape(text or "1")}"' in field
 
 
 async def test_a_form_without_its_transaction_id_buys_nothing(dealer: ApiClient, clerk: Browser):

@@ -135,8 +135,36 @@ async def test_a_recharge_that_waits_is_refunded_on_its_page(postgres: str, temp
             assert "Status Cancelled" in await see(clerk, path)
             assert f"Recharge {order_no} Cancelled" in await see(clerk, page_of(order))
             async with signed_in(service) as admin:
-                assert "Recharge cancelled" in await see(admin, page_of(order))
+                page = await see(admin, page_of(order))
+                assert "Recharge cancelled" in page and "Recharge applied" not in page
         assert await service.audit() == []
+
+
+async def test_the_timeline_of_one_that_was_queued_and_refunded_tells_both(
+    dealer: ApiClient, clerk: Browser, admin: Browser
+):
+    order = await bought(dealer)
+    order_no = (await recharged(clerk, order, "TEST-TOPUP-QUEUE 1.20")).rpartition(" ")[2]
+    await settled(dealer, order_no)
+    path = f"/console/orders/{order_no}"
+    assert "The note is kept" in await does(admin, f"{path}/note", note="asked by phone")
+    await does(clerk, f"{path}/refund", reason="too many")
+    await settled(dealer, order_no, "REFUNDED")
+    page = await see(admin, path)
+    applied, noted, cancelled = (
+        page.index(f"{told}") for told in ("recharge applied", "Note by", "recharge cancelled")
+    )
+    assert applied < noted < cancelled
+    assert page_of(order) and "Recharge cancelled" in await see(admin, page_of(order))
+
+
+async def test_a_refund_that_a_recharge_stands_in_the_way_of_says_so(dealer: ApiClient, clerk: Browser):
+    order = await bought(dealer)
+    path = f"/console/orders/{order['orderNo']}"
+    await settled(dealer, (await recharged(clerk, order)).rpartition(" ")[2])
+    told = await does(clerk, f"{path}/refund", reason="too late")
+    assert "Nothing was refunded. 1 eSIM: it was recharged, or a recharge of it is pending." in told
+    assert "Reason has 256 characters; accepted: 255 at most." in await does(clerk, f"{path}/refund", reason="x" * 256)
 
 
 async def test_a_double_click_recharges_once(dealer: ApiClient, clerk: Browser):

@@ -28,7 +28,7 @@ FIELDS = {
     "Plan.dataUsageBytes": "Used of it.",
     "Plan.mode": "How a recharge was added; absent before it is applied.",
     "Plan.startTime": "When its use began; absent before.",
-    "Plan.endTime": "When it ends or ended; absent before its use.",
+    "Plan.endTime": "When it ends or ended; absent before its use, and where that is not known (4.14).",
 }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from dealer_server.rules import refusal
 from dealer_server.rules.money import money
-from dealer_server.rules.refunds.refund import Reason
+from dealer_server.rules.refunds.refund import REASON_TEXTS
 
 NUMBERS: Mapping[str, str] = {
     "000108": "000105",
@@ -86,7 +86,7 @@ def _not_refundable(data: Mapping[str, Any]) -> str:
     """A call of the family names one eSIM."""
     if "profiles" in data:
         reason = data["profiles"][0]["reason"]
-        return f"this eSIM cannot be given back: {reason} ({_REASONS[reason]})"
+        return f"this eSIM cannot be given back: {reason} ({REASON_TEXTS[reason]})"
     return ""
 
 
@@ -95,16 +95,6 @@ def _no_order(data: Mapping[str, Any]) -> str:
     return "orderNo names no order of yours"
 
 
-_REASONS: Mapping[Reason, str] = {
-    "REFUNDED": "it was given back already",
-    "CANCELLED": "it was voided, or a revocation of it waits for its supplier",
-    "PENDING_REFUND": "it is being given back",
-    "ACTIVATED": "it is activated",
-    "INSTALLED": "it was downloaded",
-    "USED": "data was used, or its plan has begun or ended",
-    "TOPPED_UP": "it was recharged, or a recharge of it is pending",
-    "APPLIED": "it is a recharge that its supplier was asked for, or whose plan has begun",
-}
 _WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "200003": _not_refundable,
     "200005": _price,

@@ -31,6 +31,7 @@ from dealer_server.store.orders import listing
 from esim_dealer.wire import calls
 
 LATEST_SMS = 10
+SMS_LENGTH = 500
 LATEST_MAILS = 5
 LANGUAGE_NAMES: Mapping[Language, str] = {
     "en": "English",
@@ -162,11 +163,14 @@ async def refresh(context: RequestContext) -> Redirect:
 async def send_sms(context: RequestContext) -> Redirect:
     """As /esim/profile/sms does. The form holds its transactionId, so that sending it twice sends one SMS."""
     form = context.form
+    message = form.get("message", "").replace("\r\n", "\n")
+    if not 1 <= len(message) <= SMS_LENGTH:
+        raise OperatorError(f"The text has {len(message)} characters; accepted: 1 to {SMS_LENGTH}.")
     request = call(
         calls.SendSms,
         transactionId=form.get("transaction_id", ""),
         profileId=context.path["profile_id"],
-        message=form.get("message", "").replace("\r\n", "\n"),
+        message=message,
     )
     try:
         made = await context.parts.sms.send(context.tenant_id, request, context.author)

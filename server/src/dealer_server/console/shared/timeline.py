@@ -119,11 +119,11 @@ def recharge_events(recharges: Sequence[RechargeTimes], order_id: int, *, bought
         if recharge.order_id != order_id:
             title = f"{subject} recharge paid, {money.shown(recharge.amount, recharge.currency)}"
             yield Event(recharge.paid_at, "shopping-cart", title, "PAID", "", facts)
-        if recharge.applied:
-            yield Event(recharge.ended_at, "plus", f"{subject} recharge applied", "DELIVERED", "", facts)
-        elif recharge.failed and not (bought and recharge.order_id == order_id):
+        if recharge.applied_at is not None:
+            yield Event(recharge.applied_at, "plus", f"{subject} recharge applied", "DELIVERED", "", facts)
+        if recharge.failed and not (bought and recharge.order_id == order_id):
             yield Event(recharge.ended_at, "alert-circle", f"{subject} recharge failed", "FAILED", "", facts)
-        elif recharge.cancelled and not recharge.failed:
+        if recharge.cancelled and not recharge.failed:
             yield Event(recharge.ended_at, "ban", f"{subject} recharge cancelled", "CANCELLED", "", facts)
 
 

@@ -22,6 +22,17 @@ from esim_dealer.wire.calls import RefundItem, RefundProfile
 Way = Literal["AT_ONCE", "SUPPLIER", "REVIEW"]
 """How a profile is voided: at once, by its supplier, or after an operator's approval."""
 Reason = Literal["REFUNDED", "CANCELLED", "PENDING_REFUND", "ACTIVATED", "INSTALLED", "USED", "APPLIED", "TOPPED_UP"]
+REASON_TEXTS: Mapping[Reason, str] = {
+    "REFUNDED": "it was given back already",
+    "CANCELLED": "it was voided, or a revocation of it waits for its supplier",
+    "PENDING_REFUND": "it is being given back",
+    "ACTIVATED": "it is activated",
+    "INSTALLED": "it was downloaded",
+    "USED": "data was used, or its plan has begun or ended",
+    "TOPPED_UP": "it was recharged, or a recharge of it is pending",
+    "APPLIED": "it is a recharge that its supplier was asked for, or whose plan has begun",
+}
+"""Why a profile is not refunded, of it."""
 NOTHING: Mapping[int, Reason] = {}
 
 

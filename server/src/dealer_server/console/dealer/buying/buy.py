@@ -29,6 +29,7 @@ from esim_dealer.wire import calls
 
 BUY = "/console/buy"
 REMARK_LENGTH = 255
+ENTERED = ("quantity", "days", "remark")
 NOT_ON_SALE = "This package is not on sale any more. Nothing was bought."
 UNSURE = "It is not known whether this was bought. Send the form again: however often it is sent, it buys once."
 ASKED_AGAIN = "Nothing was bought. Please look at the order and confirm it again."
@@ -45,6 +46,11 @@ class Wanted(NamedTuple):
     remark: str
     transaction_id: str
     seen: str
+
+    @property
+    def back(self) -> str:
+        """Of the page of the package, with what was entered there."""
+        return _form_address(self.package_code, {"quantity": self.quantity, "days": self.days, "remark": self.remark})
 
     @property
     def address(self) -> str:
@@ -67,7 +73,7 @@ async def confirm(context: RequestContext) -> Answer:
     try:
         wanted = _wanted(context.query, offer.package)
     except Unclear as why:
-        return Redirect(f"{CATALOGUE}/{code}", str(why), failed=True)
+        return Redirect(_form_address(code, context.query), str(why), failed=True)
     if wanted.transaction_id != context.query.get("transaction_id"):
         return Redirect(wanted.address)  # with one that a reload keeps
     if (order_no := await _ordered(context, wanted.transaction_id)) is not None:
@@ -99,7 +105,7 @@ async def place(context: RequestContext) -> Redirect:
         wanted = _wanted(context.form, offer.package)
         price = money.parse(wanted.seen, prices.currency)
     except (Unclear, ValueError) as why:
-        return Redirect(f"{CATALOGUE}/{offer.package.package_code}", str(why), failed=True)
+        return Redirect(_form_address(offer.package.package_code, context.form), str(why), failed=True)
     if wanted.transaction_id != context.form.get("transaction_id"):
         return Redirect(wanted.address, ASKED_AGAIN, failed=True)
     try:
@@ -125,6 +131,11 @@ async def place(context: RequestContext) -> Redirect:
         return Redirect(address, REPEATED)
     paid = money.shown(order.amount, order.currency)
     return Redirect(address, f"Bought {wanted.quantity} × {offer.package.package_name} for {paid}")
+
+
+def _form_address(package_code: str, fields: Mapping[str, object]) -> str:
+    """Of the page of the package, whose form shows these fields."""
+    return params.address(f"{CATALOGUE}/{package_code}", {name: fields.get(name) for name in ENTERED})
 
 
 async def _offer(context: RequestContext, package_code: str) -> tuple[Offer | None, PriceList]:
