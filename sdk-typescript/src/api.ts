@@ -728,7 +728,7 @@ export interface components {
             startTime?: string;
             /**
              * Format: date-time
-             * @description When it ends or ended; absent before its use.
+             * @description When it ends or ended; absent before its use, and where that is not known (4.14).
              */
             endTime?: string;
         };

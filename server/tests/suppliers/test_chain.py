@@ -12,6 +12,7 @@ import pytest
 from dealer_server import clock
 from dealer_server.db.sealing import DataKeys
 from dealer_server.operations.catalogue.set_status import set_package_status
+from dealer_server.operations.suppliers.configure import set_supplier_status
 from dealer_server.operations.suppliers.describe import show_suppliers
 from dealer_server.rules.catalogue.package import GB
 from dealer_server.suppliers.chain.client import Chain, ChainSettings
@@ -145,6 +146,21 @@ async def test_use_at_a_is_seen_at_b(two: Two):
     seen = only(await two.until(data["orderNo"], lambda order: only(order)["dataUsageBytes"] == 2**29))
     assert (seen["lifecycleStatus"], seen["planUseStatus"], seen["usagePercent"]) == ("ACTIVATED", "STARTED", 50)
     assert seen["planUseEndTime"] == only(await two.bought())["planUseEndTime"]
+    assert await two.audits() == []
+
+
+async def test_an_esim_that_is_in_use_before_b_has_its_codes_is_so_at_b_soon(two: Two):
+    placed = await two.client.order("TEST-DELAY")
+    async with asyncio.timeout(PATIENCE):
+        while not (orders := (await two.at_a.post("/esim/order/list")).data["orders"]):
+            await asyncio.sleep(0.02)
+    await set_supplier_status(two.b.database, "chain:a", "PAUSED", "test")
+    bought = await two.at_a.delivered(orders[0]["orderNo"])
+    used = {"profileId": int(only(bought)["profileId"]), "step": "USE", "dataUsageBytes": 2**29}
+    assert (await two.at_a.post("/test/profile/advance", used)).code == "000000"
+    await set_supplier_status(two.b.database, "chain:a", "ACTIVE", "test")
+    seen = only(await two.until(placed.data["orderNo"], lambda order: only(order).get("dataUsageBytes") == 2**29))
+    assert (seen["lifecycleStatus"], seen["planUseStatus"], seen["activated"]) == ("ACTIVATED", "STARTED", True)
     assert await two.audits() == []
 
 

@@ -26,25 +26,30 @@ Key = tuple[int, int]
 
 _BEGIN = """
 WITH delivered AS (
-    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::smallint[], $5::text[], $6::text[], $7::int[])
-        AS delivered(tenant_id, profile_id, order_id, line, iccid, package_code, period_num)
+    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::smallint[], $5::text[], $6::text[], $7::int[],
+        $8::bool[]) AS delivered(tenant_id, profile_id, order_id, line, iccid, package_code, period_num, begun)
 ), terms AS MATERIALIZED (
     SELECT package_code, (document ->> 'unused_valid_days')::float8 * 86400 AS unused_seconds,
         (document ->> 'duration')::float8 * 86400 AS plan_seconds
-    FROM package WHERE package_code = ANY($9::text[])
+    FROM package WHERE package_code = ANY($10::text[])
 ), new AS (
-    SELECT delivered.*, $10::timestamptz + unused_seconds / $8::float8 * interval '1 second' AS unused_until,
-        greatest(plan_seconds * period_num / $8, 1)::bigint AS plan_seconds
+    SELECT delivered.*, $11::timestamptz + unused_seconds / $9::float8 * interval '1 second' AS unused_until,
+        greatest(plan_seconds * period_num / $9, 1)::bigint AS plan_seconds
     FROM delivered JOIN terms USING (package_code)
 )
 INSERT INTO profile_life
     (tenant_id, profile_id, order_id, line, supplier, iccid, unused_until, plan_seconds, created_at, due_at)
-SELECT tenant_id, profile_id, order_id, line, $11, iccid, unused_until, plan_seconds, $10,
-    CASE WHEN package_code = ANY($12::text[]) THEN $10
-        WHEN $13::float8 IS NULL THEN unused_until
-        ELSE $10 + (0.9 + 0.2 * random()) * $13 * interval '1 second' END
+SELECT tenant_id, profile_id, order_id, line, $12, iccid, unused_until, plan_seconds, $11,
+    CASE WHEN package_code = ANY($13::text[]) THEN $11
+        WHEN $14::float8 IS NULL THEN unused_until
+        WHEN begun THEN $11
+        ELSE $11 + (0.9 + 0.2 * random()) * $14 * interval '1 second' END
 FROM new
 """
+
+
+_NEW = {None, "GOT_RESOURCE", "RELEASED"}
+"""Words of an eSIM that nobody has touched."""
 
 
 class Delivered(NamedTuple):
@@ -58,10 +63,11 @@ class Delivered(NamedTuple):
 async def begin(
     session: Session, delivered: Sequence[Delivered], supplier: str, terms: LifecycleTerms, now: datetime
 ) -> None:
-    """Follows profiles that this supplier has just made."""
+    """Follows profiles that this supplier has just made. Where it says of one that it is installed or in use already,
+    it is asked at once since when, and of its usage."""
     rows = [
         (order.tenant_id, profile.profile_id, order.order_id, item.line, profile.iccid, item.package_code,
-         item.period_num)
+         item.period_num, not {profile.smdp_status, profile.esim_status} <= _NEW)
         for order, item, profile in delivered
     ]  # fmt: skip
     packages = sorted({item.package_code for _, item, _ in delivered})
@@ -70,7 +76,7 @@ async def begin(
         return
     await session.fetch(
         _BEGIN,
-        *columns(rows, 7),
+        *columns(rows, 8),
         terms.plan_speed,
         packages,
         now,
@@ -103,22 +109,22 @@ WHERE w.tenant_id = $1
 
 async def _begin_by_tenant(
     session: Session,
-    rows: Sequence[tuple[int, int, int, int, str | None, str, int]],
+    rows: Sequence[tuple[int, int, int, int, str | None, str, int, bool]],
     supplier: str,
     terms: LifecycleTerms,
     now: datetime,
 ) -> None:
-    codes = {package_code for *_, package_code, _ in rows}
+    codes = {package_code for *_, package_code, _, _ in rows}
     found = await session.fetch(_TERMS, sorted(codes))
     of_package = {row["package_code"]: (row["unused_seconds"], row["plan_seconds"]) for row in found}
     mine: dict[int, list[tuple[object, ...]]] = {}
-    for tenant_id, profile_id, order_id, line, iccid, package_code, period_num in rows:
+    for tenant_id, profile_id, order_id, line, iccid, package_code, period_num, begun in rows:
         unused, plan = of_package[package_code]
         first = terms.first_refresh_seconds
         mine.setdefault(tenant_id, []).append(
             (profile_id, order_id, line, iccid, package_code, unused / terms.plan_speed,
              round(max(plan * period_num / terms.plan_speed, 1)),
-             None if first is None else (0.9 + 0.2 * random.random()) * first)
+             None if first is None else 0.0 if begun else (0.9 + 0.2 * random.random()) * first)
         )  # fmt: skip
     for tenant_id in sorted(mine):
         of_tenant = columns(mine[tenant_id], 8)
