@@ -7,6 +7,8 @@ import msgspec
 from dealer_server.rules.refusal import ParameterInvalid
 
 T = TypeVar("T")
+REMARK_LENGTH = 255
+"""Characters of a `remark` (esim_dealer.wire.calls)."""
 
 
 def call(kind: type[T], **fields: object) -> T:

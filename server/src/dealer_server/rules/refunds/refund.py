@@ -32,7 +32,7 @@ REASON_TEXTS: Mapping[Reason, str] = {
     "TOPPED_UP": "it was recharged, or a recharge of it is pending",
     "APPLIED": "it is a recharge that its supplier was asked for, or whose plan has begun",
 }
-"""Why a profile is not refunded, of it."""
+"""Why a profile is not refunded: each text says it of the eSIM."""
 NOTHING: Mapping[int, Reason] = {}
 
 

@@ -9,7 +9,7 @@ from dealer_server.audit_context import Actor
 from dealer_server.console.dealer.buying import words
 from dealer_server.console.dealer.buying.catalogue import CATALOGUE, new_transaction_id, view
 from dealer_server.console.shared import params
-from dealer_server.console.shared.calls import call
+from dealer_server.console.shared.calls import REMARK_LENGTH, call
 from dealer_server.console.shared.page import action, page
 from dealer_server.console.shared.permissions import DEALER_FINANCE
 from dealer_server.console.shared.request_context import Answer, Html, Redirect, RequestContext
@@ -28,7 +28,6 @@ from dealer_server.store.tenants import tenant
 from esim_dealer.wire import calls
 
 BUY = "/console/buy"
-REMARK_LENGTH = 255
 ENTERED = ("quantity", "days", "remark")
 NOT_ON_SALE = "This package is not on sale any more. Nothing was bought."
 UNSURE = "It is not known whether this was bought. Send the form again: however often it is sent, it buys once."
