@@ -165,6 +165,9 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
         Target(
             "two processes, dealers stick: CPU ÷ one process", False, 1.05, _cpu("processes.sticking", "processes.one")
         ),
+        Target(
+            "two processes, one dealer: CPU ÷ one process", False, 1.25, _cpu("processes.hot.two", "processes.hot.one")
+        ),
     ),
     "With many orders stored (10 000 000 by --stored) and all their webhooks, lives and lists stay within 15 % of an"
     " empty database.": (
@@ -186,6 +189,8 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
     "At 64 connections serve and PostgreSQL together keep at least 1.7 cores busy.": (
         Target("orders, one dealer: serve + PostgreSQL", True, 1.7, _cores("orders.hot.64"), " cores"),
         Target("orders, 1 000 dealers: serve + PostgreSQL", True, 1.7, _cores("orders.thousand.64"), " cores"),
+        Target("two processes, one dealer: serve + PostgreSQL", True, 1.7, _cores("processes.hot.two"), " cores"),
+        Target("two processes, 1 000 dealers: serve + PostgreSQL", True, 1.7, _cores("processes.spread"), " cores"),
     ),
 }
 
