@@ -10,7 +10,7 @@ import uvloop
 from bench.cases.suite import Bench
 from bench.load.buyer import Buyer
 from bench.load.receiver import Receiver
-from bench.support import calls, measure, processes, wrk
+from bench.support import calls, growth, measure, processes, wrk
 from bench.support.calls import Dealer
 from bench.support.failure import Failed
 from bench.support.instance import Instance, Served
@@ -171,6 +171,7 @@ def run(bench: Bench) -> None:
     """(e): from buying to both webhooks."""
     for _ in range(bench.options.runs):
         database = bench.instance.fresh()
+        empty = growth.disk(bench.instance, database)
         for event, reading in steady(bench.instance, database, 1, bench.options.seconds).items():
             bench.note(f"life.{event}", f"order → {event} received, {RATE} orders/s", reading)
         for dealers in (1, MANY_DEALERS):
@@ -178,4 +179,7 @@ def run(bench: Bench) -> None:
             reading, held = burst(bench.instance, database, dealers, BURST_SECONDS)
             bench.note(f"life.burst.{name}", f"order → both webhooks, as fast as it goes, {whose}", reading)
             bench.note("memory.work", "memory of work, after that", held)
+        full = growth.disk(bench.instance, database)
+        kb = (full.bytes - empty.bytes) / full.orders / 1000
+        bench.note("life.disk", "disk of an order with both webhooks, vacuumed", {"kb": kb})
         bench.instance.drop(database)

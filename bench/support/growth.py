@@ -3,6 +3,7 @@
 `dealer-server audit` finds nothing wrong with the result. Half of the orders are the hot dealer's.
 """
 
+import asyncio
 import secrets
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -55,7 +56,7 @@ class Stored(NamedTuple):
 
 _HINTS = EVENTS["DELIVERY_UPDATED"].example.change_hints or ()
 
-_AT_ONCE = 500_000  # orders that are loaded in one transaction
+_AT_ONCE = 100_000  # orders that are loaded in one transaction
 
 # In the order of their foreign keys. $1 is the price of one order, $2 how far ids are from the epoch, in seconds, $3 an
 # array of packages, of which each order has one.
@@ -142,17 +143,27 @@ def load(
     since = clock.now() - ended - over
 
     async def write(opened: Database) -> None:
-        for done in range(0, count, _AT_ONCE):
+        async with opened.connection() as connection:
+            ids = await _delivery_ids(connection, 2 * count) if events == DELIVERED else None
+
+        def make(done: int) -> list[Stored]:
             some = min(_AT_ONCE, count - done)
+            taken = ids and ids[2 * done : 2 * (done + some)]
+            return list(_rows(buyers, data_keys, some, since + over * done / count, over * some / count, taken))
+
+        # The rows of the next transaction are made while PostgreSQL works for this one.
+        following = asyncio.create_task(asyncio.to_thread(make, 0))
+        for done in range(0, count, _AT_ONCE):
+            rows = await following
+            if done + _AT_ONCE < count:
+                following = asyncio.create_task(asyncio.to_thread(make, done + _AT_ONCE))
             async with opened.transaction() as connection:
-                ids = await _delivery_ids(connection, 2 * some) if events == DELIVERED else None
-                rows = _rows(buyers, data_keys, some, since + over * done / count, over * some / count, ids)
                 await _store(connection, rows, events, packages)
 
     instance.run(database, write)
 
 
-async def _store(connection: Connection, rows: Iterator[Stored], events: str, packages: Sequence[str]) -> None:
+async def _store(connection: Connection, rows: Sequence[Stored], events: str, packages: Sequence[str]) -> None:
     await connection.execute("SET LOCAL synchronous_commit = off")
     await connection.execute("SET LOCAL session_replication_role = replica")  # the audit looks at foreign keys
     await connection.execute("SET LOCAL work_mem = '256MB'")
@@ -172,6 +183,25 @@ def vacuum(instance: Instance, database: str) -> None:
             await connection.execute("VACUUM (ANALYZE)")
 
     instance.run(database, work)
+
+
+class Disk(NamedTuple):
+    """The size of a database, and how many orders it holds."""
+
+    bytes: int
+    orders: int
+
+
+def disk(instance: Instance, database: str) -> Disk:
+    """After a vacuum."""
+    vacuum(instance, database)
+
+    async def look(opened: Database) -> Disk:
+        async with opened.connection() as connection:
+            found = await connection.fetch("SELECT pg_database_size(current_database()), (SELECT count(*) FROM orders)")
+        return Disk(*found[0])
+
+    return instance.run(database, look)
 
 
 def due_now(instance: Instance, database: str) -> None:

@@ -85,6 +85,7 @@ def line(title: str, reading: Reading) -> str:
     words = [f"{reading['per_second']:,.0f}/s"] if "per_second" in reading else []
     words += [f"{name.removesuffix('_ms')} {reading[name]:.2f} ms" for name in ("p50_ms", "p99_ms") if name in reading]
     words += [f"{reading[name]:.1f} MB" for name in ("rss_mb",) if name in reading]
+    words += [f"{reading['kb']:.2f} KB"] if "kb" in reading else []
     words += [f"{reading['seconds']:.2f} s"] if "seconds" in reading else []
     words += [f"{reading['cores']:.3f} cores"] if "cores" in reading else []
     return f"{title:<62} {'  '.join(words)}"
@@ -101,6 +102,7 @@ def _figures(results: Results, medians: Mapping[str, Reading]) -> Table:
         "postgres_us": "PG µs",
         "rss_mb": "RSS MB",
         "pss_mb": "PSS MB",
+        "kb": "KB",
         "seconds": "s",
         "cores": "cores",
     }
