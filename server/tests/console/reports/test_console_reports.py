@@ -57,6 +57,25 @@ async def test_a_dealer_sees_its_own_without_costs_and_suppliers(
         assert str(stranger.tenant_id) not in exported
 
 
+async def test_the_home_page_tells_of_the_last_30_days_and_of_the_packages_bought_most(
+    clerk: Browser, dealer: ApiClient, stranger: ApiClient, service: Service
+):
+    await stranger.order()
+    await folded(service.database)
+    page = await see(clerk, "/console")
+    assert "Spent, 30 days 5.40 USD 3 eSIMs and recharges" in page
+    assert "TEST-OK 1 GB 7 days TEST-OK 2 3.60 USD" in page
+    assert "TEST-ASYNC 1 1.80 USD" in page
+    assert f'{clock.now():%Y-%m-%d} <span class="text-secondary">so far</span>' in (await clerk.get("/console")).text
+
+
+async def test_the_home_page_of_a_dealer_who_bought_nothing_has_no_chart(dealer: ApiClient, service: Service):
+    async with signed_in(service, "finance", dealer.tenant_id) as one:
+        page = await see(one, "/console")
+    assert "Spent, 30 days 0.00 USD 0 eSIMs and recharges" in page
+    assert "Top packages" not in page and "Spent per day" not in page
+
+
 async def test_the_file_has_every_row(admin: Browser, clerk: Browser, dealer: ApiClient, service: Service):
     answered = await admin.get(f"/console/reports.csv?by=dealer&then=package&dealer={dealer.tenant_id}")
     found = {row["packageCode"]: row for row in rows(answered.text)}

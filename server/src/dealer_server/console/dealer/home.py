@@ -1,4 +1,5 @@
-"""A dealer's first page: the steps of its first run, its balance, and its newest orders."""
+"""A dealer's first page: what is wrong, its balance, its last 30 days, and its newest orders; first of all the steps of
+its first run."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -9,10 +10,18 @@ from dealer_server.console.shared.incidents import receiver_health
 from dealer_server.console.shared.page import MenuEntry, action, page
 from dealer_server.console.shared.permissions import DEALERS
 from dealer_server.console.shared.request_context import Html, Redirect, RequestContext
+from dealer_server.db.connection import Connection
+from dealer_server.rules.money import money
+from dealer_server.rules.reports import recent as rules
+from dealer_server.rules.reports.period import day_of, start_of
+from dealer_server.rules.reports.recent import Recent, days_left
+from dealer_server.rules.reports.sums import Sums
 from dealer_server.store.console import api_log, dealer, orders
 from dealer_server.store.console.api_log import Step as DoneStep
 from dealer_server.store.console.dealer import Wallet
 from dealer_server.store.console.orders import OrderFilter
+from dealer_server.store.reports import report
+from dealer_server.store.reports.report import Filter
 from dealer_server.store.tenants import credential
 from dealer_server.store.tenants.credential import Use
 from dealer_server.store.webhooks import endpoints
@@ -20,7 +29,10 @@ from dealer_server.store.webhooks.endpoints import Endpoint
 
 HOME = "/console"
 ORDERS = 5
+PACKAGES = 5
 FAILED = 99
+LASTS_DAYS = 60
+"""A balance that lasts longer is not told of."""
 LIVE_ORDERS = 20
 """A dealer with so many is live, whatever steps it has left out."""
 NOTED_FOR = timedelta(days=1)
@@ -39,6 +51,15 @@ class Step(NamedTuple):
     commands: Sequence[str] = ()
 
 
+class Bought(NamedTuple):
+    """`name`: None of a package that is no more in the catalogue."""
+
+    code: str
+    name: str | None
+    currency: str
+    sums: Sums
+
+
 @page(HOME, DEALERS, "dealer/home.html", MenuEntry("Home", "home", 10))
 async def home(context: RequestContext) -> Html:
     async with context.parts.database.connection() as connection:
@@ -50,11 +71,18 @@ async def home(context: RequestContext) -> Html:
         incidents = await findings.incidents(connection, context, wallet)
         uses = await credential.uses_of_tenant(connection, context.tenant_id)
         written, dropped = await api_log.counts(connection, context.tenant_id)
+        recent = await _recent(connection, context, wallet.currency)
+        packages = await _packages(connection, context)
     steps = _steps(context, done, wallet, endpoint, uses)
     todo = [step for step in steps if not step.done]
     live = not todo or wallet.order_count >= LIVE_ORDERS
     return Html(
         wallet=wallet,
+        recent=recent,
+        days_left=left if (left := days_left(wallet.available, recent)) is not None and left <= LASTS_DAYS else None,
+        packages=packages,
+        starts=[start_of(day) for day in recent.days],
+        spent=[float(money.text(one.revenue, wallet.currency)) for one in recent.sums],
         incidents=incidents,
         health=receiver_health(endpoint),
         steps=steps,
@@ -67,6 +95,21 @@ async def home(context: RequestContext) -> Html:
         refused=written + dropped,
         base_url=context.parts.settings.base_url,
     )
+
+
+async def _recent(connection: Connection, context: RequestContext, currency: str) -> Recent:
+    today = day_of(context.now)
+    days = await report.by_day(connection, Filter(rules.compared(today), context.tenant_id))
+    return rules.recent(days, currency, today)
+
+
+async def _packages(connection: Connection, context: RequestContext) -> list[Bought]:
+    """Those that it spent most on in the last 30 days."""
+    wanted = Filter(rules.shown(day_of(context.now)), context.tenant_id)
+    rows = [row for row in await report.grouped(connection, wanted, ["package"], PACKAGES) if row.sums.sold]
+    codes = [row.keys["package"] for row in rows]
+    _, names = await report.names(connection, [], codes)
+    return [Bought(code, names.get(code), row.currency, row.sums) for code, row in zip(codes, rows, strict=True)]
 
 
 def _is_fresh(steps: Sequence[Step], now: datetime) -> bool:

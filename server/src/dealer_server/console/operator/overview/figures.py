@@ -154,7 +154,9 @@ def _webhooks(counted: Counted, of: Period) -> Figure:
         href="/console/webhooks",
         change=change,
         note=f"of {many(attempts, 'attempt')}" if attempts else "None was sent.",
-        numbers=[100 * good / count if count else 100 for good, count in zip(share, tried, strict=True)],
+        numbers=[100 * good / count if count else 100 for good, count in zip(share, tried, strict=True)]
+        if attempts
+        else [],
         label=f"share of webhook attempts accepted, per {bucket_text(of)}",
     )
 
@@ -178,7 +180,9 @@ def _latency(counted: Counted, of: Period) -> Figure:
         numbers=[
             latency_histogram.percentile(_spread(counted.hours[at : at + size], which), 95) or 0.0
             for at in range(0, len(counted.hours), size)
-        ],
+        ]
+        if calls
+        else [],
         label=f"seconds within which 95 % of the calls were answered, per {bucket_text(of)}",
     )
 

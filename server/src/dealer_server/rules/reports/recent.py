@@ -1,0 +1,58 @@
+"""How did a dealer's last 30 days go, beside those before, and how long does its balance last?"""
+
+from collections.abc import Iterable, Sequence
+from datetime import date
+from typing import NamedTuple
+
+from dealer_server.rules.period import change_text
+from dealer_server.rules.reports import sums as rules
+from dealer_server.rules.reports.period import Period, preset
+from dealer_server.rules.reports.sums import DaySums, Sums
+
+PACE_DAYS = 7
+"""The balance is spent as fast as in so many whole days."""
+
+
+class Recent(NamedTuple):
+    """`days`: the last 30, the last of which is today, which is not over. `change`: of what was spent on those that are
+    over against as many before them, "" where there is nothing to compare with."""
+
+    days: Sequence[date]
+    sums: Sequence[Sums]
+    change: str
+
+    @property
+    def total(self) -> Sums:
+        return sum_of(self.sums)
+
+
+def shown(today: date) -> Period:
+    return preset("30-days", today)
+
+
+def compared(today: date) -> Period:
+    """The days that must be known: those shown, and those they are compared with."""
+    first, last = shown(today)
+    return Period(first - (last - first), last)
+
+
+def recent(days: Iterable[DaySums], currency: str, today: date) -> Recent:
+    """`days`: those of `compared`."""
+    wanted = shown(today).days
+    every = rules.series(days, currency, compared(today).days)
+    before, sums = every[: -len(wanted)], every[-len(wanted) :]
+    return Recent(wanted, sums, change_text(sum_of(sums[:-1]).revenue, sum_of(before).revenue))
+
+
+def days_left(available: int, found: Recent) -> int | None:
+    """For how many days `available` lasts at what was spent and not refunded in the last 7 whole days; None where that
+    is nothing."""
+    spent = sum_of(found.sums[-1 - PACE_DAYS : -1]).net
+    return max(available, 0) * PACE_DAYS // spent if spent > 0 else None
+
+
+def sum_of(sums: Iterable[Sums]) -> Sums:
+    total = Sums()
+    for one in sums:
+        total = total.plus(one)
+    return total
