@@ -14,6 +14,7 @@ from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.console.catalogue import hidden, paid, preview
 from support.console.operator_pages import acts, does, fill, see, text_of
+from support.reports import folded
 from support.store_fixture import PACKAGES, stock_csv
 
 HOME = "/console/packages/TEST-OK"
@@ -50,10 +51,11 @@ async def test_a_package_has_a_page_with_its_route_stock_payers_and_sales(
     price = (await one(dealer, "DEMO-STOCK"))["price"]
     line = {"packageCode": "DEMO-STOCK", "quantity": 2, "price": price}
     order_no = (await dealer.order(items=[line], amount=str(2 * Decimal(price)))).data["orderNo"]
+    await folded(service.database)
     page = await see(admin, "/console/packages/DEMO-STOCK")
     assert "DEMO-STOCK" in page and "1.00 USD" in page and "1 eSIM available" in page
     assert "Custom price 1 1.65 USD 39.39 %" in page and "Dealer price" in page
-    assert order_no in page and "1 order" in page and "2 eSIMs for" in page
+    assert order_no in page and f"Sold, 30 days 2 for {2 * Decimal(price)} USD" in page
     assert 'href="/console/packages/DEMO-STOCK"' in (await admin.get("/console/packages?q=DEMO")).text
     assert (await admin.get("/console/packages/NO-SUCH")).status_code == 404
 

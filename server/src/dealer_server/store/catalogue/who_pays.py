@@ -1,6 +1,5 @@
-"""Who pays which price for a package, and what of it was sold lately: for the page of a package."""
+"""Who pays which price for a package, and how much of it is in stock: for the page of a package."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -21,15 +20,6 @@ class Markup(NamedTuple):
 
     basis_points: int
     dealers: int
-
-
-class Sold(NamedTuple):
-    """What some orders hold of the package; `amount` in ten-thousandths."""
-
-    currency: str
-    orders: int
-    units: int
-    amount: int
 
 
 async def custom_prices(connection: Connection, package_code: str, limit: int) -> list[CustomPrice]:
@@ -66,21 +56,3 @@ async def free_stock(connection: Connection, package_code: str) -> int:
         )
         or 0
     )
-
-
-async def sold(connection: Connection, package_code: str, orders: Sequence[tuple[int, int]]) -> list[Sold]:
-    """Of these orders (tenantId, orderId), by currency."""
-    rows = await connection.fetch(
-        "SELECT o.currency, count(DISTINCT o.order_id)::int AS orders, sum(i.quantity)::bigint AS units,"
-        " sum(i.price * (i.quantity * i.period_num::bigint))::bigint AS amount"
-        " FROM unnest($2::bigint[], $3::bigint[]) AS key(tenant_id, order_id)"
-        " CROSS JOIN LATERAL (SELECT * FROM orders o WHERE o.tenant_id = key.tenant_id AND o.order_id = key.order_id"
-        "  OFFSET 0) o"
-        " CROSS JOIN LATERAL (SELECT * FROM order_item i WHERE i.tenant_id = key.tenant_id"
-        "  AND i.order_id = key.order_id AND i.package_code = $1 OFFSET 0) i"
-        " GROUP BY o.currency ORDER BY o.currency",
-        package_code,
-        [tenant_id for tenant_id, _ in orders],
-        [order_id for _, order_id in orders],
-    )
-    return [Sold(**row) for row in rows]

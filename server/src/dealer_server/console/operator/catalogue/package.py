@@ -1,6 +1,7 @@
 """A package: its fields and how they are edited, its routes and stock, who pays which price, and its sales."""
 
 from collections.abc import AsyncIterator, Mapping
+from datetime import datetime
 from typing import NamedTuple
 
 from dealer_server import store
@@ -19,16 +20,20 @@ from dealer_server.rules.catalogue.package import Package, data_text
 from dealer_server.rules.money import money
 from dealer_server.rules.price_lists import list_file, price_list
 from dealer_server.rules.price_lists.price_list import Cost
+from dealer_server.rules.reports import recent
+from dealer_server.rules.reports.period import day_of
+from dealer_server.rules.reports.sums import Sums, totals
 from dealer_server.store.catalogue import who_pays
 from dealer_server.store.console import orders as console_orders
 from dealer_server.store.console import packages as console_packages
-from dealer_server.store.console.orders import OrderFilter, OrderRow
+from dealer_server.store.console.orders import OrderFilter
+from dealer_server.store.reports import report
+from dealer_server.store.reports.report import Filter
 
 PACKAGES, PACKAGE, EDIT = "/console/packages", "/console/packages/{code}", "/console/packages/{code}/edit"
 NEW = "/console/packages/new"
 FORM_TEMPLATE = "operator/catalogue/package_form.html"
 PAYERS = 200
-COUNTED_ORDERS = 200
 LATEST_ORDERS = 8
 STARTING = {"currency": "USD", "dataType": "TOTAL", "type": "BASE", "duration": "30", "supplier": "stock"}
 
@@ -43,15 +48,6 @@ class Payer(NamedTuple):
     dealers: int
     price: int | None
     margin: int | None
-
-
-class Sales(NamedTuple):
-    """`counted`: how many of the newest orders with the package the sums are of; `more`: there are older ones."""
-
-    sums: list[who_pays.Sold]
-    latest: list[OrderRow]
-    counted: int
-    more: bool
 
 
 @page(PACKAGE, OPERATORS, "operator/catalogue/package.html")
@@ -72,7 +68,10 @@ async def show_package(context: RequestContext) -> Html:
             free=await who_pays.free_stock(connection, code) if package.supplier == "stock" else None,
             payers=await _payers(connection, package, cost),
             most_payers=PAYERS,
-            sales=await _sales(connection, code),
+            sold=await _sold(connection, code, context.now),
+            latest=(
+                await console_orders.list_orders(connection, OrderFilter(package_code=code), None, LATEST_ORDERS)
+            ).rows,
         )
 
 
@@ -108,12 +107,10 @@ async def _payers(connection: Connection, package: Package, cost: Cost | None) -
     return [*found, *dealers]
 
 
-async def _sales(connection: Connection, package_code: str) -> Sales:
-    """Of the newest orders: pages of orders look back over a bounded number of them, by ids that hold time."""
-    found = await console_orders.list_orders(connection, OrderFilter(package_code=package_code), None, COUNTED_ORDERS)
-    keys = [(row.tenant_id, row.order_id) for row in found.rows]
-    sums = await who_pays.sold(connection, package_code, keys) if keys else []
-    return Sales(sums, list(found.rows[:LATEST_ORDERS]), len(found.rows), found.next is not None)
+async def _sold(connection: Connection, package_code: str, now: datetime) -> Mapping[str, Sums]:
+    """In the last 30 days, by currency."""
+    wanted = Filter(recent.shown(day_of(now)), package_code=package_code)
+    return totals(await report.by_day(connection, wanted))
 
 
 # Its form
