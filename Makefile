@@ -96,7 +96,8 @@ deploy-test: .venv
 # The tests of what dealers and operators do, on a cluster of Citus: a coordinator and two workers on this machine. Skipped
 # where DEALER_CITUS names no PostgreSQL that has it (deploy/citus/build.sh).
 CLUSTER_TESTS := $(addprefix server/tests/, cli/test_cluster.py faults/test_cluster_nodes.py \
-  $(addprefix operations/, test_order.py test_order_batches.py test_refunds.py test_account.py test_stock.py recharges) \
+  $(addprefix operations/, orders recharges test_account.py test_order.py test_order_batches.py test_refunds.py \
+  test_stock.py) \
   $(addprefix fulfillment/, test_fulfillment.py test_life.py test_purchases.py test_voids.py) \
   $(addprefix webhooks/test_webhook_, deliver.py lanes.py resend.py) console/overview/test_console_pages_open.py)
 cluster-test: .venv

@@ -5,22 +5,22 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
-import pytest
-
 from dealer_server import store
+from dealer_server.db.database import Database
 from dealer_server.db.session import Session
 from dealer_server.rules.orders.order import OrderRequest, Placed
 from dealer_server.rules.orders.priced_lines import OrderLine
-from support.api_client import ApiClient
+from support.api_client import ApiClient, Service
+from support.databases import on_a_cluster
 from support.patience import PATIENCE
 
 NOW = datetime(2026, 11, 20, 8, 15, 30, tzinfo=UTC)
-WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+WAITING = "SELECT count(*) FROM {sessions} WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 
 @asynccontextmanager
-async def sessions(database_url: str, count: int) -> AsyncIterator[list[Session]]:
-    opened = [Session(database_url, {}) for _ in range(count)]
+async def sessions(database: Database, count: int) -> AsyncIterator[list[Session]]:
+    opened = [database.session() for _ in range(count)]
     try:
         yield opened
     finally:
@@ -33,11 +33,11 @@ def order(tenant_id: int, number: int) -> Placed:
     return Placed(OrderRequest(tenant_id, f"o-{number}", b"1", "USD", line.price, (line,)), number, number, NOW)
 
 
-@pytest.mark.one_server("on a cluster an order is written by several statements")
-async def test_two_that_wait_for_a_wallet_do_not_wait_for_each_other(database_url: str, dealer: ApiClient):
+async def test_two_that_wait_for_a_wallet_do_not_wait_for_each_other(service: Service, dealer: ApiClient):
     """A third transaction has read the wallet, as a foreign key does, since before it was changed."""
     tenant_id = dealer.tenant_id
-    async with sessions(database_url, 5) as [holder, reader, look, *waiting]:
+    waiting_sessions = WAITING.format(sessions="citus_stat_activity" if on_a_cluster() else "pg_stat_activity")
+    async with sessions(service.database, 5) as [holder, reader, look, *waiting]:
         async with reader.transaction():
             async with holder.transaction():
                 await holder.execute(f"UPDATE wallet SET updated_at = updated_at WHERE tenant_id = {tenant_id}")
@@ -47,7 +47,7 @@ async def test_two_that_wait_for_a_wallet_do_not_wait_for_each_other(database_ur
                     for number, session in enumerate(waiting, 1)
                 ]
                 async with asyncio.timeout(PATIENCE):
-                    while (await look.fetch(WAITING))[0]["count"] < len(writes):
+                    while (await look.fetch(waiting_sessions))[0]["count"] < len(writes):
                         await asyncio.sleep(0.01)
             assert [written.whole for written in await asyncio.gather(*writes)] == [True, True]
         entries = await look.fetch(

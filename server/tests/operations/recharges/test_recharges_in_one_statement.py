@@ -17,7 +17,7 @@ from dealer_server.rules.orders.priced_lines import OrderLine
 from dealer_server.rules.recharges import recharge as rules
 from dealer_server.rules.recharges.recharge import Fit, Target, Wanted
 from dealer_server.store.recharges import recharge as recharges
-from support.api_client import ApiClient
+from support.api_client import ApiClient, Service
 from support.money.recharges import balance, plans, recharge, recharged
 from support.money.refunds import bought, profiles
 
@@ -61,8 +61,8 @@ class _RolledBack(Exception):
 
 
 @pytest.fixture
-async def session(database_url: str):
-    session = Session(database_url, {})
+async def session(service: Service):
+    session = service.database.session()
     yield session
     await session.close()
 
