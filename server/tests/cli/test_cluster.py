@@ -4,15 +4,20 @@ import json
 import os
 import secrets
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 
 import asyncpg
 import pytest
 
+from dealer_server.store import schema
 from dealer_server.store.distribution.distribute import distribute
+from dealer_server.store.orders import note
 from support import databases
+from support.api_client import running_service
 from support.processes import Done, environment, run
 
 on_a_cluster = pytest.mark.skipif("not config.getoption('--cluster')", reason="needs Citus: make cluster-test")
+FIRST_ON_A_CLUSTER = 40  # the last migration that had no word of clusters
 on_one_server = pytest.mark.skipif("config.getoption('--cluster')", reason="it is of a database without Citus")
 
 
@@ -81,6 +86,30 @@ async def test_a_filled_database_is_distributed_also_after_an_interruption(env: 
     assert await ok("distribute", "--shards", "4", env=env) == "0 steps done: the database is distributed\n"
     assert await dealers(env) == before
     await ok("audit", env=env)
+
+
+@on_a_cluster
+async def test_a_distributed_database_takes_later_migrations(postgres: str):
+    name = f"cluster_{secrets.token_hex(4)}"
+    env = environment(await databases.new(postgres, name))
+    connection = await asyncpg.connect(env["DATABASE_URL"])
+    await schema.migrate(connection, [one for one in schema.known() if one.number <= FIRST_ON_A_CLUSTER])
+    async for _ in distribute(connection, 4):
+        pass
+    await connection.close()
+    await ok("migrate", env=env)
+    await ok("distribute", env=env)
+    assert await ok("distribute", env=env) == "0 steps done: the database is distributed\n"
+    async with (
+        running_service(env["DATABASE_URL"]) as service,
+        service.client(await service.tenant(balance="10")) as dealer,
+    ):
+        order = await dealer.delivered((await dealer.order()).data["orderNo"])
+        async with service.database.connection() as connection:
+            written = note.Note("ann", "seen", datetime(2026, 11, 20, tzinfo=UTC))
+            await note.add(connection, dealer.tenant_id, int(order["orderId"]), written)
+        assert await service.audit() == []
+    await databases.drop(postgres, name)
 
 
 @on_a_cluster

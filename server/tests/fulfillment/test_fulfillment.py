@@ -37,6 +37,7 @@ from dealer_server.suppliers.contract import (
 from dealer_server.wiring.due_work import DueWorkPoller
 from support import paths
 from support import store_fixture as shops
+from support.databases import lock_waiters
 from support.patience import PATIENCE, found
 from support.store_fixture import PACKAGES, SEED, StoreFixture
 
@@ -521,11 +522,9 @@ async def test_what_a_supplier_answered_survives_a_lost_database(fixture: StoreF
     async with fixture.database.transaction() as rival:
         await rival.execute("SELECT 1 FROM orders WHERE tenant_id = $1 AND order_id = $2 FOR UPDATE", dealer, order_id)
         working = asyncio.create_task(fixture.fulfiller(supplier).run_once())
+        waiting = f"{lock_waiters()} WHERE application_name = 'esim-dealer session'"
         async with asyncio.timeout(PATIENCE):
-            while not await fixture.rows(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
-                " AND application_name = 'esim-dealer session' AND wait_event_type = 'Lock'"
-            ):
+            while not await fixture.rows(f"SELECT pg_terminate_backend(pid) FROM {waiting}"):
                 pass  # it is not recording yet
     assert await working == 1
     assert statuses(await fixture.load(dealer, order_id))[0] == "COMPLETED"

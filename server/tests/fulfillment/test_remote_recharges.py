@@ -142,7 +142,7 @@ async def test_an_answer_that_waits_for_a_lock_is_not_lost(market: PurchaseFixtu
     market.near.fault("esim/topup", "HANG")
     data = await placed(market, order)
     await market.near.hanging.wait()
-    async with locked_out(market.service.database, "SELECT FROM orders FOR UPDATE", 3):
+    async with locked_out(market.service.database, "UPDATE orders SET version = version", 3):
         market.near.let_go.set()
     await market.client.delivered(data["orderNo"])
     assert len(market.near.book.recharges) == 1

@@ -13,6 +13,7 @@ from dealer_server.operations.catalogue.import_packages import put_packages
 from dealer_server.operations.refunds.review import approve_refund, reject_refund
 from dealer_server.store.refunds import refund as refunds
 from support.api_client import ApiClient, Service, running_service
+from support.databases import lock_waiters
 from support.money.refunds import PRICE, bought, named, profiles, query, refund, settled
 from support.patience import PATIENCE
 from support.supplier_setup import fresh
@@ -363,7 +364,6 @@ LINES = (
     "SELECT tenant_id, refund_id, profile_id FROM refund_line JOIN refund USING (tenant_id, refund_id)"
     " WHERE order_id = $1 ORDER BY profile_id"
 )
-WAITS_FOR_A_LOCK = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock')"
 
 
 async def test_the_last_two_lines_decided_at_the_same_time_settle_their_refund(service: Service, dealer: ApiClient):
@@ -381,8 +381,9 @@ async def test_the_last_two_lines_decided_at_the_same_time_settle_their_refund(s
         async with first.transaction():
             await refunds.decide_lines(first, [(*one, True, None)], clock.now())
             deciding = asyncio.create_task(decide_other())
+            waits = f"SELECT FROM {lock_waiters()} WHERE pid = $1"
             async with asyncio.timeout(PATIENCE):
-                while not deciding.done() and not await watch.fetchval(WAITS_FOR_A_LOCK, second.get_server_pid()):
+                while not deciding.done() and not await watch.fetch(waits, second.get_server_pid()):
                     await asyncio.sleep(0.01)
         await deciding
     assert (await settled(dealer, order))["orderStatus"] == "REFUNDED"

@@ -13,6 +13,7 @@ import psutil
 
 from dealer_server.dev import cluster
 from dealer_server.dev.cluster import Cluster
+from dealer_server.store.distribution.distribute import set_node_sessions
 
 MEMORY = Path("/dev/shm")  # every database is a copy of 700 files: 20 ms in memory, 400 ms on a disk
 ROOM = 4 * 2**30
@@ -54,6 +55,15 @@ def on_a_cluster() -> bool:
     return bool(_clusters)
 
 
+def lock_waiters() -> str:
+    """SQL: the sessions of this database that wait for a lock, as pg_stat_activity has them; on a cluster at any node.
+    Citus gives what a session does at the nodes the session's own process."""
+    waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    if on_a_cluster():
+        waiting = "SELECT citus_pid_for_gpid(global_pid) FROM citus_stat_activity WHERE wait_event_type = 'Lock'"
+    return f"(SELECT * FROM pg_stat_activity WHERE datname = current_database() AND pid IN ({waiting})) AS waiting"
+
+
 def _servers(postgres: str) -> list[str]:
     return [postgres, *(worker.dsn for started in _clusters for worker in started.workers)]
 
@@ -71,7 +81,12 @@ async def copy(postgres: str, name: str, template: str) -> str:
     """Makes a database that is a copy of another one; gives its address."""
     for node in _servers(postgres):
         await _run(node, f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
-    return database_named(postgres, name)
+    url = database_named(postgres, name)
+    if on_a_cluster():
+        connection = await asyncpg.connect(url)
+        await set_node_sessions(connection)
+        await connection.close()
+    return url
 
 
 async def drop(postgres: str, name: str) -> None:

@@ -16,6 +16,7 @@ from dealer_server.store.webhooks import claim, enqueue, order_queue, results
 from dealer_server.store.webhooks.claim import Claimed, Frozen, TenantQuota
 from dealer_server.store.webhooks.results import DeliveryResult
 from esim_dealer.wire.vocabulary import DeliveryState
+from support.databases import lock_waiters
 from support.webhook_fixture import (
     PATIENCE,
     Dealer,
@@ -101,9 +102,7 @@ async def record(webhooks: WebhookFixture, session: Session, one: DeliveryResult
 async def blocked(webhooks: WebhookFixture) -> bool:
     """Whether a session of this database waits for a lock."""
     async with webhooks.database.connection() as connection:
-        return await connection.fetchval(
-            "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        )
+        return bool(await connection.fetch(f"SELECT FROM {lock_waiters()}"))
 
 
 async def test_change_of_an_order_without_open_deliveries_is_due_at_once(webhooks: WebhookFixture):
@@ -240,6 +239,18 @@ async def test_claim_skips_deliveries_locked_by_a_change(webhooks: WebhookFixtur
     async with session.transaction():
         [one] = await claimed_by(webhooks, session, dealer)
     assert one.order_version == 3
+
+
+async def test_the_next_deliveries_of_two_dealers_become_ready(webhooks: WebhookFixture, session: Session):
+    keys = []
+    for _ in range(2):
+        dealer = await webhooks.dealer(NOWHERE)
+        keys.append((dealer.tenant_id, await webhooks.order(dealer, paid_event=False)))
+        await webhooks.change(dealer, keys[-1][1])
+    await webhooks.execute("UPDATE webhook_delivery SET state = 'WAITING', due_at = NULL")
+    async with session.transaction():
+        await order_queue.lock_unfinished(session, keys)
+        assert await order_queue.make_next_ready(session, keys, webhooks.clock()) == 2
 
 
 @pytest.mark.parametrize("state", ["DELIVERED", "RETRY"])

@@ -11,11 +11,10 @@ from dealer_server.db.session import Session
 from dealer_server.rules.orders.order import OrderRequest, Placed
 from dealer_server.rules.orders.priced_lines import OrderLine
 from support.api_client import ApiClient, Service
-from support.databases import on_a_cluster
+from support.databases import lock_waiters
 from support.patience import PATIENCE
 
 NOW = datetime(2026, 11, 20, 8, 15, 30, tzinfo=UTC)
-WAITING = "SELECT count(*) FROM {sessions} WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 
 @asynccontextmanager
@@ -36,7 +35,6 @@ def order(tenant_id: int, number: int) -> Placed:
 async def test_two_that_wait_for_a_wallet_do_not_wait_for_each_other(service: Service, dealer: ApiClient):
     """A third transaction has read the wallet, as a foreign key does, since before it was changed."""
     tenant_id = dealer.tenant_id
-    waiting_sessions = WAITING.format(sessions="citus_stat_activity" if on_a_cluster() else "pg_stat_activity")
     async with sessions(service.database, 5) as [holder, reader, look, *waiting]:
         async with reader.transaction():
             async with holder.transaction():
@@ -47,7 +45,7 @@ async def test_two_that_wait_for_a_wallet_do_not_wait_for_each_other(service: Se
                     for number, session in enumerate(waiting, 1)
                 ]
                 async with asyncio.timeout(PATIENCE):
-                    while (await look.fetch(waiting_sessions))[0]["count"] < len(writes):
+                    while len(await look.fetch(f"SELECT FROM {lock_waiters()}")) < len(writes):
                         await asyncio.sleep(0.01)
             assert [written.whole for written in await asyncio.gather(*writes)] == [True, True]
         entries = await look.fetch(

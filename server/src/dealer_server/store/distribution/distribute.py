@@ -103,7 +103,7 @@ async def _finish(connection: Connection, *, dry_run: bool) -> AsyncIterator[Ste
     if not finished:
         yield Step("sessions of the worker nodes: locks and idle transactions end by themselves")
         if not dry_run:
-            await _set_workers(connection)
+            await set_node_sessions(connection)
             await connection.execute("UPDATE distribution SET finished_at = now()")
 
 
@@ -195,8 +195,8 @@ async def _without_trigger(connection: Connection) -> list[str]:
     return [row["name"] for row in rows if row["name"] not in known | shards]
 
 
-async def _set_workers(connection: Connection) -> None:
-    """The coordinator's settings do not reach the sessions of the nodes."""
+async def set_node_sessions(connection: Connection) -> None:
+    """The coordinator's settings do not reach the sessions of the nodes; a copy of a database has none of its own."""
     database = await connection.fetchval("SELECT quote_ident(current_database())")
     for setting in ("lock_timeout = '2s'", "idle_in_transaction_session_timeout = '60s'"):
         await connection.fetch("SELECT run_command_on_workers($1)", f"ALTER DATABASE {database} SET {setting}")

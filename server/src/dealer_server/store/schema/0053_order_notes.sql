@@ -1,5 +1,6 @@
 -- Compatible from: 40
--- What operators write down about an order, for each other: its dealer never reads it.
+-- What operators write down about an order, for each other: its dealer never reads it. On a cluster
+-- orders stand on other nodes than notes, so that no key refers to them.
 CREATE TABLE order_note (
     tenant_id bigint NOT NULL,
     note_id bigint GENERATED ALWAYS AS IDENTITY,
@@ -7,6 +8,5 @@ CREATE TABLE order_note (
     author text NOT NULL,
     note text NOT NULL CHECK (length(note) BETWEEN 1 AND 2000),
     created_at timestamptz NOT NULL,
-    PRIMARY KEY (tenant_id, order_id, note_id),
-    FOREIGN KEY (tenant_id, order_id) REFERENCES orders
+    PRIMARY KEY (tenant_id, order_id, note_id)
 );

@@ -95,7 +95,7 @@ async def put(connection: Connection, keys: DataKeys, code: str, kind: str, sett
     """Adds a supplier, or replaces the settings of one, whose token stays."""
     await connection.execute(
         "INSERT INTO supplier (code, kind, settings, event_token, updated_at)"
-        " VALUES ($1, $2, $3, $4, clock_timestamp()) ON CONFLICT (code) DO UPDATE"
+        " VALUES ($1, $2, $3, $4, now()) ON CONFLICT (code) DO UPDATE"
         " SET kind = excluded.kind, settings = excluded.settings, updated_at = excluded.updated_at",
         code,
         kind,
@@ -144,8 +144,7 @@ async def use_of(connection: Connection, code: str) -> str | None:
 async def set_status(connection: Connection, code: str, status: str) -> bool:
     """Sets ACTIVE or PAUSED; False if there is no such supplier. ACTIVE makes its planned purchases due now."""
     row = await connection.fetchrow(
-        "UPDATE supplier SET status = $2, paused_reason = NULL, updated_at = clock_timestamp() WHERE code = $1"
-        " RETURNING code",
+        "UPDATE supplier SET status = $2, paused_reason = NULL, updated_at = now() WHERE code = $1 RETURNING code",
         code,
         status,
     )
@@ -164,7 +163,7 @@ async def make_planned_due(connection: Connection, code: str) -> None:
 async def pause(session: Session, code: str, reason: str) -> bool:
     """Pauses an ACTIVE supplier; False if it is not ACTIVE any more."""
     rows = await session.fetch(
-        "UPDATE supplier SET status = 'PAUSED', paused_reason = $2, updated_at = clock_timestamp()"
+        "UPDATE supplier SET status = 'PAUSED', paused_reason = $2, updated_at = now()"
         " WHERE code = $1 AND status = 'ACTIVE' RETURNING 1",
         code,
         reason,

@@ -80,6 +80,6 @@ async def make_next_ready(connection: Connection | Session, orders: Sequence[Key
 
     The orders' unfinished deliveries must be locked.
     """
-    [counts] = await connection.fetch(_MAKE_NEXT_READY, *columns(sorted(set(orders)), 2), now)
-    after_commit(partial(metrics.webhook_superseded.inc, counts["superseded"]))
-    return counts["ready"]
+    counts = await connection.fetch(_MAKE_NEXT_READY, *columns(sorted(set(orders)), 2), now)
+    after_commit(partial(metrics.webhook_superseded.inc, sum(row["superseded"] for row in counts)))
+    return sum(row["ready"] for row in counts)
