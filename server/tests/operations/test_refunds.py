@@ -2,10 +2,12 @@
 
 import asyncio
 import secrets
+from contextlib import AsyncExitStack
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from dealer_server import clock
 from dealer_server.dev import catalogue as generate
@@ -357,6 +359,25 @@ async def test_a_locked_refund_does_not_block_others(postgres: str, template: st
                     assert (await settled(dealer, second))["orderStatus"] == "REFUNDED"
             async with running_service(url):
                 assert (await settled(dealer, first))["orderStatus"] == "REFUNDED"
+        assert await api.audit() == []
+
+
+async def test_refunds_of_two_dealers_are_settled_without_a_fault(postgres: str, template: str):
+    async with fresh(postgres, template) as url, running_service(url, worker=False) as api, AsyncExitStack() as stack:
+        tenants = [await api.tenant(balance="100", qps=0) for _ in range(2)]
+        dealers = [await stack.enter_async_context(api.client(one)) for one in tenants]
+        async with running_service(url):
+            orders = [await bought(one, "TEST-REVIEW") for one in dealers]
+        for one, order in zip(dealers, orders, strict=True):
+            assert (await refund(one, order)).data["status"] == "REFUNDING"
+        async with api.database.connection() as connection:
+            await connection.execute("UPDATE refund_line SET status = 'READY'")
+            await connection.execute("UPDATE refund SET due_at = created_at")
+        with capture_logs() as lines:
+            async with running_service(url):
+                for one, order in zip(dealers, orders, strict=True):
+                    assert (await settled(one, order))["orderStatus"] == "REFUNDED"
+        assert "batch_failed" not in {line["event"] for line in lines}
         assert await api.audit() == []
 
 

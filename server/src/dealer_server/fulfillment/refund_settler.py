@@ -13,6 +13,7 @@ import structlog
 from dealer_server import failpoints, store
 from dealer_server.clock import Clock
 from dealer_server.db.database import Database
+from dealer_server.db.distributed import one_transaction_each
 from dealer_server.db.errors import DatabaseLost, LockTimeout
 from dealer_server.db.sealing import DataKeys
 from dealer_server.fulfillment.faults import fault_text
@@ -67,14 +68,8 @@ class RefundSettler:
         due = await rows.due(self._session, now, REFUNDS_PER_BATCH)
         if not due:
             return 0
-        try:
-            await self._settle(due)
-        except DatabaseLost:
-            raise
-        except Exception as error:
-            log.warning("batch_failed", refunds=len(due), error=fault_text(error))
-            for refund_due in due:
-                await self._settle_alone(refund_due)
+        for together in one_transaction_each(self._session, due):
+            await self._settle_together(together)
         self._changed()
         return len(due)
 
@@ -83,6 +78,16 @@ class RefundSettler:
         for tenant_id, refund_id in await rows.sweep(self._session, now):
             log.warning("refund_left_over", tenant_id=tenant_id, refund=identity.refund_no(refund_id))
         self._sweep_at = now + timedelta(seconds=SWEEP_SECONDS)
+
+    async def _settle_together(self, due: Sequence[Due]) -> None:
+        try:
+            await self._settle(due)
+        except DatabaseLost:
+            raise
+        except Exception as error:
+            log.warning("batch_failed", refunds=len(due), error=fault_text(error))
+            for refund_due in due:
+                await self._settle_alone(refund_due)
 
     async def _settle_alone(self, refund_due: Due) -> None:
         try:
