@@ -113,6 +113,24 @@ async def test_a_distributed_database_takes_later_migrations(postgres: str):
 
 
 @on_a_cluster
+async def test_a_node_that_came_later_gets_the_time_limits_of_the_others(env: dict[str, str]):
+    await ok("distribute", "--shards", "4", env=env)
+    connection = await asyncpg.connect(env["DATABASE_URL"])
+    name = await connection.fetchval("SELECT current_database()")
+    await connection.fetch(
+        "SELECT run_command_on_workers($1)",
+        f"DO $$ BEGIN SET LOCAL citus.enable_ddl_propagation = off; ALTER DATABASE {name} RESET lock_timeout; END $$",
+    )
+    await connection.close()
+    assert (await ok("distribute", env=env)).endswith("1 steps done: the database is distributed\n")
+    connection = await asyncpg.connect(env["DATABASE_URL"])
+    limits = await connection.fetch("SELECT result FROM run_command_on_workers('SHOW lock_timeout')")
+    await connection.close()
+    assert [row["result"] for row in limits] == ["2s", "2s"]
+    assert await ok("distribute", env=env) == "0 steps done: the database is distributed\n"
+
+
+@on_a_cluster
 async def test_the_status_names_every_node_and_a_dealer_gets_a_shard_of_its_own(env: dict[str, str]):
     await ok("distribute", "--shards", "4", env=env)
     status = json.loads(await ok("cluster", "status", "--json", env=env))

@@ -140,7 +140,7 @@ async def distribute(*, shards: int = SHARDS, dry_run: Annotated[bool, Parameter
             print(step.text, flush=True)
             count += 1
         print(f"{count} steps would be done" if dry_run else f"{count} steps done: the database is distributed")
-    except steps.NotACluster as error:
+    except (steps.NotACluster, steps.NodeRefused) as error:
         raise OperatorError(str(error)) from None
     finally:
         await connection.close()

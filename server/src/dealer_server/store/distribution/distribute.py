@@ -6,7 +6,7 @@
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-from dealer_server.db.connection import Connection
+from dealer_server.db.connection import KEEPALIVE_SETTINGS, Connection
 from dealer_server.store.distribution.placement import APART, BY_TENANT, IDENTITIES, ON_EVERY_NODE, UNIQUE_OVER_ALL
 
 
@@ -20,6 +20,20 @@ class NotACluster(Exception):
     """The database is not the coordinator's of a cluster of Citus with workers."""
 
 
+class NodeRefused(Exception):
+    """A worker node did not take a setting."""
+
+
+# A wait for a lock ends, and so does a session whose coordinator is gone. One that is idle in a transaction stays, as
+# the move of a shard has one all the time.
+_OF_NODE_SESSIONS = {"lock_timeout": "2s", **KEEPALIVE_SETTINGS}
+# A worker node refuses what Citus would pass on to the others.
+_SET = """
+DO $$ BEGIN
+    SET LOCAL citus.enable_ddl_propagation = off;
+    EXECUTE format($set$ALTER DATABASE %I SET {}$set$, current_database());
+END $$
+"""
 # Foreign keys with one end at a table that is distributed. Those between two such tables come back at the end.
 _FOREIGN_KEYS = """
 SELECT c.conrelid::regclass::text AS child, c.conname AS name, pg_get_constraintdef(c.oid) AS definition,
@@ -31,6 +45,7 @@ ORDER BY 1, 2
 """
 
 
+_WITHOUT_LIMITS = "SELECT bool_or(result = '0') FROM run_command_on_workers('SHOW lock_timeout')"
 _SHARD_TABLES = "SELECT table_name::text || '_' || shardid AS name FROM citus_shards"
 
 
@@ -100,8 +115,8 @@ async def _finish(connection: Connection, *, dry_run: bool) -> AsyncIterator[Ste
                 " FOR EACH STATEMENT EXECUTE FUNCTION commit_in_two_phases()"
             )
     finished = not dry_run and await connection.fetchval("SELECT finished_at IS NOT NULL FROM distribution")
-    if not finished:
-        yield Step("sessions of the worker nodes: locks and idle transactions end by themselves")
+    if not finished or await connection.fetchval(_WITHOUT_LIMITS):
+        yield Step("sessions of the worker nodes: waits for locks end by themselves")
         if not dry_run:
             await set_node_sessions(connection)
             await connection.execute("UPDATE distribution SET finished_at = now()")
@@ -196,7 +211,10 @@ async def _without_trigger(connection: Connection) -> list[str]:
 
 
 async def set_node_sessions(connection: Connection) -> None:
-    """The coordinator's settings do not reach the sessions of the nodes; a copy of a database has none of its own."""
-    database = await connection.fetchval("SELECT quote_ident(current_database())")
-    for setting in ("lock_timeout = '2s'", "idle_in_transaction_session_timeout = '60s'"):
-        await connection.fetch("SELECT run_command_on_workers($1)", f"ALTER DATABASE {database} SET {setting}")
+    """The coordinator's settings do not reach the sessions of the nodes; a node that was added, or a copy of a
+    database, has none. Raises NodeRefused."""
+    for name, value in _OF_NODE_SESSIONS.items():
+        sql = _SET.format(f"{name} = '{value}'")
+        for row in await connection.fetch("SELECT * FROM run_command_on_workers($1)", sql):
+            if not row["success"]:
+                raise NodeRefused(f"{row['nodename']}:{row['nodeport']}: {row['result']}")
