@@ -1,7 +1,7 @@
-"""What is looked for with a text, how orders come to stand on pages of texts, and how a page's form is filled again."""
+"""What is looked for with a text, and how do orders come to stand on pages of texts?"""
 
 from dealer_server.console.shared import words
-from dealer_server.console.shared.forms import fill, tokens
+from dealer_server.console.shared.forms import tokens
 from dealer_server.operations.search.collect import PAGE_BYTES, pages_of
 from dealer_server.rules.search import query
 from dealer_server.store.search.pages import Text
@@ -45,24 +45,3 @@ def test_a_state_is_said_in_plain_words_and_coloured_where_attention_is_due():
     assert [words.tone(word) for word in ("COMPLETED", "REFUNDED", "FAILED", "PARKED", "PENDING")] == [
         *("good", "done", "bad", "warning", "busy")
     ]
-
-
-PAGE = """<!doctype html><p>a &amp; b</p><form method="post" action="/x"><input type="hidden" name="row" value="1">
-<input name="name" value="old"></form>
-<dialog id="d"><form method="post" action="/x"><input type="hidden" name="row" value="2"><input name="name" value="old">
-<input type="checkbox" name="on" value="on" checked><input type="password" name="password">
-<select name="pick"><option value="a" selected>A</option><option value="b">B</option></select>
-<textarea name="text">before</textarea></form></dialog>"""
-
-
-def test_the_form_that_was_sent_is_filled_and_no_other():
-    entered = {"row": "2", "name": 'new "<b>"', "pick": "b", "text": "<after>", "password": "never"}
-    filled = fill.fill(PAGE, "/x", entered)
-    assert filled is not None
-    first, second = filled.split("<dialog")
-    assert first == PAGE.split("<dialog")[0]
-    assert " open data-reopen>" in second and 'value="new &quot;&lt;b&gt;&quot;"' in second
-    assert '<input type="checkbox" name="on" value="on">' in second
-    assert '<option value="b" selected>' in second and '<option value="a">' in second
-    assert ">\n&lt;after&gt;</textarea>" in second and "never" not in second and "before" not in second
-    assert fill.fill(PAGE, "/y", entered) is None and fill.fill(PAGE, "/x", {"row": "3", "name": "x"}) is None

@@ -71,7 +71,7 @@ class Browser:
 
 def said(page: httpx2.Response) -> str:
     """The message of a page about the form sent before, or its error, as a reader sees it."""
-    found = re.search(r'class="flash[^>]*>.*?<span>(.*?)</span>', page.text, re.DOTALL)
+    found = re.search(r'class="(?:flash[^>]*>.*?<span>|invalid-feedback[^>]*>)(.*?)</', page.text, re.DOTALL)
     return html.unescape(re.sub("<[^>]+>", "", found[1])) if found else ""
 
 

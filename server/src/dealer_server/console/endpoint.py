@@ -11,7 +11,6 @@ from starlette.routing import Match, Route
 
 from dealer_server.console.auth import kept_forms
 from dealer_server.console.auth.forms import CsrfFailed
-from dealer_server.console.auth.kept_forms import Kept
 from dealer_server.console.auth.sign_in import HOME, is_secure
 from dealer_server.console.responses import Responder
 from dealer_server.console.shared.page import Page
@@ -81,14 +80,8 @@ async def _run_once(page: Page, request: Request, context: RequestContext, respo
         return Redirect(responder.page_of_form(request), SENT_BEFORE)
     try:
         answer = await page.view(context)
-    except ChangedMeanwhile as why:
-        answer = Redirect(responder.page_of_form(request), str(why), failed=True)
-        user, action = context.user.user_id, request.url.path
-        await _keep(context, kept_forms.of_conflict(user, action, answer.to, request.state.form, why, context.now))
     except (OperatorError, Refusal) as why:
-        answer = Redirect(responder.page_of_form(request), str(why), failed=True)
-        user, action = context.user.user_id, request.url.path
-        await _keep(context, kept_forms.of_refusal(user, action, answer.to, request.state.form, context.now))
+        answer = await _refuse(request, context, responder.page_of_form(request), why)
     except Exception as why:
         if not (isinstance(why, DatabaseLost) and why.sent):
             with suppress(DatabaseLost, StatementTimeout):
@@ -99,10 +92,17 @@ async def _run_once(page: Page, request: Request, context: RequestContext, respo
     return answer
 
 
-async def _keep(context: RequestContext, kept: Kept | None) -> None:
-    """The page of the form shows it again with what was entered."""
-    if kept is not None:
-        await kept_forms.keep(context.parts.database, context.parts.data_keys, kept, context.now)
+async def _refuse(request: Request, context: RequestContext, page: str, why: OperatorError | Refusal) -> Redirect:
+    """To the page of the form, which shows it again with what was entered and says why."""
+    named = context.user.user_id, request.url.path, page, request.state.form
+    if isinstance(why, ChangedMeanwhile):
+        kept = kept_forms.of_conflict(*named, why, context.now)
+    else:
+        kept = kept_forms.of_refusal(*named, why, context.now)
+    if kept is None:
+        return Redirect(page, str(why), failed=True)
+    await kept_forms.keep(context.parts.database, context.parts.data_keys, kept, context.now)
+    return Redirect(page, failed=True)
 
 
 def _is_refused(answer: Answer) -> bool:

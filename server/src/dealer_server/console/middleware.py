@@ -191,8 +191,6 @@ class Csrf:
                 await response(scope, receive, send)
                 return
             request.state.context = self._context(request, session, form)
-            if request.method == "POST" and session.session.kept:
-                await kept_forms.forget(self._parts.database, session.session.user_id)
         await self._app(scope, receive, send)
 
     async def _kept(self, request: Request, session: AuthenticatedSession, form: forms.Form) -> Response:

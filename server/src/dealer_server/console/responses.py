@@ -59,7 +59,8 @@ class Responder:
     ) -> Response:
         flash, failed = await self._take_flash(context)
         kept = await self._kept(context)
-        if kept is not None and not kept.refused:
+        refused = fill.Refused(kept.refused, kept.fault) if kept and kept.refused else None
+        if kept is not None and refused is None:
             flash, failed = "" if kept.changed else kept_forms.SHOWN_AGAIN, True
         layout = {
             "context": context,
@@ -73,13 +74,7 @@ class Responder:
         }
         page = rendering.render(template, {**layout, **fields})
         if kept is not None:
-            refused = flash if kept.refused else ""
             page = fill.fill(page, kept.action, kept.fields, kept.version, refused) or page
-            if refused and fill.OPEN in page:  # its dialog says it
-                page = rendering.render(template, {**layout, **fields, "flash": ""})
-                page = fill.fill(page, kept.action, kept.fields, kept.version, refused) or page
-            if kept.refused:
-                await kept_forms.forget(self._parts.database, kept.user_id)
         return HTMLResponse(page, status)
 
     async def _kept(self, context: RequestContext) -> Kept | None:
@@ -87,8 +82,7 @@ class Responder:
         if not context.session.kept or context.partial or context.form:
             return None
         parts = context.parts
-        kept = await kept_forms.find(parts.database, parts.data_keys, context.user.user_id, context.now)
-        return kept if kept and kept.page.partition("?")[0] == context.url.partition("?")[0] else None
+        return await kept_forms.take(parts.database, parts.data_keys, context.user.user_id, context.url, context.now)
 
     async def _take_flash(self, context: RequestContext) -> tuple[str, bool]:
         """The message of the write before this page; it is shown once."""

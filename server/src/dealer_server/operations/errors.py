@@ -4,13 +4,20 @@ MAX_REASON_LENGTH = 500  # characters
 
 
 class OperatorError(Exception):
-    """The command cannot be carried out, and nothing was changed. The message is one line, shown to the operator."""
+    """The command cannot be carried out, and nothing was changed. The message is one line, shown to the operator.
+    `field`: what was entered wrong, by the name that forms give it; "" where no field is to blame."""
+
+    def __init__(self, message: str, field: str = ""):
+        super().__init__(message)
+        self.field = field
 
 
 def require_reason(reason: str, message: str = "") -> None:
     """Checks a reason for the audit log. `message` is the error for an empty one; without it a reason is optional.
     Raises OperatorError."""
     if message and not reason.strip():
-        raise OperatorError(message)
+        raise OperatorError(message, "reason")
     if len(reason) > MAX_REASON_LENGTH:
-        raise OperatorError(f"a reason has at most {MAX_REASON_LENGTH} characters; this one has {len(reason):,}")
+        raise OperatorError(
+            f"a reason has at most {MAX_REASON_LENGTH} characters; this one has {len(reason):,}", "reason"
+        )

@@ -128,7 +128,7 @@ async def test_a_price_is_set_by_the_name_of_its_package(dealer: ApiClient, admi
     answer = await admin.post(f"{home}/prices", {"package": "test-ok", "price": "1.40"})
     assert answer.status_code == 303 and "TEST-OK is 1.40 now" in said(await admin.get(home))
     await admin.post(f"{home}/prices", {"package": "no such package", "price": "1.40"})
-    assert "accepted is its code or its whole name" in said(await admin.get("/console"))
+    assert "accepted is its code or its whole name" in said(await admin.get(home))
 
 
 # Views

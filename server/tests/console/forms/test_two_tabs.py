@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
+from dealer_server.store.console.kept import MOST_FORMS
 from support.api_client import ApiClient, Service
 from support.browser import Browser, signed_in
 from support.console.operator_pages import does, text_of
@@ -152,3 +153,33 @@ async def test_a_price_that_was_changed_is_not_removed_unseen(dealer: ApiClient,
     row = {"package": "TEST-OK", "price": "list", "version": unescape(version[1])}
     told = await does(admin, f"{home}/prices", **row)
     assert TOLD in told and "price TEST-OK 1.55 empty" in told
+
+
+# Forms that are refused
+
+
+async def test_what_two_tabs_are_refused_at_once_is_shown_in_both(dealer: ApiClient, admin: Browser) -> None:
+    """Of two pages, and of one page whose form both tabs sent."""
+    home, users = f"/console/dealers/{dealer.tenant_id}", "/console/users"
+    action, ours = f"{home}/adjust", [form_of((await admin.get(home)).text, f"{home}/adjust") for _ in range(3)]
+    back = {"Referer": f"{admin.url}{home}"}
+    for form, reason in zip(ours, ("first", "second"), strict=False):
+        fields = form | {"direction": "add", "amount": "nonsense", "reason": reason}
+        assert (await admin.send(action, fields, **back)).headers["location"] == home
+    role = {"role": "nobody", "status": "ACTIVE"}
+    assert (await admin.post(f"{users}/{admin.user_id}", role)).headers["location"] == users
+    for reason in ("first", "second"):
+        html = (await admin.get(home)).text
+        assert f'value="{reason}"' in html and "'nonsense'" in text_of(html)
+    assert "'nonsense'" not in text_of((await admin.get(home)).text), "it is said once"
+    assert "role is 'nobody'" in text_of((await admin.get(users)).text)
+
+
+async def test_of_many_refused_forms_the_newest_are_kept(service: Service, dealer: ApiClient, admin: Browser) -> None:
+    home = f"/console/dealers/{dealer.tenant_id}"
+    for number in range(MOST_FORMS + 2):
+        await admin.post(f"{home}/adjust", {"direction": "add", "amount": "x", "reason": f"reason {number}"})
+    async with service.database.connection() as connection:
+        count = "SELECT count(*) FROM console_unsent_form WHERE user_id = $1"
+        assert await connection.fetchval(count, admin.user_id) == MOST_FORMS
+    assert 'value="reason 2"' in (await admin.get(home)).text, "the oldest of those"

@@ -1,6 +1,6 @@
 """What becomes of a form that was not carried out, as its session had ended, somebody else had changed the same fields
-or it was refused? It is kept for the user who had opened it, through the sign-in, and shown again with what was
-entered. It is never carried out by itself.
+or it was refused? It is kept for the user who had opened it, through the sign-in, and its page shows it once more with
+what was entered. It is never carried out by itself.
 
 Every form names its user, sealed. What was entered goes with the page of the sign-in, sealed; once the same user has
 signed in, it is kept for a while in the database. Files, passwords and other secrets are not kept.
@@ -19,7 +19,9 @@ from dealer_server.console.auth.forms import Form
 from dealer_server.console.auth.places import HOME, local
 from dealer_server.db.database import Database
 from dealer_server.db.sealing import CannotOpen, DataKeys
+from dealer_server.operations.errors import OperatorError
 from dealer_server.operations.versions import ChangedMeanwhile, Field
+from dealer_server.rules.refusal import Refusal
 from dealer_server.store.console import kept
 
 SHOWN_FOR = timedelta(minutes=15)
@@ -34,7 +36,8 @@ _is_secret = re.compile(r"password|secret|token|code$|^sure|^old$|^new$|^again$|
 
 class Kept(msgspec.Struct, frozen=True):
     """`action`: where the form goes; `page`: where it stands, with its query; `fields`: what was entered. `changed`:
-    the fields that somebody else has changed; `version`: of them as they are now. `refused`: it is shown again once."""
+    the fields that somebody else has changed; `version`: of them as they are now. `refused`: why; `fault`: the field
+    that is to blame, "" for none."""
 
     user_id: int
     action: str
@@ -43,7 +46,8 @@ class Kept(msgspec.Struct, frozen=True):
     at: datetime
     changed: list[Field] = []
     version: str = ""
-    refused: bool = False
+    refused: str = ""
+    fault: str = ""
 
 
 def who(keys: DataKeys, user_id: int) -> str:
@@ -67,10 +71,12 @@ def of_conflict(user_id: int, action: str, page: str, form: Form, why: ChangedMe
     return None if fields is None else Kept(user_id, action, page, fields, now, why.fields, why.version)
 
 
-def of_refusal(user_id: int, action: str, page: str, form: Form, now: datetime) -> Kept | None:
-    """What was entered; None for a form that says too much."""
-    fields = _kept_fields(form, MAX_BYTES)
-    return None if fields is None else Kept(user_id, action, page, fields, now, refused=True)
+def of_refusal(
+    user_id: int, action: str, page: str, form: Form, why: OperatorError | Refusal, now: datetime
+) -> Kept | None:
+    """What was entered and why it was refused; None for a form that says too much."""
+    fields, fault = _kept_fields(form, MAX_BYTES), why.field if isinstance(why, OperatorError) else ""
+    return None if fields is None else Kept(user_id, action, page, fields, now, refused=str(why), fault=fault)
 
 
 def _kept_fields(form: Form, most: int) -> dict[str, str] | None:
@@ -93,15 +99,16 @@ def opened(keys: DataKeys, text: str, now: datetime) -> Kept | None:
 
 
 async def keep(database: Database, keys: DataKeys, form: Kept, now: datetime) -> None:
-    """Until its user has seen it again, for a quarter of an hour."""
-    async with database.connection() as connection:
+    """Until its page has shown it again, for a quarter of an hour."""
+    async with database.transaction() as connection:
         content = keys.seal(msgspec.json.encode(form), _FORM)
-        await kept.keep_form(connection, form.user_id, content, now + SHOWN_FOR)
+        await kept.keep_form(connection, form.user_id, _path(form.page), content, now, now + SHOWN_FOR)
 
 
-async def find(database: Database, keys: DataKeys, user_id: int, now: datetime) -> Kept | None:
+async def take(database: Database, keys: DataKeys, user_id: int, page: str, now: datetime) -> Kept | None:
+    """The form to be shown again on this page. Another look at the page does not find it."""
     async with database.connection() as connection:
-        content = await kept.kept_form(connection, user_id, now)
+        content = await kept.take_form(connection, user_id, _path(page), now)
     if content is None:
         return None
     try:
@@ -110,9 +117,8 @@ async def find(database: Database, keys: DataKeys, user_id: int, now: datetime) 
         return None
 
 
-async def forget(database: Database, user_id: int) -> None:
-    async with database.connection() as connection:
-        await kept.forget_form(connection, user_id)
+def _path(page: str) -> str:
+    return page.partition("?")[0]
 
 
 def _page(request: Request) -> str:

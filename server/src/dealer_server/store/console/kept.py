@@ -61,22 +61,36 @@ async def delete_view(connection: Connection, user_id: int, view_id: int) -> boo
     return done == "DELETE 1"
 
 
-async def keep_form(connection: Connection, user_id: int, sealed: bytes, until: datetime) -> None:
-    """Instead of the one kept before."""
+MOST_FORMS = 20
+"""Of one user; beyond them the oldest go."""
+
+
+async def keep_form(
+    connection: Connection, user_id: int, page: str, sealed: bytes, now: datetime, until: datetime
+) -> None:
+    """`page`: the path of the page that shows it again."""
     await connection.execute(
-        "INSERT INTO console_kept_form VALUES ($1, $2, $3)"
-        " ON CONFLICT (user_id) DO UPDATE SET sealed = EXCLUDED.sealed, until = EXCLUDED.until",
+        "DELETE FROM console_unsent_form WHERE user_id = $1 AND (until <= $2 OR form_id IN"
+        " (SELECT form_id FROM console_unsent_form WHERE user_id = $1 ORDER BY form_id DESC OFFSET $3))",
         user_id,
+        now,
+        MOST_FORMS - 1,
+    )
+    await connection.execute(
+        "INSERT INTO console_unsent_form (user_id, page, sealed, until) VALUES ($1, $2, $3, $4)",
+        user_id,
+        page,
         sealed,
         until,
     )
 
 
-async def kept_form(connection: Connection, user_id: int, now: datetime) -> bytes | None:
+async def take_form(connection: Connection, user_id: int, page: str, now: datetime) -> bytes | None:
+    """The oldest of this page; it is there once."""
     return await connection.fetchval(
-        "SELECT sealed FROM console_kept_form WHERE user_id = $1 AND until > $2", user_id, now
+        "DELETE FROM console_unsent_form WHERE form_id = (SELECT form_id FROM console_unsent_form WHERE user_id = $1"
+        " AND page = $2 AND until > $3 ORDER BY form_id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING sealed",
+        user_id,
+        page,
+        now,
     )
-
-
-async def forget_form(connection: Connection, user_id: int) -> None:
-    await connection.execute("DELETE FROM console_kept_form WHERE user_id = $1", user_id)

@@ -40,7 +40,7 @@ class Listed(NamedTuple):
 
 class Session(NamedTuple):
     """A signed-in browser with its user. `sealed_made`: a password issued to another user, shown once and not after
-    `made_until`. `kept`: a form that was not sent is kept for this user."""
+    `made_until`. `kept`: forms that were not sent are kept for this user."""
 
     session_id: int
     complete: bool
@@ -194,7 +194,7 @@ async def session(connection: Connection, token_hash: bytes) -> Session | None:
     """The session of an active user of an active dealer, however old."""
     row = await connection.fetchrow(
         "SELECT s.session_id, s.complete, s.created_at, s.seen_at, s.sure_at, s.said, s.said_failed, s.sealed_made,"
-        " s.made_until, EXISTS (SELECT FROM console_kept_form k WHERE k.user_id = u.user_id) AS kept, u.must_change,"
+        " s.made_until, EXISTS (SELECT FROM console_unsent_form f WHERE f.user_id = u.user_id) AS kept, u.must_change,"
         " u.user_id, u.tenant_id, u.name, u.role"
         " FROM console_session s JOIN console_user u USING (user_id)"
         " LEFT JOIN tenant t USING (tenant_id)"

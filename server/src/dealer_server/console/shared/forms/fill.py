@@ -4,36 +4,53 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 from html.parser import HTMLParser
+from typing import NamedTuple
+
+from dealer_server.console.shared import rendering
 
 _PLAIN = ("hidden", "password", "file", "submit", "button", "reset", "image")
+_VOID = {"area", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 OPEN = "data-reopen"  # of a dialog that is shown again
 ONCE = "transaction_id"  # another on every page; what is sent twice with the same one is done once
 Attributes = list[tuple[str, str | None]]
 
 
+class Refused(NamedTuple):
+    """Why a form was refused. `fault`: the field that is to blame, "" for none."""
+
+    text: str
+    fault: str = ""
+
+
 @dataclass
 class _Form:
-    """A form of the page: its hidden fields, those that can be filled in, and the dialog it stands in, if it does."""
+    """A form of the page: its hidden fields, those that can be filled in, and the dialog and the <details> it stands
+    in, by their places on the page."""
 
     action: str
     dialog: int | None
+    details: frozenset[int]
     hidden: dict[str, str] = field(default_factory=dict[str, str])
     fields: set[str] = field(default_factory=set[str])
 
 
-def fill(html: str, action: str, entered: Mapping[str, str], version: str = "", refused: str = "") -> str | None:
-    """The page with what was entered in the form that goes there; a dialog around it is open, and says why it was
-    `refused`. Of several such forms the one whose hidden fields are the same; its transaction_id is that of the form
-    that was sent. `version`: for the form's field of that name, where it is to be another one. None where there is no
-    such form."""
+def fill(
+    html: str, action: str, entered: Mapping[str, str], version: str = "", refused: Refused | None = None
+) -> str | None:
+    """The page with what was entered in the form that goes there; what it is folded in is open. Of several such forms
+    the one whose hidden fields are the same; its transaction_id is that of the form that was sent. `version`: for the
+    form's field of that name, where it is to be another one. Why it was `refused` stands beneath the field to blame,
+    else at the top of the form's dialog, else at the top of the page. None where there is no such form and nothing to
+    be said."""
     finder = _Finder()
     finder.feed(html)
     finder.close()
     fitting = [at for at, form in enumerate(finder.forms) if form.action == action and _fits(form, entered)]
-    if not fitting:
+    if not fitting and refused is None:
         return None
-    at = fitting[0]
-    writer = _Writer(at, finder.forms[at].dialog, entered, version, refused)
+    at = fitting[0] if fitting else None
+    form = _Form(action, None, frozenset()) if at is None else finder.forms[at]
+    writer = _Writer(at, form, entered, version, refused)
     writer.feed(html)
     writer.close()
     return "".join(writer.out)
@@ -50,16 +67,20 @@ class _Finder(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=False)
         self.forms: list[_Form] = []
-        self._dialogs = 0
+        self._dialogs = self._folded = 0
         self._dialog: int | None = None
+        self._details: list[int] = []
         self._form: _Form | None = None
 
     def handle_starttag(self, tag: str, attrs: Attributes) -> None:
         named = dict(attrs)
         if tag == "dialog":
             self._dialog, self._dialogs = self._dialogs, self._dialogs + 1
+        elif tag == "details":
+            self._details.append(self._folded)
+            self._folded += 1
         elif tag == "form" and (named.get("method") or "").lower() == "post":
-            self._form = _Form(named.get("action") or "", self._dialog)
+            self._form = _Form(named.get("action") or "", self._dialog, frozenset(self._details))
             self.forms.append(self._form)
         elif self._form and tag in ("input", "select", "textarea") and (name := named.get("name")):
             if named.get("type") == "hidden":
@@ -72,39 +93,88 @@ class _Finder(HTMLParser):
             self._form = None
         elif tag == "dialog":
             self._dialog = None
+        elif tag == "details":
+            self._details.pop()
 
 
 class _Writer(HTMLParser):
-    """Writes the page again, with the fields of one form filled in."""
+    """Writes the page again, with the fields of one form filled in. `at`: its place among the forms."""
 
-    def __init__(self, form: int, dialog: int | None, entered: Mapping[str, str], version: str, refused: str) -> None:
+    def __init__(
+        self, at: int | None, form: _Form, entered: Mapping[str, str], version: str, refused: Refused | None
+    ) -> None:
         super().__init__(convert_charrefs=False)
         self.out: list[str] = []
-        self._form, self._dialog, self._entered, self._version = form, dialog, entered, version
-        self._refused = f'<div class="flash flash-bad" role="alert"><span>{escape(refused)}</span></div>'
-        if dialog is None or not refused:
-            self._refused = ""
-        self._forms = self._dialogs = -1
+        self._at, self._form, self._entered, self._version = at, form, entered, version
+        self._fault = refused.fault if refused and refused.fault in form.fields else ""
+        self._said = refused.text if refused else ""
+        self._forms = self._dialogs = self._folded = -1
         self._inside = False
         self._chosen: str | None = None
         self._replaced = False
+        self._within: list[str] = []  # elements of the form that are open; those that hold a field, or a choice: ""
+        self._error: tuple[int, str] | None = None  # how many are open where it stands, and what it is
 
     def handle_starttag(self, tag: str, attrs: Attributes) -> None:
-        raw = self.get_starttag_text() or ""
+        raw, named = self.get_starttag_text() or "", dict(attrs)
         if tag == "dialog":
             self._dialogs += 1
-            if self._dialogs == self._dialog:
+            if self._dialogs == self._form.dialog:
                 raw = _tag(tag, [*attrs, ("open", ""), (OPEN, "")])
-        elif tag == "form" and (dict(attrs).get("method") or "").lower() == "post":
+        elif tag == "details":
+            self._folded += 1
+            if self._folded in self._form.details and "open" not in named:
+                raw = _tag(tag, [*attrs, ("open", "")])
+        elif tag == "form" and (named.get("method") or "").lower() == "post":
             self._forms += 1
-            self._inside = self._forms == self._form
-            raw += self._refused if self._inside else ""
+            self._inside = self._forms == self._at
+            raw += self._flash() if self._inside and self._form.dialog is not None else ""
+        elif tag == "main":
+            raw += self._flash() if self._form.dialog is None else ""
         elif self._inside:
-            raw = self._field(tag, attrs) or raw
+            marked = self._blamed(tag, attrs)
+            raw = self._field(tag, marked) or (_tag(tag, marked) if marked is not attrs else raw)
         self.out.append(raw)
-        if self._inside and tag == "textarea" and dict(attrs).get("name") in self._entered:
-            self.out.append("\n" + escape(self._entered[str(dict(attrs)["name"])]))
+        if self._inside:
+            self._open(tag, named)
+
+    def _open(self, tag: str, named: Mapping[str, str | None]) -> None:
+        if tag == "textarea" and named.get("name") in self._entered:
+            self.out.append("\n" + escape(self._entered[str(named["name"])]))
             self._replaced = True
+        if tag not in _VOID:
+            holds = tag in ("fieldset", "label", "select", "textarea") or named.get("class") == "drop"
+            self._within.append("" if holds else tag)
+        self._say_error()
+
+    def _flash(self) -> str:
+        """At the top: why the form was refused, where no field is to blame."""
+        if self._fault or not self._said:
+            return ""
+        return rendering.render("flash.html", {"flash": self._said, "failed": True})
+
+    def _blamed(self, tag: str, attrs: Attributes) -> Attributes:
+        """The same but of the field that is to blame: it has the focus, and an error beneath."""
+        named = dict(attrs)
+        if not self._fault or named.get("name") != self._fault or named.get("type") == "hidden":
+            return attrs
+        error_id = f"{named.get('id') or f'field-{self._fault}'}-error"
+        self._fault, outermost = "", self._within.index("") if "" in self._within else len(self._within)
+        text = rendering.render("field_error.html", {"id": error_id, "text": self._said})
+        self._error, self._said = (outermost, text), ""
+        more = {
+            "class": f"{named.get('class') or ''} is-invalid".strip(),
+            **({} if named.get("type") == "radio" else {"aria-invalid": "true"}),
+            "aria-describedby": f"{error_id} {named.get('aria-describedby') or ''}".strip(),
+            "autofocus": "",
+        }
+        return [*((name, value) for name, value in attrs if name not in more), *more.items()]
+
+    def _say_error(self) -> None:
+        """Once the field has ended, and what holds it."""
+        if self._error and len(self._within) <= self._error[0]:
+            self.out.append(self._error[1])
+            self._error = None
 
     def _field(self, tag: str, attrs: Attributes) -> str | None:
         """The tag with what was entered; None where it stays as it is."""
@@ -133,9 +203,13 @@ class _Writer(HTMLParser):
         elif tag == "textarea":
             self._replaced = False
         self.out.append(f"</{tag}>")
+        if self._inside and self._within:
+            self._within.pop()
+            self._say_error()
 
     def handle_startendtag(self, tag: str, attrs: Attributes) -> None:
-        self.out.append((self._field(tag, attrs) if self._inside else None) or self.get_starttag_text() or "")
+        """Of an inline icon; our pages write no field so."""
+        self.out.append(self.get_starttag_text() or "")
 
     def handle_data(self, data: str) -> None:
         if not self._replaced:
